@@ -1,0 +1,40 @@
+"""The command line: one command a file, nothing heavy imported before a command runs."""
+
+import signal
+import sys
+from types import FrameType
+from typing import NoReturn
+
+import typer
+
+from imgbuild.errors import ImgbuildError
+
+app = typer.Typer(
+    name="imgbuild",
+    help="Build, test and publish container images with TensorFlow 1.10 to 2.3, every pin proved.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main() -> NoReturn:
+    """Run the command line; every foreseen error is one paragraph on stderr and an exit code."""
+    from imgbuild.cli import commands
+
+    commands.register(app)
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        app(standalone_mode=True)
+    except ImgbuildError as error:
+        print(f"imgbuild: {error}", file=sys.stderr)  # noqa: T201 - no rich before it is needed
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("imgbuild: interrupted; nothing was named.", file=sys.stderr)  # noqa: T201
+        sys.exit(130)
+    sys.exit(0)
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> None:
+    """Turn ``kill`` into the exception that Ctrl-C raises, so that both clean up alike."""
+    raise KeyboardInterrupt

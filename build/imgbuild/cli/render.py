@@ -1,0 +1,37 @@
+"""``imgbuild render``: write the Dockerfiles, or check that the committed ones are current."""
+
+from typing import Annotated
+
+import typer
+
+from imgbuild.cli.options import ProjectOption, open_project
+
+
+def render(
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; exit 1 if a Dockerfile differs.")
+    ] = False,
+    project: ProjectOption = None,
+) -> None:
+    """Write images/dockerfiles from matrix.yaml and images/templates."""
+    from imgbuild.errors import CheckFailedError
+    from imgbuild.matrix.image import all_images
+    from imgbuild.matrix.json_schema import SCHEMA_NAME, schema_text
+    from imgbuild.matrix.load import load_matrix
+    from imgbuild.render.drift import find_drift, render_all, write_all
+
+    opened = open_project(project)
+    images = all_images(load_matrix(opened.matrix))
+    rendered = render_all(images, opened.templates, opened.dockerfiles)
+    rendered[opened.root / "images" / SCHEMA_NAME] = schema_text()
+    if not check:
+        changed = write_all(rendered, opened.dockerfiles)
+        for path in changed:
+            typer.echo(f"{'written' if path.exists() else 'deleted'}  {path.relative_to(opened.root)}")
+        typer.echo(f"{len(rendered)} files, {len(changed)} changed.")
+        return
+    drift = find_drift(rendered, opened.dockerfiles)
+    if drift:
+        lines = "\n".join(drift).replace(f"{opened.root}/", "")
+        raise CheckFailedError(f"Committed files differ from the matrix:\n{lines}\nRun `imgbuild render`.")
+    typer.echo(f"{len(rendered)} files are what the matrix says.")

@@ -1,0 +1,30 @@
+"""What imgbuild says when it cannot go on: one paragraph and one exit code.
+
+The paragraph names what is wrong, where (``file:line`` if a file is to blame) and what to do.
+"""
+
+from typing import ClassVar
+
+
+class ImgbuildError(Exception):
+    """Base of every error that is shown to the user as a paragraph, without a traceback."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class CheckFailedError(ImgbuildError):
+    """A build, a check or a suite failed. Exit code 1."""
+
+    exit_code = 1
+
+
+class InputError(ImgbuildError):
+    """What the user gave (matrix, settings, options) is wrong. Exit code 2."""
+
+    exit_code = 2
+
+
+class MachineError(ImgbuildError):
+    """This machine lacks something: an engine, disk, an upstream, a tool. Exit code 3."""
+
+    exit_code = 3

@@ -1,0 +1,1 @@
+"""Hashed locks: every Python package of an image, by exact version and sha256."""

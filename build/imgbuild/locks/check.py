@@ -1,0 +1,47 @@
+"""``imgbuild lock --check``: does every lock still satisfy the matrix? Offline, milliseconds."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from imgbuild.errors import InputError
+from imgbuild.locks.lockfile import Lock, read_lock
+from imgbuild.locks.request import LockRequest
+
+
+def find_problems(requests: Iterable[LockRequest], folder: Path) -> list[str]:
+    """Return one line a problem: missing, stale, unsatisfied, or belonging to no image."""
+    wanted = {request.file_name: request for request in requests}
+    problems = [line for request in wanted.values() for line in _problems_of(request, folder)]
+    present = {path.name for path in folder.glob("*.txt")}
+    extra = sorted(present - {*wanted})
+    return [*problems, *(f"{name}: belongs to no image of the matrix; delete it" for name in extra)]
+
+
+def _problems_of(request: LockRequest, folder: Path) -> Iterator[str]:
+    try:
+        lock = read_lock(folder / request.file_name)
+    except InputError as error:
+        yield str(error)
+        return
+    unmet = list(_unmet(request, lock))
+    yield from (f"{request.file_name}: {line}" for line in unmet)
+    if not unmet and lock.request_digest != request.digest:
+        yield f"{request.file_name}: made for other requirements than the matrix has now"
+
+
+def _unmet(request: LockRequest, lock: Lock) -> Iterator[str]:
+    for text in request.requirements:
+        requirement = Requirement(text)
+        version = lock.versions.get(canonicalize_name(requirement.name))
+        if version is None:
+            yield f"{requirement.name} is missing; the matrix requires {text}"
+        elif not requirement.specifier.contains(version, prereleases=True):
+            yield f"has {requirement.name} {version}; the matrix requires {text}"
+    for text in request.constraints:
+        constraint = Requirement(text)
+        version = lock.versions.get(canonicalize_name(constraint.name))
+        if version and not constraint.specifier.contains(version, prereleases=True):
+            yield f"has {constraint.name} {version}; the matrix allows only {text}"

@@ -1,0 +1,98 @@
+"""``imgbuild lock``: uv resolves for an old interpreter on manylinux, hashes and all."""
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+from imgbuild.atomic import write_text
+from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.locks.lockfile import HEADER, parse_lock
+from imgbuild.locks.request import LockRequest
+
+#: Wheels for glibc 2.17 and older: they run on every operating system of the matrix.
+PLATFORM = "x86_64-manylinux2014"
+#: uv's own retries included; a resolution takes about 3 s.
+TIMEOUT_SECONDS = 300
+_UNREACHABLE = ("error sending request", "dns error", "failed to fetch", "connection refused")
+
+
+def resolve(request: LockRequest, folder: Path, *, upgrade: bool) -> bool:
+    """Write the lock of ``request`` into ``folder``; return whether the file changed.
+
+    Versions of an existing lock are kept where they still satisfy, unless ``upgrade``.
+
+    Raises:
+        CheckFailedError: no set of packages satisfies the request; uv's reason is given.
+        MachineError: the package index cannot be reached.
+
+    """
+    path = folder / request.file_name
+    previous = path.read_text(encoding="utf-8") if path.exists() else ""
+    body = _run_uv(request, "" if upgrade else previous)
+    text = f"{HEADER}\n# {request.title}\n# request: sha256:{request.digest}\n{body}"
+    parse_lock(text, request.file_name)
+    if text == previous:
+        return False
+    write_text(path, text)
+    return True
+
+
+def _run_uv(request: LockRequest, previous: str) -> str:
+    with tempfile.TemporaryDirectory(prefix="imgbuild-lock-") as name:
+        folder = Path(name)
+        (folder / "requirements.in").write_text("\n".join(request.requirements) + "\n")
+        (folder / "constraints.txt").write_text("\n".join(request.constraints) + "\n")
+        output = folder / "lock.txt"
+        output.write_text(previous)
+        result = _call(_command(request), folder)
+        if result.returncode:
+            raise _explain(request, result.stderr)
+        return output.read_text()
+
+
+def _command(request: LockRequest) -> list[str]:
+    from uv import find_uv_bin  # noqa: PLC0415 - only this command needs it
+
+    options = [
+        "--quiet",
+        "--no-header",
+        "--no-annotate",
+        "--generate-hashes",
+        "--no-emit-index-url",
+    ]
+    target = ["--python-version", request.python, "--python-platform", PLATFORM]
+    files = ["requirements.in", "--constraint", "constraints.txt", "--output-file", "lock.txt"]
+    return [find_uv_bin(), "pip", "compile", *options, *target, *files]
+
+
+def _call(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    # A virtual environment that happens to be active must not decide anything.
+    environment = {key: value for key, value in os.environ.items() if key != "VIRTUAL_ENV"}
+    try:
+        return subprocess.run(
+            command,
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=TIMEOUT_SECONDS,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise MachineError(
+            f"uv gave no answer within {TIMEOUT_SECONDS} s; is the Python package index reachable? "
+            "See `imgbuild doctor`."
+        ) from error
+
+
+def _explain(request: LockRequest, stderr: str) -> Exception:
+    reason = " ".join(stderr.split())
+    if any(sign in reason.lower() for sign in _UNREACHABLE):
+        return MachineError(
+            f"The Python package index cannot be reached for {request.file_name}: {reason}"
+        )
+    return CheckFailedError(
+        f"No set of packages satisfies {request.file_name} ({request.title}): {reason} "
+        "Change `requirements` or `constraints` in matrix.yaml."
+    )

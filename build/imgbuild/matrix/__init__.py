@@ -1,0 +1,1 @@
+"""``matrix.yaml``: the model of the file, its validation, and the images it describes."""

@@ -1,0 +1,92 @@
+"""Which images a command is about: ``--tf``, ``--cpu``, ``--gpu``, ``--stack``, ``--all``."""
+
+import re
+from dataclasses import dataclass
+
+from imgbuild.errors import InputError
+from imgbuild.matrix.image import Image, all_images
+from imgbuild.matrix.model import Matrix
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What the user asked for. ``everything`` ignores the defaults but not the other options."""
+
+    tensorflow: tuple[str, ...] = ()
+    cpu: bool = False
+    gpu: bool = False
+    stack: str | None = None
+    everything: bool = False
+
+
+def select_images(matrix: Matrix, selection: Selection) -> tuple[Image, ...]:
+    """Return the selected images in the order of the matrix.
+
+    Raises:
+        InputError: nothing was asked for, or a part of the selection matches nothing; what exists
+            is listed.
+
+    """
+    images = all_images(matrix)
+    if not selection.tensorflow and not selection.everything:
+        raise InputError(f"Say which images: --tf VERSION or --all. {_existing(images)}")
+    for version in selection.tensorflow:
+        _check_version(version, images)
+    chosen = tuple(image for image in images if _matches(image, selection, matrix))
+    if not chosen:
+        raise InputError(f"No image is {_describe(selection, matrix)}. {_existing(images)}")
+    _check_each(selection, chosen, matrix, images)
+    return chosen
+
+
+def _check_version(version: str, images: tuple[Image, ...]) -> None:
+    if not re.fullmatch(r"[0-9]+\.[0-9]+(\.[0-9]+)?", version):
+        raise InputError(f"--tf {version!r} is not a version such as 2.2. {_existing(images)}")
+    if not any(version in {image.minor, image.tensorflow} for image in images):
+        raise InputError(f"--tf {version}: no such TensorFlow in the matrix. {_existing(images)}")
+
+
+def _check_each(
+    selection: Selection, chosen: tuple[Image, ...], matrix: Matrix, images: tuple[Image, ...]
+) -> None:
+    """Refuse a selection of which one version would silently be left out."""
+    for version in selection.tensorflow:
+        if not any(version in {image.minor, image.tensorflow} for image in chosen):
+            one = Selection((version,), selection.cpu, selection.gpu, selection.stack)
+            raise InputError(f"No image is {_describe(one, matrix)}. {_existing(images)}")
+
+
+def _matches(image: Image, selection: Selection, matrix: Matrix) -> bool:
+    if selection.tensorflow and not {image.minor, image.tensorflow} & {*selection.tensorflow}:
+        return False
+    return image.variant in _variants(selection, matrix) and image.stack in _stacks(
+        selection, matrix
+    )
+
+
+def _variants(selection: Selection, matrix: Matrix) -> set[str]:
+    asked = {name for name in ("cpu", "gpu") if getattr(selection, name)}
+    if asked:
+        return asked
+    return {"cpu", "gpu"} if selection.everything else {matrix.defaults.variant}
+
+
+def _stacks(selection: Selection, matrix: Matrix) -> set[str]:
+    if selection.stack:
+        return {selection.stack}
+    return {*matrix.stacks} if selection.everything else {matrix.defaults.stack}
+
+
+def _describe(selection: Selection, matrix: Matrix) -> str:
+    versions = " or ".join(selection.tensorflow) or "of any version"
+    variants = " or ".join(sorted(_variants(selection, matrix)))
+    stacks = " or ".join(sorted(_stacks(selection, matrix)))
+    return f"TensorFlow {versions}, {variants}, on the stack {stacks}"
+
+
+def _existing(images: tuple[Image, ...]) -> str:
+    groups: dict[str, list[str]] = {}
+    for image in images:
+        groups.setdefault(f"{image.stack} {image.variant}", []).append(image.minor)
+    lines = [f"{', '.join(minors)} ({group})" for group, minors in groups.items()]
+    return "There are: " + "; ".join(lines) + "."

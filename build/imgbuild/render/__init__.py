@@ -1,0 +1,1 @@
+"""Dockerfiles: rendered from the matrix, committed, never edited by hand."""

@@ -1,0 +1,20 @@
+"""What an image says of itself: OCI's own labels, and one label a pin."""
+
+from imgbuild.matrix.image import Image
+
+#: Labels of this project that are not defined by OCI.
+NAMESPACE = "imgbuild"
+INPUT_DIGEST = f"{NAMESPACE}.input-digest"
+NAME = f"{NAMESPACE}.name"
+
+
+def pin_labels(image: Image) -> dict[str, str]:
+    """Return the labels that the Dockerfile itself sets: fixed by the matrix."""
+    return {
+        "org.opencontainers.image.title": image.name,
+        "org.opencontainers.image.version": image.tensorflow,
+        "org.opencontainers.image.created": image.matrix.epoch,
+        NAME: image.name,
+        **{f"{NAMESPACE}.pin.{pin.component}": pin.version for pin in image.pins},
+        f"{NAMESPACE}.mpi-flavour": image.mpi.flavour,
+    }

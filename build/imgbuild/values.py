@@ -1,0 +1,94 @@
+"""The scalar types of the matrix and the settings.
+
+Every value that can reach a Dockerfile line or a shell word is one of these, and none of them
+admits white space, quotes, ``$``, ``;``, back-quotes, parentheses or line ends. That is what keeps
+YAML and command-line values from breaking out; there is no escaping anywhere else.
+"""
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, WithJsonSchema
+
+
+def _matching(regex: str, what: str) -> tuple[AfterValidator, WithJsonSchema]:
+    """Return the validator and the JSON Schema of a string that matches ``regex`` as a whole."""
+    compiled = re.compile(regex)
+
+    def check(value: str) -> str:
+        if not compiled.fullmatch(value):
+            raise ValueError(f"{value!r} is not {what}")
+        return value
+
+    schema = {"type": "string", "pattern": f"^(?:{regex})$", "description": what}
+    return AfterValidator(check), WithJsonSchema(schema)
+
+
+_VERSION = _matching(
+    r"[0-9]+(\.[0-9]+)*([-+~.][0-9A-Za-z]+)*",
+    "a version; allowed: digits and dots, such as 2.2.0 or 2.4.8-1+cuda10.1",
+)
+_RELEASE = _matching(r"[0-9]+\.[0-9]+\.[0-9]+", "a release of three numbers, such as 2.2.0")
+_NAME = _matching(
+    r"[a-z0-9]+([-.][a-z0-9]+)*",
+    "a name; allowed: lower-case letters, digits, '-' and '.', such as openmpi-4.1.4",
+)
+_SHA256 = _matching(r"[0-9a-f]{64}", "a sha256; allowed: 64 lower-case hexadecimal digits")
+_URL = _matching(
+    r"https?://[A-Za-z0-9.-]+(:[0-9]+)?/[A-Za-z0-9._~/%+,=?@-]*",
+    "a URL; allowed: http or https, and letters, digits and ._~/%+,=?@- after the host",
+)
+_APT_PACKAGE = _matching(r"[a-z0-9][a-z0-9+.-]+", "a Debian package name, such as libopenmpi-dev")
+_APT_PIN = _matching(
+    r"[a-z0-9][a-z0-9+.-]+=[0-9A-Za-z.+:~-]+\*?",
+    "a pinned Debian package; allowed: NAME=VERSION, VERSION may end in '*'",
+)
+_REPOSITORY = _matching(
+    r"([a-z0-9.-]+(:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*",
+    "an image repository, such as imgbuild/tensorflow",
+)
+_DIGEST_REFERENCE = _matching(
+    r"[a-z0-9][a-z0-9._/:-]*@sha256:[0-9a-f]{64}",
+    "an image by digest; allowed: REPOSITORY@sha256:DIGEST, since a tag can change",
+)
+_DISTRIBUTION = _matching(
+    r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", "a Python distribution name, such as h5py"
+)
+_SPECIFIER = _matching(
+    r"(==|!=|<=|>=|<|>|~=)[0-9][0-9A-Za-z.*+]*(,(==|!=|<=|>=|<|>|~=)[0-9][0-9A-Za-z.*+]*)*",
+    "a version range, such as <3 or >=1.10,<2",
+)
+_REQUIREMENT = _matching(
+    r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
+    r"(==|!=|<=|>=|<|>|~=)[0-9][0-9A-Za-z.*+]*(,(==|!=|<=|>=|<|>|~=)[0-9][0-9A-Za-z.*+]*)*",
+    "a requirement, such as h5py<3 or pip==21.3.1",
+)
+_TIMESTAMP = _matching(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z",
+    "a UTC time, such as 2026-11-01T00:00:00Z",
+)
+_ABSOLUTE_PATH = _matching(r"/[A-Za-z0-9._@+/-]*", "an absolute path of letters, digits and ._@+/-")
+_ENGINE_HOST = _matching(
+    r"(unix:///[A-Za-z0-9._@+/-]+|(tcp|ssh|https?)://[A-Za-z0-9._@:/-]+)",
+    "an engine address, such as unix:///var/run/docker.sock",
+)
+_PROSE = _matching(r"[^\x00-\x1f\x7f]+", "one line of text (no line ends or control characters)")
+
+Version = Annotated[str, *_VERSION]
+Release = Annotated[str, *_RELEASE]
+PythonVersion = Annotated[str, *_RELEASE]
+Name = Annotated[str, *_NAME]
+Sha256 = Annotated[str, *_SHA256]
+Url = Annotated[str, *_URL]
+AptPackage = Annotated[str, *_APT_PACKAGE]
+AptPin = Annotated[str, *_APT_PIN]
+Repository = Annotated[str, *_REPOSITORY]
+DigestReference = Annotated[str, *_DIGEST_REFERENCE]
+Distribution = Annotated[str, *_DISTRIBUTION]
+Specifier = Annotated[str, *_SPECIFIER]
+Requirement = Annotated[str, *_REQUIREMENT]
+Timestamp = Annotated[str, *_TIMESTAMP]
+AbsolutePath = Annotated[str, *_ABSOLUTE_PATH]
+EngineHost = Annotated[str, *_ENGINE_HOST]
+#: For people only: shown by ``imgbuild show``, never written into a Dockerfile or a command.
+Prose = Annotated[str, *_PROSE]

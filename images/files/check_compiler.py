@@ -1,0 +1,19 @@
+"""Stop the build if TensorFlow was built by another compiler than the matrix says.
+
+Horovod's calling convention is chosen by the matrix; a wrong choice would crash at run time.
+"""
+
+import sys
+
+
+def main(expected):
+    """Compare the major number of TensorFlow's own record with the matrix."""
+    import tensorflow as tf
+
+    found = tf.version.COMPILER_VERSION if hasattr(tf, "version") else tf.COMPILER_VERSION
+    if found.split(".")[0] != expected.split(".")[0]:
+        sys.exit("TensorFlow was built by gcc {}; the matrix says {}".format(found, expected))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

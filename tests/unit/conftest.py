@@ -1,0 +1,55 @@
+"""Fixtures shared by the unit tests: the real matrix, and edited copies of it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from imgbuild.errors import InputError
+from imgbuild.matrix.image import Image, all_images
+from imgbuild.matrix.load import load_matrix
+from imgbuild.matrix.model import Matrix
+from imgbuild.project import Project
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def project() -> Project:
+    return Project(ROOT)
+
+
+@pytest.fixture(scope="session")
+def matrix(project: Project) -> Matrix:
+    return load_matrix(project.matrix)
+
+
+@pytest.fixture(scope="session")
+def images(matrix: Matrix) -> dict[str, Image]:
+    return {image.name: image for image in all_images(matrix)}
+
+
+@pytest.fixture
+def edited(tmp_path: Path, project: Project) -> Callable[..., Path]:
+    """Return the path of a copy of the matrix with one piece of text replaced."""
+
+    def edit(old: str, new: str, count: int = 1) -> Path:
+        text = project.matrix.read_text(encoding="utf-8")
+        assert old in text, f"the matrix no longer holds {old!r}"
+        path = tmp_path / "matrix.yaml"
+        path.write_text(text.replace(old, new, count), encoding="utf-8")
+        return path
+
+    return edit
+
+
+@pytest.fixture
+def refusal() -> Callable[[Path], str]:
+    """Return what loading a matrix is refused with."""
+
+    def load(path: Path) -> str:
+        with pytest.raises(InputError) as caught:
+            load_matrix(path)
+        return str(caught.value)
+
+    return load

@@ -1,0 +1,49 @@
+"""Selections: versions, variants, stacks, and what is said when nothing matches."""
+
+import pytest
+
+from imgbuild.errors import InputError
+from imgbuild.matrix.model import Matrix
+from imgbuild.matrix.select import Selection, select_images
+
+
+def _names(matrix: Matrix, selection: Selection) -> list[str]:
+    return [image.name for image in select_images(matrix, selection)]
+
+
+@pytest.mark.parametrize("version", ["2.2", "2.2.0"])
+def test_a_version_in_either_spelling(matrix: Matrix, version: str) -> None:
+    assert _names(matrix, Selection((version,))) == ["tf-2.2-cpu-debian"]
+
+
+def test_several_versions_come_in_the_order_of_the_matrix(matrix: Matrix) -> None:
+    assert _names(matrix, Selection(("2.2", "1.10"))) == ["tf-1.10-cpu-debian", "tf-2.2-cpu-debian"]
+
+
+def test_one_and_ten_are_not_one(matrix: Matrix) -> None:
+    with pytest.raises(InputError, match=r"--tf 1\.1: no such TensorFlow"):
+        select_images(matrix, Selection(("1.1",)))
+
+
+def test_everything_on_one_stack(matrix: Matrix) -> None:
+    assert len(_names(matrix, Selection(everything=True, stack="debian"))) == 10
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [
+        (Selection(), "Say which images: --tf VERSION or --all"),
+        (Selection(("2.9",)), "--tf 2.9: no such TensorFlow in the matrix"),
+        (Selection(("2.2; rm",)), "is not a version such as 2.2"),
+        (Selection(("2.2",), gpu=True), "No image is TensorFlow 2.2, gpu, on the stack debian"),
+        (Selection(("2.2",), stack="beos"), "on the stack beos"),
+        (Selection(gpu=True, everything=True), "No image is TensorFlow of any version, gpu"),
+    ],
+)
+def test_what_matches_nothing_lists_what_exists(
+    matrix: Matrix, selection: Selection, expected: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        select_images(matrix, selection)
+    assert expected in str(caught.value)
+    assert "There are: 1.10, 1.11" in str(caught.value)

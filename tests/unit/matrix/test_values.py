@@ -1,0 +1,91 @@
+"""No value of the matrix can break out of a Dockerfile line or a shell word."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from imgbuild.errors import InputError
+from imgbuild.matrix.load import load_matrix
+from imgbuild.project import Project
+
+HOSTILE = ["a\nRUN evil", 'x"; evil "', "$(evil)", "`evil`", "a;evil", "a'b", "a b", "a\\b", "\t"]
+#: For people only; never in a Dockerfile or a command. Line ends are refused in them too.
+PROSE = {"why", "summary", "support"}
+
+
+def _leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _leaves(inner, (*path, key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _leaves(inner, (*path, index))
+    else:
+        yield path
+
+
+def _load(project: Project) -> Any:
+    return yaml.load(project.matrix.read_text(), Loader=yaml.CBaseLoader)  # noqa: S506 - no tags
+
+
+def _refused(document: Any, folder: Path) -> bool:
+    path = folder / "matrix.yaml"
+    path.write_text(yaml.dump(document, Dumper=yaml.CSafeDumper))
+    try:
+        load_matrix(path)
+    except InputError:
+        return True
+    return False
+
+
+def _changed(project: Project, path: tuple[Any, ...], value: str) -> Any:
+    document = _load(project)
+    inner = document
+    for part in path[:-1]:
+        inner = inner[part]
+    inner[path[-1]] = value
+    return document
+
+
+def _representatives(project: Project) -> list[tuple[Any, ...]]:
+    """Return one leaf for each different place in the schema (list indices and names folded)."""
+    seen: dict[tuple[str, ...], tuple[Any, ...]] = {}
+    for path in _leaves(_load(project)):
+        shape = tuple("*" if isinstance(p, int) or str(p)[:1].isdigit() else str(p) for p in path)
+        seen.setdefault(shape, path)
+    return list(seen.values())
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_hostile_values_are_refused_everywhere(
+    project: Project, tmp_path: Path, hostile: str
+) -> None:
+    places = [path for path in _representatives(project) if path[-1] not in PROSE]
+    assert len(places) > 40
+    accepted = [p for p in places if not _refused(_changed(project, p, hostile), tmp_path)]
+    assert accepted == []
+
+
+def test_prose_has_no_line_ends(project: Project, tmp_path: Path) -> None:
+    places = [path for path in _representatives(project) if path[-1] in PROSE]
+    assert places
+    accepted = [p for p in places if not _refused(_changed(project, p, "a\nb"), tmp_path)]
+    assert accepted == []
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+@pytest.mark.parametrize("table", ["stacks", "sources", "python", "mpi", "tensorflow", "horovod"])
+def test_hostile_names_are_refused(
+    project: Project, tmp_path: Path, table: str, hostile: str
+) -> None:
+    document = _load(project)
+    document[table][hostile] = next(iter(document[table].values()))
+    assert _refused(document, tmp_path)
+
+
+def test_the_unchanged_matrix_is_accepted(project: Project, tmp_path: Path) -> None:
+    """The other tests would pass on a loader that refuses everything."""
+    assert not _refused(_load(project), tmp_path)

@@ -1,0 +1,121 @@
+"""Dockerfiles: the committed ones are the rendered ones, and drift is shown line by line."""
+
+from pathlib import Path
+
+import pytest
+
+from imgbuild.errors import InputError
+from imgbuild.matrix.image import Image
+from imgbuild.project import Project
+from imgbuild.render.dockerfile import epoch_seconds, render_dockerfile
+from imgbuild.render.drift import find_drift, render_all, write_all
+
+
+def test_the_committed_dockerfiles_are_the_rendered_ones(
+    images: dict[str, Image], project: Project
+) -> None:
+    rendered = render_all(images.values(), project.templates, project.dockerfiles)
+    assert len(rendered) == len(images)
+    assert find_drift(rendered, project.dockerfiles) == []
+
+
+def test_only_tensorflow_of_gcc_4_gets_the_old_calling_convention(
+    images: dict[str, Image], project: Project
+) -> None:
+    with_header = [
+        image.minor
+        for image in images.values()
+        if "gcc4_std_function.py" in render_dockerfile(image, project.templates)
+    ]
+    assert with_header == ["1.10", "1.11", "1.12", "1.13", "1.14"]
+
+
+def test_the_compiler_stays_in_its_stage(images: dict[str, Image], project: Project) -> None:
+    text = render_dockerfile(images["tf-2.2-cpu-debian"], project.templates)
+    stages = text.split("\nFROM ")
+    assert [stage.split("\n")[0] for stage in stages[1:]] == [
+        "base AS os",
+        "os AS cpython-build",
+        "scratch AS cpython",
+        "os AS python",
+        "python AS packages",
+        "os AS compiler",
+        "compiler AS horovod",
+        "os AS final",
+    ]
+    assert "g++" not in stages[1]
+    assert "COPY --link --from=compiler" not in text
+
+
+def test_images_share_every_stage_that_is_equal(images: dict[str, Image], project: Project) -> None:
+    """Equal text is what BuildKit's cache and the shared layers rest on."""
+    first = render_dockerfile(images["tf-2.1-cpu-debian"], project.templates).split("\nFROM ")
+    second = render_dockerfile(images["tf-2.2-cpu-debian"], project.templates).split("\nFROM ")
+    assert first[1:5] == second[1:5]
+    assert first[6] == second[6]
+
+
+def test_no_dockerfile_has_a_syntax_line(images: dict[str, Image], project: Project) -> None:
+    """It would pull a frontend image: builds would fail where no registry is reached."""
+    for image in images.values():
+        assert not render_dockerfile(image, project.templates).startswith("# syntax")
+
+
+def test_the_epoch_is_utc(images: dict[str, Image]) -> None:
+    assert epoch_seconds(images["tf-2.2-cpu-debian"]) == 1793491200
+
+
+def _drifted(tmp_path: Path, committed: str | None) -> list[str]:
+    path = tmp_path / "tf-x" / "Dockerfile"
+    if committed is not None:
+        path.parent.mkdir()
+        path.write_text(committed)
+    return find_drift({path: "FROM a\nRUN b\n"}, tmp_path)
+
+
+def test_drift_shows_the_first_differing_line_and_both_sides(tmp_path: Path) -> None:
+    path = tmp_path / "tf-x" / "Dockerfile"
+    assert _drifted(tmp_path, "FROM a\nRUN c\n") == [
+        f"{path}:2: differs\n  committed: RUN c\n  rendered:  RUN b"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("committed", "expected"),
+    [
+        (None, "is missing"),
+        ("FROM a\n", ":2: differs\n  committed: (end of file)"),
+        ("FROM a\nRUN b\nRUN c\n", "rendered:  (end of file)"),
+        ("FROM a\nRUN b", "differs in line ends only"),
+        ("FROM a\r\nRUN b\n", "differs in line ends only"),
+    ],
+)
+def test_every_kind_of_drift_is_found(tmp_path: Path, committed: str | None, expected: str) -> None:
+    assert expected in _drifted(tmp_path, committed)[0]
+
+
+def test_a_dockerfile_of_no_image_is_drift_and_is_deleted(tmp_path: Path) -> None:
+    stale = tmp_path / "tf-9" / "Dockerfile"
+    stale.parent.mkdir()
+    stale.write_text("FROM x\n")
+    assert find_drift({}, tmp_path) == [f"{stale}: belongs to no image of the matrix"]
+    assert write_all({}, tmp_path) == [stale]
+    assert not stale.parent.exists()
+
+
+def test_nothing_is_written_when_nothing_changed(tmp_path: Path) -> None:
+    path = tmp_path / "tf-x" / "Dockerfile"
+    assert write_all({path: "FROM a\n"}, tmp_path) == [path]
+    assert write_all({path: "FROM a\n"}, tmp_path) == []
+
+
+def test_a_broken_template_is_named(images: dict[str, Image], tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile.j2").write_text("FROM base\n{% if %}")
+    with pytest.raises(InputError, match=r"images/templates/Dockerfile\.j2:2"):
+        render_dockerfile(images["tf-2.2-cpu-debian"], tmp_path)
+
+
+def test_an_undefined_variable_is_an_error(images: dict[str, Image], tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile.j2").write_text("FROM {{ nothing }}")
+    with pytest.raises(InputError, match="'nothing' is undefined"):
+        render_dockerfile(images["tf-2.2-cpu-debian"], tmp_path)
