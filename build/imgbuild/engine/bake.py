@@ -1,0 +1,134 @@
+"""Build images with ``docker buildx bake``: run it, follow it, say what failed."""
+
+import json
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from imgbuild.engine.buildlog import write_item
+from imgbuild.engine.buildx import Buildx, build_environment, probe
+from imgbuild.engine.definition import BakeTarget, bake_definition
+from imgbuild.engine.failure import (
+    BuildFailedError,
+    BuildRecord,
+    BuildStoppedError,
+    raise_failure,
+)
+from imgbuild.engine.plain import PlainParser
+from imgbuild.engine.process import running
+from imgbuild.engine.progress import BuildEvent, ProgressParser, bake_name
+from imgbuild.engine.rawjson import RawJsonParser
+from imgbuild.errors import MachineError
+
+__all__ = [
+    "BakeTarget",
+    "BuildFailedError",
+    "BuildStoppedError",
+    "BuiltImage",
+    "bake_definition",
+    "run_bake",
+]
+
+
+@dataclass(frozen=True)
+class BuiltImage:
+    """A built image, without a name yet.
+
+    ``image_id`` is what the engine calls it: the digest of the manifest in a containerd store, of
+    the configuration in a graph driver. ``digest`` is the configuration's in both.
+    """
+
+    image_id: str
+    digest: str
+
+
+def run_bake(  # noqa: PLR0913  # where, what, and three ways to tell
+    buildx: Buildx,
+    host: str | None,
+    targets: Sequence[BakeTarget],
+    *,
+    log: Path,
+    events: Callable[[BuildEvent], None],
+    epoch: int | None = None,
+) -> dict[str, BuiltImage]:
+    """Build the targets at once and return the images by name.
+
+    The images get only the names in ``tags``; without any they stay nameless until they passed
+    their tests. Interrupted, the build is stopped in the engine too before the exception goes on.
+
+    Raises:
+        BuildFailedError: a step failed, or a download has another sha256 than pinned.
+        BuildStoppedError: the disk is full, or the engine or an upstream cannot be reached.
+
+    """
+    if not targets:
+        return {}
+    rawjson = probe(buildx, host).rawjson
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="imgbuild-") as name,
+        log.open("w", encoding="utf-8", buffering=1) as file,
+    ):
+        folder = Path(name)
+        definition = bake_definition(targets, epoch)
+        (folder / "bake.json").write_text(json.dumps(definition), encoding="utf-8")
+        command = _command(buildx, folder, "rawjson" if rawjson else "plain")
+        follower = _Follower([target.name for target in targets], file, events, rawjson=rawjson)
+        with running(command, build_environment(host)) as process:
+            for line in process.stdout or ():
+                follower.take(line)
+            code = process.wait()
+        if code != 0:
+            raise_failure(follower.record.failure(log))
+        return _built(folder / "metadata.json", targets)
+
+
+class _Follower:
+    """Hands each line of the progress stream to the log, the record and the caller."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        log: TextIO,
+        events: Callable[[BuildEvent], None],
+        *,
+        rawjson: bool,
+    ) -> None:
+        self.record = BuildRecord(names)
+        self._parser: ProgressParser = RawJsonParser(names) if rawjson else PlainParser(names)
+        self._log = log
+        self._events = events
+
+    def take(self, line: str) -> None:
+        for item in self._parser.feed(line):
+            self.record.add(item)
+            write_item(self._log, item)
+            if isinstance(item, BuildEvent):
+                self._events(item)
+
+
+def _command(buildx: Buildx, folder: Path, progress: str) -> list[str]:
+    return [
+        str(buildx.path),
+        "bake",
+        "--builder=default",
+        f"--file={folder / 'bake.json'}",
+        f"--metadata-file={folder / 'metadata.json'}",
+        f"--progress={progress}",
+    ]
+
+
+def _built(metadata: Path, targets: Sequence[BakeTarget]) -> dict[str, BuiltImage]:
+    """Return what the metadata file says of each target."""
+    found = json.loads(metadata.read_text(encoding="utf-8")) if metadata.is_file() else {}
+    built = {}
+    for target in targets:
+        entry = found.get(bake_name(target.name)) or {}
+        image_id = entry.get("containerimage.digest")
+        if image_id is None:
+            raise MachineError(f"buildx built {target.name} but gave no image id.")
+        digest = entry.get("containerimage.config.digest") or image_id
+        built[target.name] = BuiltImage(image_id, digest)
+    return built

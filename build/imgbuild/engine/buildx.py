@@ -1,0 +1,143 @@
+"""Find the buildx program. It is called stand-alone, never through a ``docker`` on PATH.
+
+The first ``docker`` on PATH may be a bare client without plugins, whose ``docker build`` silently
+uses the legacy builder.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from imgbuild.engine.endpoint import config_folder
+from imgbuild.errors import MachineError
+from imgbuild.settings import EngineSettings
+
+PROGRAM = "docker-buildx"
+ANSWER_SECONDS = 30
+#: The Docker client's plugin folders on Linux, in its order, after the user's own.
+PLUGIN_FOLDERS = (
+    Path("/usr/local/lib/docker/cli-plugins"),
+    Path("/usr/local/libexec/docker/cli-plugins"),
+    Path("/usr/lib/docker/cli-plugins"),
+    Path("/usr/libexec/docker/cli-plugins"),
+)
+_INSTALL = (
+    "Install it (Debian and Ubuntu: 'apt-get install docker-buildx'; Docker's own packages: "
+    "'apt-get install docker-buildx-plugin'), or name the program as engine.buildx in "
+    "imgbuild.local.yaml."
+)
+
+
+@dataclass(frozen=True)
+class Buildx:
+    """The program and the version it gives itself, for reports only: features are probed."""
+
+    path: Path
+    version: str
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a buildx can do, found out by trying. ``rawjson``: machine-readable progress."""
+
+    rawjson: bool
+
+
+def find_buildx(
+    settings: EngineSettings,
+    environ: Mapping[str, str] = os.environ,
+    folders: tuple[Path, ...] = PLUGIN_FOLDERS,
+) -> Buildx:
+    """Return the buildx of the settings, else the client's plugin, else the one on PATH.
+
+    Raises:
+        MachineError: there is none, or it does not run.
+
+    """
+    if settings.buildx:
+        return _asked(Path(settings.buildx), "engine.buildx of imgbuild.local.yaml")
+    for path in _candidates(environ, folders):
+        if path.is_file() and os.access(path, os.X_OK):
+            return _asked(path, "the plugin folders")
+    searched = ", ".join(str(path.parent) for path in _candidates(environ, folders))
+    raise MachineError(
+        f"There is no {PROGRAM}, the Docker client's build plugin, on this machine (searched: "
+        f"{searched}, PATH). {_INSTALL}"
+    )
+
+
+def _candidates(environ: Mapping[str, str], folders: tuple[Path, ...]) -> Iterator[Path]:
+    own = Path.home() / ".docker"
+    for folder in dict.fromkeys((config_folder(environ), own)):
+        yield folder / "cli-plugins" / PROGRAM
+    for folder in folders:
+        yield folder / PROGRAM
+    found = shutil.which(PROGRAM, path=environ.get("PATH", ""))
+    if found:
+        yield Path(found)
+
+
+def _asked(path: Path, where: str) -> Buildx:
+    """Return the program with its version: ``github.com/docker/buildx v0.29.1 COMMIT``."""
+    command = [str(path), "version"]
+    try:
+        answer = subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=ANSWER_SECONDS
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise MachineError(f"{path} (from {where}) does not run: {error}. {_INSTALL}") from error
+    words = answer.stdout.split()
+    return Buildx(path, words[1].removeprefix("v") if len(words) > 1 else "unknown")
+
+
+def probe(buildx: Buildx, host: str | None) -> Capabilities:
+    """Return what the program can do. It builds nothing and asks no engine.
+
+    Raises:
+        MachineError: it cannot read a bake definition in JSON, or does not run.
+
+    """
+    if _prints(buildx, host, "rawjson").returncode == 0:
+        return Capabilities(rawjson=True)
+    plain = _prints(buildx, host, "plain")
+    if plain.returncode == 0:
+        return Capabilities(rawjson=False)
+    said = " ".join((plain.stderr or plain.stdout).split())[-300:]
+    raise MachineError(
+        f"{buildx.path} ({buildx.version}) cannot bake from JSON: {said}. {_INSTALL}"
+    )
+
+
+def build_environment(host: str | None, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the environment of buildx: the user's, less what would change what is built."""
+    dropped = {"DOCKER_CONTEXT", "BUILDX_BUILDER", "BUILDX_BAKE_FILE", "SOURCE_DATE_EPOCH"}
+    kept = {key: value for key, value in environ.items() if key not in dropped}
+    ours = {
+        # Default provenance would give a new image id to every build that changes nothing.
+        "BUILDX_NO_DEFAULT_ATTESTATIONS": "1",
+        # The definition is imgbuild's own: bake need not ask whether it may read its files.
+        "BUILDX_BAKE_ENTITLEMENTS_FS": "0",
+        # Nobody reads it, and resolving it costs a look-up an image.
+        "BUILDX_METADATA_PROVENANCE": "disabled",
+    }
+    return {**kept, **ours, **({} if host is None else {"DOCKER_HOST": host})}
+
+
+def _prints(buildx: Buildx, host: str | None, progress: str) -> subprocess.CompletedProcess[str]:
+    """Let bake print a tiny definition; it refuses a progress mode that it does not know."""
+    command = [str(buildx.path), "bake", "--file=-", "--print", f"--progress={progress}", "probe"]
+    try:
+        return subprocess.run(
+            command,
+            input='{"target": {"probe": {"context": "."}}}',
+            env=build_environment(host),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=ANSWER_SECONDS,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise MachineError(f"{buildx.path} does not run: {error}. {_INSTALL}") from error

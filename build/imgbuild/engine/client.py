@@ -1,0 +1,224 @@
+"""The real engine, through docker-py."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from imgbuild.engine import answers
+from imgbuild.engine.endpoint import DEFAULT_HOST
+from imgbuild.engine.faults import answered_error, translated
+from imgbuild.engine.protocol import DEFAULT_OPTIONS, Engine
+from imgbuild.errors import InputError, MachineError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from docker import APIClient
+
+    from imgbuild.engine.stored import EngineVersion, RunOptions, StoredContainer, StoredImage
+
+__all__ = ["DockerEngine", "Engine"]
+
+ANSWER_SECONDS = 60
+#: Unpacking a large layer is one silence of the engine.
+LOAD_SECONDS = 900
+
+
+class DockerEngine:
+    """An `Engine` behind a socket. It connects at the first call, not before."""
+
+    def __init__(self, host: str | None) -> None:
+        self.host = host
+        self._client: APIClient | None = None
+
+    @contextmanager
+    def _api(self, patience: int = ANSWER_SECONDS) -> Iterator[APIClient]:
+        """Yield the connection; ``patience`` is the longest silence in seconds."""
+        with translated(self.host):
+            if self._client is None:
+                self._client = _connect(self.host)
+            self._client.timeout = patience
+            yield self._client
+
+    def version(self) -> EngineVersion:
+        """Return what the engine is."""
+        with self._api() as api:
+            return answers.engine_version(api.version(), api.info())
+
+    def images(self, label: str) -> list[StoredImage]:
+        """Return the images with ``label``, in one call (docker-py's list makes N+1)."""
+        with self._api() as api:
+            return [answers.listed_image(one) for one in api.images(filters={"label": [label]})]
+
+    def inspect(self, reference: str) -> StoredImage | None:
+        """Return the image of that name or id, or ``None``."""
+        from docker.errors import NotFound  # noqa: PLC0415
+
+        with self._api() as api:
+            try:
+                return answers.inspected_image(api.inspect_image(reference))  # type: ignore[no-untyped-call]
+            except NotFound:
+                return None
+
+    def tag(self, image_id: str, reference: str) -> None:
+        """Give an image a name."""
+        repository, tag = _split(reference)
+        with self._api() as api:
+            api.tag(image_id, repository, tag)
+
+    def untag(self, reference: str) -> None:
+        """Take a name away; never by id, which would take every name of the image."""
+        from docker.errors import NotFound  # noqa: PLC0415
+
+        repository, tag = _split(reference)
+        with self._api() as api:
+            try:
+                api.remove_image(f"{repository}:{tag}")
+            except NotFound:
+                return
+
+    def discard(self, image_id: str) -> bool:
+        """Remove an image without names; without force, so a container in use keeps it."""
+        from docker.errors import APIError, NotFound  # noqa: PLC0415
+
+        found = self.inspect(image_id)
+        if found is None or found.tags:
+            return found is None
+        with self._api() as api:
+            try:
+                api.remove_image(found.id)
+            except NotFound:
+                return True
+            except APIError as error:
+                if error.status_code == 409:
+                    return False
+                raise
+        return True
+
+    def load(self, archive: BinaryIO) -> tuple[str, ...]:
+        """Load an archive; return the names or ids of its images."""
+        with self._api(LOAD_SECONDS) as api:
+            messages = api.load_image(archive)  # type: ignore[no-untyped-call]
+            return tuple(answers.loaded(self._checked(messages)))
+
+    def pull(self, reference: str) -> None:
+        """Fetch an image, by tag or by digest."""
+        repository, tag = _split(reference)
+        with self._api(LOAD_SECONDS) as api:
+            for _ in self._checked(api.pull(repository, tag, stream=True, decode=True)):
+                pass
+
+    def start(
+        self,
+        image: str,
+        *,
+        command: Sequence[str],
+        labels: Mapping[str, str],
+        options: RunOptions = DEFAULT_OPTIONS,
+    ) -> str:
+        """Start a container and return its id."""
+        with self._api() as api:
+            container = _create(api, image, command, labels, options)
+        try:
+            with self._api() as api:
+                api.start(container)
+        except BaseException:
+            self.remove_container(container)
+            raise
+        return container
+
+    def remove_container(self, container: str) -> None:
+        """Stop and remove a container with its anonymous volumes."""
+        from docker.errors import NotFound  # noqa: PLC0415
+
+        with self._api() as api:
+            try:
+                api.remove_container(container, v=True, force=True)
+            except NotFound:
+                return
+
+    def containers(self, label: str) -> list[StoredContainer]:
+        """Return the containers with ``label``, stopped ones too."""
+        with self._api() as api:
+            listed = api.containers(all=True, filters={"label": [label]})
+            return [answers.listed_container(one) for one in listed]
+
+    def copy_in(self, container: str, archive: bytes, path: str) -> None:
+        """Unpack a tar archive below ``path``."""
+        with self._api() as api:
+            if not api.put_archive(container, path, archive):
+                raise MachineError(f"The engine did not unpack an archive in {container}:{path}.")
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _checked(self, stream: Iterable[object]) -> Iterator[Mapping[str, object]]:
+        """Yield the messages of a stream; docker-py does not raise the errors in it."""
+        for message in stream:
+            if isinstance(message, dict):
+                if message.get("error"):
+                    raise answered_error(str(message["error"]), self.host, refused=True)
+                yield message
+
+
+def _connect(host: str | None) -> APIClient:
+    from docker import APIClient  # noqa: PLC0415
+    from docker.utils import kwargs_from_env  # noqa: PLC0415
+
+    tls = kwargs_from_env(environment=dict(os.environ)).get("tls", False)
+    address = host or DEFAULT_HOST
+    if address.startswith("unix://"):
+        Path(address.removeprefix("unix://")).stat()  # a clearer error than docker-py's
+    remote = host is not None and host.startswith(("tcp://", "https://"))
+    return APIClient(
+        base_url=host,
+        version="auto",
+        timeout=ANSWER_SECONDS,
+        tls=tls if remote else False,
+        use_ssh_client=True,
+    )
+
+
+def _split(reference: str) -> tuple[str, str]:
+    """Return repository and tag (or digest); a bare image id is refused."""
+    from docker.utils import parse_repository_tag  # noqa: PLC0415
+
+    repository, tag = parse_repository_tag(reference)
+    if not repository or repository == "sha256":
+        raise InputError(f"{reference!r} is an image id where a name is needed, such as app:1.0.")
+    return str(repository), str(tag or "latest")
+
+
+def _create(
+    api: APIClient,
+    image: str,
+    command: Sequence[str],
+    labels: Mapping[str, str],
+    options: RunOptions,
+) -> str:
+    from docker.types import DeviceRequest  # noqa: PLC0415
+
+    gpus = [DeviceRequest(count=-1, capabilities=[["gpu"]])] if options.gpus else None
+    created = api.create_container(
+        image,
+        list(command),
+        name=options.name,
+        labels=dict(labels),
+        environment=dict(options.environment),
+        entrypoint=None if options.entrypoint is None else list(options.entrypoint),
+        user=options.user,
+        hostname=options.hostname,
+        host_config=api.create_host_config(
+            init=options.init or None,
+            network_mode=options.network,
+            shm_size=options.shm_bytes,
+            device_requests=gpus,
+        ),
+    )
+    return str(created["Id"])

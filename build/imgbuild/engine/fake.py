@@ -1,0 +1,184 @@
+"""An engine in memory, for unit tests."""
+
+import hashlib
+import json
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import BinaryIO
+
+from imgbuild.engine.protocol import DEFAULT_OPTIONS
+from imgbuild.engine.stored import EngineVersion, RunOptions, StoredContainer, StoredImage
+from imgbuild.errors import CheckFailedError, InputError
+
+VERSION = EngineVersion("28.0.0", "1.48", "overlay2", False, "/var/lib/docker", "linux", "x86_64")
+
+
+@dataclass
+class FakeContainer:
+    """What a test can ask about a container."""
+
+    image: str
+    command: tuple[str, ...]
+    labels: Mapping[str, str]
+    options: RunOptions
+    copied: list[tuple[str, bytes]] = field(default_factory=list)
+
+
+class FakeEngine:
+    """An `Engine` without a daemon; ``registry`` is what ``pull`` finds, ``calls`` what came."""
+
+    def __init__(
+        self, images: Sequence[StoredImage] = (), registry: Mapping[str, StoredImage] | None = None
+    ) -> None:
+        self.stored = {image.id: image for image in images}
+        self.registry = dict(registry or {})
+        self.running: dict[str, FakeContainer] = {}
+        self.calls: list[str] = []
+        self.closed = False
+
+    def version(self) -> EngineVersion:
+        """Return a fixed version."""
+        self.calls.append("version")
+        return VERSION
+
+    def images(self, label: str) -> list[StoredImage]:
+        """Return the images with ``label``."""
+        self.calls.append("images")
+        return [image for image in self.stored.values() if _has(image.labels, label)]
+
+    def inspect(self, reference: str) -> StoredImage | None:
+        """Return the image of that name or id, or ``None``."""
+        self.calls.append("inspect")
+        return self._find(reference)
+
+    def tag(self, image_id: str, reference: str) -> None:
+        """Give an image a name; the name moves."""
+        self.calls.append("tag")
+        image = self._need(image_id)
+        self._drop(reference)
+        image = self.stored[image.id]
+        self.stored[image.id] = replace(image, tags=(*image.tags, _full(reference)))
+
+    def untag(self, reference: str) -> None:
+        """Take a name away; an image without another name goes too."""
+        self.calls.append("untag")
+        if reference.startswith("sha256:"):
+            raise InputError(f"{reference!r} is an image id where a name is needed.")
+        image = self._drop(reference)
+        if image and not image.tags:
+            del self.stored[image.id]
+
+    def discard(self, image_id: str) -> bool:
+        """Remove an image that has no name and no container."""
+        self.calls.append("discard")
+        image = self._find(image_id)
+        if image is None:
+            return True
+        if image.tags or any(one.image == image.id for one in self.running.values()):
+            return False
+        del self.stored[image.id]
+        return True
+
+    def load(self, archive: BinaryIO) -> tuple[str, ...]:
+        """Store the images of a ``docker save`` archive; the id is the configuration's sha256."""
+        self.calls.append("load")
+        with tarfile.open(fileobj=archive) as tar:
+            names: list[str] = []
+            for entry in json.loads(_member(tar, "manifest.json")):
+                image = _archived(entry, _member(tar, entry["Config"]))
+                self.stored[image.id] = image
+                names += image.tags or (image.id,)
+        return tuple(names)
+
+    def pull(self, reference: str) -> None:
+        """Take an image from ``registry``."""
+        self.calls.append("pull")
+        if reference not in self.registry:
+            raise CheckFailedError(f"The registry has no {reference}.")
+        image = self.registry[reference]
+        self.stored[image.id] = image
+
+    def start(
+        self,
+        image: str,
+        *,
+        command: Sequence[str],
+        labels: Mapping[str, str],
+        options: RunOptions = DEFAULT_OPTIONS,
+    ) -> str:
+        """Remember a container."""
+        self.calls.append("start")
+        found = self._need(image)
+        container = f"container-{len(self.calls)}"
+        self.running[container] = FakeContainer(found.id, tuple(command), dict(labels), options)
+        return container
+
+    def remove_container(self, container: str) -> None:
+        """Forget a container."""
+        self.calls.append("remove_container")
+        self.running.pop(container, None)
+
+    def containers(self, label: str) -> list[StoredContainer]:
+        """Return the containers with ``label``."""
+        self.calls.append("containers")
+        return [
+            StoredContainer(name, one.labels, 0)
+            for name, one in self.running.items()
+            if _has(one.labels, label)
+        ]
+
+    def copy_in(self, container: str, archive: bytes, path: str) -> None:
+        """Remember an archive."""
+        self.calls.append("copy_in")
+        if container not in self.running:
+            raise CheckFailedError(f"There is no container {container}.")
+        self.running[container].copied.append((path, archive))
+
+    def close(self) -> None:
+        """Remember that it was closed."""
+        self.closed = True
+
+    def _find(self, reference: str) -> StoredImage | None:
+        wanted = _full(reference)
+        for image in self.stored.values():
+            if image.id == reference or wanted in image.tags:
+                return image
+        return None
+
+    def _need(self, reference: str) -> StoredImage:
+        image = self._find(reference)
+        if image is None:
+            raise CheckFailedError(f"There is no image {reference}.")
+        return image
+
+    def _drop(self, reference: str) -> StoredImage | None:
+        image = self._find(reference)
+        if image is None:
+            return None
+        left = tuple(tag for tag in image.tags if tag != _full(reference))
+        self.stored[image.id] = replace(image, tags=left)
+        return self.stored[image.id]
+
+
+def _full(reference: str) -> str:
+    """Return a name with its tag, as the engine writes it."""
+    return reference if ":" in reference.rpartition("/")[2] else f"{reference}:latest"
+
+
+def _has(labels: Mapping[str, str], label: str) -> bool:
+    key, given, value = label.partition("=")
+    return key in labels and (not given or labels[key] == value)
+
+
+def _member(tar: tarfile.TarFile, name: str) -> bytes:
+    found = tar.extractfile(name)
+    if found is None:
+        raise CheckFailedError(f"The archive's {name} is not a file.")
+    return found.read()
+
+
+def _archived(entry: Mapping[str, list[str] | None], config: bytes) -> StoredImage:
+    labels = (json.loads(config).get("config") or {}).get("Labels") or {}
+    digest = "sha256:" + hashlib.sha256(config).hexdigest()
+    return StoredImage(digest, tuple(entry.get("RepoTags") or ()), labels, size=len(config))

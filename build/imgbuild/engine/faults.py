@@ -1,0 +1,107 @@
+"""Errors of docker-py and of the connection, said as imgbuild's own."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from imgbuild.engine.endpoint import DEFAULT_HOST
+from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
+
+DOCTOR = "'imgbuild doctor' says what is missing and how to mend it."
+
+_Remedies = tuple[tuple[tuple[str, ...], str], ...]
+
+#: Signs in what the engine itself answered → what to do.
+_SPOKEN: _Remedies = (
+    (
+        ("no space left on device",),
+        "Its disk is full: free some with 'docker image prune' and 'docker builder prune'.",
+    ),
+    (
+        ("is too old", "is too new", "api versions below", "minimum supported api version"),
+        "Its API and this docker-py do not fit together: upgrade the engine.",
+    ),
+)
+#: Signs in what Linux, requests or docker-py said when the engine gave no answer → what to do.
+#: The order matters: "connection aborted" is part of most of them.
+_SILENT: _Remedies = (
+    (
+        ("permission denied",),
+        "This user may not use it: add the user to the 'docker' group and log in again.",
+    ),
+    (
+        ("no such file or directory",),
+        "There is no such socket: start the engine, or set engine.host or DOCKER_HOST.",
+    ),
+    (
+        ("connection refused",),
+        "Nothing listens there: start the engine, or set engine.host or DOCKER_HOST.",
+    ),
+    (
+        ("timed out", "timeout"),
+        "It does not answer in time: look whether it is overloaded, or restart it.",
+    ),
+    (
+        ("connection aborted", "connection broken", "remotedisconnected", "incompleteread"),
+        "It closed the connection: look into its log, it may have been stopped.",
+    ),
+)
+
+
+def engine_error(error: Exception, host: str | None) -> ImgbuildError:
+    """Return what to raise instead of an exception of docker-py, requests or urllib3.
+
+    A request that the engine refused (HTTP 4xx) is a `CheckFailedError`; everything else is the
+    machine's fault.
+    """
+    status = getattr(error, "status_code", None)
+    said = _said(error)
+    if isinstance(status, int):
+        return answered_error(said, host, refused=status < 500)
+    remedy = _remedy(said, _SPOKEN) or _remedy(said, _SILENT) or ""
+    where = f"The engine at {host or DEFAULT_HOST}"
+    return MachineError(_joined(f"{where} cannot be used: {said}.", remedy))
+
+
+def answered_error(said: str, host: str | None, *, refused: bool) -> ImgbuildError:
+    """Return what to raise for an error in the engine's own words."""
+    where = f"The engine at {host or DEFAULT_HOST}"
+    remedy = _remedy(said, _SPOKEN)
+    if refused and not remedy:
+        return CheckFailedError(f"{where} refuses: {said}.")
+    return MachineError(_joined(f"{where} reports an error: {said}.", remedy or ""))
+
+
+@contextmanager
+def translated(host: str | None) -> Iterator[None]:
+    """Let no error of docker-py or of the connection out untranslated."""
+    import requests  # noqa: PLC0415  # as slow to import as docker-py itself
+    import urllib3  # noqa: PLC0415
+    from docker.errors import DockerException, StreamParseError  # noqa: PLC0415
+
+    try:
+        yield
+    except (
+        DockerException,
+        StreamParseError,
+        requests.RequestException,
+        urllib3.exceptions.HTTPError,
+        OSError,
+    ) as error:
+        raise engine_error(error, host) from error
+
+
+def _remedy(said: str, remedies: _Remedies) -> str | None:
+    for signs, remedy in remedies:
+        if any(sign in said.lower() for sign in signs):
+            return remedy
+    return None
+
+
+def _joined(fault: str, remedy: str) -> str:
+    return " ".join(part for part in (fault, remedy, DOCTOR) if part)
+
+
+def _said(error: Exception) -> str:
+    """Return the engine's own words where it spoke, else the exception's."""
+    text = getattr(error, "explanation", None) or str(error) or type(error).__name__
+    return " ".join(str(text).split()).rstrip(".")

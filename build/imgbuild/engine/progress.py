@@ -1,0 +1,87 @@
+"""What happens in a build: the values that both progress formats are read into."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+State = Literal["running", "cached", "done", "failed", "cancelled"]
+
+
+@dataclass(frozen=True)
+class BuildEvent:
+    """A step of a target changed its state. ``elapsed`` is in seconds, 0 while it runs.
+
+    ``target`` is an image name, or ``None`` for a step of bake itself. A step that several targets
+    share has one number, and one event for each of them where the format tells (rawjson).
+    """
+
+    target: str | None
+    step: str
+    state: State
+    elapsed: float = 0.0
+    number: int = 0
+    error: str = ""
+
+    @property
+    def internal(self) -> bool:
+        """Whether the step is BuildKit's own housekeeping, of no interest while all goes well."""
+        if " LINK COPY " in self.step or " LINK ADD " in self.step:  # joins what COPY --link made
+            return True
+        return self.step.startswith(("[internal]", "[context ", "resolving ", "[auth]"))
+
+
+@dataclass(frozen=True)
+class StepOutput:
+    """One line that a step wrote. ``targets`` are all that are known to share the step."""
+
+    targets: tuple[str, ...]
+    step: str
+    text: str
+    number: int = 0
+
+
+@dataclass(frozen=True)
+class Remark:
+    """A line outside any step: buildx's own words, such as the final ``ERROR: …``."""
+
+    text: str
+
+
+Item = BuildEvent | StepOutput | Remark
+
+
+class ProgressParser(Protocol):
+    """Reads a progress stream line by line. It has a memory, but no clock and no files."""
+
+    def feed(self, line: str) -> list[Item]:
+        """Return what one line tells; a line that is not understood is a `Remark`."""
+
+
+def bake_name(image: str) -> str:
+    """Return an image name as bake allows it: ``tf-2.2-cpu`` is ``tf-2_2-cpu``.
+
+    Bake takes only ``[a-zA-Z0-9_-]``; image names have no underscore, so no two names meet.
+    """
+    return image.replace(".", "_")
+
+
+def split_name(name: str, targets: Sequence[str]) -> tuple[str | None, str]:
+    """Return the image and the bare step of a vertex name.
+
+    With several targets, bake writes ``[TARGET STAGE 3/4] RUN …`` and ``[TARGET] exporting …``;
+    with a single one it leaves the target out.
+    """
+    step = " ".join(name.split())
+    if len(targets) == 1:
+        return targets[0], step
+    found = re.fullmatch(r"\[([^\] ]+) ?([^\]]*)\] (.*)", step)
+    image = {bake_name(target): target for target in targets}.get(found[1]) if found else None
+    if found is None or image is None:
+        return None, step
+    return image, f"[{found[2]}] {found[3]}" if found[2] else found[3]
+
+
+def is_cancelled(error: str) -> bool:
+    """Return whether a step only ended because another one failed or the build was stopped."""
+    return error.rstrip().endswith("context canceled")

@@ -1,0 +1,58 @@
+"""What imgbuild asks of an engine: `DockerEngine` is the real one, `FakeEngine` one for tests."""
+
+from collections.abc import Mapping, Sequence
+from typing import BinaryIO, Protocol
+
+from imgbuild.engine.stored import EngineVersion, RunOptions, StoredContainer, StoredImage
+
+DEFAULT_OPTIONS = RunOptions()
+
+
+class Engine(Protocol):
+    """A container engine. Every method raises `MachineError` when it cannot be reached."""
+
+    def version(self) -> EngineVersion:
+        """Return what the engine is."""
+
+    def images(self, label: str) -> list[StoredImage]:
+        """Return the images that have ``label`` (``key`` or ``key=value``), untagged ones too."""
+
+    def inspect(self, reference: str) -> StoredImage | None:
+        """Return the image of that name or id, or ``None``."""
+
+    def tag(self, image_id: str, reference: str) -> None:
+        """Give an image a name; the name moves if another image had it."""
+
+    def untag(self, reference: str) -> None:
+        """Take a name away, if it is there. An image without any other name goes with its name."""
+
+    def discard(self, image_id: str) -> bool:
+        """Remove an image that has no name and no container; return whether it is gone."""
+
+    def load(self, archive: BinaryIO) -> tuple[str, ...]:
+        """Load a ``docker save`` archive; return the names or ids of its images."""
+
+    def pull(self, reference: str) -> None:
+        """Fetch an image from its registry."""
+
+    def start(
+        self,
+        image: str,
+        *,
+        command: Sequence[str],
+        labels: Mapping[str, str],
+        options: RunOptions = DEFAULT_OPTIONS,
+    ) -> str:
+        """Start a container and return its id. A container that does not start is removed."""
+
+    def remove_container(self, container: str) -> None:
+        """Stop and remove a container with its anonymous volumes, if it is there."""
+
+    def containers(self, label: str) -> list[StoredContainer]:
+        """Return the containers that have ``label``, stopped ones too."""
+
+    def copy_in(self, container: str, archive: bytes, path: str) -> None:
+        """Unpack a tar archive below ``path`` in the container."""
+
+    def close(self) -> None:
+        """Close the connections."""

@@ -1,0 +1,82 @@
+"""A `docker-buildx` that replays a recorded build, as a program of the test's own folder."""
+
+import json
+import stat
+import sys
+from pathlib import Path
+
+from imgbuild.engine.buildx import Buildx
+
+SAMPLES = Path(__file__).parent / "samples"
+CONFIG = "sha256:" + "c" * 64
+IMAGE = "sha256:" + "a" * 64
+
+_HEAD = f"""#!{sys.executable}
+import json, os, signal, subprocess, sys, time
+if sys.argv[1] == "version":
+    print("github.com/docker/buildx v0.99.0 abc")
+    sys.exit()
+options = dict(word.split("=", 1) for word in sys.argv[2:] if "=" in word)
+"""
+_PRINT = """
+if "--print" in sys.argv:
+    sys.exit(0 if options["--progress"] in {modes!r} else 1)
+"""
+_REPLAY = """
+definition = json.load(open(options["--file"]))
+with open({seen!r}, "w") as file:
+    json.dump({{"argv": sys.argv[1:], "env": dict(os.environ), "bake": definition}}, file)
+sys.stderr.write(open({samples!r} + "." + options["--progress"]).read())
+if {metadata!r} is not None and {code} == 0:
+    with open(options["--metadata-file"], "w") as file:
+        json.dump({metadata!r}, file)
+sys.exit({code})
+"""
+_HANG = """
+{ignore}
+child = subprocess.Popen(["sleep", "300"])
+with open({pids!r}, "w") as file:
+    file.write(f"{{os.getpid()}} {{child.pid}}")
+print("#1 [1/2] RUN sleep", file=sys.stderr, flush=True)
+time.sleep(300)
+"""
+BOTH = ("plain", "rawjson")
+
+
+def _program(folder: Path, body: str, modes: tuple[str, ...]) -> Buildx:
+    path = folder / "docker-buildx"
+    path.write_text(_HEAD + _PRINT.format(modes=modes) + body, encoding="utf-8")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return Buildx(path, "0.99.0")
+
+
+def metadata(*targets: str) -> dict[str, dict[str, str]]:
+    """Return what buildx writes about built targets, by their bake names."""
+    entry = {"containerimage.digest": IMAGE, "containerimage.config.digest": CONFIG}
+    return dict.fromkeys(targets, entry)
+
+
+def replaying(
+    folder: Path,
+    sample: Path,
+    code: int = 0,
+    built: dict[str, dict[str, str]] | None = None,
+    modes: tuple[str, ...] = BOTH,
+) -> Buildx:
+    """Return a buildx that writes ``sample`` with the suffix of the progress mode, and ends."""
+    seen = str(folder / "seen.json")
+    body = _REPLAY.format(seen=seen, samples=str(sample), metadata=built, code=code)
+    return _program(folder, body, modes)
+
+
+def hanging(folder: Path, *, stubborn: bool = False) -> Buildx:
+    """Return a buildx that runs until it is stopped; a stubborn one ignores SIGTERM."""
+    ignore = "signal.signal(signal.SIGTERM, signal.SIG_IGN)" if stubborn else ""
+    body = _HANG.format(ignore=ignore, pids=str(folder / "pids"))
+    return _program(folder, body, ("plain",))
+
+
+def seen(folder: Path) -> dict[str, dict[str, str]]:
+    """Return the arguments, environment and definition of the last bake."""
+    found: dict[str, dict[str, str]] = json.loads((folder / "seen.json").read_text())
+    return found

@@ -1,0 +1,201 @@
+"""Running bake, with a program that plays buildx."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import fake_buildx
+import pytest
+
+from imgbuild.engine.bake import (
+    BakeTarget,
+    BuildFailedError,
+    BuildStoppedError,
+    BuiltImage,
+    run_bake,
+)
+from imgbuild.engine.buildx import Buildx
+from imgbuild.engine.process import running
+from imgbuild.engine.progress import BuildEvent
+from imgbuild.errors import MachineError
+
+SAMPLES = fake_buildx.SAMPLES
+FAMILY = ("tf-2.2-cpu", "tf-2.3-cpu")
+BUILT = fake_buildx.metadata("tf-2_2-cpu", "tf-2_3-cpu")
+
+
+def bake(
+    buildx: Buildx, folder: Path, names: tuple[str, ...] = FAMILY
+) -> tuple[dict[str, BuiltImage], list[BuildEvent]]:
+    targets = [BakeTarget(name, folder, folder / "Dockerfile") for name in names]
+    events: list[BuildEvent] = []
+    log = folder / "logs" / "build.log"
+    host = "unix:///run/test.sock"
+    return run_bake(buildx, host, targets, log=log, events=events.append, epoch=7), events
+
+
+def test_built_images_have_their_ids(tmp_path: Path) -> None:
+    buildx = fake_buildx.replaying(tmp_path, SAMPLES / "ok", built=BUILT)
+    images, events = bake(buildx, tmp_path)
+    expected = BuiltImage(fake_buildx.IMAGE, fake_buildx.CONFIG)
+    assert images == dict.fromkeys(FAMILY, expected)
+    assert {event.target for event in events} == {None, *FAMILY}
+
+
+def test_everything_is_in_the_log(tmp_path: Path) -> None:
+    bake(fake_buildx.replaying(tmp_path, SAMPLES / "ok", built=BUILT), tmp_path)
+    log = (tmp_path / "logs" / "build.log").read_text()
+    assert "Z [tf-2.2-cpu] #10 hello tf-2.2-cpu\n" in log
+    assert "#11 exporting to image (done after 0.0 s)\n" in log
+
+
+def test_the_engine_and_nothing_else_of_the_environment_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_CONTEXT", "elsewhere")
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "99")
+    bake(fake_buildx.replaying(tmp_path, SAMPLES / "ok", built=BUILT), tmp_path)
+    seen = fake_buildx.seen(tmp_path)
+    assert seen["env"]["DOCKER_HOST"] == "unix:///run/test.sock"
+    assert seen["env"]["BUILDX_NO_DEFAULT_ATTESTATIONS"] == "1"
+    assert not {"DOCKER_CONTEXT", "SOURCE_DATE_EPOCH"} & {*seen["env"]}
+    assert seen["argv"][:2] == ["bake", "--builder=default"]
+    assert seen["argv"][-1] == "--progress=rawjson"
+
+
+def test_plain_progress_where_there_is_no_rawjson(tmp_path: Path) -> None:
+    buildx = fake_buildx.replaying(tmp_path, SAMPLES / "ok", built=BUILT, modes=("plain",))
+    images, events = bake(buildx, tmp_path)
+    assert set(images) == {*FAMILY}
+    assert fake_buildx.seen(tmp_path)["argv"][-1] == "--progress=plain"
+    assert "exporting to image" in {event.step for event in events}
+
+
+def test_nothing_to_build_calls_nothing(tmp_path: Path) -> None:
+    assert bake(Buildx(tmp_path / "missing", "0"), tmp_path, ()) == ({}, [])
+
+
+@pytest.mark.parametrize("modes", [("plain",), fake_buildx.BOTH])
+def test_a_failure_tells_who_where_and_why(tmp_path: Path, modes: tuple[str, ...]) -> None:
+    buildx = fake_buildx.replaying(tmp_path, SAMPLES / "fail", code=1, modes=modes)
+    with pytest.raises(BuildFailedError) as caught:
+        bake(buildx, tmp_path, ("tf-2.2-cpu", "bad"))
+    failure = caught.value.failure
+    assert (failure.failed, failure.cancelled, failure.finished) == (("bad",), ("tf-2.2-cpu",), ())
+    assert failure.step.startswith("[horovod 1/2] RUN ")
+    assert failure.error == "exit code: 7"
+    assert len(failure.tail) == 20
+    assert failure.tail[-1] == "line 25"
+    for said in ("Building bad failed", "not faulty: tf-2.2-cpu", "logs/build.log", "line 25"):
+        assert said in str(caught.value)
+
+
+def test_a_shared_step_fails_all_who_share_it(tmp_path: Path) -> None:
+    buildx = fake_buildx.replaying(tmp_path, SAMPLES / "sharedfail", code=1)
+    with pytest.raises(BuildFailedError) as caught:
+        bake(buildx, tmp_path)
+    assert caught.value.failure.failed == FAMILY
+    assert caught.value.failure.cancelled == ()
+
+
+def test_success_without_an_image_id_is_an_error(tmp_path: Path) -> None:
+    built = fake_buildx.metadata("tf-2_2-cpu")
+    with pytest.raises(MachineError, match=r"tf-2\.3-cpu"):
+        bake(fake_buildx.replaying(tmp_path, SAMPLES / "ok", built=built), tmp_path)
+
+
+def test_rubbish_on_the_stream_is_kept_in_the_log(tmp_path: Path) -> None:
+    for mode in fake_buildx.BOTH:
+        (tmp_path / f"odd.{mode}").write_text('{"vertexes": 3}\n\x00\n#7\nERROR: it broke\n')
+    buildx = fake_buildx.replaying(tmp_path, tmp_path / "odd", code=1)
+    with pytest.raises(BuildFailedError, match="it broke"):
+        bake(buildx, tmp_path)
+    assert '{"vertexes": 3}' in (tmp_path / "logs" / "build.log").read_text()
+
+
+def test_a_lost_engine_is_the_machines_fault(tmp_path: Path) -> None:
+    words = "ERROR: target tf-2_2-cpu: failed to solve: Unavailable: error reading from server: EOF"
+    (tmp_path / "lost.rawjson").write_text(words)
+    with pytest.raises(BuildStoppedError, match="stopped in mid-build") as caught:
+        bake(fake_buildx.replaying(tmp_path, tmp_path / "lost", code=1), tmp_path)
+    assert caught.value.failure.failed == ("tf-2.2-cpu",)
+    assert caught.value.exit_code == 3
+
+
+def test_a_missing_program_is_the_machines_fault(tmp_path: Path) -> None:
+    with pytest.raises(MachineError, match="does not run"):
+        bake(Buildx(tmp_path / "missing", "0"), tmp_path)
+
+
+def alive(folder: Path) -> list[int]:
+    """Return which of the fake's two processes still run (zombies do not)."""
+    pids = [int(word) for word in (folder / "pids").read_text().split()]
+    return [pid for pid in pids if _state(pid) not in {"", "Z", "X"}]
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
+def wait_for_death(folder: Path) -> list[int]:
+    deadline = time.monotonic() + 5
+    while alive(folder) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return alive(folder)
+
+
+def interrupt_when_it_runs(folder: Path, number: int) -> None:
+    def kill() -> None:
+        deadline = time.monotonic() + 10
+        while not (folder / "pids").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.05)
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=kill, daemon=True).start()
+
+
+@pytest.mark.parametrize(
+    ("number", "expected", "code"),
+    [
+        (signal.SIGINT, KeyboardInterrupt, None),
+        (signal.SIGTERM, SystemExit, 143),
+        (signal.SIGHUP, SystemExit, 129),
+    ],
+)
+def test_an_interrupted_build_leaves_no_process(
+    tmp_path: Path, number: int, expected: type[BaseException], code: int | None
+) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    interrupt_when_it_runs(tmp_path, number)
+    with pytest.raises(expected) as caught:
+        bake(fake_buildx.hanging(tmp_path), tmp_path)
+    assert wait_for_death(tmp_path) == []
+    assert signal.getsignal(signal.SIGTERM) is before
+    if isinstance(caught.value, SystemExit):
+        assert caught.value.code == code
+
+
+def test_a_program_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
+    buildx = fake_buildx.hanging(tmp_path, stubborn=True)
+    with running([str(buildx.path), "bake"], os.environ, patience=0.2) as process:
+        assert process.stdout
+        process.stdout.readline()
+    assert process.returncode == -signal.SIGKILL
+    assert wait_for_death(tmp_path) == []
+
+
+def test_an_error_of_the_display_ends_the_build_too(tmp_path: Path) -> None:
+    def broken(_event: BuildEvent) -> None:
+        raise UnicodeError("the terminal cannot show this")
+
+    target = BakeTarget("one", tmp_path, tmp_path / "Dockerfile")
+    buildx = fake_buildx.hanging(tmp_path)
+    with pytest.raises(UnicodeError, match="terminal"):
+        run_bake(buildx, None, [target], log=tmp_path / "log", events=broken)
+    assert wait_for_death(tmp_path) == []

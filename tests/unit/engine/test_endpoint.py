@@ -1,0 +1,162 @@
+"""Which engine, and which buildx."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import fake_buildx
+import pytest
+
+from imgbuild.engine.buildx import Capabilities, build_environment, find_buildx, probe
+from imgbuild.engine.endpoint import resolve_host
+from imgbuild.errors import MachineError
+from imgbuild.settings import EngineSettings
+
+NOTHING = EngineSettings()
+HOST = "unix:///run/one.sock"
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    """Return an environment with a Docker configuration that has the context ``lab``."""
+    context(tmp_path, "lab", {"Endpoints": {"docker": {"Host": "tcp://lab.example:2375"}}})
+    return {"DOCKER_CONFIG": str(tmp_path), "PATH": ""}
+
+
+def context(config: Path, name: str, meta: object) -> str:
+    folder = hashlib.sha256(name.encode()).hexdigest()
+    path = config / "contexts" / "meta" / folder / "meta.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(meta))
+    return folder
+
+
+def choose(config: Path, name: str) -> None:
+    (config / "config.json").write_text(json.dumps({"currentContext": name}))
+
+
+def test_the_settings_come_first(environ: dict[str, str]) -> None:
+    environ |= {"DOCKER_HOST": "tcp://other:1", "DOCKER_CONTEXT": "lab"}
+    assert resolve_host(EngineSettings(host=HOST), environ) == HOST
+
+
+def test_then_docker_host(environ: dict[str, str]) -> None:
+    environ |= {"DOCKER_HOST": HOST, "DOCKER_CONTEXT": "lab"}
+    assert resolve_host(NOTHING, environ) == HOST
+
+
+def test_then_docker_context(environ: dict[str, str], tmp_path: Path) -> None:
+    choose(tmp_path, "other")
+    environ["DOCKER_CONTEXT"] = "lab"
+    assert resolve_host(NOTHING, environ) == "tcp://lab.example:2375"
+
+
+def test_then_the_context_in_use(environ: dict[str, str], tmp_path: Path) -> None:
+    choose(tmp_path, "lab")
+    assert resolve_host(NOTHING, environ) == "tcp://lab.example:2375"
+
+
+def test_then_the_default_socket(environ: dict[str, str], tmp_path: Path) -> None:
+    assert resolve_host(NOTHING, environ) is None
+    choose(tmp_path, "default")
+    assert resolve_host(NOTHING, environ) is None
+
+
+def test_an_unknown_context_is_an_error(environ: dict[str, str]) -> None:
+    environ["DOCKER_CONTEXT"] = "gone"
+    with pytest.raises(MachineError, match="'gone' is chosen but does not exist"):
+        resolve_host(NOTHING, environ)
+
+
+def test_a_context_with_tls_files_is_an_error(environ: dict[str, str], tmp_path: Path) -> None:
+    folder = context(tmp_path, "safe", {"Endpoints": {"docker": {"Host": "tcp://x:2376"}}})
+    (tmp_path / "contexts" / "tls" / folder).mkdir(parents=True)
+    environ["DOCKER_CONTEXT"] = "safe"
+    with pytest.raises(MachineError, match="DOCKER_CERT_PATH"):
+        resolve_host(NOTHING, environ)
+
+
+@pytest.mark.parametrize(
+    "meta", [{}, {"Endpoints": {"docker": {"Host": ""}}}, [], {"Endpoints": 1}]
+)
+def test_a_context_without_an_address_is_an_error(
+    environ: dict[str, str], tmp_path: Path, meta: object
+) -> None:
+    context(tmp_path, "empty", meta)
+    environ["DOCKER_CONTEXT"] = "empty"
+    with pytest.raises(MachineError, match="no engine address"):
+        resolve_host(NOTHING, environ)
+
+
+def test_a_broken_configuration_is_an_error(environ: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(MachineError, match=r"config\.json cannot be read"):
+        resolve_host(NOTHING, environ)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    return folder
+
+
+def install(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return fake_buildx.replaying(folder, fake_buildx.SAMPLES / "ok").path
+
+
+def test_the_buildx_of_the_settings_comes_first(tmp_path: Path, environ: dict[str, str]) -> None:
+    path = install(tmp_path / "mine")
+    install(tmp_path / "cli-plugins")
+    found = find_buildx(EngineSettings(buildx=str(path)), environ, ())
+    assert (found.path, found.version) == (path, "0.99.0")
+
+
+def test_buildx_is_found_in_order(tmp_path: Path, environ: dict[str, str], home: Path) -> None:
+    system = tmp_path / "system"
+    environ["PATH"] = str(tmp_path / "bin")
+    for folder in (
+        tmp_path / "bin",
+        system,
+        home / ".docker" / "cli-plugins",
+        tmp_path / "cli-plugins",
+    ):
+        path = install(folder)
+        assert find_buildx(NOTHING, environ, (system,)).path == path
+
+
+def test_no_buildx_is_the_machines_fault(environ: dict[str, str]) -> None:
+    with pytest.raises(MachineError, match="apt-get install docker-buildx"):
+        find_buildx(NOTHING, environ, ())
+
+
+def test_a_setting_that_leads_nowhere_is_an_error(environ: dict[str, str]) -> None:
+    settings = EngineSettings(buildx="/nowhere/docker-buildx")
+    with pytest.raises(MachineError, match=r"engine\.buildx of imgbuild\.local\.yaml"):
+        find_buildx(settings, environ, ())
+
+
+def test_a_buildx_that_does_not_run_is_an_error(tmp_path: Path, environ: dict[str, str]) -> None:
+    path = install(tmp_path / "cli-plugins")
+    path.write_text("#!/bin/false\n")
+    with pytest.raises(MachineError, match="does not run"):
+        find_buildx(NOTHING, environ, ())
+
+
+@pytest.mark.parametrize(("modes", "rawjson"), [(("plain",), False), (fake_buildx.BOTH, True)])
+def test_rawjson_is_probed(tmp_path: Path, modes: tuple[str, ...], *, rawjson: bool) -> None:
+    buildx = fake_buildx.replaying(tmp_path, fake_buildx.SAMPLES / "ok", modes=modes)
+    assert probe(buildx, None) == Capabilities(rawjson=rawjson)
+
+
+def test_a_buildx_without_json_is_an_error(tmp_path: Path) -> None:
+    buildx = fake_buildx.replaying(tmp_path, fake_buildx.SAMPLES / "ok", modes=())
+    with pytest.raises(MachineError, match="cannot bake from JSON"):
+        probe(buildx, None)
+
+
+def test_without_a_host_docker_chooses() -> None:
+    assert "DOCKER_HOST" not in build_environment(None, {})
+    assert build_environment(HOST, {"DOCKER_HOST": "x"})["DOCKER_HOST"] == HOST

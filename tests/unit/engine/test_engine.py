@@ -1,0 +1,209 @@
+"""The engine in memory, the real one's answers, and the errors of both."""
+
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import docker.errors
+import pytest
+import requests
+
+from imgbuild.engine import answers
+from imgbuild.engine.client import DockerEngine
+from imgbuild.engine.fake import FakeEngine
+from imgbuild.engine.faults import answered_error, engine_error, translated
+from imgbuild.engine.stored import StoredImage
+from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
+
+if TYPE_CHECKING:
+    from imgbuild.engine.protocol import Engine
+
+ID = "sha256:" + "1" * 64
+OTHER = "sha256:" + "2" * 64
+HOST = "unix:///run/test.sock"
+
+
+@pytest.fixture
+def engine() -> FakeEngine:
+    images = [StoredImage(ID, (), {"key": "value"}), StoredImage(OTHER, ("app:1",))]
+    return FakeEngine(images)
+
+
+def test_both_are_engines(engine: FakeEngine) -> None:
+    both: tuple[Engine, Engine] = (engine, DockerEngine(HOST))
+    assert len(both) == 2
+
+
+def test_images_are_found_by_label(engine: FakeEngine) -> None:
+    assert [image.id for image in engine.images("key")] == [ID]
+    assert [image.id for image in engine.images("key=value")] == [ID]
+    assert engine.images("key=other") == []
+    assert engine.calls.count("images") == 3
+
+
+def test_a_name_moves(engine: FakeEngine) -> None:
+    engine.tag(ID, "app:1")
+    found = engine.inspect("app:1")
+    assert found is not None
+    assert found.id == ID
+    other = engine.inspect(OTHER)
+    assert other is not None
+    assert other.tags == ()
+
+
+def test_the_last_name_takes_the_image_along(engine: FakeEngine) -> None:
+    engine.tag(ID, "a")
+    engine.tag(ID, "b:2")
+    engine.untag("a:latest")
+    assert engine.inspect(ID) is not None
+    engine.untag("b:2")
+    assert engine.inspect(ID) is None
+
+
+def test_only_nameless_unused_images_are_discarded(engine: FakeEngine) -> None:
+    assert not engine.discard(OTHER)
+    container = engine.start(ID, command=["true"], labels={"run": "1"})
+    assert not engine.discard(ID)
+    engine.remove_container(container)
+    assert engine.discard(ID)
+    assert engine.inspect(ID) is None
+
+
+def test_containers_are_found_by_label(engine: FakeEngine) -> None:
+    container = engine.start(ID, command=["true"], labels={"run": "1"})
+    engine.copy_in(container, b"tar", "/")
+    assert [one.id for one in engine.containers("run=1")] == [container]
+    assert engine.containers("run=2") == []
+    assert engine.running[container].copied == [("/", b"tar")]
+
+
+def test_what_is_not_there_is_an_error(engine: FakeEngine) -> None:
+    with pytest.raises(CheckFailedError):
+        engine.tag("nope", "a:1")
+    with pytest.raises(CheckFailedError):
+        engine.pull("nope:1")
+    with pytest.raises(CheckFailedError):
+        engine.copy_in("nope", b"", "/")
+    with pytest.raises(InputError):
+        engine.untag(ID)
+
+
+def test_an_archive_is_loaded(engine: FakeEngine) -> None:
+    members = {
+        "manifest.json": json.dumps([{"Config": "c.json", "RepoTags": ["base:1"]}]).encode(),
+        "c.json": json.dumps({"config": {"Labels": {"a": "b"}}}).encode(),
+    }
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name, data in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    buffer.seek(0)
+    assert engine.load(buffer) == ("base:1",)
+    found = engine.inspect("base:1")
+    assert found is not None
+    assert found.labels == {"a": "b"}
+
+
+def test_a_listed_image_without_names_or_labels() -> None:
+    listed = {"Id": ID, "RepoTags": ["<none>:<none>"], "Labels": None, "Size": 5, "Created": 7}
+    assert answers.listed_image(listed) == StoredImage(ID, (), {}, 5, 7)
+    assert answers.listed_image({"Id": ID, "RepoTags": None}) == StoredImage(ID)
+
+
+def test_an_inspected_image() -> None:
+    inspected = {
+        "Id": ID,
+        "RepoTags": ["a:1"],
+        "Config": {"Labels": {"k": "v"}},
+        "Size": 5,
+        "Created": "2023-11-14T22:13:20.123456789Z",
+    }
+    expected = StoredImage(ID, ("a:1",), {"k": "v"}, 5, 1700000000)
+    assert answers.inspected_image(inspected) == expected
+    undated = {**inspected, "Created": "0001-01-01T00:00:00Z"}
+    assert answers.inspected_image(undated).created == 0
+
+
+@pytest.mark.parametrize(
+    ("status", "containerd"),
+    [
+        ([["driver-type", "io.containerd.snapshotter.v1"]], True),
+        ([["Backing Filesystem", "extfs"]], False),
+        (None, False),
+    ],
+)
+def test_the_kind_of_store(status: list[list[str]] | None, *, containerd: bool) -> None:
+    found = answers.engine_version({"Version": "1"}, {"DriverStatus": status, "Driver": "x"})
+    assert found.containerd_store is containerd
+
+
+def test_loaded_names_and_ids() -> None:
+    messages = [{"stream": "Loaded image: a:1\n"}, {"stream": f"Loaded image ID: {ID}\n"}, {}]
+    assert list(answers.loaded(messages)) == ["a:1", ID]
+
+
+def refused(status: int, words: str) -> docker.errors.APIError:
+    response = requests.Response()
+    response.status_code = status
+    return docker.errors.APIError("failed", response=response, explanation=words)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "said"),
+    [
+        (PermissionError(13, "Permission denied"), MachineError, "'docker' group"),
+        (FileNotFoundError(2, "No such file or directory"), MachineError, "no such socket"),
+        (requests.ConnectionError("Connection refused"), MachineError, "Nothing listens"),
+        (requests.ReadTimeout("Read timed out."), MachineError, "answer in time"),
+        (requests.ConnectionError("Connection aborted"), MachineError, "closed the connection"),
+        (docker.errors.InvalidVersion("API versions below 1.24 are"), MachineError, "upgrade"),
+        (refused(400, "client version 1.4 is too old"), MachineError, "upgrade"),
+        (refused(500, "write /x: no space left on device"), MachineError, "disk is full"),
+        (refused(500, "stat /x: no such file or directory"), MachineError, "reports an error"),
+        (refused(404, "No such image: a:1"), CheckFailedError, "No such image: a:1"),
+        (refused(409, "conflict"), CheckFailedError, "refuses: conflict"),
+    ],
+)
+def test_errors_say_where_and_what_to_do(
+    error: Exception, kind: type[ImgbuildError], said: str
+) -> None:
+    found = engine_error(error, HOST)
+    assert type(found) is kind
+    assert HOST in str(found)
+    assert said in str(found)
+    assert "imgbuild doctor" in str(found) or kind is CheckFailedError
+
+
+def test_an_upstreams_refusal_is_not_taken_for_the_engines() -> None:
+    words = "dial tcp 127.0.0.1:1: connect: connection refused"
+    assert "Nothing listens" not in str(answered_error(words, HOST, refused=False))
+
+
+def test_no_error_of_docker_py_gets_out() -> None:
+    with pytest.raises(MachineError), translated(HOST):
+        raise docker.errors.DockerException
+    with pytest.raises(KeyError), translated(HOST):
+        raise KeyError
+
+
+def test_an_absent_socket_is_the_machines_fault(tmp_path: Path) -> None:
+    engine = DockerEngine(f"unix://{tmp_path}/none.sock")
+    with pytest.raises(MachineError, match="no such socket"):
+        engine.version()
+    engine.close()
+
+
+def test_errors_in_a_stream_are_raised() -> None:
+    checked = DockerEngine(HOST)._checked([{"status": "x"}, {"error": "no space left on device"}])
+    assert next(checked) == {"status": "x"}
+    with pytest.raises(MachineError, match="disk is full"):
+        next(checked)
+
+
+def test_an_id_is_no_name() -> None:
+    with pytest.raises(InputError, match="image id"):
+        DockerEngine(HOST).untag(ID)

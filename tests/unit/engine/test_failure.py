@@ -1,0 +1,119 @@
+"""What a failed build is called, and whose fault it is."""
+
+from pathlib import Path
+
+import pytest
+
+from imgbuild.engine.diagnosis import Kind, diagnose
+from imgbuild.engine.failure import (
+    BuildFailedError,
+    BuildRecord,
+    BuildStoppedError,
+    raise_failure,
+)
+from imgbuild.engine.progress import BuildEvent, Remark, StepOutput
+from imgbuild.errors import CheckFailedError, MachineError
+
+LOG = Path("build.log")
+ZEROS = "0" * 64
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        (f"digest mismatch sha256:f886: sha256:{ZEROS}", "checksum"),
+        ("  Hash mismatch for `six==1.16.0`", "checksum"),
+        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.", "checksum"),
+        ("E: Failed to fetch http://archive.example/x  Hash Sum mismatch", "checksum"),
+        ("sha256sum: WARNING: 1 computed checksum did NOT match", "checksum"),
+        ("dd: error writing '/t/x': No space left on device", "disk"),
+        ("ERROR: Cannot connect to the Docker daemon at unix:///run/x.sock.", "engine"),
+        ("ERROR: target a: failed to solve: Unavailable: error reading from server: EOF", "engine"),
+        ("failed to create endpoint abc on network bridge: no such device", "engine"),
+        ("ssl.SSLCertVerificationError: certificate verify failed", "certificate"),
+        ('Get "https://x.example/": x509: certificate signed by unknown authority', "certificate"),
+        ('Get "http://x.invalid/": dial tcp: lookup x.invalid: no such host', "unreachable"),
+        ("Temporary failure resolving 'archive.example'", "unreachable"),
+        ("curl: (6) Could not resolve host: x.example", "unreachable"),
+        ("curl: (28) Connection timed out after 30001 milliseconds", "unreachable"),
+        ("error sending request for url (https://index.example/simple/six/)", "unreachable"),
+        ("NewConnectionError: Failed to establish a new connection", "unreachable"),
+    ],
+)
+def test_known_faults_are_recognised(line: str, kind: Kind) -> None:
+    found = diagnose(["compiling", line])
+    assert found is not None
+    assert found.kind == kind
+    assert found.of_machine is (kind != "checksum")
+
+
+def test_an_ordinary_failure_is_no_known_fault() -> None:
+    assert diagnose(["error: no mpi.h", "make: *** [all] Error 1", "exit code: 2"]) is None
+
+
+def test_a_full_disk_is_the_cause_of_what_follows() -> None:
+    found = diagnose(["curl: (6) Could not resolve host: x", "No space left on device"])
+    assert found is not None
+    assert found.kind == "disk"
+
+
+def failed(target: str = "a", error: str = "exit code: 1") -> BuildEvent:
+    return BuildEvent(target, "[hvd 1/2] RUN make", "failed", number=3, error=error)
+
+
+def test_an_early_retry_is_not_taken_for_the_fault() -> None:
+    record = BuildRecord(["a"])
+    for text in ("Could not resolve host: x", *(f"line {number}" for number in range(12))):
+        record.add(StepOutput(("a",), "[hvd 1/2] RUN make", text, 3))
+    record.add(failed())
+    assert record.failure(LOG).diagnosis is None
+
+
+def test_the_fault_in_the_last_lines_counts() -> None:
+    record = BuildRecord(["a"])
+    record.add(StepOutput(("a",), "[hvd 1/2] RUN make", "Could not resolve host: x", 3))
+    record.add(failed())
+    with pytest.raises(BuildStoppedError, match="upstream cannot be reached"):
+        raise_failure(record.failure(LOG))
+
+
+def test_a_wrong_sha256_is_not_the_machines_fault() -> None:
+    record = BuildRecord(["a"])
+    record.add(failed(error=f"digest mismatch sha256:ff: sha256:{ZEROS}"))
+    with pytest.raises(BuildFailedError, match="not what was pinned") as caught:
+        raise_failure(record.failure(LOG))
+    assert isinstance(caught.value, CheckFailedError)
+    assert not isinstance(caught.value, MachineError)
+
+
+def test_finished_failed_and_cancelled_are_told_apart() -> None:
+    record = BuildRecord(["a", "b", "c"])
+    record.add(BuildEvent("b", "exporting to image", "done"))
+    record.add(failed())
+    record.add(BuildEvent("c", "[hvd 1/2] RUN make", "cancelled"))
+    failure = record.failure(LOG)
+    assert (failure.failed, failure.finished, failure.cancelled) == (("a",), ("b",), ("c",))
+
+
+def test_a_failure_outside_any_step_is_taken_from_the_final_words() -> None:
+    record = BuildRecord(["tf-2.2-cpu", "b"])
+    record.add(Remark("ERROR: target tf-2_2-cpu: failed to solve: dockerfile parse error"))
+    failure = record.failure(LOG)
+    assert failure.failed == ("tf-2.2-cpu",)
+    assert failure.error == "dockerfile parse error"
+
+
+def test_somebody_always_failed() -> None:
+    record = BuildRecord(["a", "b"])
+    record.add(BuildEvent("b", "exporting to image", "done"))
+    failure = record.failure(LOG)
+    assert failure.failed == ("a",)
+    assert failure.error == "buildx said nothing"
+
+
+def test_the_paragraph_does_not_repeat_the_command() -> None:
+    record = BuildRecord(["a"])
+    record.add(
+        failed(error='process "/bin/sh -c make" did not complete successfully: exit code: 2')
+    )
+    assert "failed in the step '[hvd 1/2] RUN make': exit code: 2." in str(record.failure(LOG))

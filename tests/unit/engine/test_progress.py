@@ -1,0 +1,207 @@
+"""Both progress formats, from recorded builds."""
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from imgbuild.engine.buildlog import log_line
+from imgbuild.engine.plain import PlainParser
+from imgbuild.engine.progress import (
+    BuildEvent,
+    Item,
+    ProgressParser,
+    Remark,
+    StepOutput,
+    bake_name,
+    is_cancelled,
+    split_name,
+)
+from imgbuild.engine.rawjson import RawJsonParser
+
+SAMPLES = Path(__file__).parent / "samples"
+TARGETS = ("tf-2.2-cpu", "tf-2.3-cpu")
+FORMATS = {"rawjson": RawJsonParser, "plain": PlainParser}
+VERTEX = "sha256:1"
+
+
+def read(sample: str, form: str, targets: tuple[str, ...] = TARGETS) -> list[Item]:
+    parser: ProgressParser = FORMATS[form](targets)
+    lines = (SAMPLES / f"{sample}.{form}").read_text().splitlines(keepends=True)
+    return [item for line in lines for item in parser.feed(line)]
+
+
+def feed(parser: RawJsonParser, **message: object) -> list[Item]:
+    return parser.feed(json.dumps(message))
+
+
+def log(text: bytes, stream: int = 1) -> list[dict[str, object]]:
+    return [{"vertex": VERTEX, "stream": stream, "data": base64.b64encode(text).decode()}]
+
+
+def vertex(**more: object) -> list[dict[str, object]]:
+    return [{"digest": VERTEX, "name": "[1/1] RUN x", **more}]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_steps_of_a_good_build_are_told(form: str) -> None:
+    events = [item for item in read("ok", form) if isinstance(item, BuildEvent)]
+    for target in TARGETS:
+        ended = {event.step for event in events if event.target == target and event.state == "done"}
+        assert "[stage-1 2/3] COPY --link --from=shared /shared /shared" in ended
+        assert "exporting to image" in ended
+    assert not [event for event in events if event.state in {"failed", "cancelled"}]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_steps_have_their_time(form: str) -> None:
+    done = [item for item in read("ok", form) if isinstance(item, BuildEvent) if item.elapsed]
+    compiled = [event for event in done if "sleep 0.3" in event.step]
+    assert compiled
+    assert all(0.3 < event.elapsed < 5 for event in compiled)
+
+
+def test_a_shared_step_is_one_step_with_an_event_for_each_target() -> None:
+    events = [item for item in read("ok", "rawjson") if isinstance(item, BuildEvent)]
+    shared = [event for event in events if "[shared 1/2]" in event.step and event.state == "done"]
+    assert {event.target for event in shared} == {*TARGETS}
+    assert len({event.number for event in shared}) == 1
+
+
+def test_the_output_of_a_shared_step_comes_once() -> None:
+    lines = [item for item in read("ok", "rawjson") if isinstance(item, StepOutput)]
+    (compiling,) = [line for line in lines if line.text == "compiling"]
+    assert set(compiling.targets) == {*TARGETS}
+    assert log_line(compiling).endswith("-cpu and 1 more] #6 compiling")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_failure_and_cancellation_differ(form: str) -> None:
+    events = read("fail", form, ("tf-2.2-cpu", "bad"))
+    ends = {
+        item.target: item.state
+        for item in events
+        if isinstance(item, BuildEvent) and "horovod" in item.step
+    }
+    assert ends == {"bad": "failed", "tf-2.2-cpu": "cancelled"}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_words_of_buildx_itself_are_remarks(form: str) -> None:
+    remarks = [item.text for item in read("fail", form) if isinstance(item, Remark)]
+    assert remarks[-1].startswith("ERROR: target bad: failed to solve: ")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "\n",
+        "{",
+        "[]",
+        "3",
+        '"text"',
+        "null",
+        '{"vertexes": 3}',
+        '{"vertexes": [{}]}',
+        '{"vertexes": [{"digest": "a", "name": 7}]}',
+        '{"vertexes": [{"digest": "a", "name": "x", "started": "yesterday", "completed": "now"}]}',
+        '{"logs": [{"vertex": "a", "data": "not base64!"}]}',
+        '{"statuses": [null]}',
+        "#",
+        "# 7 text",
+        "#7",
+        "#x DONE 0.1s",
+        "\x00\x1b[1m",
+    ],
+)
+def test_a_malformed_line_is_at_most_a_remark(form: str, line: str) -> None:
+    assert all(isinstance(item, Remark) for item in FORMATS[form](TARGETS).feed(line))
+
+
+def test_output_is_joined_to_lines_for_each_stream() -> None:
+    parser = RawJsonParser(["one"])
+    feed(parser, vertexes=vertex(started="2026-01-01T00:00:00Z"))
+    assert feed(parser, logs=log("hé".encode()[:2])) == []
+    assert feed(parser, logs=log(b"error", 2)) == []
+    (line,) = feed(parser, logs=log("hé".encode()[2:] + b"llo\nrest"))
+    assert isinstance(line, StepOutput)
+    assert line.text == "héllo"
+    ended = feed(parser, vertexes=vertex(completed="2026-01-01T00:00:01Z"))
+    assert [item.text for item in ended if isinstance(item, StepOutput)] == ["error", "rest"]
+
+
+def test_a_progress_bar_is_its_last_state() -> None:
+    parser = RawJsonParser(["one"])
+    (line,) = feed(parser, logs=log(b" 10%\r 50%\r100%\r\n"))
+    assert isinstance(line, StepOutput)
+    assert line.text == "100%"
+
+
+def test_a_state_is_told_once() -> None:
+    parser = RawJsonParser(["one"])
+    first = feed(parser, vertexes=vertex(started="2026-01-01T00:00:00Z"))
+    assert len(first) == 1
+    assert feed(parser, vertexes=vertex(started="2026-01-01T00:00:00Z")) == []
+
+
+def test_a_warning_is_a_remark() -> None:
+    text = base64.b64encode(b"JSON arguments recommended").decode()
+    (item,) = feed(RawJsonParser(["one"]), warnings=[{"vertex": VERTEX, "short": text}])
+    assert item == Remark("warning: JSON arguments recommended")
+
+
+def test_plain_names_the_other_targets_of_a_step_when_it_goes_on() -> None:
+    events = [item for item in read("sharedfail", "plain") if isinstance(item, BuildEvent)]
+    assert {event.target for event in events if event.state == "failed"} == {*TARGETS}
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "step"),
+    [
+        ("[tf-2_2-cpu horovod 3/4] RUN  make\n -j", "tf-2.2-cpu", "[horovod 3/4] RUN make -j"),
+        ("[tf-2_2-cpu] exporting to image", "tf-2.2-cpu", "exporting to image"),
+        ("[tf-2_2-cpu internal] load x", "tf-2.2-cpu", "[internal] load x"),
+        ("[internal] load local bake definitions", None, "[internal] load local bake definitions"),
+        ("[other 1/2] RUN x", None, "[other 1/2] RUN x"),
+        ("no brackets", None, "no brackets"),
+    ],
+)
+def test_a_vertex_name_is_split(name: str, target: str | None, step: str) -> None:
+    assert split_name(name, TARGETS) == (target, step)
+
+
+def test_a_single_target_is_not_in_the_names() -> None:
+    assert split_name("[horovod 3/4] RUN x", ["one"]) == ("one", "[horovod 3/4] RUN x")
+
+
+def test_bake_names_have_no_dots() -> None:
+    assert bake_name("tf-2.2-cpu") == "tf-2_2-cpu"
+
+
+def test_only_an_error_that_ends_in_canceled_is_a_cancellation() -> None:
+    assert is_cancelled("exit code: 137: context canceled: context canceled")
+    assert not is_cancelled("context canceled by the program: exit code: 1")
+
+
+@pytest.mark.parametrize(
+    ("step", "internal"),
+    [
+        ("[internal] load .dockerignore", True),
+        ("[context base] base:1", True),
+        ("[stage-1 1/3] LINK COPY --link /a /b", True),
+        ("[stage-1 1/3] COPY --link /a /b", False),
+        ("exporting to image", False),
+    ],
+)
+def test_housekeeping_is_known(step: str, *, internal: bool) -> None:
+    assert BuildEvent("one", step, "done").internal is internal
+
+
+def test_the_log_line_of_an_end_has_time_and_error() -> None:
+    assert log_line(BuildEvent("a", "RUN x", "failed", 1.25, 4, "exit code: 1")) == (
+        "[a] #4 RUN x (failed after 1.2 s: exit code: 1)"
+    )
+    assert log_line(BuildEvent(None, "load", "running")) == "[bake] #0 load (started)"
