@@ -1,0 +1,133 @@
+"""The base image, made on this machine from the distribution's archive.
+
+It needs no registry: apt's signatures vouch for every package. The same recipe gives the same image
+as long as the archive stands still; ``refresh`` takes up what has come since.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO
+
+from imgbuild.inputs.bootstrap import MMDEBSTRAP_OPTIONS, require_tools, run_mmdebstrap
+from imgbuild.inputs.oci_layout import DamagedLayoutError, read_layout, write_archive, write_layout
+from imgbuild.inputs.process_group import Listener
+from imgbuild.inputs.scratch import scratch_folder
+from imgbuild.inputs.stored_folder import stored_folder
+
+#: Raise it when this code makes another image from the same recipe and options.
+RECIPE_VERSION = 1
+REPOSITORY = "imgbuild/base"
+
+
+@dataclass(frozen=True)
+class BaseRecipe:
+    """What a base image is made from."""
+
+    os_name: str
+    """The matrix's name of it, such as ``debian-12``."""
+    distribution: str
+    """Whose archive and keys: ``debian`` or ``ubuntu``."""
+    suite: str
+    """The release's code name, such as ``bookworm``."""
+    epoch: int
+    """SOURCE_DATE_EPOCH, in seconds: no file of the image is newer."""
+
+    @property
+    def digest(self) -> str:
+        """The sha256, in hexadecimal, over all that decides what is made (but the archive)."""
+        parts = [RECIPE_VERSION, asdict(self), MMDEBSTRAP_OPTIONS]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class BaseLayout:
+    """A base image on disk, ready for an engine."""
+
+    path: Path
+    """OCI layout folder (``oci-layout://``), which also holds docker's ``manifest.json``."""
+    image_id: str
+    """Digest of the config: the image's id on a graph driver. ``sha256:…``."""
+    reference: str
+    """``imgbuild/base:<os>-<12 digits of image_id>``: another content has another name."""
+    manifest_digest: str
+    """Digest of the manifest: the image's id on a containerd image store. ``sha256:…``."""
+
+
+def bootstrap_base(
+    recipe: BaseRecipe,
+    cache: Path,
+    *,
+    refresh: bool = False,
+    log: Path,
+    on_line: Callable[[str], None] | None = None,
+) -> BaseLayout:
+    """Return the base image of ``recipe``, from ``cache`` or made by mmdebstrap (20 to 40 s).
+
+    ``refresh`` makes it again from the archive's state of now. The lines of mmdebstrap go to
+    ``log`` and to ``on_line``. An image in the cache is reused only if its digests hold.
+
+    Raises:
+        InputError: the distribution is unknown.
+        MachineError: a tool or keyring is missing, the archive cannot be reached, the disk is full.
+
+    """
+    name = f"{recipe.os_name}-{recipe.digest[:12]}"
+    final = cache / "base" / name
+
+    def make(folder: Path) -> None:
+        keyring = require_tools(recipe.distribution)
+        with scratch_folder(name) as scratch:
+            rootfs = run_mmdebstrap(
+                recipe.suite,
+                keyring=keyring,
+                epoch=recipe.epoch,
+                scratch=scratch,
+                listener=Listener(log, on_line),
+            )
+            tag = recipe.os_name + "-{id}"
+            write_layout(folder, rootfs, repository=REPOSITORY, tag=tag, epoch=recipe.epoch)
+
+    def waiting() -> None:
+        if on_line:
+            on_line(f"another imgbuild is making {recipe.os_name}; waiting for it")
+
+    stored_folder(final, make, _is_whole, refresh=refresh, on_wait=waiting)
+    return _as_layout(final)
+
+
+def find_base(recipe: BaseRecipe, cache: Path) -> BaseLayout | None:
+    """Return the base image of ``recipe`` if it was made before; its layer is not read.
+
+    A damaged layer shows itself when the engine loads it: ``bootstrap_base`` makes it again.
+    """
+    folder = cache / "base" / f"{recipe.os_name}-{recipe.digest[:12]}"
+    with suppress(DamagedLayoutError):
+        ids, reference = read_layout(folder, verify_layer=False)
+        return BaseLayout(folder, ids.config, reference, ids.manifest)
+    return None
+
+
+def save_archive(layout: BaseLayout, out: Path | IO[bytes]) -> None:
+    """Write the tar that ``docker load`` reads, to a file or a stream (which need not seek)."""
+    if not isinstance(out, os.PathLike):
+        write_archive(layout.path, out)
+        return
+    with out.open("wb") as stream:
+        write_archive(layout.path, stream)
+
+
+def _as_layout(folder: Path) -> BaseLayout:
+    ids, reference = read_layout(folder)
+    return BaseLayout(folder, ids.config, reference, ids.manifest)
+
+
+def _is_whole(folder: Path) -> bool:
+    with suppress(DamagedLayoutError):
+        read_layout(folder)
+        return True
+    return False

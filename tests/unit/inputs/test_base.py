@@ -1,0 +1,325 @@
+"""The base image with a fake mmdebstrap: made, reused, made again, failed, killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from imgbuild.errors import InputError, MachineError
+from imgbuild.inputs import base, bootstrap
+from imgbuild.inputs.base import BaseLayout, BaseRecipe, bootstrap_base, find_base, save_archive
+
+RECIPE = BaseRecipe("debian-12", "debian", "bookworm", 1767225600)
+HERE = Path(__file__).parent
+
+
+class Machine:
+    """A machine with the fake on its PATH, a keyring, and a cache."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.cache = folder / "cache"
+        self.log = folder / "state" / "base.log"
+        self.scratch = folder / "scratch"
+        self.record = folder / "calls"
+        self.bin = folder / "bin"
+        self._monkeypatch = monkeypatch
+        for made in (self.scratch, self.bin):
+            made.mkdir()
+        keyring = folder / "keyring.gpg"
+        keyring.touch()
+        known = bootstrap._Keyring(keyring, "debian-archive-keyring")
+        monkeypatch.setitem(bootstrap.KEYRINGS, "debian", known)
+        monkeypatch.setenv("TMPDIR", str(self.scratch))
+        monkeypatch.setattr("tempfile.tempdir", None)
+        monkeypatch.setenv("PATH", f"{self.bin}:{os.environ['PATH']}")
+        monkeypatch.setenv("FAKE_RECORD", str(self.record))
+        self.install("mmdebstrap", f'exec {sys.executable} {HERE}/fake_mmdebstrap.py "$@"')
+        self.install("newuidmap", "exit 0")  # wanted of everyone but root
+        self.behave("succeed")
+
+    def install(self, name: str, script: str) -> None:
+        """Put a shell script on the PATH."""
+        path = self.bin / name
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+
+    def behave(self, behaviour: str) -> None:
+        """Say what the next run of the fake does."""
+        self._monkeypatch.setenv("FAKE_MMDEBSTRAP", behaviour)
+
+    def bootstrap(
+        self, *, refresh: bool = False, on_line: Callable[[str], None] | None = None
+    ) -> BaseLayout:
+        """Make or reuse the base of this machine."""
+        return bootstrap_base(RECIPE, self.cache, refresh=refresh, log=self.log, on_line=on_line)
+
+    def calls(self) -> list[str]:
+        """Return the arguments of each run of the fake."""
+        return self.record.read_text().splitlines() if self.record.exists() else []
+
+    def rests(self) -> list[Path]:
+        """Return what should not be there when nothing runs."""
+        temporary = [p for p in (self.cache / "base").glob(".*") if p.is_dir()]
+        return [*temporary, *self.scratch.iterdir()]
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(tmp_path, monkeypatch)
+
+
+def gone(pid: int) -> bool:
+    """Whether the process ended; one that waits for its parent counts."""
+    try:
+        return "State:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return True
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline, "waited for 10 s"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(RECIPE, os_name="debian-13"),
+        replace(RECIPE, distribution="ubuntu"),
+        replace(RECIPE, suite="trixie"),
+        replace(RECIPE, epoch=RECIPE.epoch + 1),
+    ],
+)
+def test_digest_changes_with_every_field(other: BaseRecipe) -> None:
+    assert other.digest != RECIPE.digest
+
+
+def test_digest_changes_with_the_code_and_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    digests = {RECIPE.digest}
+    monkeypatch.setattr(base, "RECIPE_VERSION", base.RECIPE_VERSION + 1)
+    digests.add(RECIPE.digest)
+    monkeypatch.setattr(base, "MMDEBSTRAP_OPTIONS", ("--variant=minbase",))
+    digests.add(RECIPE.digest)
+    assert len(digests) == 3
+    assert RECIPE.digest == RECIPE.digest
+
+
+def test_makes_a_layout_named_by_its_content(machine: Machine) -> None:
+    lines: list[str] = []
+    layout = machine.bootstrap(on_line=lines.append)
+    assert layout.reference == f"imgbuild/base:debian-12-{layout.image_id[7:19]}"
+    assert layout.path.parent == machine.cache / "base"
+    assert lines == ["I: running apt-get update...", "I: success"]
+    assert machine.log.read_text().splitlines() == lines
+    assert machine.rests() == []
+
+
+def test_asks_for_a_slim_base_and_trusts_only_the_archive(machine: Machine) -> None:
+    machine.bootstrap()
+    (call,) = machine.calls()
+    for option in ("--variant=apt", "--mode=auto", "path-exclude=/usr/share/man/*"):
+        assert option in call
+    assert "keyring.gpg" in call
+    assert "://" not in call, "the mirror is mmdebstrap's own choice"
+
+
+def test_second_call_reuses(machine: Machine) -> None:
+    assert machine.bootstrap() == machine.bootstrap()
+    assert len(machine.calls()) == 1
+
+
+def test_reuse_needs_no_tools(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = machine.bootstrap()
+    monkeypatch.setenv("PATH", str(machine.scratch))
+    assert machine.bootstrap() == first
+
+
+def test_find_tells_a_base_that_was_made(machine: Machine) -> None:
+    assert find_base(RECIPE, machine.cache) is None
+    made = machine.bootstrap()
+    assert find_base(RECIPE, machine.cache) == made
+    (made.path / "manifest.json").write_text("[]")
+    assert find_base(RECIPE, machine.cache) is None
+
+
+def test_damaged_layout_is_made_again(machine: Machine) -> None:
+    first = machine.bootstrap()
+    (first.path / "index.json").write_text("{}")
+    assert machine.bootstrap() == first
+    assert len(machine.calls()) == 2
+
+
+def test_refresh_takes_up_the_archive_of_now(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = machine.bootstrap()
+    assert machine.bootstrap(refresh=True) == first, "the archive stood still"
+    monkeypatch.setenv("FAKE_ARCHIVE_STATE", "later")
+    second = machine.bootstrap(refresh=True)
+    assert second.path == first.path
+    assert second.reference != first.reference
+    assert machine.bootstrap() == second
+
+
+def test_failed_refresh_keeps_the_old_one(machine: Machine) -> None:
+    first = machine.bootstrap()
+    machine.behave("fail")
+    with pytest.raises(MachineError):
+        machine.bootstrap(refresh=True)
+    assert machine.bootstrap() == first
+
+
+def test_failure_tells_the_last_lines_and_the_log(machine: Machine) -> None:
+    machine.behave("fail")
+    with pytest.raises(MachineError, match=r"status 25.*Could not connect") as caught:
+        machine.bootstrap()
+    assert str(machine.log) in str(caught.value)
+    assert not list((machine.cache / "base").glob("debian*"))
+    assert machine.rests() == []
+
+
+def test_success_without_a_tar_is_a_failure(machine: Machine) -> None:
+    machine.behave("nothing")
+    with pytest.raises(MachineError, match="status 0"):
+        machine.bootstrap()
+
+
+def test_missing_tools_come_with_the_command(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(machine.scratch))
+    with pytest.raises(MachineError, match=r"apt-get install -y .*mmdebstrap"):
+        machine.bootstrap()
+    absent = bootstrap._Keyring(tmp_path / "absent", "debian-archive-keyring")
+    monkeypatch.setitem(bootstrap.KEYRINGS, "debian", absent)
+    with pytest.raises(MachineError, match="debian-archive-keyring mmdebstrap"):
+        machine.bootstrap()
+
+
+def test_without_root_the_id_maps_are_needed(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert machine.bootstrap()
+    (machine.bin / "newuidmap").unlink()
+    monkeypatch.setenv("PATH", str(machine.bin))
+    with pytest.raises(MachineError, match="apt-get install -y uidmap"):
+        machine.bootstrap(refresh=True)
+
+
+def test_unknown_distribution_is_the_users_mistake(machine: Machine) -> None:
+    with pytest.raises(InputError, match="plan9"):
+        bootstrap_base(replace(RECIPE, distribution="plan9"), machine.cache, log=machine.log)
+
+
+def test_cache_that_cannot_be_written(machine: Machine) -> None:
+    machine.cache.write_text("a file")
+    with pytest.raises(MachineError, match="XDG_CACHE_HOME"):
+        machine.bootstrap()
+
+
+def test_leftovers_of_a_killed_run_are_removed(machine: Machine) -> None:
+    layout = machine.bootstrap()
+    partial = layout.path.with_name(f".{layout.path.name}.tmp-dead") / "new"
+    partial.mkdir(parents=True)
+    scratch = machine.scratch / f"imgbuild-{os.getuid()}-{layout.path.name}-dead"
+    scratch.mkdir()
+    machine.bootstrap(refresh=True)
+    assert machine.rests() == []
+
+
+def test_listener_that_fails_ends_the_run(machine: Machine) -> None:
+    machine.behave("hang")
+
+    def interrupt(line: str) -> None:
+        if "hanging" in line:
+            raise KeyboardInterrupt  # as Ctrl-C does
+
+    with pytest.raises(KeyboardInterrupt):
+        machine.bootstrap(on_line=interrupt)
+    pids = machine.record.with_suffix(".pids").read_text().split()
+    wait_for(lambda: all(gone(int(pid)) for pid in pids))
+    assert machine.rests() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_in_mid_run_leaves_nothing(machine: Machine, number: signal.Signals) -> None:
+    machine.behave("hang")
+    process = start(machine)
+    pids_file = machine.record.with_suffix(".pids")
+    wait_for(lambda: pids_file.exists() and bool(pids_file.read_text()))
+    pids = [int(pid) for pid in pids_file.read_text().split()]
+    process.send_signal(number)
+    assert process.wait(20) != 0
+    wait_for(lambda: all(gone(pid) for pid in pids))
+    assert machine.rests() == []
+
+
+def test_killed_run_leaves_nothing_that_looks_whole(machine: Machine) -> None:
+    machine.behave("hang")
+    process = start(machine)
+    pids_file = machine.record.with_suffix(".pids")
+    wait_for(lambda: pids_file.exists() and bool(pids_file.read_text()))
+    process.kill()
+    process.wait()
+    os.killpg(int(pids_file.read_text().split()[0]), signal.SIGKILL)
+    assert machine.rests() != []
+    assert not list((machine.cache / "base").glob("debian*"))
+    machine.behave("succeed")
+    machine.bootstrap()
+    assert machine.rests() == []
+
+
+def start(machine: Machine) -> "subprocess.Popen[bytes]":
+    """Start a process that makes the base of this machine."""
+    program = (
+        "import sys\nfrom pathlib import Path\n"
+        "from imgbuild.inputs import bootstrap\nfrom imgbuild.inputs.base import *\n"
+        "keyring = bootstrap._Keyring(Path(sys.argv[3]), '')\n"
+        "bootstrap.KEYRINGS['debian'] = keyring\n"
+        f"bootstrap_base({RECIPE!r}, Path(sys.argv[1]), log=Path(sys.argv[2]))\n"
+    )
+    keyring = bootstrap.KEYRINGS["debian"].path
+    arguments = [str(machine.cache), str(machine.log), str(keyring)]
+    path = os.pathsep.join(sys.path)
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *arguments],
+        env={**os.environ, "PYTHONPATH": path},
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def test_two_at_once_make_one(machine: Machine) -> None:
+    machine.behave("slow")
+    lines: list[str] = []
+    results: list[BaseLayout] = []
+
+    def work() -> None:
+        results.append(machine.bootstrap(on_line=lines.append))
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results[0] == results[1]
+    assert len(machine.calls()) == 1
+    assert any("waiting" in line for line in lines)
+
+
+def test_archive_goes_to_a_file_or_a_stream(machine: Machine, tmp_path: Path) -> None:
+    layout = machine.bootstrap()
+    one, two = tmp_path / "one.tar", tmp_path / "two.tar"
+    save_archive(layout, one)
+    with two.open("wb") as stream:
+        save_archive(layout, stream)
+    assert one.read_bytes() == two.read_bytes()

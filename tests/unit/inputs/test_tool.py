@@ -1,0 +1,69 @@
+"""``uv`` as a build context."""
+
+import os
+from pathlib import Path
+
+import pytest
+import uv
+
+from imgbuild.errors import MachineError
+from imgbuild.inputs.tool import uv_context
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "site" / "uv"
+    path.parent.mkdir()
+    path.write_bytes(b"the program")
+    path.chmod(0o755)
+    monkeypatch.setattr(uv, "find_uv_bin", lambda: str(path))
+    return path
+
+
+def test_holds_the_program_and_nothing_else(tmp_path: Path, installed: Path) -> None:
+    context = uv_context(tmp_path / "cache")
+    assert [path.name for path in context.iterdir()] == ["uv"]
+    assert (context / "uv").read_bytes() == installed.read_bytes()
+    assert os.access(context / "uv", os.X_OK)
+
+
+@pytest.mark.usefixtures("installed")
+def test_is_reused_unless_damaged(tmp_path: Path) -> None:
+    context = uv_context(tmp_path / "cache")
+    number = context.stat().st_ino
+    assert uv_context(tmp_path / "cache").stat().st_ino == number
+    (context / "more").touch()
+    assert [path.name for path in uv_context(tmp_path / "cache").iterdir()] == ["uv"]
+
+
+def test_another_program_is_another_context(tmp_path: Path, installed: Path) -> None:
+    before = uv_context(tmp_path / "cache")
+    installed.unlink()
+    installed.write_bytes(b"the next program")
+    installed.chmod(0o755)
+    assert uv_context(tmp_path / "cache") != before
+
+
+def test_copies_where_it_cannot_link(
+    tmp_path: Path, installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(18, "Invalid cross-device link")
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    copied = uv_context(tmp_path / "cache") / "uv"
+    assert copied.read_bytes() == installed.read_bytes()
+    assert copied.stat().st_ino != installed.stat().st_ino
+
+
+def test_package_without_its_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> str:
+        raise FileNotFoundError("uv")
+
+    monkeypatch.setattr(uv, "find_uv_bin", missing)
+    with pytest.raises(MachineError, match="pip install --force-reinstall uv=="):
+        uv_context(tmp_path / "cache")
+
+
+def test_the_installed_program_is_found(tmp_path: Path) -> None:
+    assert (uv_context(tmp_path) / "uv").stat().st_size > 1_000_000
