@@ -1,0 +1,85 @@
+"""What one image must be: the JSON that the matrix gives a suite, typed.
+
+The suites read every expected value from here and none from the image, so an image cannot agree
+with itself.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ALWAYS_PINNED = ("tensorflow", "tensorboard", "python", "horovod", "mpi", "git", "os")
+FREE_OF_ENTRIES = frozenset({"labels"})
+
+
+class ExpectationError(ValueError):
+    """The expectation file does not say what it must."""
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """One image as the matrix describes it; versions are exact and without operators."""
+
+    name: str
+    tensorflow: str
+    variant: str
+    stack: str
+    pins: dict[str, str]
+    mpi_flavour: str
+    os_id: str
+    horovodrun: bool
+    packages: dict[str, str]
+    labels: dict[str, str]
+
+    @property
+    def tensorflow_minor(self) -> tuple[int, int]:
+        """Return TensorFlow's major and minor number, by which the API differs."""
+        major, minor = self.tensorflow.split(".")[:2]
+        return int(major), int(minor)
+
+
+def read_expectation(file: Path) -> Expectation:
+    """Return the expectation in `file`.
+
+    Raises ExpectationError, with the file's name, for an absent or malformed file.
+    """
+    try:
+        return parse_expectation(json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, json.JSONDecodeError, ExpectationError) as error:
+        raise ExpectationError(f"{file}: {error}") from error
+
+
+def parse_expectation(document: Any) -> Expectation:
+    """Return `document` as an Expectation; only `labels` may be left out.
+
+    Raises ExpectationError for keys that are unknown, missing, empty or of a wrong type: a
+    misspelt or empty key would otherwise be a check that silently checks nothing.
+    """
+    if not isinstance(document, dict):
+        raise ExpectationError("not a JSON object")
+    values = {"labels": {}, **document}
+    types = {field.name: str(field.type) for field in fields(Expectation)}
+    _refuse("unknown", values.keys() - types.keys())
+    _refuse("missing", types.keys() - values.keys())
+    _refuse("of a wrong type", {key for key in types if not _is(values[key], types[key])})
+    _refuse("empty", {key for key in types.keys() - FREE_OF_ENTRIES if values[key] in ("", {})})
+    _refuse("missing (pins)", set(ALWAYS_PINNED) - values["pins"].keys())
+    return Expectation(**values)
+
+
+def _refuse(fault: str, keys: set[str]) -> None:
+    """Raise ExpectationError when there are `keys` with this `fault`."""
+    if keys:
+        raise ExpectationError(f"{fault}: {', '.join(sorted(keys))}")
+
+
+def _is(value: object, type_name: str) -> bool:
+    """Return whether `value` is a str, a bool, or a dict of strings, as `type_name` says."""
+    if type_name == "dict[str, str]":
+        return isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
+    return type(value).__name__ == type_name

@@ -1,0 +1,114 @@
+"""One rank of a Horovod job: collectives and one optimizer step.
+
+Argument: the folder into which each rank writes `rank-N.json`; what a launcher prints of several
+ranks is mixed, files are not. The numbers are chosen so that they show their rank, and that the
+integers show whether they went through a float (2**24 + 1, 2**53 + 1).
+"""
+
+import json
+import os
+import sys
+
+import numpy as np
+from quiet_tensorflow import IS_TF2, tf
+
+import horovod.tensorflow as hvd
+
+LEARNING_RATE = 0.1
+STARTS = ([0.1, -0.2], [9.0, 9.0])  # rank 1 must take over rank 0's
+FEATURES = ([[1.1, 2.3], [3.7, -1.9]], [[0.3, 1.7], [2.9, 2.1]])
+TARGETS = ([[1.3], [2.7]], [[3.1], [-1.1]])
+
+
+def contributions(rank):
+    """Return what this rank brings, by dtype."""
+    return {
+        "float32": np.array([[0.5, 1.5, 2.5], [3.5, 4.5, 5.5]], "float32") * np.float32(rank + 1),
+        "int32": np.array([2**24 + 1 + rank, -7 * (rank + 1), rank], "int32"),
+        "int64": np.array([2**53 + 1 + rank, -7 * (rank + 1), rank], "int64"),
+    }
+
+
+def rows(rank, dtype):
+    """Return rank + 1 rows: allgather must join tensors of unequal length."""
+    return np.array([[rank, row] for row in range(rank + 1)], dtype)
+
+
+def collectives(rank):
+    """Return the tensors that the collectives give."""
+    given = contributions(rank)
+    tensors = {"mean float32": hvd.allreduce(tf.constant(given["float32"]), average=True)}
+    for dtype, array in sorted(given.items()):
+        tensors["sum " + dtype] = hvd.allreduce(tf.constant(array), average=False)
+        tensors["broadcast " + dtype] = hvd.broadcast(tf.constant(array), root_rank=1)
+        tensors["allgather " + dtype] = hvd.allgather(tf.constant(rows(rank, dtype)))
+    return tensors
+
+
+def values(tensors):
+    """Return the tensors as lists, with the dtype that came back."""
+    return {
+        name: {"dtype": str(array.dtype), "values": array.tolist()}
+        for name, array in evaluated(tensors).items()
+    }
+
+
+def evaluated(tensors):
+    if IS_TF2:
+        return {name: tensor.numpy() for name, tensor in tensors.items()}
+    with tf.Session() as session:
+        return session.run(tensors)
+
+
+def step_in_keras(rank):
+    """TensorFlow 2: broadcast the weights, one batch of `fit`; return the weights."""
+    import horovod.tensorflow.keras as hvd_keras
+
+    layer = tf.keras.layers.Dense(1, use_bias=False, input_shape=(2,))
+    model = tf.keras.Sequential([layer])
+    layer.set_weights([np.array(STARTS[rank], "float32").reshape(2, 1)])
+    optimizer = hvd_keras.DistributedOptimizer(tf.keras.optimizers.SGD(LEARNING_RATE))
+    # Without the last argument Keras 2.0 and 2.1 fail with this optimizer; 2.2 and 2.3 do not mind.
+    model.compile(optimizer, loss="mse", experimental_run_tf_function=False)
+    hvd.broadcast_variables(model.variables, root_rank=0)
+    x, y = np.array(FEATURES[rank], "float32"), np.array(TARGETS[rank], "float32")
+    model.fit(x, y, batch_size=len(x), epochs=1, verbose=0)
+    return layer.get_weights()[0]
+
+
+def step_in_session(rank):
+    """TensorFlow 1: broadcast the weights, one training operation; return the weights."""
+    weights = tf.Variable(np.array(STARTS[rank], "float32").reshape(2, 1))
+    error = tf.matmul(tf.constant(FEATURES[rank], tf.float32), weights) - tf.constant(TARGETS[rank])
+    optimizer = hvd.DistributedOptimizer(tf.train.GradientDescentOptimizer(LEARNING_RATE))
+    train = optimizer.minimize(tf.reduce_mean(tf.square(error)))
+    share = hvd.broadcast_global_variables(0)
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        session.run(share)
+        session.run(train)
+        return session.run(weights)
+
+
+def write(folder, rank, result):
+    with open(os.path.join(folder, "rank-{}.json".format(rank)), "w") as stream:
+        stream.write(json.dumps(result) + "\n")
+
+
+hvd.init()
+rank = hvd.rank()
+if hvd.size() != 2:  # the launcher and the library are of two MPIs: each process is alone
+    sys.exit("this is rank {} of {}, where two were started".format(rank, hvd.size()))
+collected = values(collectives(rank))
+weights = (step_in_keras if IS_TF2 else step_in_session)(rank % len(STARTS))
+write(
+    sys.argv[1],
+    rank,
+    {
+        "rank": rank,
+        "size": hvd.size(),
+        "collectives": collected,
+        "weights": weights.ravel().astype(float).tolist(),
+        "weight bits": weights.tobytes().hex(),
+    },
+)

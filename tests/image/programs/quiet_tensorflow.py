@@ -1,0 +1,22 @@
+"""TensorFlow without its chatter, so that what a failing program prints last is its fault."""
+
+import logging
+import os
+import warnings
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+warnings.simplefilter("ignore")  # numpy's FutureWarnings on the import of TensorFlow <= 1.14
+
+import tensorflow as tf  # noqa: E402
+
+logging.getLogger("tensorflow").setLevel(logging.ERROR)
+
+IS_TF2 = tf.__version__.startswith("2.")
+
+
+def seed(number):
+    """Make this process draw the same weights every time."""
+    if IS_TF2:
+        tf.random.set_seed(number)
+    else:
+        tf.set_random_seed(number)

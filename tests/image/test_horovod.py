@@ -1,0 +1,139 @@
+"""Suite `horovod`: two ranks reduce, share and gather exactly, and train to equal weights.
+
+One start a launcher gives all results; each rank writes its own file, so a rank that is missing
+fails the suite, and two processes that each believe to be alone cannot pass for two ranks.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from mpi import HOROVODRUN, TWO_RANKS
+
+if TYPE_CHECKING:
+    from container import Container, Ran
+    from expectation import Expectation
+
+SECONDS = 180
+SAME_NUMBER = 1e-5  # the weights are small differences of larger float32 numbers
+DTYPES = ("float32", "int32", "int64")
+
+# What rank r brings (programs/horovod_rank.py): float32 [[0.5, 1.5, 2.5], [3.5, 4.5, 5.5]] (r + 1),
+# int32 [2**24 + 1 + r, -7 (r + 1), r], int64 the same from 2**53 + 1. All are exact in their type,
+# and the first integers are not exact in the float of that size.
+SUM = {
+    "float32": [[1.5, 4.5, 7.5], [10.5, 13.5, 16.5]],
+    "int32": [2**25 + 3, -21, 1],
+    "int64": [2**54 + 3, -21, 1],
+}
+MEAN = [[0.75, 2.25, 3.75], [5.25, 6.75, 8.25]]
+OF_RANK_1 = {
+    "float32": [[1.0, 3.0, 5.0], [7.0, 9.0, 11.0]],
+    "int32": [2**24 + 2, -14, 1],
+    "int64": [2**53 + 2, -14, 1],
+}
+JOINED = [[0, 0], [1, 0], [1, 1]]  # r + 1 rows of rank r: its number, the row's
+
+# The optimizer's step (the same program): weights before, learning rate, and each rank's data.
+START = (0.1, -0.2)
+LEARNING_RATE = 0.1
+FEATURES = (((1.1, 2.3), (3.7, -1.9)), ((0.3, 1.7), (2.9, 2.1)))
+TARGETS = ((1.3, 2.7), (3.1, -1.1))
+
+
+class Ranks:
+    """What the ranks of one start wrote, read when a test asks."""
+
+    def __init__(self, job: Ran, files: Ran) -> None:
+        self._job = job
+        self._files = files
+
+    def both(self) -> list[dict[str, Any]]:
+        """Return both ranks' results in order; fails the test where one is missing."""
+        __tracebackhide__ = True
+        files = self._job if self._job.failed else self._files
+        results = [json.loads(line) for line in files.output.splitlines()]
+        ranks = sorted((result["rank"], result["size"]) for result in results)
+        assert ranks == [(0, 2), (1, 2)], f"(rank, size) of those that wrote a result: {ranks}"
+        return sorted(results, key=lambda result: int(result["rank"]))
+
+    def must_have(self, collective: str, dtype: str, values: object) -> None:
+        """Fail the test unless `collective` gave both ranks these values, in this type."""
+        __tracebackhide__ = True
+        expected = {"dtype": dtype, "values": values}
+        for result in self.both():
+            found = result["collectives"][f"{collective} {dtype}"]
+            assert found == expected, f"{collective} {dtype} on rank {result['rank']}"
+
+
+@pytest.fixture(scope="module")
+def ranks(container: Container, expect: Expectation, launcher: str) -> Ranks:
+    """Start two ranks with this launcher, once for all tests."""
+    folder = container.fresh_folder()
+    start = HOROVODRUN if launcher == "horovodrun" else TWO_RANKS[expect.mpi_flavour]
+    program = ("python", container.path_of("horovod_rank.py"), folder)
+    job = container.run(*start, *program, seconds=SECONDS)
+    return Ranks(job, container.run("sh", "-c", f"cat {folder}/rank-*.json", seconds=10))
+
+
+def test_two_ranks_report(ranks: Ranks) -> None:
+    """Both ranks ran to their end, and knew of each other."""
+    assert len(ranks.both()) == 2
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_allreduce_sums_exactly(ranks: Ranks, dtype: str) -> None:
+    """Both ranks get the sum of what both brought."""
+    ranks.must_have("sum", dtype, SUM[dtype])
+
+
+def test_allreduce_averages_exactly(ranks: Ranks) -> None:
+    """Both ranks get the mean of what both brought: Horovod's default."""
+    ranks.must_have("mean", "float32", MEAN)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_broadcast_shares_the_root_ranks_values(ranks: Ranks, dtype: str) -> None:
+    """Both ranks get what rank 1 brought, where the default root would be 0."""
+    ranks.must_have("broadcast", dtype, OF_RANK_1[dtype])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_allgather_joins_in_order_of_rank(ranks: Ranks, dtype: str) -> None:
+    """Both ranks get all rows, though one brought more than the other."""
+    ranks.must_have("allgather", dtype, JOINED)
+
+
+def test_ranks_end_a_step_with_the_same_bits(ranks: Ranks) -> None:
+    """After a step of DistributedOptimizer on different data the weights are bit-equal."""
+    first, second = (result["weight bits"] for result in ranks.both())
+    assert first == second, f"weights: rank 0 {first}, rank 1 {second}"
+
+
+def test_step_is_one_on_the_averaged_gradient(ranks: Ranks) -> None:
+    """The weights are those of one process that steps along the mean of both gradients."""
+    for result in ranks.both():
+        expected = pytest.approx(averaged_step(), rel=SAME_NUMBER)
+        assert result["weights"] == expected, f"weights on rank {result['rank']}"
+
+
+def averaged_step() -> list[float]:
+    """Return the weights after one step along the mean of the ranks' gradients."""
+    gradients = [gradient(x, y) for x, y in zip(FEATURES, TARGETS, strict=True)]
+    means = [sum(parts) / len(parts) for parts in zip(*gradients, strict=True)]
+    return [w - LEARNING_RATE * mean for w, mean in zip(START, means, strict=True)]
+
+
+def gradient(rows: tuple[tuple[float, float], ...], targets: tuple[float, ...]) -> list[float]:
+    """Return the gradient at START of the mean over the rows of (w · row - target)²."""
+    errors = [
+        sum(w * x for w, x in zip(START, row, strict=True)) - target
+        for row, target in zip(rows, targets, strict=True)
+    ]
+    columns = zip(*rows, strict=True)
+    return [
+        2 * sum(e * x for e, x in zip(errors, column, strict=True)) / len(rows)
+        for column in columns
+    ]

@@ -1,0 +1,89 @@
+"""Suite `pins`: every pinned version, read from the running image, is the one that was promised.
+
+Documented pins of such images have been wrong; the only proof is what the image itself says.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from image_labels import image_labels
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+from versions import MODULES, Image, os_release, reader, same_version
+
+if TYPE_CHECKING:
+    from container import Container
+    from expectation import Expectation
+
+
+@pytest.fixture(scope="module")
+def image(container: Container, expect: Expectation) -> Image:
+    """Ask the image's Python once for everything it knows."""
+    python = container.program("installed.py", *MODULES, seconds=120)
+    return Image(container, python, expect)
+
+
+@pytest.fixture
+def distributions(image: Image) -> list[tuple[str, str]]:
+    """Return name and version of every distribution that the image's Python can see."""
+    pairs = image.python.json["distributions"]
+    return [(canonicalize_name(name), version) for name, version in pairs]
+
+
+def test_pin(component: str, image: Image, expect: Expectation) -> None:
+    """One component has the version of its pin."""
+    found, pin = reader(component)(image), expect.pins[component]
+    assert same_version(component, pin, found), f"{component}: pinned {pin}, the image has {found}"
+
+
+def test_distribution_is_the_pinned_one(container: Container, expect: Expectation) -> None:
+    """The operating system is the stack's; the pin `os` has its release only."""
+    found = os_release(container).get("ID", "none")
+    assert found == expect.os_id, f"the image is {found}, not {expect.os_id}"
+
+
+def test_locked_packages_are_installed(
+    distributions: list[tuple[str, str]], expect: Expectation
+) -> None:
+    """Every package of the lock is there, with the lock's version."""
+    found = dict(distributions)
+    locked = {canonicalize_name(name): version for name, version in expect.packages.items()}
+    wrong = [
+        f"{name}: locked {version}, the image has {found.get(name, 'none')}"
+        for name, version in sorted(locked.items())
+        if name not in found or Version(found[name]) != Version(version)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_nothing_beyond_the_lock_is_installed(
+    distributions: list[tuple[str, str]], expect: Expectation
+) -> None:
+    """No package is there that nobody locked: its version would be chance.
+
+    Horovod is compiled for the image and pinned, so the lock need not name it.
+    """
+    named = {canonicalize_name(name) for name in expect.packages} | {"horovod"}
+    extra = [f"{name}=={version}" for name, version in distributions if name not in named]
+    assert not extra, f"in the image but not in the lock: {', '.join(sorted(extra))}"
+
+
+def test_each_package_is_installed_once(distributions: list[tuple[str, str]]) -> None:
+    """No package left a second version's metadata behind, or lies in two places."""
+    counts = Counter(name for name, _ in distributions)
+    twice = [f"{name}=={version}" for name, version in distributions if counts[name] > 1]
+    assert not twice, f"installed more than once: {', '.join(sorted(twice))}"
+
+
+def test_labels(pytestconfig: pytest.Config, expect: Expectation) -> None:
+    """The image's labels say what the expectation says; the image may have more of them."""
+    found = image_labels(pytestconfig.getoption("--hosts")) if expect.labels else {}
+    wrong = [
+        f"{name}: expected {value}, the image has {found.get(name, 'none')}"
+        for name, value in sorted(expect.labels.items())
+        if found.get(name) != value
+    ]
+    assert not wrong, "\n".join(wrong)
