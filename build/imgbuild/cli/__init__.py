@@ -13,6 +13,8 @@ app = typer.Typer(
     name="imgbuild",
     help="Build, test and publish container images with TensorFlow 1.10 to 2.3, every pin proved.",
     no_args_is_help=True,
+    # Rich help would import Rich, Markdown and Pygments: 0.2 s of every --help.
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -6,14 +6,18 @@ import typer
 
 #: Module of :mod:`imgbuild.cli` and the function in it, by command name.
 COMMANDS = {
-    "render": "render",
-    "lock": "lock",
-    "doctor": "doctor",
+    "list": ("list", "list_images"),
+    "show": ("show", "show"),
+    "render": ("render", "render"),
+    "build": ("build", "build"),
+    "test": ("test", "test"),
+    "lock": ("lock", "lock"),
+    "doctor": ("doctor", "doctor"),
 }
 
 
 def register(app: typer.Typer) -> None:
     """Add every command to ``app``."""
-    for name, module in COMMANDS.items():
-        function = getattr(importlib.import_module(f"imgbuild.cli.{module}"), module)
-        app.command(name)(function)
+    for name, (module, function) in COMMANDS.items():
+        command = getattr(importlib.import_module(f"imgbuild.cli.{module}"), function)
+        app.command(name)(command)

@@ -1,11 +1,14 @@
 """Options that several commands share, and what they stand for."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from imgbuild.project import Project, find_project
+
+if TYPE_CHECKING:
+    from imgbuild.matrix.image import Image
 
 ProjectOption = Annotated[
     Path | None,
@@ -32,3 +35,19 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for program
 def open_project(path: Path | None) -> Project:
     """Return the checkout that ``--project`` names, or the one around the current folder."""
     return find_project(path.resolve() if path else Path.cwd())
+
+
+def select(
+    project: Project,
+    tf: list[str] | None,
+    cpu: bool,
+    gpu: bool,
+    stack: str | None,
+    everything: bool,
+) -> "tuple[Image, ...]":
+    """Return the images that the selection options mean."""
+    from imgbuild.matrix.load import load_matrix
+    from imgbuild.matrix.select import Selection, select_images
+
+    selection = Selection(tuple(tf or ()), cpu, gpu, stack, everything)
+    return select_images(load_matrix(project.matrix), selection)

@@ -27,11 +27,15 @@ def render(
     if not check:
         changed = write_all(rendered, opened.dockerfiles)
         for path in changed:
-            typer.echo(f"{'written' if path.exists() else 'deleted'}  {path.relative_to(opened.root)}")
+            typer.echo(
+                f"{'written' if path.exists() else 'deleted'}  {path.relative_to(opened.root)}"
+            )
         typer.echo(f"{len(rendered)} files, {len(changed)} changed.")
         return
     drift = find_drift(rendered, opened.dockerfiles)
     if drift:
         lines = "\n".join(drift).replace(f"{opened.root}/", "")
-        raise CheckFailedError(f"Committed files differ from the matrix:\n{lines}\nRun `imgbuild render`.")
+        raise CheckFailedError(
+            f"Committed files differ from the matrix:\n{lines}\nRun `imgbuild render`."
+        )
     typer.echo(f"{len(rendered)} files are what the matrix says.")

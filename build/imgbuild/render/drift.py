@@ -65,5 +65,5 @@ def _stale(rendered: Mapping[Path, str], folder: Path) -> list[Path]:
 def _read(path: Path) -> str | None:
     try:
         return path.read_bytes().decode("utf-8", errors="replace")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None

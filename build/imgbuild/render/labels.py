@@ -5,6 +5,7 @@ from imgbuild.matrix.image import Image
 #: Labels of this project that are not defined by OCI.
 NAMESPACE = "imgbuild"
 INPUT_DIGEST = f"{NAMESPACE}.input-digest"
+INPUT_PARTS = f"{NAMESPACE}.inputs"
 NAME = f"{NAMESPACE}.name"
 
 

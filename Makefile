@@ -1,0 +1,69 @@
+# What a newcomer needs. Everything else is the imgbuild command itself.
+#
+#   make demo    set up what is missing, build TensorFlow 2.2, and say how to use the image
+#   make test    the same set-up, then every check and test, the ones with real builds too
+#   make unit    the unit tests alone: seconds, no engine
+#   make clean   remove the virtual environment and the caches of the tools
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+REQUIREMENTS := build/requirements.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# Tried by running it: a name on PATH may be a version manager's shim for nothing.
+FIND_PYTHON = for name in python3.13 python3.12 python3.11 python3; do \
+	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && \
+	echo "$$name" && break; done; true
+MAY_INSTALL = [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null
+INSTALL = install() { echo "+ apt-get install -y $$*"; apt-get update -qq && \
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; }
+
+# No target is called "build": that is the source folder.
+.PHONY: help demo test unit machine clean
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+demo: machine
+	$(BIN)/imgbuild build --tf 2.2 --stack debian
+
+test: machine
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/pytest -q tests/unit
+	$(BIN)/imgbuild render --check
+	$(BIN)/imgbuild lock --check
+	$(BIN)/pytest tests/e2e
+
+unit: $(READY)
+	$(BIN)/pytest -q tests/unit
+
+machine: $(READY)
+	$(BIN)/imgbuild doctor --mend --write
+
+# Debian's Python makes half an environment, without pip, where python3-venv is missing.
+$(READY): $(REQUIREMENTS) pyproject.toml
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { $(INSTALL); \
+	python=$$($(FIND_PYTHON)); \
+	if [ -z "$$python" ] && $(MAY_INSTALL); then \
+		install python3 python3-venv; python=$$($(FIND_PYTHON)); fi; \
+	if [ -z "$$python" ]; then \
+		echo "imgbuild needs Python 3.11 or later, and none of python3.13, python3.12, python3.11" \
+		"and python3 is one. Debian 12 and Ubuntu 24.04 have it: apt-get install python3-venv." >&2; \
+		exit 3; fi; \
+	echo "Making $(VENV) with $$("$$python" --version)"; \
+	"$$python" -m venv --clear $(VENV) >/dev/null 2>&1 || { $(MAY_INSTALL) && \
+		install "$$("$$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"; \
+		"$$python" -m venv --clear $(VENV); }; }
+	@echo "Installing $(REQUIREMENTS) into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --require-hashes -r $(REQUIREMENTS)
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache
+	find build tests -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,73 @@
+"""The gate: an image gets its name when its suites have passed, and not before."""
+
+import time
+from pathlib import Path
+
+from imgbuild.building.outcome import Outcome
+from imgbuild.building.workshop import Workshop
+from imgbuild.matrix.image import Image
+from imgbuild.plan.plan import Action, PlanItem
+from imgbuild.render.labels import INPUT_DIGEST, NAME
+from imgbuild.suites.code import choose_suites
+from imgbuild.suites.report import Report
+from imgbuild.suites.run import CONTAINER_LABEL, SuiteRun, run_suites
+
+
+def examine(
+    image: Image, image_id: str, workshop: Workshop, suites: tuple[str, ...] = ()
+) -> Report:
+    """Run suites (all by default) in an image; a full run's verdict is remembered."""
+    chosen = choose_suites(workshop.project.suites, suites)
+    workshop.display.note(image.name, f"testing: {', '.join(chosen)}")
+    run = SuiteRun(image, image_id, chosen, workshop.reports / image.name)
+    report = run_suites(run, workshop.engine, workshop.host, workshop.project)
+    if chosen == choose_suites(workshop.project.suites, ()):
+        workshop.store.save(report)
+    return report
+
+
+def pass_gate(item: PlanItem, image_id: str, workshop: Workshop, *, test: bool) -> Outcome:
+    """Test the image if that is wanted and not done yet, then name it if it passed."""
+    report, seconds = None, 0.0
+    if test and item.action in {Action.BUILD, Action.TEST}:
+        started = time.monotonic()
+        report = examine(item.image, image_id, workshop)
+        seconds = time.monotonic() - started
+    passed = report is None or report.ok
+    if passed:
+        _name(item, image_id, workshop)
+    stored = workshop.engine.inspect(image_id)
+    return Outcome(
+        item,
+        image_id,
+        stored.size if stored else 0,
+        test_seconds=seconds,
+        report=report,
+        named=passed,
+        error=None if passed else _verdict(report, workshop.reports / item.image.name),
+    )
+
+
+def _name(item: PlanItem, image_id: str, workshop: Workshop) -> None:
+    """Give the image its names, then remove what they pointed to before."""
+    for reference in item.image.tags:
+        workshop.engine.tag(image_id, reference)
+    for other in workshop.engine.images(f"{NAME}={item.image.name}"):
+        superseded = other.labels.get(INPUT_DIGEST) != item.digest.total
+        if superseded and not other.tags:
+            workshop.engine.discard(other.id)
+
+
+def _verdict(report: Report | None, folder: Path) -> str:
+    suites = report.suites if report else ()
+    failed = [f"{s.suite}: {f.test}" for s in suites for f in s.failures]
+    empty = [f"{s.suite}: nothing was checked" for s in suites if not s.ok and not s.failures]
+    return f"{'; '.join([*failed, *empty])}. Report: {folder}/report.json, pytest.txt"
+
+
+def remove_leftovers(images: tuple[Image, ...], workshop: Workshop) -> None:
+    """Remove test containers that a killed run left; the image locks must be held."""
+    names = {image.name for image in images}
+    for container in workshop.engine.containers(CONTAINER_LABEL):
+        if container.labels.get(CONTAINER_LABEL) in names:
+            workshop.engine.remove_container(container.id)

@@ -1,0 +1,52 @@
+"""What became of one image of a build."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from imgbuild.plan.plan import Action, PlanItem
+from imgbuild.suites.report import Report
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One image after a build. Times are wall seconds; ``size`` is in bytes.
+
+    ``build_seconds`` is that of the whole bake the image was part of.
+    """
+
+    item: PlanItem
+    image_id: str | None = None
+    size: int = 0
+    build_seconds: float = 0.0
+    test_seconds: float = 0.0
+    report: Report | None = None
+    named: bool = False
+    error: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the image has its name now."""
+        return self.named and self.error is None
+
+    @property
+    def state(self) -> str:
+        """What a table says of it."""
+        if self.report and not self.report.ok:
+            return "suites failed"
+        if self.error:
+            return "failed"
+        return "up to date" if self.item.action is Action.NOTHING else "done"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what ``build --json`` prints."""
+        return {
+            **self.item.as_json(),
+            "image_id": self.image_id or self.item.image_id,
+            "state": self.state,
+            "tags": list(self.item.image.tags) if self.ok else [],
+            "size": self.size,
+            "build_seconds": round(self.build_seconds, 1),
+            "test_seconds": round(self.test_seconds, 1),
+            "report": self.report.as_json() if self.report else None,
+            "error": self.error,
+        }

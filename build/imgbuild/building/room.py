@@ -1,0 +1,37 @@
+"""Whether the disk has room for what the plan wants to build."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from imgbuild.building.workshop import Workshop
+from imgbuild.errors import MachineError
+from imgbuild.plan.plan import Action, PlanItem
+
+GIB = 1 << 30
+#: An image is about 1 GB; its stages and caches are as much again. Measured: docs/images.md.
+BYTES_PER_IMAGE = 2 * GIB
+#: What must be left in any case, so that the engine itself can go on.
+RESERVE = 2 * GIB
+
+
+def require_room(items: Sequence[PlanItem], workshop: Workshop) -> None:
+    """Raise unless the engine's data folder has room for the images to be built.
+
+    An engine on another machine cannot be asked; then nothing is checked.
+
+    Raises:
+        MachineError: there is too little room; how much, where, and what to do.
+
+    """
+    wanted = sum(BYTES_PER_IMAGE for item in items if item.action is Action.BUILD)
+    folder = Path(workshop.engine.version().root_dir)
+    if not wanted or not folder.is_dir():
+        return
+    free = shutil.disk_usage(folder).free
+    if free < min(wanted, 3 * BYTES_PER_IMAGE) + RESERVE:
+        raise MachineError(
+            f"{free / GIB:.1f} GB are free in the engine's data folder {folder}; about "
+            f"{(wanted + RESERVE) / GIB:.0f} GB are needed. Free some, for example with "
+            "`docker image prune` and `docker builder prune`; nothing was started."
+        )

@@ -1,0 +1,55 @@
+"""A plan item as a bake target: named contexts, labels and secrets. Pure."""
+
+import json
+from collections.abc import Mapping
+
+from imgbuild.engine.definition import BakeTarget
+from imgbuild.matrix.image import Image
+from imgbuild.plan.inputs import BuildInputs
+from imgbuild.plan.plan import PlanItem
+from imgbuild.project import Project
+from imgbuild.render.drift import dockerfile_path
+from imgbuild.render.labels import INPUT_DIGEST, INPUT_PARTS, NAMESPACE
+
+
+def bake_target(
+    item: PlanItem, inputs: BuildInputs, project: Project, revision: str | None
+) -> BakeTarget:
+    """Return what bake has to build for ``item``: an image without any name."""
+    image = item.image
+    return BakeTarget(
+        name=image.name,
+        context=project.root / "images",
+        dockerfile=dockerfile_path(image, project.dockerfiles),
+        contexts=_contexts(image, inputs),
+        labels=_labels(item, inputs, revision),
+        secrets=(f"id=ca,src={inputs.ca_bundle}",) if inputs.ca_bundle else (),
+    )
+
+
+def _contexts(image: Image, inputs: BuildInputs) -> Mapping[str, str]:
+    contexts = {
+        "base": f"docker-image://{inputs.bases[image.os_name].reference}",
+        "uv": str(inputs.uv),
+    }
+    interpreter = inputs.interpreters[image.version_of("python")]
+    if interpreter.context:
+        contexts["cpython"] = str(interpreter.context)
+    return contexts
+
+
+def _labels(item: PlanItem, inputs: BuildInputs, revision: str | None) -> Mapping[str, str]:
+    """Return what only this machine knows: a build with a substitute says so here."""
+    base = inputs.bases[item.image.os_name]
+    interpreter = inputs.interpreters[item.image.version_of("python")]
+    labels = {
+        INPUT_DIGEST: item.digest.total,
+        INPUT_PARTS: json.dumps(dict(item.digest.parts), sort_keys=True),
+        "org.opencontainers.image.base.name": base.reference.split("@")[0],
+        "org.opencontainers.image.base.digest": base.digest or "",
+        f"{NAMESPACE}.input.base": base.origin,
+        f"{NAMESPACE}.input.cpython": interpreter.origin,
+    }
+    if revision:
+        labels["org.opencontainers.image.revision"] = revision
+    return labels

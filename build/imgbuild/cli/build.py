@@ -1,0 +1,135 @@
+"""``imgbuild build``: build what is missing, test it, and name what passed."""
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from imgbuild.cli.options import (
+    AllOption,
+    CpuOption,
+    GpuOption,
+    JsonOption,
+    ProjectOption,
+    StackOption,
+    TfOption,
+    open_project,
+    select,
+)
+
+if TYPE_CHECKING:
+    from imgbuild.building.produce import BuildOptions
+    from imgbuild.building.workshop import Workshop
+    from imgbuild.matrix.image import Image
+    from imgbuild.project import Project
+
+
+def build(
+    tf: TfOption = None,
+    cpu: CpuOption = False,
+    gpu: GpuOption = False,
+    stack: StackOption = None,
+    everything: AllOption = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Show what would be built and why; do nothing.")
+    ] = False,
+    no_test: Annotated[
+        bool, typer.Option("--no-test", help="Name the image without running its suites.")
+    ] = False,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="After a failure, go on with the other images.")
+    ] = False,
+    jobs: Annotated[
+        int, typer.Option("--jobs", min=1, max=64, help="How many images to build at once.")
+    ] = min(os.cpu_count() or 1, 4),
+    refresh_base: Annotated[
+        bool, typer.Option("--refresh-base", help="Make base images again, with new updates.")
+    ] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", help="Folder for report.json and junit.xml, one folder an image."),
+    ] = None,
+    as_json: JsonOption = False,
+    project: ProjectOption = None,
+) -> None:
+    """Build what is missing, run the suites, and name the images that passed."""
+    from imgbuild.building.produce import BuildOptions
+
+    opened = open_project(project)
+    images = select(opened, tf, cpu, gpu, stack, everything)
+    options = BuildOptions(test=not no_test, keep_going=keep_going, jobs=jobs)
+    if plan:
+        _plan(opened, images, options, as_json=as_json)
+    else:
+        _build(opened, images, options, report, refresh=refresh_base, as_json=as_json)
+
+
+def _plan(
+    project: "Project", images: "tuple[Image, ...]", options: "BuildOptions", *, as_json: bool
+) -> None:
+    from imgbuild.building.opening import Opening, open_workshop
+    from imgbuild.cli.build_tables import plan_lines
+
+    with open_workshop(project, images, Opening(_say, make=False)) as workshop:
+        items = workshop.plan(images, test=options.test)
+    if as_json:
+        typer.echo(json.dumps([item.as_json() for item in items], indent=2))
+    else:
+        typer.echo(plan_lines(items))
+
+
+def _build(
+    project: "Project",
+    images: "tuple[Image, ...]",
+    options: "BuildOptions",
+    report: Path | None,
+    *,
+    refresh: bool,
+    as_json: bool,
+) -> None:
+    from imgbuild.building.image_lock import image_locks
+    from imgbuild.building.opening import Opening, open_workshop
+    from imgbuild.project import state_dir
+
+    opening = Opening(_say, report.absolute() if report else None, refresh=refresh)
+    with open_workshop(project, images, opening) as workshop:
+        names = [image.name for image in images]
+        with image_locks(names, workshop.host, state_dir() / "locks"):
+            _run(workshop, images, options, as_json=as_json)
+
+
+def _run(
+    workshop: "Workshop",
+    images: "tuple[Image, ...]",
+    options: "BuildOptions",
+    *,
+    as_json: bool,
+) -> None:
+    from imgbuild.building.gate import remove_leftovers
+    from imgbuild.building.produce import produce
+    from imgbuild.building.room import require_room
+    from imgbuild.cli.build_tables import outcome_lines, usage_lines
+    from imgbuild.errors import CheckFailedError
+
+    remove_leftovers(images, workshop)
+    items = workshop.plan(images, test=options.test)
+    require_room(items, workshop)
+    with workshop.display:
+        outcomes = list(produce(items, workshop, options))
+    if as_json:
+        typer.echo(json.dumps([outcome.as_json() for outcome in outcomes], indent=2))
+    else:
+        typer.echo(outcome_lines(outcomes, len(items)))
+    failed = [o for o in outcomes if not o.ok]
+    if failed:
+        raise CheckFailedError(
+            "\n".join(f"{o.item.image.name} has no name: {o.error}" for o in failed)
+        )
+    if not as_json:
+        typer.echo(usage_lines(outcomes[0].item.image, workshop.host))
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)

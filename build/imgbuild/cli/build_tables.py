@@ -1,0 +1,85 @@
+"""What ``imgbuild build`` and ``imgbuild test`` print at the end."""
+
+from collections.abc import Sequence
+
+from imgbuild.building.outcome import Outcome
+from imgbuild.cli.text_table import aligned
+from imgbuild.engine.display import clock_time
+from imgbuild.matrix.image import Image
+from imgbuild.plan.plan import Action, PlanItem
+from imgbuild.suites.report import Report
+
+
+def plan_lines(items: Sequence[PlanItem]) -> str:
+    """Return one line an image: what would be done, and why."""
+    width = max(len(item.image.name) for item in items)
+    lines = [f"{item.image.name:<{width}}  {item.action:<7}  {item.reason}" for item in items]
+    busy = sum(1 for item in items if item.action is not Action.NOTHING)
+    lines.append(f"{busy} of {len(items)} images have something to do." if busy else _idle(items))
+    return "\n".join(lines)
+
+
+def outcome_lines(outcomes: Sequence[Outcome], planned: int) -> str:
+    """Return the table of a finished build."""
+    if all(o.item.action is Action.NOTHING for o in outcomes) and len(outcomes) == planned:
+        return _idle([outcome.item for outcome in outcomes])
+    header = ("image", "state", "size", "build", "test", "suites")
+    rows = [header, *(_row(outcome) for outcome in outcomes)]
+    lines = aligned(rows)
+    if len(outcomes) < planned:
+        lines.append(f"{planned - len(outcomes)} images were not begun (--keep-going begins them).")
+    return "\n".join(lines)
+
+
+def report_lines(reports: Sequence[Report]) -> str:
+    """Return the table of a test run, one line a suite."""
+    rows = [("image", "suite", "result", "passed", "failed", "skipped", "seconds")]
+    rows += [
+        (
+            report.image,
+            suite.suite,
+            "passed" if suite.ok else "FAILED",
+            str(suite.passed),
+            str(len(suite.failures)),
+            str(len(suite.skips)),
+            f"{suite.seconds:.1f}",
+        )
+        for report in reports
+        for suite in report.suites
+    ]
+    return "\n".join(aligned(rows))
+
+
+def usage_lines(image: Image, host: str | None) -> str:
+    """Return how to use the image: a shell, two ranks, TensorBoard."""
+    client = f"docker -H {host}" if host and host != "unix:///var/run/docker.sock" else "docker"
+    name = image.tags[0]
+    return f"""
+Use it:
+  {client} run --rm -it -v "$PWD:/work" -w /work {name} python train.py
+  {client} run --rm -v "$PWD:/work" -w /work {name} mpirun -np 2 --oversubscribe python train.py
+  {client} run --rm -p 6006:6006 -v "$PWD/logs:/logs" {name} \\
+      tensorboard --logdir /logs --host 0.0.0.0     then open http://localhost:6006"""
+
+
+def _idle(items: Sequence[PlanItem]) -> str:
+    names = ", ".join(item.image.tags[0] for item in items)
+    count = "1 image is" if len(items) == 1 else f"{len(items)} images are"
+    return f"Nothing to do: {count} up to date ({names})."
+
+
+def _row(outcome: Outcome) -> tuple[str, ...]:
+    return (
+        outcome.item.image.name,
+        outcome.state,
+        f"{outcome.size / 1e6:.0f} MB" if outcome.size else "",
+        clock_time(outcome.build_seconds) if outcome.build_seconds else "",
+        clock_time(outcome.test_seconds) if outcome.test_seconds else "",
+        _suites(outcome.report),
+    )
+
+
+def _suites(report: Report | None) -> str:
+    if report is None:
+        return ""
+    return ", ".join(f"{s.suite} {'passed' if s.ok else 'FAILED'}" for s in report.suites)

@@ -1,0 +1,119 @@
+"""``imgbuild test``: run the suites in images that are built already."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from imgbuild.cli.options import (
+    AllOption,
+    CpuOption,
+    GpuOption,
+    JsonOption,
+    ProjectOption,
+    StackOption,
+    TfOption,
+    open_project,
+    select,
+)
+
+if TYPE_CHECKING:
+    from imgbuild.building.workshop import Workshop
+    from imgbuild.matrix.image import Image
+    from imgbuild.suites.report import Report
+
+
+def test(
+    tf: TfOption = None,
+    cpu: CpuOption = False,
+    gpu: GpuOption = False,
+    stack: StackOption = None,
+    everything: AllOption = False,
+    suite: Annotated[
+        list[str] | None, typer.Option("--suite", help="Run this suite only; repeatable.")
+    ] = None,
+    image: Annotated[
+        str | None,
+        typer.Option("--image", help="Test this image, by name or id, instead of the named one."),
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", help="Folder for report.json and junit.xml, one folder an image."),
+    ] = None,
+    as_json: JsonOption = False,
+    project: ProjectOption = None,
+) -> None:
+    """Run the suites in images that are built already; exit 1 if one fails."""
+    from imgbuild.building.image_lock import image_locks
+    from imgbuild.building.opening import Opening, open_workshop
+    from imgbuild.errors import InputError
+    from imgbuild.project import state_dir
+    from imgbuild.suites.code import choose_suites
+
+    opened = open_project(project)
+    images = select(opened, tf, cpu, gpu, stack, everything)
+    chosen = choose_suites(opened.suites, tuple(suite or ()))
+    if image and len(images) != 1:
+        raise InputError(f"--image names one image, but {len(images)} are selected.")
+    opening = Opening(_say, report.absolute() if report else None, make=False)
+    with open_workshop(opened, images, opening) as workshop:
+        names = [selected.name for selected in images]
+        with image_locks(names, workshop.host, state_dir() / "locks"), workshop.display:
+            reports = _run(workshop, images, image, chosen)
+    _print(reports, as_json=as_json)
+
+
+def _run(
+    workshop: "Workshop",
+    images: "tuple[Image, ...]",
+    reference: str | None,
+    suites: tuple[str, ...],
+) -> "list[Report]":
+    from imgbuild.building.gate import examine, remove_leftovers
+
+    found = [(image, _find(workshop, image, reference)) for image in images]
+    remove_leftovers(images, workshop)
+    return [examine(image, image_id, workshop, suites) for image, image_id in found]
+
+
+def _find(workshop: "Workshop", image: "Image", reference: str | None) -> str:
+    from imgbuild.errors import InputError
+
+    wanted = reference or image.tags[0]
+    stored = workshop.engine.inspect(wanted)
+    if stored is None:
+        options = f"--tf {image.minor} --{image.variant} --stack {image.stack}"
+        raise InputError(
+            f"The engine has no image {wanted}. Build it first: imgbuild build {options}"
+        )
+    return stored.id
+
+
+def _print(reports: "list[Report]", *, as_json: bool) -> None:
+    from imgbuild.cli.build_tables import report_lines
+    from imgbuild.errors import CheckFailedError
+
+    if as_json:
+        typer.echo(json.dumps([report.as_json() for report in reports], indent=2))
+    else:
+        typer.echo(report_lines(reports))
+    failed = [report for report in reports if not report.ok]
+    if failed:
+        raise CheckFailedError("\n".join(_failure(report) for report in failed))
+
+
+def _failure(report: "Report") -> str:
+    lines = [
+        f"{report.image}: {suite.suite}: {failure.test}: {failure.message.strip()}"
+        for suite in report.suites
+        for failure in suite.failures
+    ]
+    empty = [
+        f"{report.image}: {s.suite}: nothing was checked" for s in report.suites if not s.passed
+    ]
+    return "\n".join([*lines, *empty])
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)

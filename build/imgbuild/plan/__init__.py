@@ -1,0 +1,1 @@
+"""What is missing: inputs made ready, their digest, and what a build would have to do."""

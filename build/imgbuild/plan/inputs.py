@@ -1,0 +1,126 @@
+"""Where this machine takes the inputs of a build from, made ready as named build contexts."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from imgbuild.errors import InputError
+from imgbuild.inputs.base import BaseLayout, BaseRecipe, bootstrap_base, find_base
+from imgbuild.inputs.cpython import relocate_prefix
+from imgbuild.inputs.tool import uv_context
+from imgbuild.matrix.image import Image
+from imgbuild.render.dockerfile import PREFIX, epoch_seconds
+from imgbuild.settings import PrefixInterpreter, RegistryBase, Settings
+
+
+@dataclass(frozen=True)
+class BaseInput:
+    """The base image: a reference that the engine has or can pull.
+
+    ``digest`` is ``None`` until it has been made.
+    """
+
+    reference: str
+    digest: str | None
+    origin: str
+    layout: BaseLayout | None = None
+
+
+@dataclass(frozen=True)
+class InterpreterInput:
+    """CPython: a folder that replaces the stage that compiles it, or ``None``."""
+
+    context: Path | None
+    digest: str
+    origin: str
+
+
+@dataclass(frozen=True)
+class BuildInputs:
+    """Everything a build takes that is not in the checkout."""
+
+    bases: Mapping[str, BaseInput]
+    interpreters: Mapping[str, InterpreterInput]
+    uv: Path
+    uv_version: str
+    ca_bundle: Path | None
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """How inputs are made: where they are kept, what is said meanwhile.
+
+    ``make`` false looks only: a base image that was never made is then without digest.
+    """
+
+    cache: Path
+    log: Path
+    say: Callable[[str], None]
+    make: bool = True
+    refresh: bool = False
+
+
+def prepare_inputs(
+    images: Iterable[Image], settings: Settings, preparation: Preparation
+) -> BuildInputs:
+    """Return the inputs that ``images`` need, made where they are missing.
+
+    Raises:
+        InputError: the settings name a prefix or a CA bundle that cannot be used.
+        MachineError: a tool is missing, the archive cannot be reached, the disk is full.
+
+    """
+    chosen = tuple(images)
+    systems = {image.os_name: image for image in chosen}
+    pythons = {image.version_of("python"): image for image in chosen}
+    return BuildInputs(
+        {name: _base(image, settings, preparation) for name, image in systems.items()},
+        {v: _interpreter(image, settings, preparation) for v, image in pythons.items()},
+        uv_context(preparation.cache),
+        version("uv"),
+        _ca_bundle(settings),
+    )
+
+
+def _base(image: Image, settings: Settings, preparation: Preparation) -> BaseInput:
+    choice = settings.base_for(image.os_name)
+    if isinstance(choice, RegistryBase):
+        return BaseInput(choice.image, choice.image.rsplit("@", 1)[1], "registry")
+    recipe = BaseRecipe(image.os_name, image.os.distribution, image.os.suite, epoch_seconds(image))
+    layout = None if preparation.refresh else find_base(recipe, preparation.cache)
+    if layout is None and not preparation.make:
+        return BaseInput("", None, "bootstrapped")
+    if layout is None:
+        preparation.say(f"making the base image {image.os_name} (about half a minute)")
+        layout = bootstrap_base(
+            recipe,
+            preparation.cache,
+            refresh=preparation.refresh,
+            log=preparation.log,
+            on_line=None,
+        )
+    return BaseInput(layout.reference, layout.image_id, "bootstrapped", layout)
+
+
+def _interpreter(image: Image, settings: Settings, preparation: Preparation) -> InterpreterInput:
+    wanted = image.version_of("python")
+    choice = settings.interpreter_for(wanted)
+    if not isinstance(choice, PrefixInterpreter):
+        return InterpreterInput(None, "source", "source")
+    relocated = relocate_prefix(
+        Path(choice.path), wanted, preparation.cache, target=PREFIX, epoch=epoch_seconds(image)
+    )
+    return InterpreterInput(relocated.path, relocated.digest, "local prefix")
+
+
+def _ca_bundle(settings: Settings) -> Path | None:
+    if settings.ca_bundle is None:
+        return None
+    path = Path(settings.ca_bundle)
+    if not path.is_file():
+        raise InputError(
+            f"imgbuild.local.yaml: ca_bundle {path} is not a file. Correct it, or run "
+            "`imgbuild doctor --write`."
+        )
+    return path

@@ -1,0 +1,108 @@
+"""The arrow digest → Plan: for each image, what has to be done and why. Pure."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from imgbuild.engine.stored import StoredImage
+from imgbuild.matrix.image import Image
+from imgbuild.plan.digest import InputDigest
+from imgbuild.render.labels import INPUT_DIGEST, INPUT_PARTS, NAME
+
+
+class Action(StrEnum):
+    """What a build has to do for an image; each includes what comes after it."""
+
+    BUILD = "build"
+    TEST = "test"
+    NAME = "name"
+    NOTHING = "nothing"
+
+
+class Verdict(StrEnum):
+    """What is known of an image's suites, for the suites' present code."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class PlanItem:
+    """One image: what is to be done, why, and the image the engine has already, if any."""
+
+    image: Image
+    digest: InputDigest
+    action: Action
+    reason: str
+    image_id: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what ``--plan --json`` prints."""
+        return {
+            "image": self.image.name,
+            "action": str(self.action),
+            "reason": self.reason,
+            "input_digest": self.digest.total,
+            "image_id": self.image_id,
+        }
+
+
+def make_plan(
+    digests: Sequence[tuple[Image, InputDigest]],
+    stored: Sequence[StoredImage],
+    verdict: Callable[[str], Verdict],
+    *,
+    test: bool = True,
+) -> tuple[PlanItem, ...]:
+    """Return what has to be done for each image.
+
+    ``stored`` are the engine's images that carry an input digest, named or not; ``verdict`` tells
+    what is known of an image id's suites; ``test`` is false if suites are not wanted.
+    """
+    return tuple(_plan_one(image, digest, stored, verdict, test) for image, digest in digests)
+
+
+def _plan_one(
+    image: Image,
+    digest: InputDigest,
+    stored: Sequence[StoredImage],
+    verdict: Callable[[str], Verdict],
+    test: bool,
+) -> PlanItem:
+    mine = [candidate for candidate in stored if candidate.labels.get(NAME) == image.name]
+    same = [c for c in mine if c.labels.get(INPUT_DIGEST) == digest.total]
+    if not same:
+        return PlanItem(image, digest, Action.BUILD, _why_build(image, digest, mine))
+    best = max(
+        same, key=lambda c: (_is_named(image, c), verdict(c.id) is Verdict.PASSED, c.created)
+    )
+    known = verdict(best.id)
+    if test and known is not Verdict.PASSED:
+        failed = "its suites failed last time" if known is Verdict.FAILED else "not tested yet"
+        return PlanItem(image, digest, Action.TEST, f"built, {failed}", best.id)
+    if not _is_named(image, best):
+        return PlanItem(image, digest, Action.NAME, "built, has no name yet", best.id)
+    return PlanItem(image, digest, Action.NOTHING, "up to date", best.id)
+
+
+def _is_named(image: Image, candidate: StoredImage) -> bool:
+    return {*image.tags} <= {*candidate.tags}
+
+
+def _why_build(image: Image, digest: InputDigest, mine: Sequence[StoredImage]) -> str:
+    if not mine:
+        return "never built here"
+    latest = max(mine, key=lambda c: (_is_named(image, c), c.created))
+    changed = digest.changed_since(_parts(latest))
+    return f"changed: {', '.join(changed)}" if changed else "its inputs are not known"
+
+
+def _parts(candidate: StoredImage) -> Mapping[str, str]:
+    try:
+        parts = json.loads(candidate.labels.get(INPUT_PARTS, "{}"))
+    except json.JSONDecodeError:
+        return {}
+    return parts if isinstance(parts, dict) else {}

@@ -1,0 +1,1 @@
+"""Running the testinfra suites inside an image, and what they found."""

@@ -1,0 +1,183 @@
+"""Faults in the middle of real work: nothing gets a name, nothing stays behind."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import COPY_REPOSITORY
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+
+    from conftest import Checkout
+
+    from imgbuild.engine.protocol import Engine
+
+#: The quickest image to build.
+TF = "1.10"
+NAME = "tf-1.10-cpu-debian"
+
+
+def _named(engine: Engine) -> list[str]:
+    tags = [tag for image in engine.images("imgbuild.name") for tag in image.tags]
+    return [tag for tag in tags if tag.startswith(COPY_REPOSITORY)]
+
+
+def _containers(engine: Engine) -> list[str]:
+    return [c.id for c in engine.containers("imgbuild.test-of")]
+
+
+def _wait_for(condition: Callable[[], bool], seconds: float = 600) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "what was waited for did not happen"
+        time.sleep(0.2)
+
+
+def _ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    _, stderr = process.communicate(timeout=120)
+    return process.returncode, stderr
+
+
+def test_an_image_whose_suites_fail_gets_no_name(copy: Checkout, engine: Engine) -> None:
+    """h5py is taken out: only the suites can find that; then it is put back."""
+    broken = "ENTRYPOINT"
+    removed = "RUN rm -rf /opt/python/lib/python3.6/site-packages/h5py\nENTRYPOINT"
+    copy.edit("images/templates/partials/final.j2", broken, removed)
+    result = copy.run("build", "--tf", TF)
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert f"{NAME}  suites failed" in result.stdout
+    assert f"{NAME} has no name: " in result.stderr
+    assert "tensorflow: test_" in result.stderr
+    assert _named(engine) == []
+    assert _containers(engine) == []
+    plan = copy.plan(TF)
+    assert (plan["action"], plan["reason"]) == ("test", "built, its suites failed last time")
+    copy.edit("images/templates/partials/final.j2", removed, broken)
+    assert copy.run("build", "--tf", TF).returncode == 0
+    assert len(_named(engine)) == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_build_leaves_nothing(
+    copy: Checkout, engine: Engine, number: signal.Signals
+) -> None:
+    copy.edit(
+        "images/templates/partials/packages.j2", "set -eu\n{{ m.trust", "sleep 300\n{{ m.trust"
+    )
+    process = copy.start("build", "--tf", TF)
+    logs = copy.state / "imgbuild" / "logs"
+    _wait_for(lambda: any("sleep" in f.read_text() for f in logs.glob(f"*{NAME}.log")))
+    process.send_signal(number)
+    started = time.monotonic()
+    code, stderr = _ended(process)
+    assert code == 130, stderr
+    assert "interrupted" in stderr
+    assert "Traceback" not in stderr
+    assert time.monotonic() - started < 30
+    assert _named(engine) == []
+    assert _containers(engine) == []
+
+
+def test_an_interrupted_test_leaves_no_container(copy: Checkout, engine: Engine) -> None:
+    process = copy.start("build", "--tf", TF)
+    _wait_for(lambda: bool(_containers(engine)))
+    process.send_signal(signal.SIGTERM)
+    code, stderr = _ended(process)
+    assert code == 130, stderr
+    assert _containers(engine) == []
+    assert _named(engine) == []
+
+
+def test_what_a_killed_test_left_is_cleared_by_the_next(copy: Checkout, engine: Engine) -> None:
+    process = copy.start("build", "--tf", TF)
+    _wait_for(lambda: bool(_containers(engine)))
+    process.kill()
+    _ended(process)
+    assert _containers(engine) != []
+    assert _named(engine) == []
+    assert copy.plan(TF)["action"] == "test"
+    result = copy.run("build", "--tf", TF)
+    assert result.returncode == 0, result.stderr
+    assert _containers(engine) == []
+    assert len(_named(engine)) == 2
+
+
+def test_two_builds_of_one_image_at_once(copy: Checkout, engine: Engine) -> None:
+    copy.edit(
+        "images/templates/partials/packages.j2", "set -eu\n{{ m.trust", "sleep 300\n{{ m.trust"
+    )
+    first = copy.start("build", "--tf", TF)
+    logs = copy.state / "imgbuild" / "logs"
+    _wait_for(lambda: any("sleep" in f.read_text() for f in logs.glob(f"*{NAME}.log")))
+    second = copy.run("build", "--tf", TF)
+    assert second.returncode == 3
+    assert (
+        f"{NAME} is being built or tested by another imgbuild (process {first.pid})"
+        in second.stderr
+    )
+    first.send_signal(signal.SIGINT)
+    assert _ended(first)[0] == 130
+    assert _named(engine) == []
+
+
+def test_a_wrong_sha256_stops_the_build(copy: Checkout, engine: Engine) -> None:
+    wrong = "0" * 64
+    right = "2b1599c701fafdb7deba83a19306fb9b9166ffce0efc0a8aa03008761b428187"
+    copy.edit("matrix.yaml", right, wrong)
+    result = copy.run("build", "--tf", TF)
+    assert result.returncode == 1, result.stderr
+    assert f"Building {NAME} failed in the step 'horovod" in " ".join(result.stderr.split())
+    assert "sha256" in result.stderr
+    assert str(copy.state / "imgbuild" / "logs") in result.stderr
+    assert _named(engine) == []
+
+
+def test_a_wrong_hash_in_a_lock_stops_the_build(copy: Checkout, engine: Engine) -> None:
+    lock = copy.root / "images" / "locks" / "tf-1.10.0-py3.6-cpu.txt"
+    lines = lock.read_text().splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("absl-py=="))
+    end = next(i for i in range(start + 1, len(lines)) if not lines[i].startswith("    "))
+    lines[start:end] = [lines[start], "    --hash=sha256:" + "0" * 64]
+    lock.write_text("\n".join(lines) + "\n")
+    result = copy.run("build", "--tf", TF)
+    assert result.returncode == 1, result.stderr
+    assert "packages" in result.stderr
+    assert "absl-py" in result.stderr
+    assert _named(engine) == []
+
+
+def test_an_input_that_cannot_be_reached_is_named(copy: Checkout, engine: Engine) -> None:
+    """CPython's source, at an address where nothing listens."""
+    settings = copy.root / "imgbuild.local.yaml"
+    text = settings.read_text() if settings.exists() else ""
+    settings.write_text("".join(_without_cpython(text)))
+    url = "https://www.python.org/ftp/python/3.6.15/Python-3.6.15.tar.xz"
+    copy.edit("matrix.yaml", url, "http://127.0.0.1:9/Python-3.6.15.tar.xz")
+    result = copy.run("build", "--tf", TF)
+    assert result.returncode == 3, result.stderr
+    assert "127.0.0.1:9" in result.stderr
+    assert _named(engine) == []
+
+
+def _without_cpython(text: str) -> list[str]:
+    """Return the settings' lines without the block ``cpython:``."""
+    kept = []
+    inside = False
+    for line in text.splitlines(keepends=True):
+        inside = line.startswith("cpython:") or (inside and line.startswith((" ", "-")))
+        if not inside:
+            kept.append(line)
+    return kept
+
+
+def test_only_what_changed_is_rebuilt_and_the_plan_says_why(copy: Checkout) -> None:
+    assert copy.run("build", "--tf", TF).returncode == 0
+    assert copy.plan(TF)["action"] == "nothing"
+    copy.edit("images/files/check_compiler.py", '"""Stop', '"""Halt')
+    plan = copy.plan(TF)
+    assert (plan["action"], plan["reason"]) == ("build", "changed: files")

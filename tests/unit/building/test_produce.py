@@ -1,0 +1,213 @@
+"""The gate, without an engine: only what passed gets a name, and a failure leaves the old one."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from imgbuild.building.outcome import Outcome
+from imgbuild.building.produce import BuildOptions, produce
+from imgbuild.building.workshop import Workshop
+from imgbuild.engine.bake import BuildFailedError, BuiltImage
+from imgbuild.engine.buildx import Buildx
+from imgbuild.engine.definition import BakeTarget
+from imgbuild.engine.display import BuildDisplay
+from imgbuild.engine.failure import BuildFailure
+from imgbuild.engine.fake import FakeEngine
+from imgbuild.engine.stored import StoredImage
+from imgbuild.matrix.image import Image
+from imgbuild.plan.inputs import BaseInput, BuildInputs, InterpreterInput
+from imgbuild.project import Project
+from imgbuild.suites.report import Report, SuiteResult, TestFailure
+from imgbuild.suites.run import SuiteRun
+
+OLD, NEW = "tf-1.10-cpu-debian", "tf-2.2-cpu-debian"
+INPUTS = BuildInputs(
+    {"debian-12": BaseInput("debian@sha256:abc", "sha256:abc", "registry")},
+    {"3.6.15": InterpreterInput(Path("/prefix"), "sha256:p", "local prefix")},
+    Path("/uv"),
+    "0.13.8",
+    Path("/ca.pem"),
+)
+
+
+@dataclass
+class Bench:
+    """A workshop on an engine in memory; ``broken`` images do not build, ``faulty`` do not pass."""
+
+    workshop: Workshop
+    engine: FakeEngine
+    images: tuple[Image, ...]
+    broken: set[str] = field(default_factory=set)
+    faulty: set[str] = field(default_factory=set)
+    baked: list[list[str]] = field(default_factory=list)
+    tested: list[str] = field(default_factory=list)
+
+    def build(self, **options: bool | int) -> list[Outcome]:
+        chosen = replace(BuildOptions(), **options)  # type: ignore[arg-type]
+        plan = self.workshop.plan(self.images, test=chosen.test)
+        return list(produce(plan, self.workshop, chosen))
+
+    def names(self) -> set[str]:
+        return {tag for image in self.engine.stored.values() for tag in image.tags}
+
+    def bake(self, _buildx: object, _host: object, targets: Sequence[BakeTarget], **_: object):  # type: ignore[no-untyped-def]  # noqa: ANN201
+        self.baked.append([target.name for target in targets])
+        failed = tuple(t.name for t in targets if t.name in self.broken)
+        if failed:
+            rest = tuple(t.name for t in targets if t.name not in self.broken)
+            raise BuildFailedError(
+                BuildFailure(failed, rest, (), "[horovod 2/2] RUN", "exit code 1", (), Path("log"))
+            )
+        return {target.name: self._store(target) for target in targets}
+
+    def _store(self, target: BakeTarget) -> BuiltImage:
+        image_id = f"sha256:{len(self.engine.stored):064}"
+        labels = {"imgbuild.name": target.name, **target.labels}
+        self.engine.stored[image_id] = StoredImage(image_id, (), labels, 10**9)
+        return BuiltImage(image_id, image_id)
+
+    def suites(self, run: SuiteRun, *_: object) -> Report:
+        self.tested.append(run.image.name)
+        failures = (TestFailure("test_x", "no"),) if run.image.name in self.faulty else ()
+        results = tuple(SuiteResult(name, 1, failures, (), 1.0) for name in run.suites)
+        from imgbuild.suites.code import code_digest
+
+        code = code_digest(self.workshop.project.suites)
+        return Report(run.image.name, run.image_id, code, results)
+
+
+@pytest.fixture
+def bench(
+    images: dict[str, Image], project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Bench:
+    engine = FakeEngine()
+    workshop = Workshop(
+        project,
+        engine,
+        None,
+        Buildx(Path("/buildx"), "0"),
+        INPUTS,
+        tmp_path,
+        tmp_path / "reports",
+        BuildDisplay([]),
+    )
+    made = Bench(workshop, engine, (images[OLD], images[NEW]))
+    monkeypatch.setattr("imgbuild.building.bake.run_bake", made.bake)
+    monkeypatch.setattr("imgbuild.building.gate.run_suites", made.suites)
+    return made
+
+
+def _states(outcomes: list[Outcome]) -> dict[str, str]:
+    return {outcome.item.image.name: outcome.state for outcome in outcomes}
+
+
+def _tags(bench: Bench, name: str) -> set[str]:
+    return {tag for image in bench.images if image.name == name for tag in image.tags}
+
+
+def test_what_passed_gets_its_names(bench: Bench) -> None:
+    assert _states(bench.build()) == {OLD: "done", NEW: "done"}
+    assert bench.names() == _tags(bench, OLD) | _tags(bench, NEW)
+
+
+def test_a_second_build_has_nothing_to_do(bench: Bench) -> None:
+    bench.build()
+    assert _states(bench.build()) == {OLD: "up to date", NEW: "up to date"}
+    assert len(bench.baked) == 1
+    assert bench.tested == [OLD, NEW]
+
+
+def test_what_failed_its_suites_gets_no_name(bench: Bench) -> None:
+    bench.faulty = {NEW}
+    outcomes = bench.build()
+    assert _states(outcomes) == {OLD: "done", NEW: "suites failed"}
+    assert not outcomes[1].ok
+    assert "horovod: test_x" in (outcomes[1].error or "")
+    assert bench.names() == _tags(bench, OLD)
+
+
+def test_after_failed_suites_the_image_is_tested_again_not_built(bench: Bench) -> None:
+    bench.faulty = {NEW}
+    bench.build()
+    bench.faulty = set()
+    assert _states(bench.build()) == {OLD: "up to date", NEW: "done"}
+    assert len(bench.baked) == 1
+
+
+def test_a_failed_successor_leaves_the_old_image_its_names(bench: Bench) -> None:
+    bench.build()
+    before = bench.engine.inspect(bench.images[1].tags[0])
+    changed = replace(bench.workshop.inputs, uv_version="99")
+    bench.workshop = replace(bench.workshop, inputs=changed)
+    bench.faulty = {NEW}
+    bench.build()
+    assert bench.engine.inspect(bench.images[1].tags[0]) == before
+
+
+def test_a_successor_that_passed_takes_the_names_and_the_old_image_goes(bench: Bench) -> None:
+    bench.build()
+    bench.workshop = replace(bench.workshop, inputs=replace(INPUTS, uv_version="99"))
+    assert _states(bench.build()) == {OLD: "done", NEW: "done"}
+    assert len(bench.engine.stored) == 2
+
+
+def test_a_failed_build_stops_the_others(bench: Bench) -> None:
+    bench.broken = {OLD}
+    outcomes = bench.build(jobs=1)
+    assert _states(outcomes) == {OLD: "failed"}
+    assert bench.names() == set()
+
+
+def test_a_failed_build_in_one_bake_cancels_its_siblings(bench: Bench) -> None:
+    bench.broken = {OLD}
+    outcomes = bench.build(jobs=2)
+    assert _states(outcomes) == {OLD: "failed", NEW: "failed"}
+    assert outcomes[1].error == f"cancelled, since {OLD} failed"
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_keep_going_builds_the_rest(bench: Bench, jobs: int) -> None:
+    bench.broken = {OLD}
+    assert _states(bench.build(jobs=jobs, keep_going=True)) == {OLD: "failed", NEW: "done"}
+    assert bench.names() == _tags(bench, NEW)
+
+
+def test_without_tests_the_name_is_given_at_once(bench: Bench) -> None:
+    assert _states(bench.build(test=False)) == {OLD: "done", NEW: "done"}
+    assert bench.tested == []
+
+
+def test_a_build_without_tests_is_tested_later(bench: Bench) -> None:
+    bench.build(test=False)
+    assert [item.action for item in bench.workshop.plan(bench.images, test=True)] == ["test"] * 2
+
+
+def test_the_target_has_labels_contexts_and_the_secret(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[BakeTarget] = []
+
+    def spy(bake: Callable[..., object]) -> Callable[..., object]:
+        def call(
+            buildx: object, host: object, targets: Sequence[BakeTarget], **more: object
+        ) -> object:
+            seen.extend(targets)
+            assert more["epoch"] == 1793491200
+            return bake(buildx, host, targets, **more)
+
+        return call
+
+    monkeypatch.setattr("imgbuild.building.bake.run_bake", spy(bench.bake))
+    bench.build()
+    target = seen[1]
+    assert target.contexts == {
+        "base": "docker-image://debian@sha256:abc",
+        "uv": "/uv",
+        "cpython": "/prefix",
+    }
+    assert target.secrets == ("id=ca,src=/ca.pem",)
+    assert target.tags == ()
+    assert target.labels["imgbuild.input.cpython"] == "local prefix"
+    assert target.labels["org.opencontainers.image.base.digest"] == "sha256:abc"

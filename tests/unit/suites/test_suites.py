@@ -1,0 +1,166 @@
+"""Reports: what counts as passed, what is remembered, and pytest really run against a container."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from imgbuild.engine.fake import FakeEngine
+from imgbuild.engine.stored import StoredImage
+from imgbuild.errors import CheckFailedError, InputError
+from imgbuild.matrix.image import Image
+from imgbuild.plan.plan import Verdict
+from imgbuild.project import Project
+from imgbuild.suites.code import choose_suites, code_digest, list_suites
+from imgbuild.suites.expectation import expectation
+from imgbuild.suites.junit import read_junit
+from imgbuild.suites.report import Report, ReportStore, SuiteResult, TestFailure
+from imgbuild.suites.run import SuiteRun, run_suites
+
+PASSED = SuiteResult("pins", 3, (), (), 1.0)
+FAILED = SuiteResult("pins", 2, (TestFailure("test_x", "no"),), (), 1.0)
+SKIPPED = SuiteResult("pins", 0, (), ("no GPU",), 1.0)
+
+
+def _report(*suites: SuiteResult, code: str = "sha256:code") -> Report:
+    return Report("tf-2.2-cpu-debian", "sha256:id", code, suites)
+
+
+@pytest.mark.parametrize(
+    ("suites", "ok"),
+    [
+        ((PASSED,), True),
+        ((FAILED,), False),
+        ((SKIPPED,), False),
+        ((PASSED, SKIPPED), False),
+        ((), False),
+    ],
+)
+def test_only_checks_that_ran_and_passed_count(suites: tuple[SuiteResult, ...], ok: bool) -> None:
+    assert _report(*suites).ok is ok
+
+
+def test_a_report_is_remembered_for_its_code_and_suites(tmp_path: Path) -> None:
+    store = ReportStore(tmp_path)
+    assert store.verdict("sha256:id", "sha256:code", ["pins"]) is Verdict.UNKNOWN
+    store.save(_report(PASSED))
+    assert store.verdict("sha256:id", "sha256:code", ["pins"]) is Verdict.PASSED
+    assert store.verdict("sha256:id", "sha256:other", ["pins"]) is Verdict.UNKNOWN
+    assert store.verdict("sha256:id", "sha256:code", ["pins", "new"]) is Verdict.UNKNOWN
+    assert store.verdict("sha256:other", "sha256:code", ["pins"]) is Verdict.UNKNOWN
+    store.save(_report(FAILED))
+    assert store.verdict("sha256:id", "sha256:code", ["pins"]) is Verdict.FAILED
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"ok": "yes"}', "{"])
+def test_a_damaged_report_is_no_verdict(tmp_path: Path, text: str) -> None:
+    (tmp_path / "id.json").write_text(text)
+    assert ReportStore(tmp_path).verdict("sha256:id", "c", []) is not Verdict.PASSED
+
+
+def test_the_suites_are_the_files(project: Project) -> None:
+    assert list_suites(project.suites) == ("horovod", "pins", "tensorboard", "tensorflow")
+
+
+def test_an_unknown_suite_is_refused_with_those_that_exist(project: Project) -> None:
+    with pytest.raises(InputError, match=r"No suite gpus\. There are: horovod, pins"):
+        choose_suites(project.suites, ("pins", "gpus"))
+
+
+def test_changed_suite_code_has_another_digest(tmp_path: Path) -> None:
+    (tmp_path / "programs").mkdir()
+    (tmp_path / "programs" / "train.py").write_text("1")
+    before = code_digest(tmp_path)
+    (tmp_path / "programs" / "train.py").write_text("2")
+    assert code_digest(tmp_path) != before
+
+
+def test_the_expectation_holds_every_pin_and_package(
+    images: dict[str, Image], project: Project
+) -> None:
+    expected = expectation(images["tf-1.15-cpu-debian"], project)
+    assert expected["pins"]["horovod"] == expected["packages"]["horovod"] == "0.18.2"
+    assert expected["packages"]["tensorflow-cpu"] == "1.15.0"
+    assert expected["labels"]["imgbuild.pin.mpi"] == "4.1.4"
+    assert expected["horovodrun"] is True
+
+
+JUNIT = """<testsuites><testsuite>
+<testcase classname="tests.image.test_pins" name="a" time="1.5"/>
+<testcase classname="tests.image.test_pins" name="b" time="0.5">
+<failure message="m">why</failure></testcase>
+<testcase classname="tests.image.test_gpu" name="c" time="0">
+<skipped message="no driver"/></testcase>
+<testcase classname="tests.image.test_gpu" name="d" time="0"><error message="broken"/></testcase>
+</testsuite></testsuites>"""
+
+
+def test_junit_becomes_suite_results(tmp_path: Path) -> None:
+    (tmp_path / "junit.xml").write_text(JUNIT)
+    pins, gpu, horovod = read_junit(tmp_path / "junit.xml", ("pins", "gpu", "horovod"))
+    assert (pins.passed, pins.seconds) == (1, 2.0)
+    assert pins.failures == (TestFailure("b", "why"),)
+    assert (gpu.passed, gpu.skips) == (0, ("no driver",))
+    assert gpu.failures == (TestFailure("d", "broken"),)
+    assert not horovod.ok
+
+
+@pytest.fixture
+def engine(images: dict[str, Image]) -> FakeEngine:
+    return FakeEngine([StoredImage("sha256:id", images["tf-2.2-cpu-debian"].tags)])
+
+
+def _project(tmp_path: Path, project: Project, body: str) -> Project:
+    """Return a checkout whose only suite has ``body`` and needs no container."""
+    suites = tmp_path / "checkout" / "tests" / "image"
+    suites.mkdir(parents=True)
+    (suites / "conftest.py").write_text(
+        "def pytest_addoption(parser):\n    parser.addoption('--expect')\n"
+    )
+    (suites / "test_toy.py").write_text(body)
+    (tmp_path / "checkout" / "images").symlink_to(project.root / "images")
+    return Project(tmp_path / "checkout")
+
+
+def _run(images: dict[str, Image], folder: Path) -> SuiteRun:
+    return SuiteRun(images["tf-2.2-cpu-debian"], "sha256:id", ("toy",), folder)
+
+
+def test_pytest_runs_and_the_container_goes(
+    images: dict[str, Image], engine: FakeEngine, tmp_path: Path, project: Project
+) -> None:
+    body = "def test_one(): pass\ndef test_two(): assert 1 == 2\n"
+    checkout = _project(tmp_path, project, body)
+    report = run_suites(_run(images, tmp_path / "out"), engine, None, checkout)
+    assert not report.ok
+    assert report.suites[0].passed == 1
+    assert report.suites[0].failures[0].test == "test_two"
+    assert engine.running == {}
+    assert json.loads((tmp_path / "out" / "report.json").read_text()) == report.as_json()
+
+
+@pytest.mark.parametrize("body", ["def test_one(:\n", "import no_such_module\n"])
+def test_suites_that_cannot_be_run_are_no_pass(
+    images: dict[str, Image], engine: FakeEngine, tmp_path: Path, project: Project, body: str
+) -> None:
+    checkout = _project(tmp_path, project, body)
+    with pytest.raises(CheckFailedError, match=r"could not be run .*pytest\.txt"):
+        run_suites(_run(images, tmp_path / "out"), engine, None, checkout)
+    assert engine.running == {}
+
+
+def test_an_interrupt_leaves_no_container(
+    images: dict[str, Image],
+    engine: FakeEngine,
+    tmp_path: Path,
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*_: object) -> int:
+        assert len(engine.running) == 1
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("imgbuild.suites.run._call", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_suites(_run(images, tmp_path / "out"), engine, None, project)
+    assert engine.running == {}
