@@ -34,6 +34,8 @@ test: machine
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/mypy tests/unit
+	$(BIN)/mypy tests/e2e
 	$(BIN)/pytest -q tests/unit
 	$(BIN)/imgbuild render --check
 	$(BIN)/imgbuild lock --check

@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from imgbuild.cli.options import (
-    AllOption,
-    CpuOption,
-    GpuOption,
-    JsonOption,
-    ProjectOption,
-    StackOption,
-    TfOption,
-    open_project,
-    select,
-)
+from imgbuild.cli import options
 
 if TYPE_CHECKING:
     from imgbuild.building.produce import BuildOptions
@@ -27,11 +17,11 @@ if TYPE_CHECKING:
 
 
 def build(
-    tf: TfOption = None,
-    cpu: CpuOption = False,
-    gpu: GpuOption = False,
-    stack: StackOption = None,
-    everything: AllOption = False,
+    tf: options.TfOption = None,
+    cpu: options.CpuOption = False,
+    gpu: options.GpuOption = False,
+    stack: options.StackOption = None,
+    everything: options.AllOption = False,
     plan: Annotated[
         bool, typer.Option("--plan", help="Show what would be built and why; do nothing.")
     ] = False,
@@ -51,29 +41,29 @@ def build(
         Path | None,
         typer.Option("--report", help="Folder for report.json and junit.xml, one folder an image."),
     ] = None,
-    as_json: JsonOption = False,
-    project: ProjectOption = None,
+    as_json: options.JsonOption = False,
+    project: options.ProjectOption = None,
 ) -> None:
     """Build what is missing, run the suites, and name the images that passed."""
     from imgbuild.building.produce import BuildOptions
 
-    opened = open_project(project)
-    images = select(opened, tf, cpu, gpu, stack, everything)
-    options = BuildOptions(test=not no_test, keep_going=keep_going, jobs=jobs)
+    opened = options.open_project(project)
+    images = options.select(opened, tf, cpu, gpu, stack, everything)
+    how = BuildOptions(test=not no_test, keep_going=keep_going, jobs=jobs)
     if plan:
-        _plan(opened, images, options, as_json=as_json)
+        _plan(opened, images, how, as_json=as_json)
     else:
-        _build(opened, images, options, report, refresh=refresh_base, as_json=as_json)
+        _build(opened, images, how, report, refresh=refresh_base, as_json=as_json)
 
 
 def _plan(
-    project: "Project", images: "tuple[Image, ...]", options: "BuildOptions", *, as_json: bool
+    project: "Project", images: "tuple[Image, ...]", how: "BuildOptions", *, as_json: bool
 ) -> None:
     from imgbuild.building.opening import Opening, open_workshop
     from imgbuild.cli.build_tables import plan_lines
 
     with open_workshop(project, images, Opening(_say, make=False)) as workshop:
-        items = workshop.plan(images, test=options.test)
+        items = workshop.plan(images, test=how.test)
     if as_json:
         typer.echo(json.dumps([item.as_json() for item in items], indent=2))
     else:
@@ -83,7 +73,7 @@ def _plan(
 def _build(
     project: "Project",
     images: "tuple[Image, ...]",
-    options: "BuildOptions",
+    how: "BuildOptions",
     report: Path | None,
     *,
     refresh: bool,
@@ -97,13 +87,13 @@ def _build(
     with open_workshop(project, images, opening) as workshop:
         names = [image.name for image in images]
         with image_locks(names, workshop.host, state_dir() / "locks"):
-            _run(workshop, images, options, as_json=as_json)
+            _run(workshop, images, how, as_json=as_json)
 
 
 def _run(
     workshop: "Workshop",
     images: "tuple[Image, ...]",
-    options: "BuildOptions",
+    how: "BuildOptions",
     *,
     as_json: bool,
 ) -> None:
@@ -114,10 +104,10 @@ def _run(
     from imgbuild.errors import CheckFailedError
 
     remove_leftovers(images, workshop)
-    items = workshop.plan(images, test=options.test)
+    items = workshop.plan(images, test=how.test)
     require_room(items, workshop)
     with workshop.display:
-        outcomes = list(produce(items, workshop, options))
+        outcomes = list(produce(items, workshop, how))
     if as_json:
         typer.echo(json.dumps([outcome.as_json() for outcome in outcomes], indent=2))
     else:

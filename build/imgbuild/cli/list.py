@@ -5,16 +5,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from imgbuild.cli.options import (
-    CpuOption,
-    GpuOption,
-    JsonOption,
-    ProjectOption,
-    StackOption,
-    TfOption,
-    open_project,
-    select,
-)
+from imgbuild.cli import options
 from imgbuild.cli.text_table import aligned
 
 if TYPE_CHECKING:
@@ -24,15 +15,15 @@ if TYPE_CHECKING:
 
 
 def list_images(
-    tf: TfOption = None,
-    cpu: CpuOption = False,
-    gpu: GpuOption = False,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
-    project: ProjectOption = None,
+    tf: options.TfOption = None,
+    cpu: options.CpuOption = False,
+    gpu: options.GpuOption = False,
+    stack: options.StackOption = None,
+    as_json: options.JsonOption = False,
+    project: options.ProjectOption = None,
 ) -> None:
     """List the images of the matrix."""
-    images = select(open_project(project), tf, cpu, gpu, stack, everything=not tf)
+    images = options.select(options.open_project(project), tf, cpu, gpu, stack, everything=not tf)
     if as_json:
         typer.echo(json.dumps([image.as_json() for image in images], indent=2))
         return

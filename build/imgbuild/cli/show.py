@@ -5,33 +5,23 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from imgbuild.cli.options import (
-    AllOption,
-    CpuOption,
-    GpuOption,
-    JsonOption,
-    ProjectOption,
-    StackOption,
-    TfOption,
-    open_project,
-    select,
-)
+from imgbuild.cli import options
 
 if TYPE_CHECKING:
     from imgbuild.matrix.image import Image, ResolvedPin
 
 
 def show(
-    tf: TfOption = None,
-    cpu: CpuOption = False,
-    gpu: GpuOption = False,
-    stack: StackOption = None,
-    everything: AllOption = False,
-    as_json: JsonOption = False,
-    project: ProjectOption = None,
+    tf: options.TfOption = None,
+    cpu: options.CpuOption = False,
+    gpu: options.GpuOption = False,
+    stack: options.StackOption = None,
+    everything: options.AllOption = False,
+    as_json: options.JsonOption = False,
+    project: options.ProjectOption = None,
 ) -> None:
     """Show every pin of an image: value, source and reason."""
-    images = select(open_project(project), tf, cpu, gpu, stack, everything)
+    images = options.select(options.open_project(project), tf, cpu, gpu, stack, everything)
     if as_json:
         typer.echo(json.dumps([_described(image) for image in images], indent=2))
         return

@@ -6,17 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from imgbuild.cli.options import (
-    AllOption,
-    CpuOption,
-    GpuOption,
-    JsonOption,
-    ProjectOption,
-    StackOption,
-    TfOption,
-    open_project,
-    select,
-)
+from imgbuild.cli import options
 
 if TYPE_CHECKING:
     from imgbuild.building.workshop import Workshop
@@ -25,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def test(
-    tf: TfOption = None,
-    cpu: CpuOption = False,
-    gpu: GpuOption = False,
-    stack: StackOption = None,
-    everything: AllOption = False,
+    tf: options.TfOption = None,
+    cpu: options.CpuOption = False,
+    gpu: options.GpuOption = False,
+    stack: options.StackOption = None,
+    everything: options.AllOption = False,
     suite: Annotated[
         list[str] | None, typer.Option("--suite", help="Run this suite only; repeatable.")
     ] = None,
@@ -41,8 +31,8 @@ def test(
         Path | None,
         typer.Option("--report", help="Folder for report.json and junit.xml, one folder an image."),
     ] = None,
-    as_json: JsonOption = False,
-    project: ProjectOption = None,
+    as_json: options.JsonOption = False,
+    project: options.ProjectOption = None,
 ) -> None:
     """Run the suites in images that are built already; exit 1 if one fails."""
     from imgbuild.building.image_lock import image_locks
@@ -51,8 +41,8 @@ def test(
     from imgbuild.project import state_dir
     from imgbuild.suites.code import choose_suites
 
-    opened = open_project(project)
-    images = select(opened, tf, cpu, gpu, stack, everything)
+    opened = options.open_project(project)
+    images = options.select(opened, tf, cpu, gpu, stack, everything)
     chosen = choose_suites(opened.suites, tuple(suite or ()))
     if image and len(images) != 1:
         raise InputError(f"--image names one image, but {len(images)} are selected.")
@@ -83,9 +73,9 @@ def _find(workshop: "Workshop", image: "Image", reference: str | None) -> str:
     wanted = reference or image.tags[0]
     stored = workshop.engine.inspect(wanted)
     if stored is None:
-        options = f"--tf {image.minor} --{image.variant} --stack {image.stack}"
+        selection = f"--tf {image.minor} --{image.variant} --stack {image.stack}"
         raise InputError(
-            f"The engine has no image {wanted}. Build it first: imgbuild build {options}"
+            f"The engine has no image {wanted}. Build it first: imgbuild build {selection}"
         )
     return stored.id
 

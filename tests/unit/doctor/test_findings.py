@@ -14,6 +14,7 @@ from imgbuild.doctor.finding import Finding, Status, fine
 from imgbuild.doctor.own_engine import OwnEngine
 from imgbuild.engine.buildx import Buildx
 from imgbuild.engine.fake import VERSION
+from imgbuild.engine.faults import DOCTOR
 from imgbuild.engine.probe import MissingFeature
 from imgbuild.errors import MachineError
 from imgbuild.settings import EngineSettings, Settings
@@ -84,7 +85,7 @@ class FakeDocker:
 
     def version(self) -> object:
         if self.host == "unix:///down":
-            raise MachineError("The engine cannot be used. " + engine_state.DOCTOR)
+            raise MachineError("The engine cannot be used. " + DOCTOR)
         return VERSION
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from fake_programs import DEBIAN, OTHER, USER, FakePrograms
 
-from imgbuild.doctor import mend
+from imgbuild.doctor import engine_process, mend
 from imgbuild.doctor.diagnosis import Diagnosis
 from imgbuild.doctor.engine_state import EngineState
 from imgbuild.doctor.finding import Finding, Status
@@ -42,7 +42,7 @@ class Recorder:
 
         monkeypatch.setattr(mend, "EnginePackages", Packages)
         monkeypatch.setattr(mend, "install_packages", install)
-        process = mend.engine_process
+        process = engine_process
         monkeypatch.setattr(process, "refuse_beside_others", lambda _own: None)
         monkeypatch.setattr(process, "stop", lambda _own: self.done.append("stop"))
         monkeypatch.setattr(process, "start", lambda *_: self.done.append("start"))

@@ -4,6 +4,7 @@ import json
 import stat
 import sys
 from pathlib import Path
+from typing import Any
 
 from imgbuild.engine.buildx import Buildx
 
@@ -76,7 +77,7 @@ def hanging(folder: Path, *, stubborn: bool = False) -> Buildx:
     return _program(folder, body, ("plain",))
 
 
-def seen(folder: Path) -> dict[str, dict[str, str]]:
+def seen(folder: Path) -> dict[str, Any]:
     """Return the arguments, environment and definition of the last bake."""
-    found: dict[str, dict[str, str]] = json.loads((folder / "seen.json").read_text())
+    found: dict[str, Any] = json.loads((folder / "seen.json").read_text())
     return found

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,10 @@ from imgbuild.engine.rawjson import RawJsonParser
 
 SAMPLES = Path(__file__).parent / "samples"
 TARGETS = ("tf-2.2-cpu", "tf-2.3-cpu")
-FORMATS = {"rawjson": RawJsonParser, "plain": PlainParser}
+FORMATS: dict[str, Callable[[tuple[str, ...]], ProgressParser]] = {
+    "rawjson": RawJsonParser,
+    "plain": PlainParser,
+}
 VERTEX = "sha256:1"
 
 

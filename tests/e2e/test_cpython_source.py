@@ -1,0 +1,126 @@
+"""The stage that compiles CPython, on a real source: that of the base's own Python, from Debian.
+
+python.org need not be reached for it. The version differs from the matrix's, so only the stages up
+to the interpreter are built; TensorFlow has no wheel for it.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import http.server
+import subprocess
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imgbuild.engine.buildx import build_environment, find_buildx
+from imgbuild.project import Project
+from imgbuild.settings import load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from conftest import Checkout
+
+    from imgbuild.engine.protocol import Engine
+
+VERSION = "3.11.2"
+TAG = "imgbuild-e2e/python:source"
+MODULES = "bz2, ctypes, curses, dbm, hashlib, lzma, readline, sqlite3, ssl, uuid, zlib"
+
+
+@pytest.fixture
+def base(copy: Checkout, engine: Engine) -> str:
+    """Return the id of the bootstrapped base, which any build loads into the engine."""
+    label = "org.opencontainers.image.base.name"
+    if not engine.images(label):
+        assert copy.run("build", "--tf", "1.10", "--no-test").returncode == 0
+    return next(image.labels[label] for image in engine.images(label))
+
+
+@pytest.fixture
+def archive(copy: Checkout, base: str, tmp_path: Path) -> Path:
+    """Return CPython's source as Debian's archive has it."""
+    script = (
+        "sed 's/^deb /deb-src /' /etc/apt/sources.list > /etc/apt/sources.list.d/source.list"
+        " && apt-get -q update && cd /out && apt-get -q source --download-only python3.11"
+    )
+    folder = tmp_path / "served"
+    folder.mkdir()
+    result = copy.docker("run", "--rm", "-v", f"{folder}:/out", base, "sh", "-c", script)
+    assert result.returncode == 0, result.stderr
+    (found,) = folder.glob("python3.11_*.orig.tar.xz")
+    return found
+
+
+@pytest.fixture
+def served(archive: Path) -> Iterator[str]:
+    """Give the URL of the source, on loopback."""
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(archive.parent))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/{archive.name}"
+        server.shutdown()
+
+
+def _render(copy: Checkout, url: str, sha256: str) -> None:
+    """Give the copy's matrix this interpreter."""
+    path = copy.root / "matrix.yaml"
+    lines = path.read_text().splitlines(keepends=True)
+    for number, line in enumerate(lines):
+        if line.startswith("    url: https://www.python.org/"):
+            lines[number : number + 2] = [f"    url: {url}\n", f"    sha256: {sha256}\n"]
+            break
+    path.write_text("".join(lines).replace("3.6.15", VERSION))
+    result = copy.run("render")
+    assert result.returncode == 0, result.stderr
+
+
+def _build(copy: Checkout, base: str) -> subprocess.CompletedProcess[str]:
+    buildx = find_buildx(load_settings(Project(copy.root).settings).engine)
+    images = copy.root / "images"
+    dockerfile = images / "dockerfiles" / "tf-1.10-cpu-debian" / "Dockerfile"
+    context = f"base=docker-image://{base}"
+    return subprocess.run(
+        [
+            *(str(buildx.path), "build", "--builder=default", "--progress=plain", "--load"),
+            *("--target=python", f"--build-context={context}", f"--tag={TAG}"),
+            *(f"--file={dockerfile}", str(images)),
+        ],
+        env=build_environment(copy.host, copy.environment),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=1200,
+    )
+
+
+def test_cpython_is_compiled_from_its_source(
+    copy: Checkout, engine: Engine, base: str, archive: Path, served: str
+) -> None:
+    _render(copy, served, hashlib.sha256(archive.read_bytes()).hexdigest())
+    result = _build(copy, base)
+    assert result.returncode == 0, result.stderr[-3000:]
+    try:
+        program = f"import {MODULES}, sys; print(sys.version.split()[0], sys.prefix)"
+        ran = copy.docker("run", "--rm", TAG, "/opt/python/bin/python", "-c", program)
+        assert ran.stdout.split() == [VERSION, "/opt/python"], ran.stderr
+        # Found beside the binary, not through an absolute path: the prefix could be moved.
+        moved = "mv /opt/python /srv/python && /srv/python/bin/python3 -c 'import ssl, _ctypes'"
+        assert copy.docker("run", "--rm", TAG, "sh", "-c", moved).returncode == 0
+        absent = "! ls -d /opt/python/lib/python3.11/test /opt/python/lib/*.a 2>/dev/null"
+        assert copy.docker("run", "--rm", TAG, "sh", "-c", absent).returncode == 0
+    finally:
+        engine.untag(TAG)
+
+
+def test_a_source_with_another_sha256_is_not_compiled(
+    copy: Checkout, base: str, served: str
+) -> None:
+    _render(copy, served, "0" * 64)
+    result = _build(copy, base)
+    assert result.returncode != 0
+    assert "digest mismatch" in result.stderr
