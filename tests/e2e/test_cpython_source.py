@@ -44,15 +44,17 @@ def base(copy: Checkout, engine: Engine) -> str:
 @pytest.fixture
 def archive(copy: Checkout, base: str, tmp_path: Path) -> Path:
     """Return CPython's source as Debian's archive has it."""
+    # The release itself, not its updates: its sources are there as long as it is.
     script = (
-        "sed 's/^deb /deb-src /' /etc/apt/sources.list > /etc/apt/sources.list.d/source.list"
+        r"sed -n 's/^deb \(.* bookworm main\)$/deb-src \1/p' /etc/apt/sources.list"
+        " > /etc/apt/sources.list.d/source.list"
         " && apt-get -q update && cd /out && apt-get -q source --download-only python3.11"
     )
     folder = tmp_path / "served"
     folder.mkdir()
     result = copy.docker("run", "--rm", "-v", f"{folder}:/out", base, "sh", "-c", script)
     assert result.returncode == 0, result.stderr
-    (found,) = folder.glob("python3.11_*.orig.tar.xz")
+    (found,) = folder.glob("python3.11_*.orig.tar.*")
     return found
 
 

@@ -7,7 +7,10 @@ from typing import NoReturn
 
 import typer
 
-from imgbuild.errors import ImgbuildError
+from imgbuild.errors import ImgbuildError, MachineError
+
+#: What shells give for a program ended by Ctrl-C.
+INTERRUPTED = 130
 
 app = typer.Typer(
     name="imgbuild",
@@ -29,12 +32,24 @@ def main() -> NoReturn:
     try:
         app(standalone_mode=True)
     except ImgbuildError as error:
-        print(f"imgbuild: {error}", file=sys.stderr)  # noqa: T201 - no rich before it is needed
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        print("imgbuild: interrupted; nothing was named.", file=sys.stderr)  # noqa: T201
-        sys.exit(130)
+        _end(str(error), error.exit_code)
+    except SystemExit as ending:  # Typer's way to end, of an interrupt too
+        if ending.code == INTERRUPTED:
+            _end(
+                "interrupted. Images that had passed before keep their names; nothing else was "
+                "named, and nothing is left running.",
+                INTERRUPTED,
+            )
+        raise
+    except OSError as error:  # a full disk, a folder without permission
+        where = f"{error.filename}: " if error.filename else ""
+        _end(f"this machine refused: {where}{error.strerror or error}.", MachineError.exit_code)
     sys.exit(0)
+
+
+def _end(paragraph: str, code: int) -> NoReturn:
+    print(f"imgbuild: {paragraph}", file=sys.stderr)  # noqa: T201 - no rich before it is needed
+    sys.exit(code)
 
 
 def _terminate(_number: int, _frame: FrameType | None) -> None:
