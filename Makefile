@@ -62,8 +62,8 @@ $(READY): $(REQUIREMENTS) pyproject.toml
 		install "$$("$$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"; \
 		"$$python" -m venv --clear $(VENV); }; }
 	@echo "Installing $(REQUIREMENTS) into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --require-hashes -r $(REQUIREMENTS)
-	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m pip install -qq --require-hashes -r $(REQUIREMENTS)
+	@$(BIN)/python -m pip install -qq --no-deps --no-build-isolation --editable .
 	@touch $@
 
 clean:

@@ -1,0 +1,59 @@
+"""A build that has no room is not begun."""
+
+from collections import namedtuple
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from imgbuild.building.room import GIB, require_room
+from imgbuild.engine.fake import VERSION
+from imgbuild.errors import MachineError
+from imgbuild.matrix.image import Image
+from imgbuild.plan.digest import InputDigest
+from imgbuild.plan.plan import Action, PlanItem
+
+if TYPE_CHECKING:
+    from imgbuild.building.workshop import Workshop
+
+Usage = namedtuple("Usage", "total used free")  # noqa: PYI024 - as shutil has it
+
+
+def _check(
+    monkeypatch: pytest.MonkeyPatch,
+    images: dict[str, Image],
+    folder: str,
+    free: int,
+    action: Action,
+) -> None:
+    usage = Usage(0, 0, free)
+    monkeypatch.setattr("imgbuild.building.room.shutil.disk_usage", lambda _: usage)
+    version = SimpleNamespace(**{**VERSION.__dict__, "root_dir": folder})
+    workshop = cast("Workshop", SimpleNamespace(engine=SimpleNamespace(version=lambda: version)))
+    items = [PlanItem(image, InputDigest("d", {}), action, "") for image in images.values()]
+    require_room(items[:1], workshop)
+
+
+@pytest.mark.parametrize(("free", "action"), [(5 * GIB, Action.BUILD), (0, Action.NOTHING)])
+def test_with_room_or_without_need_nothing_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+    images: dict[str, Any],
+    tmp_path: Path,
+    free: int,
+    action: Action,
+) -> None:
+    _check(monkeypatch, images, str(tmp_path), free, action)
+
+
+def test_without_room_nothing_is_begun(
+    monkeypatch: pytest.MonkeyPatch, images: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(MachineError, match=r"1\.0 GB are free .*4 GB are needed.*nothing was"):
+        _check(monkeypatch, images, str(tmp_path), GIB, Action.BUILD)
+
+
+def test_an_engine_elsewhere_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch, images: dict[str, Any]
+) -> None:
+    _check(monkeypatch, images, "/nonexistent/docker", 0, Action.BUILD)

@@ -1,0 +1,51 @@
+"""hadolint, with shellcheck inside, over every committed Dockerfile."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from imgbuild.matrix.image import Image
+from imgbuild.project import Project
+from imgbuild.render.drift import dockerfile_path
+
+#: What the project does otherwise, and why.
+ACCEPTED = {
+    "DL3006",  # "tag the base": it is a named build context, pinned by its digest
+    "DL3008",  # "pin apt packages": those that are pins are; the others get security updates
+    "DL3003",  # "use WORKDIR": inside a stage of which only one folder is copied
+    "SC2016",  # "$ORIGIN does not expand": it must not, the loader reads it
+}
+
+
+def _findings(paths: list[Path]) -> list[str]:
+    options = [f"--ignore={code}" for code in sorted(ACCEPTED)]
+    command = ["hadolint", "--no-fail", "--format=json", *options, *map(str, paths)]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [
+        f"{f['file']}:{f['line']} {f['code']} {f['message']}" for f in json.loads(result.stdout)
+    ]
+
+
+@pytest.fixture(autouse=True)
+def _tools_of_this_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
+
+
+def test_no_dockerfile_has_a_finding(images: dict[str, Image], project: Project) -> None:
+    paths = [dockerfile_path(image, project.dockerfiles) for image in images.values()]
+    assert _findings(paths) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [("RUN cd /x", "DL3003"), ("RUN apt-get install x", "DL3015"), ("RUN [ $x = 1 ]", "SC2086")],
+)
+def test_the_linter_finds_faults(tmp_path: Path, line: str, code: str) -> None:
+    path = tmp_path / "Dockerfile"
+    path.write_text(f"FROM base\n{line}\n")
+    found = _findings([path])
+    assert any(f" {code} " in finding for finding in found) is (code not in ACCEPTED)
