@@ -8,7 +8,8 @@ import typer
 from imgbuild.cli import options
 
 if TYPE_CHECKING:
-    from imgbuild.matrix.image import Image, ResolvedPin
+    from imgbuild.matrix.image import Image
+    from imgbuild.matrix.pins import ResolvedPin
 
 
 def show(

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.references import find_faults
-from imgbuild.strict_yaml import check, read_document
+from imgbuild.strict_yaml import check
+from imgbuild.yaml_document import read_document
 
 
 def load_matrix(path: Path) -> Matrix:

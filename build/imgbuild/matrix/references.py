@@ -6,7 +6,7 @@ Each check yields faults with the location of the offending value and what would
 from collections.abc import Collection, Iterator
 
 from imgbuild.matrix.model import Matrix, NamedPin, Pin, Row, Variant
-from imgbuild.strict_yaml import Fault, Location
+from imgbuild.yaml_document import Fault, Location
 
 #: The pins a variant cannot be without, beside those every image has.
 GPU_PINS = ("cuda", "cudnn", "nccl")
