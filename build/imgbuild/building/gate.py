@@ -18,9 +18,10 @@ def examine(
 ) -> Report:
     """Run suites (all by default) in an image; a full run's verdict is remembered."""
     chosen = choose_suites(workshop.project.suites, suites)
-    workshop.display.note(image.name, f"testing: {', '.join(chosen)}")
+    workshop.display.note(image.name, "testing", ", ".join(chosen))
     run = SuiteRun(image, image_id, chosen, workshop.reports / image.name)
     report = run_suites(run, workshop.engine, workshop.host, workshop.project)
+    workshop.display.note(image.name, "passed" if report.ok else "failed", ended=True)
     if chosen == choose_suites(workshop.project.suites, ()):
         workshop.store.save(report)
     return report

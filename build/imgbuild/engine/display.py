@@ -5,6 +5,7 @@ On a terminal: one line an image, redrawn. Elsewhere: a plain line when a step s
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from dataclasses import dataclass
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
     from imgbuild.engine.progress import BuildEvent
 
 STEP_WIDTH = 72
+_OPTIONS = re.compile(r"\b(RUN|COPY|ADD)(?:\s+--\S+)+")
+_HERE_DOCUMENT = re.compile(r"\s*<<'?\w+'?(?: \(.*\))?$")
 #: What a row shows for its latest event.
 _WORDS = {"running": "building", "failed": "failed", "cancelled": "cancelled"}
-
+#: The states in which an image is done with, and its clock stands.
 _ENDS = {"built", "failed", "cancelled"}
 
 
@@ -101,13 +104,14 @@ class BuildDisplay:
         if self._live is None:
             self._tell_once(event.target, event)
 
-    def note(self, image: str, text: str) -> None:
-        """Show what an image is doing outside a build, such as the suite that runs in it."""
+    def note(self, image: str, state: str, text: str = "", *, ended: bool = False) -> None:
+        """Show what an image is doing outside a build, or how it ended: its clock stands then."""
         row = self.rows.setdefault(image, Row())
-        row.state, row.step, row.running, row.until = "", text, (), None
-        row.since = self._clock() if row.since is None else row.since
+        now = self._clock()
+        row.state, row.step, row.running, row.until = state, text, (), now if ended else None
+        row.since = now if row.since is None else row.since
         if self._live is None:
-            self._print(image, "", text)
+            self._print(image, state, text)
 
     def _tell_once(self, image: str, event: BuildEvent) -> None:
         """Print an event, unless the same was said: steps can be looked up twice."""
@@ -117,7 +121,8 @@ class BuildDisplay:
             self._print(image, _column(event), shortened(event.step))
 
     def _print(self, image: str, column: str, text: str) -> None:
-        print(f"{image:<{self._width}}  {column:>9}  {text}", file=self._stream, flush=True)
+        line = f"{image:<{self._width}}  {column:>9}  {text}".rstrip()
+        print(line, file=self._stream, flush=True)
 
     def _opened(self) -> Live:
         from rich.console import Console  # noqa: PLC0415  # rich is slow to import
@@ -138,8 +143,12 @@ class BuildDisplay:
 
 
 def shortened(step: str, width: int = STEP_WIDTH) -> str:
-    """Return a step for people: ``[horovod 3/4] RUN make …`` as ``horovod 3/4 RUN make …``."""
+    """Return a step for people: ``[horovod 3/4] RUN make …`` as ``horovod 3/4 RUN make …``.
+
+    Options and here-documents are left out: they say how a step runs, not what it does.
+    """
     bare = step.replace("[", "", 1).replace("]", "", 1) if step.startswith("[") else step
+    bare = _HERE_DOCUMENT.sub("", _OPTIONS.sub(r"\1", bare))
     return bare if len(bare) <= width else bare[: width - 1] + "…"
 
 

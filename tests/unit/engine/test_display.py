@@ -54,8 +54,17 @@ def test_events_of_bake_and_strangers_are_not_shown() -> None:
 def test_a_note_is_a_line() -> None:
     stream = io.StringIO()
     with BuildDisplay(["a"], stream) as display:
-        display.note("a", "suite horovod")
-    assert stream.getvalue() == "a             suite horovod\n"
+        display.note("a", "testing", "horovod")
+        display.note("a", "passed", ended=True)
+    assert stream.getvalue() == "a    testing  horovod\na     passed\n"
+
+
+def test_the_clock_of_an_image_that_is_done_stands() -> None:
+    times = iter([0.0, 5.0])
+    display = BuildDisplay(["a"], io.StringIO(), lambda: next(times))
+    display.note("a", "testing", "horovod")
+    display.note("a", "passed", ended=True)
+    assert display.rows["a"].elapsed(99.0) == "5.0s"
 
 
 def test_a_row_shows_the_step_that_still_runs() -> None:
@@ -89,9 +98,9 @@ def test_on_a_terminal_there_is_a_line_for_each_image() -> None:
     stream = Terminal()
     with BuildDisplay(["tf-2.2-cpu", "b"], stream, lambda: float(next(times))) as display:
         display.event(event("running"))
-        display.note("b", "suite [bold]smoke")
+        display.note("b", "testing", "a [bold]suite")
     last = stream.getvalue()
-    for said in ("tf-2.2-cpu", "building", "horovod 3/4 RUN pip install", "suite [bold]smoke"):
+    for said in ("tf-2.2-cpu", "building", "horovod 3/4 RUN pip install", "a [bold]suite"):
         assert said in last
     assert "starts" not in last
 
@@ -106,6 +115,13 @@ def test_the_display_ends_with_an_exception() -> None:
 def test_a_long_step_is_shortened() -> None:
     assert shortened("[a 1/2] " + "x" * 100, 20) == "a 1/2 " + "x" * 13 + "…"
     assert shortened("exporting [to] image") == "exporting [to] image"
+
+
+def test_options_and_here_documents_are_left_out() -> None:
+    step = "[packages 1/1] RUN --mount=type=bind,from=uv   --network=none <<'EOT' (set -eu...)"
+    assert shortened(step) == "packages 1/1 RUN"
+    assert shortened("[final 2/4] COPY --link --from=a /out/ /") == "final 2/4 COPY /out/ /"
+    assert shortened("[a 1/1] RUN pip --version") == "a 1/1 RUN pip --version"
 
 
 @pytest.mark.parametrize(
