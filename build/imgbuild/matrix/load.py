@@ -18,8 +18,7 @@ def load_matrix(path: Path) -> Matrix:
     """
     document = read_document(path)
     matrix, faults = check(document, Matrix)
-    if matrix is not None:
-        faults = [*faults, *find_faults(matrix)]
+    faults = [*faults, *find_faults(document.value)]
     if matrix is None or faults:
         raise document.reject(faults)
     return matrix

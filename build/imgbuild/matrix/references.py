@@ -1,105 +1,138 @@
 """What a schema cannot say: every reference exists, every image has its pins, none is there twice.
 
-Each check yields faults with the location of the offending value and what would be allowed.
+The checks read the plain document, not the model, so that they also speak when the schema has found
+faults elsewhere: a table or value of the wrong type is the schema's business and is passed over
+here. Each yields faults with the place of the offending value and what would be allowed.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from imgbuild.matrix.model import Matrix, NamedPin, Pin, Row, Variant
 from imgbuild.yaml_document import Fault, Location
 
-#: The pins a variant cannot be without, beside those every image has.
-GPU_PINS = ("cuda", "cudnn", "nccl")
+#: The pins every image has, and those the gpu variant has beside them.
 COMMON_PINS = ("python", "mpi", "git")
+GPU_PINS = ("cuda", "cudnn", "nccl")
+#: Which table of the matrix a pin of a row or stack names a key of, and what to call the key.
+PIN_TABLES = {
+    "python": ("python", "Python"),
+    "mpi": ("mpi", "MPI"),
+    "horovod": ("horovod", "Horovod"),
+    "cuda": ("cuda", "CUDA"),
+}
+
+Raw = Mapping[str, Any]
 
 
-def find_faults(matrix: Matrix) -> list[Fault]:
-    """Return every broken reference, missing pin and duplicate of the matrix."""
+def find_faults(document: Any) -> list[Fault]:  # noqa: ANN401 - whatever YAML holds
+    """Return every broken reference, missing pin and duplicate of the plain document."""
+    raw = _mapping(document)
+    rows = raw.get("images")
+    images = [_mapping(row) for row in rows] if isinstance(rows, list) else []
     return [
-        *_defaults(matrix),
-        *_stacks(matrix),
-        *_tables(matrix),
-        *(fault for i, row in enumerate(matrix.images) for fault in _row(matrix, i, row)),
-        *_duplicates(matrix),
+        *_named(raw, "stacks", "stack", ("defaults",), "stack"),
+        *(fault for name in _mapping(raw.get("stacks")) for fault in _stack(raw, name)),
+        *_sources(raw),
+        *(fault for index, row in enumerate(images) for fault in _row(raw, row, index)),
+        *_duplicates(images),
     ]
 
 
-def _missing(
-    kind: str, value: str, allowed: Collection[str], location: Location
-) -> Iterator[Fault]:
-    if value not in allowed:
-        known = ", ".join(allowed) or "none"
-        yield Fault(location, f"no {kind} {value!r} in the matrix; there are: {known}")
+def _mapping(value: Any) -> Raw:  # noqa: ANN401 - whatever YAML holds
+    return value if isinstance(value, dict) else {}
 
 
-def _defaults(matrix: Matrix) -> Iterator[Fault]:
-    yield from _missing("stack", matrix.defaults.stack, matrix.stacks, ("defaults", "stack"))
+def _at(raw: Raw, location: Location) -> Any:  # noqa: ANN401 - whatever YAML holds
+    value: Any = raw
+    for part in location:
+        if isinstance(value, list) and isinstance(part, int):
+            value = value[part]
+        else:
+            value = _mapping(value).get(str(part))
+    return value
 
 
-def _stacks(matrix: Matrix) -> Iterator[Fault]:
-    for name, stack in matrix.stacks.items():
-        at: Location = ("stacks", name)
-        yield from _missing("operating system", stack.os, matrix.operating_systems, (*at, "os"))
-        yield from _pin_references(matrix, (*at, "pins"), stack.pins.python, stack.pins.mpi)
+def _version(value: Any) -> str | None:  # noqa: ANN401 - whatever YAML holds
+    """Return a pin's version in either spelling, ``None`` if it has none."""
+    found = value.get("version") if isinstance(value, dict) else value
+    return found if isinstance(found, str) else None
 
 
-def _pin_references(
-    matrix: Matrix, at: Location, python: Pin | None, mpi: NamedPin | None
-) -> Iterator[Fault]:
-    if python:
-        yield from _missing("Python", python.version, matrix.python, (*at, "python"))
-    if mpi:
-        yield from _missing("MPI", mpi.version, matrix.mpi, (*at, "mpi"))
+def _named(raw: Raw, table: str, kind: str, at: Location, key: str | int) -> Iterator[Fault]:
+    """Yield a fault if the value of ``key`` at ``at`` is no key of ``table``."""
+    value, known = _version(_at(raw, (*at, key))), raw.get(table)
+    if table == "cuda" and known is None:  # the one table that may be left out
+        known = {}
+    if value is None or not isinstance(known, dict) or value in known:
+        return
+    listed = ", ".join(known) or "none"
+    yield Fault((*at, key), f"no {kind} {value!r} in the matrix; there are: {listed}")
 
 
-def _tables(matrix: Matrix) -> Iterator[Fault]:
-    for version, python in matrix.python.items():
-        names = (python.source,) if python.origin == "source" else python.packages
-        for name in names:
-            yield from _missing("source", name, matrix.sources, ("python", version))
-    for name, mpi in matrix.mpi.items():
-        if mpi.origin == "source":
-            yield from _missing("source", mpi.source, matrix.sources, ("mpi", name, "source"))
-        if mpi.origin == "apt":
-            systems = matrix.operating_systems
-            yield from _missing("operating system", mpi.os, systems, ("mpi", name, "os"))
+def _pins(raw: Raw, at: Location) -> Iterator[Fault]:
+    for pin, (table, kind) in PIN_TABLES.items():
+        yield from _named(raw, table, kind, at, pin)
 
 
-def _row(matrix: Matrix, index: int, row: Row) -> Iterator[Fault]:
+def _stack(raw: Raw, name: str) -> Iterator[Fault]:
+    yield from _named(raw, "operating_systems", "operating system", ("stacks", name), "os")
+    yield from _pins(raw, ("stacks", name, "pins"))
+
+
+def _sources(raw: Raw) -> Iterator[Fault]:
+    for table in ("python", "mpi"):
+        for name, entry in _mapping(raw.get(table)).items():
+            at: Location = (table, name)
+            yield from _named(raw, "sources", "source", at, "source")
+            yield from _named(raw, "operating_systems", "operating system", at, "os")
+            packages = _mapping(entry).get("packages")
+            for index in range(len(packages) if isinstance(packages, list) else 0):
+                yield from _named(raw, "sources", "source", (*at, "packages"), index)
+
+
+def _row(raw: Raw, row: Raw, index: int) -> Iterator[Fault]:
     at: Location = ("images", index)
-    yield from _missing("TensorFlow", row.tensorflow, matrix.tensorflow, (*at, "tensorflow"))
-    yield from _missing("stack", row.stack, matrix.stacks, (*at, "stack"))
-    yield from _missing("Horovod", row.horovod.version, matrix.horovod, (*at, "horovod"))
-    yield from _pin_references(matrix, at, row.python, row.mpi)
-    if row.os:
-        yield from _missing("operating system", row.os, matrix.operating_systems, (*at, "os"))
-    if row.cuda:
-        yield from _missing("CUDA", row.cuda.version, matrix.cuda, (*at, "cuda"))
-    for variant in row.variants:
-        yield from _variant(matrix, row, variant, at)
+    yield from _named(raw, "tensorflow", "TensorFlow", at, "tensorflow")
+    yield from _named(raw, "stacks", "stack", at, "stack")
+    yield from _named(raw, "operating_systems", "operating system", at, "os")
+    yield from _pins(raw, at)
+    for variant in _variants(row):
+        yield from _missing_pins(raw, row, variant, at)
+        yield from _missing_distribution(raw, row, variant, at)
 
 
-def _variant(matrix: Matrix, row: Row, variant: Variant, at: Location) -> Iterator[Fault]:
-    stack = matrix.stacks.get(row.stack)
+def _variants(row: Raw) -> list[str]:
+    variants = row.get("variants")
+    return [v for v in variants if isinstance(v, str)] if isinstance(variants, list) else []
+
+
+def _missing_pins(raw: Raw, row: Raw, variant: str, at: Location) -> Iterator[Fault]:
+    name = row.get("stack")
+    stack = _mapping(_at(raw, ("stacks", str(name))))
+    pins = _mapping(stack.get("pins"))
     for pin in COMMON_PINS if stack else ():
-        if getattr(row, pin) is None and getattr(stack.pins if stack else row, pin) is None:
-            yield Fault(at, f"pin {pin!r} is missing; set it here or in stacks.{row.stack}.pins")
+        if pin not in row and pin not in pins:
+            yield Fault(at, f"pin {pin!r} is missing; set it here or in stacks.{name}.pins")
     for pin in GPU_PINS if variant == "gpu" else ():
-        if getattr(row, pin) is None:
+        if pin not in row:
             yield Fault(at, f"pin {pin!r} is missing; the gpu variant needs it")
-    tensorflow = matrix.tensorflow.get(row.tensorflow)
-    if tensorflow and variant not in tensorflow.distribution:
-        where = f"tensorflow.{row.tensorflow}.distribution"
-        yield Fault((*at, "variants"), f"{where} names no {variant} distribution")
 
 
-def _duplicates(matrix: Matrix) -> Iterator[Fault]:
+def _missing_distribution(raw: Raw, row: Raw, variant: str, at: Location) -> Iterator[Fault]:
+    where = ("tensorflow", str(row.get("tensorflow")), "distribution")
+    distributions = _at(raw, where)
+    if isinstance(distributions, dict) and variant not in distributions:
+        yield Fault((*at, "variants"), f"{'.'.join(where)} names no {variant} distribution")
+
+
+def _duplicates(images: list[Raw]) -> Iterator[Fault]:
     seen: dict[tuple[str, str, str], int] = {}
-    for index, row in enumerate(matrix.images):
-        for variant in row.variants:
-            minor = row.tensorflow.rsplit(".", 1)[0]
-            first = seen.setdefault((minor, row.stack, variant), index)
-            if first != index or row.variants.count(variant) > 1:
-                what = f"TensorFlow {minor} {variant} on {row.stack}"
+    for index, row in enumerate(images):
+        variants = _variants(row)
+        for variant in variants:
+            minor = str(row.get("tensorflow")).rsplit(".", 1)[0]
+            first = seen.setdefault((minor, str(row.get("stack")), variant), index)
+            if first != index or variants.count(variant) > 1:
+                what = f"TensorFlow {minor} {variant} on {row.get('stack')}"
                 yield Fault(("images", index), f"{what} is already image {first + 1} of the list")
                 break

@@ -4,9 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
+from imgbuild.project import Project
 
 Edited = Callable[..., Path]
 Refusal = Callable[[Path], str]
@@ -67,11 +69,24 @@ def test_the_place_is_that_of_the_value(edited: Edited, refusal: Refusal) -> Non
 
 def test_all_faults_are_named_at_once(edited: Edited, refusal: Refusal) -> None:
     path = edited("git: 2.39.5", "git: latest")
-    path.write_text(path.read_text().replace("epoch:", "epohc:").replace("glibc:", "libc:"))
+    text = path.read_text().replace("epoch:", "epohc:").replace("glibc:", "libc:")
+    path.write_text(text.replace("horovod: 0.16.4}", "horovod: 0.16.9}"))
     message = refusal(path)
-    for part in ("'latest'", "'epohc'", "'epoch'", "'glibc'", "'libc'"):
+    for part in ("'latest'", "'epohc'", "'epoch'", "'glibc'", "'libc'", "no Horovod '0.16.9'"):
         assert part in message
-    assert "5 faults; nothing was done." in message
+    assert "6 faults; nothing was done." in message
+
+
+@pytest.mark.parametrize("section", ["stacks", "tensorflow", "horovod", "mpi", "python", "images"])
+@pytest.mark.parametrize("value", ["words", "[a, b]", "{}"])
+def test_a_section_of_another_kind_is_one_fault_not_a_crash(
+    project: Project, tmp_path: Path, refusal: Refusal, section: str, value: str
+) -> None:
+    document = yaml.load(project.matrix.read_text(), Loader=yaml.CBaseLoader)  # noqa: S506 - no tags
+    document[section] = yaml.load(value, Loader=yaml.CBaseLoader)  # noqa: S506 - no tags
+    path = tmp_path / "matrix.yaml"
+    path.write_text(yaml.dump(document, Dumper=yaml.CSafeDumper))
+    assert "matrix.yaml:" in refusal(path)
 
 
 def test_a_key_set_twice_is_refused(edited: Edited, refusal: Refusal) -> None:
