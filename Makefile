@@ -36,13 +36,13 @@ test: machine
 	$(BIN)/mypy
 	$(BIN)/mypy tests/unit
 	$(BIN)/mypy tests/e2e
-	$(BIN)/pytest -q tests/unit
+	$(BIN)/pytest -q -n auto tests/unit
 	$(BIN)/imgbuild render --check
 	$(BIN)/imgbuild lock --check
 	$(BIN)/pytest tests/e2e
 
 unit: $(READY)
-	$(BIN)/pytest -q tests/unit
+	$(BIN)/pytest -q -n auto tests/unit
 
 machine: $(READY)
 	$(BIN)/imgbuild doctor --mend --write

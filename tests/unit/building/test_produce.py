@@ -211,3 +211,35 @@ def test_the_target_has_labels_contexts_and_the_secret(
     assert target.tags == ()
     assert target.labels["imgbuild.input.cpython"] == "local prefix"
     assert target.labels["org.opencontainers.image.base.digest"] == "sha256:abc"
+
+
+def test_containers_of_a_killed_run_go_and_others_stay(bench: Bench) -> None:
+    from imgbuild.building.gate import remove_leftovers
+
+    bench.build(test=False)
+    image = bench.images[0].tags[0]
+    for name in (OLD, "tf-9"):
+        bench.engine.start(image, command=["sleep"], labels={"imgbuild.test-of": name})
+    remove_leftovers(bench.images, bench.workshop)
+    left = [c.labels["imgbuild.test-of"] for c in bench.engine.running.values()]
+    assert left == ["tf-9"]
+
+
+def test_the_tables_say_what_happened(bench: Bench) -> None:
+    from imgbuild.cli.build_tables import outcome_lines, plan_lines, usage_lines
+
+    plan = bench.workshop.plan(bench.images, test=True)
+    assert plan_lines(plan).splitlines() == [
+        "tf-1.10-cpu-debian  build    never built here",
+        "tf-2.2-cpu-debian   build    never built here",
+        "2 of 2 images have something to do.",
+    ]
+    bench.faulty = {NEW}
+    text = outcome_lines(bench.build(), 2)
+    assert "horovod passed, pins passed, tensorboard passed, tensorflow passed" in text
+    assert "tf-2.2-cpu-debian   suites failed  1000 MB" in text
+    bench.faulty = set()
+    bench.build()
+    assert outcome_lines(bench.build(), 2).startswith("Nothing to do: 2 images are up to date")
+    assert "docker -H unix:///x run" in usage_lines(bench.images[1], "unix:///x")
+    assert "\n  docker run" in usage_lines(bench.images[1], "unix:///var/run/docker.sock")
