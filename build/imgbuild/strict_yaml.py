@@ -28,13 +28,33 @@ def check(document: Document, model: type[ModelT]) -> tuple[ModelT | None, list[
     try:
         return model.model_validate(document.value), list(document.faults)
     except ValidationError as error:
-        found = [_explain(document, model, dict(item)) for item in error.errors()]
+        items = [dict(item) for item in error.errors()]
+        found = [_explain(document, model, i) for i in items if not _follows(i, items)]
         return None, [*document.faults, *found]
 
 
 def load_model(path: Path, model: type[ModelT]) -> ModelT:
     """Return the file at ``path`` as ``model``; see :func:`validate` for the errors."""
     return validate(read_document(path), model)
+
+
+#: What pydantic's error types mean in this project's words.
+_WANTED = {
+    "model_type": "a mapping (key: value)",
+    "model_attributes_type": "a mapping (key: value)",
+    "dict_type": "a mapping (key: value)",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "string_type": "text",
+    "bool_parsing": "true or false",
+}
+
+
+def _follows(item: dict[str, Any], items: list[dict[str, Any]]) -> bool:
+    """Whether a finding only follows from another: a list is short when its items are wrong."""
+    place = item["loc"]
+    inside = [other for other in items if other["loc"][: len(place)] == place != other["loc"]]
+    return item["type"] == "too_short" and bool(item["input"]) and bool(inside)
 
 
 def _explain(document: Document, model: type[BaseModel], item: dict[str, Any]) -> Fault:
@@ -49,8 +69,12 @@ def _explain(document: Document, model: type[BaseModel], item: dict[str, Any]) -
         return Fault(location, f"unknown key {name!r}; allowed: {allowed}")
     if kind == "value_error":
         return Fault(location, str(item["ctx"]["error"]))
-    if kind == "model_type":
-        return Fault(location, f"{name} must be a mapping (key: value)")
+    if kind in _WANTED:
+        return Fault(location, f"{name} must be {_WANTED[kind]}")
+    if kind == "literal_error":
+        return Fault(
+            location, f"{item['input']!r} is not allowed; allowed: {item['ctx']['expected']}"
+        )
     got = item["input"]
     shown = f" (found {got!r})" if isinstance(got, str) else f" (found a {_yaml_type(got)})"
     return Fault(location, item["msg"].removesuffix(".") + shown)

@@ -6,22 +6,43 @@ YAML and command-line values from breaking out; there is no escaping anywhere el
 """
 
 import re
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Annotated
 
+from packaging.requirements import Requirement as ParsedRequirement
+from packaging.specifiers import SpecifierSet
 from pydantic import AfterValidator, WithJsonSchema
 
 
-def _matching(regex: str, what: str) -> tuple[AfterValidator, WithJsonSchema]:
-    """Return the validator and the JSON Schema of a string that matches ``regex`` as a whole."""
+def _matching(
+    regex: str, what: str, parse: Callable[[str], object] = str
+) -> tuple[AfterValidator, WithJsonSchema]:
+    """Return the validator and the JSON Schema of a string that matches ``regex`` as a whole.
+
+    ``parse`` is who will read the value: it raises ``ValueError`` if it could not.
+    """
     compiled = re.compile(regex)
 
     def check(value: str) -> str:
+        refusal = ValueError(f"{value!r} is not {what}")
         if not compiled.fullmatch(value):
-            raise ValueError(f"{value!r} is not {what}")
+            raise refusal
+        try:
+            parse(value)
+        except ValueError as error:
+            raise refusal from error
         return value
 
     schema = {"type": "string", "pattern": f"^(?:{regex})$", "description": what}
     return AfterValidator(check), WithJsonSchema(schema)
+
+
+def _parse_time(value: str) -> None:
+    """Refuse what is no time, and what archives cannot hold: zip begins in 1980, ends in 2107."""
+    when = datetime.strptime(value, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    if not 1980 <= when.year <= 2105:
+        raise ValueError(value)
 
 
 _VERSION = _matching(
@@ -57,15 +78,18 @@ _DISTRIBUTION = _matching(
 _SPECIFIER = _matching(
     r"(==|!=|<=|>=|<|>|~=)[0-9][0-9A-Za-z.*+]*(,(==|!=|<=|>=|<|>|~=)[0-9][0-9A-Za-z.*+]*)*",
     "a version range, such as <3 or >=1.10,<2",
+    SpecifierSet,
 )
 _REQUIREMENT = _matching(
     r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
     r"(==|!=|<=|>=|<|>|~=)[0-9][0-9A-Za-z.*+]*(,(==|!=|<=|>=|<|>|~=)[0-9][0-9A-Za-z.*+]*)*",
     "a requirement, such as h5py<3 or pip==21.3.1",
+    ParsedRequirement,
 )
 _TIMESTAMP = _matching(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z",
-    "a UTC time, such as 2026-11-01T00:00:00Z",
+    "a UTC time from 1980 to 2105, such as 2026-11-01T00:00:00Z",
+    _parse_time,
 )
 _ABSOLUTE_PATH = _matching(r"/[A-Za-z0-9._@+/-]*", "an absolute path of letters, digits and ._@+/-")
 _ENGINE_HOST = _matching(

@@ -72,7 +72,10 @@ def read_document(path: Path) -> Document:
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text: {error.reason}.") from error
     document = Document(path)
-    document.value = _Builder(document).build(_compose(path, text))
+    try:
+        document.value = _Builder(document).build(_compose(path, text))
+    except RecursionError as error:
+        raise InputError(f"{path.name}: nested too deeply to be what it should be.") from error
     return document
 
 
@@ -103,6 +106,9 @@ class _Builder:
             self._fault(location, "aliases (*name) are not allowed; write the value out")
             return None
         self._seen.add(id(node))
+        if not node.tag.startswith("tag:yaml.org,2002:") or "python" in node.tag:
+            self._fault(location, "tags (!name) are not allowed; write the plain value")
+            return None
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, location)
         if isinstance(node, yaml.SequenceNode):

@@ -7,7 +7,7 @@ from imgbuild.building.outcome import Outcome
 from imgbuild.building.workshop import Workshop
 from imgbuild.matrix.image import Image
 from imgbuild.plan.plan import Action, PlanItem
-from imgbuild.render.labels import INPUT_DIGEST, NAME
+from imgbuild.render.labels import INPUT_DIGEST, NAME, REPOSITORY
 from imgbuild.suites.code import choose_suites
 from imgbuild.suites.report import Report
 from imgbuild.suites.run import CONTAINER_LABEL, SuiteRun, run_suites
@@ -50,12 +50,13 @@ def pass_gate(item: PlanItem, image_id: str, workshop: Workshop, *, test: bool) 
 
 
 def _name(item: PlanItem, image_id: str, workshop: Workshop) -> None:
-    """Give the image its names, then remove what they pointed to before."""
+    """Give the image its names, then remove its predecessors that have none any more."""
     for reference in item.image.tags:
         workshop.engine.tag(image_id, reference)
     for other in workshop.engine.images(f"{NAME}={item.image.name}"):
+        ours = other.labels.get(REPOSITORY) == item.image.repository
         superseded = other.labels.get(INPUT_DIGEST) != item.digest.total
-        if superseded and not other.tags:
+        if ours and superseded and not other.tags:
             workshop.engine.discard(other.id)
 
 

@@ -1,6 +1,5 @@
 """``imgbuild build``: plan, build, test, name. The one function behind the command."""
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,6 +10,7 @@ from imgbuild.building.workshop import Workshop
 from imgbuild.inputs.base import save_archive
 from imgbuild.plan.inputs import BaseInput
 from imgbuild.plan.plan import Action, PlanItem
+from imgbuild.work_folder import work_folder
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,8 @@ def _load_bases(items: Sequence[PlanItem], workshop: Workshop) -> None:
 def _load(base: BaseInput, workshop: Workshop) -> None:
     if base.layout is None:
         return
-    with tempfile.TemporaryFile() as archive:
+    with work_folder("base") as folder:
+        archive = folder / "base.tar"
         save_archive(base.layout, archive)
-        archive.seek(0)
-        workshop.engine.load(archive)
+        with archive.open("rb") as stream:
+            workshop.engine.load(stream)

@@ -9,7 +9,7 @@ from imgbuild.plan.inputs import BuildInputs
 from imgbuild.plan.plan import PlanItem
 from imgbuild.project import Project
 from imgbuild.render.drift import dockerfile_path
-from imgbuild.render.labels import INPUT_DIGEST, INPUT_PARTS, NAMESPACE
+from imgbuild.render.labels import INPUT_DIGEST, INPUT_PARTS, NAMESPACE, REPOSITORY
 
 
 def bake_target(
@@ -44,6 +44,7 @@ def _labels(item: PlanItem, inputs: BuildInputs, revision: str | None) -> Mappin
     interpreter = inputs.interpreters[item.image.version_of("python")]
     labels = {
         INPUT_DIGEST: item.digest.total,
+        REPOSITORY: item.image.repository,
         INPUT_PARTS: json.dumps(dict(item.digest.parts), sort_keys=True),
         "org.opencontainers.image.base.name": base.reference.split("@")[0],
         "org.opencontainers.image.base.digest": base.digest or "",

@@ -1,12 +1,14 @@
 """The command line: one command a file, nothing heavy imported before a command runs."""
 
+import io
 import signal
 import sys
 from types import FrameType
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
+from imgbuild import __version__
 from imgbuild.errors import ImgbuildError, MachineError
 
 #: What shells give for a program ended by Ctrl-C.
@@ -14,7 +16,6 @@ INTERRUPTED = 130
 
 app = typer.Typer(
     name="imgbuild",
-    help="Build, test and publish container images with TensorFlow 1.10 to 2.3, every pin proved.",
     no_args_is_help=True,
     # Rich help would import Rich, Markdown and Pygments: 0.2 s of every --help.
     rich_markup_mode=None,
@@ -28,6 +29,9 @@ def main() -> NoReturn:
     from imgbuild.cli import commands
 
     commands.register(app)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that has no ✓ gets a ?
     signal.signal(signal.SIGTERM, _terminate)
     try:
         app(standalone_mode=True)
@@ -42,9 +46,35 @@ def main() -> NoReturn:
             )
         raise
     except OSError as error:  # a full disk, a folder without permission
-        where = f"{error.filename}: " if error.filename else ""
-        _end(f"this machine refused: {where}{error.strerror or error}.", MachineError.exit_code)
+        _end(_refusal(error), MachineError.exit_code)
     sys.exit(0)
+
+
+def _refusal(error: OSError) -> str:
+    where = f"{error.filename}: " if error.filename else ""
+    return (
+        f"this machine refused: {where}{error.strerror or error}. Check the permissions and the "
+        "free space of that folder, or choose others: --report for results, XDG_STATE_HOME for "
+        "logs and reports, XDG_CACHE_HOME for base images, TMPDIR for temporary files."
+    )
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"imgbuild {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", callback=_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Build, test and publish container images with TensorFlow 1.10 to 2.3, every pin proved."""
 
 
 def _end(paragraph: str, code: int) -> NoReturn:

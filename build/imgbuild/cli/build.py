@@ -46,7 +46,10 @@ def build(
 ) -> None:
     """Build what is missing, run the suites, and name the images that passed."""
     from imgbuild.building.produce import BuildOptions
+    from imgbuild.errors import InputError
 
+    if plan and refresh_base:
+        raise InputError("--plan makes nothing, and --refresh-base makes base images; choose one.")
     opened = options.open_project(project)
     images = options.select(opened, tf, cpu, gpu, stack, everything)
     how = BuildOptions(test=not no_test, keep_going=keep_going, jobs=jobs)
@@ -82,7 +85,10 @@ def _build(
     from imgbuild.building.image_lock import image_locks
     from imgbuild.building.opening import Opening, open_workshop
     from imgbuild.project import state_dir
+    from imgbuild.suites.run import require_docker_client
 
+    if how.test:
+        require_docker_client()
     opening = Opening(_say, report.absolute() if report else None, refresh=refresh)
     with open_workshop(project, images, opening) as workshop:
         names = [image.name for image in images]

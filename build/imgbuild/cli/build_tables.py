@@ -15,7 +15,7 @@ def plan_lines(items: Sequence[PlanItem]) -> str:
     width = max(len(item.image.name) for item in items)
     lines = [f"{item.image.name:<{width}}  {item.action:<7}  {item.reason}" for item in items]
     busy = sum(1 for item in items if item.action is not Action.NOTHING)
-    lines.append(f"{busy} of {len(items)} images have something to do." if busy else _idle(items))
+    lines.append(f"Something to do for {busy} of {len(items)}." if busy else _idle(items))
     return "\n".join(lines)
 
 

@@ -25,7 +25,10 @@ def doctor(
         ),
     ] = False,
     stop: Annotated[
-        bool, typer.Option("--stop", help="Stop the engine that --mend started, and no other.")
+        bool,
+        typer.Option(
+            "--stop", help="Stop the engine that --mend started, whoever uses it, and no other."
+        ),
     ] = False,
     as_json: JsonOption = False,
     project: ProjectOption = None,

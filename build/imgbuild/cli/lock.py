@@ -48,8 +48,12 @@ def _check(requests: tuple["LockRequest", ...], folder: Path) -> None:
 
 
 def _resolve(requests: tuple["LockRequest", ...], folder: Path, *, upgrade: bool) -> None:
+    from imgbuild.locks.check import find_stale
     from imgbuild.locks.resolve import resolve
 
     for request in requests:
         changed = resolve(request, folder, upgrade=upgrade)
         typer.echo(f"{'written  ' if changed else 'unchanged'}  {request.file_name}")
+    for path in find_stale(requests, folder):
+        path.unlink()
+        typer.echo(f"deleted    {path.name}")

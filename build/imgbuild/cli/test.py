@@ -40,12 +40,14 @@ def test(
     from imgbuild.errors import InputError
     from imgbuild.project import state_dir
     from imgbuild.suites.code import choose_suites
+    from imgbuild.suites.run import require_docker_client
 
     opened = options.open_project(project)
     images = options.select(opened, tf, cpu, gpu, stack, everything)
     chosen = choose_suites(opened.suites, tuple(suite or ()))
     if image and len(images) != 1:
         raise InputError(f"--image names one image, but {len(images)} are selected.")
+    require_docker_client()
     opening = Opening(_say, report.absolute() if report else None, make=False)
     with open_workshop(opened, images, opening) as workshop:
         names = [selected.name for selected in images]
@@ -72,6 +74,10 @@ def _find(workshop: "Workshop", image: "Image", reference: str | None) -> str:
 
     wanted = reference or image.tags[0]
     stored = workshop.engine.inspect(wanted)
+    if stored is None and reference:
+        raise InputError(
+            f"The engine at {workshop.host or 'its default'} has no image {reference}."
+        )
     if stored is None:
         selection = f"--tf {image.minor} --{image.variant} --stack {image.stack}"
         raise InputError(

@@ -96,7 +96,10 @@ class Mender:
         return self._start(self.shell.programs.find("dockerd") or "dockerd")
 
     def _start(self, dockerd: str) -> str:
-        self.shell.say(f"Starting imgbuild's own engine, apart from any other: {self.own.host}")
-        self.shell.say(f"+ {shlex.join(self.own.command(dockerd))}")
+        if self.own.pid() is None:
+            self.shell.say(f"Starting imgbuild's own engine, apart from any other: {self.own.host}")
+            self.shell.say(f"+ {shlex.join(self.own.command(dockerd))}")
+        else:
+            self.shell.say(f"imgbuild's own engine runs already: {self.own.host}")
         engine_process.start(self.own, dockerd, answers)
         return self.own.host

@@ -1,7 +1,6 @@
 """Build images with ``docker buildx bake``: run it, follow it, say what failed."""
 
 import json
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from imgbuild.engine.process import running
 from imgbuild.engine.progress import BuildEvent, ProgressParser, bake_name
 from imgbuild.engine.rawjson import RawJsonParser
 from imgbuild.errors import MachineError
+from imgbuild.work_folder import work_folder
 
 __all__ = [
     "BakeTarget",
@@ -68,10 +68,9 @@ def run_bake(  # noqa: PLR0913  # where, what, and three ways to tell
     rawjson = probe(buildx, host).rawjson
     log.parent.mkdir(parents=True, exist_ok=True)
     with (
-        tempfile.TemporaryDirectory(prefix="imgbuild-") as name,
+        work_folder("bake") as folder,
         log.open("w", encoding="utf-8", buffering=1) as file,
     ):
-        folder = Path(name)
         definition = bake_definition(targets, epoch)
         (folder / "bake.json").write_text(json.dumps(definition), encoding="utf-8")
         command = _command(buildx, folder, "rawjson" if rawjson else "plain")

@@ -15,9 +15,14 @@ def find_problems(requests: Iterable[LockRequest], folder: Path) -> list[str]:
     """Return one line a problem: missing, stale, unsatisfied, or belonging to no image."""
     wanted = {request.file_name: request for request in requests}
     problems = [line for request in wanted.values() for line in _problems_of(request, folder)]
-    present = {path.name for path in folder.glob("*.txt")}
-    extra = sorted(present - {*wanted})
-    return [*problems, *(f"{name}: belongs to no image of the matrix; delete it" for name in extra)]
+    stale = find_stale(wanted.values(), folder)
+    return [*problems, *(f"{path.name}: belongs to no image of the matrix" for path in stale)]
+
+
+def find_stale(requests: Iterable[LockRequest], folder: Path) -> list[Path]:
+    """Return the locks that belong to no image of the matrix any more."""
+    wanted = {request.file_name for request in requests}
+    return sorted(path for path in folder.glob("*.txt") if path.name not in wanted)
 
 
 def _problems_of(request: LockRequest, folder: Path) -> Iterator[str]:

@@ -2,13 +2,13 @@
 
 import os
 import subprocess
-import tempfile
 from pathlib import Path
 
 from imgbuild.atomic import write_text
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.locks.lockfile import HEADER, parse_lock
 from imgbuild.locks.request import LockRequest
+from imgbuild.work_folder import work_folder
 
 #: Wheels for glibc 2.17 and older: they run on every operating system of the matrix.
 PLATFORM = "x86_64-manylinux2014"
@@ -39,8 +39,7 @@ def resolve(request: LockRequest, folder: Path, *, upgrade: bool) -> bool:
 
 
 def _run_uv(request: LockRequest, previous: str) -> str:
-    with tempfile.TemporaryDirectory(prefix="imgbuild-lock-") as name:
-        folder = Path(name)
+    with work_folder("lock") as folder:
         (folder / "requirements.in").write_text("\n".join(request.requirements) + "\n")
         (folder / "constraints.txt").write_text("\n".join(request.constraints) + "\n")
         output = folder / "lock.txt"
@@ -94,5 +93,5 @@ def _explain(request: LockRequest, stderr: str) -> Exception:
         )
     return CheckFailedError(
         f"No set of packages satisfies {request.file_name} ({request.title}): {reason} "
-        "Change `requirements` or `constraints` in matrix.yaml."
+        "If the release exists, change `requirements` or `constraints` in matrix.yaml."
     )

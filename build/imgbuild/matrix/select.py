@@ -1,7 +1,7 @@
 """Which images a command is about: ``--tf``, ``--cpu``, ``--gpu``, ``--stack``, ``--all``."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from imgbuild.errors import InputError
 from imgbuild.matrix.image import Image, all_images
@@ -28,6 +28,8 @@ def select_images(matrix: Matrix, selection: Selection) -> tuple[Image, ...]:
 
     """
     images = all_images(matrix)
+    if selection.tensorflow and selection.everything:
+        raise InputError("--all means every version; give --tf or --all, not both.")
     if not selection.tensorflow and not selection.everything:
         raise InputError(f"Say which images: --tf VERSION or --all. {_existing(images)}")
     for version in selection.tensorflow:
@@ -49,10 +51,14 @@ def _check_version(version: str, images: tuple[Image, ...]) -> None:
 def _check_each(
     selection: Selection, chosen: tuple[Image, ...], matrix: Matrix, images: tuple[Image, ...]
 ) -> None:
-    """Refuse a selection of which one version would silently be left out."""
+    """Refuse a selection of which one version or variant would silently be left out."""
     for version in selection.tensorflow:
         if not any(version in {image.minor, image.tensorflow} for image in chosen):
             one = Selection((version,), selection.cpu, selection.gpu, selection.stack)
+            raise InputError(f"No image is {_describe(one, matrix)}. {_existing(images)}")
+    for variant in ("cpu", "gpu"):
+        if getattr(selection, variant) and all(image.variant != variant for image in chosen):
+            one = replace(selection, cpu=variant == "cpu", gpu=variant == "gpu")
             raise InputError(f"No image is {_describe(one, matrix)}. {_existing(images)}")
 
 

@@ -10,6 +10,7 @@ from imgbuild.inputs.base import BaseLayout, BaseRecipe, bootstrap_base, find_ba
 from imgbuild.inputs.cpython import relocate_prefix
 from imgbuild.inputs.tool import uv_context
 from imgbuild.matrix.image import Image
+from imgbuild.matrix.model import Matrix
 from imgbuild.render.dockerfile import PREFIX, epoch_seconds
 from imgbuild.settings import PrefixInterpreter, RegistryBase, Settings
 
@@ -72,6 +73,7 @@ def prepare_inputs(
 
     """
     chosen = tuple(images)
+    _check_names(settings, chosen[0].matrix)
     systems = {image.os_name: image for image in chosen}
     pythons = {image.version_of("python"): image for image in chosen}
     return BuildInputs(
@@ -118,9 +120,24 @@ def _ca_bundle(settings: Settings) -> Path | None:
     if settings.ca_bundle is None:
         return None
     path = Path(settings.ca_bundle)
-    if not path.is_file():
+    if not path.is_file() or b"-----BEGIN CERTIFICATE-----" not in path.read_bytes():
         raise InputError(
-            f"imgbuild.local.yaml: ca_bundle {path} is not a file. Correct it, or run "
-            "`imgbuild doctor --write`."
+            f"imgbuild.local.yaml: ca_bundle {path} is not a file of PEM certificates. Correct it, "
+            "or take the line out and run `imgbuild doctor --write`."
         )
     return path
+
+
+def _check_names(settings: Settings, matrix: Matrix) -> None:
+    """Refuse settings for what the matrix does not have: they would silently do nothing."""
+    pairs = (
+        ("base", settings.base, matrix.operating_systems),
+        ("cpython", settings.cpython, matrix.python),
+    )
+    for section, named, known in pairs:
+        unknown = sorted({*named} - {*known})
+        if unknown:
+            raise InputError(
+                f"imgbuild.local.yaml: {section}: the matrix has no {', '.join(unknown)}; "
+                f"there are: {', '.join(known)}."
+            )

@@ -7,6 +7,8 @@ NAMESPACE = "imgbuild"
 INPUT_DIGEST = f"{NAMESPACE}.input-digest"
 INPUT_PARTS = f"{NAMESPACE}.inputs"
 NAME = f"{NAMESPACE}.name"
+#: The repository an image was built for: checkouts with another one share the engine, not images.
+REPOSITORY = f"{NAMESPACE}.repository"
 
 
 def pin_labels(image: Image) -> dict[str, str]:

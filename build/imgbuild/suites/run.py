@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +18,8 @@ from imgbuild.project import Project
 from imgbuild.suites.code import PREFIX, code_digest
 from imgbuild.suites.expectation import expectation
 from imgbuild.suites.junit import read_junit
-from imgbuild.suites.report import Report
+from imgbuild.suites.report import Report, SuiteResult
+from imgbuild.work_folder import work_folder
 
 #: Marks the containers of test runs, so that leftovers of a killed run are found.
 CONTAINER_LABEL = "imgbuild.test-of"
@@ -38,6 +39,20 @@ class SuiteRun:
     folder: Path
 
 
+def require_docker_client() -> None:
+    """Raise unless testinfra will find a docker client: asked before anything is built.
+
+    Raises:
+        MachineError: there is none on PATH.
+
+    """
+    if shutil.which("docker") is None:
+        raise MachineError(
+            "No docker client on PATH; the suites run their commands through it. Install one "
+            "(Debian: apt-get install docker-cli; Ubuntu: docker.io), or build with --no-test."
+        )
+
+
 def run_suites(run: SuiteRun, engine: Engine, host: str | None, project: Project) -> Report:
     """Return what the suites found; ``report.json`` and ``junit.xml`` are in ``run.folder``.
 
@@ -55,11 +70,21 @@ def run_suites(run: SuiteRun, engine: Engine, host: str | None, project: Project
         run.image.name,
         run.image_id,
         code_digest(project.suites),
-        read_junit(junit, run.suites),
+        _results(run, junit),
     )
     text = json.dumps(report.as_json(), indent=2) + "\n"
     (run.folder / "report.json").write_text(text, encoding="utf-8")
     return report
+
+
+def _results(run: SuiteRun, junit: Path) -> tuple[SuiteResult, ...]:
+    try:
+        return read_junit(junit, run.suites)
+    except ET.ParseError as error:
+        raise MachineError(
+            f"pytest's result {junit} is not whole ({error}); is the disk full? Free space in "
+            f"{run.folder}, or choose another folder with --report."
+        ) from error
 
 
 @contextmanager
@@ -76,8 +101,8 @@ def _container(run: SuiteRun, engine: Engine) -> Iterator[str]:
 
 
 def _pytest(run: SuiteRun, container: str, host: str | None, project: Project, junit: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix="imgbuild-test-") as name:
-        expect = Path(name) / "expect.json"
+    with work_folder("suites") as folder:
+        expect = folder / "expect.json"
         expect.write_text(json.dumps(expectation(run.image, project)), encoding="utf-8")
         output = run.folder / "pytest.txt"
         code = _call(_command(run, container, project, junit, expect), host, output)
@@ -102,8 +127,6 @@ def _command(
 
 def _call(command: list[str], host: str | None, output: Path) -> int:
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    if shutil.which("docker") is None:
-        raise MachineError("No docker client on PATH; the suites need one. See `imgbuild doctor`.")
     if host:
         environment["DOCKER_HOST"] = host
     with output.open("w", encoding="utf-8") as file:

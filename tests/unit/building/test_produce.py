@@ -232,7 +232,7 @@ def test_the_tables_say_what_happened(bench: Bench) -> None:
     assert plan_lines(plan).splitlines() == [
         "tf-1.10-cpu-debian  build    never built here",
         "tf-2.2-cpu-debian   build    never built here",
-        "2 of 2 images have something to do.",
+        "Something to do for 2 of 2.",
     ]
     bench.faulty = {NEW}
     text = outcome_lines(bench.build(), 2)

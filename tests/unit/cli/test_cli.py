@@ -102,6 +102,8 @@ def test_lock_check_fails_on_a_changed_matrix(checkout: Path) -> None:
         (("test", "--tf", "2.2", "--suite", "nope"), 2, "No suite nope. There are: horovod"),
         (("lock", "--check", "--upgrade"), 2, "give one of them"),
         (("build", "--tf", "2.2", "--jobs", "0"), 2, "--jobs"),
+        (("build", "--tf", "2.2", "--plan", "--refresh-base"), 2, "choose one"),
+        (("build", "--tf", "2.2", "--all"), 2, "give --tf or --all, not both"),
         (("nonsense",), 2, "nonsense"),
     ],
 )
@@ -160,6 +162,28 @@ def test_wrong_settings_are_named(checkout: Path) -> None:
     result = _imgbuild(checkout, "build", "--tf", "2.2")
     assert result.returncode == 2
     assert "imgbuild.local.yaml:2:3: missing key 'path'" in result.stderr
+
+
+def test_a_lock_of_no_image_is_found(checkout: Path) -> None:
+    """A release that is replaced by another leaves its lock behind; `imgbuild lock` deletes it."""
+    stale = checkout / "images" / "locks" / "tf-9.9.9-py3.6-cpu.txt"
+    stale.write_text("")
+    result = _imgbuild(checkout, "lock", "--check")
+    assert "tf-9.9.9-py3.6-cpu.txt: belongs to no image of the matrix" in result.stderr
+    assert result.returncode == 1
+
+
+def test_the_version(checkout: Path) -> None:
+    assert _imgbuild(checkout, "--version").stdout.startswith("imgbuild 0.")
+
+
+@pytest.mark.parametrize("command", ["build", "test"])
+def test_no_docker_client(checkout: Path, command: str) -> None:
+    """It is said before anything is built."""
+    env = {"PATH": str(checkout), "DOCKER_HOST": "unix:///nonexistent/docker.sock"}
+    result = _imgbuild(checkout, command, "--tf", "2.2", env=env)
+    assert result.returncode == 3
+    assert "No docker client on PATH" in result.stderr
 
 
 def test_help_names_every_command(checkout: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from imgbuild.errors import CheckFailedError, InputError, MachineError
-from imgbuild.locks.check import find_problems
+from imgbuild.locks.check import find_problems, find_stale
 from imgbuild.locks.lockfile import HEADER, parse_lock
 from imgbuild.locks.request import LockRequest, image_request, lock_requests
 from imgbuild.locks.resolve import resolve
@@ -65,7 +65,7 @@ def test_a_changed_tensorflow_lacks_its_lock(edited: Callable[..., Path], projec
     path.write_text(path.read_text().replace("tensorflow: 2.2.0,", "tensorflow: 2.2.3,"))
     problems = find_problems(lock_requests(all_images(load_matrix(path))), project.locks)
     assert problems[0].startswith("tf-2.2.3-py3.6-cpu.txt: No such file")
-    assert problems[1] == "tf-2.2.0-py3.6-cpu.txt: belongs to no image of the matrix; delete it"
+    assert problems[1] == "tf-2.2.0-py3.6-cpu.txt: belongs to no image of the matrix"
 
 
 @pytest.mark.parametrize(
@@ -149,3 +149,9 @@ def test_resolve_says_when_the_index_is_out_of_reach(
     fake_uv("echo 'error sending request for url' >&2; exit 2")
     with pytest.raises(MachineError, match="cannot be reached"):
         resolve(REQUEST, tmp_path, upgrade=False)
+
+
+def test_stale_locks_are_those_of_no_image(tmp_path: Path) -> None:
+    for name in ("x.txt", "y.txt", "notes.md"):
+        (tmp_path / name).write_text("")
+    assert find_stale([REQUEST], tmp_path) == [tmp_path / "y.txt"]

@@ -24,7 +24,7 @@ def test_the_committed_matrix_has_the_ten_versions(matrix: Matrix) -> None:
     [
         ("epoch:", "epohc:", "unknown key 'epohc'; allowed: build_requirements, constraints, cuda"),
         ("epoch:", "epohc:", "missing key 'epoch'"),
-        ("variant: cpu}", "variant: tpu}", "Input should be 'cpu' or 'gpu' (found 'tpu')"),
+        ("variant: cpu}", "variant: tpu}", "'tpu' is not allowed; allowed: 'cpu' or 'gpu'"),
         ("git: 2.39.5", "git: latest", "'latest' is not a version"),
         ("git: 2.39.5", "git: [1]", "git must be a mapping"),
         ("      git: 2.39.5\n", "", "pin 'git' is missing; set it here or in stacks.debian.pins"),
@@ -35,7 +35,11 @@ def test_the_committed_matrix_has_the_ten_versions(matrix: Matrix) -> None:
         ("source: cpython-3.6.15", "source: nowhere", "no source 'nowhere'"),
         ("stack: debian,", "stack: gentoo,", "no stack 'gentoo' in the matrix; there are: debian"),
         ("a227614135d91", "a227614135d9", "is not a sha256; allowed: 64 lower-case"),
-        ("flavour: openmpi", "flavour: lam", "Input should be 'openmpi', 'intelmpi' or 'mpich'"),
+        (
+            "flavour: openmpi",
+            "flavour: lam",
+            "'lam' is not allowed; allowed: 'openmpi', 'intelmpi' or 'mpich'",
+        ),
         ("variants: [cpu]", "variants: [gpu]", "pin 'cuda' is missing; the gpu variant needs it"),
         ("variants: [cpu]", "variants: [cpu, cpu]", "is already image 1 of the list"),
         (
@@ -46,7 +50,11 @@ def test_the_committed_matrix_has_the_ten_versions(matrix: Matrix) -> None:
         ("cpu: tensorflow, gpu", "gpu", "tensorflow.1.10.0.distribution names no cpu"),
         ("from: source", "from: conda", "missing key 'packages'"),
         ("from: source", "from: tarball", "does not match any of the expected tags"),
-        ("wheel_tag: cp36", "wheel_tag: cp39", "Input should be 'cp36', 'cp37' or 'cp38'"),
+        ("epoch: 2026-11-01", "epoch: 1900-11-01", "is not a UTC time from 1980 to 2105"),
+        ("epoch: 2026-11-01", "epoch: 2026-13-45", "is not a UTC time from 1980 to 2105"),
+        ("tensorflow: <1.12,", "tensorflow: <1.x2,", "'<1.x2' is not a version range"),
+        ("require: pip==21.3.1", "require: pip==21.x.1", "'pip==21.x.1' is not a requirement"),
+        ("wheel_tag: cp36", "wheel_tag: cp39", "allowed: 'cp36', 'cp37' or 'cp38'"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_place(
@@ -89,6 +97,11 @@ def test_a_section_of_another_kind_is_one_fault_not_a_crash(
     assert "matrix.yaml:" in refusal(path)
 
 
+def test_a_wrong_item_does_not_make_the_list_short(edited: Edited, refusal: Refusal) -> None:
+    message = refusal(edited("variants: [cpu]", "variants: [tpu]"))
+    assert "at least" not in message
+
+
 def test_a_key_set_twice_is_refused(edited: Edited, refusal: Refusal) -> None:
     assert "key 'repository' is already set on line" in refusal(
         edited("repository: imgbuild/tensorflow", "repository: a/b\nrepository: c/d")
@@ -106,6 +119,11 @@ def test_a_key_set_twice_is_refused(edited: Edited, refusal: Refusal) -> None:
         ("stacks: &a {x: 1}\nsources: *a", "aliases (*name) are not allowed"),
         ("stacks: &a [*a]", "aliases (*name) are not allowed"),
         ("? [a, b]\n: c", "a key must be a plain word"),
+        ("a: !!python/object/apply:os.getcwd []", "tags (!name) are not allowed"),
+        ("a: !mine b", "tags (!name) are not allowed"),
+        ("a: " + "[" * 5000 + "]" * 5000, "nested too deeply"),
+        ("images: 3", "images must be a list"),
+        ("stacks: 3", "stacks must be a mapping"),
     ],
 )
 def test_what_is_not_a_matrix_is_refused(

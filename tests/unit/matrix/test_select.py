@@ -37,6 +37,7 @@ def test_everything_on_one_stack(matrix: Matrix) -> None:
         (Selection(("2.2; rm",)), "is not a version such as 2.2"),
         (Selection(("2.2",), gpu=True), "No image is TensorFlow 2.2, gpu, on the stack debian"),
         (Selection(("2.2",), stack="beos"), "on the stack beos"),
+        (Selection(("2.2",), cpu=True, gpu=True), "No image is TensorFlow 2.2, gpu"),
         (Selection(gpu=True, everything=True), "No image is TensorFlow of any version, gpu"),
     ],
 )
@@ -47,3 +48,8 @@ def test_what_matches_nothing_lists_what_exists(
         select_images(matrix, selection)
     assert expected in str(caught.value)
     assert "There are: 1.10, 1.11" in str(caught.value)
+
+
+def test_everything_and_one_version_contradict_each_other(matrix: Matrix) -> None:
+    with pytest.raises(InputError, match="give --tf or --all, not both"):
+        select_images(matrix, Selection(("2.2",), everything=True))
