@@ -80,7 +80,18 @@ class Doctor:
 
     def _surroundings(self, ca: CaState, settings: Settings) -> Iterator[Finding]:
         yield check_ca(ca, settings.ca_bundle, self.machine.doctor("--write"))
+        yield check_client(self.programs)
         yield check_git(self.machine, self.programs)
+
+
+def check_client(programs: Programs) -> Finding:
+    """Return whether the suites can run commands in containers: testinfra calls ``docker``."""
+    found = programs.find("docker")
+    if found:
+        return fine("docker client", f"{found}, for the suites")
+    detail = "missing; images can be built, but their suites cannot run (build --no-test)"
+    mend = "put a docker client on PATH (docker-cli in newer Debian, docker.io in Ubuntu)"
+    return Finding(Status.WARNING, "docker client", detail, mend)
 
 
 def check_git(machine: Machine, programs: Programs) -> Finding:

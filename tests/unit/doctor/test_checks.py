@@ -10,7 +10,7 @@ from fake_programs import DEBIAN, OTHER, USER, FakePrograms
 from imgbuild.doctor import base_images, ca_bundle
 from imgbuild.doctor.base_images import check_bootstrap, check_registry
 from imgbuild.doctor.ca_bundle import CaState, check_ca, choose_ca, read_ca_state
-from imgbuild.doctor.diagnosis import check_git
+from imgbuild.doctor.diagnosis import check_client, check_git
 from imgbuild.doctor.disk import GB, check_disk
 from imgbuild.doctor.finding import Status
 from imgbuild.doctor.package_index import check_index
@@ -140,3 +140,10 @@ def test_a_variable_that_names_no_file(tmp_path: Path) -> None:
 
 def test_where_there_is_no_apt() -> None:
     assert OTHER.install("git") == "install git with this system's package manager"
+
+
+def test_the_docker_client_is_for_the_suites() -> None:
+    assert check_client(FakePrograms("docker")).status is Status.FINE
+    missing = check_client(FakePrograms())
+    assert missing.status is Status.WARNING
+    assert "--no-test" in missing.detail
