@@ -9,7 +9,7 @@ The engine is asked by `build --tf 2.2` only; that row needs the image to be up 
 
 from __future__ import annotations
 
-import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -29,13 +29,16 @@ COMMANDS = {
 
 def measure(command: list[str]) -> tuple[float, float]:
     """Return the processor and the wall seconds of one run; both 0 if it failed."""
-    before, started = os.times(), time.monotonic()
+    before, started = _children_seconds(), time.monotonic()
     code = subprocess.run(command, capture_output=True, check=False).returncode
-    after, wall = os.times(), time.monotonic() - started
-    if code:
-        return 0.0, 0.0
-    used = after.children_user + after.children_system
-    return used - before.children_user - before.children_system, wall
+    used, wall = _children_seconds() - before, time.monotonic() - started
+    return (0.0, 0.0) if code else (used, wall)
+
+
+def _children_seconds() -> float:
+    """Return the user and system seconds of all processes that were waited for."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def row(name: str, command: list[str], runs: int) -> str:
