@@ -36,10 +36,10 @@ def by_value(text):
 def main(target):
     """Write the changed header below ``target``."""
     with open(find_header(), encoding="utf-8") as file:
-        text = file.read()
+        text = by_value(file.read())
     os.makedirs(os.path.join(target, "bits"))
     with open(os.path.join(target, "bits", "std_function.h"), "w", encoding="utf-8") as file:
-        file.write(by_value(text))
+        file.write(text)
 
 
 if __name__ == "__main__":

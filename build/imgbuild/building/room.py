@@ -9,7 +9,7 @@ from imgbuild.errors import MachineError
 from imgbuild.plan.plan import Action, PlanItem
 
 GIB = 1 << 30
-#: An image is about 1 GB; its stages and caches are as much again. Measured: docs/images.md.
+#: An image is about 1 GB (imgbuild build prints each one's size); its stages as much again.
 BYTES_PER_IMAGE = 2 * GIB
 #: What must be left in any case, so that the engine itself can go on.
 RESERVE = 2 * GIB

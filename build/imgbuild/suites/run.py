@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from imgbuild.engine.process import end
 from imgbuild.engine.protocol import Engine
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.matrix.image import Image
@@ -137,12 +138,11 @@ def _call(command: list[str], host: str | None, output: Path) -> int:
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
+            text=True,
         )
         try:
             return process.wait(TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             return -1
         finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+            end(process)  # pytest's docker clients too

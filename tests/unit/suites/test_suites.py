@@ -164,3 +164,20 @@ def test_an_interrupt_leaves_no_container(
     with pytest.raises(KeyboardInterrupt):
         run_suites(_run(images, tmp_path / "out"), engine, None, project)
     assert engine.running == {}
+
+
+def test_what_pytest_started_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A docker client of a suite that hangs must not outlive the run."""
+    import sys
+
+    from imgbuild.suites import run
+
+    pid = tmp_path / "pid"
+    program = (
+        "import subprocess, time, pathlib\nchild = subprocess.Popen(['sleep', '300'])\n"
+        f"pathlib.Path({str(pid)!r}).write_text(str(child.pid))\ntime.sleep(300)"
+    )
+    monkeypatch.setattr(run, "TIMEOUT_SECONDS", 2)
+    assert run._call([sys.executable, "-c", program], None, tmp_path / "out") == -1
+    state = Path("/proc", pid.read_text(), "stat")
+    assert not state.exists() or state.read_text().split()[2] == "Z"
