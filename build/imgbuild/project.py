@@ -6,6 +6,9 @@ from pathlib import Path
 
 from imgbuild.errors import InputError
 
+#: Names another file of settings than the checkout's: ``imgbuild --settings`` sets it.
+SETTINGS_VARIABLE = "IMGBUILD_SETTINGS"
+
 
 @dataclass(frozen=True)
 class Project:
@@ -20,8 +23,12 @@ class Project:
 
     @property
     def settings(self) -> Path:
-        """What this machine offers; written by ``doctor --write``, never committed."""
-        return self.root / "imgbuild.local.yaml"
+        """What this machine offers; written by ``doctor --write``, never committed.
+
+        ``imgbuild --settings FILE`` names another file.
+        """
+        named = os.environ.get(SETTINGS_VARIABLE)
+        return Path(named) if named else self.root / "imgbuild.local.yaml"
 
     @property
     def templates(self) -> Path:

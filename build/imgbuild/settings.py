@@ -1,12 +1,31 @@
 """``imgbuild.local.yaml``: where this machine takes its inputs from. Never part of the matrix."""
 
+import os
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from imgbuild.errors import InputError
+from imgbuild.project import SETTINGS_VARIABLE
 from imgbuild.strict_yaml import load_model
-from imgbuild.values import AbsolutePath, DigestReference, EngineHost, PythonVersion
+from imgbuild.values import (
+    AbsolutePath,
+    DigestReference,
+    EngineHost,
+    FileName,
+    Name,
+    Prose,
+    PythonVersion,
+    RegistryPrefix,
+    Sha256,
+    Url,
+    Version,
+)
+
+#: Mirrors of the command line, as words NAME=URL: ``imgbuild --mirror`` sets it.
+MIRRORS_VARIABLE = "IMGBUILD_MIRRORS"
 
 
 class Strict(BaseModel):
@@ -35,6 +54,13 @@ class RegistryBase(Strict):
     image: DigestReference
 
 
+class LayoutBase(Strict):
+    """The base image is an OCI layout on this machine, as ``imgbuild fetch`` writes it."""
+
+    source: Annotated[Literal["layout"], Field(alias="from")]
+    path: AbsolutePath
+
+
 class SourceInterpreter(Strict):
     """CPython is compiled from its pinned source in a stage of its own."""
 
@@ -48,7 +74,36 @@ class PrefixInterpreter(Strict):
     path: AbsolutePath
 
 
-Base = Annotated[BootstrapBase | RegistryBase, Field(discriminator="source")]
+class Mirror(Strict):
+    """What stands in place of one upstream of the matrix.
+
+    ``url`` replaces the upstream's whole URL; ``keyring`` its signing key, where a mirror signs
+    its own index (a binary OpenPGP keyring, the kind apt reads).
+    """
+
+    url: Url
+    keyring: AbsolutePath | None = None
+
+
+def _mirror_spelled_out(value: Any) -> Any:  # noqa: ANN401 - whatever YAML holds
+    return {"url": value} if isinstance(value, str) else value
+
+
+AnyMirror = Annotated[Mirror, BeforeValidator(_mirror_spelled_out)]
+
+
+class StandIn(Strict):
+    """Says that the upstreams are stand-ins: what is built is for tests, and nobody can push it.
+
+    ``versions`` tells which versions the stand-ins truly hold, by component: the suites look for
+    these in place of the pins.
+    """
+
+    note: Prose
+    versions: dict[Name, Version] = Field(default_factory=dict)
+
+
+Base = Annotated[BootstrapBase | RegistryBase | LayoutBase, Field(discriminator="source")]
 Interpreter = Annotated[SourceInterpreter | PrefixInterpreter, Field(discriminator="source")]
 
 
@@ -59,10 +114,27 @@ class Settings(Strict):
     base: dict[str, Base] = Field(default_factory=dict)
     cpython: dict[PythonVersion, Interpreter] = Field(default_factory=dict)
     ca_bundle: AbsolutePath | None = None
+    #: Login data for mirrors, in the format of ``netrc``; reaches builds as a secret only.
+    netrc: AbsolutePath | None = None
+    #: Other sites for the matrix's upstreams, by name.
+    mirrors: dict[Name, AnyMirror] = Field(default_factory=dict)
+    #: The registry (and path) that base images are pulled from, in place of their own.
+    registry: RegistryPrefix | None = None
+    #: Other content under the name of a download, by its file name.
+    substitutes: dict[FileName, Sha256] = Field(default_factory=dict)
+    standin: StandIn | None = None
 
-    def base_for(self, os_name: str) -> Base:
-        """Return where the base image of an operating system comes from."""
-        return self.base.get(os_name, BootstrapBase())
+    def base_for(self, os_name: str, image: str | None = None) -> Base:
+        """Return where the base image of an operating system comes from.
+
+        ``image`` is the matrix's own reference by digest, if it has one.
+        """
+        if os_name in self.base:
+            return self.base[os_name]
+        if image is None:
+            return BootstrapBase()
+        reference = f"{self.registry}/{image}" if self.registry else image
+        return RegistryBase.model_validate({"from": "registry", "image": reference})
 
     def interpreter_for(self, version: str) -> Interpreter:
         """Return where one CPython version comes from."""
@@ -72,8 +144,35 @@ class Settings(Strict):
 def load_settings(path: Path) -> Settings:
     """Return the settings in ``path``, or the defaults if there is no such file.
 
+    Mirrors of ``imgbuild --mirror NAME=URL`` take the place of the file's.
+
     Raises:
-        InputError: the file is not YAML or does not fit; every fault with its line and column.
+        InputError: the file is not YAML or does not fit; every fault with its line and column. A
+            mirror of the command line is no NAME=URL.
 
     """
-    return load_model(path, Settings) if path.exists() else Settings()
+    if SETTINGS_VARIABLE in os.environ and not path.exists():
+        raise InputError(f"{path}: there is no such file of settings (--settings).")
+    settings = load_model(path, Settings) if path.exists() else Settings()
+    given = mirrors_of(os.environ.get(MIRRORS_VARIABLE, "").split())
+    return settings.model_copy(update={"mirrors": {**settings.mirrors, **given}})
+
+
+def mirrors_of(words: Iterable[str]) -> dict[str, Mirror]:
+    """Return the mirrors that ``NAME=URL`` words name.
+
+    Raises:
+        InputError: a word is not of that form, or its URL is none.
+
+    """
+    found = {}
+    for word in words:
+        name, separator, url = word.partition("=")
+        try:
+            found[name] = Mirror.model_validate({"url": url})
+        except ValidationError as error:
+            reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+            raise InputError(f"--mirror {word}: {reason}") from error
+        if not name or not separator:
+            raise InputError(f"--mirror {word}: give NAME=URL, such as ubuntu=http://m/ubuntu.")
+    return found

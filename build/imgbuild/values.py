@@ -72,6 +72,17 @@ _DIGEST_REFERENCE = _matching(
     r"[a-z0-9][a-z0-9._/:-]*@sha256:[0-9a-f]{64}",
     "an image by digest; allowed: REPOSITORY@sha256:DIGEST, since a tag can change",
 )
+_REGISTRY_PREFIX = _matching(
+    r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*",
+    "a registry, such as registry.example.org:5000/mirror",
+)
+_FILE_NAME = _matching(
+    r"[A-Za-z0-9_][A-Za-z0-9._+-]*", "a file name; allowed: letters, digits and ._+-"
+)
+_KEY_FINGERPRINT = _matching(
+    r"[0-9A-F]{40}", "a key's fingerprint; allowed: 40 upper-case hexadecimal digits"
+)
+_CAPABILITY = _matching(r"[0-9]+\.[0-9]", "a GPU's compute capability, such as 7.0")
 _DISTRIBUTION = _matching(
     r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", "a Python distribution name, such as h5py"
 )
@@ -108,6 +119,10 @@ AptPackage = Annotated[str, *_APT_PACKAGE]
 AptPin = Annotated[str, *_APT_PIN]
 Repository = Annotated[str, *_REPOSITORY]
 DigestReference = Annotated[str, *_DIGEST_REFERENCE]
+RegistryPrefix = Annotated[str, *_REGISTRY_PREFIX]
+FileName = Annotated[str, *_FILE_NAME]
+KeyFingerprint = Annotated[str, *_KEY_FINGERPRINT]
+Capability = Annotated[str, *_CAPABILITY]
 Distribution = Annotated[str, *_DISTRIBUTION]
 Specifier = Annotated[str, *_SPECIFIER]
 Requirement = Annotated[str, *_REQUIREMENT]

@@ -13,20 +13,30 @@ import pytest
 from container import Container
 from copying import copy_programs, remove_programs
 from expectation import Expectation, ExpectationError, read_expectation
+from gpu_libraries import opened_sonames
+from gpu_machine import Needs, unusable
+from skipping import forbidden, no_import, skip
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
-    from container import Host
+    from container import Host, Ran
 
 SEE = "see tests/image/README.md"
 EXPECTATION = pytest.StashKey[Expectation]()
+SUITE, GPU_SUITE = "test_", "test_gpu_"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--expect FILE`."""
+    """Add `--expect FILE` and `--no-gpu REASON`."""
     group = parser.getgroup("imgbuild")
     group.addoption("--expect", metavar="FILE", help="what the image must be, as JSON")
+    group.addoption("--no-gpu", metavar="REASON", help="why the container was given no GPU")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the mark known that ties a test to a component."""
+    config.addinivalue_line("markers", "pinned(component): only for images that pin it")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -40,16 +50,50 @@ def pytest_collection(session: pytest.Session) -> None:
         raise pytest.UsageError(f"the in-image suites need --hosts=docker://CONTAINER ({SEE})")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the GPU suites out of an image without CUDA: it has no need of them."""
+    if collection_path.name.startswith(GPU_SUITE) and expectation_of(config).variant != "gpu":
+        return True
+    return None
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Make one test a pin and one a launcher that the expectation names.
+    """Make one test a pin, a launcher and a library that the expectation names.
 
     So a check that this image has no need of does not exist, where a skip would look like one
     that was left out.
     """
+    expect = expectation_of(metafunc.config)
     if "component" in metafunc.fixturenames:
-        metafunc.parametrize("component", sorted(expectation_of(metafunc.config).pins))
+        metafunc.parametrize("component", sorted(expect.pins))
     if "launcher" in metafunc.fixturenames:
-        metafunc.parametrize("launcher", launchers(expectation_of(metafunc.config)), scope="module")
+        metafunc.parametrize("launcher", launchers(expect), scope="module")
+    if "soname" in metafunc.fixturenames:
+        metafunc.parametrize("soname", opened_sonames(expect.tensorflow_minor, expect.gpu["cuda"]))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take out the tests of components that this image does not pin."""
+    pins = expectation_of(config).pins
+    unpinned = [
+        item for item in items for mark in item.iter_markers("pinned") if mark.args[0] not in pins
+    ]
+    items[:] = [item for item in items if item not in unpinned]
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Make a failure of every skip but those of `skipping.py`."""
+    report = yield
+    if report.skipped:
+        reason = str(getattr(call.excinfo and call.excinfo.value, "msg", "no reason"))
+        if forbidden(item.path.stem.removeprefix(SUITE), reason):
+            vars(report).pop("wasxfail", None)
+            report.outcome = "failed"
+            report.longrepr = f"skipped, which no check may be for this reason: {reason}"
+    return report
 
 
 def expectation_of(config: pytest.Config) -> Expectation:
@@ -98,3 +142,28 @@ def container(host: Host, copies: dict[str, Container]) -> Container:
     if key not in copies:
         copies[key] = Container(host, copy_programs(host))
     return copies[key]
+
+
+@pytest.fixture(scope="module")
+def driver(container: Container) -> Ran:
+    """Ask the driver that the container was given, if any, for itself and its GPUs."""
+    return container.program("driver.py", seconds=60)
+
+
+@pytest.fixture(scope="module")
+def importable(driver: Ran, expect: Expectation) -> None:
+    """Skip where this TensorFlow cannot be imported: it names the driver's library."""
+    if expect.needs_driver and driver.json["error"]:
+        skip(no_import(expect.tensorflow_minor))
+
+
+@pytest.fixture(scope="module")
+def gpus(driver: Ran, expect: Expectation, pytestconfig: pytest.Config) -> int:
+    """Return how many GPUs there are; skip where one of them, or the driver, is of no use."""
+    needs = Needs(
+        expect.pins["cuda"], expect.gpu["driver"], expect.gpu["newest"], expect.gpu["oldest"]
+    )
+    reason = unusable(driver.json, needs, pytestconfig.getoption("--no-gpu"))
+    if reason:
+        skip(reason)
+    return len(driver.json["devices"])

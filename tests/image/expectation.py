@@ -11,10 +11,17 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
     from pathlib import Path
 
 ALWAYS_PINNED = ("tensorflow", "tensorboard", "python", "horovod", "mpi", "git", "os")
-FREE_OF_ENTRIES = frozenset({"labels"})
+GPU_PINNED = ("cuda", "cudnn", "nccl")
+FREE_OF_ENTRIES = frozenset({"labels", "held", "gpu"})
+#: What `gpu` says of a GPU image: the CUDA that the wheel was compiled for, the oldest driver, the
+#: newest and the oldest compute capability.
+GPU_NEEDS = frozenset({"cuda", "driver", "newest", "oldest"})
+#: The first TensorFlow that is imported without libcuda.so.1.
+WITHOUT_DRIVER = (1, 14)
 
 
 class ExpectationError(ValueError):
@@ -33,7 +40,11 @@ class Expectation:
     mpi_flavour: str
     os_id: str
     horovodrun: bool
+    tini: bool
+    standin: bool
     packages: dict[str, str]
+    held: dict[str, str]
+    gpu: dict[str, str]
     labels: dict[str, str]
 
     @property
@@ -41,6 +52,11 @@ class Expectation:
         """Return TensorFlow's major and minor number, by which the API differs."""
         major, minor = self.tensorflow.split(".")[:2]
         return int(major), int(minor)
+
+    @property
+    def needs_driver(self) -> bool:
+        """Return whether TensorFlow can be imported only where libcuda.so.1 is."""
+        return self.variant == "gpu" and self.tensorflow_minor < WITHOUT_DRIVER
 
 
 def read_expectation(file: Path) -> Expectation:
@@ -69,10 +85,21 @@ def parse_expectation(document: Any) -> Expectation:
     _refuse("of a wrong type", {key for key in types if not _is(values[key], types[key])})
     _refuse("empty", {key for key in types.keys() - FREE_OF_ENTRIES if values[key] in ("", {})})
     _refuse("missing (pins)", set(ALWAYS_PINNED) - values["pins"].keys())
+    _refuse_half_a_gpu(values)
     return Expectation(**values)
 
 
-def _refuse(fault: str, keys: set[str]) -> None:
+def _refuse_half_a_gpu(values: dict[str, Any]) -> None:
+    """Raise ExpectationError unless a GPU image has all that its suites judge by, and no other."""
+    wanted = values["variant"] == "gpu"
+    _refuse("missing (gpu)", (GPU_NEEDS if wanted else frozenset()) - values["gpu"].keys())
+    _refuse("unknown (gpu)", values["gpu"].keys() - (GPU_NEEDS if wanted else frozenset()))
+    if wanted:
+        _refuse("missing (pins)", set(GPU_PINNED) - values["pins"].keys())
+        _refuse("empty", set() if values["held"] else {"held"})
+
+
+def _refuse(fault: str, keys: AbstractSet[str]) -> None:
     """Raise ExpectationError when there are `keys` with this `fault`."""
     if keys:
         raise ExpectationError(f"{fault}: {', '.join(sorted(keys))}")

@@ -1,4 +1,4 @@
-"""The labels of the image that a container runs, asked of the engine."""
+"""The image that a container runs, and its configuration, asked of the engine."""
 
 from __future__ import annotations
 
@@ -13,16 +13,26 @@ HOST_SPEC = "docker://"
 
 
 def image_labels(hosts: str) -> dict[str, str]:
-    """Return the labels of the image behind testinfra's `--hosts=docker://CONTAINER`.
+    """Return the labels of the image behind testinfra's `--hosts=docker://CONTAINER`."""
+    return image_config(hosts)["Labels"] or {}
+
+
+def image_config(hosts: str) -> dict[str, Any]:
+    """Return the image's configuration: labels, environment, entry point.
 
     Not the container's own, into which whoever starts it can write. The engine is the one that
     testinfra's backend talks to, since both go through the `docker` command.
     """
+    config: dict[str, Any] = inspect("image", image_of(hosts))["Config"]
+    return config
+
+
+def image_of(hosts: str) -> str:
+    """Return the id of the image that runs behind `--hosts`."""
     if not hosts.startswith(HOST_SPEC):
-        pytest.fail(f"labels can be read only on a {HOST_SPEC} host, not {hosts}", pytrace=False)
+        pytest.fail(f"only a {HOST_SPEC} host has an image, not {hosts}", pytrace=False)
     name = hosts.removeprefix(HOST_SPEC).rpartition("@")[2]
-    image = inspect("container", name)["Image"]
-    return inspect("image", image)["Config"]["Labels"] or {}
+    return str(inspect("container", name)["Image"])
 
 
 def inspect(kind: str, name: str) -> dict[str, Any]:

@@ -1,15 +1,16 @@
-"""The MPI flavours of the images: how each starts two ranks, and how it says its version."""
+"""The MPI flavours of the images: how each starts ranks, and how it says its version."""
 
 from __future__ import annotations
 
 import re
 
 # As many flags as a user would have to give, and no more: that root may start ranks is the
-# image's business. OpenMPI alone refuses more ranks than cores, and binds a rank to a core.
-TWO_RANKS = {
-    "openmpi": ("mpirun", "-np", "2", "--oversubscribe", "-bind-to", "none"),
-    "intelmpi": ("mpirun", "-n", "2"),
-    "mpich": ("mpirun", "-n", "2"),
+# image's business. OpenMPI alone refuses more ranks than cores, and binds a rank to a core; the
+# others start with Hydra, which knows none of its words.
+MPIRUN = {
+    "openmpi": ("--oversubscribe", "-bind-to", "none"),
+    "intelmpi": (),
+    "mpich": (),
 }
 # Horovod's launcher drives MPI itself; every flavour that it knows takes the same words.
 HOROVODRUN = ("horovodrun", "-np", "2", "-H", "localhost:2")
@@ -20,6 +21,15 @@ VERSION_TEXT = {
     "intelmpi": re.compile(r"Intel.*Version (?P<version>[\d.]+)(?: Update (?P<update>\d+))?"),
     "mpich": re.compile(r"HYDRA build details:\s+Version:\s+(?P<version>[\d.]+)"),
 }
+
+
+def mpirun(flavour: str, ranks: int) -> tuple[str, ...]:
+    """Return the words that start so many ranks of the program that follows.
+
+    >>> mpirun("intelmpi", 2)
+    ('mpirun', '-n', '2')
+    """
+    return ("mpirun", "-n", str(ranks), *MPIRUN[flavour])
 
 
 def mpi_version(flavour: str, text: str) -> str | None:

@@ -10,12 +10,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from mpi import HOROVODRUN, TWO_RANKS
+from mpi import HOROVODRUN, mpirun
 
 if TYPE_CHECKING:
     from container import Container, Ran
     from expectation import Expectation
 
+pytestmark = pytest.mark.usefixtures("importable")
 SECONDS = 180
 SAME_NUMBER = 1e-5  # the weights are small differences of larger float32 numbers
 DTYPES = ("float32", "int32", "int64")
@@ -72,7 +73,7 @@ class Ranks:
 def ranks(container: Container, expect: Expectation, launcher: str) -> Ranks:
     """Start two ranks with this launcher, once for all tests."""
     folder = container.fresh_folder()
-    start = HOROVODRUN if launcher == "horovodrun" else TWO_RANKS[expect.mpi_flavour]
+    start = HOROVODRUN if launcher == "horovodrun" else mpirun(expect.mpi_flavour, 2)
     program = ("python", container.path_of("horovod_rank.py"), folder)
     job = container.run(*start, *program, seconds=SECONDS)
     return Ranks(job, container.run("sh", "-c", f"cat {folder}/rank-*.json", seconds=10))

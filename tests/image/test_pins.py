@@ -12,11 +12,13 @@ import pytest
 from image_labels import image_labels
 from packaging.utils import canonicalize_name
 from packaging.version import Version
-from versions import MODULES, Image, os_release, reader, same_version
+from versions import MODULES, PREFIX, Image, os_release, reader, same_version
 
 if TYPE_CHECKING:
     from container import Container
     from expectation import Expectation
+
+STANDIN = "imgbuild.standin"
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +35,31 @@ def distributions(image: Image) -> list[tuple[str, str]]:
     return [(canonicalize_name(name), version) for name, version in pairs]
 
 
-def test_pin(component: str, image: Image, expect: Expectation) -> None:
+def test_pin(
+    component: str, image: Image, expect: Expectation, request: pytest.FixtureRequest
+) -> None:
     """One component has the version of its pin."""
+    if component == "tensorflow":
+        request.getfixturevalue("importable")
     found, pin = reader(component)(image), expect.pins[component]
     assert same_version(component, pin, found), f"{component}: pinned {pin}, the image has {found}"
+
+
+def test_python_lies_where_all_stacks_have_it(image: Image) -> None:
+    """The interpreter on PATH is the image's, not one that the distribution or conda brought."""
+    assert image.python.json["prefix"] == PREFIX
+
+
+@pytest.mark.pinned("miniconda")
+def test_conda_knows_the_environment(container: Container, expect: Expectation) -> None:
+    """Conda lists the environment, with the pinned Python in it.
+
+    A stand-in for the package keeps its name, whatever is in it, and so does the label.
+    """
+    listed = container.run("conda", "list", "--prefix", PREFIX, seconds=120).output.splitlines()
+    found = [line.split()[1] for line in listed if line.split()[:1] == ["python"]]
+    pinned = expect.labels.get("imgbuild.pin.python", expect.pins["python"])
+    assert found == [pinned], f"pinned {pinned}, conda lists {found}"
 
 
 def test_distribution_is_the_pinned_one(container: Container, expect: Expectation) -> None:
@@ -76,6 +99,12 @@ def test_each_package_is_installed_once(distributions: list[tuple[str, str]]) ->
     counts = Counter(name for name, _ in distributions)
     twice = [f"{name}=={version}" for name, version in distributions if counts[name] > 1]
     assert not twice, f"installed more than once: {', '.join(sorted(twice))}"
+
+
+def test_a_stand_in_build_says_so(pytestconfig: pytest.Config, expect: Expectation) -> None:
+    """An image of stand-ins is labelled, and no other: only the label keeps it from being used."""
+    label = image_labels(pytestconfig.getoption("--hosts")).get(STANDIN)
+    assert bool(label) is expect.standin, f"{STANDIN}: {label}"
 
 
 def test_labels(pytestconfig: pytest.Config, expect: Expectation) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from container import Container, Ran
     from expectation import Expectation
 
+pytestmark = pytest.mark.usefixtures("importable")
 SECONDS = 120
 STEPS = range(4)
 # The tags of programs/events_write.py.

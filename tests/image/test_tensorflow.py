@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from container import Container, Ran
     from expectation import Expectation
 
+pytestmark = pytest.mark.usefixtures("importable")
 SECONDS = 180
 CLEAR_FALL = 5  # the loss falls to a sixtieth or less in every version; untrained it stays
 SAME_NUMBER = 1e-6  # float32 has 7 digits, and the same weights give the same ones

@@ -24,6 +24,7 @@ GPU_LIBRARIES = {
     "nccl": ("libnccl.so", 1),
 }
 MODULES = ("tensorflow", "tensorboard", "horovod")
+PREFIX = "/opt/python"
 
 # What these print is shorter than the version they were released under, or the pin may be shorter
 # than what they print: Intel MPI 2018.3.222 says 2018.3, Miniconda 4.7.12.1 says 4.7.12, the pin
@@ -93,10 +94,10 @@ def gpu_library_version(image: Image, component: str) -> str:
     """
     stem, numbers = GPU_LIBRARIES[component]
     name = ".".join([stem, *image.expect.pins[component].split(".")[:numbers]])
-    paths = image.container.program("gpu_library.py", name, seconds=30).json["paths"]
-    found = re.search(rf"{re.escape(stem)}\.(\d+(?:\.\d+)+)$", " ".join(paths))
+    library = image.container.program("shared_libraries.py", name, seconds=30).json[name]
+    found = re.search(rf"{re.escape(stem)}\.(\d+(?:\.\d+)+)$", library["path"] or "")
     if found is None:
-        pytest.fail(f"no version in the file name of {component}: {paths}", pytrace=False)
+        pytest.fail(f"no version in the file name of {component}: {library}", pytrace=False)
     return found[1]
 
 

@@ -1,10 +1,12 @@
-"""Fixtures shared by the unit tests: the real matrix, and edited copies of it."""
+"""Fixtures shared by the unit tests: the real matrix, edited copies of it, a server with faults."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from faulty_server import FaultyServer, faulty_server
 
+from imgbuild.downloads import transfer
 from imgbuild.errors import InputError
 from imgbuild.matrix.image import Image, all_images
 from imgbuild.matrix.load import load_matrix
@@ -53,3 +55,16 @@ def refusal() -> Callable[[Path], str]:
         return str(caught.value)
 
     return load
+
+
+@pytest.fixture
+def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let downloads try again without waiting."""
+    monkeypatch.setattr(transfer, "PAUSE_SECONDS", 0.0)
+
+
+@pytest.fixture
+def server(_hasty: None) -> Iterator[FaultyServer]:
+    """Give a server on loopback; there is no waiting between tries."""
+    with faulty_server() as started:
+        yield started

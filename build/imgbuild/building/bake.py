@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from imgbuild.building.supplies import Supplies
 from imgbuild.building.targets import bake_target
 from imgbuild.building.workshop import Workshop
 from imgbuild.engine.bake import BuildFailedError, run_bake
@@ -23,7 +24,7 @@ class Baked:
 
 
 def bake_images(
-    items: Sequence[PlanItem], workshop: Workshop, *, keep_going: bool
+    items: Sequence[PlanItem], supplies: Supplies, workshop: Workshop, *, keep_going: bool
 ) -> Iterator[Baked]:
     """Build ``items`` in one bake and yield what became of each.
 
@@ -39,7 +40,7 @@ def bake_images(
     while left:
         log = _log_path(workshop.state, left)
         try:
-            built = _bake(left, workshop, log)
+            built = _bake(left, supplies, workshop, log)
         except BuildFailedError as error:
             seconds = time.monotonic() - started
             failed = {*error.failure.failed} if keep_going else {item.image.name for item in left}
@@ -56,9 +57,18 @@ def bake_images(
         return
 
 
-def _bake(items: Sequence[PlanItem], workshop: Workshop, log: Path) -> dict[str, str]:
+def _bake(
+    items: Sequence[PlanItem], supplies: Supplies, workshop: Workshop, log: Path
+) -> dict[str, str]:
     targets = [
-        bake_target(item, workshop.inputs, workshop.project, workshop.revision) for item in items
+        bake_target(
+            item,
+            workshop.inputs,
+            supplies[item.image.name],
+            workshop.project,
+            workshop.revision,
+        )
+        for item in items
     ]
     built = run_bake(
         workshop.buildx,

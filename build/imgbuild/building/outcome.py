@@ -32,7 +32,7 @@ class Outcome:
     def state(self) -> str:
         """What a table says of it."""
         if self.report and not self.report.ok:
-            return "suites failed"
+            return f"suites {self.report.found}"
         if self.error:
             return "failed"
         return "up to date" if self.item.action is Action.NOTHING else "done"

@@ -1,11 +1,12 @@
 """``imgbuild build``: plan, build, test, name. The one function behind the command."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from imgbuild.building.bake import Baked, bake_images
 from imgbuild.building.gate import pass_gate
 from imgbuild.building.outcome import Outcome
+from imgbuild.building.supplies import Supplies, bring_downloads
 from imgbuild.building.workshop import Workshop
 from imgbuild.inputs.base import save_archive
 from imgbuild.plan.inputs import BaseInput
@@ -39,19 +40,21 @@ def produce(
         if not outcome.ok and not options.keep_going:
             return
     todo = [item for item in plan if item.action is Action.BUILD]
-    if todo:
-        _load_bases(todo, workshop)
+    if not todo:
+        return
+    supplies = bring_downloads(todo, workshop)
+    load_bases({item.image.os_name for item in todo}, workshop)
     for start in range(0, len(todo), options.jobs):
-        outcomes = list(_batch(todo[start : start + options.jobs], workshop, options))
+        outcomes = list(_batch(todo[start : start + options.jobs], supplies, workshop, options))
         yield from outcomes
         if not all(outcome.ok for outcome in outcomes) and not options.keep_going:
             return
 
 
 def _batch(
-    items: Sequence[PlanItem], workshop: Workshop, options: BuildOptions
+    items: Sequence[PlanItem], supplies: Supplies, workshop: Workshop, options: BuildOptions
 ) -> Iterator[Outcome]:
-    for baked in bake_images(items, workshop, keep_going=options.keep_going):
+    for baked in bake_images(items, supplies, workshop, keep_going=options.keep_going):
         yield _after_bake(baked, workshop, options)
 
 
@@ -62,9 +65,9 @@ def _after_bake(baked: Baked, workshop: Workshop, options: BuildOptions) -> Outc
     return replace(outcome, build_seconds=baked.seconds)
 
 
-def _load_bases(items: Sequence[PlanItem], workshop: Workshop) -> None:
-    """Give the engine the base images it does not have yet."""
-    for name in {item.image.os_name for item in items}:
+def load_bases(names: Iterable[str], workshop: Workshop) -> None:
+    """Give the engine the base images, by operating system, that it does not have yet."""
+    for name in names:
         base = workshop.inputs.bases[name]
         if base.layout and workshop.engine.inspect(base.reference) is None:
             _load(base, workshop)

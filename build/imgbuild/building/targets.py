@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 
 from imgbuild.engine.definition import BakeTarget
 from imgbuild.matrix.image import Image
@@ -9,21 +10,29 @@ from imgbuild.plan.inputs import BuildInputs
 from imgbuild.plan.plan import PlanItem
 from imgbuild.project import Project
 from imgbuild.render.drift import dockerfile_path
-from imgbuild.render.labels import INPUT_DIGEST, INPUT_PARTS, NAMESPACE, REPOSITORY
+from imgbuild.render.labels import INPUT_DIGEST, INPUT_PARTS, NAMESPACE, REPOSITORY, STANDIN
 
 
 def bake_target(
-    item: PlanItem, inputs: BuildInputs, project: Project, revision: str | None
+    item: PlanItem,
+    inputs: BuildInputs,
+    supplies: Mapping[str, Path],
+    project: Project,
+    revision: str | None,
 ) -> BakeTarget:
-    """Return what bake has to build for ``item``: an image without any name."""
+    """Return what bake has to build for ``item``: an image without any name.
+
+    ``supplies`` are the folders of its downloads by named context.
+    """
     image = item.image
     return BakeTarget(
         name=image.name,
         context=project.root / "images",
         dockerfile=dockerfile_path(image, project.dockerfiles),
-        contexts=_contexts(image, inputs),
+        contexts={**_contexts(image, inputs), **{k: str(v) for k, v in supplies.items()}},
+        args=inputs.downloads[image.name].arguments,
         labels=_labels(item, inputs, revision),
-        secrets=(f"id=ca,src={inputs.ca_bundle}",) if inputs.ca_bundle else (),
+        secrets=tuple(f"id={name},src={path}" for name, path in inputs.secrets.items()),
     )
 
 
@@ -35,6 +44,8 @@ def _contexts(image: Image, inputs: BuildInputs) -> Mapping[str, str]:
     interpreter = inputs.interpreters[image.version_of("python")]
     if interpreter.context:
         contexts["cpython"] = str(interpreter.context)
+    if image.cuda and inputs.keyrings:
+        contexts["keyrings"] = str(inputs.keyrings)
     return contexts
 
 
@@ -51,6 +62,11 @@ def _labels(item: PlanItem, inputs: BuildInputs, revision: str | None) -> Mappin
         f"{NAMESPACE}.input.base": base.origin,
         f"{NAMESPACE}.input.cpython": interpreter.origin,
     }
+    substituted = inputs.downloads[item.image.name].arguments
+    if substituted:
+        labels[f"{NAMESPACE}.input.substitutes"] = ", ".join(sorted(substituted))
+    if inputs.standin:
+        labels[STANDIN] = inputs.standin
     if revision:
         labels["org.opencontainers.image.revision"] = revision
     return labels

@@ -1,8 +1,10 @@
 """The command line: one command a file, nothing heavy imported before a command runs."""
 
 import io
+import os
 import signal
 import sys
+from pathlib import Path
 from types import FrameType
 from typing import Annotated, NoReturn
 
@@ -67,6 +69,20 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
+    settings: Annotated[
+        Path | None,
+        typer.Option(
+            "--settings", metavar="FILE", help="Another file than the checkout's settings."
+        ),
+    ] = None,
+    mirror: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--mirror",
+            metavar="NAME=URL",
+            help="Ask this site in place of an upstream of the matrix; repeatable.",
+        ),
+    ] = None,
     _: Annotated[
         bool,
         typer.Option(
@@ -75,6 +91,11 @@ def _options(
     ] = False,
 ) -> None:
     """Build, test and publish container images with TensorFlow 1.10 to 2.3, every pin proved."""
+    # The environment carries them to wherever settings are read, in this process and its children.
+    if settings:
+        os.environ["IMGBUILD_SETTINGS"] = str(settings.absolute())
+    if mirror:
+        os.environ["IMGBUILD_MIRRORS"] = " ".join(mirror)
 
 
 def _end(paragraph: str, code: int) -> NoReturn:

@@ -10,6 +10,7 @@ import typer
 from imgbuild.cli import options
 
 if TYPE_CHECKING:
+    from imgbuild.building.opening import Opening
     from imgbuild.building.produce import BuildOptions
     from imgbuild.building.workshop import Workshop
     from imgbuild.matrix.image import Image
@@ -22,6 +23,7 @@ def build(
     gpu: options.GpuOption = False,
     stack: options.StackOption = None,
     everything: options.AllOption = False,
+    as_documented: options.AsDocumentedOption = False,
     plan: Annotated[
         bool, typer.Option("--plan", help="Show what would be built and why; do nothing.")
     ] = False,
@@ -37,6 +39,14 @@ def build(
     refresh_base: Annotated[
         bool, typer.Option("--refresh-base", help="Make base images again, with new updates.")
     ] = False,
+    offline: Annotated[
+        Path | None,
+        typer.Option(
+            "--offline",
+            metavar="DEST",
+            help="Take every input from a folder that `imgbuild fetch` filled; no network.",
+        ),
+    ] = None,
     report: Annotated[
         Path | None,
         typer.Option("--report", help="Folder for report.json and junit.xml, one folder an image."),
@@ -44,28 +54,47 @@ def build(
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
 ) -> None:
-    """Build what is missing, run the suites, and name the images that passed."""
+    """Build what is missing, run the suites, and name the images that passed.
+
+    --as-documented builds the documented pins knowingly: it says first which compatibility rules
+    they break. Suites that find the fault fail, and then the image gets no name; with --no-test it
+    does.
+    """
+    from imgbuild.building.opening import Opening
     from imgbuild.building.produce import BuildOptions
     from imgbuild.errors import InputError
 
     if plan and refresh_base:
         raise InputError("--plan makes nothing, and --refresh-base makes base images; choose one.")
+    if offline and refresh_base:
+        raise InputError("--offline takes the base image that was fetched; drop --refresh-base.")
     opened = options.open_project(project)
-    images = options.select(opened, tf, cpu, gpu, stack, everything)
+    images = options.select(opened, tf, cpu, gpu, stack, everything, as_documented)
+    for image in images:
+        _warn(image)
     how = BuildOptions(test=not no_test, keep_going=keep_going, jobs=jobs)
-    if plan:
-        _plan(opened, images, how, as_json=as_json)
-    else:
-        _build(opened, images, how, report, refresh=refresh_base, as_json=as_json)
+    opening = Opening(
+        _say,
+        report.absolute() if report else None,
+        make=not plan,
+        refresh=refresh_base,
+        offline=offline.absolute() if offline else None,
+    )
+    (_plan if plan else _build)(opened, images, how, opening, as_json=as_json)
 
 
 def _plan(
-    project: "Project", images: "tuple[Image, ...]", how: "BuildOptions", *, as_json: bool
+    project: "Project",
+    images: "tuple[Image, ...]",
+    how: "BuildOptions",
+    opening: "Opening",
+    *,
+    as_json: bool,
 ) -> None:
-    from imgbuild.building.opening import Opening, open_workshop
+    from imgbuild.building.opening import open_workshop
     from imgbuild.cli.build_tables import plan_lines
 
-    with open_workshop(project, images, Opening(_say, make=False)) as workshop:
+    with open_workshop(project, images, opening) as workshop:
         items = workshop.plan(images, test=how.test)
     if as_json:
         typer.echo(json.dumps([item.as_json() for item in items], indent=2))
@@ -77,19 +106,17 @@ def _build(
     project: "Project",
     images: "tuple[Image, ...]",
     how: "BuildOptions",
-    report: Path | None,
+    opening: "Opening",
     *,
-    refresh: bool,
     as_json: bool,
 ) -> None:
     from imgbuild.building.image_lock import image_locks
-    from imgbuild.building.opening import Opening, open_workshop
+    from imgbuild.building.opening import open_workshop
     from imgbuild.project import state_dir
     from imgbuild.suites.run import require_docker_client
 
     if how.test:
         require_docker_client()
-    opening = Opening(_say, report.absolute() if report else None, refresh=refresh)
     with open_workshop(project, images, opening) as workshop:
         names = [image.name for image in images]
         with image_locks(names, workshop.host, state_dir() / "locks"):
@@ -125,6 +152,13 @@ def _run(
         )
     if not as_json:
         typer.echo(usage_lines(outcomes[0].item.image, workshop.host))
+
+
+def _warn(image: "Image") -> None:
+    from imgbuild.rules.warnings import documented_warnings
+
+    for paragraph in documented_warnings(image) if image.documented else ():
+        _say(paragraph)
 
 
 def _say(text: str) -> None:

@@ -7,7 +7,7 @@ from imgbuild.cli.text_table import aligned
 from imgbuild.engine.display import clock_time
 from imgbuild.matrix.image import Image
 from imgbuild.plan.plan import Action, PlanItem
-from imgbuild.suites.report import Report
+from imgbuild.suites.report import Found, Report, SuiteResult
 
 
 def plan_lines(items: Sequence[PlanItem]) -> str:
@@ -26,6 +26,7 @@ def outcome_lines(outcomes: Sequence[Outcome], planned: int) -> str:
     header = ("image", "state", "size", "build", "test", "suites")
     rows = [header, *(_row(outcome) for outcome in outcomes)]
     lines = aligned(rows)
+    lines += [line for o in outcomes if o.report for line in _reasons(o.report)]
     if len(outcomes) < planned:
         lines.append(f"{planned - len(outcomes)} images were not begun (--keep-going begins them).")
     return "\n".join(lines)
@@ -38,7 +39,7 @@ def report_lines(reports: Sequence[Report]) -> str:
         (
             report.image,
             suite.suite,
-            "passed" if suite.ok else "FAILED",
+            _said(suite),
             str(suite.passed),
             str(len(suite.failures)),
             str(len(suite.skips)),
@@ -47,7 +48,8 @@ def report_lines(reports: Sequence[Report]) -> str:
         for report in reports
         for suite in report.suites
     ]
-    return "\n".join(aligned(rows))
+    reasons = [line for report in reports for line in _reasons(report)]
+    return "\n".join([*aligned(rows), *reasons])
 
 
 def usage_lines(image: Image, host: str | None) -> str:
@@ -82,4 +84,18 @@ def _row(outcome: Outcome) -> tuple[str, ...]:
 def _suites(report: Report | None) -> str:
     if report is None:
         return ""
-    return ", ".join(f"{s.suite} {'passed' if s.ok else 'FAILED'}" for s in report.suites)
+    return ", ".join(f"{suite.suite} {_said(suite)}" for suite in report.suites)
+
+
+def _said(suite: SuiteResult) -> str:
+    """Return what a table says of a suite; a failure must be found in a long line."""
+    return "FAILED" if suite.found is Found.FAILED else str(suite.found)
+
+
+def _reasons(report: Report) -> list[str]:
+    """Return one line a reason for which checks were skipped."""
+    return [
+        f"{report.image}: {suite.suite}: {count} skipped: {reason}"
+        for suite in report.suites
+        for reason, count in suite.reasons.items()
+    ]

@@ -11,7 +11,9 @@ COMMANDS = {
     "render": ("render", "render"),
     "build": ("build", "build"),
     "test": ("test", "test"),
+    "fetch": ("fetch", "fetch"),
     "lock": ("lock", "lock"),
+    "audit": ("audit", "audit"),
     "doctor": ("doctor", "doctor"),
 }
 

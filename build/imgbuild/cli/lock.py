@@ -5,13 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from imgbuild.cli.options import ProjectOption, open_project
+from imgbuild.cli.options import ProjectOption, StackOption, open_project
 
 if TYPE_CHECKING:
-    from imgbuild.locks.request import LockRequest
+    from imgbuild.locks.family import LockFamily
+    from imgbuild.project import Project
 
 
 def lock(
+    stack: StackOption = None,
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; exit 1 if a lock no longer fits.")
     ] = False,
@@ -22,38 +24,57 @@ def lock(
 ) -> None:
     """Resolve and hash every Python package of every image into images/locks."""
     from imgbuild.errors import InputError
-    from imgbuild.locks.request import lock_requests
-    from imgbuild.matrix.image import all_images
+    from imgbuild.locks.family import lock_family
     from imgbuild.matrix.load import load_matrix
 
     if check and upgrade:
         raise InputError("--check writes nothing and --upgrade writes; give one of them.")
     opened = open_project(project)
-    requests = lock_requests(all_images(load_matrix(opened.matrix)))
+    family = lock_family(load_matrix(opened.matrix), stack)
     if check:
-        _check(requests, opened.locks)
+        _check(family, opened.locks)
     else:
-        _resolve(requests, opened.locks, upgrade=upgrade)
+        _resolve(family, opened, upgrade=upgrade)
 
 
-def _check(requests: tuple["LockRequest", ...], folder: Path) -> None:
+def _check(family: "LockFamily", folder: Path) -> None:
     from imgbuild.errors import CheckFailedError
     from imgbuild.locks.check import find_problems
+    from imgbuild.locks.conda import find_conda_problems, find_unlocked
 
-    problems = find_problems(requests, folder)
+    problems = [
+        *find_problems(family.requests, folder, family.names),
+        *find_conda_problems(family.pythons, folder),
+    ]
     if problems:
         lines = "\n".join(f"images/locks/{problem}" for problem in problems)
         raise CheckFailedError(f"Locks do not satisfy the matrix:\n{lines}\nRun `imgbuild lock`.")
-    typer.echo(f"{len(requests)} locks satisfy the matrix.")
+    for note in find_unlocked(family.pythons, folder):
+        typer.echo(f"note: images/locks/{note}: their channel was never asked.")
+    typer.echo(f"{len(family.requests) + len(family.pythons)} locks satisfy the matrix.")
 
 
-def _resolve(requests: tuple["LockRequest", ...], folder: Path, *, upgrade: bool) -> None:
+def _resolve(family: "LockFamily", project: "Project", *, upgrade: bool) -> None:
+    from imgbuild.downloads.sites import make_sites
+    from imgbuild.locks.channel import resolve_conda
     from imgbuild.locks.check import find_stale
+    from imgbuild.locks.conda import conda_lock_name
+    from imgbuild.locks.index import index_environment
     from imgbuild.locks.resolve import resolve
+    from imgbuild.settings import load_settings
 
-    for request in requests:
-        changed = resolve(request, folder, upgrade=upgrade)
-        typer.echo(f"{'written  ' if changed else 'unchanged'}  {request.file_name}")
-    for path in find_stale(requests, folder):
+    folder, sites = project.locks, make_sites(family.matrix, load_settings(project.settings))
+    environment = index_environment(sites)
+    for request in family.requests:
+        changed = resolve(request, folder, upgrade=upgrade, environment=environment)
+        _say(changed, request.file_name)
+    for path in find_stale(family.names, folder):
         path.unlink()
         typer.echo(f"deleted    {path.name}")
+    for version, python in family.pythons.items():
+        changed = resolve_conda(version, python, folder, sites, upgrade=upgrade)
+        _say(changed, conda_lock_name(version))
+
+
+def _say(changed: bool, name: str) -> None:
+    typer.echo(f"{'written  ' if changed else 'unchanged'}  {name}")

@@ -29,6 +29,13 @@ StackOption = Annotated[
     str | None, typer.Option("--stack", help="What the image stands on, such as debian.")
 ]
 AllOption = Annotated[bool, typer.Option("--all", help="Every image of the matrix.")]
+AsDocumentedOption = Annotated[
+    bool,
+    typer.Option(
+        "--as-documented",
+        help="The image with the documented pins, also where they cannot work (--tf 2.1 --gpu).",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
@@ -44,10 +51,17 @@ def select(
     gpu: bool,
     stack: str | None,
     everything: bool,
+    as_documented: bool = False,
 ) -> "tuple[Image, ...]":
-    """Return the images that the selection options mean."""
+    """Return the images that the selection options mean.
+
+    ``as_documented`` takes them with the documented pins. A version that is named must differ from
+    the family's then; where every version is meant, those that do not differ are left out.
+    """
+    from imgbuild.matrix.documented import as_documented as with_documented_pins
     from imgbuild.matrix.load import load_matrix
     from imgbuild.matrix.select import Selection, select_images
 
     selection = Selection(tuple(tf or ()), cpu, gpu, stack, everything)
-    return select_images(load_matrix(project.matrix), selection)
+    images = select_images(load_matrix(project.matrix), selection)
+    return with_documented_pins(images, each=not everything) if as_documented else images

@@ -15,13 +15,15 @@ def render(
 ) -> None:
     """Write images/dockerfiles from matrix.yaml and images/templates."""
     from imgbuild.errors import CheckFailedError
+    from imgbuild.matrix.documented import documented_family
     from imgbuild.matrix.image import all_images
     from imgbuild.matrix.json_schema import SCHEMA_NAME, schema_text
     from imgbuild.matrix.load import load_matrix
     from imgbuild.render.drift import find_drift, render_all, write_all
 
     opened = open_project(project)
-    images = all_images(load_matrix(opened.matrix))
+    matrix = load_matrix(opened.matrix)
+    images = (*all_images(matrix), *documented_family(matrix))
     rendered = render_all(images, opened.templates, opened.dockerfiles)
     rendered[opened.root / "images" / SCHEMA_NAME] = schema_text()
     if not check:

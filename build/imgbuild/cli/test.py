@@ -20,6 +20,7 @@ def test(
     gpu: options.GpuOption = False,
     stack: options.StackOption = None,
     everything: options.AllOption = False,
+    as_documented: options.AsDocumentedOption = False,
     suite: Annotated[
         list[str] | None, typer.Option("--suite", help="Run this suite only; repeatable.")
     ] = None,
@@ -43,8 +44,10 @@ def test(
     from imgbuild.suites.run import require_docker_client
 
     opened = options.open_project(project)
-    images = options.select(opened, tf, cpu, gpu, stack, everything)
-    chosen = choose_suites(opened.suites, tuple(suite or ()))
+    images = options.select(opened, tf, cpu, gpu, stack, everything, as_documented)
+    wanted = tuple(suite or ())
+    for selected in images:
+        choose_suites(opened.suites, wanted, selected.variant)
     if image and len(images) != 1:
         raise InputError(f"--image names one image, but {len(images)} are selected.")
     require_docker_client()
@@ -52,7 +55,7 @@ def test(
     with open_workshop(opened, images, opening) as workshop:
         names = [selected.name for selected in images]
         with image_locks(names, workshop.host, state_dir() / "locks"), workshop.display:
-            reports = _run(workshop, images, image, chosen)
+            reports = _run(workshop, images, image, wanted)
     _print(reports, as_json=as_json)
 
 
@@ -72,14 +75,15 @@ def _run(
 def _find(workshop: "Workshop", image: "Image", reference: str | None) -> str:
     from imgbuild.errors import InputError
 
-    wanted = reference or image.tags[0]
+    wanted = reference or workshop.own(image).tags[0]
     stored = workshop.engine.inspect(wanted)
     if stored is None and reference:
         raise InputError(
             f"The engine at {workshop.host or 'its default'} has no image {reference}."
         )
     if stored is None:
-        selection = f"--tf {image.minor} --{image.variant} --stack {image.stack}"
+        documented = " --as-documented --no-test" if image.documented else ""
+        selection = f"--tf {image.minor} --{image.variant} --stack {image.stack}{documented}"
         raise InputError(
             f"The engine has no image {wanted}. Build it first: imgbuild build {selection}"
         )
@@ -89,24 +93,29 @@ def _find(workshop: "Workshop", image: "Image", reference: str | None) -> str:
 def _print(reports: "list[Report]", *, as_json: bool) -> None:
     from imgbuild.cli.build_tables import report_lines
     from imgbuild.errors import CheckFailedError
+    from imgbuild.suites.report import Found
 
     if as_json:
         typer.echo(json.dumps([report.as_json() for report in reports], indent=2))
     else:
         typer.echo(report_lines(reports))
-    failed = [report for report in reports if not report.ok]
+    failed = [report for report in reports if report.found in {Found.FAILED, Found.SKIPPED}]
     if failed:
         raise CheckFailedError("\n".join(_failure(report) for report in failed))
 
 
 def _failure(report: "Report") -> str:
+    from imgbuild.building.gate import undone_of
+
     lines = [
         f"{report.image}: {suite.suite}: {failure.test}: {failure.message.strip()}"
         for suite in report.suites
         for failure in suite.failures
     ]
     empty = [
-        f"{report.image}: {s.suite}: nothing was checked" for s in report.suites if not s.passed
+        f"{report.image}: {s.suite}: {undone_of(s)}"
+        for s in report.suites
+        if not s.passed and not s.failures
     ]
     return "\n".join([*lines, *empty])
 

@@ -51,7 +51,7 @@ class Inputs:
         return [
             self._ask_bootstrap(name)
             for name in self.systems
-            if isinstance(self.settings.base_for(name), BootstrapBase)
+            if isinstance(self.settings.base_for(name, self._image(name)), BootstrapBase)
         ]
 
     def _ask_bootstrap(self, name: str) -> Question[Finding]:
@@ -78,21 +78,21 @@ class Inputs:
         current = self.settings.cpython
         chosen = {s.version: choose_interpreter(s, current.get(s.version)) for s in states}
         others = {version: way for version, way in current.items() if version not in chosen}
-        return Settings(
-            engine=self.settings.engine,
-            base={
-                **self.settings.base,
-                **{name: self.settings.base_for(name) for name in self.systems},
-            },
-            cpython={**others, **{version: way for version, way in chosen.items() if way}},
-            ca_bundle=self.ca_bundle,
+        made = [name for name in self.systems if self._image(name) is None]
+        base = {**self.settings.base, **{name: self.settings.base_for(name) for name in made}}
+        cpython = {**others, **{version: way for version, way in chosen.items() if way}}
+        return self.settings.model_copy(
+            update={"base": base, "cpython": cpython, "ca_bundle": self.ca_bundle}
         )
+
+    def _image(self, name: str) -> str | None:
+        return self.matrix.operating_systems[name].image
 
     def check_registries(self, engine: EngineState) -> Iterator[Finding]:
         """Yield a row for each base image that comes from a registry."""
         buildx = engine.buildx.path if engine.buildx else None
         for name in self.systems:
-            base = self.settings.base_for(name)
+            base = self.settings.base_for(name, self._image(name))
             if isinstance(base, RegistryBase):
                 yield check_registry(name, base.image, buildx, engine.host, self.programs)
 

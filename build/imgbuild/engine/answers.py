@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from imgbuild.engine.stored import EngineVersion, StoredContainer, StoredImage
+from imgbuild.engine.stored import EngineVersion, GpuRequest, StoredContainer, StoredImage
 
 Answer = Mapping[str, Any]
 _LOADED = ("Loaded image: ", "Loaded image ID: ")
@@ -22,6 +22,7 @@ def engine_version(version: Answer, info: Answer) -> EngineVersion:
         root_dir=str(info.get("DockerRootDir", "")),
         os=str(info.get("OSType", version.get("Os", ""))),
         architecture=str(info.get("Architecture", version.get("Arch", ""))),
+        gpus=_gpus(info),
     )
 
 
@@ -63,6 +64,17 @@ def loaded(messages: Iterable[Answer]) -> Iterator[str]:
             for start in _LOADED:
                 if line.startswith(start):
                     yield line.removeprefix(start).strip()
+
+
+def _gpus(info: Answer) -> GpuRequest | None:
+    """Return how to ask for GPUs: the runtime first, since every engine knows it.
+
+    Engines tell the devices of the Container Device Interface from API 1.50 on.
+    """
+    if "nvidia" in (info.get("Runtimes") or {}):
+        return "nvidia"
+    devices = [str(one.get("ID", "")) for one in info.get("DiscoveredDevices") or ()]
+    return "cdi" if any(name.startswith("nvidia.com/gpu=") for name in devices) else None
 
 
 def _tags(answer: Answer) -> tuple[str, ...]:

@@ -1,10 +1,10 @@
 """Build images with ``docker buildx bake``: run it, follow it, say what failed."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from imgbuild.engine.buildlog import write_item
 from imgbuild.engine.buildx import Buildx, build_environment, probe
@@ -29,6 +29,7 @@ __all__ = [
     "BuiltImage",
     "bake_definition",
     "run_bake",
+    "run_export",
 ]
 
 
@@ -65,6 +66,36 @@ def run_bake(  # noqa: PLR0913  # where, what, and three ways to tell
     """
     if not targets:
         return {}
+    return _built(_bake(buildx, host, targets, log, events, epoch), targets)
+
+
+def run_export(
+    buildx: Buildx,
+    host: str | None,
+    target: BakeTarget,
+    *,
+    log: Path,
+    events: Callable[[BuildEvent], None],
+) -> None:
+    """Build one target whose ``output`` is a folder of this machine.
+
+    Raises:
+        BuildFailedError: a step failed.
+        BuildStoppedError: the disk is full, or the engine or an upstream cannot be reached.
+
+    """
+    _bake(buildx, host, [target], log, events, None)
+
+
+def _bake(  # noqa: PLR0913, PLR0917  # where, what, and three ways to tell
+    buildx: Buildx,
+    host: str | None,
+    targets: Sequence[BakeTarget],
+    log: Path,
+    events: Callable[[BuildEvent], None],
+    epoch: int | None,
+) -> Mapping[str, Any]:
+    """Build the targets and return what the metadata file says of them."""
     rawjson = probe(buildx, host).rawjson
     log.parent.mkdir(parents=True, exist_ok=True)
     with (
@@ -81,7 +112,8 @@ def run_bake(  # noqa: PLR0913  # where, what, and three ways to tell
             code = process.wait()
         if code != 0:
             raise_failure(follower.record.failure(log))
-        return _built(folder / "metadata.json", targets)
+        metadata = folder / "metadata.json"
+        return json.loads(metadata.read_text(encoding="utf-8")) if metadata.is_file() else {}
 
 
 class _Follower:
@@ -119,9 +151,8 @@ def _command(buildx: Buildx, folder: Path, progress: str) -> list[str]:
     ]
 
 
-def _built(metadata: Path, targets: Sequence[BakeTarget]) -> dict[str, BuiltImage]:
+def _built(found: Mapping[str, Any], targets: Sequence[BakeTarget]) -> dict[str, BuiltImage]:
     """Return what the metadata file says of each target."""
-    found = json.loads(metadata.read_text(encoding="utf-8")) if metadata.is_file() else {}
     built = {}
     for target in targets:
         entry = found.get(bake_name(target.name)) or {}

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from docker import APIClient
+    from docker.types import DeviceRequest
 
     from imgbuild.engine.stored import EngineVersion, RunOptions, StoredContainer, StoredImage
 
@@ -202,9 +203,6 @@ def _create(
     labels: Mapping[str, str],
     options: RunOptions,
 ) -> str:
-    from docker.types import DeviceRequest  # noqa: PLC0415
-
-    gpus = [DeviceRequest(count=-1, capabilities=[["gpu"]])] if options.gpus else None
     created = api.create_container(
         image,
         list(command),
@@ -218,7 +216,16 @@ def _create(
             init=options.init or None,
             network_mode=options.network,
             shm_size=options.shm_bytes,
-            device_requests=gpus,
+            device_requests=_gpus(options),
         ),
     )
     return str(created["Id"])
+
+
+def _gpus(options: RunOptions) -> list[DeviceRequest] | None:
+    """Return the request for all GPUs, as ``docker run --gpus all`` or ``--device`` makes it."""
+    from docker.types import DeviceRequest  # noqa: PLC0415
+
+    if options.gpus == "cdi":
+        return [DeviceRequest(driver="cdi", device_ids=["nvidia.com/gpu=all"])]
+    return [DeviceRequest(count=-1, capabilities=[["gpu"]])] if options.gpus else None

@@ -15,6 +15,7 @@ class BakeTarget:
     ``contexts`` are named build contexts: a folder, ``docker-image://NAME`` or ``target:IMAGE``.
     ``secrets`` are in buildx's form, ``id=ca,src=/path``. ``target`` is the Dockerfile stage, the
     last one by default. ``type=docker`` is the engine's own store, whichever kind it has.
+    ``uncached`` are stages that are always built anew.
     """
 
     name: str
@@ -27,6 +28,7 @@ class BakeTarget:
     tags: tuple[str, ...] = ()
     target: str | None = None
     output: str = "type=docker"
+    uncached: tuple[str, ...] = ()
 
 
 def bake_definition(
@@ -62,6 +64,7 @@ def _described(target: BakeTarget, epoch: int | None) -> dict[str, object]:
         "tags": list(target.tags),
         "target": target.target,
         "output": [target.output],
+        "no-cache-filter": list(target.uncached),
     }
     return {key: value for key, value in described.items() if value}
 

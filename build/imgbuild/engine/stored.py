@@ -2,7 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+#: How an engine is asked for GPUs: by NVIDIA's runtime, or by the devices of the Container Device
+#: Interface.
+GpuRequest = Literal["nvidia", "cdi"]
 
 
 @dataclass(frozen=True)
@@ -17,6 +21,8 @@ class EngineVersion:
     root_dir: str
     os: str
     architecture: str
+    #: How containers can have NVIDIA's GPUs; None where the engine offers none.
+    gpus: GpuRequest | None = None
 
 
 @dataclass(frozen=True)
@@ -42,8 +48,9 @@ class StoredContainer(NamedTuple):
 class RunOptions:
     """How a container is started, where the defaults do not fit.
 
-    ``network`` is an engine network, ``none`` or ``host``; ``gpus`` asks for all of them;
-    ``shm_bytes`` is the size of ``/dev/shm`` (the engine's 64 MB is too small for MPI).
+    ``network`` is an engine network, ``none`` or ``host``; ``gpus`` asks for all of them, in the
+    way that the engine's version tells; ``shm_bytes`` is the size of ``/dev/shm`` (the engine's
+    64 MB is too small for MPI).
     """
 
     name: str | None = None
@@ -54,4 +61,4 @@ class RunOptions:
     network: str | None = None
     init: bool = False
     shm_bytes: int | None = None
-    gpus: bool = False
+    gpus: GpuRequest | None = None

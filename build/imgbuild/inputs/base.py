@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
+from imgbuild.errors import InputError
 from imgbuild.inputs.bootstrap import MMDEBSTRAP_OPTIONS, require_tools, run_mmdebstrap
 from imgbuild.inputs.oci_layout import DamagedLayoutError, read_layout, write_archive, write_layout
 from imgbuild.inputs.process_group import Listener
@@ -110,6 +111,20 @@ def find_base(recipe: BaseRecipe, cache: Path) -> BaseLayout | None:
         ids, reference = read_layout(folder, verify_layer=False)
         return BaseLayout(folder, ids.config, reference, ids.manifest)
     return None
+
+
+def open_layout(folder: Path) -> BaseLayout:
+    """Return the base image in an OCI layout of this machine.
+
+    Raises:
+        InputError: it is no whole layout of one image.
+
+    """
+    try:
+        ids, reference = read_layout(folder, verify_layer=False)
+    except DamagedLayoutError as error:
+        raise InputError(f"{folder} is no OCI layout of a base image: {error}") from error
+    return BaseLayout(folder, ids.config, reference, ids.manifest)
 
 
 def save_archive(layout: BaseLayout, out: Path | IO[bytes]) -> None:

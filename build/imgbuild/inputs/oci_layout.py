@@ -1,4 +1,4 @@
-"""A one-layer image as an OCI layout, with docker's ``manifest.json`` beside ``index.json``.
+"""An image as an OCI layout, with docker's ``manifest.json`` beside ``index.json``.
 
 Written with the standard library, such a folder loads on every engine with the same id, where
 ``docker import`` makes a new id each time and so busts the build cache. Formats: the OCI image
@@ -9,7 +9,7 @@ import gzip
 import hashlib
 import json
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import IO, Any
 
 _CHUNK = 1 << 20
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
 _LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 
@@ -37,12 +37,15 @@ class ImageIds:
 
 
 @dataclass(frozen=True)
-class _Blob:
+class Blob:
+    """A piece of an image: its media type, digest (``sha256:…``) and size in bytes."""
+
     media_type: str
     digest: str
     size: int
 
     def descriptor(self, annotations: dict[str, str] | None = None) -> dict[str, Any]:
+        """Return the blob as manifests and indexes name it."""
         found = {"mediaType": self.media_type, "digest": self.digest, "size": self.size}
         return {**found, "annotations": annotations} if annotations else found
 
@@ -59,15 +62,15 @@ def write_layout(folder: Path, rootfs: Path, *, repository: str, tag: str, epoch
     config = _write_blob(blobs, _CONFIG, _image_config(diff_id, epoch))
     manifest = {
         "schemaVersion": 2,
-        "mediaType": _MANIFEST,
+        "mediaType": MANIFEST,
         "config": config.descriptor(),
         "layers": [layer.descriptor()],
     }
-    top = _write_blob(blobs, _MANIFEST, manifest)
+    top = _write_blob(blobs, MANIFEST, manifest)
     tag = tag.format(id=short_id(config.digest))
-    _write_json(folder / "index.json", _index(top, repository, tag))
-    _write_json(folder / "manifest.json", _docker_manifest(config, layer, f"{repository}:{tag}"))
-    _write_json(folder / "oci-layout", {"imageLayoutVersion": "1.0.0"})
+    write_json(folder / "index.json", index_document(top, repository, tag))
+    write_json(folder / "manifest.json", docker_manifest(config, [layer], f"{repository}:{tag}"))
+    write_json(folder / "oci-layout", {"imageLayoutVersion": "1.0.0"})
     return ImageIds(config.digest, top.digest)
 
 
@@ -81,12 +84,14 @@ def read_layout(folder: Path, *, verify_layer: bool = True) -> tuple[ImageIds, s
     try:
         top = _only(_read_json(folder / "index.json")["manifests"])
         manifest = json.loads(_verified(folder, top))
-        config, layer = manifest["config"], _only(manifest["layers"])
+        config, layers = manifest["config"], manifest["layers"]
         _verified(folder, config)
-        if verify_layer:
+        for layer in layers if verify_layer else ():
             _verify_file(folder, layer)
         docker = _only(_read_json(folder / "manifest.json"))
-        if docker["Config"] != _blob_path(config) or docker["Layers"] != [_blob_path(layer)]:
+        if docker["Config"] != blob_path(config) or docker["Layers"] != [
+            blob_path(layer) for layer in layers
+        ]:
             raise DamagedLayoutError(f"{folder}: manifest.json names another image")
         _read_json(folder / "oci-layout")
         return ImageIds(config["digest"], top["digest"]), str(_only(docker["RepoTags"]))
@@ -114,7 +119,7 @@ def short_id(digest: str) -> str:
     return digest.removeprefix("sha256:")[:12]
 
 
-def _write_layer(blobs: Path, rootfs: Path) -> tuple[_Blob, str]:
+def _write_layer(blobs: Path, rootfs: Path) -> tuple[Blob, str]:
     """Write the compressed layer; return it and the digest of what is in it.
 
     gzip, without name and time: a third of the size in the cache, in each check of it and in a
@@ -130,14 +135,14 @@ def _write_layer(blobs: Path, rootfs: Path) -> tuple[_Blob, str]:
     digest = _file_digest(packed)
     packed.rename(blobs / digest.removeprefix("sha256:"))
     size = (blobs / digest.removeprefix("sha256:")).stat().st_size
-    return _Blob(_LAYER, digest, size), f"sha256:{plain.hexdigest()}"
+    return Blob(_LAYER, digest, size), f"sha256:{plain.hexdigest()}"
 
 
-def _write_blob(blobs: Path, media_type: str, value: object) -> _Blob:
+def _write_blob(blobs: Path, media_type: str, value: object) -> Blob:
     content = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
     hexadecimal = hashlib.sha256(content).hexdigest()
     (blobs / hexadecimal).write_bytes(content)
-    return _Blob(media_type, f"sha256:{hexadecimal}", len(content))
+    return Blob(media_type, f"sha256:{hexadecimal}", len(content))
 
 
 def _image_config(diff_id: str, epoch: int) -> dict[str, Any]:
@@ -152,7 +157,8 @@ def _image_config(diff_id: str, epoch: int) -> dict[str, Any]:
     }
 
 
-def _index(manifest: _Blob, repository: str, tag: str) -> dict[str, Any]:
+def index_document(manifest: Blob, repository: str, tag: str) -> dict[str, Any]:
+    """Return the ``index.json`` of a layout with one image."""
     # The two names that a containerd store reads; `docker save` writes the same two. The first is
     # the normal form of a name without a registry, not a place that anything is fetched from.
     names = {
@@ -162,12 +168,14 @@ def _index(manifest: _Blob, repository: str, tag: str) -> dict[str, Any]:
     return {"schemaVersion": 2, "manifests": [manifest.descriptor(names)]}
 
 
-def _docker_manifest(config: _Blob, layer: _Blob, reference: str) -> list[dict[str, Any]]:
-    paths = [_blob_path(blob.descriptor()) for blob in (config, layer)]
-    return [{"Config": paths[0], "RepoTags": [reference], "Layers": paths[1:]}]
+def docker_manifest(config: Blob, layers: Sequence[Blob], reference: str) -> list[dict[str, Any]]:
+    """Return the ``manifest.json`` that ``docker load`` reads."""
+    config_path, *layer_paths = (blob_path(blob.descriptor()) for blob in (config, *layers))
+    return [{"Config": config_path, "RepoTags": [reference], "Layers": layer_paths}]
 
 
-def _write_json(path: Path, value: object) -> None:
+def write_json(path: Path, value: object) -> None:
+    """Write JSON that is the same for the same value."""
     path.write_text(json.dumps(value, sort_keys=True, separators=(",", ":")), encoding="utf-8")
 
 
@@ -180,18 +188,19 @@ def _only(values: list[Any]) -> Any:  # noqa: ANN401
     return value
 
 
-def _blob_path(descriptor: dict[str, Any]) -> str:
+def blob_path(descriptor: Mapping[str, Any]) -> str:
+    """Return where a layout keeps a blob."""
     return "blobs/" + str(descriptor["digest"]).replace(":", "/")
 
 
 def _verified(folder: Path, descriptor: dict[str, Any]) -> bytes:
     """Return the content of a blob whose digest is right."""
     _verify_file(folder, descriptor)
-    return (folder / _blob_path(descriptor)).read_bytes()
+    return (folder / blob_path(descriptor)).read_bytes()
 
 
 def _verify_file(folder: Path, descriptor: dict[str, Any]) -> None:
-    path = folder / _blob_path(descriptor)
+    path = folder / blob_path(descriptor)
     if path.stat().st_size != descriptor["size"] or _file_digest(path) != descriptor["digest"]:
         raise DamagedLayoutError(f"{path} is not what its digest says")
 

@@ -11,17 +11,22 @@ from imgbuild.locks.lockfile import Lock, read_lock
 from imgbuild.locks.request import LockRequest
 
 
-def find_problems(requests: Iterable[LockRequest], folder: Path) -> list[str]:
-    """Return one line a problem: missing, stale, unsatisfied, or belonging to no image."""
+def find_problems(
+    requests: Iterable[LockRequest], folder: Path, names: Iterable[str] = ()
+) -> list[str]:
+    """Return one line a problem: missing, stale, unsatisfied, or belonging to no image.
+
+    ``names`` are the matrix's locks beside those of ``requests``.
+    """
     wanted = {request.file_name: request for request in requests}
     problems = [line for request in wanted.values() for line in _problems_of(request, folder)]
-    stale = find_stale(wanted.values(), folder)
+    stale = find_stale({*wanted, *names}, folder)
     return [*problems, *(f"{path.name}: belongs to no image of the matrix" for path in stale)]
 
 
-def find_stale(requests: Iterable[LockRequest], folder: Path) -> list[Path]:
-    """Return the locks that belong to no image of the matrix any more."""
-    wanted = {request.file_name for request in requests}
+def find_stale(names: Iterable[str], folder: Path) -> list[Path]:
+    """Return the locks that are none of ``names``, so belong to no image of the matrix any more."""
+    wanted = {*names}
     return sorted(path for path in folder.glob("*.txt") if path.name not in wanted)
 
 

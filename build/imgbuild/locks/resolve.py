@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from imgbuild.atomic import write_text
@@ -17,10 +18,17 @@ TIMEOUT_SECONDS = 300
 _UNREACHABLE = ("error sending request", "dns error", "failed to fetch", "connection refused")
 
 
-def resolve(request: LockRequest, folder: Path, *, upgrade: bool) -> bool:
+def resolve(
+    request: LockRequest,
+    folder: Path,
+    *,
+    upgrade: bool,
+    environment: Mapping[str, str] = os.environ,
+) -> bool:
     """Write the lock of ``request`` into ``folder``; return whether the file changed.
 
-    Versions of an existing lock are kept where they still satisfy, unless ``upgrade``.
+    Versions of an existing lock are kept where they still satisfy, unless ``upgrade``. uv runs in
+    ``environment``, which may name another index.
 
     Raises:
         CheckFailedError: no set of packages satisfies the request; uv's reason is given.
@@ -29,7 +37,7 @@ def resolve(request: LockRequest, folder: Path, *, upgrade: bool) -> bool:
     """
     path = folder / request.file_name
     previous = path.read_text(encoding="utf-8") if path.exists() else ""
-    body = _run_uv(request, "" if upgrade else previous)
+    body = _run_uv(request, "" if upgrade else previous, environment)
     text = f"{HEADER}\n# {request.title}\n# request: sha256:{request.digest}\n{body}"
     parse_lock(text, request.file_name)
     if text == previous:
@@ -38,21 +46,19 @@ def resolve(request: LockRequest, folder: Path, *, upgrade: bool) -> bool:
     return True
 
 
-def _run_uv(request: LockRequest, previous: str) -> str:
+def _run_uv(request: LockRequest, previous: str, environment: Mapping[str, str]) -> str:
     with work_folder("lock") as folder:
         (folder / "requirements.in").write_text("\n".join(request.requirements) + "\n")
         (folder / "constraints.txt").write_text("\n".join(request.constraints) + "\n")
         output = folder / "lock.txt"
         output.write_text(previous)
-        result = _call(_command(request), folder)
+        result = call_uv(_command(request), folder, environment)
         if result.returncode:
             raise _explain(request, result.stderr)
         return output.read_text()
 
 
 def _command(request: LockRequest) -> list[str]:
-    from uv import find_uv_bin  # noqa: PLC0415 - only this command needs it
-
     options = [
         "--quiet",
         "--no-header",
@@ -62,17 +68,26 @@ def _command(request: LockRequest) -> list[str]:
     ]
     target = ["--python-version", request.python, "--python-platform", PLATFORM]
     files = ["requirements.in", "--constraint", "constraints.txt", "--output-file", "lock.txt"]
-    return [find_uv_bin(), "pip", "compile", *options, *target, *files]
+    return [*options, *target, *files]
 
 
-def _call(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    # A virtual environment that happens to be active must not decide anything.
-    environment = {key: value for key, value in os.environ.items() if key != "VIRTUAL_ENV"}
+def call_uv(
+    options: Sequence[str], folder: Path, environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Return what ``uv pip compile`` with these options, in ``folder``, said.
+
+    Raises:
+        MachineError: it gave no answer in time.
+
+    """
+    from uv import find_uv_bin  # noqa: PLC0415 - only where it is called
+
     try:
         return subprocess.run(
-            command,
+            [find_uv_bin(), "pip", "compile", *options],
             cwd=folder,
-            env=environment,
+            # A virtual environment that happens to be active must not decide anything.
+            env={name: value for name, value in environment.items() if name != "VIRTUAL_ENV"},
             capture_output=True,
             text=True,
             check=False,

@@ -1,10 +1,11 @@
 """One image of the family: a row of the matrix in one variant, with everything resolved."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from imgbuild.matrix.model import (
+    Cuda,
     Horovod,
     Matrix,
     Mpi,
@@ -15,12 +16,15 @@ from imgbuild.matrix.model import (
     TensorFlow,
     Variant,
 )
-from imgbuild.matrix.pins import ResolvedPin, resolve_pins
+from imgbuild.matrix.pins import ResolvedPin, as_documented, pin_of, resolve_pins
 
 
 @dataclass(frozen=True)
 class Image:
-    """One TensorFlow version in one variant on one stack, and the pins of what is in it."""
+    """One TensorFlow version in one variant on one stack, and the pins of what is in it.
+
+    ``documented`` is true of an image with the documented pins where the family has corrected ones.
+    """
 
     tensorflow: str
     variant: Variant
@@ -29,6 +33,7 @@ class Image:
     repository: str
     pins: tuple[ResolvedPin, ...]
     matrix: Matrix
+    documented: bool = False
 
     @property
     def minor(self) -> str:
@@ -38,14 +43,18 @@ class Image:
     @property
     def name(self) -> str:
         """The image's name in files, logs and reports, e.g. ``tf-2.2-cpu-debian``."""
-        return f"tf-{self.minor}-{self.variant}-{self.stack}"
+        return f"tf-{self.minor}-{self._suffix}"
 
     @property
     def tags(self) -> tuple[str, ...]:
         """The references it gets when its suites have passed, the usual one first."""
-        suffix = f"{self.variant}-{self.stack}"
         versions = (self.minor, self.tensorflow)
-        return tuple(f"{self.repository}:{version}-{suffix}" for version in versions)
+        return tuple(f"{self.repository}:{version}-{self._suffix}" for version in versions)
+
+    @property
+    def _suffix(self) -> str:
+        known = f"{self.variant}-{self.stack}"
+        return f"{known}-as-documented" if self.documented else known
 
     @property
     def lock_name(self) -> str:
@@ -98,11 +107,18 @@ class Image:
     @property
     def mpi_name(self) -> str:
         """Its MPI's key in the matrix, e.g. ``openmpi-4.1.4``."""
-        row = find_row(self.matrix, self.tensorflow, self.stack)
-        pin = row.mpi or self.matrix.stacks[self.stack].pins.mpi
-        if pin is None:
-            raise KeyError(self.name)
-        return pin.version
+        pin = pin_of(self.matrix, self.row, "mpi")
+        return (as_documented(pin) if self.documented else pin).version
+
+    @property
+    def row(self) -> Row:
+        """The row of the matrix that it comes from."""
+        return find_row(self.matrix, self.tensorflow, self.stack)
+
+    @property
+    def cuda(self) -> Cuda | None:
+        """Its CUDA release; None for a CPU image."""
+        return self.matrix.cuda[self.version_of("cuda")] if self.variant == "gpu" else None
 
     @property
     def horovod(self) -> Horovod:
@@ -132,6 +148,14 @@ def minor_of(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
+def standin_image(image: Image) -> Image:
+    """Return the image under a name that cannot be pushed: no host can be called ``.invalid``.
+
+    Source: RFC 2606, section 2.
+    """
+    return replace(image, repository=f"standin.invalid/{image.repository}")
+
+
 def find_row(matrix: Matrix, tensorflow: str, stack: str) -> Row:
     """Return the row of a TensorFlow release on a stack; KeyError if there is none."""
     for row in matrix.images:
@@ -143,17 +167,26 @@ def find_row(matrix: Matrix, tensorflow: str, stack: str) -> Row:
 def all_images(matrix: Matrix) -> tuple[Image, ...]:
     """Return every image of the matrix, in the order of the file."""
     return tuple(
-        _resolve(matrix, row, variant) for row in matrix.images for variant in row.variants
+        resolve_image(matrix, row, variant) for row in matrix.images for variant in row.variants
     )
 
 
-def _resolve(matrix: Matrix, row: Row, variant: Variant) -> Image:
+def as_documented_image(image: Image) -> Image:
+    """Return the image with the documented pins: itself where none differs."""
+    other = resolve_image(image.matrix, image.row, image.variant, documented=True)
+    versions = [pin.version for pin in image.pins]
+    return image if versions == [pin.version for pin in other.pins] else other
+
+
+def resolve_image(matrix: Matrix, row: Row, variant: Variant, *, documented: bool = False) -> Image:
+    """Return one image of a row; KeyError if the row refers to something that is not there."""
     return Image(
         tensorflow=row.tensorflow,
         variant=variant,
         stack=row.stack,
         os_name=row.os or matrix.stacks[row.stack].os,
         repository=matrix.repository,
-        pins=tuple(resolve_pins(matrix, row, variant)),
+        pins=tuple(resolve_pins(matrix, row, variant, documented=documented)),
         matrix=matrix,
+        documented=documented,
     )

@@ -6,14 +6,20 @@ Versions, names and URLs are the restricted scalars of :mod:`imgbuild.values`; o
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler
+from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, field_validator, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from imgbuild.matrix.rule import Rule
+from imgbuild.matrix.section import Section
 from imgbuild.values import (
     AptPackage,
     AptPin,
+    Capability,
+    DigestReference,
     Distribution,
+    FileName,
+    KeyFingerprint,
     Name,
     Prose,
     Release,
@@ -30,17 +36,16 @@ Variant = Literal["cpu", "gpu"]
 Flavour = Literal["openmpi", "intelmpi", "mpich"]
 
 
-class Section(BaseModel):
-    """Frozen, and unknown keys are errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
-
 class Pin(Section):
-    """The exact version of one component; with the documented one where that cannot work."""
+    """The exact version of one component; with the documented one where that cannot work.
+
+    ``documented_exists`` is false where nobody ever published the documented version: then
+    ``--as-documented`` has nothing to build it from.
+    """
 
     version: Version
     documented: Version | None = None
+    documented_exists: bool = True
     why: Prose | None = None
 
     @classmethod
@@ -72,6 +77,35 @@ class Source(Section):
     url: Url
     sha256: Sha256
 
+    @model_validator(mode="before")
+    @classmethod
+    def _has_a_sha256(cls, value: Any) -> Any:  # noqa: ANN401 - whatever YAML holds
+        if isinstance(value, dict) and "url" in value and "sha256" not in value:
+            scheme = str(value["url"]).split(":", maxsplit=1)[0]
+            raise ValueError(
+                f"missing key 'sha256': what comes by {scheme} is trusted by its sha256 alone; "
+                "64 lower-case hexadecimal digits, from a place other than the download itself"
+            )
+        return value
+
+
+class Keyring(Section):
+    """The key that signs an apt repository: a file of ``images/files/keyrings``, and its id."""
+
+    file: FileName
+    fingerprint: KeyFingerprint
+
+
+class Upstream(Section):
+    """A site that inputs come from. A mirror replaces its URL as a whole.
+
+    Without ``url`` it is the one that the tools and the base image know by themselves.
+    """
+
+    kind: Literal["files", "apt", "index"]
+    url: Url | None = None
+    keyring: Keyring | None = None
+
 
 class OsPackages(Section):
     """Packages of the distribution's archive, by what needs them."""
@@ -79,6 +113,20 @@ class OsPackages(Section):
     runtime: tuple[AptPackage, ...]
     compiler: tuple[AptPackage, ...]
     cpython: tuple[AptPackage, ...] = ()
+
+
+class StackPins(Section):
+    """Pins for all images of a stack or an operating system.
+
+    A row overrides its stack, a stack its operating system.
+    """
+
+    python: AnyPin | None = None
+    mpi: TablePin | None = None
+    git: AnyPin | None = None
+    miniconda: AnyPin | None = None
+    cudnn: AnyPin | None = None
+    nccl: AnyPin | None = None
 
 
 class OperatingSystem(Section):
@@ -89,7 +137,14 @@ class OperatingSystem(Section):
     suite: Name
     glibc: Version
     support: Prose
+    #: The image of a registry, by digest; without one the base is made from the archive.
+    image: DigestReference | None = None
+    #: NVIDIA's name of it in its repositories.
+    nvidia: Name | None = None
+    #: g++ versions of packages.compiler beside the default one, as g++-VERSION.
+    compilers: tuple[Version, ...] = ()
     packages: OsPackages
+    pins: StackPins = StackPins()
 
 
 class SourcePython(Section):
@@ -101,11 +156,22 @@ class SourcePython(Section):
 
 
 class CondaPython(Section):
-    """CPython of a conda environment; every package by explicit source."""
+    """CPython of a conda environment; every package by URL, its sha256 in images/locks."""
 
     origin: Annotated[Literal["conda"], Field(alias="from")]
-    packages: tuple[Name, ...]
+    packages: tuple[Url, ...] = Field(min_length=1)
     wheel_tag: Literal["cp36", "cp37", "cp38"]
+
+    @field_validator("packages")
+    @classmethod
+    def _by_https(cls, packages: tuple[str, ...]) -> tuple[str, ...]:
+        for url in packages:
+            if not url.startswith("https:"):
+                raise ValueError(
+                    f"{url}: a package without a sha256 in the matrix must come by https, since "
+                    "its sha256 is recorded (images/locks) from what is downloaded first"
+                )
+        return packages
 
 
 Python = Annotated[SourcePython | CondaPython, Field(discriminator="origin")]
@@ -123,12 +189,24 @@ class AptMpi(Section):
 
 
 class SourceMpi(Section):
-    """An MPI compiled or unpacked from a download."""
+    """An MPI compiled from its source."""
 
     flavour: Flavour
     version: Version
     origin: Annotated[Literal["source"], Field(alias="from")]
     source: Name
+    os: tuple[Name, ...]
+
+
+class InstallerMpi(Section):
+    """An MPI unpacked by its vendor's installer (Intel MPI up to 2019)."""
+
+    flavour: Flavour
+    version: Version
+    origin: Annotated[Literal["installer"], Field(alias="from")]
+    source: Name
+    os: tuple[Name, ...]
+    licence: Prose
 
 
 class IndexMpi(Section):
@@ -141,30 +219,64 @@ class IndexMpi(Section):
     build: Distribution
 
 
-Mpi = Annotated[AptMpi | SourceMpi | IndexMpi, Field(discriminator="origin")]
+Mpi = Annotated[AptMpi | SourceMpi | InstallerMpi | IndexMpi, Field(discriminator="origin")]
 
 
 class Cuda(Section):
-    """One CUDA release as packages, by operating system: what runs, and what builds Horovod."""
+    """One CUDA release as packages: what TensorFlow loads, and what Horovod is compiled with.
+
+    ``driver`` is the oldest driver that runs it; ``newest`` the highest compute capability its
+    libraries know; ``cudnn`` and ``nccl`` list the releases that NVIDIA published for it.
+    """
 
     driver: Version
-    runtime: dict[Name, tuple[AptPin, ...]]
-    build: dict[Name, tuple[AptPin, ...]]
+    newest: Capability
+    cudnn: tuple[Version, ...]
+    nccl: tuple[Version, ...]
+    os: tuple[Name, ...]
+    runtime: tuple[AptPin, ...]
+    build: tuple[AptPin, ...]
+
+
+class GpuWheel(Section):
+    """What is in a TensorFlow release's GPU wheel, read out of the wheel.
+
+    ``cudnn`` is the version it was compiled with; ``native`` and ``ptx`` are the compute
+    capabilities that its kernels exist for, as machine code and as PTX.
+    """
+
+    cuda: Version
+    cudnn: Version
+    native: tuple[Capability, ...]
+    ptx: tuple[Capability, ...]
 
 
 class TensorFlow(Section):
-    """What is true of one TensorFlow release's wheels."""
+    """What is true of one TensorFlow release's wheels.
+
+    ``compiler`` is the g++ that built them, ``pythons`` the tags there are wheels for, ``glibc``
+    the oldest C library that their platform tag admits.
+    """
 
     tensorboard: Version
     compiler: Version
+    pythons: tuple[Literal["cp36", "cp37", "cp38"], ...]
+    glibc: Version
     distribution: dict[Variant, Distribution]
+    gpu: GpuWheel
 
 
 class Horovod(Section):
-    """One Horovod source distribution: its sha256, and whether it has ``horovodrun``."""
+    """One Horovod source distribution.
+
+    ``launcher`` tells whether it has ``horovodrun``, ``tensorflow`` which releases it was proved
+    or tested with by its authors, ``nccl`` the operations that it can do with NCCL.
+    """
 
     sha256: Sha256
     launcher: bool
+    tensorflow: Specifier
+    nccl: tuple[Literal["allreduce", "allgather", "broadcast"], ...] = ("allreduce",)
 
 
 class Condition(Section):
@@ -174,15 +286,6 @@ class Condition(Section):
     tensorflow: Specifier | None = None
     python: Specifier | None = None
     why: Prose
-
-
-class StackPins(Section):
-    """The pins that a stack gives to all its images; a row may override each."""
-
-    python: AnyPin | None = None
-    mpi: TablePin | None = None
-    git: AnyPin | None = None
-    miniconda: TablePin | None = None
 
 
 class Stack(Section):
@@ -202,8 +305,6 @@ class Row(StackPins):
     os: Name | None = None
     horovod: AnyPin
     cuda: AnyPin | None = None
-    cudnn: AnyPin | None = None
-    nccl: AnyPin | None = None
 
 
 class Defaults(Section):
@@ -220,6 +321,7 @@ class Matrix(Section):
     repository: Repository
     epoch: Timestamp
     defaults: Defaults
+    upstreams: dict[Name, Upstream] = Field(default_factory=dict)
     stacks: dict[Name, Stack]
     operating_systems: dict[Name, OperatingSystem]
     sources: dict[Name, Source]
@@ -231,4 +333,5 @@ class Matrix(Section):
     requirements: tuple[Condition, ...] = ()
     constraints: tuple[Condition, ...] = ()
     build_requirements: tuple[Condition, ...] = ()
+    rules: tuple[Rule, ...] = ()
     images: tuple[Row, ...] = Field(min_length=1)

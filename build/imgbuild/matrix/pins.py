@@ -1,75 +1,133 @@
-"""The pins of an image: the row's, its stack's where the row has none, each with its source."""
+"""The pins of an image, each with its source: the row's, else its stack's, else its OS's."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from imgbuild.matrix.model import Matrix, Pin, Row, Variant
+from imgbuild.matrix.model import Matrix, OperatingSystem, Pin, Row, Variant
 
 INDEX = "Python package index"
+#: The upstreams of NVIDIA's packages, by component.
+NVIDIA = {
+    "cuda": "nvidia-cuda",
+    "cudnn": "nvidia-machine-learning",
+    "nccl": "nvidia-machine-learning",
+}
 
 
 @dataclass(frozen=True)
 class ResolvedPin:
-    """One component of an image: its exact version, where it comes from, and why."""
+    """One component of an image: its exact version, where it comes from, and why.
+
+    ``documented`` is what the documentation of these images says where that is another version;
+    ``documented_exists`` is false where nobody ever published it.
+    """
 
     component: str
     version: str
     source: str
     sha256: str | None = None
     documented: str | None = None
+    documented_exists: bool = True
     why: str | None = None
 
 
-def resolve_pins(matrix: Matrix, row: Row, variant: Variant) -> list[ResolvedPin]:
-    """Return the row's pins, its stack's where the row has none, with their sources."""
+def pin_of(matrix: Matrix, row: Row, component: str) -> Pin:
+    """Return the pin that holds for a row; KeyError if nothing pins the component."""
     stack = matrix.stacks[row.stack]
-    os_name = row.os or stack.os
-    os = matrix.operating_systems[os_name]
-    archive = f"{os.distribution.capitalize()} {os.suite} archive"
-    wheel = matrix.tensorflow[row.tensorflow]
-    pins = [
-        ResolvedPin("tensorflow", row.tensorflow, f"{INDEX}: {wheel.distribution[variant]}"),
-        ResolvedPin("tensorboard", wheel.tensorboard, f"{INDEX}: tensorboard"),
-        _python_pin(matrix, row.python or stack.pins.python),
-        _mpi_pin(matrix, row.mpi or stack.pins.mpi, archive),
-        _horovod_pin(matrix, row.horovod),
-        _pin("git", row.git or stack.pins.git, archive),
-        ResolvedPin("os", os.version, archive, why=os.support),
+    os = matrix.operating_systems[row.os or stack.os]
+    for level in (row, stack.pins, os.pins):
+        pin: Pin | None = getattr(level, component, None)
+        if pin is not None:
+            return pin
+    raise KeyError(component)
+
+
+def as_documented(pin: Pin) -> Pin:
+    """Return the pin with the documented version in place of the corrected one, if it exists."""
+    if pin.documented is None or not pin.documented_exists:
+        return pin
+    return pin.model_copy(update={"version": pin.documented, "documented": None, "why": None})
+
+
+def resolve_pins(
+    matrix: Matrix, row: Row, variant: Variant, *, documented: bool = False
+) -> list[ResolvedPin]:
+    """Return the row's pins with their sources; ``documented`` takes the documented versions."""
+    return [
+        _resolve(matrix, row, variant, component, documented)
+        for component in _components(matrix, row, variant)
     ]
-    if row.miniconda or stack.pins.miniconda:
-        pins.append(_pin("miniconda", row.miniconda or stack.pins.miniconda, "Anaconda"))
-    if variant == "gpu":
-        gpu = ("cuda", "cudnn", "nccl")
-        pins.extend(_pin(name, getattr(row, name), "NVIDIA's packages") for name in gpu)
-    return pins
 
 
-def _pin(component: str, pin: Pin | None, source: str, sha256: str | None = None) -> ResolvedPin:
-    if pin is None:
-        raise KeyError(component)
-    return ResolvedPin(component, pin.version, source, sha256, pin.documented, pin.why)
+def _components(matrix: Matrix, row: Row, variant: Variant) -> list[str]:
+    components = ["tensorflow", "tensorboard", "python", "mpi", "horovod", "git", "os"]
+    if matrix.python[pin_of(matrix, row, "python").version].origin == "conda":
+        components.append("miniconda")
+    return [*components, "cuda", "cudnn", "nccl"] if variant == "gpu" else components
 
 
-def _python_pin(matrix: Matrix, pin: Pin | None) -> ResolvedPin:
-    resolved = _pin("python", pin, "conda packages")
-    python = matrix.python[resolved.version]
-    if python.origin == "source":
-        source = matrix.sources[python.source]
-        return _pin("python", pin, source.url, source.sha256)
+def _resolve(
+    matrix: Matrix, row: Row, variant: Variant, component: str, documented: bool
+) -> ResolvedPin:
+    wheel = matrix.tensorflow[row.tensorflow]
+    os = matrix.operating_systems[row.os or matrix.stacks[row.stack].os]
+    archive = f"{os.distribution.capitalize()} {os.suite} archive"
+    if component == "tensorflow":
+        return ResolvedPin(component, row.tensorflow, f"{INDEX}: {wheel.distribution[variant]}")
+    if component == "tensorboard":
+        return ResolvedPin(component, wheel.tensorboard, f"{INDEX}: tensorboard")
+    if component == "os":
+        return ResolvedPin(component, os.version, os.image or archive, why=os.support)
+    pin = pin_of(matrix, row, component)
+    packages = _nvidia(matrix, os, component) if component in NVIDIA else archive
+    return _sourced(matrix, component, as_documented(pin) if documented else pin, packages)
+
+
+def _nvidia(matrix: Matrix, os: OperatingSystem, component: str) -> str:
+    """Return the folder of NVIDIA's repository that has the component for the system."""
+    upstream = matrix.upstreams.get(NVIDIA[component])
+    if upstream is None or upstream.url is None:
+        return "NVIDIA's packages"
+    return f"{upstream.url}{os.nvidia}/x86_64"
+
+
+def _sourced(matrix: Matrix, component: str, pin: Pin, archive: str) -> ResolvedPin:
+    resolved = ResolvedPin(
+        component,
+        pin.version,
+        archive,
+        documented=pin.documented,
+        documented_exists=pin.documented_exists,
+        why=pin.why,
+    )
+    if component == "mpi":
+        return _mpi(matrix, resolved)
+    if component == "python":
+        return _python(matrix, resolved)
+    if component == "miniconda":
+        return _download(matrix, resolved, f"miniconda-{pin.version}")
+    if component == "horovod":
+        sha256 = matrix.horovod[pin.version].sha256
+        return replace(resolved, source=f"{INDEX}: horovod, source distribution", sha256=sha256)
     return resolved
 
 
-def _mpi_pin(matrix: Matrix, pin: Pin | None, archive: str) -> ResolvedPin:
-    if pin is None:
-        raise KeyError("mpi")
+def _python(matrix: Matrix, pin: ResolvedPin) -> ResolvedPin:
+    python = matrix.python[pin.version]
+    if python.origin == "source":
+        return _download(matrix, pin, python.source)
+    return replace(pin, source=f"conda packages, {len(python.packages)} by URL (images/locks)")
+
+
+def _mpi(matrix: Matrix, pin: ResolvedPin) -> ResolvedPin:
     mpi = matrix.mpi[pin.version]
-    source, sha256 = archive, None
-    if mpi.origin == "source":
-        source, sha256 = matrix.sources[mpi.source].url, matrix.sources[mpi.source].sha256
-    elif mpi.origin == "index":
-        source = f"{INDEX}: {mpi.runtime}"
-    return ResolvedPin("mpi", mpi.version, source, sha256, pin.documented, pin.why)
+    named = replace(pin, version=mpi.version)
+    if mpi.origin == "apt":
+        return named
+    if mpi.origin == "index":
+        return replace(named, source=f"{INDEX}: {mpi.runtime}")
+    return _download(matrix, named, mpi.source)
 
 
-def _horovod_pin(matrix: Matrix, pin: Pin) -> ResolvedPin:
-    source = f"{INDEX}: horovod, source distribution"
-    return _pin("horovod", pin, source, matrix.horovod[pin.version].sha256)
+def _download(matrix: Matrix, pin: ResolvedPin, source: str) -> ResolvedPin:
+    found = matrix.sources[source]
+    return replace(pin, source=found.url, sha256=found.sha256)

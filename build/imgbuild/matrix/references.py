@@ -13,6 +13,8 @@ from imgbuild.yaml_document import Fault, Location
 #: The pins every image has, and those the gpu variant has beside them.
 COMMON_PINS = ("python", "mpi", "git")
 GPU_PINS = ("cuda", "cudnn", "nccl")
+#: Pins that only a row has, since a stack has images of several.
+ROW_PINS = ("cuda",)
 #: Which table of the matrix a pin of a row or stack names a key of, and what to call the key.
 PIN_TABLES = {
     "python": ("python", "Python"),
@@ -32,6 +34,11 @@ def find_faults(document: Any) -> list[Fault]:  # noqa: ANN401 - whatever YAML h
     return [
         *_named(raw, "stacks", "stack", ("defaults",), "stack"),
         *(fault for name in _mapping(raw.get("stacks")) for fault in _stack(raw, name)),
+        *(
+            fault
+            for name in _mapping(raw.get("operating_systems"))
+            for fault in _pins(raw, ("operating_systems", name, "pins"))
+        ),
         *_sources(raw),
         *(fault for index, row in enumerate(images) for fault in _row(raw, row, index)),
         *_duplicates(images),
@@ -72,6 +79,19 @@ def _named(raw: Raw, table: str, kind: str, at: Location, key: str | int) -> Ite
 def _pins(raw: Raw, at: Location) -> Iterator[Fault]:
     for pin, (table, kind) in PIN_TABLES.items():
         yield from _named(raw, table, kind, at, pin)
+        pinned = _mapping(_at(raw, (*at, pin)))
+        if pinned.get("documented_exists") != "false":
+            yield from _named(raw, table, kind, (*at, pin), "documented")
+    yield from _miniconda(raw, at)
+
+
+def _miniconda(raw: Raw, at: Location) -> Iterator[Fault]:
+    version, sources = _version(_at(raw, (*at, "miniconda"))), _mapping(raw.get("sources"))
+    if version is not None and sources and f"miniconda-{version}" not in sources:
+        known = [name for name in sources if name.startswith("miniconda-")]
+        listed = ", ".join(known) or "none"
+        message = f"no source 'miniconda-{version}' in the matrix; there are: {listed}"
+        yield Fault((*at, "miniconda"), message)
 
 
 def _stack(raw: Raw, name: str) -> Iterator[Fault]:
@@ -84,10 +104,19 @@ def _sources(raw: Raw) -> Iterator[Fault]:
         for name, entry in _mapping(raw.get(table)).items():
             at: Location = (table, name)
             yield from _named(raw, "sources", "source", at, "source")
-            yield from _named(raw, "operating_systems", "operating system", at, "os")
-            packages = _mapping(entry).get("packages")
-            for index in range(len(packages) if isinstance(packages, list) else 0):
-                yield from _named(raw, "sources", "source", (*at, "packages"), index)
+            yield from _systems(raw, entry, at)
+    for name, entry in _mapping(raw.get("cuda")).items():
+        yield from _systems(raw, entry, ("cuda", name))
+
+
+def _systems(raw: Raw, entry: Any, at: Location) -> Iterator[Fault]:  # noqa: ANN401 - YAML
+    listed = _mapping(entry).get("os")
+    table, kind = "operating_systems", "operating system"
+    if not isinstance(listed, list):
+        yield from _named(raw, table, kind, at, "os")
+        return
+    for index in range(len(listed)):
+        yield from _named(raw, table, kind, (*at, "os"), index)
 
 
 def _row(raw: Raw, row: Raw, index: int) -> Iterator[Fault]:
@@ -110,11 +139,13 @@ def _missing_pins(raw: Raw, row: Raw, variant: str, at: Location) -> Iterator[Fa
     name = row.get("stack")
     stack = _mapping(_at(raw, ("stacks", str(name))))
     pins = _mapping(stack.get("pins"))
+    system = str(row.get("os") or stack.get("os"))
+    given = {*row, *pins, *_mapping(_at(raw, ("operating_systems", system, "pins")))}
     for pin in COMMON_PINS if stack else ():
-        if pin not in row and pin not in pins:
+        if pin not in given:
             yield Fault(at, f"pin {pin!r} is missing; set it here or in stacks.{name}.pins")
     for pin in GPU_PINS if variant == "gpu" else ():
-        if pin not in row:
+        if pin not in (row if pin in ROW_PINS else given):
             yield Fault(at, f"pin {pin!r} is missing; the gpu variant needs it")
 
 

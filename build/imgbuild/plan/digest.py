@@ -46,7 +46,12 @@ def input_digest(image: Image, inputs: BuildInputs, project: Project) -> InputDi
         "base": base.digest or "not made yet",
         "CPython": interpreter.digest,
         "uv": inputs.uv_version,
+        "downloads": inputs.downloads[image.name].digest,
     }
+    if image.cuda and inputs.keyrings:
+        parts["keyrings"] = inputs.keyrings.name
+    if inputs.standin:
+        parts["stand-in"] = inputs.standin
     total = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
     short = {
         name: hashlib.sha256(value.encode()).hexdigest()[:SHORT] for name, value in parts.items()

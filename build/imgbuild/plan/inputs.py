@@ -1,18 +1,28 @@
 """Where this machine takes the inputs of a build from, made ready as named build contexts."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
 from imgbuild.errors import InputError
-from imgbuild.inputs.base import BaseLayout, BaseRecipe, bootstrap_base, find_base
+from imgbuild.inputs.base import (
+    BaseLayout,
+    BaseRecipe,
+    bootstrap_base,
+    find_base,
+    open_layout,
+)
 from imgbuild.inputs.cpython import relocate_prefix
 from imgbuild.inputs.tool import uv_context
 from imgbuild.matrix.image import Image
 from imgbuild.matrix.model import Matrix
+from imgbuild.plan.downloads import ImageDownloads, image_downloads
+from imgbuild.plan.keyrings import keyrings_context
+from imgbuild.plan.secrets import build_secrets
+from imgbuild.project import Project
 from imgbuild.render.dockerfile import PREFIX, epoch_seconds
-from imgbuild.settings import PrefixInterpreter, RegistryBase, Settings
+from imgbuild.settings import LayoutBase, PrefixInterpreter, RegistryBase, Settings
 
 
 @dataclass(frozen=True)
@@ -45,7 +55,10 @@ class BuildInputs:
     interpreters: Mapping[str, InterpreterInput]
     uv: Path
     uv_version: str
-    ca_bundle: Path | None
+    secrets: Mapping[str, Path] = field(default_factory=dict)
+    downloads: Mapping[str, ImageDownloads] = field(default_factory=dict)
+    keyrings: Path | None = None
+    standin: str | None = None
 
 
 @dataclass(frozen=True)
@@ -57,6 +70,7 @@ class Preparation:
 
     cache: Path
     log: Path
+    project: Project
     say: Callable[[str], None]
     make: bool = True
     refresh: bool = False
@@ -81,14 +95,27 @@ def prepare_inputs(
         {v: _interpreter(image, settings, preparation) for v, image in pythons.items()},
         uv_context(preparation.cache),
         version("uv"),
-        _ca_bundle(settings),
+        build_secrets(settings, preparation.cache),
+        {i.name: image_downloads(i, preparation.project.locks, settings) for i in chosen},
+        _keyrings(chosen, settings, preparation),
+        settings.standin.note if settings.standin else None,
     )
 
 
+def _keyrings(
+    images: tuple[Image, ...], settings: Settings, preparation: Preparation
+) -> Path | None:
+    own = preparation.project.files / "keyrings"
+    return keyrings_context(images[0].matrix, settings, own, preparation.cache)
+
+
 def _base(image: Image, settings: Settings, preparation: Preparation) -> BaseInput:
-    choice = settings.base_for(image.os_name)
+    choice = settings.base_for(image.os_name, image.os.image)
     if isinstance(choice, RegistryBase):
         return BaseInput(choice.image, choice.image.rsplit("@", 1)[1], "registry")
+    if isinstance(choice, LayoutBase):
+        local = open_layout(Path(choice.path))
+        return BaseInput(local.reference, local.image_id, "OCI layout", local)
     recipe = BaseRecipe(image.os_name, image.os.distribution, image.os.suite, epoch_seconds(image))
     layout = None if preparation.refresh else find_base(recipe, preparation.cache)
     if layout is None and not preparation.make:
@@ -116,23 +143,12 @@ def _interpreter(image: Image, settings: Settings, preparation: Preparation) -> 
     return InterpreterInput(relocated.path, relocated.digest, "local prefix")
 
 
-def _ca_bundle(settings: Settings) -> Path | None:
-    if settings.ca_bundle is None:
-        return None
-    path = Path(settings.ca_bundle)
-    if not path.is_file() or b"-----BEGIN CERTIFICATE-----" not in path.read_bytes():
-        raise InputError(
-            f"imgbuild.local.yaml: ca_bundle {path} is not a file of PEM certificates. Correct it, "
-            "or take the line out and run `imgbuild doctor --write`."
-        )
-    return path
-
-
 def _check_names(settings: Settings, matrix: Matrix) -> None:
     """Refuse settings for what the matrix does not have: they would silently do nothing."""
     pairs = (
         ("base", settings.base, matrix.operating_systems),
         ("cpython", settings.cpython, matrix.python),
+        ("mirrors", settings.mirrors, matrix.upstreams),
     )
     for section, named, known in pairs:
         unknown = sorted({*named} - {*known})

@@ -10,7 +10,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
 from imgbuild.errors import InputError
 from imgbuild.matrix.image import Image, minor_of
+from imgbuild.render.compilers import compilers
 from imgbuild.render.labels import pin_labels
+from imgbuild.render.sources import file_name, named_sources
 
 #: Where the interpreter and the packages live in every image.
 PREFIX = "/opt/python"
@@ -25,7 +27,26 @@ MPI_ENVIRONMENT: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
         ("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
     ),
+    # What mpivars.sh sets, for shells that read no profile.
+    "intelmpi": (("I_MPI_ROOT", "{root}"),),
+    "mpich": (),
 }
+#: Where an MPI of its vendor's installer lies; the installer chooses.
+MPI_ROOT: Mapping[str, str] = {
+    "intelmpi": "/opt/intel/compilers_and_libraries_{version}/linux/mpi",
+}
+
+#: What NVIDIA's container runtime reads: all devices, the libraries for computing, and the CUDA
+#: release that a driver must know for the container to start. The folders are those that other
+#: runtimes mount the driver at. Source: NVIDIA container toolkit, "Environment variables".
+GPU_ENVIRONMENT = (
+    ("LD_LIBRARY_PATH", "/usr/local/nvidia/lib:/usr/local/nvidia/lib64"),
+    ("NVIDIA_VISIBLE_DEVICES", "all"),
+    ("NVIDIA_DRIVER_CAPABILITIES", "compute,utility"),
+    ("NVIDIA_REQUIRE_CUDA", "cuda>={cuda}"),
+)
+#: The upstreams of the gpu variant's packages, in the order they are asked.
+NVIDIA_UPSTREAMS = ("nvidia-cuda", "nvidia-machine-learning")
 
 
 def render_dockerfile(image: Image, templates: Path) -> str:
@@ -61,7 +82,6 @@ def _environment(templates: Path) -> Environment:
 
 
 def _variables(image: Image) -> dict[str, object]:
-    python = image.python
     minor = minor_of(image.version_of("python"))
     return {
         "image": image,
@@ -69,24 +89,74 @@ def _variables(image: Image) -> dict[str, object]:
         "prefix": PREFIX,
         "python_minor": minor,
         "site_packages": f"{PREFIX}/lib/python{minor}/site-packages",
-        "python_source": image.source(python.source) if python.origin == "source" else None,
-        "os_packages": _os_packages(image),
-        "compiler_packages": sorted({*image.os.packages.compiler, *_mpi_packages(image, "build")}),
-        "cpython_packages": sorted({*image.os.packages.compiler, *image.os.packages.cpython}),
-        "gcc_4_abi": image.wheel.compiler.split(".")[0] == "4",
-        "mpi_environment": MPI_ENVIRONMENT[image.mpi.flavour],
         "labels": tuple(pin_labels(image).items()),
+        "compilers": compilers(image),
+        **_paths(image),
+        **_downloads(image),
+        **_packages(image),
+        **_cuda(image),
     }
 
 
-def _os_packages(image: Image) -> list[str]:
-    """Return the run-time packages; git by its pinned version, whatever the archive's revision."""
-    git = f"git=1:{image.version_of('git')}-*"
-    return sorted({*image.os.packages.runtime, *_mpi_packages(image, "runtime"), git})
+def _paths(image: Image) -> dict[str, object]:
+    root = MPI_ROOT.get(image.mpi.flavour, "").format(version=image.mpi.version)
+    conda = image.python.origin == "conda"
+    gpu = GPU_ENVIRONMENT if image.cuda else ()
+    version = image.version_of("cuda") if image.cuda else ""
+    environment = (*MPI_ENVIRONMENT[image.mpi.flavour], *gpu)
+    return {
+        "mpi_root": root,
+        "mpi_path": f"{root}/intel64/bin:" if root else "",
+        "conda_path": "/opt/miniconda/bin:" if conda else "",
+        "environment": tuple((k, v.format(root=root, cuda=version)) for k, v in environment),
+    }
 
 
-def _mpi_packages(image: Image, use: str) -> tuple[str, ...]:
+def _downloads(image: Image) -> dict[str, object]:
+    sources = named_sources(image)
+    python = image.python
+    packages = python.packages if python.origin == "conda" else ()
+    return {
+        "downloads": sources,
+        "python_source": sources.get("cpython"),
+        "miniconda": sources.get("miniconda"),
+        "mpi_source": sources.get("mpi"),
+        "conda_packages": [file_name(url) for url in packages],
+    }
+
+
+def _packages(image: Image) -> dict[str, object]:
+    packages = image.os.packages
+    git = f"git=1:{image.version_of('git')}-*"  # whatever the archive's revision
     mpi = image.mpi
-    if mpi.origin != "apt":
-        raise InputError(f"{image.name}: there is no template for an MPI from {mpi.origin!r} yet.")
-    return mpi.runtime if use == "runtime" else mpi.build
+    runtime, build = (mpi.runtime, mpi.build) if mpi.origin == "apt" else ((), ())
+    return {
+        "os_packages": sorted({*packages.runtime, *runtime, git}),
+        "compiler_packages": sorted({*packages.compiler, *build}),
+        "cpython_packages": sorted({*packages.compiler, *packages.cpython}),
+    }
+
+
+def _cuda(image: Image) -> dict[str, object]:
+    """Return the packages of the image's CUDA, cuDNN and NCCL, and where they come from."""
+    if image.cuda is None:
+        return {}
+    cuda, cudnn, nccl = (image.version_of(name) for name in ("cuda", "cudnn", "nccl"))
+    libraries = [f"libcudnn7={cudnn}-1+cuda{cuda}", f"libnccl2={nccl}-1+cuda{cuda}"]
+    runtime = sorted({*image.cuda.runtime, *libraries})
+    return {
+        "cuda_version": cuda,
+        "cuda_packages": runtime,
+        "cuda_build_packages": sorted(
+            {*runtime, *image.cuda.build, f"libnccl-dev={nccl}-1+cuda{cuda}"}
+        ),
+        "nvidia_repositories": [_repository(image, name) for name in NVIDIA_UPSTREAMS],
+        "capabilities": ",".join(c.replace(".", "") for c in image.wheel.gpu.native),
+    }
+
+
+def _repository(image: Image, name: str) -> dict[str, str]:
+    upstream = image.matrix.upstreams.get(name)
+    if upstream is None or upstream.url is None or upstream.keyring is None:
+        raise InputError(f"matrix.yaml: upstreams.{name} needs a url and a keyring.")
+    return {"name": name, "url": upstream.url, "keyring": upstream.keyring.file}

@@ -9,6 +9,8 @@ INPUT_PARTS = f"{NAMESPACE}.inputs"
 NAME = f"{NAMESPACE}.name"
 #: The repository an image was built for: checkouts with another one share the engine, not images.
 REPOSITORY = f"{NAMESPACE}.repository"
+#: Says that stand-ins were built in: an image for tests, which is never pushed.
+STANDIN = f"{NAMESPACE}.standin"
 
 
 def pin_labels(image: Image) -> dict[str, str]:

@@ -1,10 +1,14 @@
 """pytest's JUnit XML as suite results."""
 
+import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from imgbuild.suites.code import PREFIX
-from imgbuild.suites.report import SuiteResult, TestFailure
+from imgbuild.suites.report import SuiteResult, TestFailure, TestSkip
+
+#: testinfra's parameter, which is between or beside those of the checks.
+_CONTAINER = re.compile(r"-?docker://[0-9a-f]+")
 
 
 def read_junit(path: Path, suites: tuple[str, ...]) -> tuple[SuiteResult, ...]:
@@ -25,7 +29,7 @@ def _suite_of(case: ET.Element) -> str:
 
 def _result(suite: str, cases: list[ET.Element]) -> SuiteResult:
     failures = tuple(failure for case in cases for failure in _failures(case))
-    skips = tuple(s.get("message") or "no reason" for case in cases for s in case.iter("skipped"))
+    skips = tuple(skip for case in cases for skip in _skips(case))
     passed = sum(1 for case in cases if not {e.tag for e in case} & {"failure", "error", "skipped"})
     return SuiteResult(
         suite, passed, failures, skips, sum(float(case.get("time") or 0) for case in cases)
@@ -34,4 +38,14 @@ def _result(suite: str, cases: list[ET.Element]) -> SuiteResult:
 
 def _failures(case: ET.Element) -> list[TestFailure]:
     found = [*case.iter("failure"), *case.iter("error")]
-    return [TestFailure(case.get("name") or "?", f.text or f.get("message") or "") for f in found]
+    return [TestFailure(_name(case), f.text or f.get("message") or "") for f in found]
+
+
+def _skips(case: ET.Element) -> list[TestSkip]:
+    return [TestSkip(_name(case), s.get("message") or "no reason") for s in case.iter("skipped")]
+
+
+def _name(case: ET.Element) -> str:
+    """Return the check's name without the container, which is gone when somebody reads it."""
+    name = _CONTAINER.sub("", case.get("name") or "?")
+    return name.replace("[-", "[").replace("[]", "")

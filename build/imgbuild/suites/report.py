@@ -1,13 +1,29 @@
 """What the suites found in one image: a frozen value that prints itself as JSON."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from imgbuild.atomic import write_text
 from imgbuild.plan.plan import Verdict
+
+#: What an image may have its name without: it needs a GPU, and builds need none.
+NEEDS_GPU = "gpu_runs"
+
+
+class Found(StrEnum):
+    """What a suite, or all of an image's suites, came to. A skipped check is no passed one."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    #: Some checks passed, the others were skipped.
+    INCOMPLETE = "incomplete"
+    #: Every check was skipped.
+    SKIPPED = "skipped"
 
 
 @dataclass(frozen=True)
@@ -21,46 +37,86 @@ class TestFailure:
 
 
 @dataclass(frozen=True)
+class TestSkip:
+    """One check that was not made, and why."""
+
+    __test__ = False
+
+    test: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class SuiteResult:
-    """One suite's outcome. ``seconds`` is wall time; ``skips`` are the reasons, one a check."""
+    """One suite's outcome. ``seconds`` is wall time."""
 
     suite: str
     passed: int
     failures: tuple[TestFailure, ...]
-    skips: tuple[str, ...]
+    skips: tuple[TestSkip, ...]
     seconds: float
 
     @property
+    def found(self) -> Found:
+        """What the suite came to; one without any check has failed."""
+        if self.failures or not (self.passed or self.skips):
+            return Found.FAILED
+        if not self.skips:
+            return Found.PASSED
+        return Found.INCOMPLETE if self.passed else Found.SKIPPED
+
+    @property
     def ok(self) -> bool:
-        """Whether something was checked and nothing failed. A skip is no pass."""
-        return self.passed > 0 and not self.failures
+        """Whether the image may have its name for all that this suite says."""
+        needless = self.suite == NEEDS_GPU and self.found is Found.SKIPPED
+        return needless or self.found is Found.PASSED
+
+    @property
+    def reasons(self) -> Mapping[str, int]:
+        """How many checks were skipped, by reason."""
+        return Counter(skip.reason for skip in self.skips)
 
     def as_json(self) -> dict[str, Any]:
         """Return the suite's part of the report."""
         return {
             "suite": self.suite,
+            "verdict": str(self.found),
             "passed": self.passed,
             "failed": len(self.failures),
-            "skipped": len(self.skips),
             "seconds": round(self.seconds, 1),
             "failures": [{"test": f.test, "message": f.message} for f in self.failures],
-            "skips": list(self.skips),
+            "skipped": [{"test": s.test, "reason": s.reason} for s in self.skips],
         }
 
 
 @dataclass(frozen=True)
 class Report:
-    """What the suites found in one image, and with which code they looked."""
+    """What the suites found in one image, and with which code they looked.
+
+    ``gpus`` tells whether the engine offered GPUs: what was skipped without is worth another look
+    with them.
+    """
 
     image: str
     image_id: str
     code_digest: str
     suites: tuple[SuiteResult, ...]
+    gpus: bool = False
 
     @property
     def ok(self) -> bool:
-        """Whether every suite passed."""
-        return bool(self.suites) and all(suite.ok for suite in self.suites)
+        """Whether the image may have its name."""
+        return self.found is Found.PASSED
+
+    @property
+    def found(self) -> Found:
+        """What all suites came to; GPUs that are not there leave it whole."""
+        each = {suite.found for suite in self.suites if not suite.ok}
+        if Found.FAILED in each or not self.suites:
+            return Found.FAILED
+        if not any(suite.passed for suite in self.suites):
+            return Found.SKIPPED
+        return Found.INCOMPLETE if each else Found.PASSED
 
     def as_json(self) -> dict[str, Any]:
         """Return the whole report."""
@@ -68,7 +124,9 @@ class Report:
             "image": self.image,
             "image_id": self.image_id,
             "suite_code": self.code_digest,
+            "gpus_offered": self.gpus,
             "ok": self.ok,
+            "verdict": str(self.found),
             "suites": [suite.as_json() for suite in self.suites],
         }
 
@@ -83,15 +141,23 @@ class ReportStore:
         """Keep a report of a full run."""
         write_text(self._path(report.image_id), json.dumps(report.as_json(), indent=2) + "\n")
 
-    def verdict(self, image_id: str, code_digest: str, suites: Sequence[str]) -> Verdict:
-        """Return what is known of an image, for exactly this code and at least these suites."""
+    def verdict(
+        self, image_id: str, code_digest: str, suites: Sequence[str], *, gpus: bool = False
+    ) -> Verdict:
+        """Return what is known of an image, for exactly this code and at least these suites.
+
+        ``gpus`` tells whether the engine offers GPUs now: a report from before does not count then.
+        """
         document = self._load(image_id)
         if document.get("suite_code") != code_digest:
             return Verdict.UNKNOWN
-        found = document.get("suites", [])
-        if not {*suites} <= {entry.get("suite") for entry in found}:
+        found = {entry.get("suite") for entry in document.get("suites", [])}
+        unseen = gpus and NEEDS_GPU in suites and not document.get("gpus_offered")
+        if unseen or not {*suites} <= found:
             return Verdict.UNKNOWN
-        return Verdict.PASSED if document.get("ok") is True else Verdict.FAILED
+        if document.get("ok") is True:
+            return Verdict.PASSED
+        return Verdict.FAILED if document.get("verdict") == Found.FAILED else Verdict.UNKNOWN
 
     def _load(self, image_id: str) -> Mapping[str, Any]:
         try:

@@ -6,8 +6,7 @@ import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,13 +16,13 @@ from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.matrix.image import Image
 from imgbuild.project import Project
 from imgbuild.suites.code import PREFIX, code_digest
+from imgbuild.suites.container import Started, suite_container
+from imgbuild.suites.driver import Export
 from imgbuild.suites.expectation import expectation
 from imgbuild.suites.junit import read_junit
 from imgbuild.suites.report import Report, SuiteResult
 from imgbuild.work_folder import work_folder
 
-#: Marks the containers of test runs, so that leftovers of a killed run are found.
-CONTAINER_LABEL = "imgbuild.test-of"
 #: The longest any set of suites may take, in seconds; each command inside has its own limit.
 TIMEOUT_SECONDS = 1800
 #: pytest's exit codes for "all passed" and "some failed": the only ones with a verdict.
@@ -32,12 +31,19 @@ _VERDICTS = {0, 1}
 
 @dataclass(frozen=True)
 class SuiteRun:
-    """Which suites to run in which image, and where the results go."""
+    """Which suites to run in which image, and where the results go.
+
+    ``standin`` are the versions of an image of stand-ins; ``export`` makes the driver's stub, which
+    old TensorFlow for GPUs cannot do without; ``say`` is told what could not be had.
+    """
 
     image: Image
     image_id: str
     suites: tuple[str, ...]
     folder: Path
+    standin: Mapping[str, str] | None = None
+    export: Export | None = None
+    say: Callable[[str], None] = lambda _: None
 
 
 def require_docker_client() -> None:
@@ -65,13 +71,14 @@ def run_suites(run: SuiteRun, engine: Engine, host: str | None, project: Project
     run.folder.mkdir(parents=True, exist_ok=True)
     junit = run.folder / "junit.xml"
     junit.unlink(missing_ok=True)
-    with _container(run, engine) as container:
+    with suite_container(run.image, run.image_id, engine, run.export, run.say) as container:
         _pytest(run, container, host, project, junit)
     report = Report(
         run.image.name,
         run.image_id,
         code_digest(project.suites),
         _results(run, junit),
+        container.offered,
     )
     text = json.dumps(report.as_json(), indent=2) + "\n"
     (run.folder / "report.json").write_text(text, encoding="utf-8")
@@ -88,23 +95,13 @@ def _results(run: SuiteRun, junit: Path) -> tuple[SuiteResult, ...]:
         ) from error
 
 
-@contextmanager
-def _container(run: SuiteRun, engine: Engine) -> Iterator[str]:
-    container = engine.start(
-        run.image_id,
-        command=["sleep", "infinity"],
-        labels={CONTAINER_LABEL: run.image.name},
-    )
-    try:
-        yield container
-    finally:
-        engine.remove_container(container)
-
-
-def _pytest(run: SuiteRun, container: str, host: str | None, project: Project, junit: Path) -> None:
+def _pytest(
+    run: SuiteRun, container: Started, host: str | None, project: Project, junit: Path
+) -> None:
     with work_folder("suites") as folder:
         expect = folder / "expect.json"
-        expect.write_text(json.dumps(expectation(run.image, project)), encoding="utf-8")
+        document = expectation(run.image, project, run.standin)
+        expect.write_text(json.dumps(document), encoding="utf-8")
         output = run.folder / "pytest.txt"
         code = _call(_command(run, container, project, junit, expect), host, output)
     if code not in _VERDICTS or not junit.exists():
@@ -115,13 +112,16 @@ def _pytest(run: SuiteRun, container: str, host: str | None, project: Project, j
 
 
 def _command(
-    run: SuiteRun, container: str, project: Project, junit: Path, expect: Path
+    run: SuiteRun, container: Started, project: Project, junit: Path, expect: Path
 ) -> list[str]:
     files = [str(project.suites / f"{PREFIX}{suite}.py") for suite in run.suites]
     return [
         *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"),
-        *("--rootdir", str(project.root), f"--hosts=docker://{container}"),
+        "--tb=short",  # the arguments of a test can be the whole list of an image's files
+        *("--rootdir", str(project.root), f"--hosts=docker://{container.id}"),
         *(f"--expect={expect}", f"--junitxml={junit}", "-o", "junit_logging=no"),
+        *("-o", "junit_family=xunit1"),  # xunit2 has no place for what a check records
+        *([f"--no-gpu={container.no_gpu}"] if container.no_gpu else []),
         *files,
     ]
 

@@ -1,4 +1,4 @@
-"""Print what this image's Python has: its version, its modules, its distributions.
+"""Print what this image's Python has: its version and prefix, its modules, its distributions.
 
 Arguments: the modules to import. A module that cannot be imported is reported with its error, so
 that the others still get their verdict. Distributions are read from their metadata on sys.path,
@@ -15,6 +15,7 @@ import sys
 import warnings
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 warnings.simplefilter("ignore")
 
 METADATA = ("*.dist-info/METADATA", "*.egg-info/PKG-INFO", "*.egg-info")
@@ -45,6 +46,7 @@ print(
     json.dumps(
         {
             "python": platform.python_version(),
+            "prefix": sys.prefix,
             "modules": {name: module_version(name) for name in sys.argv[1:]},
             "distributions": [distribution(file) for file in metadata_files()],
         }

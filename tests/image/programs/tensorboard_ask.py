@@ -107,9 +107,8 @@ def marked_processes(mark):
 def serve_and_ask(logdir, count):
     port, mark = free_port(), uuid.uuid4().hex
     command = ["tensorboard", "--logdir", logdir, "--host", "127.0.0.1", "--port", str(port)]
-    environment = dict(
-        os.environ, TF_CPP_MIN_LOG_LEVEL="3", PYTHONWARNINGS="ignore", **{MARK: mark}
-    )
+    quiet = dict(TF_CPP_MIN_LOG_LEVEL="3", PYTHONWARNINGS="ignore", CUDA_VISIBLE_DEVICES="-1")
+    environment = dict(os.environ, **quiet, **{MARK: mark})
     server = subprocess.Popen(command + ["--reload_interval", "1"], env=environment)
     try:
         wait_for_answer(server, port)

@@ -9,6 +9,7 @@ import pytest
 from imgbuild.building.outcome import Outcome
 from imgbuild.building.produce import BuildOptions, produce
 from imgbuild.building.workshop import Workshop
+from imgbuild.downloads.sites import Sites
 from imgbuild.engine.bake import BuildFailedError, BuiltImage
 from imgbuild.engine.buildx import Buildx
 from imgbuild.engine.definition import BakeTarget
@@ -17,8 +18,10 @@ from imgbuild.engine.failure import BuildFailure
 from imgbuild.engine.fake import FakeEngine
 from imgbuild.engine.stored import StoredImage
 from imgbuild.matrix.image import Image
+from imgbuild.plan.downloads import ImageDownloads
 from imgbuild.plan.inputs import BaseInput, BuildInputs, InterpreterInput
 from imgbuild.project import Project
+from imgbuild.settings import StandIn
 from imgbuild.suites.report import Report, SuiteResult, TestFailure
 from imgbuild.suites.run import SuiteRun
 
@@ -28,7 +31,8 @@ INPUTS = BuildInputs(
     {"3.6.15": InterpreterInput(Path("/prefix"), "sha256:p", "local prefix")},
     Path("/uv"),
     "0.13.8",
-    Path("/ca.pem"),
+    secrets={"ca": Path("/ca.pem")},
+    downloads={OLD: ImageDownloads({}, {}), NEW: ImageDownloads({}, {"SHA256_X": "f" * 64})},
 )
 
 
@@ -92,6 +96,8 @@ def bench(
         tmp_path,
         tmp_path / "reports",
         BuildDisplay([]),
+        tmp_path / "cache",
+        Sites(),
     )
     made = Bench(workshop, engine, (images[OLD], images[NEW]))
     monkeypatch.setattr("imgbuild.building.bake.run_bake", made.bake)
@@ -209,8 +215,25 @@ def test_the_target_has_labels_contexts_and_the_secret(
     }
     assert target.secrets == ("id=ca,src=/ca.pem",)
     assert target.tags == ()
+    assert target.args == {"SHA256_X": "f" * 64}
+    assert target.labels["imgbuild.input.substitutes"] == "SHA256_X"
+    assert "imgbuild.standin" not in target.labels
     assert target.labels["imgbuild.input.cpython"] == "local prefix"
     assert target.labels["org.opencontainers.image.base.digest"] == "sha256:abc"
+
+
+def test_what_stand_ins_built_says_so_and_can_never_be_pushed(
+    bench: Bench,
+) -> None:
+    standin = StandIn(note="upstreams of the tests")
+    bench.workshop = replace(
+        bench.workshop, standin=standin, inputs=replace(INPUTS, standin=standin.note)
+    )
+    bench.build()
+    labels = [image.labels["imgbuild.standin"] for image in bench.engine.stored.values()]
+    assert labels == ["upstreams of the tests"] * 2
+    # RFC 2606: no registry can ever be called .invalid.
+    assert all(name.startswith("standin.invalid/") for name in bench.names())
 
 
 def test_containers_of_a_killed_run_go_and_others_stay(bench: Bench) -> None:
@@ -236,7 +259,7 @@ def test_the_tables_say_what_happened(bench: Bench) -> None:
     ]
     bench.faulty = {NEW}
     text = outcome_lines(bench.build(), 2)
-    assert "horovod passed, pins passed, tensorboard passed, tensorflow passed" in text
+    assert "contents passed, horovod passed, pins passed, tensorboard passed" in text
     assert "tf-2.2-cpu-debian   suites failed  1000 MB" in text
     bench.faulty = set()
     bench.build()

@@ -42,28 +42,52 @@ def test_list_is_a_table(checkout: Path) -> None:
     lines = result.stdout.splitlines()
     assert result.returncode == 0
     assert lines[0].split() == [
-        "image", "tensorflow", "python", "mpi", "horovod", "tensorboard",
+        "image", "tensorflow", "python", "mpi", "horovod", "tensorboard", "cuda",
     ]  # fmt: skip
+    assert len(lines) == 31
+
+
+def test_list_of_images_without_cuda_has_no_column_for_it(checkout: Path) -> None:
+    lines = _imgbuild(checkout, "list", "--stack", "debian").stdout.splitlines()
+    assert lines[0].split()[-1] == "tensorboard"
     assert len(lines) == 11
 
 
+def test_list_of_the_images_as_documented(checkout: Path) -> None:
+    lines = _imgbuild(checkout, "list", "--as-documented", "--gpu").stdout.splitlines()
+    names = [line.split()[0] for line in lines[1:]]
+    assert names == [f"tf-{minor}-gpu-ubuntu-as-documented" for minor in ("2.1", "2.2", "2.3")]
+
+
 def test_list_as_json(checkout: Path) -> None:
-    images = json.loads(_imgbuild(checkout, "list", "--json").stdout)
+    images = json.loads(_imgbuild(checkout, "list", "--stack", "debian", "--json").stdout)
     assert len(images) == 10
     assert images[8]["tags"][0] == "imgbuild/tensorflow:2.2-cpu-debian"
 
 
-def test_show_gives_value_source_and_reason(checkout: Path) -> None:
-    text = _imgbuild(checkout, "show", "--tf", "2.3").stdout
-    assert "horovod      0.20.3     Python package index: horovod, source distribution" in text
-    assert "documented: 0.20.0" in text
-    assert "why: the last patch release of 0.20" in text
-
-
-def test_show_as_json(checkout: Path) -> None:
-    shown = json.loads(_imgbuild(checkout, "show", "--tf", "2.3", "--json").stdout)
+def test_show_is_text_or_json(checkout: Path) -> None:
+    selection = ("show", "--tf", "2.3", "--stack", "debian")
+    assert _imgbuild(checkout, *selection).stdout.startswith("tf-2.3-cpu-debian\n")
+    shown = json.loads(_imgbuild(checkout, *selection, "--json").stdout)
     pins = {pin["component"]: pin for pin in shown[0]["pins"]}
     assert pins["python"]["sha256"].startswith("6e28d7cd")
+
+
+def test_show_as_documented(checkout: Path) -> None:
+    text = _imgbuild(checkout, "show", "--tf", "2.1", "--gpu", "--as-documented").stdout
+    assert text.startswith("tf-2.1-gpu-ubuntu-as-documented\n")
+    assert "\ncuda         10.0\n" in text
+
+
+@pytest.mark.parametrize("how", [("--plan",), ("--plan", "--json"), ("--no-test",)])
+def test_build_as_documented_warns_first(checkout: Path, how: tuple[str, ...]) -> None:
+    arguments = ("build", "--tf", "2.1", "--gpu", "--as-documented", *how)
+    result = _imgbuild(checkout, *arguments, env=NO_ENGINE)
+    paragraphs = result.stderr.splitlines()
+    assert "cuda 10.0 in place of 10.1" in paragraphs[0]
+    assert "breaks the rule tensorflow-cuda" in paragraphs[1]
+    assert "What will happen:" in paragraphs[1]
+    assert result.stdout == ""
 
 
 def test_render_check_and_lock_check_pass_on_a_clean_checkout(checkout: Path) -> None:
@@ -74,10 +98,12 @@ def test_render_check_and_lock_check_pass_on_a_clean_checkout(checkout: Path) ->
 
 def test_render_check_fails_on_drift_and_render_mends_it(checkout: Path) -> None:
     path = checkout / "images" / "dockerfiles" / "tf-2.2-cpu-debian" / "Dockerfile"
+    number = path.read_text().splitlines().index("FROM base AS os") + 1
     path.write_text(path.read_text().replace("FROM base AS os", "FROM scratch AS os"))
     result = _imgbuild(checkout, "render", "--check")
     assert result.returncode == 1
-    assert "images/dockerfiles/tf-2.2-cpu-debian/Dockerfile:13: differs" in result.stderr
+    where = "images/dockerfiles/tf-2.2-cpu-debian/Dockerfile"
+    assert f"{where}:{number}: differs" in result.stderr
     assert "committed: FROM scratch AS os\n  rendered:  FROM base AS os" in result.stderr
     assert _imgbuild(checkout, "render").returncode == 0
     assert _imgbuild(checkout, "render", "--check").returncode == 0
@@ -96,10 +122,24 @@ def test_lock_check_fails_on_a_changed_matrix(checkout: Path) -> None:
     [
         (("show", "--tf", "9.9"), 2, "--tf 9.9: no such TensorFlow in the matrix. There are: 1.10"),
         (("show",), 2, "Say which images: --tf VERSION or --all"),
-        (("show", "--tf", "2.2", "--gpu"), 2, "No image is TensorFlow 2.2, gpu"),
+        (
+            ("show", "--tf", "2.2", "--gpu", "--stack", "debian"),
+            2,
+            "No image is TensorFlow 2.2, gpu",
+        ),
+        (
+            ("show", "--tf", "1.10", "--as-documented"),
+            2,
+            "tf-1.10-cpu-ubuntu is as documented already",
+        ),
         (("show", "--tf", "2.2", "--stack", "a;b"), 2, "No image is TensorFlow 2.2"),
         (("build", "--tf", "2.2\n"), 2, "is not a version such as 2.2"),
-        (("test", "--tf", "2.2", "--suite", "nope"), 2, "No suite nope. There are: horovod"),
+        (("test", "--tf", "2.2", "--suite", "nope"), 2, "No suite nope. There are: contents"),
+        (
+            ("test", "--tf", "2.2", "--cpu", "--suite", "gpu_runs"),
+            2,
+            "No suite of cpu images is called gpu_runs. There are: contents",
+        ),
         (("lock", "--check", "--upgrade"), 2, "give one of them"),
         (("build", "--tf", "2.2", "--jobs", "0"), 2, "--jobs"),
         (("build", "--tf", "2.2", "--plan", "--refresh-base"), 2, "choose one"),

@@ -141,6 +141,20 @@ def test_the_kind_of_store(status: list[list[str]] | None, *, containerd: bool) 
     assert found.containerd_store is containerd
 
 
+@pytest.mark.parametrize(
+    ("info", "gpus"),
+    [
+        ({"Runtimes": {"runc": {}, "nvidia": {}}}, "nvidia"),
+        ({"Runtimes": {"runc": {}}}, None),
+        ({"Runtimes": None, "DiscoveredDevices": None}, None),
+        ({"DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=0"}]}, "cdi"),
+        ({"DiscoveredDevices": [{"Source": "cdi", "ID": "amd.com/gpu=0"}]}, None),
+    ],
+)
+def test_how_gpus_are_offered(info: dict[str, object], gpus: str | None) -> None:
+    assert answers.engine_version({}, info).gpus == gpus
+
+
 def test_loaded_names_and_ids() -> None:
     messages = [{"stream": "Loaded image: a:1\n"}, {"stream": f"Loaded image ID: {ID}\n"}, {}]
     assert list(answers.loaded(messages)) == ["a:1", ID]

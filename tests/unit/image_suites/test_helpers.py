@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from container import Container, Ran
 from expectation import ExpectationError, parse_expectation
-from mpi import mpi_version
+from mpi import mpi_version, mpirun
 
 GOOD: dict[str, Any] = {
     "name": "tf-2.2-cpu-debian",
@@ -20,12 +20,48 @@ GOOD: dict[str, Any] = {
     "mpi_flavour": "openmpi",
     "os_id": "debian",
     "horovodrun": True,
+    "tini": True,
+    "standin": False,
     "packages": {"numpy": "1.18.5"},
+    "held": {},
+    "gpu": {},
+}
+GPU: dict[str, Any] = {
+    **GOOD,
+    "variant": "gpu",
+    "pins": {**GOOD["pins"], "cuda": "10.1", "cudnn": "7.6.3.30", "nccl": "2.4.8"},
+    "held": {"libnccl2": "2.4.8-1+cuda10.1"},
+    "gpu": {"cuda": "10.1", "driver": "418.39", "newest": "7.5", "oldest": "3.5"},
 }
 
 
 def test_a_whole_expectation_is_read() -> None:
     assert parse_expectation(GOOD).tensorflow_minor == (2, 2)
+    assert parse_expectation(GPU).gpu["driver"] == "418.39"
+
+
+@pytest.mark.parametrize(
+    ("variant", "tensorflow", "needs"),
+    [("gpu", "1.13.1", True), ("gpu", "1.14.0", False), ("cpu", "1.13.1", False)],
+)
+def test_who_needs_a_driver(variant: str, tensorflow: str, *, needs: bool) -> None:
+    document = {**(GPU if variant == "gpu" else GOOD), "tensorflow": tensorflow}
+    assert parse_expectation(document).needs_driver is needs
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"gpu": {}}, r"missing \(gpu\): cuda, driver, newest, oldest"),
+        ({"gpu": {**GPU["gpu"], "drivers": "1"}}, r"unknown \(gpu\): drivers"),
+        ({"pins": GOOD["pins"]}, r"missing \(pins\): cuda, cudnn, nccl"),
+        ({"held": {}}, "empty: held"),
+        ({"variant": "cpu"}, r"unknown \(gpu\)"),
+    ],
+)
+def test_half_a_gpu_image_is_refused(change: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ExpectationError, match=fault):
+        parse_expectation({**GPU, **change})
 
 
 @pytest.mark.parametrize(
@@ -64,6 +100,14 @@ def test_a_missing_key_is_refused() -> None:
 )
 def test_mpi_versions(flavour: str, text: str, version: str | None) -> None:
     assert mpi_version(flavour, text) == version
+
+
+def test_only_open_mpi_is_told_that_ranks_may_share_a_core() -> None:
+    assert mpirun("openmpi", 4) == (
+        *("mpirun", "-n", "4", "--oversubscribe"),
+        *("-bind-to", "none"),
+    )
+    assert mpirun("intelmpi", 4) == ("mpirun", "-n", "4")
 
 
 class Result:

@@ -13,11 +13,17 @@ def _names(matrix: Matrix, selection: Selection) -> list[str]:
 
 @pytest.mark.parametrize("version", ["2.2", "2.2.0"])
 def test_a_version_in_either_spelling(matrix: Matrix, version: str) -> None:
-    assert _names(matrix, Selection((version,))) == ["tf-2.2-cpu-debian"]
+    assert _names(matrix, Selection((version,))) == ["tf-2.2-cpu-ubuntu"]
 
 
 def test_several_versions_come_in_the_order_of_the_matrix(matrix: Matrix) -> None:
-    assert _names(matrix, Selection(("2.2", "1.10"))) == ["tf-1.10-cpu-debian", "tf-2.2-cpu-debian"]
+    names = _names(matrix, Selection(("2.2", "1.10"), stack="debian"))
+    assert names == ["tf-1.10-cpu-debian", "tf-2.2-cpu-debian"]
+
+
+def test_one_version_on_the_documented_stack_has_two_variants(matrix: Matrix) -> None:
+    names = _names(matrix, Selection(("2.2",), cpu=True, gpu=True))
+    assert names == ["tf-2.2-cpu-ubuntu", "tf-2.2-gpu-ubuntu"]
 
 
 def test_one_and_ten_are_not_one(matrix: Matrix) -> None:
@@ -27,6 +33,13 @@ def test_one_and_ten_are_not_one(matrix: Matrix) -> None:
 
 def test_everything_on_one_stack(matrix: Matrix) -> None:
     assert len(_names(matrix, Selection(everything=True, stack="debian"))) == 10
+    assert len(_names(matrix, Selection(everything=True, stack="ubuntu"))) == 20
+
+
+def test_everything_is_the_family_without_the_images_as_documented(matrix: Matrix) -> None:
+    names = _names(matrix, Selection(everything=True))
+    assert len(names) == 30
+    assert not [name for name in names if name.endswith("as-documented")]
 
 
 @pytest.mark.parametrize(
@@ -35,10 +48,19 @@ def test_everything_on_one_stack(matrix: Matrix) -> None:
         (Selection(), "Say which images: --tf VERSION or --all"),
         (Selection(("2.9",)), "--tf 2.9: no such TensorFlow in the matrix"),
         (Selection(("2.2; rm",)), "is not a version such as 2.2"),
-        (Selection(("2.2",), gpu=True), "No image is TensorFlow 2.2, gpu, on the stack debian"),
+        (
+            Selection(("2.2",), gpu=True, stack="debian"),
+            "No image is TensorFlow 2.2, gpu, on the stack debian",
+        ),
         (Selection(("2.2",), stack="beos"), "on the stack beos"),
-        (Selection(("2.2",), cpu=True, gpu=True), "No image is TensorFlow 2.2, gpu"),
-        (Selection(gpu=True, everything=True), "No image is TensorFlow of any version, gpu"),
+        (
+            Selection(("2.2",), cpu=True, gpu=True, stack="debian"),
+            "No image is TensorFlow 2.2, gpu",
+        ),
+        (
+            Selection(gpu=True, stack="debian", everything=True),
+            "No image is TensorFlow of any version, gpu",
+        ),
     ],
 )
 def test_what_matches_nothing_lists_what_exists(

@@ -13,7 +13,7 @@ from imgbuild.project import Project
 
 HOSTILE = ["a\nRUN evil", 'x"; evil "', "$(evil)", "`evil`", "a;evil", "a'b", "a b", "a\\b", "\t"]
 #: For people only; never in a Dockerfile or a command. Line ends are refused in them too.
-PROSE = {"why", "summary", "support"}
+PROSE = {"why", "summary", "support", "licence", "says", "otherwise"}
 
 
 def _leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -50,6 +50,10 @@ def _changed(project: Project, path: tuple[Any, ...], value: str) -> Any:
     return document
 
 
+def _is_prose(path: tuple[Any, ...]) -> bool:
+    return path[-1] in PROSE or (path[0], path[-1]) == ("rules", "source")
+
+
 def _representatives(project: Project) -> list[tuple[Any, ...]]:
     """Return one leaf for each different place in the schema (list indices and names folded)."""
     seen: dict[tuple[str, ...], tuple[Any, ...]] = {}
@@ -63,14 +67,14 @@ def _representatives(project: Project) -> list[tuple[Any, ...]]:
 def test_hostile_values_are_refused_everywhere(
     project: Project, tmp_path: Path, hostile: str
 ) -> None:
-    places = [path for path in _representatives(project) if path[-1] not in PROSE]
+    places = [path for path in _representatives(project) if not _is_prose(path)]
     assert len(places) > 40
     accepted = [p for p in places if not _refused(_changed(project, p, hostile), tmp_path)]
     assert accepted == []
 
 
 def test_prose_has_no_line_ends(project: Project, tmp_path: Path) -> None:
-    places = [path for path in _representatives(project) if path[-1] in PROSE]
+    places = [path for path in _representatives(project) if _is_prose(path)]
     assert places
     accepted = [p for p in places if not _refused(_changed(project, p, "a\nb"), tmp_path)]
     assert accepted == []

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from imgbuild.downloads.download import Download
 from imgbuild.errors import InputError
 from imgbuild.matrix.image import Image
 from imgbuild.plan.digest import InputDigest, input_digest
+from imgbuild.plan.downloads import ImageDownloads
 from imgbuild.plan.inputs import BaseInput, BuildInputs, InterpreterInput
 from imgbuild.project import Project
 
@@ -18,7 +20,7 @@ INPUTS = BuildInputs(
     {"3.6.15": InterpreterInput(None, "source", "source")},
     Path("/nowhere"),
     "0.13.8",
-    None,
+    downloads={"tf-2.2-cpu-debian": ImageDownloads({}, {})},
 )
 
 
@@ -72,6 +74,18 @@ def test_a_changed_file_is_named(
             replace(INPUTS, interpreters={"3.6.15": InterpreterInput(Path("/p"), "d", "prefix")}),
             "CPython",
         ),
+        (replace(INPUTS, standin="for tests"), "stand-in"),
+        (
+            replace(
+                INPUTS,
+                downloads={
+                    "tf-2.2-cpu-debian": ImageDownloads(
+                        {"downloads": (Download("a.tar", "https://x/a.tar", "0" * 64),)}, {}
+                    )
+                },
+            ),
+            "downloads",
+        ),
     ],
 )
 def test_a_changed_input_is_named(
@@ -88,9 +102,9 @@ def test_other_images_and_documents_do_not_matter(image: Image, checkout: Projec
     assert input_digest(image, INPUTS, checkout) == before
 
 
-def test_a_certificate_bundle_does_not_matter(image: Image, checkout: Project) -> None:
-    """It is a secret of the build: nothing of it may be in the image."""
-    with_ca = replace(INPUTS, ca_bundle=Path("/ca.pem"))
+def test_secrets_do_not_matter(image: Image, checkout: Project) -> None:
+    """Nothing of them may be in the image, so another mirror builds nothing anew."""
+    with_ca = replace(INPUTS, secrets={"ca": Path("/ca.pem"), "upstreams": Path("/mirrors.txt")})
     assert input_digest(image, with_ca, checkout) == input_digest(image, INPUTS, checkout)
 
 

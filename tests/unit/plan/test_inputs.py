@@ -1,5 +1,6 @@
 """Settings that cannot be meant are refused before anything is made."""
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -8,15 +9,20 @@ import pytest
 from imgbuild.errors import InputError
 from imgbuild.matrix.image import Image
 from imgbuild.plan.inputs import BuildInputs, Preparation, prepare_inputs
+from imgbuild.project import Project
 from imgbuild.settings import Settings
 
+ROOT = Path(__file__).resolve().parents[3]
+GPU = "tf-2.2-gpu-ubuntu"
 DIGEST = "sha256:" + "a" * 64
 BASE = {"from": "registry", "image": f"x/y@{DIGEST}"}
 
 
-def _prepare(images: dict[str, Image], cache: Path, settings: dict[str, Any]) -> BuildInputs:
-    preparation = Preparation(cache, cache / "log", print, make=False)
-    chosen = [images["tf-2.2-cpu-debian"]]
+def _prepare(
+    images: dict[str, Image], cache: Path, settings: dict[str, Any], name: str = "tf-2.2-cpu-debian"
+) -> BuildInputs:
+    preparation = Preparation(cache, cache / "log", Project(ROOT), print, make=False)
+    chosen = [images[name]]
     return prepare_inputs(chosen, Settings.model_validate(settings), preparation)
 
 
@@ -38,8 +44,15 @@ def test_a_base_that_was_never_made_has_no_digest(images: dict[str, Image], tmp_
         ({"base": {"debian-13": BASE}}, "base: the matrix has no debian-13"),
         (
             {"cpython": {"3.7.9": {"from": "prefix", "path": "/x"}}},
-            "cpython: the matrix has no 3.7.9; there are: 3.6.15",
+            "cpython: the matrix has no 3.7.9; there are: 3.6.2, 3.6.15",
         ),
+        ({"mirrors": {"ubunto": "http://m/x"}}, "mirrors: the matrix has no ubunto"),
+        ({"netrc": "/nonexistent"}, "netrc /nonexistent is no file"),
+        (
+            {"mirrors": {"nvidia-cuda": {"url": "http://m/x", "keyring": "/etc/passwd"}}},
+            "no binary keyring",
+        ),
+        ({"base": {"debian-12": {"from": "layout", "path": "/nonexistent"}}}, "is no OCI layout"),
         ({"ca_bundle": "/etc/passwd"}, "not a file of PEM certificates"),
         ({"ca_bundle": "/nonexistent"}, "not a file of PEM certificates"),
     ],
@@ -49,3 +62,78 @@ def test_what_cannot_be_meant_is_refused(
 ) -> None:
     with pytest.raises(InputError, match=expected):
         _prepare(images, tmp_path, settings)
+
+
+def test_a_documented_image_starts_from_its_registry(
+    images: dict[str, Image], tmp_path: Path
+) -> None:
+    base = _prepare(images, tmp_path, {}, GPU).bases["ubuntu-18.04"]
+    assert base.reference.startswith("ubuntu@sha256:")
+    mirrored = _prepare(images, tmp_path, {"registry": "registry.example.org/hub"}, GPU)
+    assert mirrored.bases["ubuntu-18.04"].reference == f"registry.example.org/hub/{base.reference}"
+
+
+def test_downloads_are_those_of_the_matrix(images: dict[str, Image], tmp_path: Path) -> None:
+    downloads = _prepare(images, tmp_path, {}, GPU).downloads[GPU]
+    names = [file.file_name for file in downloads.contexts["downloads"]]
+    assert names == ["Miniconda3-4.5.11-Linux-x86_64.sh", "openmpi-3.1.2.tar.gz"]
+    assert any(
+        f.file_name.startswith("python-3.6.2-") for f in downloads.contexts["conda-packages"]
+    )
+    assert downloads.arguments == {}
+
+
+def test_a_local_interpreter_needs_no_source(images: dict[str, Image], tmp_path: Path) -> None:
+    name = "tf-2.2-cpu-debian"
+    compiled = _prepare(images, tmp_path, {}, name).downloads[name]
+    assert [file.file_name for file in compiled.all] == ["Python-3.6.15.tar.xz"]
+
+
+def test_a_substitute_has_its_own_sha256(images: dict[str, Image], tmp_path: Path) -> None:
+    settings = {"substitutes": {"openmpi-3.1.2.tar.gz": "a" * 64}}
+    changed = _prepare(images, tmp_path, settings, GPU).downloads[GPU]
+    assert changed.arguments == {"SHA256_MPI": "a" * 64}
+    assert changed.contexts["downloads"][1].sha256 == "a" * 64
+    assert changed.digest != _prepare(images, tmp_path, {}, GPU).downloads[GPU].digest
+
+
+def test_an_unlocked_conda_package_is_refused(images: dict[str, Image], tmp_path: Path) -> None:
+    lock = (ROOT / "images/locks/conda-3.6.2.txt").read_text(encoding="utf-8")
+    locks = tmp_path / "images" / "locks"
+    locks.mkdir(parents=True)
+    line = next(line for line in lock.splitlines() if "/xz-" in line)
+    (locks / "conda-3.6.2.txt").write_text(lock.replace(line.split()[0], "unlocked"))
+    preparation = Preparation(tmp_path, tmp_path / "log", Project(tmp_path), print, make=False)
+    with pytest.raises(InputError, match=r"xz-.* is unlocked"):
+        prepare_inputs([images[GPU]], Settings(), preparation)
+
+
+def test_mirrors_are_a_secret_and_their_keys_a_context(
+    images: dict[str, Image], tmp_path: Path
+) -> None:
+    key = tmp_path / "mine.gpg"
+    key.write_bytes(b"\x99mine")
+    mirrors = {
+        "ubuntu": "http://m/ubuntu",
+        "nvidia-cuda": {"url": "http://m/c", "keyring": str(key)},
+    }
+    inputs = _prepare(images, tmp_path / "cache", {"mirrors": mirrors}, GPU)
+    text = inputs.secrets["upstreams"].read_text(encoding="utf-8")
+    assert text == "nvidia-cuda http://m/c\nubuntu http://m/ubuntu\n"
+    assert inputs.keyrings is not None
+    assert (inputs.keyrings / "nvidia-3bf863cc.gpg").read_bytes() == b"\x99mine"
+    assert (inputs.keyrings / "nvidia-7fa2af80.gpg").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("upstream", ["nvidia-cuda", "nvidia-machine-learning"])
+def test_the_committed_keys_are_those_of_the_matrix(
+    images: dict[str, Image], upstream: str
+) -> None:
+    """The fingerprint of a version 4 key: SHA-1 over its first packet (RFC 4880, 12.2)."""
+    keyring = images[GPU].matrix.upstreams[upstream].keyring
+    assert keyring is not None
+    data = (ROOT / "images/files/keyrings" / keyring.file).read_bytes()
+    assert data[0] == 0x99, "an old-format public key packet with a length of two octets"
+    length = int.from_bytes(data[1:3], "big")
+    packet = b"\x99" + data[1:3] + data[3 : 3 + length]
+    assert hashlib.sha1(packet, usedforsecurity=False).hexdigest().upper() == keyring.fingerprint

@@ -15,6 +15,7 @@ ACCEPTED = {
     "DL3006",  # "tag the base": it is a named build context, pinned by its digest
     "DL3008",  # "pin apt packages": those that are pins are; the others get security updates
     "DL3003",  # "use WORKDIR": inside a stage of which only one folder is copied
+    "DL4006",  # "set pipefail": the checks that end in a pipe are `echo SUM | sha256sum --check`
     "SC2016",  # "$ORIGIN does not expand": it must not, the loader reads it
 }
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from imgbuild.errors import InputError
+from imgbuild.matrix.documented import documented_family
 from imgbuild.matrix.image import Image
 from imgbuild.project import Project
 from imgbuild.render.dockerfile import epoch_seconds, render_dockerfile
@@ -14,8 +15,10 @@ from imgbuild.render.drift import find_drift, render_all, write_all
 def test_the_committed_dockerfiles_are_the_rendered_ones(
     images: dict[str, Image], project: Project
 ) -> None:
-    rendered = render_all(images.values(), project.templates, project.dockerfiles)
-    assert len(rendered) == len(images)
+    matrix = next(iter(images.values())).matrix
+    family = [*images.values(), *documented_family(matrix)]
+    rendered = render_all(family, project.templates, project.dockerfiles)
+    assert len(rendered) == len(family)
     assert find_drift(rendered, project.dockerfiles) == []
 
 
@@ -30,12 +33,25 @@ def test_only_tensorflow_of_gcc_4_gets_the_old_calling_convention(
     assert with_header == ["1.10", "1.11", "1.12", "1.13", "1.14"]
 
 
+def test_ubuntu_compiles_with_the_compiler_of_the_wheel(
+    images: dict[str, Image], project: Project
+) -> None:
+    for image in images.values():
+        text = render_dockerfile(image, project.templates)
+        old = image.stack == "ubuntu" and image.wheel.compiler.startswith("4.8")
+        assert ("CXX=g++-4.8 " in text) is old, image.name
+        assert ("CXX=g++ " in text) is not old, image.name
+
+
 def test_the_compiler_stays_in_its_stage(images: dict[str, Image], project: Project) -> None:
     text = render_dockerfile(images["tf-2.2-cpu-debian"], project.templates)
     stages = text.split("\nFROM ")
     assert [stage.split("\n")[0] for stage in stages[1:]] == [
+        "scratch AS offline",
+        "scratch AS downloads",
         "base AS os",
-        "os AS cpython-build",
+        "os AS cpython-compiler",
+        "cpython-compiler AS cpython-build",
         "scratch AS cpython",
         "os AS python",
         "python AS packages",
@@ -43,7 +59,7 @@ def test_the_compiler_stays_in_its_stage(images: dict[str, Image], project: Proj
         "compiler AS horovod",
         "os AS final",
     ]
-    assert "g++" not in stages[1]
+    assert "g++" not in stages[3]
     assert "COPY --link --from=compiler" not in text
 
 
@@ -51,8 +67,40 @@ def test_images_share_every_stage_that_is_equal(images: dict[str, Image], projec
     """Equal text is what BuildKit's cache and the shared layers rest on."""
     first = render_dockerfile(images["tf-2.1-cpu-debian"], project.templates).split("\nFROM ")
     second = render_dockerfile(images["tf-2.2-cpu-debian"], project.templates).split("\nFROM ")
-    assert first[1:5] == second[1:5]
-    assert first[6] == second[6]
+    assert first[1:8] == second[1:8]
+    assert first[9] == second[9]
+
+
+def test_both_variants_share_the_operating_system_python_mpi_and_compilers(
+    images: dict[str, Image], project: Project
+) -> None:
+    def stages(name: str) -> dict[str, str]:
+        text = render_dockerfile(images[name], project.templates)
+        return {part.split("\n")[0]: part for part in text.split("\nFROM ")[1:]}
+
+    cpu, gpu = stages("tf-2.2-cpu-ubuntu"), stages("tf-2.2-gpu-ubuntu")
+    for stage in ("base AS os", "os AS conda", "os AS python", "compiler AS mpi"):
+        assert cpu[stage].split("\n# ")[0] == gpu[stage].split("\n# ")[0], stage
+    assert cpu["os AS compiler"].split("\n\n")[0] == gpu["os AS compiler"].split("\n\n")[0]
+
+
+def test_a_gpu_image_has_run_time_libraries_and_no_toolkit(
+    images: dict[str, Image], project: Project
+) -> None:
+    text = render_dockerfile(images["tf-2.1-gpu-ubuntu"], project.templates)
+    final = text[text.index("FROM os AS cuda\n") : text.index("FROM os AS conda\n")]
+    assert "'libnccl2=2.4.8-1+cuda10.1'" in final
+    assert "--hold" in final
+    assert "-dev" not in final
+    assert "minimal-build" not in final
+    assert "FROM cuda AS final" in text
+    assert "HOROVOD_GPU_ALLREDUCE=NCCL" in text
+
+
+def test_every_gpu_image_reduces_with_nccl(images: dict[str, Image], project: Project) -> None:
+    for image in images.values():
+        text = render_dockerfile(image, project.templates)
+        assert ("HOROVOD_GPU_ALLREDUCE=NCCL" in text) is (image.variant == "gpu"), image.name
 
 
 def test_no_dockerfile_has_a_syntax_line(images: dict[str, Image], project: Project) -> None:

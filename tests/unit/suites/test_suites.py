@@ -1,6 +1,7 @@
 """Reports: what counts as passed, what is remembered, and pytest really run against a container."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,14 +13,27 @@ from imgbuild.matrix.image import Image
 from imgbuild.plan.plan import Verdict
 from imgbuild.project import Project
 from imgbuild.suites.code import choose_suites, code_digest, list_suites
+from imgbuild.suites.driver import needs_driver
 from imgbuild.suites.expectation import expectation
 from imgbuild.suites.junit import read_junit
-from imgbuild.suites.report import Report, ReportStore, SuiteResult, TestFailure
+from imgbuild.suites.report import (
+    Found,
+    Report,
+    ReportStore,
+    SuiteResult,
+    TestFailure,
+    TestSkip,
+)
 from imgbuild.suites.run import SuiteRun, run_suites
 
 PASSED = SuiteResult("pins", 3, (), (), 1.0)
 FAILED = SuiteResult("pins", 2, (TestFailure("test_x", "no"),), (), 1.0)
-SKIPPED = SuiteResult("pins", 0, (), ("no GPU",), 1.0)
+SKIPPED = SuiteResult("pins", 0, (), (TestSkip("test_x", "no GPU"),), 1.0)
+IN_PART = SuiteResult("pins", 2, (), (TestSkip("test_x", "no GPU"),), 1.0)
+EMPTY = SuiteResult("pins", 0, (), (), 1.0)
+NO_GPU = SuiteResult("gpu_runs", 0, (), SKIPPED.skips, 1.0)
+SOME_GPU = SuiteResult("gpu_runs", 1, (), SKIPPED.skips, 1.0)
+BAD_GPU = SuiteResult("gpu_runs", 0, FAILED.failures, SKIPPED.skips, 1.0)
 
 
 def _report(*suites: SuiteResult, code: str = "sha256:code") -> Report:
@@ -27,17 +41,36 @@ def _report(*suites: SuiteResult, code: str = "sha256:code") -> Report:
 
 
 @pytest.mark.parametrize(
-    ("suites", "ok"),
+    ("suites", "ok", "found"),
     [
-        ((PASSED,), True),
-        ((FAILED,), False),
-        ((SKIPPED,), False),
-        ((PASSED, SKIPPED), False),
-        ((), False),
+        ((PASSED,), True, Found.PASSED),
+        ((FAILED,), False, Found.FAILED),
+        ((EMPTY,), False, Found.FAILED),
+        ((PASSED, EMPTY), False, Found.FAILED),
+        ((SKIPPED,), False, Found.SKIPPED),
+        ((PASSED, SKIPPED), False, Found.INCOMPLETE),
+        ((IN_PART,), False, Found.INCOMPLETE),
+        ((), False, Found.FAILED),
+        ((PASSED, NO_GPU), True, Found.PASSED),
+        ((NO_GPU,), False, Found.SKIPPED),
+        ((PASSED, SOME_GPU), False, Found.INCOMPLETE),
+        ((PASSED, BAD_GPU), False, Found.FAILED),
+        ((SKIPPED, NO_GPU), False, Found.SKIPPED),
     ],
 )
-def test_only_checks_that_ran_and_passed_count(suites: tuple[SuiteResult, ...], ok: bool) -> None:
-    assert _report(*suites).ok is ok
+def test_only_checks_that_ran_and_passed_count(
+    suites: tuple[SuiteResult, ...], ok: bool, found: Found
+) -> None:
+    report = _report(*suites)
+    assert (report.ok, report.found) == (ok, found)
+    assert report.as_json()["verdict"] == found
+
+
+def test_a_skipped_check_is_told_by_name_and_reason() -> None:
+    entry = IN_PART.as_json()
+    assert entry["skipped"] == [{"test": "test_x", "reason": "no GPU"}]
+    assert (entry["passed"], entry["verdict"]) == (2, "incomplete")
+    assert IN_PART.reasons == {"no GPU": 1}
 
 
 def test_a_report_is_remembered_for_its_code_and_suites(tmp_path: Path) -> None:
@@ -50,6 +83,18 @@ def test_a_report_is_remembered_for_its_code_and_suites(tmp_path: Path) -> None:
     assert store.verdict("sha256:other", "sha256:code", ["pins"]) is Verdict.UNKNOWN
     store.save(_report(FAILED))
     assert store.verdict("sha256:id", "sha256:code", ["pins"]) is Verdict.FAILED
+    store.save(_report(PASSED, SKIPPED))
+    assert store.verdict("sha256:id", "sha256:code", ["pins"]) is Verdict.UNKNOWN
+
+
+def test_what_was_skipped_without_gpus_is_looked_at_again_with_them(tmp_path: Path) -> None:
+    store, suites = ReportStore(tmp_path), ["pins", "gpu_runs"]
+    store.save(_report(PASSED, NO_GPU))
+    assert store.verdict("sha256:id", "sha256:code", suites) is Verdict.PASSED
+    assert store.verdict("sha256:id", "sha256:code", suites, gpus=True) is Verdict.UNKNOWN
+    assert store.verdict("sha256:id", "sha256:code", ["pins"], gpus=True) is Verdict.PASSED
+    store.save(replace(_report(PASSED, NO_GPU), gpus=True))  # offered, and of no use
+    assert store.verdict("sha256:id", "sha256:code", suites, gpus=True) is Verdict.PASSED
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"ok": "yes"}', "{"])
@@ -59,12 +104,18 @@ def test_a_damaged_report_is_no_verdict(tmp_path: Path, text: str) -> None:
 
 
 def test_the_suites_are_the_files(project: Project) -> None:
-    assert list_suites(project.suites) == ("horovod", "pins", "tensorboard", "tensorflow")
+    everyones = ("contents", "horovod", "pins", "tensorboard", "tensorflow")
+    gpus = ("gpu_built", "gpu_loadable", "gpu_runs")
+    assert list_suites(project.suites, "cpu") == everyones
+    assert list_suites(project.suites, "gpu") == tuple(sorted((*everyones, *gpus)))
 
 
 def test_an_unknown_suite_is_refused_with_those_that_exist(project: Project) -> None:
-    with pytest.raises(InputError, match=r"No suite gpus\. There are: horovod, pins"):
-        choose_suites(project.suites, ("pins", "gpus"))
+    with pytest.raises(InputError, match=r"No suite gpus\. There are: contents, horovod, pins"):
+        choose_suites(project.suites, ("pins", "gpus"), "cpu")
+    with pytest.raises(InputError, match=r"No suite of cpu images is called gpu_runs\. There are"):
+        choose_suites(project.suites, ("gpu_runs",), "cpu")
+    assert choose_suites(project.suites, ("gpu_runs",), "gpu") == ("gpu_runs",)
 
 
 def test_changed_suite_code_has_another_digest(tmp_path: Path) -> None:
@@ -83,6 +134,50 @@ def test_the_expectation_holds_every_pin_and_package(
     assert expected["packages"]["tensorflow-cpu"] == "1.15.0"
     assert expected["labels"]["imgbuild.pin.mpi"] == "4.1.4"
     assert expected["horovodrun"] is True
+    assert (expected["gpu"], expected["held"], expected["standin"]) == ({}, {}, False)
+
+
+def test_the_expectation_of_a_gpu_image_says_what_it_needs(
+    images: dict[str, Image], project: Project
+) -> None:
+    expected = expectation(images["tf-1.13-gpu-ubuntu"], project)
+    assert expected["gpu"] == {
+        "cuda": "10.0",
+        "driver": "410.48",
+        "newest": "7.5",
+        "oldest": "3.5",
+    }
+    assert expected["held"]["libcudnn7"] == "7.6.3.30-1+cuda10.0"
+    assert expected["held"]["libnccl2"] == "2.4.8-1+cuda10.0"
+    assert expected["held"]["cuda-cudart-10-0"] == "10.0.130-1"
+    # Horovod's launcher refuses Intel MPI, and Ubuntu 16.04 has no tini.
+    assert (expected["horovodrun"], expected["tini"]) == (False, False)
+    assert expectation(images["tf-2.2-gpu-ubuntu"], project)["horovodrun"] is True
+    assert expectation(images["tf-2.2-gpu-ubuntu"], project)["held"]["libcublas10"]
+
+
+def test_the_expectation_of_a_stand_in_build_is_what_the_stand_ins_hold(
+    images: dict[str, Image], project: Project
+) -> None:
+    versions = {"python": "3.6.15", "intelmpi-2018.3.222": "2021.8", "openmpi-3.1.2": "4.1.4"}
+    image = images["tf-1.13-gpu-ubuntu"]
+    expected = expectation(image, project, versions)
+    assert expected["standin"] is True
+    assert (expected["pins"]["python"], expected["pins"]["mpi"]) == ("3.6.15", "2021.8")
+    assert expected["pins"]["git"] == image.version_of("git")
+    assert expected["labels"]["imgbuild.pin.python"] == "3.6.2"
+    assert expected["pins"].keys() == expectation(image, project)["pins"].keys()
+    assert expectation(image, project, {})["standin"] is True
+
+
+def test_every_gpu_images_expectation_is_one_that_the_suites_take(
+    images: dict[str, Image], project: Project
+) -> None:
+    from expectation import parse_expectation
+
+    for image in images.values():
+        parsed = parse_expectation(expectation(image, project))
+        assert parsed.needs_driver is needs_driver(image)
 
 
 JUNIT = """<testsuites><testsuite>
@@ -100,9 +195,26 @@ def test_junit_becomes_suite_results(tmp_path: Path) -> None:
     pins, gpu, horovod = read_junit(tmp_path / "junit.xml", ("pins", "gpu", "horovod"))
     assert (pins.passed, pins.seconds) == (1, 2.0)
     assert pins.failures == (TestFailure("b", "why"),)
-    assert (gpu.passed, gpu.skips) == (0, ("no driver",))
+    assert (gpu.passed, gpu.skips) == (0, (TestSkip("c", "no driver"),))
     assert gpu.failures == (TestFailure("d", "broken"),)
     assert not horovod.ok
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("test_a", "test_a"),
+        ("test_a[docker://0af9]", "test_a"),
+        ("test_a[mpirun-docker://0af9]", "test_a[mpirun]"),
+        ("test_a[mpirun-docker://0af9-float32]", "test_a[mpirun-float32]"),
+        ("test_a[docker://0af9-cuda]", "test_a[cuda]"),
+    ],
+)
+def test_a_checks_name_is_without_the_container(tmp_path: Path, written: str, name: str) -> None:
+    case = f'<testcase classname="test_pins" name="{written}"><failure/></testcase>'
+    (tmp_path / "junit.xml").write_text(f"<testsuites>{case}</testsuites>")
+    (pins,) = read_junit(tmp_path / "junit.xml", ("pins",))
+    assert pins.failures[0].test == name
 
 
 @pytest.fixture
@@ -116,6 +228,7 @@ def _project(tmp_path: Path, project: Project, body: str) -> Project:
     suites.mkdir(parents=True)
     (suites / "conftest.py").write_text(
         "def pytest_addoption(parser):\n    parser.addoption('--expect')\n"
+        "    parser.addoption('--no-gpu')\n"
     )
     (suites / "test_toy.py").write_text(body)
     (tmp_path / "checkout" / "images").symlink_to(project.root / "images")

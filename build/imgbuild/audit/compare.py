@@ -1,0 +1,229 @@
+"""Matrix against wheel: every rule a function that yields what does not agree. Nothing is read."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from packaging.tags import Tag
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from imgbuild.audit.facts import Contradiction, WheelFacts
+from imgbuild.audit.needs import WheelNeed
+from imgbuild.audit.places import pin_place, release_place, row_place
+from imgbuild.locks.lockfile import Lock
+from imgbuild.matrix.image import Image, minor_of
+
+#: What the old platform tags promise of the C library: PEP 513, PEP 571, PEP 599.
+_LEGACY = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
+#: From CUDA 10.1 on most libraries are named by their own major version alone.
+_BY_MAJOR = ("cublas", "cufft", "curand", "cusolver", "cusparse")
+_BY_CUDA = ("cudart", "cupti")
+
+
+def compare(
+    need: WheelNeed, facts: WheelFacts, locks: Mapping[str, Lock]
+) -> tuple[Contradiction, ...]:
+    """Return everything in which the wheel and the images it goes into do not agree, each once."""
+    found = [*_metadata(need, facts)]
+    for image in need.images:
+        found += [
+            *_tags(image, facts),
+            *_glibc(image, facts),
+            *_lock(image, facts, locks),
+            *_compiler(image, facts),
+            *(_cpu(image, facts) if image.variant == "cpu" else _gpu(image, facts)),
+        ]
+    return tuple(dict.fromkeys(found))
+
+
+def _subject(facts: WheelFacts) -> str:
+    return f"{facts.name} {facts.version}"
+
+
+def _metadata(need: WheelNeed, facts: WheelFacts) -> Iterator[Contradiction]:
+    same_name = canonicalize_name(facts.name) == canonicalize_name(need.distribution)
+    if not same_name or facts.version != need.version:
+        image = need.images[0]
+        yield Contradiction(
+            "metadata",
+            need.subject,
+            release_place(image, "distribution"),
+            f"the wheel's own METADATA says {facts.name} {facts.version}",
+            "the index offers another package under this name; do not build from it",
+        )
+
+
+def _tags(image: Image, facts: WheelFacts) -> Iterator[Contradiction]:
+    wanted = image.python.wheel_tag
+    interpreters = {tag.interpreter for tag in facts.file_tags}
+    inside = {text.partition("-")[0] for text in facts.tags}
+    for where, found in (("file name", interpreters), ("WHEEL file", inside)):
+        if wanted not in found:
+            yield Contradiction(
+                "python",
+                _subject(facts),
+                pin_place(image, "python"),
+                f"its {where} has the tags {' '.join(sorted(found)) or 'of no Python'}",
+                f"{image.name} has Python {image.version_of('python')} ({wanted}): pin a Python "
+                "that this release has wheels for",
+            )
+
+
+def promised_glibc(tags: Iterable[Tag]) -> Version | None:
+    """Return the oldest C library that a wheel's platform tags promise to run with."""
+    versions = []
+    for tag in tags:
+        name = tag.platform.removesuffix("_x86_64")
+        if name in _LEGACY:
+            versions.append(Version(_LEGACY[name]))
+        elif name.startswith("manylinux_"):
+            versions.append(Version(".".join(name.split("_")[1:3])))
+    return min(versions, default=None)
+
+
+def _glibc(image: Image, facts: WheelFacts) -> Iterator[Contradiction]:
+    promised, has = promised_glibc(facts.file_tags), Version(image.os.glibc)
+    for what, needed in (("platform tag", promised), ("symbols", Version(facts.glibc))):
+        if needed is not None and needed > has:
+            yield Contradiction(
+                "glibc",
+                _subject(facts),
+                ("operating_systems", image.os_name, "glibc"),
+                f"its {what} ask for glibc {needed}",
+                f"{image.os_name} has {has}: put {image.name} on a newer operating system",
+            )
+    declared = image.wheel.glibc
+    if promised is not None and Version(declared) != promised:
+        yield Contradiction(
+            "platform",
+            _subject(facts),
+            release_place(image, "glibc"),
+            f"its platform tag promises glibc {promised}",
+            f"write {promised} in place of {declared}",
+        )
+
+
+def _lock(image: Image, facts: WheelFacts, locks: Mapping[str, Lock]) -> Iterator[Contradiction]:
+    lock = locks.get(image.lock_name)
+    hashes = lock.hashes.get(canonicalize_name(image.distribution), ()) if lock else ()
+    if lock and facts.sha256 not in hashes:
+        yield Contradiction(
+            "lock",
+            _subject(facts),
+            f"images/locks/{image.lock_name}",
+            f"{facts.file} has sha256 {facts.sha256}",
+            f"none of the lock's {len(hashes)} hashes is that: run `imgbuild lock`, read the diff",
+        )
+
+
+def _compiler(image: Image, facts: WheelFacts) -> Iterator[Contradiction]:
+    if image.wheel.compiler != facts.compiler:
+        yield Contradiction(
+            "compiler",
+            _subject(facts),
+            release_place(image, "compiler"),
+            f"its tf_compiler_version() returns {facts.compiler}",
+            f"write {facts.compiler} in place of {image.wheel.compiler}; Horovod is built to match",
+        )
+
+
+def _cpu(image: Image, facts: WheelFacts) -> Iterator[Contradiction]:
+    if facts.libraries or facts.cuda_build:
+        loads = f"loads {' '.join(facts.libraries)}" if facts.libraries else "is a CUDA build"
+        yield Contradiction(
+            "cpu",
+            _subject(facts),
+            release_place(image, "distribution", "cpu"),
+            f"it {loads}",
+            "name the distribution without CUDA; there is none of this release if tensorflow-cpu "
+            "has it not",
+        )
+
+
+def _gpu(image: Image, facts: WheelFacts) -> Iterator[Contradiction]:
+    if not facts.version_of("cudart") or facts.cuda_build is False:
+        yield Contradiction(
+            "gpu",
+            _subject(facts),
+            release_place(image, "distribution", "gpu"),
+            "it loads no CUDA library",
+            "name the distribution that is built for CUDA, usually tensorflow-gpu",
+        )
+        return
+    yield from _cuda(image, facts)
+    yield from _cudnn(image, facts)
+    yield from _capabilities(image, facts)
+
+
+def expected_libraries(cuda: str) -> dict[str, str]:
+    """Return the versions in the library names of a CUDA release: ``{"cudart": "10.1", …}``."""
+    major, numbers = cuda.partition(".")[0], tuple(map(int, cuda.split(".")[:2]))
+    if numbers >= (11, 0):  # from here on each library counts for itself
+        return {"cudart": cuda}
+    by_major = major if numbers >= (10, 1) else cuda
+    return dict.fromkeys(_BY_CUDA, cuda) | dict.fromkeys(_BY_MAJOR, by_major)
+
+
+def _cuda(image: Image, facts: WheelFacts) -> Iterator[Contradiction]:
+    pinned = minor_of(image.version_of("cuda"))
+    places = (
+        (pin_place(image, "cuda"), pinned, "the image's pin"),
+        (release_place(image, "gpu", "cuda"), minor_of(image.wheel.gpu.cuda), "what this says"),
+    )
+    for place, version, what in places:
+        expected = expected_libraries(version)
+        found = {name: facts.version_of(name) for name in expected}
+        wrong = [name for name, other in found.items() if other and other != expected[name]]
+        if wrong:
+            names = " ".join(f"lib{name}.so.{found[name]}" for name in wrong)
+            yield Contradiction(
+                "cuda",
+                _subject(facts),
+                place,
+                f"it loads {names}",
+                f"{what} is CUDA {version}; write {facts.version_of('cudart')}, with which these "
+                "libraries come",
+            )
+
+
+def _cudnn(image: Image, facts: WheelFacts) -> Iterator[Contradiction]:
+    major = facts.version_of("cudnn")
+    places = (
+        (pin_place(image, "cudnn"), image.version_of("cudnn")),
+        (release_place(image, "gpu", "cudnn"), image.wheel.gpu.cudnn),
+    )
+    for place, version in places:
+        if version.partition(".")[0] != major:
+            loads = f"it loads libcudnn.so.{major}" if major else "it loads no cuDNN"
+            change = f"cuDNN {version} has another major version; name a release of cuDNN {major}"
+            yield Contradiction("cudnn", _subject(facts), place, loads, change)
+
+
+def _capabilities(image: Image, facts: WheelFacts) -> Iterator[Contradiction]:
+    """Compare the compute capabilities, where ``build_info.py`` lists them (from 2.3 on).
+
+    ``compute_70`` stands for machine code and PTX, ``sm_70`` for machine code alone.
+    """
+    if not facts.capabilities:
+        return
+    ptx = [_capability(name) for name in facts.capabilities if name.startswith("compute_")]
+    native = [_capability(name) for name in facts.capabilities]
+    gpu = image.wheel.gpu
+    for key, declared, found in (("native", gpu.native, native), ("ptx", gpu.ptx, ptx)):
+        if set(declared) != set(found):
+            yield Contradiction(
+                "capabilities",
+                _subject(facts),
+                release_place(image, "gpu", key),
+                f"its build_info.py lists {' '.join(facts.capabilities)}",
+                f"write [{', '.join(found)}]",
+            )
+
+
+def _capability(name: str) -> str:
+    digits = name.rpartition("_")[2]
+    return f"{digits[:-1]}.{digits[-1:]}"
+
+
+def row_contradiction(need: WheelNeed, kind: str, evidence: str, change: str) -> Contradiction:
+    """Return a contradiction that is about the whole wheel of a row."""
+    return Contradiction(kind, need.subject, row_place(need.images[0]), evidence, change)

@@ -1,0 +1,88 @@
+"""``imgbuild fetch``: every input of the selected images into one folder."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from imgbuild.cli import options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from imgbuild.fetching.fetch import FetchJob
+    from imgbuild.fetching.listing import Listing
+    from imgbuild.matrix.image import Image
+
+
+def fetch(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DEST", help="Where to; what is there already is kept.", show_default=False
+        ),
+    ],
+    tf: options.TfOption = None,
+    cpu: options.CpuOption = False,
+    gpu: options.GpuOption = False,
+    stack: options.StackOption = None,
+    everything: options.AllOption = False,
+    as_documented: options.AsDocumentedOption = False,
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Ask upstreams again which packages are the newest.")
+    ] = False,
+    project: options.ProjectOption = None,
+) -> None:
+    """Fetch every input of the selected images, for `build --offline DEST`."""
+    from imgbuild.downloads.sites import make_sites
+    from imgbuild.fetching.fetch import FetchJob
+    from imgbuild.settings import load_settings
+
+    opened = options.open_project(project)
+    images = options.select(opened, tf, cpu, gpu, stack, everything, as_documented)
+    settings = load_settings(opened.settings)
+    sites = make_sites(images[0].matrix, settings)
+    job = FetchJob(opened, settings, sites, folder.absolute())
+    _fetch(job, images, refresh=refresh)
+
+
+def _fetch(job: "FetchJob", images: "tuple[Image, ...]", *, refresh: bool) -> None:
+    from imgbuild.downloads.progress import shown_progress
+    from imgbuild.fetching.base_files import fetched_layout
+    from imgbuild.fetching.fetch import bring, known_listing
+
+    known = {image.name: None if refresh else known_listing(image, job) for image in images}
+    planned = _plan(job, [image for image in images if known[image.name] is None])
+    listings = [listing or planned[name] for name, listing in known.items()]
+    with shown_progress() as progress:
+        count = bring(listings, job, progress)
+    for image, listing in zip(images, listings, strict=True):
+        fetched_layout(listing, image.os_name, job.folder, job.folder / "base")
+    _report(job.folder, listings, count)
+
+
+def _plan(job: "FetchJob", images: "Sequence[Image]") -> "dict[str, Listing]":
+    from imgbuild.building.opening import Opening, open_workshop
+    from imgbuild.fetching.fetch import plan_listing
+
+    if not images:
+        return {}
+    with open_workshop(job.project, tuple(images), Opening(_say)) as workshop, workshop.display:
+        return {image.name: plan_listing(image, job, workshop) for image in images}
+
+
+def _report(folder: Path, listings: "Sequence[Listing]", count: int) -> None:
+    from imgbuild.cli.text_table import aligned
+    from imgbuild.downloads.progress import size_text
+    from imgbuild.fetching.listing import read_listing
+
+    now = [read_listing(folder, listing.image) or listing for listing in listings]
+    rows = [[one.image, f"{len(one.items)} files", size_text(one.size)] for one in now]
+    typer.echo("\n".join(aligned(rows)))
+    sizes = {item.sha256: item.size or 0 for one in now for item in one.items}
+    total = f"{len(sizes)} files, {size_text(sum(sizes.values()))} in {folder}"
+    typer.echo(f"{total}; {f'{count} fetched now' if count else 'nothing to fetch'}.")
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)

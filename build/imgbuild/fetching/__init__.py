@@ -1,0 +1,1 @@
+"""``imgbuild fetch``: every input of an image in one folder, for machines without a network."""

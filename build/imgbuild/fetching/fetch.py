@@ -1,0 +1,119 @@
+"""Everything that images are built from, into one folder."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from imgbuild.building.produce import load_bases
+from imgbuild.building.workshop import Workshop
+from imgbuild.downloads.many import fetch_all
+from imgbuild.downloads.progress import Progress
+from imgbuild.downloads.sites import Sites
+from imgbuild.downloads.store import stored_path
+from imgbuild.fetching.apt_files import apt_items
+from imgbuild.fetching.base_files import layout_items, registry_items
+from imgbuild.fetching.listing import Item, Kind, Listing, read_listing, write_listing
+from imgbuild.fetching.python_files import python_items
+from imgbuild.fetching.registry import find_image
+from imgbuild.fetching.request import fetch_request, needed_stages
+from imgbuild.matrix.image import Image
+from imgbuild.plan.downloads import CONDA
+from imgbuild.project import Project
+from imgbuild.settings import Settings
+
+
+@dataclass(frozen=True)
+class FetchJob:
+    """What to fetch for, into which folder, and from where."""
+
+    project: Project
+    settings: Settings
+    sites: Sites
+    folder: Path
+
+
+def known_listing(image: Image, job: FetchJob) -> Listing | None:
+    """Return the image's listing if it was made for the inputs of now and can be completed.
+
+    Raises:
+        InputError: a lock is missing, or a conda package has no recorded sha256.
+
+    """
+    listing = read_listing(job.folder, image.name)
+    if listing is None or listing.request != fetch_request(image, job.project, job.settings):
+        return None
+    lost = [item for item in listing.missing(job.folder) if not item.url]
+    return None if lost else listing
+
+
+def plan_listing(image: Image, job: FetchJob, workshop: Workshop) -> Listing:
+    """Return the list of the image's inputs, and write it: what is interrupted goes on from there.
+
+    Raises:
+        CheckFailedError: an upstream has something else than what is pinned.
+        MachineError: an upstream or the engine cannot be reached.
+
+    """
+    base = workshop.inputs.bases[image.os_name]
+    if base.layout:
+        load_bases([image.os_name], workshop)
+    items = (
+        *_downloads(image, workshop),
+        *python_items(image, job.project.locks, job.sites),
+        *(
+            layout_items(base.layout, job.folder)
+            if base.layout
+            else registry_items(base.reference, job.sites, job.folder)
+        ),
+        *apt_items(image, needed_stages(image, job.project, job.settings), workshop, job.folder),
+    )
+    request = fetch_request(image, job.project, job.settings)
+    listing = Listing(image.name, request, "" if base.layout else base.reference, items)
+    write_listing(listing, job.folder)
+    return listing
+
+
+def bring(listings: Sequence[Listing], job: FetchJob, progress: Progress) -> int:
+    """Fetch what the folder lacks of the listings; return how many files that were.
+
+    Raises:
+        CheckFailedError: a file is another one than its sha256 says.
+        MachineError: a file cannot be had, or the folder cannot be written.
+
+    """
+    missing = {item.sha256: item for listing in listings for item in listing.missing(job.folder)}
+    for base in {listing.base for listing in listings if _lacks_base(listing, job)}:
+        headers = find_image(base, job.sites).headers
+        mine = [item for item in _base_items(listings, base) if item.sha256 in missing]
+        wanted = [item.download for item in mine]
+        fetch_all(wanted, job.folder, job.sites, progress, headers=headers)
+    others = [item.download for item in missing.values() if item.kind is not Kind.BASE]
+    fetch_all(others, job.folder, job.sites, progress)
+    for listing in listings:
+        write_listing(_with_sizes(listing, job.folder), job.folder)
+    return len(missing)
+
+
+def _downloads(image: Image, workshop: Workshop) -> Iterator[Item]:
+    for name, files in workshop.inputs.downloads[image.name].contexts.items():
+        kind = Kind.CONDA if name == CONDA else Kind.DOWNLOAD
+        for file in files:
+            yield Item(kind, file.file_name, file.url, file.sha256, file.size)
+
+
+def _lacks_base(listing: Listing, job: FetchJob) -> bool:
+    return any(item.kind is Kind.BASE for item in listing.missing(job.folder))
+
+
+def _base_items(listings: Iterable[Listing], base: str) -> Iterator[Item]:
+    for listing in listings:
+        if listing.base == base:
+            yield from listing.of(Kind.BASE)
+
+
+def _with_sizes(listing: Listing, folder: Path) -> Listing:
+    items = (
+        replace(item, size=stored_path(folder, item.sha256).stat().st_size)
+        for item in listing.items
+    )
+    return replace(listing, items=tuple(items))

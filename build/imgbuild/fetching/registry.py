@@ -1,0 +1,152 @@
+"""A base image out of a registry, by digest: the Docker Registry HTTP API V2, as OCI wrote it down.
+
+Every manifest is checked against the digest it was asked by, every blob by the store.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from imgbuild.downloads.page import Page, read_page
+from imgbuild.downloads.sites import Sites
+from imgbuild.errors import CheckFailedError, MachineError
+
+#: Where an image without a registry in its name is, and its folder for official images.
+_HUB, _OFFICIAL = "registry-1.docker.io", "library/"
+_INDEXES = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+)
+_MANIFESTS = (
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+)
+_ACCEPT = {"Accept": ", ".join((*_MANIFESTS, *_INDEXES))}
+_CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
+_LOCAL = re.compile(r"(localhost|127\.[0-9.]+)(:[0-9]+)?")
+
+
+@dataclass(frozen=True)
+class Blob:
+    """One piece of an image: its address, digest (``sha256:…``) and size in bytes."""
+
+    url: str
+    digest: str
+    size: int
+
+    @property
+    def sha256(self) -> str:
+        """The digest without its algorithm."""
+        return self.digest.removeprefix("sha256:")
+
+
+@dataclass(frozen=True)
+class RegistryImage:
+    """An image for linux/amd64 as a registry has it.
+
+    ``headers`` are those that its blobs have to be asked with: they may hold a token.
+    """
+
+    manifest: Blob
+    content: bytes
+    config: Blob
+    layers: tuple[Blob, ...]
+    headers: Mapping[str, str]
+
+
+def find_image(reference: str, sites: Sites) -> RegistryImage:
+    """Return the image of ``NAME@sha256:DIGEST``; of several platforms that for linux/amd64.
+
+    Raises:
+        CheckFailedError: what the registry gave is not what the digest says.
+        MachineError: the registry cannot be reached, does not have it, or wants a login.
+
+    """
+    name, _, digest = reference.partition("@")
+    root = _root(name)
+    headers = {**_ACCEPT, **_authorization(f"{root}/manifests/{digest}", reference, sites)}
+    content = _manifest(root, digest, reference, sites, headers)
+    document = json.loads(content)
+    if document.get("mediaType") in _INDEXES or "manifests" in document:
+        digest = _for_this_platform(document, reference)
+        content = _manifest(root, digest, reference, sites, headers)
+        document = json.loads(content)
+    try:
+        config, *layers = (
+            _blob(root, entry) for entry in (document["config"], *document["layers"])
+        )
+    except (KeyError, TypeError) as error:
+        raise MachineError(f"{reference}: its manifest is of a kind that is too old.") from error
+    own = Blob(f"{root}/manifests/{digest}", digest, len(content))
+    return RegistryImage(own, content, config, tuple(layers), headers)
+
+
+def _root(name: str) -> str:
+    """Return the address of a repository."""
+    first, slash, rest = name.partition("/")
+    if slash and (first == "localhost" or "." in first or ":" in first):
+        scheme = "http" if _LOCAL.fullmatch(first) else "https"
+        return f"{scheme}://{first}/v2/{rest.split(':')[0]}"
+    repository = name.split(":", maxsplit=1)[0]
+    official = "" if slash else _OFFICIAL
+    return f"https://{_HUB}/v2/{official}{repository}"
+
+
+def _blob(root: str, entry: Mapping[str, Any]) -> Blob:
+    return Blob(f"{root}/blobs/{entry['digest']}", entry["digest"], entry["size"])
+
+
+def _manifest(
+    root: str, digest: str, reference: str, sites: Sites, headers: Mapping[str, str]
+) -> bytes:
+    page = read_page(f"{root}/manifests/{digest}", sites, headers)
+    if page.status != 200:
+        raise MachineError(f"{reference}: the registry answered {page.status}{_said(page)}.")
+    found = f"sha256:{hashlib.sha256(page.body).hexdigest()}"
+    if found != digest:
+        raise CheckFailedError(
+            f"{reference}: the registry gave a manifest with digest {found} for {digest}. Nothing "
+            "was kept."
+        )
+    return page.body
+
+
+def _for_this_platform(index: Mapping[str, Any], reference: str) -> str:
+    for entry in index["manifests"]:
+        platform = entry.get("platform", {})
+        if (platform.get("os"), platform.get("architecture")) == ("linux", "amd64"):
+            return str(entry["digest"])
+    raise CheckFailedError(f"{reference} is no image for linux/amd64.")
+
+
+def _authorization(url: str, reference: str, sites: Sites) -> dict[str, str]:
+    """Return the header with a token, if the registry wants one.
+
+    A login, if any, goes to whom the netrc file names it for: the registry or its token server.
+    """
+    page = read_page(url, sites, _ACCEPT)
+    challenge = page.headers.get("WWW-Authenticate", "")
+    if page.status != 401 or not challenge.lower().startswith("bearer "):
+        return {}
+    asked = dict(_CHALLENGE.findall(challenge))
+    realm = asked.pop("realm", "")
+    answer = read_page(f"{realm}?{urlencode(asked)}", sites)
+    try:
+        document = json.loads(answer.body)
+        return {"Authorization": f"Bearer {document.get('token') or document['access_token']}"}
+    except (ValueError, KeyError, TypeError) as error:
+        raise MachineError(
+            f"{reference}: the registry wants a login (its token server answered {answer.status}). "
+            "Name a netrc file with one (netrc: in imgbuild.local.yaml)."
+        ) from error
+
+
+def _said(page: Page) -> str:
+    try:
+        return f": {json.loads(page.body)['errors'][0]['code']}"
+    except (ValueError, KeyError, TypeError, IndexError):
+        return ""

@@ -1,0 +1,18 @@
+# Read by the steps that download Python packages: mirrors, login data, authorities, or no network.
+# Environment alone, so that the commands that follow are the same everywhere.
+if [ -s /run/secrets/ca.pem ]; then
+    export SSL_CERT_FILE=/run/secrets/ca.pem PIP_CERT=/run/secrets/ca.pem
+fi
+if [ -s /run/secrets/netrc ]; then
+    export NETRC=/run/secrets/netrc
+fi
+if [ -s /run/secrets/upstreams ]; then
+    index=$(sed -n 's|^python-index ||p' /run/secrets/upstreams)
+    if [ -n "$index" ]; then
+        export UV_DEFAULT_INDEX="$index" PIP_INDEX_URL="$index"
+    fi
+fi
+if [ -d /run/offline/python ]; then
+    export UV_OFFLINE=1 UV_NO_INDEX=1 UV_FIND_LINKS=/run/offline/python
+    export PIP_NO_INDEX=1 PIP_FIND_LINKS=/run/offline/python
+fi

@@ -1,0 +1,110 @@
+"""The files of the image itself, without what a test run or a GPU adds to its container."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+from image_labels import image_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+SECONDS = 120
+#: A second container of the same image, to which no runtime adds a driver.
+LISTING = (
+    *("docker", "run", "--rm", "--network=none", "--env=NVIDIA_VISIBLE_DEVICES=void"),
+    "--entrypoint=find",
+)
+
+COMPILERS = re.compile(
+    r".*/(bin|sbin|libexec|lib/gcc)/(.*/)?"
+    r"((.*-)?(gcc|g\+\+|cc|c\+\+|cpp|clang|clang\+\+|gfortran)(-[\d.]+)?"
+    r"|cc1|cc1plus|collect2|nvcc|cicc|ptxas|cmake|make)"
+)
+#: Where caches lie whose content nobody needs in an image.
+CACHES = ("/var/cache/apt/", "/var/lib/apt/lists/", "/root/.cache/", "/opt/miniconda/pkgs/")
+SECRETS = (
+    *("/root/.netrc", "/etc/apt/auth.conf", "/run/secrets/", "/etc/ssh/ssh_host_"),
+    *("/root/.docker/", "/root/.condarc", "/root/.config/pip/"),
+)
+DRIVER = re.compile(r".*/lib(cuda|nvidia-[\w-]+)\.so(\.[\d.]+)?")
+CUDA_PLACES = ("/usr/local/cuda", "/usr/include/", "/usr/lib/", "/usr/share/")
+TOOLKIT = re.compile(r".*/(nvcc|nvlink|fatbinary|(cuda|cublas|cudnn|nccl|cufft|curand)\w*\.h)")
+STATIC = re.compile(r".*/lib(cu|nccl|np|nv)\w+\.a")
+#: NVIDIA's run-time package of CUPTI brings its headers too.
+CUPTI = "/extras/CUPTI/"
+
+
+@dataclass(frozen=True)
+class File:
+    """One entry of the image: `kind` is find's letter (f, d, l), `size` is in bytes."""
+
+    kind: str
+    size: int
+    path: str
+
+
+def image_files(hosts: str) -> list[File]:
+    """Return all entries of the image that runs behind `--hosts`; fails the test where it cannot.
+
+    Other file systems, such as /proc, are left out.
+    """
+    command = [*LISTING, image_of(hosts), "/", "-xdev", "-printf", r"%y %s %p\n"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    if ran.returncode != 0:
+        pytest.fail(f"{' '.join(command)}: {ran.stderr.strip()}", pytrace=False)
+    return parsed(ran.stdout)
+
+
+def parsed(listing: str) -> list[File]:
+    """Return what `find` printed; a line that is none belongs to a name with a line end."""
+    fields = (line.split(" ", 2) for line in listing.splitlines())
+    return [File(f[0], int(f[1]), f[2]) for f in fields if len(f) == 3 and f[1].isdigit()]
+
+
+def compilers(files: Iterable[File]) -> list[str]:
+    """Return the compilers, and what drives or serves them."""
+    return _paths(files, lambda path: COMPILERS.fullmatch(path) is not None)
+
+
+def cached(files: Iterable[File]) -> list[str]:
+    """Return files of package managers that serve only to install again."""
+    full = [file for file in files if file.size]
+    return _paths(full, lambda path: path.startswith(CACHES) or path.endswith(".deb"))
+
+
+def drivers(files: Iterable[File]) -> list[str]:
+    """Return libraries of a driver, or stubs of them: each would hide the real one."""
+    return _paths(files, lambda path: DRIVER.fullmatch(path) is not None)
+
+
+def secrets(files: Iterable[File]) -> list[str]:
+    """Return login data, and host keys, which would be every user's keys."""
+    full = [file for file in files if file.size]
+    return _paths(full, lambda path: path.startswith(SECRETS))
+
+
+def must_be_none(found: list[str]) -> None:
+    """Fail the test with what was found that must not be there."""
+    __tracebackhide__ = True
+    if found:
+        pytest.fail("\n".join(["in the image, and must not be:", *found]), pytrace=False)
+
+
+def toolkit(files: Iterable[File]) -> list[str]:
+    """Return compilers, headers and static libraries of CUDA, cuDNN and NCCL."""
+    return _paths(files, _of_toolkit)
+
+
+def _of_toolkit(path: str) -> bool:
+    known = TOOLKIT.fullmatch(path) or STATIC.fullmatch(path)
+    return known is not None and path.startswith(CUDA_PLACES) and CUPTI not in path
+
+
+def _paths(files: Iterable[File], wrong: Callable[[str], bool]) -> list[str]:
+    """Return the paths of files and links that are wrong."""
+    return sorted(file.path for file in files if file.kind in "fl" and wrong(file.path))

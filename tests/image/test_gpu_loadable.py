@@ -1,0 +1,117 @@
+"""Suite `gpu_loadable`: every library that the wheels ask for loads, in the pinned version.
+
+TensorFlow that does not find one only says so and computes on the CPU. Nothing here needs a GPU;
+that something runs is `gpu_runs`. TensorRT is not asked for: these images have none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from gpu_libraries import CUDNN, NCCL, is_optional, version_number
+from gpu_libraries import soname as named
+from image_files import image_files, must_be_none, toolkit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from container import Container, Ran
+    from expectation import Expectation
+
+SECONDS = 120
+#: Where the loader looks: what each line says, then the variable.
+LOOKS_IN = 'cat /etc/ld.so.conf /etc/ld.so.conf.d/*; echo "$LD_LIBRARY_PATH" | tr : "\\n"'
+
+
+@pytest.fixture(scope="module")
+def needs(container: Container) -> Ran:
+    """Read which libraries TensorFlow's and Horovod's own ask the loader for."""
+    return container.program("elf_needs.py", "tensorflow*", "horovod", seconds=SECONDS)
+
+
+@pytest.fixture(scope="module")
+def versions(container: Container, expect: Expectation) -> Ran:
+    """Ask CUDA's run time, cuDNN and NCCL for their versions."""
+    cudart = named("cudart", expect.pins["cuda"])
+    return container.program("gpu_versions.py", cudart, CUDNN, NCCL, seconds=SECONDS)
+
+
+def test_library_loads(
+    container: Container, soname: str, record_property: Callable[[str, object], None]
+) -> None:
+    """One library that TensorFlow opens while it runs is found, whichever file it is."""
+    found = container.program("shared_libraries.py", soname, seconds=SECONDS).json[soname]
+    record_property("path", found["path"])
+    assert found["error"] is None, found["error"]
+
+
+def test_everything_that_the_wheels_name_loads(
+    container: Container, needs: Ran, record_property: Callable[[str, object], None]
+) -> None:
+    """All libraries that the wheels' headers name load, but the driver's and TensorRT's."""
+    asked = needs.json["needed"]
+    wanted = sorted(name for name in asked if not is_optional(name))
+    assert wanted, f"{needs.json['files']} libraries of the wheels ask for nothing"
+    found = container.program("shared_libraries.py", *wanted, seconds=SECONDS).json
+    record_property("paths", " ".join(str(one["path"]) for one in found.values()))
+    wrong = unloadable(found, asked)
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("library", ["cuda", "cudnn", "nccl"])
+def test_library_says_the_pinned_version(library: str, versions: Ran, expect: Expectation) -> None:
+    """The library gives itself the version of its pin; the suite `pins` asks its file's name."""
+    found, pin = versions.json[library], expect.pins[library]
+    assert says(found, version_number(library, pin)), f"{library}: pinned {pin}, it says {found}"
+
+
+def test_no_folder_of_stubs_is_searched(container: Container) -> None:
+    """The loader looks in no folder of stubs: what it found there would hide the driver."""
+    searched = container.run("sh", "-c", LOOKS_IN, seconds=30).output.splitlines()
+    found = stub_folders(searched)
+    assert not found, f"the loader searches {', '.join(found)}"
+
+
+def test_no_toolkit(pytestconfig: pytest.Config) -> None:
+    """The image has run-time libraries: no compiler, header or static library of CUDA."""
+    must_be_none(toolkit(image_files(pytestconfig.getoption("--hosts"))))
+
+
+def test_pinned_packages_are_held(container: Container, expect: Expectation) -> None:
+    """An `apt-get upgrade` leaves them alone: the next cuBLAS breaks TensorFlow."""
+    held = container.run("apt-mark", "showhold", seconds=30).output.split()
+    free = sorted(expect.held.keys() - set(held))
+    assert not free, f"not held: {', '.join(free)}"
+
+
+def test_pinned_packages_are_installed(container: Container, expect: Expectation) -> None:
+    """Each package of CUDA, cuDNN and NCCL has exactly the pinned version."""
+    show = ("dpkg-query", "--show", "--showformat=${Package}=${Version}\\n")
+    found = container.run(*show, seconds=30).output.split()
+    wanted = [f"{name}={version}" for name, version in expect.held.items()]
+    missing = sorted(set(wanted) - set(found))
+    assert not missing, f"pinned, but not installed: {', '.join(missing)}"
+
+
+def unloadable(found: dict[str, Any], asked: dict[str, list[str]]) -> list[str]:
+    """Return what did not load, in the loader's words, and one file that asks for it."""
+    return [
+        f"{one['error']} (asked for by {asked[name][0]})"
+        for name, one in found.items()
+        if one["error"] is not None
+    ]
+
+
+def says(found: dict[str, Any], wanted: int) -> bool:
+    """Return whether a library gave this version, or could not without a driver.
+
+    CUDA's run time before 12 looks for a driver first, and may answer with an error; that it is
+    the pinned one is then told by its file's name alone.
+    """
+    return found["version"] == wanted or (found["version"] == 0 and found["status"] != 0)
+
+
+def stub_folders(searched: list[str]) -> list[str]:
+    """Return the folders of stubs among those that are searched."""
+    return [line for line in searched if "stubs" in line and not line.startswith("#")]

@@ -1,0 +1,102 @@
+"""A wheel like TensorFlow's, some KB of it: an ELF library with a loader, in a zip archive."""
+
+import io
+import struct
+import zipfile
+from dataclasses import dataclass, field
+
+_HANDLE = "_ZN15stream_executor8internal9DsoLoader{}Get{}DsoHandleEv"
+GPU_10_1 = {"CudaDriver": "1", "CudaRuntime": "10.1", "Cublas": "10", "Cudnn": "7"}
+CPU = {"CudaDriver": "1", "CudaRuntime": "", "Cublas": "", "Cudnn": ""}
+
+
+@dataclass
+class FakeWheel:
+    """What is written into the wheel; ``loader`` empty makes one of TensorFlow 1.13 or older."""
+
+    name: str = "tensorflow-gpu"
+    version: str = "2.2.0"
+    compiler: str = "7.3.1 20180303"
+    loader: dict[str, str] = field(default_factory=lambda: dict(GPU_10_1))
+    needed: tuple[str, ...] = ("libc.so.6",)
+    own: tuple[str, ...] = ("_ZN10tensorflow3fooERKSs",)
+    glibc: str = "2.12"
+    build_info: str = "is_cuda_build = True\n"
+    tag: str = "cp36-cp36m-manylinux2010_x86_64"
+
+    @property
+    def file(self) -> str:
+        """Its file name."""
+        return f"{self.name.replace('-', '_')}-{self.version}-{self.tag}.whl"
+
+    def content(self) -> bytes:
+        """Return the archive."""
+        info = f"{self.name.replace('-', '_')}-{self.version}.dist-info"
+        beginning = b"\0".join(
+            [b"\x7fELF", *(n.encode() for n in self.needed), b"GLIBC_2.2.5", b""]
+        )
+        files = {
+            f"{info}/METADATA": f"Name: {self.name}\nVersion: {self.version}\n".encode(),
+            f"{info}/WHEEL": f"Wheel-Version: 1.0\nTag: {self.tag}\n".encode(),
+            "tensorflow/libtensorflow_framework.so.2": self.library(),
+            "tensorflow/python/_pywrap_tensorflow_internal.so": beginning,
+            "tensorflow/python/platform/build_info.py": self.build_info.encode(),
+        }
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in files.items():
+                archive.writestr(name, content)
+        return buffer.getvalue()
+
+    def library(self) -> bytes:
+        """Return the framework's library."""
+        functions = {"_Z19tf_compiler_versionv": self.compiler}
+        for part, version in self.loader.items():
+            functions[_HANDLE.format(len(part) + 12, part)] = version
+        return elf(functions, self.own, self.needed, self.glibc)
+
+
+def elf(
+    functions: dict[str, str], own: tuple[str, ...], needed: tuple[str, ...], glibc: str
+) -> bytes:
+    """Return a library whose functions take the address of one string each."""
+    names, constants, code, symbols, dynamic = b"\0", b"", b"", b"\0" * 24, b""
+    text_at, constants_at = 0x1000, 0x9000
+    for name, string in functions.items():
+        at = constants_at + len(constants)
+        constants += string.encode() + b"\0"
+        address = text_at + len(code)
+        code += b"\x48\x8d\x05" + struct.pack("<i", at - address - 7) + b"\xc3"
+        symbols += struct.pack("<IBBHQQ", len(names), 0x12, 0, 1, address, 8)
+        names += name.encode() + b"\0"
+    for name in own:
+        symbols += struct.pack("<IBBHQQ", len(names), 0x12, 0, 1, text_at, 0)
+        names += name.encode() + b"\0"
+    for name in needed:
+        dynamic += struct.pack("<qQ", 1, len(names))
+        names += name.encode() + b"\0"
+    names += f"GLIBC_2.2.5\0GLIBC_{glibc}\0".encode()
+    sections = {
+        b".text": (text_at, code),
+        b".rodata": (constants_at, constants),
+        b".dynsym": (0, symbols),
+        b".dynstr": (0, names),
+        b".dynamic": (0, dynamic + b"\0" * 16),
+    }
+    return _assembled(sections)
+
+
+def _assembled(sections: dict[bytes, tuple[int, bytes]]) -> bytes:
+    body, headers, titles = b"", b"\0" * 64, b"\0"
+    for name, (address, content) in sections.items():
+        where = (len(titles), 1, 0, address, 64 + len(body), len(content))
+        headers += struct.pack("<IIQQQQIIQQ", *where, 0, 0, 0, 0)
+        titles += name + b"\0"
+        body += content
+    where = (len(titles), 3, 0, 0, 64 + len(body), len(titles) + len(b".shstrtab\0"))
+    headers += struct.pack("<IIQQQQIIQQ", *where, 0, 0, 0, 0)
+    body += titles + b".shstrtab\0"
+    count = len(sections) + 2
+    start = b"\x7fELF\x02\x01\x01".ljust(40, b"\0") + struct.pack("<Q", 64 + len(body))
+    start += struct.pack("<IHHHHHH", 0, 64, 0, 0, 64, count, count - 1)
+    return start + body + headers

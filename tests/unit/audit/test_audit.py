@@ -1,0 +1,247 @@
+"""The whole audit: over a server on loopback, offline, and as a user calls it."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fake_server import FakeServer
+from fake_wheel import FakeWheel
+
+from imgbuild.audit.client import Client
+from imgbuild.audit.evidence import Cache, Evidence, load_evidence, write_evidence
+from imgbuild.audit.facts import SdistFacts, WheelFacts
+from imgbuild.audit.needs import SdistNeed, WheelNeed, sdist_needs, wheel_needs
+from imgbuild.audit.offline import audit_offline
+from imgbuild.audit.other_inputs import OtherInput, compare_inputs, look_at, look_at_all
+from imgbuild.audit.parallel import in_parallel
+from imgbuild.errors import InputError
+from imgbuild.matrix.image import Image
+from imgbuild.project import Project
+
+pytest_plugins = ("audit_fixtures",)
+SHA = hashlib.sha256(b"content").hexdigest()
+
+
+# Other inputs
+
+
+@pytest.mark.parametrize(
+    ("sha256", "download", "state"),
+    [
+        (SHA, False, "reachable"),
+        (None, False, "unlocked"),
+        (SHA, True, "verified"),
+        ("cd" * 32, True, "differs"),
+        (None, True, "unlocked"),
+    ],
+)
+def test_the_state_of_an_input(
+    loopback: FakeServer, client: Client, sha256: str | None, download: bool, state: str
+) -> None:
+    loopback.files["/x.tar.gz"] = b"content"
+    item = OtherInput("x", f"{loopback.url}/x.tar.gz", sha256)
+    found = look_at(client, item, download=download)
+    assert found.state == state
+    assert [c.place for c in compare_inputs([found])] == (
+        [("sources", "x", "sha256")] if state == "differs" else []
+    )
+
+
+def test_inputs_that_do_not_answer(loopback: FakeServer, client: Client) -> None:
+    addresses = [f"{loopback.url}/absent", "http://127.0.0.1:9/x", "http://no.such.invalid/x"]
+    items = tuple(OtherInput("x", url, SHA) for url in addresses)
+    states = look_at_all(client, items, download=False)
+    assert {s.state for s in states} == {"not reachable from here"}
+    assert [s.detail for s in states][:2] == ["404 Not Found", "refused"]
+
+
+def _slowly(number: int) -> int:
+    time.sleep(0.2)
+    return number
+
+
+def test_all_are_asked_at_once() -> None:
+    begin = time.monotonic()
+    assert in_parallel(_slowly, range(8), 8) == list(range(8))
+    assert time.monotonic() - begin < 1
+
+
+def test_the_first_failure_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError):
+        in_parallel(lambda n: 1 // n, [1, 0, 1], 2)
+
+
+# Evidence and cache
+
+
+def test_the_committed_evidence_bears_out_the_matrix(
+    project: Project, images: dict[str, Image]
+) -> None:
+    evidence = load_evidence(project.root / "images" / "evidence.json")
+    every = list(images.values())
+    outcome = audit_offline(wheel_needs(every), sdist_needs(every), {}, evidence)
+    assert outcome.contradictions == ()
+
+
+def test_evidence_that_is_missing_is_a_contradiction(gpu_need: WheelNeed) -> None:
+    sdists = (SdistNeed("0.19.5", SHA, ()),)
+    outcome = audit_offline((gpu_need,), sdists, {}, Evidence("2026-11-21"))
+    assert [found.kind for found in outcome.contradictions] == ["evidence", "evidence"]
+    assert outcome.wheels[0].state == "missing"
+
+
+def test_evidence_of_another_horovod_is_a_contradiction() -> None:
+    other = SdistFacts("cd" * 32, "horovod-0.19.5.tar.gz", 9, "horovod", "0.19.5")
+    evidence = Evidence("2026-11-21", (), (other,))
+    outcome = audit_offline((), (SdistNeed("0.19.5", SHA, ()),), {}, evidence)
+    assert "cdcdcd" in outcome.contradictions[0].evidence
+
+
+def test_evidence_is_merged_and_keeps_its_date(
+    tmp_path: Path, gpu_need: WheelNeed, cpu_facts: WheelFacts, gpu_facts: WheelFacts
+) -> None:
+    path = tmp_path / "evidence.json"
+    assert write_evidence(path, Evidence("2026-11-21", (gpu_facts, cpu_facts)), [])
+    assert not write_evidence(path, Evidence("2026-11-22", (gpu_facts, cpu_facts)), [])
+    assert load_evidence(path).date == "2026-11-21"
+    newer = replace(cpu_facts, file="tensorflow_cpu-2.3.0-cp36-cp36m-manylinux2010_x86_64.whl")
+    assert write_evidence(path, Evidence("2026-11-22", (replace(newer, sha256="0"),)), [gpu_need])
+    kept = load_evidence(path)
+    assert kept.date == "2026-11-22"
+    assert {facts.sha256 for facts in kept.wheels} == {gpu_facts.sha256, "0"}
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"schema": 0}', '{"schema": 1, "read": "x"}'])
+def test_evidence_that_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "evidence.json").write_text(text)
+    with pytest.raises(InputError, match="cannot be used as evidence"):
+        load_evidence(tmp_path / "evidence.json")
+    with pytest.raises(InputError, match="is missing"):
+        load_evidence(tmp_path / "absent.json")
+
+
+def test_the_cache_survives_what_it_did_not_write(tmp_path: Path, gpu_facts: WheelFacts) -> None:
+    cache = Cache(tmp_path)
+    assert cache.get(gpu_facts.sha256) is None
+    cache.put(gpu_facts)
+    assert cache.get(gpu_facts.sha256) == gpu_facts
+    for text in ("", "[]", '{"schema": 1, "facts": {}}'):
+        (tmp_path / f"{gpu_facts.sha256}.json").write_text(text)
+        assert cache.get(gpu_facts.sha256) is None
+
+
+# The command
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, project: Project) -> Path:
+    """Return a checkout of one GPU image, whose inputs answer nowhere and whose locks are away."""
+    (tmp_path / "images" / "locks").mkdir(parents=True)
+    shutil.copy(project.matrix, tmp_path / "matrix.yaml")
+    return tmp_path
+
+
+def _audit(folder: Path, loopback: FakeServer, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from imgbuild.cli import main; main()", "audit"]
+    environment = {
+        **os.environ,
+        "UV_DEFAULT_INDEX": f"{loopback.url}/simple",
+        "NO_PROXY": "127.0.0.1",
+        "XDG_CACHE_HOME": str(folder / "cache"),
+    }
+    selection = ("--tf", "2.2", "--gpu", "--stack", "ubuntu")
+    return subprocess.run(
+        [*command, *selection, *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def index(loopback: FakeServer, images: dict[str, Image]) -> FakeServer:
+    """Return a server that offers what TensorFlow 2.2's GPU image needs."""
+    image = images["tf-2.2-gpu-ubuntu"]
+    _offer(loopback, FakeWheel())
+    horovod = f"horovod-{image.version_of('horovod')}.tar.gz"
+    loopback.project("horovod", f'href="/{horovod}#sha256={image.horovod.sha256}">{horovod}')
+    loopback.files[f"/{horovod}"] = b"content"
+    return loopback
+
+
+def _offer(loopback: FakeServer, wheel: FakeWheel, attribute: str = "") -> None:
+    content = wheel.content()
+    sha256 = hashlib.sha256(content).hexdigest()
+    links = []
+    for tag in ("cp36-cp36m", "cp37-cp37m", "cp38-cp38"):
+        name = wheel.file.replace("cp36-cp36m", tag)
+        loopback.files[f"/{name}"] = content
+        links.append(f'href="/{name}#sha256={sha256}" {attribute}>{name}')
+    loopback.project("tensorflow-gpu", *links)
+
+
+def test_an_audit_without_contradiction_is_cached_and_written(
+    checkout: Path, index: FakeServer
+) -> None:
+    first = _audit(checkout, index, "--write")
+    assert (first.returncode, "0 contradictions" in first.stdout) == (0, True), first.stderr
+    assert "tensorflow-gpu  2.2.0" in first.stdout
+    assert max(map(len, first.stdout.splitlines())) <= 100
+    again = json.loads(_audit(checkout, index, "--json").stdout)
+    assert [wheel["state"] for wheel in again["wheels"]] == ["cached"]
+    offline = _audit(checkout, index, "--offline")
+    assert (offline.returncode, offline.stderr) == (0, "")
+
+
+def test_a_contradiction_is_placed_and_ends_with_1(checkout: Path, index: FakeServer) -> None:
+    loader = {"CudaRuntime": "10.0", "Cublas": "10.0", "Cudnn": "7"}
+    _offer(index, FakeWheel(loader=loader), 'data-yanked="no good"')
+    result = _audit(checkout, index)
+    assert result.returncode == 1
+    assert "3 contradictions between pins and artifacts" in result.stderr
+    assert "(yanked)" in result.stdout
+    assert "✗ matrix.yaml:" in result.stdout
+    assert "libcudart.so.10.0" in result.stdout
+
+
+def test_a_wheel_that_is_gone_and_pythons_that_differ(checkout: Path, index: FakeServer) -> None:
+    index.files["/simple/tensorflow-gpu/"] = index.files["/simple/horovod/"]
+    assert "(missing)" in _audit(checkout, index).stdout
+    _offer(index, FakeWheel())
+    page = index.files["/simple/tensorflow-gpu/"]
+    index.files["/simple/tensorflow-gpu/"] = page.replace(b"cp38-cp38", b"cp39-cp39")
+    assert "(pythons)" in _audit(checkout, index).stdout
+
+
+def test_what_cannot_be_read_ends_with_3(checkout: Path, index: FakeServer) -> None:
+    name = FakeWheel().file
+    index.answers[f"/{name}"] = lambda _: (200, {}, b"<html>")
+    result = _audit(checkout, index)
+    assert (result.returncode, "ignores ranges" in result.stderr) == (3, True)
+    assert "unread" in result.stdout
+
+
+def test_an_index_that_is_away_ends_with_3(checkout: Path, loopback: FakeServer) -> None:
+    loopback.url = "http://127.0.0.1:9"
+    result = _audit(checkout, loopback)
+    assert result.returncode == 3
+    assert "index (UV_DEFAULT_INDEX) cannot be reached" in result.stderr
+    assert "--offline" in result.stderr
+
+
+def test_a_download_of_horovod_that_differs(checkout: Path, index: FakeServer) -> None:
+    result = _audit(checkout, index, "--download")
+    assert (result.returncode, "(sha256)" in result.stdout) == (1, True)
+
+
+def test_options_that_exclude_each_other(checkout: Path, index: FakeServer) -> None:
+    assert _audit(checkout, index, "--offline", "--write").returncode == 2

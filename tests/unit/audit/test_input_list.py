@@ -1,0 +1,114 @@
+"""Which inputs an audit asks for, and how a repository's signature is judged."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from fake_server import FakeServer
+
+from imgbuild.audit.client import Client
+from imgbuild.audit.input_list import Surroundings, other_inputs
+from imgbuild.audit.other_inputs import OtherInput, compare_inputs, look_at
+from imgbuild.audit.signature import judge_signature
+from imgbuild.downloads.sites import make_sites
+from imgbuild.matrix.image import Image
+from imgbuild.project import Project
+from imgbuild.settings import Settings
+
+
+def _inputs(
+    images: dict[str, Image], project: Project, **settings: object
+) -> dict[str, OtherInput]:
+    chosen = Settings.model_validate(settings)
+    image = images["tf-2.2-gpu-ubuntu"]
+    around = Surroundings(project, chosen, make_sites(image.matrix, chosen))
+    return {item.name: item for item in other_inputs([image], around)}
+
+
+def test_every_kind_of_input_is_asked_for(images: dict[str, Image], project: Project) -> None:
+    found = _inputs(images, project)
+    assert found["openmpi-3.1.2"].place == ("sources", "openmpi-3.1.2", "sha256")
+    assert found["python-3.6.2-hca45abc_19"].sha256
+    assert found["ubuntu bionic"].url.endswith("/ubuntu/dists/bionic/InRelease")
+    assert found["nvidia-cuda ubuntu1804"].url.endswith("/ubuntu1804/x86_64/InRelease")
+    keyring = found["nvidia-machine-learning ubuntu1804"].keyring
+    assert keyring is not None
+    assert keyring.name == "nvidia-7fa2af80.gpg"
+
+
+def test_mirrors_and_substitutes_hold(images: dict[str, Image], project: Project) -> None:
+    found = _inputs(
+        images,
+        project,
+        mirrors={
+            "open-mpi": "http://m/ompi",
+            "nvidia-cuda": {"url": "http://m/c", "keyring": "/k"},
+        },
+        substitutes={"openmpi-3.1.2.tar.gz": "b" * 64},
+    )
+    assert found["openmpi-3.1.2"].url.startswith("http://m/ompi/release/")
+    assert found["openmpi-3.1.2"].sha256 == "b" * 64
+    assert found["nvidia-cuda ubuntu1804"].keyring == Path("/k")
+
+
+def test_without_a_lock_conda_packages_are_unlocked(
+    images: dict[str, Image], tmp_path: Path, loopback: FakeServer, client: Client
+) -> None:
+    item = _inputs(images, Project(tmp_path))["python-3.6.2-hca45abc_19"]
+    assert item.sha256 is None
+    loopback.files["/x.tar.gz"] = b"content"
+    here = OtherInput("x", f"{loopback.url}/x.tar.gz")
+    assert look_at(client, here, download=False).state == "unlocked"
+
+
+@pytest.fixture
+def signed(tmp_path: Path) -> tuple[bytes, Path, Path]:
+    """Return a signed index, the keyring of its key, and one of another key."""
+    if not (shutil.which("gpg") and shutil.which("gpgv")):
+        pytest.skip("gpg is not installed")
+    home = tmp_path / "gnupg"
+    home.mkdir(mode=0o700)
+
+    def gpg(*arguments: str, data: bytes = b"") -> bytes:
+        command = ["gpg", "--homedir", str(home), "--batch", "--quiet", "--passphrase", ""]
+        return subprocess.run(
+            [*command, *arguments], input=data, capture_output=True, check=True
+        ).stdout
+
+    for name in ("right", "other"):
+        gpg("--quick-generate-key", f"{name}@example.org", "ed25519", "sign", "never")
+        (tmp_path / f"{name}.gpg").write_bytes(gpg("--export", f"{name}@example.org"))
+    index = gpg("--local-user", "right@example.org", "--clearsign", data=b"Suite: bionic\n")
+    return index, tmp_path / "right.gpg", tmp_path / "other.gpg"
+
+
+def test_a_signature_is_judged(signed: tuple[bytes, Path, Path]) -> None:
+    index, right, other = signed
+    assert judge_signature(index, right)[0] == "verified"
+    assert judge_signature(index, other)[0] == "differs"
+    assert judge_signature(index.replace(b"bionic", b"xenial"), right)[0] == "differs"
+    assert judge_signature(b"<html>login</html>", right) == ("differs", "no signed index")
+
+
+def test_a_repository_with_another_key_is_a_contradiction(
+    signed: tuple[bytes, Path, Path], loopback: FakeServer, client: Client
+) -> None:
+    index, right, other = signed
+    loopback.files["/InRelease"] = index
+    place = ("upstreams", "nvidia-cuda", "keyring")
+    url = f"{loopback.url}/InRelease"
+    for keyring, state in ((right, "verified"), (other, "differs")):
+        item = OtherInput("nvidia-cuda", url, None, place, keyring, repository=True)
+        found = look_at(client, item, download=False)
+        assert found.state == state
+        assert [c.place for c in compare_inputs([found])] == ([place] if state == "differs" else [])
+
+
+def test_without_gpgv_a_repository_is_only_reachable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    state, detail = judge_signature(b"-----BEGIN PGP SIGNED MESSAGE-----\n", tmp_path / "k")
+    assert state == "reachable"
+    assert "gpgv is not installed" in detail

@@ -1,0 +1,365 @@
+"""One file: every way in which a server or a network can fail, and what is left afterwards."""
+
+import errno
+import hashlib
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from faulty_server import Asked, FaultyServer, Reply, faulty_server
+from pydantic import ValidationError
+
+from imgbuild.downloads import transfer
+from imgbuild.downloads.download import Download, substituted
+from imgbuild.downloads.sites import Sites
+from imgbuild.downloads.store import fetch, stored_path
+from imgbuild.errors import CheckFailedError, InputError, MachineError
+
+BODY = bytes(range(256)) * 4000  # a megabyte: more than one chunk
+SHA = hashlib.sha256(BODY).hexdigest()
+PAGE = b"<!DOCTYPE html><html><head><title> Please\n log in </title></head></html>"
+LOGIN = "Basic dTpz"  # u:s
+
+
+def _file(url: str) -> Download:
+    return Download("file.bin", url, SHA)
+
+
+def _left(store: Path) -> list[str]:
+    """Return what is in the store, but for lock files."""
+    found = [path for path in store.rglob("*") if path.is_file()]
+    return sorted(path.name for path in found if not path.name.endswith(".lock"))
+
+
+def _netrc(folder: Path, text: str = "machine 127.0.0.1 login u password s\n") -> Path:
+    path = folder / "netrc"
+    path.write_text(text)
+    return path
+
+
+def test_a_file_comes_once(server: FaultyServer, tmp_path: Path) -> None:
+    url = server.give("/f", Reply(BODY))
+    path = fetch(_file(url), tmp_path, Sites())
+    assert path == stored_path(tmp_path, SHA) == tmp_path / "sha256" / SHA[:2] / SHA
+    assert path.read_bytes() == BODY
+    assert fetch(_file(url), tmp_path, Sites()) == path
+    assert server.asked == [Asked("/f", None, None)]
+    assert _left(tmp_path) == [SHA]
+
+
+def test_a_damaged_file_is_found_when_asked_to_and_fetched_again(
+    server: FaultyServer, tmp_path: Path
+) -> None:
+    url = server.give("/f", Reply(BODY))
+    path = fetch(_file(url), tmp_path, Sites())
+    path.write_bytes(b"x" * len(BODY))
+    assert fetch(_file(url), tmp_path, Sites()).read_bytes() != BODY
+    assert fetch(_file(url), tmp_path, Sites(), verify=True).read_bytes() == BODY
+
+
+def test_a_file_of_another_size_than_known_is_fetched_again(
+    server: FaultyServer, tmp_path: Path
+) -> None:
+    url = server.give("/f", Reply(BODY))
+    path = stored_path(tmp_path, SHA)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"short")
+    known = Download("file.bin", url, SHA, len(BODY))
+    assert fetch(known, tmp_path, Sites()).read_bytes() == BODY
+
+
+@pytest.mark.parametrize(
+    ("reply", "title"),
+    [
+        (Reply(PAGE, kind="text/html; charset=utf-8"), " (“Please log in”)"),
+        (Reply(PAGE), " (“Please log in”)"),
+        (Reply(b"\xef\xbb\xbf\n<HTML>no title"), ""),
+        (Reply(b"<html><title>" + b"x" * 200 + b"</title>"), ""),
+        (Reply(b"no tags at all", kind="text/html"), ""),
+    ],
+)
+def test_a_page_in_place_of_the_file(
+    server: FaultyServer, tmp_path: Path, reply: Reply, title: str
+) -> None:
+    url = server.give("/f", reply)
+    with pytest.raises(CheckFailedError) as caught:
+        fetch(_file(url), tmp_path, Sites())
+    assert f"What came is an HTML page{title}: a login" in str(caught.value)
+    assert _left(tmp_path) == []
+    assert len(server.asked) == 1
+
+
+def test_other_content_of_the_same_length(server: FaultyServer, tmp_path: Path) -> None:
+    other = BODY[:-1] + b"!"
+    url = server.give("/f", Reply(other))
+    with pytest.raises(CheckFailedError) as caught:
+        fetch(_file(url), tmp_path, Sites())
+    found = hashlib.sha256(other).hexdigest()
+    assert f"file.bin is not what was asked for: {url} gave {len(BODY)} bytes" in str(caught.value)
+    assert f"with sha256 {found}, expected is {SHA}." in str(caught.value)
+    assert _left(tmp_path) == []
+
+
+def test_a_body_that_is_always_cut_short(server: FaultyServer, tmp_path: Path) -> None:
+    url = server.give("/f", Reply(BODY[:1000], announced=len(BODY), ranges=False))
+    with pytest.raises(MachineError) as caught:
+        fetch(_file(url), tmp_path, Sites())
+    assert f"it sent 1000 of {len(BODY)} bytes announced (3 tries)" in str(caught.value)
+    assert _left(tmp_path) == [f"{SHA}.part"]
+
+
+def test_a_connection_that_breaks_is_continued(server: FaultyServer, tmp_path: Path) -> None:
+    cut = Reply(BODY[:300_000], announced=len(BODY))
+    url = server.give("/f", cut, Reply(BODY))
+    assert fetch(_file(url), tmp_path, Sites()).read_bytes() == BODY
+    assert [asked.range for asked in server.asked] == [None, "bytes=300000-"]
+
+
+def test_a_server_that_knows_no_ranges_sends_all_again(
+    server: FaultyServer, tmp_path: Path
+) -> None:
+    cut = Reply(BODY[:300_000], announced=len(BODY))
+    url = server.give("/f", cut, Reply(BODY, ranges=False))
+    assert fetch(_file(url), tmp_path, Sites()).read_bytes() == BODY
+    assert [asked.range for asked in server.asked] == [None, "bytes=300000-"]
+
+
+@pytest.mark.parametrize(
+    ("part", "ranges"),
+    [
+        (BODY, ["bytes=1024000-"]),  # killed just before it was renamed
+        (BODY + b"more", ["bytes=1024004-", None]),
+        (b"x" * len(BODY), ["bytes=1024000-", None]),
+        (b"x" * 5000, ["bytes=5000-", None]),  # of another file: only the sha256 tells
+        (b"", [None]),
+    ],
+)
+def test_what_another_run_left_is_used_or_not(
+    server: FaultyServer, tmp_path: Path, part: bytes, ranges: list[str | None]
+) -> None:
+    url = server.give("/f", Reply(BODY))
+    path = stored_path(tmp_path, SHA)
+    path.parent.mkdir(parents=True)
+    path.with_name(f"{SHA}.part").write_bytes(part)
+    assert fetch(_file(url), tmp_path, Sites()).read_bytes() == BODY
+    assert [asked.range for asked in server.asked] == ranges
+    assert _left(tmp_path) == [SHA]
+
+
+def test_a_piece_that_was_not_asked_for_is_not_kept(server: FaultyServer, tmp_path: Path) -> None:
+    odd = Reply(BODY[7:], 206, headers={"Content-Range": f"bytes 7-{len(BODY) - 1}/{len(BODY)}"})
+    url = server.give("/f", Reply(BODY[:5], announced=len(BODY)), odd, Reply(BODY))
+    assert fetch(_file(url), tmp_path, Sites()).read_bytes() == BODY
+
+
+def test_a_file_that_grows_past_its_size_is_given_up(server: FaultyServer, tmp_path: Path) -> None:
+    url = server.give("/f", Reply(BODY * 20))
+    with pytest.raises(CheckFailedError, match=r"gave \d{6} bytes with sha256"):
+        fetch(Download("file.bin", url, SHA, 1000), tmp_path, Sites())
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [(404, "answered 404: there is no such file"), (403, "asks for a login"), (418, "418")],
+)
+def test_a_refusal_is_not_asked_again(
+    server: FaultyServer, tmp_path: Path, status: int, expected: str
+) -> None:
+    url = server.give("/f", Reply(b"", status))
+    with pytest.raises(MachineError, match=expected) as caught:
+        fetch(_file(url), tmp_path, Sites())
+    assert url in str(caught.value)
+    assert len(server.asked) == 1
+    assert _left(tmp_path) == []
+
+
+def test_a_fault_that_passes(server: FaultyServer, tmp_path: Path) -> None:
+    url = server.give("/f", Reply(b"", 500), Reply(b"", 503), Reply(BODY))
+    assert fetch(_file(url), tmp_path, Sites()).read_bytes() == BODY
+
+
+def test_a_fault_that_does_not(server: FaultyServer, tmp_path: Path) -> None:
+    url = server.give("/f", Reply(b"", 500))
+    with pytest.raises(MachineError, match=r"it answered 500 \(Internal.*\) \(3 tries\)"):
+        fetch(_file(url), tmp_path, Sites())
+    assert len(server.asked) == transfer.ATTEMPTS
+
+
+def test_redirects_without_end(server: FaultyServer, tmp_path: Path) -> None:
+    url = server.give("/f", Reply(b"", 302, headers={"Location": "/f"}))
+    with pytest.raises(MachineError, match="it redirects without end"):
+        fetch(_file(url), tmp_path, Sites())
+
+
+@pytest.mark.usefixtures("_hasty")
+def test_nobody_listens(tmp_path: Path) -> None:
+    with pytest.raises(MachineError, match="no connection: Connection refused") as caught:
+        fetch(_file("http://127.0.0.1:9/f"), tmp_path, Sites())
+    assert "name a mirror" in str(caught.value)
+
+
+@pytest.mark.usefixtures("_hasty")
+def test_a_mirror_that_nobody_serves_is_called_one(tmp_path: Path) -> None:
+    sites = Sites({"up": "https://up.example/a"}, {"up": "http://127.0.0.1:9/m"})
+    with pytest.raises(MachineError) as caught:
+        fetch(_file("https://up.example/a/f"), tmp_path, sites)
+    assert "http://127.0.0.1:9/m/f" in str(caught.value)
+    assert "That is a mirror of imgbuild.local.yaml" in str(caught.value)
+
+
+def test_a_mirror_is_asked_in_place_of_its_upstream(server: FaultyServer, tmp_path: Path) -> None:
+    server.give("/mirror/sub/f", Reply(BODY))
+    sites = Sites({"up": "https://up.example/a/"}, {"up": f"{server.url}/mirror"})
+    assert fetch(_file("https://up.example/a/sub/f"), tmp_path, sites).read_bytes() == BODY
+
+
+def test_a_login_from_the_netrc_file(server: FaultyServer, tmp_path: Path) -> None:
+    url = server.give("/f", Reply(BODY, login=LOGIN))
+    sites = Sites(netrc=_netrc(tmp_path))
+    assert fetch(_file(url), tmp_path / "s", sites).read_bytes() == BODY
+    assert server.asked[0].authorization == LOGIN
+
+
+@pytest.mark.parametrize("text", [None, "default login u password s\n", "machine other login u\n"])
+def test_a_login_that_is_missing(
+    server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None
+) -> None:
+    """The user's own ~/.netrc is nobody's business either."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NETRC", str(_netrc(tmp_path)))
+    other = tmp_path / "other"
+    other.mkdir()
+    url = server.give("/f", Reply(BODY, login=LOGIN))
+    sites = Sites(netrc=_netrc(other, text) if text else None)
+    with pytest.raises(MachineError, match="it asks for a login"):
+        fetch(_file(url), tmp_path / "s", sites)
+    assert server.asked[0].authorization is None
+
+
+def test_a_login_that_is_refused_is_not_repeated_in_the_message(
+    server: FaultyServer, tmp_path: Path
+) -> None:
+    url = server.give("/f", Reply(BODY, login=LOGIN))
+    sites = Sites(netrc=_netrc(tmp_path, "machine 127.0.0.1 login u password wrong!\n"))
+    with pytest.raises(MachineError, match="refused the login of the netrc file") as caught:
+        fetch(_file(url), tmp_path / "s", sites)
+    assert "wrong!" not in str(caught.value)
+
+
+def test_a_login_does_not_follow_a_redirect(server: FaultyServer, tmp_path: Path) -> None:
+    with faulty_server() as other:
+        there = other.give("/f", Reply(BODY))
+        url = server.give("/f", Reply(b"", 302, headers={"Location": there}))
+        fetch(_file(url), tmp_path / "s", Sites(netrc=_netrc(tmp_path)))
+        assert server.asked[0].authorization == LOGIN
+        assert other.asked[0].authorization is None
+
+
+def test_a_redirect_at_home_keeps_the_login(server: FaultyServer, tmp_path: Path) -> None:
+    server.give("/g", Reply(BODY, login=LOGIN))
+    url = server.give("/f", Reply(b"", 307, headers={"Location": "/g?signature=x"}))
+    server.give("/g?signature=x", Reply(BODY, login=LOGIN))
+    fetch(_file(url), tmp_path / "s", Sites(netrc=_netrc(tmp_path)))
+    assert [asked.authorization for asked in server.asked] == [LOGIN, LOGIN]
+
+
+@pytest.mark.parametrize(("text", "place"), [("machine\n", ":2:"), ("hunter2 x\n", ":1:")])
+def test_a_netrc_that_is_none_is_named_but_not_quoted(
+    tmp_path: Path, text: str, place: str
+) -> None:
+    sites = Sites(netrc=_netrc(tmp_path, text))
+    with pytest.raises(InputError, match=place) as caught:
+        fetch(_file("http://127.0.0.1:9/f"), tmp_path, sites)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_netrc_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="No such file"):
+        fetch(_file("http://127.0.0.1:9/f"), tmp_path, Sites(netrc=tmp_path / "none"))
+
+
+def test_two_threads_want_the_same_file(server: FaultyServer, tmp_path: Path) -> None:
+    url = server.give("/f", Reply(BODY))
+    found: list[Path] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(fetch(_file(url), tmp_path, Sites())))
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert len(server.asked) == 1
+
+
+def test_two_processes_want_the_same_file(server: FaultyServer, tmp_path: Path) -> None:
+    url = server.give("/f", Reply(BODY))
+    program = (
+        "from pathlib import Path\n"
+        "from imgbuild.downloads.download import Download\n"
+        "from imgbuild.downloads.sites import Sites\n"
+        "from imgbuild.downloads.store import fetch\n"
+        f"fetch(Download('f', {url!r}, {SHA!r}), Path({str(tmp_path)!r}), Sites())\n"
+    )
+    started = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(3)]
+    assert [process.wait(60) for process in started] == [0, 0, 0]
+    assert len(server.asked) == 1
+
+
+def test_an_interruption_leaves_the_part_alone(
+    server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = server.give("/f", Reply(BODY))
+    calls = iter([None, KeyboardInterrupt()])
+
+    def interrupt(_way: object) -> None:
+        error = next(calls)
+        if error:
+            raise error
+
+    monkeypatch.setattr(transfer, "_check_stop", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        fetch(_file(url), tmp_path, Sites())
+    assert _left(tmp_path) == [f"{SHA}.part"]
+    monkeypatch.undo()
+    fetch(_file(url), tmp_path, Sites())
+    assert server.asked[1].range == "bytes=262144-"
+
+
+def test_a_full_disk(server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_args: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("imgbuild.downloads.store._settle", full)
+    url = server.give("/f", Reply(BODY))
+    with pytest.raises(MachineError, match=r"Cannot keep file\.bin in .*No space left"):
+        fetch(_file(url), tmp_path, Sites())
+    assert _left(tmp_path) == [f"{SHA}.part"]
+
+
+def test_a_body_that_says_it_is_packed_is_kept_as_sent(
+    server: FaultyServer, tmp_path: Path
+) -> None:
+    url = server.give("/f", Reply(BODY, headers={"Content-Encoding": "gzip"}))
+    assert fetch(_file(url), tmp_path, Sites()).read_bytes() == BODY
+
+
+@pytest.mark.parametrize("sha256", ["", "0" * 63, "0" * 65, "A" * 64, "sha256:" + "0" * 64])
+def test_what_is_no_sha256_cannot_be_asked_for(sha256: str) -> None:
+    with pytest.raises(ValidationError):
+        Download("f", "https://x.example/f", sha256)
+
+
+@pytest.mark.parametrize("name", ["", ".hidden", "a/b", "..", "a b", "a\n"])
+def test_a_name_is_no_path(name: str) -> None:
+    with pytest.raises(ValidationError):
+        Download(name, "https://x.example/f", SHA)
+
+
+def test_a_substitute_has_its_own_sha256() -> None:
+    download = Download("f", "https://x.example/f", SHA, 5)
+    assert substituted(download, {"g": "1" * 64}) == download
+    assert substituted(download, {"f": "1" * 64}).sha256 == "1" * 64

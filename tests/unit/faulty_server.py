@@ -1,0 +1,104 @@
+"""A server on loopback that does what each test tells it, and remembers what it was asked."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections import defaultdict
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One answer. ``announced`` is the Content-Length, if it is not the body's own."""
+
+    body: bytes = b""
+    status: int = 200
+    kind: str = "application/octet-stream"
+    headers: dict[str, str] = field(default_factory=dict)
+    announced: int | None = None
+    ranges: bool = True
+    login: str | None = None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request as it came."""
+
+    path: str
+    range: str | None
+    authorization: str | None
+
+
+class FaultyServer(http.server.ThreadingHTTPServer):
+    """Gives the replies of a path one after the other, the last one for ever."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.replies: dict[str, list[Reply]] = defaultdict(list)
+        self.asked: list[Asked] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def give(self, path: str, *replies: Reply) -> str:
+        """Set what ``path`` answers; return its URL."""
+        self.replies[path] = list(replies)
+        return self.url + path
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing: clients of these tests hang up."""
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    server: FaultyServer
+
+    def do_GET(self) -> None:
+        authorization = self.headers.get("Authorization")
+        asked = Asked(self.path, self.headers.get("Range"), authorization)
+        self.server.asked.append(asked)
+        replies = self.server.replies.get(self.path) or [Reply(b"no such file", 404, "text/plain")]
+        reply = replies.pop(0) if len(replies) > 1 else replies[0]
+        if reply.login and authorization != reply.login:
+            reply = Reply(b"who are you?", 401, headers=reply.headers)
+        self._send(reply, asked)
+
+    def _send(self, reply: Reply, asked: Asked) -> None:
+        body, status, headers = reply.body, reply.status, dict(reply.headers)
+        if asked.range and reply.ranges and status == 200:
+            start = int(asked.range.removeprefix("bytes=").rstrip("-"))
+            if start >= len(body):
+                status, body = 416, b""
+            else:
+                headers["Content-Range"] = f"bytes {start}-{len(body) - 1}/{len(body)}"
+                status, body = 206, body[start:]
+        self.send_response(status)
+        self.send_header("Content-Type", reply.kind)
+        length = len(body) if reply.announced is None else reply.announced
+        self.send_header("Content-Length", str(length))
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+        self.close_connection = True
+
+    def log_message(self, *arguments: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def faulty_server() -> Iterator[FaultyServer]:
+    """Give a server that lives as long as the block."""
+    with FaultyServer() as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield server
+        server.shutdown()

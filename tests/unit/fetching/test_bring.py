@@ -1,0 +1,114 @@
+"""Completing a folder: only what is missing is asked for."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+from faulty_server import FaultyServer, Reply
+
+from imgbuild.downloads.progress import SILENCE
+from imgbuild.downloads.sites import Sites
+from imgbuild.downloads.store import stored_path
+from imgbuild.errors import MachineError
+from imgbuild.fetching.apt_files import _read
+from imgbuild.fetching.base_files import store_text
+from imgbuild.fetching.fetch import FetchJob, bring, known_listing
+from imgbuild.fetching.listing import Item, Kind, Listing, read_listing, write_listing
+from imgbuild.fetching.request import fetch_request
+from imgbuild.fetching.stages import Stage
+from imgbuild.matrix.image import Image
+from imgbuild.project import Project
+from imgbuild.settings import Settings
+
+SETTINGS = Settings()
+
+
+@pytest.fixture
+def image(images: dict[str, Image]) -> Image:
+    return images["tf-2.2-cpu-debian"]
+
+
+@pytest.fixture
+def job(project: Project, tmp_path: Path) -> FetchJob:
+    return FetchJob(project, SETTINGS, Sites(), tmp_path)
+
+
+@pytest.fixture
+def listing(server: FaultyServer, image: Image, job: FetchJob) -> Listing:
+    """Return a listing of two files on a server and one of this machine."""
+    bodies = {"a.whl": b"wheel", "b.deb": b"package"}
+    items = tuple(
+        Item(Kind.PYTHON, name, server.give(f"/{name}", Reply(b)), hashlib.sha256(b).hexdigest())
+        for name, b in bodies.items()
+    )
+    made = store_text("list", job.folder, Kind.APT_LIST, "InRelease")
+    request = fetch_request(image, job.project, SETTINGS)
+    return Listing(image.name, request, "", (*items, made))
+
+
+def test_a_second_run_asks_for_nothing(
+    server: FaultyServer, listing: Listing, job: FetchJob
+) -> None:
+    assert bring([listing], job, SILENCE) == 2
+    assert bring([listing, listing], job, SILENCE) == 0
+    assert len(server.asked) == 2
+    stored_path(job.folder, listing.items[0].sha256).unlink()
+    assert bring([listing], job, SILENCE) == 1
+
+
+def test_sizes_are_known_afterwards(listing: Listing, job: FetchJob) -> None:
+    bring([listing], job, SILENCE)
+    written = read_listing(job.folder, listing.image)
+    assert written is not None
+    assert [item.size for item in written.items] == [5, 7, 4]
+    assert written.size == 16
+
+
+def test_what_was_interrupted_goes_on(
+    server: FaultyServer, listing: Listing, job: FetchJob, image: Image
+) -> None:
+    write_listing(listing, job.folder)
+    server.replies["/b.deb"] = [Reply(b"", 500)]
+    with pytest.raises(MachineError, match=r"b\.deb cannot be fetched"):
+        bring([listing], job, SILENCE)
+    server.give("/b.deb", Reply(b"package"))
+    known = known_listing(image, job)
+    assert known == listing
+    assert bring([known], job, SILENCE) <= 2
+
+
+def test_a_listing_is_made_anew_when_its_inputs_changed_or_it_cannot_be_completed(
+    listing: Listing, job: FetchJob, image: Image
+) -> None:
+    assert known_listing(image, job) is None
+    write_listing(listing, job.folder)
+    assert known_listing(image, job) == listing
+    other = Settings.model_validate({"substitutes": {"Python-3.6.15.tar.xz": "0" * 64}})
+    assert known_listing(image, FetchJob(job.project, other, Sites(), job.folder)) is None
+    stored_path(job.folder, listing.items[2].sha256).unlink()
+    assert known_listing(image, job) is None
+
+
+def _planned(folder: Path, uris: str) -> Stage:
+    (folder / "os" / "lists").mkdir(parents=True)
+    (folder / "os" / "uris").write_text(uris)
+    (folder / "os" / "lists" / "archive_InRelease").write_text("list")
+    (folder / "os" / "upstreams").write_text("debian https://m.example/debian\n")
+    return Stage("os", "base", "")
+
+
+def test_what_apt_planned_is_read(tmp_path: Path) -> None:
+    uri = "http://x.example/pool/g%2b%2b_12-3_amd64.deb"
+    line = f"'{uri}' g++_4%3a12-3_amd64.deb 1400 SHA256:{'a' * 64}\n"
+    stage = _planned(tmp_path, line)
+    package, listed, mirrors = _read(tmp_path, [stage], tmp_path / "store")
+    assert package == Item(Kind.APT_PACKAGE, "g++_4%3a12-3_amd64.deb", uri, "a" * 64, 1400)
+    assert (listed.kind, listed.name, listed.size) == (Kind.APT_LIST, "archive_InRelease", 4)
+    assert mirrors.kind is Kind.APT_MIRRORS
+    assert stored_path(tmp_path / "store", mirrors.sha256).read_text().startswith("debian ")
+
+
+def test_a_package_without_sha256_is_refused(tmp_path: Path) -> None:
+    stage = _planned(tmp_path, f"'http://x/y.deb' y.deb 14 MD5Sum:{'a' * 32}\n")
+    with pytest.raises(MachineError, match="names a package without its sha256"):
+        list(_read(tmp_path, [stage], tmp_path / "store"))

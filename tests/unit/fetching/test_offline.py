@@ -1,0 +1,191 @@
+"""A fetched folder: what a build takes from it, and that nothing is begun when something lacks."""
+
+import hashlib
+import io
+import json
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from imgbuild.building.opening import Opening, open_workshop
+from imgbuild.downloads.store import stored_path
+from imgbuild.errors import InputError
+from imgbuild.fetching.base_files import fetched_layout, layout_items, store_text
+from imgbuild.fetching.listing import Item, Kind, Listing, write_listing
+from imgbuild.fetching.offline import open_fetched
+from imgbuild.fetching.request import fetch_request
+from imgbuild.inputs.base import open_layout
+from imgbuild.inputs.oci_layout import read_layout, write_layout
+from imgbuild.matrix.image import Image
+from imgbuild.plan.inputs import BaseInput, BuildInputs
+from imgbuild.project import Project
+from imgbuild.settings import LayoutBase, Settings
+
+SETTINGS = Settings.model_validate(
+    {
+        "cpython": {"3.6.15": {"from": "prefix", "path": "/opt/python"}},
+        "mirrors": {"debian": "https://mirror.example/debian"},
+        "netrc": "/etc/netrc",
+    }
+)
+
+
+@pytest.fixture
+def image(images: dict[str, Image]) -> Image:
+    return images["tf-2.2-cpu-debian"]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    """Return the layout of a base image that was made on this machine."""
+    rootfs = tmp_path / "rootfs.tar"
+    with tarfile.open(rootfs, "w") as archive:
+        archive.addfile(tarfile.TarInfo("etc/os-release"), io.BytesIO())
+    folder = tmp_path / "made"
+    folder.mkdir()
+    write_layout(folder, rootfs, repository="imgbuild/base", tag="debian-12-{id}", epoch=0)
+    return folder
+
+
+@pytest.fixture
+def dest(tmp_path: Path, made: Path, image: Image, project: Project) -> Path:
+    """Return a folder with everything of one image."""
+    folder = tmp_path / "dest"
+    items = (
+        *layout_items(open_layout(made), folder),
+        store_text("wheel", folder, Kind.PYTHON, "h5py-2.10.0-py3-none-any.whl"),
+        store_text("deb", folder, Kind.APT_PACKAGE, "g++_4%3a12_amd64.deb"),
+        store_text("list", folder, Kind.APT_LIST, "archive.example_debian_InRelease"),
+        store_text("", folder, Kind.APT_MIRRORS, "upstreams"),
+        store_text("source", folder, Kind.DOWNLOAD, "Python-3.6.15.tar.xz"),
+    )
+    request = fetch_request(image, project, SETTINGS)
+    write_listing(Listing(image.name, request, "", items), folder)
+    return folder
+
+
+def _open(dest: Path, image: Image, project: Project, tmp_path: Path) -> Settings:
+    fetched = open_fetched(dest, [image], project, SETTINGS, tmp_path / "cache")
+    return fetched.settings(SETTINGS, [image])
+
+
+def test_the_files_are_where_the_dockerfiles_look(
+    dest: Path, image: Image, project: Project, tmp_path: Path
+) -> None:
+    fetched = open_fetched(dest, [image], project, SETTINGS, tmp_path / "cache")
+    supplies = fetched.supplies(image.name)
+    assert {*supplies} == {"downloads", "offline"}
+    files = [p for p in supplies["offline"].rglob("*") if p.is_file()]
+    assert sorted(p.relative_to(supplies["offline"]).as_posix() for p in files) == [
+        "apt/archives/g++_4%3a12_amd64.deb",
+        "apt/lists/archive.example_debian_InRelease",
+        "apt/upstreams",
+        "python/h5py-2.10.0-py3-none-any.whl",
+    ]
+    assert (supplies["downloads"] / "Python-3.6.15.tar.xz").read_text() == "source"
+    assert fetched.supplies(image.name) == supplies
+
+
+def test_the_base_is_the_fetched_one(
+    dest: Path, made: Path, image: Image, project: Project, tmp_path: Path
+) -> None:
+    settings = _open(dest, image, project, tmp_path)
+    base = settings.base["debian-12"]
+    assert isinstance(base, LayoutBase)
+    assert read_layout(Path(base.path), verify_layer=True) == read_layout(made)
+    assert settings.netrc is None
+    assert settings.cpython == SETTINGS.cpython
+
+
+def test_a_base_of_a_registry_keeps_its_digest(
+    dest: Path, image: Image, project: Project, tmp_path: Path
+) -> None:
+    inputs = BuildInputs({"debian-12": BaseInput("x", "sha256:1", "OCI layout")}, {}, dest, "1")
+    fetched = open_fetched(dest, [image], project, SETTINGS, tmp_path / "cache")
+    assert fetched.known_bases(inputs, [image]) == inputs
+    listing = replace(fetched.listings[image.name], base="debian@sha256:2")
+    known = replace(fetched, listings={image.name: listing}).known_bases(inputs, [image])
+    assert known.bases["debian-12"].digest == "sha256:2"
+
+
+def test_another_machine_may_have_its_base_from_elsewhere(
+    dest: Path, image: Image, project: Project, tmp_path: Path
+) -> None:
+    base = {"debian-12": {"from": "registry", "image": f"debian@sha256:{'0' * 64}"}}
+    other = Settings.model_validate({**SETTINGS.model_dump(by_alias=True), "base": base})
+    assert open_fetched(dest, [image], project, other, tmp_path / "cache").listings
+
+
+def test_a_folder_that_was_copied_without_its_links_is_as_good(
+    dest: Path, image: Image, project: Project, tmp_path: Path
+) -> None:
+    for path in dest.rglob(".*.lock"):
+        path.unlink()
+    dest.chmod(0o555)
+    assert _open(dest, image, project, tmp_path).base
+
+
+def test_an_image_that_was_never_fetched(
+    dest: Path, images: dict[str, Image], project: Project, tmp_path: Path
+) -> None:
+    other = images["tf-2.1-cpu-debian"]
+    with pytest.raises(InputError, match=r"holds nothing for tf-2\.1-cpu-debian\. Run `imgbuild f"):
+        _open(dest, other, project, tmp_path)
+
+
+def test_inputs_that_changed_since(
+    dest: Path, image: Image, project: Project, tmp_path: Path
+) -> None:
+    source = Settings.model_validate({"cpython": {}})
+    with pytest.raises(InputError, match=r"changed: downloads, packages\)"):
+        open_fetched(dest, [image], project, source, tmp_path / "cache")
+
+
+def test_a_file_that_is_missing_is_named_before_anything_is_built(
+    dest: Path, image: Image, project: Project, tmp_path: Path
+) -> None:
+    stored_path(dest, hashlib.sha256(b"deb").hexdigest()).unlink()
+    with pytest.raises(InputError, match=r"lacks g\+\+_4%3a12_amd64\.deb \(apt-package, sha256"):
+        _open(dest, image, project, tmp_path)
+    stored_path(dest, hashlib.sha256(b"wheel").hexdigest()).unlink()
+    with pytest.raises(InputError, match=r"lacks h5py.* and 1 more of tf-2\.2-cpu-debian"):
+        _open(dest, image, project, tmp_path)
+
+
+def test_the_command_line_needs_no_engine_to_say_so(
+    dest: Path, images: dict[str, Image], project: Project
+) -> None:
+    opening = Opening(print, offline=dest)
+    with (
+        pytest.raises(InputError, match="holds nothing for"),
+        open_workshop(project, (images["tf-1.10-cpu-debian"],), opening),
+    ):
+        pass
+
+
+def test_a_file_that_was_damaged_on_the_way(
+    dest: Path, image: Image, project: Project, tmp_path: Path
+) -> None:
+    path = stored_path(dest, hashlib.sha256(b"deb").hexdigest())
+    path.write_bytes(b"bad")
+    fetched = open_fetched(dest, [image], project, SETTINGS, tmp_path / "cache")
+    with pytest.raises(InputError, match="was damaged since it was fetched"):
+        fetched.supplies(image.name)
+
+
+def test_a_base_whose_manifest_names_no_type(tmp_path: Path, made: Path) -> None:
+    """OCI leaves it open."""
+    items = layout_items(open_layout(made), tmp_path / "store")
+    manifest = json.loads(stored_path(tmp_path / "store", items[0].sha256).read_text())
+    del manifest["mediaType"]
+    other = store_text(json.dumps(manifest), tmp_path / "store", Kind.BASE, "manifest.json")
+    listing = Listing("x", {}, "", (other, *items[1:]))
+    layout = fetched_layout(listing, "debian-12", tmp_path / "store", tmp_path / "base")
+    assert read_layout(layout.path, verify_layer=True)[0].config == f"sha256:{items[1].sha256}"
+
+
+def test_every_kind_has_its_place() -> None:
+    item = Item(Kind.BASE, "x", "", "0" * 64)
+    assert {replace(item, kind=kind).download.file_name for kind in Kind} == {"x"}

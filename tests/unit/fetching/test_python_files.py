@@ -1,0 +1,153 @@
+"""Which file of each Python distribution is fetched. uv is a script that says what uv would."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from imgbuild.downloads.sites import Sites
+from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.fetching.python_files import python_items
+from imgbuild.locks.index import index_environment
+from imgbuild.locks.lockfile import HEADER
+from imgbuild.matrix.image import Image
+
+ANY, OLD, NEW, SOURCE = ("1" * 64, "2" * 64, "3" * 64, "4" * 64)
+
+
+def _file(name: str, sha256: str) -> str:
+    return f'{{ url = "https://x.example/p/{name}", hashes = {{ sha256 = "{sha256}" }} }}'
+
+
+def _package(name: str, version: str, source: str, *wheels: str) -> str:
+    listed = f"\nwheels = [{', '.join(wheels)}]" if wheels else ""
+    return f'[[packages]]\nname = "{name}"\nversion = "{version}"\nsdist = {source}{listed}\n'
+
+
+@pytest.fixture
+def image(images: dict[str, Image]) -> Image:
+    return images["tf-2.2-cpu-debian"]
+
+
+@pytest.fixture
+def locks(tmp_path: Path, image: Image) -> Path:
+    folder = tmp_path / "locks"
+    folder.mkdir()
+    header = f"{HEADER}\n# request: sha256:{'0' * 64}\n"
+    hashes = " \\\n".join(f"    --hash=sha256:{sha}" for sha in (ANY, OLD, NEW, SOURCE))
+    (folder / image.lock_name).write_text(f"{header}h5py==2.10.0 \\\n{hashes}\n")
+    (folder / image.build_lock_name).write_text(f"{header}wheel==0.37.1 \\\n{hashes}\n")
+    return folder
+
+
+@pytest.fixture
+def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, image: Image) -> Callable[..., None]:
+    """Make uv answer with these packages, by what it is asked for."""
+
+    def give(h5py: str, horovod: str | None = None) -> None:
+        sha256 = horovod or image.horovod.sha256
+        version = image.version_of("horovod")
+        texts = {
+            "h5py": h5py,
+            "wheel": _package("wheel", "0.37.1", _file("wheel-0.37.1.tar.gz", ANY)),
+            "horovod": _package("horovod", version, _file("horovod.tar.gz", sha256)),
+        }
+        for name, text in texts.items():
+            (tmp_path / name).write_text(text)
+        script = tmp_path / "uv"
+        script.write_text(
+            "#!/bin/sh\nread -r line < requirements.in\n"
+            f'exec cp "{tmp_path}/${{line%%=*}}" pylock.toml\n'
+        )
+        script.chmod(0o755)
+        monkeypatch.setattr("uv.find_uv_bin", lambda: str(script))
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return give
+
+
+def _names(image: Image, locks: Path) -> list[str]:
+    return [item.name for item in python_items(image, locks, Sites())]
+
+
+@pytest.mark.parametrize(
+    ("wheels", "expected"),
+    [
+        ((), "h5py-2.10.0.tar.gz"),
+        ((_file("h5py-2.10.0-py2.py3-none-any.whl", ANY),), "h5py-2.10.0-py2.py3-none-any.whl"),
+        (
+            (
+                _file("h5py-2.10.0-py2.py3-none-any.whl", ANY),
+                _file("h5py-2.10.0-cp36-cp36m-manylinux1_x86_64.whl", OLD),
+                _file("h5py-2.10.0-cp36-cp36m-manylinux2010_x86_64.whl", NEW),
+            ),
+            "h5py-2.10.0-cp36-cp36m-manylinux2010_x86_64.whl",
+        ),
+    ],
+)
+def test_the_best_file_is_taken(
+    image: Image, locks: Path, answers: Callable[..., None], wheels: tuple[str, ...], expected: str
+) -> None:
+    answers(_package("h5py", "2.10.0", _file("h5py-2.10.0.tar.gz", SOURCE), *wheels))
+    assert _names(image, locks) == [expected, "wheel-0.37.1.tar.gz", "horovod.tar.gz"]
+
+
+def test_horovod_is_taken_as_source_even_if_there_is_a_wheel(
+    image: Image, locks: Path, answers: Callable[..., None], tmp_path: Path
+) -> None:
+    answers(_package("h5py", "2.10.0", _file("h5py-2.10.0.tar.gz", SOURCE)))
+    text = (tmp_path / "horovod").read_text()
+    (tmp_path / "horovod").write_text(
+        f"{text}wheels = [{_file('horovod-1-py3-none-any.whl', ANY)}]"
+    )
+    assert _names(image, locks)[2] == "horovod.tar.gz"
+
+
+def test_a_file_that_the_lock_does_not_know(
+    image: Image, locks: Path, answers: Callable[..., None]
+) -> None:
+    answers(_package("h5py", "2.10.0", _file("h5py-2.10.0.tar.gz", "9" * 64)))
+    with pytest.raises(
+        CheckFailedError, match=rf"h5py-2\.10\.0\.tar\.gz .* not in {image.lock_name}"
+    ):
+        python_items(image, locks, Sites())
+
+
+def test_a_horovod_that_the_matrix_does_not_know(
+    image: Image, locks: Path, answers: Callable[..., None]
+) -> None:
+    answers(_package("h5py", "2.10.0", _file("h5py-2.10.0.tar.gz", SOURCE)), "8" * 64)
+    with pytest.raises(CheckFailedError, match=r"horovod\.tar\.gz .* not in matrix\.yaml"):
+        python_items(image, locks, Sites())
+
+
+def test_a_package_without_any_file(
+    image: Image, locks: Path, answers: Callable[..., None]
+) -> None:
+    answers('[[packages]]\nname = "h5py"\nversion = "2.10.0"\n')
+    with pytest.raises(CheckFailedError, match=r"no file of h5py 2\.10\.0 for Python 3\.6"):
+        python_items(image, locks, Sites())
+
+
+def test_an_index_out_of_reach(
+    image: Image, locks: Path, answers: Callable[..., None], tmp_path: Path
+) -> None:
+    answers("")
+    (tmp_path / "uv").write_text("#!/bin/sh\necho 'error sending request' >&2; exit 2\n")
+    with pytest.raises(MachineError, match=rf"{image.lock_name} cannot be found: error sending"):
+        python_items(image, locks, Sites())
+
+
+def test_uv_is_told_of_mirror_login_and_authorities(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "https://own.example/simple")
+    monkeypatch.delenv("NETRC", raising=False)
+    assert index_environment(Sites())["UV_DEFAULT_INDEX"] == "https://own.example/simple"
+    assert "NETRC" not in index_environment(Sites())
+    sites = Sites({}, {"python-index": "https://m.example/simple"}, tmp_path / "netrc")
+    told = index_environment(replace(sites, ca_bundle=tmp_path / "ca.pem"))
+    assert told["UV_DEFAULT_INDEX"] == "https://m.example/simple"
+    assert told["NETRC"] == str(tmp_path / "netrc")
+    assert told["SSL_CERT_FILE"] == str(tmp_path / "ca.pem")

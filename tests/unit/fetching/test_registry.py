@@ -1,0 +1,141 @@
+"""A base image out of a registry on loopback."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faulty_server import FaultyServer, Reply
+
+from imgbuild.downloads.many import fetch_all
+from imgbuild.downloads.sites import Sites
+from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.fetching.base_files import fetched_layout, registry_items
+from imgbuild.fetching.listing import Listing
+from imgbuild.fetching.registry import _root, find_image
+from imgbuild.inputs.oci_layout import read_layout
+
+DOCKER = "application/vnd.docker.distribution.manifest.v2+json"
+INDEX = "application/vnd.oci.image.index.v1+json"
+
+
+def _digest(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def _entry(content: bytes, kind: str = "x/y") -> dict[str, Any]:
+    return {"mediaType": kind, "digest": _digest(content), "size": len(content)}
+
+
+class Registry:
+    """An image of two layers for two platforms; answers need ``login`` if it is given."""
+
+    config = b'{"architecture": "amd64"}'
+    layers = (b"first layer", b"second layer")
+
+    def __init__(self, server: FaultyServer, login: str | None = None) -> None:
+        self.server = server
+        self.name = server.url.removeprefix("http://") + "/library/ubuntu"
+        document = {
+            "schemaVersion": 2,
+            "mediaType": DOCKER,
+            "config": _entry(self.config),
+            "layers": [_entry(layer) for layer in self.layers],
+        }
+        self.manifest = json.dumps(document).encode()
+        other = {**_entry(b"arm"), "platform": {"os": "linux", "architecture": "arm64"}}
+        own = {**_entry(self.manifest), "platform": {"os": "linux", "architecture": "amd64"}}
+        self.index = json.dumps({"mediaType": INDEX, "manifests": [other, own]}).encode()
+        realm = f'Bearer realm="{server.url}/token",service="reg",scope="repository:x:pull"'
+        for path, content in self._contents().items():
+            headers = {"WWW-Authenticate": realm} if login else {}
+            server.give(path, Reply(content, login=login, headers=headers))
+
+    def _contents(self) -> dict[str, bytes]:
+        blobs = {_digest(blob): blob for blob in (self.config, *self.layers)}
+        manifests = {_digest(one): one for one in (self.manifest, self.index)}
+        return {
+            **{f"/v2/library/ubuntu/blobs/{digest}": blob for digest, blob in blobs.items()},
+            **{f"/v2/library/ubuntu/manifests/{d}": one for d, one in manifests.items()},
+        }
+
+    @property
+    def reference(self) -> str:
+        return f"{self.name}@{_digest(self.index)}"
+
+
+def test_names_and_their_places() -> None:
+    assert _root("ubuntu").endswith("/v2/library/ubuntu")
+    assert _root("me/ubuntu").endswith("/v2/me/ubuntu")
+    assert _root("reg.example:5000/a/b:tag") == "https://reg.example:5000/v2/a/b"
+    assert _root("127.0.0.1:5000/a") == "http://127.0.0.1:5000/v2/a"
+
+
+def test_an_image_becomes_a_layout(server: FaultyServer, tmp_path: Path) -> None:
+    registry = Registry(server)
+    items = registry_items(registry.reference, Sites(), tmp_path)
+    assert [item.name for item in items] == ["manifest.json", "config.json", "layer-1", "layer-2"]
+    fetch_all([item.download for item in items], tmp_path, Sites())
+    listing = Listing("x", {}, registry.reference, items)
+    layout = fetched_layout(listing, "ubuntu-18.04", tmp_path, tmp_path / "base")
+    ids, name = read_layout(layout.path, verify_layer=True)
+    assert ids.config == _digest(registry.config)
+    assert ids.manifest == _digest(registry.manifest)
+    assert name == f"imgbuild/base:ubuntu-18.04-{ids.config[7:19]}" == layout.reference
+
+
+def test_a_token_is_asked_for_and_not_sent_elsewhere(server: FaultyServer, tmp_path: Path) -> None:
+    registry = Registry(server, login="Bearer abc")
+    where = "/token?service=reg&scope=repository%3Ax%3Apull"
+    server.give(where, Reply(b'{"token": "abc"}'))
+    image = find_image(registry.reference, Sites())
+    items = registry_items(registry.reference, Sites(), tmp_path)
+    fetch_all([i.download for i in items], tmp_path, Sites(), headers=image.headers)
+    asked = [asked for asked in server.asked if asked.path == where]
+    assert {one.authorization for one in asked} == {None}
+
+
+def test_a_token_that_is_refused(server: FaultyServer) -> None:
+    registry = Registry(server, login="Bearer abc")
+    with pytest.raises(MachineError, match=r"wants a login \(its token server answered 404\)"):
+        find_image(registry.reference, Sites())
+
+
+def test_a_manifest_of_another_digest(server: FaultyServer) -> None:
+    registry = Registry(server)
+    path = f"/v2/library/ubuntu/manifests/{_digest(registry.manifest)}"
+    server.give(path, Reply(registry.manifest + b" "))
+    with pytest.raises(CheckFailedError, match="gave a manifest with digest sha256:"):
+        find_image(registry.reference, Sites())
+
+
+def test_an_image_that_is_not_there(server: FaultyServer) -> None:
+    error = b'{"errors": [{"code": "MANIFEST_UNKNOWN"}]}'
+    digest = "sha256:" + "0" * 64
+    server.give(f"/v2/library/ubuntu/manifests/{digest}", Reply(error, 404))
+    name = Registry(server).name
+    with pytest.raises(MachineError, match="answered 404: MANIFEST_UNKNOWN"):
+        find_image(f"{name}@{digest}", Sites())
+
+
+@pytest.mark.parametrize(
+    ("document", "error", "expected"),
+    [
+        ({"mediaType": INDEX, "manifests": []}, CheckFailedError, "no image for linux/amd64"),
+        ({"schemaVersion": 1, "fsLayers": []}, MachineError, "of a kind that is too old"),
+    ],
+)
+def test_an_image_of_another_kind(
+    server: FaultyServer, document: dict[str, Any], error: type[Exception], expected: str
+) -> None:
+    content = json.dumps(document).encode()
+    server.give(f"/v2/library/ubuntu/manifests/{_digest(content)}", Reply(content))
+    with pytest.raises(error, match=expected):
+        find_image(f"{Registry(server).name}@{_digest(content)}", Sites())
+
+
+@pytest.mark.usefixtures("_hasty")
+def test_nobody_listens() -> None:
+    with pytest.raises(MachineError, match="no connection"):
+        find_image(f"127.0.0.1:9/x@sha256:{'0' * 64}", Sites())

@@ -1,0 +1,99 @@
+"""Which stages install packages, read out of the Dockerfiles themselves."""
+
+import pytest
+
+from imgbuild.fetching.stages import install_stages, plan_name, with_plan
+from imgbuild.matrix.image import Image
+from imgbuild.project import Project
+from imgbuild.render.dockerfile import render_dockerfile
+
+DOCKERFILE = """\
+FROM scratch AS offline
+
+FROM base AS os
+RUN --mount=type=bind,from=offline,target=/run/offline \\
+    --mount=type=cache,id=x,target=/var/cache/apt,sharing=locked \\
+    sh /run/apt-install \\
+    'git' \\
+    'tini'
+RUN true
+
+FROM os AS extra
+RUN sh /run/apt-install 'xz-utils'
+
+FROM scratch AS cpython
+COPY --from=extra /out /
+
+FROM os AS unused
+RUN sh /run/apt-install 'nobody'
+
+FROM os AS final
+COPY --link --from=cpython / /
+"""
+
+
+def test_stages_that_install_and_are_needed() -> None:
+    stages = install_stages(DOCKERFILE)
+    assert [(s.name, s.parent, s.arguments) for s in stages] == [
+        ("os", "base", r"\ 'git' \ 'tini'"),
+        ("extra", "os", "'xz-utils'"),
+    ]
+
+
+def test_what_a_named_context_replaces_needs_nothing() -> None:
+    assert [stage.name for stage in install_stages(DOCKERFILE, {"cpython"})] == ["os"]
+
+
+def test_no_stages() -> None:
+    assert install_stages("FROM scratch\n") == ()
+
+
+def test_the_plan_is_made_where_the_packages_are_installed() -> None:
+    text = with_plan(DOCKERFILE, install_stages(DOCKERFILE), "apt")
+    assert text.startswith(DOCKERFILE)
+    plan = text.removeprefix(DOCKERFILE)
+    assert (
+        plan
+        == """
+FROM base AS plan-os
+RUN --mount=type=bind,from=offline,target=/run/offline \\
+    sh /run/apt-install --plan /out/os \\
+    'git' \\
+    'tini'
+
+FROM os AS plan-extra
+RUN sh /run/apt-install --plan /out/extra 'xz-utils'
+
+FROM scratch AS apt
+COPY --from=plan-os /out /
+COPY --from=plan-extra /out /
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("tf-2.2-cpu-debian", ["os", "cpython-compiler", "compiler"]),
+        ("tf-2.2-cpu-ubuntu", ["os", "compiler"]),
+        ("tf-2.2-gpu-ubuntu", ["os", "cuda", "compiler", "cuda-compiler"]),
+    ],
+)
+def test_the_stages_of_the_family(
+    images: dict[str, Image], project: Project, name: str, expected: list[str]
+) -> None:
+    """Every one that calls apt-install, however the templates come to be written."""
+    text = render_dockerfile(images[name], project.templates)
+    stages = install_stages(text)
+    assert [stage.name for stage in stages] == expected
+    assert len(stages) == text.count("sh /run/apt-install")
+    planned = with_plan(text, stages, "apt")
+    assert planned.count("--plan /out/") == len(stages)
+    assert all(f"AS {plan_name(stage)}\n" in planned for stage in stages)
+
+
+def test_a_local_interpreter_needs_no_compiler_of_its_own(
+    images: dict[str, Image], project: Project
+) -> None:
+    text = render_dockerfile(images["tf-2.2-cpu-debian"], project.templates)
+    assert [stage.name for stage in install_stages(text, {"cpython"})] == ["os", "compiler"]

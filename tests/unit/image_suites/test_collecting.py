@@ -1,0 +1,130 @@
+"""Which checks there are for which image, and that no other skip gets through: pytest really run.
+
+The container is this machine (testinfra's local backend), the suites are made up.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from test_helpers import GOOD, GPU
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+IMAGE = Path(__file__).resolve().parents[2] / "image"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Return how to run suites, given by name and text, for an expectation."""
+    folder = tmp_path / "image"
+    shutil.copytree(IMAGE, folder, ignore=shutil.ignore_patterns("test_*", "__pycache__"))
+
+    def call(
+        expect: dict[str, Any], *options: str, **suites: str
+    ) -> subprocess.CompletedProcess[str]:
+        for name, text in suites.items():
+            (folder / f"test_{name}.py").write_text(f"import pytest\n{text}")
+        (tmp_path / "expect.json").write_text(json.dumps(expect))
+        command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider"]
+        command += ["-p", "no:xdist", "--rootdir", str(tmp_path), "--hosts=local://"]
+        command += [f"--expect={tmp_path}/expect.json", *options, str(folder)]
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False, cwd=tmp_path
+        )
+
+    return call
+
+
+PASSES = "def test_it(): pass\n"
+
+
+def test_an_image_without_cuda_has_no_gpu_suites(
+    run: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    suites = {"pins": PASSES, "gpu_built": PASSES}
+    assert "1 passed" in run(GOOD, **suites).stdout
+    assert "2 passed" in run(GPU, **suites).stdout
+
+
+def test_a_check_of_what_is_not_pinned_does_not_exist(
+    run: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    marks = ("miniconda", "git")
+    tests = [f"@pytest.mark.pinned('{mark}')\ndef test_{mark}(): pass\n" for mark in marks]
+    text = "".join(tests)
+    assert "1 passed" in run(GOOD, pins=text).stdout
+    conda = {**GOOD, "pins": {**GOOD["pins"], "miniconda": "4.5.11"}}
+    assert "2 passed" in run(conda, pins=text).stdout
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def test_it(): pytest.skip('not today')",
+        "@pytest.mark.skip(reason='slow')\ndef test_it(): pass",
+        "@pytest.mark.parametrize('a', [])\ndef test_it(a): pass",
+        "@pytest.mark.xfail(reason='known', run=False)\ndef test_it(): pass",
+    ],
+)
+def test_a_skip_for_another_reason_is_a_failure(
+    run: Callable[..., subprocess.CompletedProcess[str]], text: str
+) -> None:
+    result = run(GOOD, pins=text)
+    assert result.returncode == 1
+    assert "skipped, which no check may be for this reason" in result.stdout
+
+
+GPUS = "def test_it(gpus): assert gpus\ndef test_other(gpus): assert gpus"
+
+
+def test_without_gpus_every_check_is_skipped_with_the_engines_reason(
+    run: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    result = run(GPU, "--no-gpu=the engine offers none", gpu_runs=GPUS)
+    assert "2 skipped" in result.stdout
+    assert "no NVIDIA driver: the engine offers none" in result.stdout
+    assert result.returncode == 0
+
+
+def test_no_other_suite_may_be_skipped_for_want_of_a_gpu(
+    run: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    assert run(GPU, "--no-gpu=none", gpu_loadable=GPUS).returncode == 1
+
+
+IMPORTS = "pytestmark = pytest.mark.usefixtures('importable')\n" + PASSES
+
+
+@pytest.mark.parametrize(
+    ("expect", "outcome"),
+    [
+        ({**GPU, "tensorflow": "1.13.1"}, "1 skipped"),
+        ({**GPU, "tensorflow": "1.14.0"}, "1 passed"),
+        ({**GOOD, "tensorflow": "1.13.1"}, "1 passed"),
+    ],
+)
+def test_old_tensorflow_for_gpus_is_not_imported_without_a_driver(
+    run: Callable[..., subprocess.CompletedProcess[str]], expect: dict[str, Any], outcome: str
+) -> None:
+    result = run(expect, tensorflow=IMPORTS)
+    assert outcome in result.stdout
+    if "skipped" in outcome:
+        assert "TensorFlow 1.13 for GPUs cannot be imported without a driver" in result.stdout
+
+
+def test_each_library_that_is_opened_has_a_check(
+    run: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    result = run(GPU, "-vv", gpu_loadable="def test_it(soname): pass")
+    assert "9 passed" in result.stdout
+    assert "libcudart.so.10.1" in result.stdout

@@ -1,0 +1,218 @@
+"""What the suites find in an image: each fault is found, and a sound image has none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from gpu_libraries import is_optional, opened_sonames, version_number
+from image_files import (
+    File,
+    cached,
+    compilers,
+    drivers,
+    must_be_none,
+    parsed,
+    secrets,
+    toolkit,
+)
+from test_gpu_built import tensorflow_part
+from test_gpu_loadable import says, stub_folders, unloadable
+from test_gpu_runs import product, wrong_products, wrong_sums
+
+SOUND = parsed(
+    "f 5 /opt/python/bin/python3\n"
+    "f 9 /usr/local/cuda-10.1/targets/x86_64-linux/lib/libcudart.so.10.1.243\n"
+    "l 9 /usr/lib/x86_64-linux-gnu/libcudnn.so.7\n"
+    "f 9 /usr/local/cuda-10.1/extras/CUPTI/include/cuda_stdint.h\n"
+    "f 9 /usr/local/cuda-10.1/extras/CUPTI/lib64/libcupti_static.a\n"
+    "f 9 /opt/python/lib/python3.6/site-packages/tensorflow/include/cuda.h\n"
+    "f 9 /opt/python/lib/python3.6/distutils/ccompiler.py\n"
+    "f 9 /usr/bin/mpicc.openmpi.txt\n"
+    "f 0 /var/lib/apt/lists/lock\n"
+    "d 9 /usr/local/cuda/bin/nvcc\n"
+)
+
+
+def test_a_sound_image_has_no_fault() -> None:
+    for judge in (compilers, cached, drivers, secrets, toolkit):
+        must_be_none(judge(SOUND))
+
+
+def test_what_must_not_be_there_is_named() -> None:
+    with pytest.raises(pytest.fail.Exception, match="must not be:\n/usr/bin/gcc"):
+        must_be_none(["/usr/bin/gcc"])
+
+
+@pytest.mark.parametrize(
+    "path", ["/root/.netrc", "/etc/apt/auth.conf.d/mirror.conf", "/etc/ssh/ssh_host_rsa_key"]
+)
+def test_a_secret_is_found(path: str) -> None:
+    assert secrets([File("f", 1, path)]) == [path]
+    assert secrets([File("f", 0, "/run/secrets/ca.pem"), File("d", 1, "/run/secrets")]) == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/usr/bin/gcc",
+        "/usr/bin/g++-4.8",
+        "/usr/bin/x86_64-linux-gnu-gcc-5",
+        "/usr/bin/cc",
+        "/usr/lib/gcc/x86_64-linux-gnu/5/cc1plus",
+        "/usr/local/cuda-10.1/bin/nvcc",
+        "/usr/bin/cmake",
+        "/usr/bin/make",
+        "/opt/miniconda/bin/x86_64-conda_cos6-linux-gnu-cc",
+    ],
+)
+def test_a_compiler_is_found(path: str) -> None:
+    assert compilers([File("f", 1, path)]) == compilers([File("l", 1, path)]) == [path]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/var/lib/apt/lists/archive.ubuntu.com_Packages",
+        "/var/cache/apt/pkgcache.bin",
+        "/root/.cache/pip/http/a",
+        "/opt/miniconda/pkgs/python-3.6.2.tar.bz2",
+        "/tmp/libcudnn7.deb",  # noqa: S108
+    ],
+)
+def test_a_package_cache_is_found(path: str) -> None:
+    assert cached([File("f", 1, path)]) == [path]
+    assert cached([File("f", 0, path)]) == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/usr/local/cuda/targets/x86_64-linux/lib/stubs/libcuda.so",
+        "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
+        "/usr/local/nvidia/lib64/libcuda.so.418.39",
+        "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
+    ],
+)
+def test_a_library_of_the_driver_is_found(path: str) -> None:
+    assert drivers([File("l", 1, path)]) == [path]
+
+
+def test_cudas_run_time_is_no_driver() -> None:
+    assert drivers([File("f", 1, "/usr/lib/libcudart.so.10.1")]) == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/usr/local/cuda-9.0/bin/nvcc",
+        "/usr/local/cuda-9.0/targets/x86_64-linux/include/cuda_runtime.h",
+        "/usr/include/nccl.h",
+        "/usr/include/cudnn.h",
+        "/usr/include/x86_64-linux-gnu/cudnn_v7.h",
+        "/usr/lib/x86_64-linux-gnu/libcudnn_static_v7.a",
+        "/usr/lib/x86_64-linux-gnu/libnccl_static.a",
+        "/usr/local/cuda-10.0/targets/x86_64-linux/lib/libcudart_static.a",
+    ],
+)
+def test_a_piece_of_the_toolkit_is_found(path: str) -> None:
+    assert toolkit([File("f", 1, path)]) == [path]
+
+
+@pytest.mark.parametrize(
+    ("tensorflow", "cuda", "names"),
+    [
+        ((1, 10), "9.0", {"libnccl.so.2"}),
+        (
+            (1, 13),
+            "10.0",
+            {"libcufft.so.10.0", "libcupti.so.10.0", "libcurand.so.10.0", "libnccl.so.2"},
+        ),
+        (
+            (2, 3),
+            "10.1",
+            {
+                *("libcublas.so.10", "libcudart.so.10.1", "libcufft.so.10", "libcupti.so.10.1"),
+                *("libcurand.so.10", "libcusolver.so.10", "libcusparse.so.10", "libcudnn.so.7"),
+                "libnccl.so.2",
+            },
+        ),
+    ],
+)
+def test_what_tensorflow_opens(tensorflow: tuple[int, int], cuda: str, names: set[str]) -> None:
+    assert set(opened_sonames(tensorflow, cuda)) == names
+
+
+def test_only_the_driver_and_tensorrt_may_be_missing() -> None:
+    assert is_optional("libcuda.so.1")
+    assert is_optional("libnvinfer.so.5")
+    assert is_optional("libnvinfer_plugin.so.6")
+    assert not is_optional("libcudart.so.10.1")
+
+
+def test_what_did_not_load_is_said_with_who_asks() -> None:
+    found = {
+        "liba.so": {"path": "/usr/lib/liba.so.1", "error": None},
+        "libb.so": {"path": None, "error": "libb.so: no such file"},
+    }
+    asked = {"liba.so": ["x.so"], "libb.so": ["tensorflow/y.so", "z.so"]}
+    assert unloadable(found, asked) == ["libb.so: no such file (asked for by tensorflow/y.so)"]
+
+
+@pytest.mark.parametrize(
+    ("status", "version", "right"),
+    [
+        *((0, 10010, True), (0, 10000, False), (0, 0, False)),
+        *((35, 0, True), (35, 9000, False), ("cannot open", None, False)),
+    ],
+)
+def test_a_version_is_right_or_cannot_be_had(
+    status: int | str, version: int | None, *, right: bool
+) -> None:
+    found = {"status": status, "version": version}
+    assert says(found, version_number("cuda", "10.1")) is right
+
+
+def test_a_folder_of_stubs_is_found() -> None:
+    searched = ["# /usr/local/cuda/lib64/stubs", "/usr/local/cuda/lib64/stubs", "/usr/lib", ""]
+    assert stub_folders(searched) == ["/usr/local/cuda/lib64/stubs"]
+
+
+def test_nccl_must_be_called_by_the_library_for_tensorflow() -> None:
+    calls = {"horovod/torch/mpi_lib.so": ["ncclAllReduce"]}
+    assert tensorflow_part(calls) == []
+    assert tensorflow_part({**calls, "horovod/tensorflow/mpi_lib.so": ["a"]}) == ["a"]
+
+
+def _products(*changes: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {"device": f"/job:localhost/device:GPU:{number}", "values": product(), **change}
+        for number, change in enumerate(changes)
+    ]
+
+
+def test_a_wrong_product_or_place_is_found() -> None:
+    assert wrong_products(_products({}, {})) == []
+    assert wrong_products(_products({}, {"values": [[1.0]]})) == [
+        "/job:localhost/device:GPU:1: wrong"
+    ]
+    assert wrong_products(_products({"device": "/device:CPU:0"})) == ["/device:CPU:0: right"]
+    assert wrong_products(_products({}, {"device": "/device:GPU:0"})) == ["/device:GPU:0: right"]
+
+
+def _ranks(size: int, **change: object) -> list[dict[str, Any]]:
+    values = [float((index % 7 + 1) * size * (size + 1) // 2) for index in range(1000)]
+    good = {"size": size, "device": "/device:GPU:0", "values": values}
+    return [{"rank": rank, **good, **change} for rank in range(size)]
+
+
+def test_a_wrong_sum_place_or_rank_is_found() -> None:
+    assert wrong_sums(_ranks(4), 4) == []
+    assert wrong_sums(_ranks(1), 1) == []
+    assert wrong_sums(_ranks(2, values=[1.0, 2.0]), 2) == [
+        "rank 0 on /device:GPU:0: [1.0, 2.0]",
+        "rank 1 on /device:GPU:0: [1.0, 2.0]",
+    ]
+    assert "CPU" in wrong_sums(_ranks(1, device="/device:CPU:0"), 1)[0]
+    assert "(rank, size)" in wrong_sums(_ranks(2)[:1], 2)[0]
+    assert "(rank, size)" in wrong_sums(_ranks(1) * 2, 2)[0]

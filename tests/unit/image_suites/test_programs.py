@@ -1,0 +1,241 @@
+"""The programs that run in the images, run here: on a driver and on libraries that are made up."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAMS = Path(__file__).resolve().parents[2] / "image" / "programs"
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return how to import a program."""
+    monkeypatch.syspath_prepend(str(PROGRAMS))
+    return __import__
+
+
+def _write(pointer: Any, value: int) -> int:
+    pointer._obj.value = value
+    return 0
+
+
+class FakeDriver:
+    """libcuda of a machine with these GPUs; `init` is what cuInit answers."""
+
+    def __init__(self, *gpus: tuple[str, int, int], version: int = 12020, init: int = 0) -> None:
+        self.gpus, self.version, self.init = gpus, version, init
+
+    def cuDriverGetVersion(self, pointer: Any) -> int:  # noqa: N802
+        return _write(pointer, self.version)
+
+    def cuInit(self, flags: int) -> int:  # noqa: N802
+        assert flags == 0
+        return self.init
+
+    def cuDeviceGetCount(self, pointer: Any) -> int:  # noqa: N802
+        return _write(pointer, len(self.gpus))
+
+    def cuDeviceGet(self, pointer: Any, ordinal: int) -> int:  # noqa: N802
+        return _write(pointer, ordinal + 40)  # a handle is not its number
+
+    def cuDeviceGetAttribute(self, pointer: Any, attribute: int, device: int) -> int:  # noqa: N802
+        _, major, minor = self.gpus[device - 40]
+        return _write(pointer, {75: major, 76: minor}[attribute])
+
+    def cuDeviceGetName(self, buffer: Any, size: int, device: int) -> int:  # noqa: N802
+        buffer.value = self.gpus[device - 40][0].encode()[: size - 1]
+        return 0
+
+
+def _ask(program: Any, monkeypatch: pytest.MonkeyPatch, driver: FakeDriver) -> dict[str, Any]:
+    module = program("driver")
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: {"libcuda.so.1": driver}[name])
+    answer: dict[str, Any] = module.ask("535.104.05")
+    return answer
+
+
+def test_a_driver_tells_its_gpus(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = FakeDriver(("Tesla V100", 7, 0), ("NVIDIA A100", 8, 0))
+    assert _ask(program, monkeypatch, driver) == {
+        "kernel": "535.104.05",
+        "error": None,
+        "cuda": 12020,
+        "init": 0,
+        "devices": [
+            {"name": "Tesla V100", "capability": "7.0"},
+            {"name": "NVIDIA A100", "capability": "8.0"},
+        ],
+    }
+
+
+def test_a_stub_is_asked_for_no_device(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = _ask(program, monkeypatch, FakeDriver(("never", 1, 0), init=-1))
+    assert (answer["init"], answer["devices"]) == (-1, [])
+
+
+def test_without_a_driver_the_loaders_words_are_the_reason(
+    program: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = program("driver")
+    monkeypatch.setattr(module, "LIBRARY", "libno-such-driver.so.1")
+    answer = module.ask(None)
+    assert "libno-such-driver.so.1: cannot open shared object file" in answer["error"]
+    assert (answer["cuda"], answer["init"], answer["devices"]) == (None, None, [])
+
+
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        (
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  418.39  Sat Feb  9 19:19:37 CST 2019",
+            "418.39",
+        ),
+        (
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.124.06  Release Build",
+            "570.124.06",
+        ),
+        ("something else", None),
+    ],
+)
+def test_the_kernel_modules_version(
+    program: Any, tmp_path: Path, line: str, version: str | None
+) -> None:
+    (tmp_path / "version").write_text(f"{line}\nGCC version:  gcc 7.3.0\n")
+    assert program("driver").kernel_version(str(tmp_path / "version")) == version
+    assert program("driver").kernel_version(str(tmp_path / "none")) is None
+
+
+SECTION = struct.Struct("<IIQQQQIIQQ")
+
+
+def _elf(needed: list[str], undefined: list[str], defined: list[str]) -> bytes:
+    """Return an ELF file of nothing but section headers, a string table, symbols and needs."""
+    strings, at = b"\0", {}
+    for name in [*needed, *undefined, *defined]:
+        at[name] = len(strings)
+        strings += name.encode() + b"\0"
+    symbols = struct.pack("<IBBHQQ", 0, 0, 0, 0, 0, 0)
+    symbols += b"".join(struct.pack("<IBBHQQ", at[n], 18, 0, 0, 0, 0) for n in undefined)
+    symbols += b"".join(struct.pack("<IBBHQQ", at[n], 18, 0, 7, 64, 8) for n in defined)
+    dynamic = b"".join(struct.pack("<qQ", 1, at[n]) for n in needed) + struct.pack("<qQ", 0, 0)
+    parts = [(3, strings, 0), (11, symbols, 24), (6, dynamic, 16)]
+    headers, body = SECTION.pack(*[0] * 10), b""
+    for kind, content, size in parts:
+        offset = 64 + len(body)
+        headers += SECTION.pack(0, kind, 0, 0, offset, len(content), 1, 0, 8, size)
+        body += content
+    ident = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
+    header = struct.pack(
+        "<16sHHIQQQIHHHHHH", ident, 3, 62, 1, 0, 0, 64 + len(body), 0, 64, 0, 0, 64, 4, 0
+    )
+    return header + body + headers
+
+
+def test_an_elf_files_needs_and_calls(program: Any, tmp_path: Path) -> None:
+    path = tmp_path / "a.so"
+    path.write_bytes(_elf(["liba.so.1", "libb.so"], ["ncclAllReduce"], ["own"]))
+    with program("elf_file").opened(str(path)) as elf:
+        assert elf.needed() == ["liba.so.1", "libb.so"]
+        assert elf.undefined() == ["ncclAllReduce"]
+
+
+def test_a_real_library_can_be_read(program: Any) -> None:
+    mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
+    libc = next(path for path in mapped if "/libc.so" in path or "/libc-" in path)
+    with program("elf_file").opened(libc) as elf:
+        assert any(name.startswith("ld-linux") for name in elf.needed())
+        assert "_rtld_global" in elf.undefined()
+        assert "malloc" not in elf.undefined()
+
+
+@pytest.mark.parametrize(
+    "content", [b"\x7fELF\x01\x01", b"#!/bin/sh\n" * 20, b"\x7fELF\x02\x01" + bytes(58)]
+)
+def test_what_is_no_such_file_is_refused(program: Any, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.so").write_bytes(content)
+    with (
+        pytest.raises((ValueError, struct.error)),
+        program("elf_file").opened(str(tmp_path / "a.so")),
+    ):
+        pass
+
+
+def test_what_the_packages_ask_for(program: Any, tmp_path: Path) -> None:
+    site = tmp_path
+    for folder in ("tensorflow_core/python", "horovod/tensorflow", "numpy"):
+        (site / folder).mkdir(parents=True)
+    (site / "tensorflow_core" / "libframework.so.2").write_bytes(
+        _elf(["libcudart.so.10.1"], [], [])
+    )
+    internal = _elf(["libframework.so.2", "libcudart.so.10.1"], [], ["ncclOwn"])
+    (site / "tensorflow_core" / "python" / "_internal.so").write_bytes(internal)
+    (site / "tensorflow_core" / "python" / "a.so.txt").write_text("no ELF file")
+    library = _elf(["libnccl.so.2", "libframework.so.2"], ["ncclAllReduce", "MPI_Init"], [])
+    (site / "horovod" / "tensorflow" / "mpi_lib.so").write_bytes(library)
+    (site / "numpy" / "a.so").write_bytes(_elf(["libnot-asked.so"], [], []))
+    assert program("elf_needs").needs(str(site), ["tensorflow*", "horovod"]) == {
+        "files": 3,
+        "needed": {
+            "libcudart.so.10.1": [
+                "tensorflow_core/libframework.so.2",
+                "tensorflow_core/python/_internal.so",
+            ],
+            "libnccl.so.2": ["horovod/tensorflow/mpi_lib.so"],
+        },
+        "calls": {"horovod/tensorflow/mpi_lib.so": ["ncclAllReduce"]},
+    }
+
+
+def test_libraries_are_loaded_by_their_names() -> None:
+    command = [sys.executable, str(PROGRAMS / "shared_libraries.py"), "libc.so.6", "libno.so.9"]
+    found = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    assert Path(found["libc.so.6"]["path"]).is_file()
+    assert found["libno.so.9"]["path"] is None
+    assert "libno.so.9: cannot open shared object file" in found["libno.so.9"]["error"]
+
+
+class Versions:
+    """Three libraries in one; the run time of CUDA answers with an error."""
+
+    class _Call:
+        restype: object = ctypes.c_int
+
+        def __call__(self) -> int:
+            return 7603
+
+    cudnnGetVersion = _Call()  # noqa: N815
+
+    def cudaRuntimeGetVersion(self, _pointer: Any) -> int:  # noqa: N802
+        return 35
+
+    def ncclGetVersion(self, pointer: Any) -> int:  # noqa: N802
+        return _write(pointer, 2408)
+
+
+def test_a_library_that_cannot_be_asked_leaves_the_others(
+    program: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, real = program("gpu_versions"), ctypes.CDLL
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: Versions() if name == "c" else real(name))
+    found = module.versions("libc.so.6", "libno.so.9", "c")
+    assert "cudaRuntimeGetVersion" in found["cuda"]["status"]
+    assert "libno.so.9: cannot open" in found["cudnn"]["status"]
+    assert found["nccl"] == {"status": 0, "version": 2408}
+
+
+def test_the_libraries_own_versions(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = program("gpu_versions")
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: Versions())
+    assert module.versions("a", "b", "c") == {
+        "cuda": {"status": 35, "version": 0},
+        "cudnn": {"status": 0, "version": 7603},
+        "nccl": {"status": 0, "version": 2408},
+    }

@@ -1,0 +1,60 @@
+"""The images as documented: which there are, what differs, and where nothing does."""
+
+import pytest
+
+from imgbuild.errors import InputError
+from imgbuild.matrix.documented import (
+    as_documented,
+    corrections,
+    documented_family,
+    never_published,
+)
+from imgbuild.matrix.image import Image
+from imgbuild.matrix.model import Matrix
+
+
+def test_there_is_one_where_something_differs(matrix: Matrix) -> None:
+    assert [image.name for image in documented_family(matrix)] == [
+        "tf-2.1-gpu-ubuntu-as-documented",
+        "tf-2.2-gpu-ubuntu-as-documented",
+        "tf-2.3-cpu-ubuntu-as-documented",
+        "tf-2.3-gpu-ubuntu-as-documented",
+        "tf-2.3-cpu-debian-as-documented",
+    ]
+
+
+def test_it_has_the_documented_pins_and_a_name_of_its_own(images: dict[str, Image]) -> None:
+    (image,) = as_documented([images["tf-2.1-gpu-ubuntu"]], each=True)
+    assert image.tags[0] == "imgbuild/tensorflow:2.1-gpu-ubuntu-as-documented"
+    assert image.version_of("cuda") == "10.0"
+    assert image.cuda is image.matrix.cuda["10.0"]
+    assert [c.corrected.version for c in corrections(image)] == ["10.1"]
+    assert image.lock_name == images["tf-2.1-gpu-ubuntu"].lock_name
+
+
+def test_what_was_never_published_stays_corrected(images: dict[str, Image]) -> None:
+    (image,) = as_documented([images["tf-2.1-gpu-ubuntu"]], each=True)
+    assert image.version_of("git") == "2.17.1"
+    assert [pin.documented for pin in never_published(image)] == ["2.7.4"]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("tf-1.10-gpu-ubuntu", "the documentation names no other version for any of its pins"),
+        ("tf-1.14-gpu-ubuntu", "git 2.7.4 was documented and cannot be had"),
+    ],
+)
+def test_where_nothing_differs_that_is_said(
+    images: dict[str, Image], name: str, expected: str
+) -> None:
+    with pytest.raises(InputError, match=f"{name} is as documented already: {expected}"):
+        as_documented([images[name], images["tf-2.1-gpu-ubuntu"]], each=True)
+
+
+def test_of_all_images_those_that_differ_are_taken(images: dict[str, Image]) -> None:
+    chosen = [images["tf-1.10-gpu-ubuntu"], images["tf-2.1-gpu-ubuntu"]]
+    (image,) = as_documented(chosen, each=False)
+    assert image.minor == "2.1"
+    with pytest.raises(InputError, match="as documented already"):
+        as_documented(chosen[:1], each=False)

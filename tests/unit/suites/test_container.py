@@ -1,0 +1,131 @@
+"""The container of a test run: with GPUs where there are any, or with the reason why not."""
+
+import io
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from imgbuild.engine import fake
+from imgbuild.engine.fake import FakeEngine
+from imgbuild.engine.stored import GpuRequest, RunOptions, StoredImage
+from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.matrix.image import Image
+from imgbuild.suites.container import Started, suite_container
+from imgbuild.suites.driver import needs_driver
+
+STUB = b"\x7fELF stub"
+
+
+class Refusing(FakeEngine):
+    """An engine that offers GPUs and then does not give them."""
+
+    def start(self, image: str, *, options: RunOptions, **more: object) -> str:  # type: ignore[override]
+        if options.gpus:
+            raise MachineError("could not select device driver\nwith capabilities: [[gpu]]")
+        return super().start(image, options=options, **more)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the engine offer GPUs."""
+    monkeypatch.setattr(fake, "VERSION", replace(fake.VERSION, gpus="nvidia"))
+
+
+def _engine(kind: type[FakeEngine] = FakeEngine) -> FakeEngine:
+    return kind([StoredImage("sha256:id", ())])
+
+
+def _export(folder: Path) -> None:
+    (folder / "libcuda.so.1").write_bytes(STUB)
+
+
+def _run(
+    image: Image, engine: FakeEngine, *, stub: bool = True
+) -> tuple[Started, RunOptions, list[tuple[str, bytes]], list[str]]:
+    said: list[str] = []
+    export = _export if stub else None
+    with suite_container(image, "sha256:id", engine, export, said.append) as started:
+        found = engine.running[started.id]
+        seen = (started, found.options, list(found.copied), said)
+    assert engine.running == {}
+    return seen
+
+
+@pytest.mark.usefixtures("offered")
+def test_a_cpu_image_is_never_given_a_gpu(images: dict[str, Image]) -> None:
+    started, options, copied, _ = _run(images["tf-1.12-cpu-ubuntu"], _engine())
+    assert (started.no_gpu, options, copied) == (None, RunOptions(), [])
+
+
+@pytest.mark.usefixtures("offered")
+def test_a_gpu_image_gets_all_gpus_and_no_stub(images: dict[str, Image]) -> None:
+    started, options, copied, _ = _run(images["tf-1.12-gpu-ubuntu"], _engine())
+    assert (started.no_gpu, started.offered, copied) == (None, True, [])
+    assert (options.gpus, options.shm_bytes) == ("nvidia", 1 << 30)
+
+
+def test_without_gpus_the_reason_is_kept_and_the_stub_lent(images: dict[str, Image]) -> None:
+    started, options, copied, said = _run(images["tf-1.12-gpu-ubuntu"], _engine())
+    assert started.no_gpu == "the engine offers none to containers"
+    assert (started.offered, options, said) == (False, RunOptions(), [])
+    (path, archive) = copied[0]
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        member = tar.extractfile("usr/local/nvidia/lib64/libcuda.so.1")
+        assert member is not None
+        assert (path, tar.getnames()) == ("/", ["usr/local/nvidia/lib64/libcuda.so.1"])
+        assert member.read() == STUB
+
+
+@pytest.mark.usefixtures("offered")
+def test_a_refusal_is_kept_in_the_engines_words(images: dict[str, Image]) -> None:
+    started, options, copied, _ = _run(images["tf-1.12-gpu-ubuntu"], _engine(Refusing))
+    assert started.no_gpu == "could not select device driver with capabilities: [[gpu]]"
+    assert (started.offered, options, len(copied)) == (True, RunOptions(), 1)
+
+
+def test_later_tensorflow_needs_no_stub(images: dict[str, Image]) -> None:
+    assert _run(images["tf-1.14-gpu-ubuntu"], _engine())[2] == []
+    needing = {image.minor for image in images.values() if needs_driver(image)}
+    assert needing == {"1.10", "1.11", "1.12", "1.13"}
+
+
+def test_a_stub_that_nobody_can_make_is_said(images: dict[str, Image]) -> None:
+    said = _run(images["tf-1.12-gpu-ubuntu"], _engine(), stub=False)[3]
+    assert said == ["no stub of the driver: nobody knows the image's builder"]
+
+
+@pytest.mark.parametrize("fault", [CheckFailedError("the stage fails"), OSError(28, "No space")])
+def test_a_stub_that_cannot_be_made_is_said(
+    images: dict[str, Image], monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    def fails(_: Path) -> None:
+        raise fault
+
+    monkeypatch.setattr("test_container._export", fails)
+    said = _run(images["tf-1.12-gpu-ubuntu"], _engine())[3]
+    assert said == [f"no stub of the driver: {fault}"]
+
+
+def test_an_export_without_the_library_is_said(
+    images: dict[str, Image], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("test_container._export", lambda _: None)
+    (fault,) = _run(images["tf-1.12-gpu-ubuntu"], _engine())[3]
+    assert "libcuda.so.1" in fault
+
+
+@pytest.mark.parametrize("gpus", ["nvidia", "cdi"])
+def test_the_engine_is_asked_in_the_way_it_offers(gpus: GpuRequest) -> None:
+    from imgbuild.engine.client import _gpus
+
+    request = _gpus(RunOptions(gpus=gpus))
+    assert request is not None
+    expected: tuple[object, ...] = (
+        (-1, "", [], [["gpu"]]) if gpus == "nvidia" else (0, "cdi", ["nvidia.com/gpu=all"], [])
+    )
+    one = request[0]
+    found = (one["Count"], one["Driver"], one["DeviceIDs"], one["Capabilities"])
+    assert found == expected
+    assert _gpus(RunOptions()) is None
