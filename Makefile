@@ -2,6 +2,7 @@
 #
 #   make demo    set up what is missing, build TensorFlow 2.2, and say how to use the image
 #   make test    the same set-up, then every check and test, the ones with real builds too
+#   make standin  the documented images, all twenty, built and tested on stand-ins for the upstreams
 #   make unit    the unit tests alone: seconds, no engine
 #   make clean   remove the virtual environment and the caches of the tools
 
@@ -20,7 +21,7 @@ INSTALL = install() { echo "+ apt-get install -y $$*"; apt-get update -qq && \
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; }
 
 # No target is called "build": that is the source folder.
-.PHONY: help demo test unit machine clean
+.PHONY: help demo test standin unit machine clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -36,10 +37,15 @@ test: machine
 	$(BIN)/mypy
 	$(BIN)/mypy tests/unit
 	$(BIN)/mypy tests/e2e
+	$(BIN)/mypy tests/standin
 	$(BIN)/pytest -q -n auto tests/unit
 	$(BIN)/imgbuild render --check
 	$(BIN)/imgbuild lock --check
+	$(BIN)/imgbuild audit --offline
 	$(BIN)/pytest tests/e2e
+
+standin: machine
+	cd tests && ../$(BIN)/python -m standin.family --all
 
 unit: $(READY)
 	$(BIN)/pytest -q -n auto tests/unit

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SECONDS = 120
 #: The first Horovod that says itself whether it was built with NCCL.
-SAYS_SO = Version("0.17")
+SAYS_SO = Version("0.18")
 ALLREDUCE = "ncclAllReduce"
 
 
@@ -48,7 +48,7 @@ def test_horovod_needs_the_images_nccl(horovod: Ran) -> None:
 
 @pytest.mark.usefixtures("importable")
 def test_horovod_says_that_it_has_nccl(container: Container, expect: Expectation) -> None:
-    """Horovod says so itself; before 0.17 it cannot, and the two tests above are the proof."""
+    """Horovod says so itself; before 0.18 it cannot, and the two tests above are the proof."""
     found = container.program("built_with_nccl.py", seconds=SECONDS).json["nccl"]
     wanted = True if Version(expect.pins["horovod"]) >= SAYS_SO else None
     assert found is wanted, f"Horovod {expect.pins['horovod']} says {found}, not {wanted}"

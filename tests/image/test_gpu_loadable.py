@@ -109,7 +109,8 @@ def says(found: dict[str, Any], wanted: int) -> bool:
     CUDA's run time before 12 looks for a driver first, and may answer with an error; that it is
     the pinned one is then told by its file's name alone.
     """
-    return found["version"] == wanted or (found["version"] == 0 and found["status"] != 0)
+    version, status = found["version"], found["status"]
+    return bool(version == wanted or (version == 0 and status != 0))
 
 
 def stub_folders(searched: list[str]) -> list[str]:

@@ -58,7 +58,7 @@ def render_dockerfile(image: Image, templates: Path) -> str:
 
     """
     try:
-        text = _environment(templates).get_template("Dockerfile.j2").render(_variables(image))
+        text = _environment(templates).get_template("Dockerfile.j2").render(variables(image))
     except TemplateError as error:
         where = f"{getattr(error, 'name', None) or 'template'}:{getattr(error, 'lineno', '?')}"
         raise InputError(f"images/templates/{where}: {error} (for {image.name}).") from error
@@ -81,7 +81,8 @@ def _environment(templates: Path) -> Environment:
     )
 
 
-def _variables(image: Image) -> dict[str, object]:
+def variables(image: Image) -> dict[str, object]:
+    """Return what the templates may name of an image."""
     minor = minor_of(image.version_of("python"))
     return {
         "image": image,

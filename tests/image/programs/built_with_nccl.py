@@ -1,4 +1,4 @@
-"""Print whether Horovod says that it was built with NCCL; null before 0.17, which cannot say."""
+"""Print whether Horovod says that it was built with NCCL; null before 0.18, which cannot say."""
 
 import json
 

@@ -1,0 +1,89 @@
+"""How large an image is beside the same one as the documented Dockerfiles would have made it.
+
+    python benchmarks/image_size.py [--settings FILE] NAME...
+
+Both are built from the same inputs on the same engine; the second from ``one_stage.j2``: one stage,
+development packages, compilers left in.
+"""
+
+import argparse
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, StrictUndefined
+
+from imgbuild.building.bake import bake_images
+from imgbuild.building.opening import Opening, open_workshop
+from imgbuild.building.produce import load_bases
+from imgbuild.building.supplies import bring_downloads
+from imgbuild.building.targets import bake_target
+from imgbuild.engine.bake import run_bake
+from imgbuild.matrix.image import Image, all_images
+from imgbuild.matrix.load import load_matrix
+from imgbuild.project import find_project
+from imgbuild.render.dockerfile import epoch_seconds, variables
+from imgbuild.work_folder import work_folder
+
+HERE = Path(__file__).resolve().parent
+
+
+def one_stage(image: Image, templates: Path) -> str:
+    """Return the Dockerfile of one stage."""
+    environment = Environment(  # noqa: S701 - no HTML
+        loader=ChoiceLoader([FileSystemLoader(templates), FileSystemLoader(HERE)]),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("one_stage.j2").render(variables(image))
+
+
+def measure(name: str) -> tuple[int, int]:
+    """Return the bytes of the image as imgbuild makes it, and as one stage."""
+    project = find_project(HERE)
+    (image,) = (i for i in all_images(load_matrix(project.matrix)) if i.name == name)
+    say = lambda text: print(text, file=sys.stderr)  # noqa: E731
+    with open_workshop(project, (image,), Opening(say)) as workshop, work_folder("size") as folder:
+        (item,) = workshop.plan([image], test=False)
+        load_bases([image.os_name], workshop)
+        supplies = bring_downloads([item], workshop)
+        (baked,) = bake_images([item], supplies, workshop, keep_going=False)
+        if baked.image_id is None:
+            sys.exit(baked.error)
+        dockerfile = folder / "Dockerfile"
+        dockerfile.write_text(one_stage(image, project.templates), encoding="utf-8")
+        target = bake_target(item, workshop.inputs, supplies[name], project, None)
+        target = replace(target, dockerfile=dockerfile, labels={})
+        other = run_bake(
+            workshop.buildx,
+            workshop.host,
+            [target],
+            log=workshop.state / "logs" / f"one-stage-{name}.log",
+            events=workshop.display.event,
+            epoch=epoch_seconds(image),
+        )[name]
+        found = [workshop.engine.inspect(i) for i in (baked.image_id, other.image_id)]
+        workshop.engine.discard(other.image_id)
+    return tuple(stored.size if stored else 0 for stored in found)  # type: ignore[return-value]
+
+
+def main() -> None:
+    """Print a row an image: both sizes in MB, and their ratio."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--settings", help="another file than the checkout's settings")
+    parser.add_argument("names", nargs="+", metavar="NAME", help="such as tf-2.1-gpu-ubuntu")
+    arguments = parser.parse_args()
+    if arguments.settings:
+        os.environ["IMGBUILD_SETTINGS"] = os.path.realpath(arguments.settings)
+    for name in arguments.names:
+        ours, documented = measure(name)
+        print(
+            f"{name}: {ours / 1e6:.0f} MB; in one stage {documented / 1e6:.0f} MB; "
+            f"ratio {ours / documented:.2f}"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""The documented images, built and tested for real on stand-ins for the upstreams.
+
+One image a corner of operating system, MPI flavour and variant; `make standin` builds all twenty.
+"""
+
+from __future__ import annotations
+
+import http.server
+import os
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from imgbuild.project import Project
+from standin.__main__ import gateway, open_context, prepare
+from standin.family import CORNERS, Family
+from standin.server import serve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from conftest import Checkout
+
+    from imgbuild.engine.protocol import Engine
+    from standin.server import StandInServer
+
+IMAGES = ("tf-1.13-cpu-ubuntu", "tf-1.14-cpu-ubuntu", "tf-1.12-gpu-ubuntu", "tf-2.3-gpu-ubuntu")
+GPU_IMAGES = tuple(name for name in IMAGES if "gpu" in name)
+
+
+@pytest.fixture(scope="session")
+def upstreams(
+    checkout: Checkout, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[StandInServer, Path]]:
+    """Serve the stand-ins; give the server and the settings that name it."""
+    context = open_context(Project(checkout.root))
+    folder = tmp_path_factory.mktemp("standin")
+    with serve(folder, gateway(context)) as server:
+        yield server, prepare(context, folder, server.url)
+
+
+@pytest.fixture(scope="session")
+def built(
+    checkout: Checkout,
+    upstreams: tuple[StandInServer, Path],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, dict[str, Any]]:
+    family = Family(Project(checkout.root), upstreams[1], tmp_path_factory.mktemp("reports"))
+    found = [outcome for corner in CORNERS for outcome in family.build(*corner)[1]]
+    return {outcome["image"]: outcome for outcome in found}
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_every_corner_is_built_tested_and_named(
+    built: dict[str, dict[str, Any]], name: str
+) -> None:
+    outcome = built[name]
+    assert outcome["error"] is None, outcome["error"]
+    verdicts = {suite["suite"]: suite["verdict"] for suite in outcome["report"]["suites"]}
+    without_gpu = {"gpu_runs"} if name in GPU_IMAGES else set()
+    assert {suite for suite, verdict in verdicts.items() if verdict != "passed"} <= without_gpu
+    assert {"horovod", "pins", "tensorboard", "tensorflow"} <= {*verdicts}
+
+
+@pytest.mark.parametrize("name", GPU_IMAGES)
+def test_checks_that_need_a_gpu_are_skipped_with_the_reason(
+    built: dict[str, dict[str, Any]], engine: Engine, name: str
+) -> None:
+    if engine.version().gpus:
+        pytest.skip("this engine offers GPUs")
+    suites = {suite["suite"]: suite for suite in built[name]["report"]["suites"]}
+    assert suites["gpu_built"]["verdict"] == "passed"
+    assert suites["gpu_loadable"]["verdict"] == "passed"
+    assert suites["gpu_runs"]["verdict"] == "skipped"
+    reasons = {skip["reason"] for skip in suites["gpu_runs"]["skipped"]}
+    assert all(reason.startswith("no NVIDIA driver") for reason in reasons)
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_a_stand_in_build_says_so_and_cannot_be_pushed(
+    built: dict[str, dict[str, Any]], engine: Engine, name: str
+) -> None:
+    tags = built[name]["tags"]
+    assert tags
+    for tag in tags:
+        assert tag.startswith("standin.invalid/"), "RFC 2606: no registry is called so"
+        stored = engine.inspect(tag)
+        assert stored is not None
+        assert "stand-in" in stored.labels["imgbuild.standin"]
+        assert "SHA256_MINICONDA" in stored.labels["imgbuild.input.substitutes"]
+
+
+@pytest.mark.parametrize("name", GPU_IMAGES)
+def test_no_layer_has_a_toolkit_or_a_compiler(
+    built: dict[str, dict[str, Any]], checkout: Checkout, name: str
+) -> None:
+    tag = built[name]["tags"][0]
+    history = checkout.docker("history", "--no-trunc", "--format", "{{.CreatedBy}}", tag).stdout
+    assert "libnccl2=2.4.8" in history
+    for absent in ("minimal-build", "libnccl-dev", "g++", "-dev-"):
+        assert absent not in history
+    find = "find / -xdev ( -name nvcc -o -name 'libcuda.so*' -o -name 'cc1*' -o -name '*.deb' )"
+    find = find.replace("(", r"\(").replace(")", r"\)")
+    assert checkout.docker("run", "--rm", tag, "sh", "-c", find).stdout == ""
+
+
+def test_every_upstream_was_asked_through_its_mirror(
+    built: dict[str, dict[str, Any]], upstreams: tuple[StandInServer, Path]
+) -> None:
+    assert built
+    settings = yaml.safe_load(upstreams[1].read_text(encoding="utf-8"))
+    assert {*settings["mirrors"]} == {
+        *("anaconda", "intel", "nvidia-cuda", "nvidia-machine-learning", "open-mpi", "ubuntu")
+    }
+
+
+class _LoginPage(http.server.BaseHTTPRequestHandler):
+    """What a captive portal or a proxy that wants a login answers."""
+
+    def do_GET(self) -> None:
+        body = b"<!doctype html><title>Sign in</title>"
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_a_mirror_that_answers_with_html_builds_and_keeps_nothing(
+    checkout: Checkout, upstreams: tuple[StandInServer, Path], engine: Engine, tmp_path: Path
+) -> None:
+    settings = yaml.safe_load(upstreams[1].read_text(encoding="utf-8"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _LoginPage) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        settings["mirrors"]["anaconda"] = {"url": f"http://127.0.0.1:{server.server_address[1]}/"}
+        # Another content than any that was fetched before: the mirror has to be asked.
+        settings["substitutes"]["Miniconda3-4.5.11-Linux-x86_64.sh"] = "0" * 64
+        file = tmp_path / "settings.yaml"
+        file.write_text(yaml.safe_dump(settings), encoding="utf-8")
+        before = {image.id for image in engine.images("imgbuild.name")}
+        result = subprocess.run(
+            [
+                *(sys.executable, "-c", "from imgbuild.cli import main; main()"),
+                *("--settings", str(file), "build", "--stack", "ubuntu", "--tf", "1.14", "--cpu"),
+            ],
+            cwd=checkout.root,
+            env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        server.shutdown()
+    assert result.returncode == 1
+    assert "Miniconda3-4.5.11-Linux-x86_64.sh is not what was asked for" in result.stderr
+    assert "HTML page (“Sign in”)" in result.stderr
+    assert {image.id for image in engine.images("imgbuild.name")} == before
+    kept = [path for path in (tmp_path / "cache" / "imgbuild").rglob("*") if path.is_file()]
+    assert not [path for path in kept if b"Sign in" in path.read_bytes()[:200]]

@@ -1,0 +1,82 @@
+"""`python -m standin DIR [--serve]`: make the stand-ins below DIR, and serve them to builds."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import time
+from pathlib import Path
+
+from imgbuild.engine.endpoint import resolve_host
+from imgbuild.matrix.load import load_matrix
+from imgbuild.project import Project, find_project
+from imgbuild.settings import load_settings
+from standin.context import HERE, Context
+from standin.server import serve
+from standin.settings_file import settings_of, write_settings
+from standin.upstreams import make_standins
+from standin.workbench import environment
+
+DEFAULT_PORT = 8473
+
+
+def open_context(project: Project) -> Context:
+    """Return the surroundings of a checkout."""
+    settings = load_settings(project.settings)
+    host = resolve_host(settings.engine)
+    return Context(project, load_matrix(project.matrix), settings, host)
+
+
+def prepare(context: Context, folder: Path, url: str) -> Path:
+    """Lay out ``folder``/www and write ``folder``/standin.yaml, whose path is returned."""
+    standins = make_standins(context)
+    www = folder / "www"
+    www.mkdir(parents=True, exist_ok=True)
+    for site in standins.sites:
+        link = www / site.name
+        link.unlink(missing_ok=True)
+        link.symlink_to(site.folder)
+    settings = folder / "standin.yaml"
+    write_settings(settings, settings_of(context, standins, url))
+    return settings
+
+
+def gateway(context: Context) -> str:
+    """Return this machine's address on the engine's default bridge, where containers reach it."""
+    command = ["docker", "network", "inspect", "bridge"]
+    done = subprocess.run(command, env=environment(context), capture_output=True, check=True)
+    return str(json.loads(done.stdout)[0]["IPAM"]["Config"][0]["Gateway"])
+
+
+def main() -> None:
+    """Do what the command line says."""
+    parser = argparse.ArgumentParser(prog="python -m standin", description=__doc__)
+    parser.add_argument("folder", type=Path, metavar="DIR")
+    parser.add_argument("--project", type=Path, default=HERE, help="a checkout, or a folder in it")
+    parser.add_argument("--address", help="where to listen; default: the engine's bridge")
+    parser.add_argument("--port", type=int, default=DEFAULT_PORT)
+    parser.add_argument("--serve", action="store_true", help="serve until this is interrupted")
+    arguments = parser.parse_args()
+    context = open_context(find_project(arguments.project.resolve()))
+    address = arguments.address or gateway(context)
+    folder = arguments.folder.resolve()
+    started = time.monotonic()
+    settings = prepare(context, folder, f"http://{address}:{arguments.port}")
+    print(f"{settings} ({time.monotonic() - started:.1f} s)")  # noqa: T201 - a command's answer
+    if arguments.serve:
+        with serve(folder, address, arguments.port) as server:
+            print(f"serving at {server.url}; Ctrl-C ends it")  # noqa: T201
+            _wait()
+
+
+def _wait() -> None:
+    try:
+        while True:
+            time.sleep(3600)
+    except KeyboardInterrupt:
+        return
+
+
+if __name__ == "__main__":
+    main()

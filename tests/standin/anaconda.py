@@ -1,0 +1,141 @@
+"""Anaconda's site: the packages of the matrix's conda interpreters, and Miniconda's installer."""
+
+from __future__ import annotations
+
+import bz2
+import hashlib
+import json
+import re
+import shutil
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from imgbuild.matrix.image import minor_of
+from standin.conda_interpreter import (
+    PLACEHOLDER,
+    copy_libraries,
+    interpreter,
+    libraries_of,
+    package_of,
+    write_tree,
+)
+from standin.conda_package import has_placeholder, parse_name, write_package, write_tar_bz2
+from standin.context import HERE
+from standin.workbench import scratch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from imgbuild.matrix.model import Matrix
+    from standin.context import Context
+
+UPSTREAM = "anaconda"
+_SOURCES = (
+    "anaconda.py", "conda_interpreter.py", "conda_package.py", "files/conda.in",
+    "files/miniconda.sh",
+)  # fmt: skip
+_MINICONDA = re.compile(r"Miniconda\d-(.*)-Linux-x86_64\.sh")
+
+
+def anaconda_site(context: Context) -> Path:
+    """Return the folder that stands for repo.anaconda.com."""
+    packages = _packages(context.matrix)
+    installers = _installers(context.matrix)
+    found = {minor: str(interpreter(context, minor)) for minor in packages}
+    made_from = [packages, installers, found]
+
+    def make(folder: Path) -> None:
+        for minor, paths in packages.items():
+            with scratch() as work:
+                write_tree(context, minor, work / "tree")
+                _write_channel(folder, paths, work / "tree")
+                _write_installers(folder, installers, work / "tree")
+
+    return context.stored(UPSTREAM, made_from, _SOURCES, make)
+
+
+def _write_channel(folder: Path, paths: list[str], tree: Path) -> None:
+    """Write the packages of one interpreter and their folder's ``repodata.json``."""
+    libraries = libraries_of(tree)
+    named = {parse_name(path.rpartition("/")[2]).name for path in paths}
+    entries: dict[str, Any] = {}
+    for path in paths:
+        package = parse_name(path.rpartition("/")[2])
+        mine = {so: p for so, p in libraries.items() if _owner(so, named) == package.name}
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with scratch() as work:
+            _fill(work / "tree", package.name, mine, tree)
+            entries[package.file] = write_package(work / "tree", package, target)
+    _write_repodata(folder / PurePosixPath(paths[0]).parent, entries)
+
+
+def _fill(target: Path, name: str, libraries: dict[str, Path], python: Path) -> None:
+    """Lay out one package's files."""
+    if name == "python":
+        shutil.copytree(python, target, symlinks=True)
+    note = target / "share" / "stand-in" / name
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.write_text(f"{name} is a stand-in for tests.\n", encoding="utf-8")
+    copy_libraries(libraries, target / "lib")
+
+
+def _owner(soname: str, named: set[str]) -> str:
+    """Return the package that brings a library: python, where the matrix has not the usual one."""
+    owner = package_of(soname)
+    return owner if owner in named else "python"
+
+
+def _write_repodata(folder: Path, entries: dict[str, Any]) -> None:
+    repodata = {"info": {"subdir": folder.name}, "packages": entries, "packages.conda": {}}
+    text = json.dumps(repodata, indent=1, sort_keys=True).encode()
+    (folder / "repodata.json").write_bytes(text)
+    (folder / "repodata.json.bz2").write_bytes(bz2.compress(text))
+
+
+def _write_installers(folder: Path, paths: list[str], tree: Path) -> None:
+    payload = tree.parent / "root.tar.bz2"
+    program = (HERE / "files" / "conda.in").read_text(encoding="utf-8")
+    conda = tree / "bin" / "conda"
+    conda.write_text(program.replace("{prefix}", PLACEHOLDER), encoding="utf-8")
+    conda.chmod(0o755)
+    copy_libraries(libraries_of(tree), tree / "lib")
+    files = [path for path in sorted(tree.rglob("*")) if path.is_file() and has_placeholder(path)]
+    names = "".join(f"{path.relative_to(tree).as_posix()}\n" for path in files)
+    write_tar_bz2(tree, {"pkgs/has_prefix": names}, payload)
+    for path in paths:
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(_header(target.name, payload.read_bytes()) + payload.read_bytes())
+
+
+def _header(file: str, payload: bytes) -> bytes:
+    text = (HERE / "files" / "miniconda.sh").read_text(encoding="utf-8")
+    version = _MINICONDA.fullmatch(file)
+    values = {
+        "version": version[1] if version else "unknown",
+        "lines": str(text.count("\n") + 1),
+        "md5": hashlib.md5(payload, usedforsecurity=False).hexdigest(),
+        "placeholder": PLACEHOLDER,
+    }
+    return re.sub(r"\{(\w+)\}", lambda found: values[found[1]], text).encode()
+
+
+def _packages(matrix: Matrix) -> dict[str, list[str]]:
+    """Return the paths of the packages below the site's URL, by Python's minor version."""
+    found: dict[str, list[str]] = {}
+    for version, python in matrix.python.items():
+        if python.origin == "conda":
+            paths = [_below(matrix, url) for url in python.packages]
+            found[minor_of(version)] = [path for path in paths if path]
+    return found
+
+
+def _installers(matrix: Matrix) -> list[str]:
+    paths = [_below(matrix, source.url) for source in matrix.sources.values()]
+    return [path for path in paths if _MINICONDA.fullmatch(path.rpartition("/")[2])]
+
+
+def _below(matrix: Matrix, url: str) -> str:
+    site = matrix.upstreams[UPSTREAM].url or ""
+    return url.removeprefix(site) if url.startswith(site) else ""

@@ -1,0 +1,139 @@
+"""Base images under Ubuntu's name: Debian 12's, with another os-release and other apt sources.
+
+Most packages of the Dockerfiles come from Debian's archive, the rest from the stand-in archive,
+which wins where both have one.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from imgbuild.inputs.base import REPOSITORY, BaseLayout, BaseRecipe, bootstrap_base
+from imgbuild.inputs.oci_layout import read_layout, write_layout
+from imgbuild.matrix.image import all_images
+from imgbuild.render.dockerfile import epoch_seconds
+from standin.deb import TIME
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from imgbuild.matrix.model import OperatingSystem
+    from standin.context import Context
+    from standin.signing import SigningKey
+
+KEYRING = "usr/share/keyrings/imgbuild-standin.gpg"
+#: The folder of Ubuntu's archive on its site, and the components that the stand-in has.
+ARCHIVE = "http://archive.ubuntu.com/ubuntu"
+COMPONENTS = ("main", "universe")
+_CODE_NAMES = {"xenial": "Xenial Xerus", "bionic": "Bionic Beaver"}
+_DEBIAN = "debian-12"
+
+
+@dataclass(frozen=True)
+class StandInBase:
+    """A base image on disk: its OCI layout, and the name that an engine gives it."""
+
+    path: Path
+    reference: str
+
+
+def debian_base(context: Context) -> BaseLayout:
+    """Return Debian's base image, which the stand-ins are made from and made in."""
+    system = context.matrix.operating_systems[_DEBIAN]
+    epoch = epoch_seconds(all_images(context.matrix)[0])
+    recipe = BaseRecipe(_DEBIAN, system.distribution, system.suite, epoch)
+    log = context.cache / "bootstrap.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    return bootstrap_base(recipe, context.cache.parent, log=log)
+
+
+def ubuntu_base(context: Context, os_name: str, key: SigningKey) -> StandInBase:
+    """Return the base image of one Ubuntu release of the matrix."""
+    system = context.matrix.operating_systems[os_name]
+    debian = debian_base(context)
+    made_from = [debian.image_id, key.fingerprint, system.version, system.suite]
+
+    def make(folder: Path) -> None:
+        rootfs = folder / "rootfs.tar"
+        _write_rootfs(debian.path, rootfs, _changes(system, key))
+        tag = f"{os_name}-standin-{{id}}"
+        write_layout(folder, rootfs, repository=REPOSITORY, tag=tag, epoch=TIME)
+        rootfs.unlink()
+
+    path = context.stored(f"base-{os_name}", made_from, ("base_image.py",), make)
+    return StandInBase(path, read_layout(path, verify_layer=False)[1])
+
+
+def _changes(system: OperatingSystem, key: SigningKey) -> dict[str, bytes]:
+    """Return the files that differ from Debian's, by path."""
+    trusted = f"[signed-by=/{KEYRING}]"
+    lines = f"deb {trusted} {ARCHIVE} {system.suite} {' '.join(COMPONENTS)}\n"
+    pin = "Package: *\nPin: release l=Ubuntu stand-in\nPin-Priority: 990\n"
+    return {
+        "usr/lib/os-release": _os_release(system).encode(),
+        "etc/apt/sources.list": lines.encode(),
+        "etc/apt/preferences.d/standin": pin.encode(),
+        KEYRING: key.keyring.read_bytes(),
+    }
+
+
+def _os_release(system: OperatingSystem) -> str:
+    long_version = f"{system.version} LTS ({_CODE_NAMES.get(system.suite, system.suite)})"
+    fields = {
+        "NAME": "Ubuntu",
+        "VERSION": long_version,
+        "ID": "ubuntu",
+        "ID_LIKE": "debian",
+        "PRETTY_NAME": f"Ubuntu {system.version} LTS (stand-in on Debian 12, for tests only)",
+        "VERSION_ID": system.version,
+        "VERSION_CODENAME": system.suite,
+        "UBUNTU_CODENAME": system.suite,
+    }
+    return "".join(f'{name}="{value}"\n' for name, value in fields.items())
+
+
+def _write_rootfs(debian: Path, target: Path, changes: dict[str, bytes]) -> None:
+    """Copy the layer of ``debian`` to the tar ``target``, with ``changes`` in place or at the end.
+
+    Debian's own sources move to a file of their own.
+    """
+    left = dict(changes)
+    with _layer(debian) as source, tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as out:
+        for entry in source:
+            name = entry.name.removeprefix("./")
+            if name == "etc/apt/sources.list":
+                left["etc/apt/sources.list.d/debian.list"] = _read(source, entry)
+            if name in left:
+                _add(out, name, left.pop(name))
+            else:
+                out.addfile(entry, source.extractfile(entry) if entry.isfile() else None)
+        for name, content in sorted(left.items()):
+            _add(out, name, content)
+
+
+def _layer(layout: Path) -> tarfile.TarFile:
+    """Return the one layer of an image on disk, for reading."""
+    manifest = _blob(layout, json.loads((layout / "index.json").read_bytes())["manifests"][0])
+    layer = _blob(layout, json.loads(manifest)["layers"][0])
+    return tarfile.open(fileobj=io.BytesIO(gzip.decompress(layer)))
+
+
+def _blob(layout: Path, descriptor: dict[str, str]) -> bytes:
+    return (layout / "blobs" / descriptor["digest"].replace(":", "/")).read_bytes()
+
+
+def _read(source: tarfile.TarFile, entry: tarfile.TarInfo) -> bytes:
+    stream = source.extractfile(entry)
+    return stream.read() if stream else b""
+
+
+def _add(out: tarfile.TarFile, name: str, content: bytes) -> None:
+    entry = tarfile.TarInfo(f"./{name}")
+    entry.size, entry.mode, entry.mtime = len(content), 0o644, TIME
+    entry.uname = entry.gname = "root"
+    out.addfile(entry, io.BytesIO(content))

@@ -1,0 +1,92 @@
+"""The interpreter of the stand-in for Anaconda's packages: a CPython prefix of this machine.
+
+It is relocated as for the debian stack, but to Anaconda's placeholder, and brings the shared
+libraries of Debian that its modules load: a conda environment needs nothing of the system but libc.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from imgbuild.inputs.cpython import find_prefixes, relocate_prefix
+from imgbuild.inputs.elf import set_search_path
+from imgbuild.settings import PrefixInterpreter
+
+if TYPE_CHECKING:
+    from standin.context import Context
+
+#: What conda-build records as the prefix of a package's files.
+PLACEHOLDER = "/opt/anaconda1anaconda2anaconda3"
+#: The libraries that each of Anaconda's packages brings; those of no package go to python's.
+LIBRARIES = {
+    "openssl": r"lib(ssl|crypto)\.so.*",
+    "libffi": r"libffi\.so.*",
+    "ncurses": r"lib(ncursesw?|tinfo|panelw?)\.so.*",
+    "readline": r"libreadline\.so.*",
+    "sqlite": r"libsqlite3\.so.*",
+    "xz": r"liblzma\.so.*",
+    "zlib": r"libz\.so.*",
+}
+_SYSTEM = re.compile(
+    r"(linux-vdso|ld-linux.*|lib(c|m|dl|pthread|rt|util|resolv|crypt))\.so.*|libpython.*"
+)
+
+
+def interpreter(context: Context, minor: str) -> tuple[str, Path]:
+    """Return version and prefix of a CPython X.Y of this machine.
+
+    Raises:
+        RuntimeError: there is none.
+
+    """
+    for version, choice in context.settings.cpython.items():
+        if version.startswith(f"{minor}.") and isinstance(choice, PrefixInterpreter):
+            return version, Path(choice.path)
+    for version in context.matrix.python:
+        if version.startswith(f"{minor}.") and find_prefixes(version):
+            return version, find_prefixes(version)[0]
+    raise RuntimeError(f"this machine has no CPython {minor} prefix: `imgbuild doctor --write`")
+
+
+def write_tree(context: Context, minor: str, target: Path) -> None:
+    """Write the interpreter to ``target``; its files name :data:`PLACEHOLDER` as their prefix."""
+    version, prefix = interpreter(context, minor)
+    relocated = relocate_prefix(prefix, version, context.cache.parent, target=PLACEHOLDER)
+    shutil.copytree(relocated.path, target, symlinks=True)
+    for module in target.glob("lib/python*/lib-dynload/nis.*"):
+        module.unlink()  # Sun's yellow pages would bring Kerberos
+
+
+def libraries_of(tree: Path) -> dict[str, Path]:
+    """Return the shared libraries that the modules in ``tree`` load from the system, by soname."""
+    modules = [path for path in tree.rglob("*.so*") if path.is_file() and not path.is_symlink()]
+    command = ["ldd", *map(str, modules)]
+    environment = {**os.environ, "LC_ALL": "C"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    found = re.findall(r"^\s(\S+) => (/\S+) \(", done.stdout, re.MULTILINE)
+    return {
+        name: Path(path).resolve()
+        for name, path in found
+        if not _SYSTEM.fullmatch(name) and not path.startswith(str(tree))
+    }
+
+
+def copy_libraries(libraries: dict[str, Path], folder: Path) -> None:
+    """Copy libraries under their sonames; each looks for the others beside itself."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for soname, path in libraries.items():
+        shutil.copyfile(path, folder / soname)
+    set_search_path([folder / soname for soname in sorted(libraries)], "$ORIGIN")
+
+
+def package_of(soname: str) -> str:
+    """Return the package of Anaconda's that brings a library."""
+    for package, pattern in LIBRARIES.items():
+        if re.fullmatch(pattern, soname):
+            return package
+    return "python"

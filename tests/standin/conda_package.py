@@ -1,0 +1,128 @@
+"""Conda packages in their old format: a .tar.bz2 with files and the folder ``info``."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import tarfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from imgbuild.inputs.elf import is_elf
+from standin.conda_interpreter import PLACEHOLDER
+from standin.deb import TIME
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_FILE_NAME = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)-(?P<build>[^-]+)\.tar\.bz2")
+
+
+@dataclass(frozen=True)
+class PackageName:
+    """What a package's file name says."""
+
+    file: str
+    name: str
+    version: str
+    build: str
+
+    @property
+    def index(self) -> dict[str, Any]:
+        """Return ``info/index.json``."""
+        number = re.search(r"\d+$", self.build)
+        return {
+            "name": self.name,
+            "version": self.version,
+            "build": self.build,
+            "build_number": int(number[0]) if number else 0,
+            "depends": [],
+            "arch": "x86_64",
+            "platform": "linux",
+            "subdir": "linux-64",
+            "license": "a stand-in for tests",
+        }
+
+
+def parse_name(file: str) -> PackageName:
+    """Return the parts of a package's file name.
+
+    Raises:
+        ValueError: it is none.
+
+    """
+    found = _FILE_NAME.fullmatch(file)
+    if not found:
+        raise ValueError(f"{file} is no name of a conda package")
+    return PackageName(file, **found.groupdict())
+
+
+def write_package(tree: Path, package: PackageName, target: Path) -> dict[str, Any]:
+    """Write the files of ``tree`` as a package; return its entry in ``repodata.json``."""
+    files = sorted(path for path in tree.rglob("*") if path.is_symlink() or path.is_file())
+    names = [path.relative_to(tree).as_posix() for path in files]
+    prefixed = [name for name, path in zip(names, files, strict=True) if has_placeholder(path)]
+    info = {
+        "info/index.json": json.dumps(package.index, indent=2),
+        "info/files": "".join(f"{name}\n" for name in names),
+        "info/has_prefix": "".join(f"{PLACEHOLDER} text {name}\n" for name in prefixed),
+        "info/paths.json": json.dumps(_paths(tree, names, prefixed)),
+    }
+    write_tar_bz2(tree, info, target)
+    content = target.read_bytes()
+    digests = {
+        "md5": hashlib.md5(content, usedforsecurity=False).hexdigest(),
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "size": len(content),
+    }
+    return {**package.index, **digests}
+
+
+def write_tar_bz2(tree: Path, extra: dict[str, str], target: Path) -> None:
+    """Write ``tree`` and the files ``extra``, by path, as an archive: the same bytes each time."""
+    with tarfile.open(target, "w:bz2", format=tarfile.GNU_FORMAT) as archive:
+        for name, text in sorted(extra.items()):
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode, entry.mtime = len(text.encode()), 0o644, TIME
+            archive.addfile(entry, io.BytesIO(text.encode()))
+        for path in sorted(tree.rglob("*")):
+            if path.is_symlink() or path.is_file():
+                archive.add(path, path.relative_to(tree), filter=_plain, recursive=False)
+
+
+def has_placeholder(path: Path) -> bool:
+    """Whether a text file names the recorded prefix."""
+    if path.is_symlink() or is_elf(path):
+        return False
+    return PLACEHOLDER.encode() in path.read_bytes()
+
+
+def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = "root"
+    entry.mtime = TIME
+    return entry
+
+
+def _paths(tree: Path, names: list[str], prefixed: list[str]) -> dict[str, Any]:
+    return {"paths": [_path(tree, name, name in prefixed) for name in names], "paths_version": 1}
+
+
+def _path(tree: Path, name: str, prefixed: bool) -> dict[str, Any]:
+    path = tree / name
+    if path.is_symlink():
+        target = os.fsencode(path.readlink())
+        digest = hashlib.sha256(target).hexdigest()
+        return {"_path": name, "path_type": "softlink", "sha256": digest}
+    content = path.read_bytes()
+    record: dict[str, Any] = {
+        "_path": name,
+        "path_type": "hardlink",
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "size_in_bytes": len(content),
+    }
+    recorded = {"prefix_placeholder": PLACEHOLDER, "file_mode": "text"}
+    return {**record, **recorded} if prefixed else record

@@ -1,0 +1,155 @@
+"""NVIDIA's two apt repositories for each Ubuntu release: CUDA, and cuDNN with NCCL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from standin.apt_repository import write_flat
+from standin.deb import LDCONFIG, Package, write_deb
+from standin.index_wheels import files_below, wheels
+from standin.nvidia_files import Headers, files_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from imgbuild.matrix.model import Matrix
+    from standin.context import Context
+    from standin.signing import SigningKey
+
+_SOURCES = (
+    "nvidia.py", "nvidia_files.py", "stub_library.py", "symbols", "deb.py", "apt_repository.py",
+    "files/nvcc.pl", "requirements-headers.txt",
+)  # fmt: skip
+#: Depended upon by NVIDIA's packages without being pinned. The compiler's package had another name
+#: in 9.0, where the matrix pins it.
+_DEPENDENCIES = ("cuda-license", "cuda-misc-headers", "cuda-nvcc")
+
+
+def cuda_repositories(context: Context, key: SigningKey) -> Path:
+    """Return the folder that stands for .../compute/cuda/repos."""
+    pins = {
+        system: sorted({(name, version, cuda) for cuda, table in context.matrix.cuda.items()
+                        for name, version in _cuda_pins(context.matrix, cuda, system)})
+        for system in _systems(context.matrix)
+    }  # fmt: skip
+    return _repositories(context, "nvidia-cuda", pins, key)
+
+
+def machine_learning_repositories(context: Context, key: SigningKey) -> Path:
+    """Return the folder that stands for .../compute/machine-learning/repos."""
+    releases = _pinned_releases(context.matrix)
+    pins = {
+        system: sorted(
+            (package, f"{version}-1+cuda{cuda}", cuda)
+            for cuda in context.matrix.cuda
+            if system in _systems_of(context.matrix, cuda)
+            for package, version in releases
+        )
+        for system in _systems(context.matrix)
+    }
+    return _repositories(context, "nvidia-machine-learning", pins, key)
+
+
+Pins = dict[str, list[tuple[str, str, str]]]
+
+
+def _repositories(context: Context, name: str, pins: Pins, key: SigningKey) -> Path:
+    """Return the repositories of all Ubuntu releases: package, version and CUDA by release."""
+    made_from = [pins, key.fingerprint, {s: _nvidia_name(context.matrix, s) for s in pins}]
+
+    def make(folder: Path) -> None:
+        headers = _headers(context)
+        for system, packages in pins.items():
+            place = folder / _nvidia_name(context.matrix, system) / "x86_64"
+            place.mkdir(parents=True)
+            for package in _packages(packages, headers):
+                write_deb(package, place / package.file_name)
+            write_flat(place, f"NVIDIA stand-in ({name})", key)
+
+    return context.stored(name, made_from, _SOURCES, make)
+
+
+def _packages(pins: Iterable[tuple[str, str, str]], headers: Headers) -> Iterator[Package]:
+    for name, version, cuda in pins:
+        files = files_of(name, version, cuda, headers)
+        needs = _depends(name, version, cuda)
+        about = f"{name} of CUDA {cuda}; no GPU code in it"
+        scripts = {"triggers": LDCONFIG} if files else {}
+        fields = {"Section": "non-free/devel", **({"Depends": needs} if needs else {})}
+        yield Package(name, version, about, fields, files, scripts)
+
+
+def _depends(name: str, version: str, cuda: str) -> str:
+    dashed = cuda.replace(".", "-")
+    if name in {"libnccl-dev", "libcublas-dev", "libcudnn7-dev"}:
+        return {"libnccl-dev": "libnccl2", "libcublas-dev": "libcublas10"}.get(
+            name, "libcudnn7"
+        ) + f" (= {version})"
+    if name in {"libnccl2", "libcudnn7"} or name.startswith(("cuda-license-", "cuda-misc-")):
+        return ""
+    needs = [f"cuda-license-{dashed}"]
+    needs += [f"cuda-cudart-{dashed}"] if name.startswith("cuda-cudart-dev-") else []
+    needs += [f"cuda-driver-dev-{dashed}"] if name.startswith("cuda-cudart-dev-") else []
+    needs += [f"cuda-misc-headers-{dashed}"] if "-dev-" in name else []
+    if name.startswith("cuda-minimal-build-"):
+        compiler = "core" if cuda == "9.0" else "nvcc"
+        needs += [f"cuda-cudart-dev-{dashed}", f"cuda-{compiler}-{dashed}"]
+    return ", ".join(needs)
+
+
+def _cuda_pins(matrix: Matrix, cuda: str, system: str) -> list[tuple[str, str]]:
+    """Return the pinned packages of one CUDA on one system, and what they depend on."""
+    if system not in _systems_of(matrix, cuda):
+        return []
+    table = matrix.cuda[cuda]
+    pinned = [_split(pin) for pin in (*table.runtime, *table.build)]
+    version = next(version for name, version in pinned if name.startswith("cuda-cudart-"))
+    dashed = cuda.replace(".", "-")
+    own = any(name.startswith("cuda-core-") for name, _ in pinned)
+    needed = [name for name in _DEPENDENCIES if not (own and name == "cuda-nvcc")]
+    return [*pinned, *((f"{name}-{dashed}", version) for name in needed)]
+
+
+def _pinned_releases(matrix: Matrix) -> list[tuple[str, str]]:
+    """Return the packages of cuDNN and NCCL with the releases that the stacks pin."""
+    found: set[tuple[str, str]] = set()
+    for stack in matrix.stacks.values():
+        if stack.pins.cudnn:
+            major = stack.pins.cudnn.version.partition(".")[0]
+            found.add((f"libcudnn{major}", stack.pins.cudnn.version))
+        if stack.pins.nccl:
+            found |= {(name, stack.pins.nccl.version) for name in ("libnccl2", "libnccl-dev")}
+    return sorted(found)
+
+
+def _systems(matrix: Matrix) -> list[str]:
+    return [name for name, system in matrix.operating_systems.items() if system.nvidia]
+
+
+def _systems_of(matrix: Matrix, cuda: str) -> tuple[str, ...]:
+    return matrix.cuda[cuda].os
+
+
+def _nvidia_name(matrix: Matrix, system: str) -> str:
+    return matrix.operating_systems[system].nvidia or system
+
+
+def _split(pin: str) -> tuple[str, str]:
+    name, _, version = pin.partition("=")
+    return name, version
+
+
+def _headers(context: Context) -> Headers:
+    found = {path.name.split("-")[0]: path for path in wheels(context, _SOURCES[-1])}
+    runtime, compiler = (
+        _below(found[f"nvidia_{name}_cu11"], f"nvidia/{name}/include/")
+        for name in ("cuda_runtime", "cuda_nvcc")
+    )
+    nccl = _below(found["nvidia_nccl_cu11"], "nvidia/nccl/include/")["nccl.h"]
+    return Headers(runtime, compiler, nccl.decode())
+
+
+def _below(wheel: Path, folder: str) -> dict[str, bytes]:
+    found = {name: content for name, content, _ in files_below(wheel, folder)}
+    return {name: content for name, content in found.items() if name.endswith((".h", ".hpp"))}

@@ -1,0 +1,65 @@
+"""A container of the Debian base, where what needs Debian's archive or compiler is made."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from imgbuild.engine.client import DockerEngine
+from imgbuild.inputs.base import save_archive
+from standin.base_image import debian_base
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from standin.context import Context
+
+#: `apt-get source` and `apt-get download` work as in a Debian that asks for sources too.
+_PREPARE = (
+    "set -eu; sed -n 's/^deb /deb-src /p' /etc/apt/sources.list"
+    " > /etc/apt/sources.list.d/sources.list; apt-get -q update >/dev/null; "
+)
+
+
+def run_in_debian(context: Context, script: str, folder: Path) -> str:
+    """Run a shell script in Debian 12, with apt's lists there and ``folder`` as /out.
+
+    Returns its standard output.
+    """
+    image = _loaded(context)
+    mount = ["--volume", f"{folder}:/out", "--workdir", "/out"]
+    command = ["docker", "run", "--rm", *mount, image, "sh", "-c", _PREPARE + script]
+    done = subprocess.run(
+        command, env=environment(context), capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"a script in Debian failed: {done.stderr[-3000:]}")
+    return done.stdout
+
+
+def environment(context: Context) -> dict[str, str]:
+    """Return the environment in which the docker client talks to the settings' engine."""
+    return {**os.environ, **({"DOCKER_HOST": context.host} if context.host else {})}
+
+
+def _loaded(context: Context) -> str:
+    base = debian_base(context)
+    engine = DockerEngine(context.host)
+    if engine.inspect(base.reference) is None:
+        with tempfile.TemporaryFile() as archive:
+            save_archive(base, archive)
+            archive.seek(0)
+            engine.load(archive)
+    engine.close()
+    return base.reference
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """Give an empty folder that goes with the block."""
+    with tempfile.TemporaryDirectory(prefix="standin-") as folder:
+        yield Path(folder)
