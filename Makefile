@@ -1,10 +1,10 @@
 # What a newcomer needs. Everything else is the imgbuild command itself.
 #
-#   make demo    set up what is missing, build TensorFlow 2.2, and say how to use the image
-#   make test    the same set-up, then every check and test, the ones with real builds too
+#   make demo     set up what is missing, build TensorFlow 2.2, and say how to use the image
+#   make test     the same set-up, then every check and test, the ones with real builds too
 #   make standin  the documented images, all twenty, built and tested on stand-ins for the upstreams
-#   make unit    the unit tests alone: seconds, no engine
-#   make clean   remove the virtual environment and the caches of the tools
+#   make unit     the unit tests alone: seconds, no engine
+#   make clean    remove the virtual environment and the caches of the tools
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -21,7 +21,7 @@ INSTALL = install() { echo "+ apt-get install -y $$*"; apt-get update -qq && \
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; }
 
 # No target is called "build": that is the source folder.
-.PHONY: help demo test standin unit machine clean
+.PHONY: help demo test standin unit machine stub-tools clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -31,7 +31,7 @@ help:
 demo: machine
 	$(BIN)/imgbuild build --tf 2.2 --stack debian
 
-test: machine
+test: machine stub-tools
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -44,11 +44,16 @@ test: machine
 	$(BIN)/imgbuild audit --offline
 	$(BIN)/pytest tests/e2e
 
-standin: machine
+standin: machine stub-tools
 	cd tests && ../$(BIN)/python -m standin.family --all
 
 unit: $(READY)
 	$(BIN)/pytest -q -n auto tests/unit
+
+# The stand-ins of the tests compile small libraries and sign archives of packages.
+stub-tools:
+	@command -v gcc >/dev/null && command -v gpg >/dev/null || { $(MAY_INSTALL) && \
+	$(INSTALL); install gcc libc6-dev gnupg; }
 
 machine: $(READY)
 	$(BIN)/imgbuild doctor --mend --write

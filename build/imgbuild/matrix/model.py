@@ -113,6 +113,7 @@ class OsPackages(Section):
     runtime: tuple[AptPackage, ...]
     compiler: tuple[AptPackage, ...]
     cpython: tuple[AptPackage, ...] = ()
+    gpu: tuple[AptPackage, ...] = ()
 
 
 class StackPins(Section):

@@ -144,7 +144,7 @@ def _cuda(image: Image) -> dict[str, object]:
         return {}
     cuda, cudnn, nccl = (image.version_of(name) for name in ("cuda", "cudnn", "nccl"))
     libraries = [f"libcudnn7={cudnn}-1+cuda{cuda}", f"libnccl2={nccl}-1+cuda{cuda}"]
-    runtime = sorted({*image.cuda.runtime, *libraries})
+    runtime = sorted({*image.cuda.runtime, *libraries, *image.os.packages.gpu})
     return {
         "cuda_version": cuda,
         "cuda_packages": runtime,
