@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from imgbuild.audit.other_inputs import OtherInput
+from imgbuild.audit.registry import BaseImage
 from imgbuild.downloads.sites import Sites
 from imgbuild.locks.conda import conda_lock_name, conda_pythons, read_conda_lock
 from imgbuild.matrix.image import Image
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
-from imgbuild.settings import Settings
+from imgbuild.settings import RegistryBase, Settings
 
 _NVIDIA = ("nvidia-cuda", "nvidia-machine-learning")
 
@@ -33,13 +34,18 @@ def other_inputs(images: Iterable[Image], around: Surroundings) -> tuple[OtherIn
     """
     chosen = tuple(images)
     matrix = chosen[0].matrix
-    found = (*_sources(matrix), *_conda(matrix, around.project.locks), *_apt(chosen, around))
+    found = (
+        *_sources(matrix),
+        *_conda(matrix, around.project.locks),
+        *_apt(chosen, around),
+        *_bases(chosen, around),
+    )
     return tuple(_as_here(item, around) for item in dict.fromkeys(found))
 
 
 def _as_here(item: OtherInput, around: Surroundings) -> OtherInput:
     """Return the input at the site that is asked here, with the content that is expected here."""
-    name = item.url.rsplit("/", 1)[1]
+    name = item.url.rsplit("/", 1)[-1]
     sha256 = around.settings.substitutes.get(name, item.sha256)
     return replace(item, url=around.sites.address(item.url), sha256=sha256)
 
@@ -57,6 +63,16 @@ def _conda(matrix: Matrix, locks: Path) -> Iterator[OtherInput]:
             name = url.rsplit("/", 1)[1].removesuffix(".tar.bz2")
             sha256 = entries[url].sha256 if url in entries else None
             yield OtherInput(name, url, sha256, ("python", version, "packages", index))
+
+
+def _bases(images: tuple[Image, ...], around: Surroundings) -> Iterator[OtherInput]:
+    """Yield the base images that come from a registry."""
+    for image in images:
+        base = around.settings.base_for(image.os_name, image.os.image)
+        if isinstance(base, RegistryBase):
+            place = ("operating_systems", image.os_name, "image")
+            found = BaseImage(base.image, around.sites)
+            yield OtherInput(f"base {image.os_name}", base.image, place=place, image=found)
 
 
 def _apt(images: tuple[Image, ...], around: Surroundings) -> Iterator[OtherInput]:

@@ -15,6 +15,7 @@ from imgbuild.audit.client import Client
 from imgbuild.audit.facts import Contradiction
 from imgbuild.audit.failure import ReadError, UnreachableError
 from imgbuild.audit.parallel import in_parallel
+from imgbuild.audit.registry import BaseImage, judge_image
 from imgbuild.audit.signature import State, judge_signature
 from imgbuild.yaml_document import Location
 
@@ -28,6 +29,7 @@ class OtherInput:
 
     ``place`` is where in matrix.yaml it is pinned. Of a ``repository`` of packages it is the signed
     index, which is proved where its ``keyring`` is known here; a base image checks it in any case.
+    An ``image`` is asked from its registry, by digest.
     """
 
     name: str
@@ -36,6 +38,7 @@ class OtherInput:
     place: Location = ()
     keyring: Path | None = None
     repository: bool = False
+    image: BaseImage | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,9 @@ def look_at_all(
 def look_at(client: Client, item: OtherInput, *, download: bool) -> InputState:
     """Return an input's state: whether it answers, and with ``download`` whether it is right."""
     begin = time.monotonic()
+    if item.image:
+        state, detail = judge_image(item.image)
+        return InputState(item, state, detail, seconds=time.monotonic() - begin)
     download = download or item.keyring is not None  # an index is small, its signature the proof
     headers = {} if download else {"Range": "bytes=0-0"}
     try:

@@ -25,6 +25,7 @@ while (@ARGV) {
     elsif ($word eq "-ccbin" or $word eq "--compiler-bindir") { $compiler = shift @ARGV; }
     elsif ($word eq "-Xcompiler" or $word eq "--compiler-options") { push @options, host_options(shift @ARGV); }
     elsif ($word =~ /^-(gencode|arch|code)=/) { }
+    elsif ($word eq "-D__CUDACC__") { }    # FindCUDA, for dependencies; g++ is no such compiler
     elsif ($word =~ /^--std=(.*)/) { push @options, "-std=$1"; }
     elsif ($word eq "-M") { $only_dependencies = 1; push @options, "-M"; }
     elsif ($word =~ /\.cu$/) { $source = $word; }

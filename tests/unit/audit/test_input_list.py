@@ -1,7 +1,10 @@
 """Which inputs an audit asks for, and how a repository's signature is judged."""
 
+import hashlib
+import json
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,6 +38,27 @@ def test_every_kind_of_input_is_asked_for(images: dict[str, Image], project: Pro
     keyring = found["nvidia-machine-learning ubuntu1804"].keyring
     assert keyring is not None
     assert keyring.name == "nvidia-7fa2af80.gpg"
+
+
+def test_a_base_image_is_asked_from_its_registry(
+    images: dict[str, Image], project: Project, loopback: FakeServer, client: Client
+) -> None:
+    item = _inputs(images, project)["base ubuntu-18.04"]
+    assert item.place == ("operating_systems", "ubuntu-18.04", "image")
+    assert item.image is not None
+    manifest = json.dumps(
+        {
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "config": {"digest": "sha256:" + "1" * 64, "size": 1},
+            "layers": [{"digest": "sha256:" + "2" * 64, "size": 26_000_000}],
+        }
+    ).encode()
+    digest = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
+    host = loopback.url.removeprefix("http://")
+    for content, state in ((manifest, "verified"), (manifest + b" ", "differs")):
+        loopback.files[f"/v2/ubuntu/manifests/{digest}"] = content
+        here = replace(item.image, reference=f"{host}/ubuntu@{digest}")
+        assert look_at(client, replace(item, image=here), download=False).state == state
 
 
 def test_mirrors_and_substitutes_hold(images: dict[str, Image], project: Project) -> None:
