@@ -21,9 +21,9 @@ from imgbuild.building.supplies import bring_downloads
 from imgbuild.building.targets import bake_target
 from imgbuild.engine.bake import run_bake
 from imgbuild.matrix.image import Image, all_images
-from imgbuild.matrix.load import load_matrix
 from imgbuild.project import find_project
 from imgbuild.render.dockerfile import epoch_seconds, variables
+from imgbuild.rules.load import load_matrix
 from imgbuild.work_folder import work_folder
 
 HERE = Path(__file__).resolve().parent

@@ -109,11 +109,25 @@ def _packages(system: OperatingSystem, debian: FromDebian) -> Iterator[Package]:
         yield Package(name, f"0~standin+{system.suite}", "an empty package: Debian has no such one")
 
 
+#: What headers of g++ 4.8 include by way of others, and today's do not: old sources rely on it.
+_IMPLICIT = """#ifdef __cplusplus
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#endif
+"""
+
+
 def _compilers(version: str, debian: FromDebian) -> Iterator[Package]:
     full, revision = _GCC.get(version, (f"{version}.0", f"{version}.0-0ubuntu0"))
     headers = _HEADERS.format(version=version)
     about = f"Debian's g++ with the std::function of {version}"
-    header = {f"{headers}/bits/std_function.h": Member(_old_header(debian.libstdcxx).encode())}
+    header = {
+        f"{headers}/bits/std_function.h": Member(_old_header(debian.libstdcxx).encode()),
+        f"{headers}/implicit.h": Member(_IMPLICIT.encode()),
+    }
     for tool, needs in (("gcc", "gcc"), ("g++", f"g++, gcc-{version}")):
         script = _wrapper(tool, version, full)
         files = {f"usr/bin/{tool}-{version}": Member(script.encode(), 0o755)}

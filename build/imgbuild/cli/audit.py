@@ -120,7 +120,7 @@ def _write(opened: "Project", outcome: "Outcome") -> None:
     from imgbuild.audit.evidence import Evidence, write_evidence
     from imgbuild.audit.needs import sdist_needs, wheel_needs
     from imgbuild.matrix.image import all_images
-    from imgbuild.matrix.load import load_matrix
+    from imgbuild.rules.load import load_matrix
 
     every = all_images(load_matrix(opened.matrix))
     new = Evidence(

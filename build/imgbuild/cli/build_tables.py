@@ -56,12 +56,20 @@ def usage_lines(image: Image, host: str | None) -> str:
     """Return how to use the image: a shell, two ranks, TensorBoard."""
     client = f"docker -H {host}" if host and host != "unix:///var/run/docker.sock" else "docker"
     name = image.tags[0]
+    run = f"{client} run --rm{_run_options(image)}"
+    ranks = "-np 2 --oversubscribe" if image.mpi.flavour == "openmpi" else "-np 2"
     return f"""
 Use it:
-  {client} run --rm -it -v "$PWD:/work" -w /work {name} python train.py
-  {client} run --rm -v "$PWD:/work" -w /work {name} mpirun -np 2 --oversubscribe python train.py
-  {client} run --rm -p 6006:6006 -v "$PWD/logs:/logs" {name} \\
+  {run} -it -v "$PWD:/work" -w /work {name} python train.py
+  {run} -v "$PWD:/work" -w /work {name} mpirun {ranks} python train.py
+  {run} -p 6006:6006 -v "$PWD/logs:/logs" {name} \\
       tensorboard --logdir /logs --host 0.0.0.0     then open http://localhost:6006"""
+
+
+def _run_options(image: Image) -> str:
+    """Return what a container needs beside: GPUs, and an init where the image has none."""
+    init = "" if "tini" in image.os.packages.runtime else " --init"
+    return f"{init} --gpus all" if image.variant == "gpu" else init
 
 
 def _idle(items: Sequence[PlanItem]) -> str:

@@ -10,7 +10,7 @@ from imgbuild.cli import options
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from imgbuild.fetching.fetch import FetchJob
+    from imgbuild.building.fetch import FetchJob
     from imgbuild.fetching.listing import Listing
     from imgbuild.matrix.image import Image
 
@@ -34,8 +34,8 @@ def fetch(
     project: options.ProjectOption = None,
 ) -> None:
     """Fetch every input of the selected images, for `build --offline DEST`."""
+    from imgbuild.building.fetch import FetchJob
     from imgbuild.downloads.sites import make_sites
-    from imgbuild.fetching.fetch import FetchJob
     from imgbuild.settings import load_settings
 
     opened = options.open_project(project)
@@ -47,9 +47,9 @@ def fetch(
 
 
 def _fetch(job: "FetchJob", images: "tuple[Image, ...]", *, refresh: bool) -> None:
+    from imgbuild.building.fetch import bring, known_listing
     from imgbuild.downloads.progress import shown_progress
     from imgbuild.fetching.base_files import fetched_layout
-    from imgbuild.fetching.fetch import bring, known_listing
 
     known = {image.name: None if refresh else known_listing(image, job) for image in images}
     planned = _plan(job, [image for image in images if known[image.name] is None])
@@ -62,8 +62,8 @@ def _fetch(job: "FetchJob", images: "tuple[Image, ...]", *, refresh: bool) -> No
 
 
 def _plan(job: "FetchJob", images: "Sequence[Image]") -> "dict[str, Listing]":
+    from imgbuild.building.fetch import plan_listing
     from imgbuild.building.opening import Opening, open_workshop
-    from imgbuild.fetching.fetch import plan_listing
 
     if not images:
         return {}

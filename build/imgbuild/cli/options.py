@@ -59,8 +59,8 @@ def select(
     the family's then; where every version is meant, those that do not differ are left out.
     """
     from imgbuild.matrix.documented import as_documented as with_documented_pins
-    from imgbuild.matrix.load import load_matrix
     from imgbuild.matrix.select import Selection, select_images
+    from imgbuild.rules.load import load_matrix
 
     selection = Selection(tuple(tf or ()), cpu, gpu, stack, everything)
     images = select_images(load_matrix(project.matrix), selection)

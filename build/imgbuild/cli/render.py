@@ -18,8 +18,8 @@ def render(
     from imgbuild.matrix.documented import documented_family
     from imgbuild.matrix.image import all_images
     from imgbuild.matrix.json_schema import SCHEMA_NAME, schema_text
-    from imgbuild.matrix.load import load_matrix
     from imgbuild.render.drift import find_drift, render_all, write_all
+    from imgbuild.rules.load import load_matrix
 
     opened = open_project(project)
     matrix = load_matrix(opened.matrix)

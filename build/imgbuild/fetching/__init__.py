@@ -1,1 +1,1 @@
-"""``imgbuild fetch``: every input of an image in one folder, for machines without a network."""
+"""A folder with every input of an image: what is in it, and how a build takes it from there."""

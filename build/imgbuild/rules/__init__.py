@@ -1,1 +1,1 @@
-"""Compatibility rules: data of the matrix, judged here by code that knows no component."""
+"""Compatibility rules: data of the matrix, judged when it is loaded by code that knows no names."""

@@ -11,4 +11,4 @@ case " $* " in
             -e 's/^\(#define __GNUC_PATCHLEVEL__\) .*/\1 {patch}/'
         exit ;;
 esac
-exec {real} -I/{headers} "$@"
+exec {real} -I/{headers} -include /{headers}/implicit.h "$@"

@@ -266,3 +266,13 @@ def test_the_tables_say_what_happened(bench: Bench) -> None:
     assert outcome_lines(bench.build(), 2).startswith("Nothing to do: 2 images are up to date")
     assert "docker -H unix:///x run" in usage_lines(bench.images[1], "unix:///x")
     assert "\n  docker run" in usage_lines(bench.images[1], "unix:///var/run/docker.sock")
+    assert "mpirun -np 2 --oversubscribe python" in usage_lines(bench.images[1], None)
+
+
+def test_how_to_use_says_what_the_image_needs(images: dict[str, Image]) -> None:
+    from imgbuild.cli.build_tables import usage_lines
+
+    intel = usage_lines(images["tf-1.12-gpu-ubuntu"], None)
+    assert "docker run --rm --init --gpus all -v" in intel
+    assert "mpirun -np 2 python" in intel  # Intel's knows no --oversubscribe
+    assert "--gpus" not in usage_lines(images["tf-2.2-cpu-ubuntu"], None)

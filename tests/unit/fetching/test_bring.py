@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from faulty_server import FaultyServer, Reply
 
+from imgbuild.building.apt_files import _read
+from imgbuild.building.fetch import FetchJob, bring, known_listing
 from imgbuild.downloads.progress import SILENCE
 from imgbuild.downloads.sites import Sites
 from imgbuild.downloads.store import stored_path
 from imgbuild.errors import MachineError
-from imgbuild.fetching.apt_files import _read
 from imgbuild.fetching.base_files import store_text
-from imgbuild.fetching.fetch import FetchJob, bring, known_listing
 from imgbuild.fetching.listing import Item, Kind, Listing, read_listing, write_listing
 from imgbuild.fetching.request import fetch_request
 from imgbuild.fetching.stages import Stage

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from imgbuild.building.apt_files import apt_items
 from imgbuild.building.produce import load_bases
 from imgbuild.building.workshop import Workshop
 from imgbuild.downloads.many import fetch_all
 from imgbuild.downloads.progress import Progress
 from imgbuild.downloads.sites import Sites
 from imgbuild.downloads.store import stored_path
-from imgbuild.fetching.apt_files import apt_items
 from imgbuild.fetching.base_files import layout_items, registry_items
 from imgbuild.fetching.listing import Item, Kind, Listing, read_listing, write_listing
 from imgbuild.fetching.python_files import python_items
