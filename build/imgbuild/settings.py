@@ -20,7 +20,7 @@ from imgbuild.values import (
     PythonVersion,
     RegistryPrefix,
     Sha256,
-    Url,
+    SiteUrl,
     Version,
 )
 
@@ -81,7 +81,7 @@ class Mirror(Strict):
     its own index (a binary OpenPGP keyring, the kind apt reads).
     """
 
-    url: Url
+    url: SiteUrl
     keyring: AbsolutePath | None = None
 
 
@@ -168,11 +168,11 @@ def mirrors_of(words: Iterable[str]) -> dict[str, Mirror]:
     found = {}
     for word in words:
         name, separator, url = word.partition("=")
+        if not name or not separator:
+            raise InputError(f"--mirror {word}: give NAME=URL, such as ubuntu=http://m/ubuntu.")
         try:
             found[name] = Mirror.model_validate({"url": url})
         except ValidationError as error:
             reason = error.errors()[0]["msg"].removeprefix("Value error, ")
-            raise InputError(f"--mirror {word}: {reason}") from error
-        if not name or not separator:
-            raise InputError(f"--mirror {word}: give NAME=URL, such as ubuntu=http://m/ubuntu.")
+            raise InputError(f"--mirror {name}: {reason}") from None
     return found

@@ -14,6 +14,8 @@ from packaging.requirements import Requirement as ParsedRequirement
 from packaging.specifiers import SpecifierSet
 from pydantic import AfterValidator, WithJsonSchema
 
+_LOGIN = re.compile(r"[A-Za-z]+://[^/\s]*@")
+
 
 def _matching(
     regex: str, what: str, parse: Callable[[str], object] = str
@@ -25,6 +27,8 @@ def _matching(
     compiled = re.compile(regex)
 
     def check(value: str) -> str:
+        if _LOGIN.match(value):  # never quoted: it is a secret
+            raise ValueError("an address with a login in it; logins belong in a netrc file")
         refusal = ValueError(f"{value!r} is not {what}")
         if not compiled.fullmatch(value):
             raise refusal
@@ -58,6 +62,10 @@ _SHA256 = _matching(r"[0-9a-f]{64}", "a sha256; allowed: 64 lower-case hexadecim
 _URL = _matching(
     r"https?://[A-Za-z0-9.-]+(:[0-9]+)?/[A-Za-z0-9._~/%+,=?@-]*",
     "a URL; allowed: http or https, and letters, digits and ._~/%+,=?@- after the host",
+)
+_SITE_URL = _matching(
+    r"https?://[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9._~/%+,=?@-]*)?",
+    "the URL of a site; allowed: http or https, a host, then letters, digits and ._~/%+,=?@-",
 )
 _APT_PACKAGE = _matching(r"[a-z0-9][a-z0-9+.-]+", "a Debian package name, such as libopenmpi-dev")
 _APT_PIN = _matching(
@@ -115,6 +123,8 @@ PythonVersion = Annotated[str, *_RELEASE]
 Name = Annotated[str, *_NAME]
 Sha256 = Annotated[str, *_SHA256]
 Url = Annotated[str, *_URL]
+#: As in Url, but the path may be absent.
+SiteUrl = Annotated[str, *_SITE_URL]
 AptPackage = Annotated[str, *_APT_PACKAGE]
 AptPin = Annotated[str, *_APT_PIN]
 Repository = Annotated[str, *_REPOSITORY]

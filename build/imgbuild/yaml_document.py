@@ -3,6 +3,7 @@
 Scalars stay the text that was written: ``2.10`` is the string "2.10", never the number 2.1.
 """
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ try:
     from yaml import CSafeLoader as _Loader
 except ImportError:  # PyYAML without libyaml: the same language, ten times slower
     from yaml import SafeLoader as _Loader  # type: ignore[assignment]
+
+#: Brackets in brackets; libyaml has no limit of its own but the machine's stack.
+DEEPEST = 100
 
 Location = tuple[str | int, ...]
 
@@ -58,6 +62,15 @@ class Document:
         return self.marks.get(known, (1, 1))
 
 
+def _depth(text: str) -> int:
+    """Return how deep brackets lie in brackets, whether in quotes or not."""
+    depth = deepest = 0
+    for bracket in re.findall(r"[\[\]{}]", text):
+        depth = depth + 1 if bracket in "[{" else max(depth - 1, 0)
+        deepest = max(deepest, depth)
+    return deepest
+
+
 def read_document(path: Path) -> Document:
     """Return the YAML document in ``path``.
 
@@ -71,6 +84,8 @@ def read_document(path: Path) -> Document:
         raise InputError(f"Cannot read {path}: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text: {error.reason}.") from error
+    if _depth(text) > DEEPEST:
+        raise InputError(f"{path} is nested too deeply (more than {DEEPEST} brackets in brackets).")
     document = Document(path)
     try:
         document.value = _Builder(document).build(_compose(path, text))

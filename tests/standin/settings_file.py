@@ -38,7 +38,9 @@ def write_settings(path: Path, settings: dict[str, Any]) -> None:
 
 
 def _mirror(site: Site, url: str) -> dict[str, str]:
-    keyring = {"keyring": str(site.key.keyring)} if site.key else {}
+    # Ubuntu's archive is checked with the key that the base image holds.
+    own = site.key and site.name != "ubuntu"
+    keyring = {"keyring": str(site.key.keyring)} if own and site.key else {}
     return {"url": f"{url}/{site.name}/", **keyring}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from imgbuild.audit.client import without_login
 from imgbuild.errors import InputError
+from imgbuild.settings import Settings
 
 _UV_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL")
 _PIP_KEYS = (":env:.index-url", "global.index-url", "install.index-url")
@@ -40,6 +41,12 @@ def find_index(environment: Mapping[str, str] = os.environ) -> IndexAddress:
         return IndexAddress(url.rstrip("/"), named_by)
     found = f"{named_by} names {without_login(url)!r}" if url else "No index is named"
     raise InputError(f"{found}; audit needs one at http:// or https://. Set UV_DEFAULT_INDEX.")
+
+
+def mirrored_index(settings: Settings) -> IndexAddress | None:
+    """Return the index that the settings, or ``--mirror``, put in place of any other."""
+    mirror = settings.mirrors.get("python-index")
+    return IndexAddress(mirror.url.rstrip("/"), "the mirror python-index") if mirror else None
 
 
 def _named(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -36,6 +36,12 @@ def read_pages(sources: Sources, names: Iterable[str]) -> Pages:
             error.cause,
         ) from error
     pages += in_parallel(lambda name: _page_or_problem(sources, name), rest, _WORKERS)
+    if not any(isinstance(page, Project) and page.files for _, page in pages):
+        raise UnreachableError(
+            f"What {sources.index.named_by} names has none of the {len(pages)} projects that were "
+            "asked for. Is it a Python package index (its address mostly ends in /simple)?",
+            "no index",
+        )
     return Pages(
         {name: page for name, page in pages if isinstance(page, Project)},
         {name: page for name, page in pages if isinstance(page, str)},

@@ -11,14 +11,13 @@ def row_place(image: Image) -> Location:
 
 
 def pin_place(image: Image, component: str) -> Location:
-    """Return where a pin of the image is written: its row, its operating system or its stack."""
+    """Return where a pin of the image is written: its row, else its stack, else its system."""
     row = row_place(image)
     if getattr(image.matrix.images[int(row[1])], component, None) is not None:
         return (*row, component)
-    os_pins = getattr(image.os, "pins", None)
-    if getattr(os_pins, component, None) is not None:
-        return ("operating_systems", image.os_name, "pins", component)
-    return ("stacks", image.stack, "pins", component)
+    if getattr(image.matrix.stacks[image.stack].pins, component, None) is not None:
+        return ("stacks", image.stack, "pins", component)
+    return ("operating_systems", image.os_name, "pins", component)
 
 
 def release_place(image: Image, *keys: str) -> Location:

@@ -73,7 +73,7 @@ def parse_page(page: Page) -> list[OfferedFile]:
             return [_from_json(page.url, e) for e in entries if e["hashes"].get("sha256")]
         files = _from_html(page.url, text)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ReadError(f"{_what(page)} is no list of files (PEP 691): {error!r}.") from error
+        raise ReadError(f"{_what(page)} is no list of files (PEP 691).") from error
     if not files:
         raise ReadError(f"{_what(page)} lists no file (PEP 503). Is it the index at all?")
     return files

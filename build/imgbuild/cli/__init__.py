@@ -35,6 +35,8 @@ def main() -> NoReturn:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that has no ✓ gets a ?
     signal.signal(signal.SIGTERM, _terminate)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup's choice stays
+        signal.signal(signal.SIGHUP, _terminate)
     try:
         app(standalone_mode=True)
     except ImgbuildError as error:
@@ -90,11 +92,11 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """Build, test and publish container images with TensorFlow 1.10 to 2.3, every pin proved."""
+    """Build and test container images with TensorFlow 1.10 to 2.3, every pin proved."""
     # The environment carries them to wherever settings are read, in this process and its children.
     if settings:
         os.environ["IMGBUILD_SETTINGS"] = str(settings.absolute())
-    if mirror:
+    if mirror is not None:
         os.environ["IMGBUILD_MIRRORS"] = " ".join(mirror)
 
 

@@ -68,7 +68,7 @@ def _online(
 ) -> "Outcome":
     from imgbuild.audit.client import INPUT_TIMEOUT, Client, choose_bundle
     from imgbuild.audit.evidence import Cache
-    from imgbuild.audit.index_address import find_index
+    from imgbuild.audit.index_address import find_index, mirrored_index
     from imgbuild.audit.input_list import Surroundings, other_inputs
     from imgbuild.audit.needs import read_locks, sdist_needs, wheel_needs
     from imgbuild.audit.online import audit_online
@@ -88,7 +88,7 @@ def _online(
         sources = Sources(
             client=Client(bundle),
             inputs=Client(bundle, INPUT_TIMEOUT, retries=0),
-            index=find_index(),
+            index=mirrored_index(settings) or find_index(),
             cache=Cache(cache_dir() / "audit"),
             progress=progress,
             refresh=refresh,

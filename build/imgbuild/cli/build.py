@@ -66,6 +66,10 @@ def build(
 
     if plan and refresh_base:
         raise InputError("--plan makes nothing, and --refresh-base makes base images; choose one.")
+    if offline and not offline.is_dir():
+        raise InputError(
+            f"--offline {offline}: there is no such folder; `imgbuild fetch` makes one."
+        )
     if offline and refresh_base:
         raise InputError("--offline takes the base image that was fetched; drop --refresh-base.")
     opened = options.open_project(project)

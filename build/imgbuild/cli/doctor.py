@@ -67,10 +67,13 @@ def _diagnose(opened: "Project", *, mend: bool, writing: bool) -> "Diagnosis":
     from imgbuild.doctor.machine import read_machine
     from imgbuild.doctor.own_engine import OwnEngine
     from imgbuild.doctor.programs import RealPrograms
+    from imgbuild.plan.inputs import check_settings
     from imgbuild.rules.load import load_matrix
     from imgbuild.settings import load_settings
 
-    doctor = Doctor(load_matrix(opened.matrix), read_machine(), RealPrograms(), OwnEngine())
+    matrix = load_matrix(opened.matrix)
+    check_settings(load_settings(opened.settings), matrix)
+    doctor = Doctor(matrix, read_machine(), RealPrograms(), OwnEngine())
     looked = doctor.diagnose(load_settings(opened.settings), writing=writing)
     # The second round is for an installed engine that turned out too old once it ran.
     for _ in range(2 if mend else 0):

@@ -38,12 +38,20 @@ def fetch(
     from imgbuild.downloads.sites import make_sites
     from imgbuild.settings import load_settings
 
+    _require_folder(folder)
     opened = options.open_project(project)
     images = options.select(opened, tf, cpu, gpu, stack, everything, as_documented)
     settings = load_settings(opened.settings)
     sites = make_sites(images[0].matrix, settings)
     job = FetchJob(opened, settings, sites, folder.absolute())
     _fetch(job, images, refresh=refresh)
+
+
+def _require_folder(folder: Path) -> None:
+    from imgbuild.errors import InputError
+
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is no folder to fetch into; name one, new or not.")
 
 
 def _fetch(job: "FetchJob", images: "tuple[Image, ...]", *, refresh: bool) -> None:

@@ -76,6 +76,8 @@ class Sites:
                 f"{self.netrc}:{error.lineno}: not a netrc file. It holds lines such as "
                 "`machine mirror.example.org login NAME password SECRET`."
             ) from None
+        except UnicodeDecodeError:
+            raise InputError(f"{self.netrc}: not a netrc file: it is no UTF-8 text.") from None
         except OSError as error:
             raise InputError(
                 f"imgbuild.local.yaml: netrc {self.netrc}: {error.strerror}. Correct the path, or "

@@ -30,6 +30,11 @@ def find_stale(names: Iterable[str], folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*.txt") if path.name not in wanted)
 
 
+def lock_problems(request: LockRequest, folder: Path) -> list[str]:
+    """Return one line a problem of the lock that a request is for."""
+    return list(_problems_of(request, folder))
+
+
 def _problems_of(request: LockRequest, folder: Path) -> Iterator[str]:
     try:
         lock = read_lock(folder / request.file_name)

@@ -66,6 +66,10 @@ def read_conda_lock(path: Path) -> Mapping[str, CondaEntry]:
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path.name}: not UTF-8 text. Restore it, or run `imgbuild lock`."
+        ) from error
     except OSError as error:
         raise InputError(
             f"{path.name}: {error.strerror}. Run `imgbuild lock`, then commit the result."

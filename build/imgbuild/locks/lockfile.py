@@ -34,6 +34,10 @@ def read_lock(path: Path) -> Lock:
     """
     try:
         text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path.name}: not UTF-8 text. Run `imgbuild lock`, then commit the result."
+        ) from error
     except OSError as error:
         raise InputError(
             f"{path.name}: {error.strerror}. Run `imgbuild lock`, then commit the result."

@@ -26,6 +26,7 @@ from imgbuild.values import (
     Repository,
     Requirement,
     Sha256,
+    SiteUrl,
     Specifier,
     Timestamp,
     Url,
@@ -33,7 +34,7 @@ from imgbuild.values import (
 )
 
 Variant = Literal["cpu", "gpu"]
-Flavour = Literal["openmpi", "intelmpi", "mpich"]
+Flavour = Literal["openmpi", "intelmpi"]
 
 
 class Pin(Section):
@@ -103,7 +104,7 @@ class Upstream(Section):
     """
 
     kind: Literal["files", "apt", "index"]
-    url: Url | None = None
+    url: SiteUrl | None = None
     keyring: Keyring | None = None
 
 

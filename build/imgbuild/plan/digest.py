@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from imgbuild.errors import InputError
+from imgbuild.locks.check import lock_problems
+from imgbuild.locks.request import build_request, image_request
 from imgbuild.matrix.image import Image
 from imgbuild.plan.inputs import BuildInputs
 from imgbuild.project import Project
@@ -36,6 +38,7 @@ def input_digest(image: Image, inputs: BuildInputs, project: Project) -> InputDi
         InputError: the committed Dockerfile or a lock is missing or not the current one.
 
     """
+    _require_locks(image, project)
     base = inputs.bases[image.os_name]
     interpreter = inputs.interpreters[image.version_of("python")]
     parts = {
@@ -71,11 +74,19 @@ def _committed_dockerfile(image: Image, project: Project) -> str:
     return rendered
 
 
+def _require_locks(image: Image, project: Project) -> None:
+    """Refuse locks that are damaged, or made for other requirements than the matrix has now."""
+    for request in (image_request(image), build_request(image)):
+        problems = lock_problems(request, project.locks)
+        if problems:
+            raise InputError(
+                f"The lock does not fit the matrix: images/locks/{problems[0].rstrip('.')}. Run "
+                "`imgbuild lock` and read the diff, then build."
+            )
+
+
 def _lock(project: Project, name: str) -> str:
-    path = project.locks / name
-    if not path.exists():
-        raise InputError(f"images/locks/{name} is missing. Run `imgbuild lock`.")
-    return path.read_text(encoding="utf-8")
+    return (project.locks / name).read_text(encoding="utf-8")
 
 
 def _text(text: str) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
+from imgbuild.downloads.sites import make_sites
 from imgbuild.errors import InputError
 from imgbuild.inputs.base import (
     BaseLayout,
@@ -18,8 +19,8 @@ from imgbuild.inputs.tool import uv_context
 from imgbuild.matrix.image import Image
 from imgbuild.matrix.model import Matrix
 from imgbuild.plan.downloads import ImageDownloads, image_downloads
-from imgbuild.plan.keyrings import keyrings_context
-from imgbuild.plan.secrets import build_secrets
+from imgbuild.plan.keyrings import keyrings_context, other_keyrings
+from imgbuild.plan.secrets import build_secrets, require_files
 from imgbuild.project import Project
 from imgbuild.render.dockerfile import PREFIX, epoch_seconds
 from imgbuild.settings import LayoutBase, PrefixInterpreter, RegistryBase, Settings
@@ -87,7 +88,7 @@ def prepare_inputs(
 
     """
     chosen = tuple(images)
-    _check_names(settings, chosen[0].matrix)
+    check_settings(settings, chosen[0].matrix)
     systems = {image.os_name: image for image in chosen}
     pythons = {image.version_of("python"): image for image in chosen}
     return BuildInputs(
@@ -141,6 +142,22 @@ def _interpreter(image: Image, settings: Settings, preparation: Preparation) -> 
         Path(choice.path), wanted, preparation.cache, target=PREFIX, epoch=epoch_seconds(image)
     )
     return InterpreterInput(relocated.path, relocated.digest, "local prefix")
+
+
+def check_settings(settings: Settings, matrix: Matrix) -> None:
+    """Refuse settings that mean nothing here, or name files that cannot be used.
+
+    Raises:
+        InputError: what, and what to do.
+
+    """
+    _check_names(settings, matrix)
+    require_files(settings)
+    make_sites(matrix, settings).login("https://localhost/")
+    other_keyrings(matrix, settings)
+    for base in settings.base.values():
+        if isinstance(base, LayoutBase):
+            open_layout(Path(base.path))
 
 
 def _check_names(settings: Settings, matrix: Matrix) -> None:

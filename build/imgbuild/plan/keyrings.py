@@ -20,9 +20,19 @@ def other_keyrings(matrix: Matrix, settings: Settings) -> dict[str, Path]:
     found = {}
     for name, mirror in settings.mirrors.items():
         upstream = matrix.upstreams.get(name)
-        if mirror.keyring and upstream and upstream.keyring:
+        if mirror.keyring and upstream:
+            if upstream.keyring is None:
+                raise InputError(_useless(name))
             found[upstream.keyring.file] = _readable(name, Path(mirror.keyring))
     return found
+
+
+def _useless(name: str) -> str:
+    return (
+        f"imgbuild.local.yaml: mirrors.{name}: a keyring would not be used. The sources of a base "
+        "image are checked with its own keys: mirror the archive with its signatures, or take a "
+        "base image that trusts the mirror's key. Other kinds of site are trusted by sha256."
+    )
 
 
 def keyrings_context(matrix: Matrix, settings: Settings, own: Path, cache: Path) -> Path | None:

@@ -23,6 +23,17 @@ def build_secrets(settings: Settings, cache: Path) -> dict[str, Path]:
     return {name: path for name, path in found.items() if path}
 
 
+def require_files(settings: Settings) -> None:
+    """Raise unless the files that the settings name can be used.
+
+    Raises:
+        InputError: one cannot.
+
+    """
+    _ca_bundle(settings)
+    _netrc(settings)
+
+
 def _ca_bundle(settings: Settings) -> Path | None:
     if settings.ca_bundle is None:
         return None

@@ -29,7 +29,6 @@ MPI_ENVIRONMENT: Mapping[str, tuple[tuple[str, str], ...]] = {
     ),
     # What mpivars.sh sets, for shells that read no profile.
     "intelmpi": (("I_MPI_ROOT", "{root}"),),
-    "mpich": (),
 }
 #: Where an MPI of its vendor's installer lies; the installer chooses.
 MPI_ROOT: Mapping[str, str] = {

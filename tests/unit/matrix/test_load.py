@@ -41,7 +41,7 @@ def test_the_committed_matrix_has_the_ten_versions(matrix: Matrix, stack: str) -
         (
             "flavour: openmpi",
             "flavour: lam",
-            "'lam' is not allowed; allowed: 'openmpi', 'intelmpi' or 'mpich'",
+            "'lam' is not allowed; allowed: 'openmpi' or 'intelmpi'",
         ),
         ("variants: [cpu]", "variants: [gpu]", "pin 'cuda' is missing; the gpu variant needs it"),
         ("variants: [cpu]", "variants: [cpu, cpu]", "is already image 11 of the list"),

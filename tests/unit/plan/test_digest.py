@@ -1,5 +1,6 @@
 """Anything that goes into an image changes its input digest; anything else does not."""
 
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -120,9 +121,29 @@ def test_a_dockerfile_that_is_not_the_rendered_one_is_refused(
 
 def test_a_missing_lock_is_refused(image: Image, checkout: Project) -> None:
     (checkout.locks / image.lock_name).unlink()
-    with pytest.raises(InputError, match=r"tf-2\.2\.0-py3\.6-cpu\.txt is missing"):
+    with pytest.raises(InputError, match=r"tf-2\.2\.0-py3\.6-cpu\.txt: No such file"):
         input_digest(image, INPUTS, checkout)
 
 
 def test_what_changed_since_nothing_is_everything() -> None:
     assert InputDigest("t", {"a": "1", "b": "2"}).changed_since({"a": "1"}) == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "expected"),
+    [
+        (lambda _: "", "no '# request:' line"),
+        (lambda text: text.replace("h5py==2.10.0", "h5py==2.9.0"), "has h5py 2.9.0"),
+        (
+            lambda text: re.sub(r" \\\n    --hash=\S+", "", text),
+            "exact requirement with its sha256",
+        ),
+    ],
+)
+def test_a_lock_that_does_not_fit_is_refused(
+    image: Image, checkout: Project, damage: Callable[[str], str], expected: str
+) -> None:
+    lock = checkout.locks / image.lock_name
+    lock.write_text(damage(lock.read_text()))
+    with pytest.raises(InputError, match=expected):
+        input_digest(image, INPUTS, checkout)

@@ -52,6 +52,10 @@ def test_a_base_that_was_never_made_has_no_digest(images: dict[str, Image], tmp_
             {"mirrors": {"nvidia-cuda": {"url": "http://m/x", "keyring": "/etc/passwd"}}},
             "no binary keyring",
         ),
+        (
+            {"mirrors": {"ubuntu": {"url": "http://m/x", "keyring": "/k"}}},
+            "mirrors.ubuntu: a keyring would not be used",
+        ),
         ({"base": {"debian-12": {"from": "layout", "path": "/nonexistent"}}}, "is no OCI layout"),
         ({"ca_bundle": "/etc/passwd"}, "not a file of PEM certificates"),
         ({"ca_bundle": "/nonexistent"}, "not a file of PEM certificates"),
@@ -137,3 +141,10 @@ def test_the_committed_keys_are_those_of_the_matrix(
     length = int.from_bytes(data[1:3], "big")
     packet = b"\x99" + data[1:3] + data[3 : 3 + length]
     assert hashlib.sha1(packet, usedforsecurity=False).hexdigest().upper() == keyring.fingerprint
+
+
+def test_a_netrc_that_is_no_text_is_refused(images: dict[str, Image], tmp_path: Path) -> None:
+    path = tmp_path / "netrc"
+    path.write_bytes(b"machine x login \xff password y")
+    with pytest.raises(InputError, match="no UTF-8 text"):
+        _prepare(images, tmp_path, {"netrc": str(path)})

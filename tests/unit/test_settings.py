@@ -1,0 +1,55 @@
+"""Settings of the command line: mirrors by words, another file, and no secret in a message."""
+
+from pathlib import Path
+
+import pytest
+
+from imgbuild.errors import InputError
+from imgbuild.settings import load_settings, mirrors_of
+
+
+def test_a_mirror_needs_no_path() -> None:
+    found = mirrors_of(["ubuntu=http://mirror.example.org", "intel=http://m:8080/i/"])
+    assert found["ubuntu"].url == "http://mirror.example.org"
+    assert found["intel"].url == "http://m:8080/i/"
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("ubuntu", "give NAME=URL"),
+        ("=http://m/", "give NAME=URL"),
+        ("ubuntu=ftp://m/", "is not the URL of a site"),
+        ("ubuntu=http://m/$(evil)", "is not the URL of a site"),
+    ],
+)
+def test_what_is_no_mirror_is_refused(word: str, expected: str) -> None:
+    with pytest.raises(InputError, match=expected):
+        mirrors_of([word])
+
+
+def test_a_login_in_an_address_is_refused_and_not_shown(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="netrc") as caught:
+        mirrors_of(["ubuntu=https://name:secret@mirror.example.org/ubuntu"])
+    assert "secret" not in str(caught.value)
+    path = tmp_path / "imgbuild.local.yaml"
+    path.write_text("mirrors: {ubuntu: 'https://name:secret@mirror.example.org/'}\n")
+    with pytest.raises(InputError, match="netrc") as caught:
+        load_settings(path)
+    assert "secret" not in str(caught.value)
+
+
+def test_mirrors_of_the_command_line_take_the_place_of_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "imgbuild.local.yaml"
+    path.write_text("mirrors: {ubuntu: http://file/u, intel: http://file/i}\n")
+    monkeypatch.setenv("IMGBUILD_MIRRORS", "ubuntu=http://line/u")
+    urls = {name: mirror.url for name, mirror in load_settings(path).mirrors.items()}
+    assert urls == {"ubuntu": "http://line/u", "intel": "http://file/i"}
+
+
+def test_a_named_file_must_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IMGBUILD_SETTINGS", str(tmp_path / "absent.yaml"))
+    with pytest.raises(InputError, match="no such file of settings"):
+        load_settings(tmp_path / "absent.yaml")
