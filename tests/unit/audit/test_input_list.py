@@ -20,6 +20,8 @@ from imgbuild.matrix.image import Image
 from imgbuild.project import Project
 from imgbuild.settings import Settings
 
+pytest_plugins = ("audit_fixtures",)
+
 
 def _inputs(
     images: dict[str, Image], project: Project, **settings: object
