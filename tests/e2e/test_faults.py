@@ -43,6 +43,12 @@ def _ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, stderr
 
 
+def _stall(copy: Checkout) -> None:
+    """Let the step that installs the packages wait for minutes."""
+    partial, step = "images/templates/partials/packages.j2", ". /run/network.sh"
+    copy.edit(partial, f"set -eu\n{step}", f"sleep 300\n{step}")
+
+
 def test_an_image_whose_suites_fail_gets_no_name(copy: Checkout, engine: Engine) -> None:
     """h5py is taken out: only the suites can find that; then it is put back."""
     broken = "ENTRYPOINT"
@@ -66,9 +72,7 @@ def test_an_image_whose_suites_fail_gets_no_name(copy: Checkout, engine: Engine)
 def test_an_interrupted_build_leaves_nothing(
     copy: Checkout, engine: Engine, number: signal.Signals
 ) -> None:
-    copy.edit(
-        "images/templates/partials/packages.j2", "set -eu\n{{ m.trust", "sleep 300\n{{ m.trust"
-    )
+    _stall(copy)
     process = copy.start("build", "--tf", TF)
     logs = copy.state / "imgbuild" / "logs"
     _wait_for(lambda: any("sleep" in f.read_text() for f in logs.glob(f"*{NAME}.log")))
@@ -108,9 +112,7 @@ def test_what_a_killed_test_left_is_cleared_by_the_next(copy: Checkout, engine: 
 
 
 def test_two_builds_of_one_image_at_once(copy: Checkout, engine: Engine) -> None:
-    copy.edit(
-        "images/templates/partials/packages.j2", "set -eu\n{{ m.trust", "sleep 300\n{{ m.trust"
-    )
+    _stall(copy)
     first = copy.start("build", "--tf", TF)
     logs = copy.state / "imgbuild" / "logs"
     _wait_for(lambda: any("sleep" in f.read_text() for f in logs.glob(f"*{NAME}.log")))

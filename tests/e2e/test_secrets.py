@@ -17,25 +17,29 @@ if TYPE_CHECKING:
 SYSTEM_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 
 
-def _marked_bundle(copy: Checkout, folder: Path) -> str:
-    """Give the copy a CA bundle with a mark in it; return the mark."""
+def _marked_secrets(copy: Checkout, folder: Path) -> str:
+    """Give the copy a CA bundle and login data with a mark in them; return the mark."""
     mark = uuid.uuid4().hex
     settings = copy.root / "imgbuild.local.yaml"
     before = load_settings(settings)
     bundle = folder / "ca.pem"
     text = Path(before.ca_bundle or SYSTEM_BUNDLE).read_text(encoding="ascii")
     bundle.write_text(f"{text}# mark {mark}\n", encoding="ascii")
-    after = before.model_copy(update={"ca_bundle": str(bundle)})
+    netrc = folder / "netrc"
+    netrc.write_text(f"machine mirror.invalid login me password {mark}\n", encoding="ascii")
+    after = before.model_copy(update={"ca_bundle": str(bundle), "netrc": str(netrc)})
     document = after.model_dump(mode="json", by_alias=True, exclude_none=True)
     settings.write_text(json.dumps(document), encoding="ascii")  # JSON is YAML
     return mark
 
 
-def test_the_ca_bundle_is_used_and_left_behind(copy: Checkout, tmp_path: Path) -> None:
-    mark = _marked_bundle(copy, tmp_path)
-    # The build itself sees that the secret is there; the step is a new one, so nothing is cached.
-    seen = f"{{{{ m.trust_ca() }}}}\ngrep -q '^# mark ' /run/secrets/ca.pem\n# {tmp_path.name}"
-    copy.edit("images/templates/partials/packages.j2", "{{ m.trust_ca() }}", seen)
+def test_secrets_are_used_and_left_behind(copy: Checkout, tmp_path: Path) -> None:
+    mark = _marked_secrets(copy, tmp_path)
+    # The build itself sees that they are there; the step is a new one, so nothing is cached.
+    step = ". /run/network.sh"
+    looks = "grep -q '^# mark ' /run/secrets/ca.pem\ngrep -q mirror.invalid \"$NETRC\""
+    seen = f"{step}\n{looks}\n# {tmp_path.name}"
+    copy.edit("images/templates/partials/packages.j2", step, seen)
     result = copy.run("build", "--tf", "1.10", "--no-test")
     assert result.returncode == 0, result.stderr
     name = f"{COPY_REPOSITORY}:1.10-cpu-debian"
