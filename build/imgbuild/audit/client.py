@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -14,6 +13,7 @@ from urllib3.util import Retry
 
 from imgbuild.audit.failure import ReadError, StatusError, UnreachableError
 from imgbuild.doctor.ca_bundle import SYSTEM_BUNDLES, VARIABLES
+from imgbuild.downloads.sites import shown
 from imgbuild.errors import InputError
 
 #: Seconds to connect, and seconds without a single byte.
@@ -110,7 +110,7 @@ class Client:
         except (requests.RequestException, OSError) as error:
             cause = short_cause(error)
             raise UnreachableError(
-                f"{without_login(url)} cannot be read: {cause}. See `imgbuild doctor`; a proxy is "
+                f"{shown(url)} cannot be read: {cause}. See `imgbuild doctor`; a proxy is "
                 "HTTPS_PROXY, a CA of your network is ca_bundle in imgbuild.local.yaml.",
                 cause,
             ) from error
@@ -134,12 +134,12 @@ def body(
 def _limited(answer: requests.Response, url: str, limit: int) -> bytes:
     content = body(answer, limit)
     if len(content) > limit:
-        raise ReadError(f"{without_login(url)} is larger than {limit >> 20} MiB; not read further.")
+        raise ReadError(f"{shown(url)} is larger than {limit >> 20} MiB; not read further.")
     return content
 
 
 def _refused(url: str, answer: requests.Response) -> str:
-    return f"{without_login(url)}: the server says {answer.status_code} {answer.reason}."
+    return f"{shown(url)}: the server says {answer.status_code} {answer.reason}."
 
 
 def short_cause(error: BaseException) -> str:
@@ -152,15 +152,6 @@ def short_cause(error: BaseException) -> str:
             return cause
     broken = (requests.ConnectionError, requests.exceptions.ChunkedEncodingError)
     return "broke off" if isinstance(error, broken) else type(error).__name__
-
-
-def without_login(url: str) -> str:
-    """Return a URL without user name, password and query, for messages."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return "the address"
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def choose_bundle(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from imgbuild.audit.client import without_login
+from imgbuild.downloads.sites import shown
 from imgbuild.errors import InputError
 from imgbuild.settings import Settings
 
@@ -39,7 +39,7 @@ def find_index(environment: Mapping[str, str] = os.environ) -> IndexAddress:
     url, named_by = next(_named(environment), ("", ""))
     if url.startswith(("http://", "https://")):
         return IndexAddress(url.rstrip("/"), named_by)
-    found = f"{named_by} names {without_login(url)!r}" if url else "No index is named"
+    found = f"{named_by} names {shown(url)!r}" if url else "No index is named"
     raise InputError(f"{found}; audit needs one at http:// or https://. Set UV_DEFAULT_INDEX.")
 
 

@@ -8,9 +8,10 @@ from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 from packaging.utils import canonicalize_name
 
-from imgbuild.audit.client import Client, Page, without_login
+from imgbuild.audit.client import Client, Page
 from imgbuild.audit.failure import ReadError, StatusError
 from imgbuild.audit.index_address import IndexAddress
+from imgbuild.downloads.sites import shown
 
 _JSON = "application/vnd.pypi.simple.v1+json"
 #: Preferences of PEP 691.
@@ -80,7 +81,7 @@ def parse_page(page: Page) -> list[OfferedFile]:
 
 
 def _what(page: Page) -> str:
-    return f"{without_login(page.url)} ({page.content_type or 'without a content type'})"
+    return f"{shown(page.url)} ({page.content_type or 'without a content type'})"
 
 
 def _from_json(base: str, entry: dict[str, Any]) -> OfferedFile:

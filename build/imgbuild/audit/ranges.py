@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator
 
 import requests
 
-from imgbuild.audit.client import Client, body, without_login
+from imgbuild.audit.client import Client, body
 from imgbuild.audit.failure import ReadError, StatusError
+from imgbuild.downloads.sites import shown
 
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 _PARTIAL = 206
@@ -28,7 +29,7 @@ class RangeReader:
     @property
     def name(self) -> str:
         """The address, for messages."""
-        return without_login(self._url)
+        return shown(self._url)
 
     def read(self, start: int, length: int) -> bytes:
         """Return exactly ``length`` bytes from ``start``.

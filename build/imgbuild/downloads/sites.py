@@ -97,7 +97,10 @@ def make_sites(matrix: Matrix, settings: Settings) -> Sites:
 
 def shown(url: str) -> str:
     """Return a URL as messages show it: without login and without query, which may be a key."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "the address"
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit((parts.scheme, host, parts.path, "", ""))
 

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 from fake_server import FakeServer
 
-from imgbuild.audit.client import Client, Page, choose_bundle, without_login
+from imgbuild.audit.client import Client, Page, choose_bundle
 from imgbuild.audit.facts import Contradiction
 from imgbuild.audit.failure import ReadError, UnreachableError
 from imgbuild.audit.index_address import IndexAddress, find_index
 from imgbuild.audit.needs import SdistNeed
 from imgbuild.audit.packages import compare_locks, compare_sdist
 from imgbuild.audit.project_page import OfferedFile, Project, parse_page, read_project
+from imgbuild.downloads.sites import shown
 from imgbuild.errors import InputError
 from imgbuild.locks.lockfile import Lock
 
@@ -51,7 +52,7 @@ def test_a_uv_file_that_is_no_toml(tmp_path: Path) -> None:
 
 
 def test_no_message_shows_a_password() -> None:
-    assert without_login("https://me:secret@host/x?token=1") == "https://host/x"
+    assert shown("https://me:secret@host/x?token=1") == "https://host/x"
 
 
 def test_a_named_bundle_must_exist(tmp_path: Path) -> None:
