@@ -15,6 +15,7 @@ from copying import copy_programs, remove_programs
 from expectation import Expectation, ExpectationError, read_expectation
 from gpu_libraries import opened_sonames
 from gpu_machine import Needs, unusable
+from lab import Lab, open_lab
 from skipping import forbidden, no_import, skip
 
 if TYPE_CHECKING:
@@ -142,6 +143,14 @@ def container(host: Host, copies: dict[str, Container]) -> Container:
     if key not in copies:
         copies[key] = Container(host, copy_programs(host))
     return copies[key]
+
+
+@pytest.fixture(scope="module")
+def lab(pytestconfig: pytest.Config, expect: Expectation) -> Iterator[Lab]:
+    """Give the means to start further containers of this image; all are removed at the end."""
+    opened = open_lab(pytestconfig.getoption("--hosts"), needs_stub=expect.needs_driver)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture(scope="module")
