@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
-import testinfra
+import testinfra  # type: ignore[import-untyped]
 from container import Container
 from copying import copy_programs
 from image_labels import HOST_SPEC, inspect
