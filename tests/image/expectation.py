@@ -40,7 +40,6 @@ class Expectation:
     mpi_flavour: str
     os_id: str
     horovodrun: bool
-    tini: bool
     standin: bool
     packages: dict[str, str]
     held: dict[str, str]

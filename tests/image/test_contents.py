@@ -13,9 +13,8 @@ from image_labels import image_config
 
 if TYPE_CHECKING:
     from container import Container
-    from expectation import Expectation
 
-TINI = ["/usr/bin/tini", "--"]
+INIT = ["/opt/python/bin/dumb-init", "--"]
 #: Where apt keeps its sources, their keys and its login data.
 APT = (
     *("/etc/apt/sources.list", "/etc/apt/sources.list.d", "/etc/apt/auth.conf"),
@@ -61,8 +60,7 @@ def test_no_source_or_key_of_nvidia(container: Container) -> None:
     must_be_none(container.run("sh", "-c", f"{search} || true", seconds=30).output.split())
 
 
-def test_entry_point(pytestconfig: pytest.Config, expect: Expectation) -> None:
-    """The entry point is tini where the operating system has it, and nothing elsewhere."""
+def test_entry_point(pytestconfig: pytest.Config) -> None:
+    """The entry point is an init, which forwards signals and collects orphans."""
     found = image_config(pytestconfig.getoption("--hosts")).get("Entrypoint") or []
-    wanted = TINI if expect.tini else []
-    assert found == wanted, f"the entry point is {found}, not {wanted}"
+    assert found == INIT, f"the entry point is {found}, not {INIT}"

@@ -77,7 +77,7 @@ def read_locks(images: Iterable[Image], folder: Path) -> dict[str, Lock]:
         InputError: one is there and is no lock.
 
     """
-    names = {name for image in images for name in (image.lock_name, image.build_lock_name)}
+    names = {name for image in images for name in image.lock_names}
     return {name: read_lock(folder / name) for name in sorted(names) if (folder / name).exists()}
 
 

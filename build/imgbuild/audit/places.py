@@ -1,13 +1,12 @@
 """Where in matrix.yaml a value of an image is written."""
 
-from imgbuild.matrix.image import Image, find_row
+from imgbuild.matrix.image import Image
 from imgbuild.yaml_document import Location
 
 
 def row_place(image: Image) -> Location:
     """Return the location of the image's row."""
-    row = find_row(image.matrix, image.tensorflow, image.stack)
-    return ("images", image.matrix.images.index(row))
+    return ("images", image.matrix.images.index(image.row))
 
 
 def pin_place(image: Image, component: str) -> Location:

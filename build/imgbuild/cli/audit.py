@@ -20,6 +20,7 @@ def audit(
     cpu: options.CpuOption = False,
     gpu: options.GpuOption = False,
     stack: options.StackOption = None,
+    mpi: options.MpiOption = None,
     everything: options.AllOption = False,
     offline: Annotated[
         bool,
@@ -45,7 +46,7 @@ def audit(
         raise InputError("--offline reads nothing; it goes with none of the other three.")
     opened = options.open_project(project)
     # Without a selection it is about everything: what is not looked at is not proved.
-    images = options.select(opened, tf, cpu, gpu, stack, everything or not tf)
+    images = options.select(opened, tf, cpu, gpu, stack, mpi, everything or not tf)
     outcome = _offline(opened, images) if offline else _online(opened, images, refresh, download)
     _print(opened, outcome, as_json)
     if write:

@@ -22,6 +22,7 @@ def build(
     cpu: options.CpuOption = False,
     gpu: options.GpuOption = False,
     stack: options.StackOption = None,
+    mpi: options.MpiOption = None,
     everything: options.AllOption = False,
     as_documented: options.AsDocumentedOption = False,
     plan: Annotated[
@@ -73,7 +74,7 @@ def build(
     if offline and refresh_base:
         raise InputError("--offline takes the base image that was fetched; drop --refresh-base.")
     opened = options.open_project(project)
-    images = options.select(opened, tf, cpu, gpu, stack, everything, as_documented)
+    images = options.select(opened, tf, cpu, gpu, stack, mpi, everything, as_documented)
     for image in images:
         _warn(image)
     how = BuildOptions(test=not no_test, keep_going=keep_going, jobs=jobs)

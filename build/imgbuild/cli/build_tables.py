@@ -67,9 +67,8 @@ Use it:
 
 
 def _run_options(image: Image) -> str:
-    """Return what a container needs beside: GPUs, and an init where the image has none."""
-    init = "" if "tini" in image.os.packages.runtime else " --init"
-    return f"{init} --gpus all" if image.variant == "gpu" else init
+    """Return what a container needs beside."""
+    return " --gpus all" if image.variant == "gpu" else ""
 
 
 def _idle(items: Sequence[PlanItem]) -> str:

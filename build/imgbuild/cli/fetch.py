@@ -26,6 +26,7 @@ def fetch(
     cpu: options.CpuOption = False,
     gpu: options.GpuOption = False,
     stack: options.StackOption = None,
+    mpi: options.MpiOption = None,
     everything: options.AllOption = False,
     as_documented: options.AsDocumentedOption = False,
     refresh: Annotated[
@@ -40,7 +41,7 @@ def fetch(
 
     _require_folder(folder)
     opened = options.open_project(project)
-    images = options.select(opened, tf, cpu, gpu, stack, everything, as_documented)
+    images = options.select(opened, tf, cpu, gpu, stack, mpi, everything, as_documented)
     settings = load_settings(opened.settings)
     sites = make_sites(images[0].matrix, settings)
     job = FetchJob(opened, settings, sites, folder.absolute())

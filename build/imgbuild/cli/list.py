@@ -19,13 +19,14 @@ def list_images(
     cpu: options.CpuOption = False,
     gpu: options.GpuOption = False,
     stack: options.StackOption = None,
+    mpi: options.MpiOption = None,
     as_documented: options.AsDocumentedOption = False,
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
 ) -> None:
     """List the images of the matrix."""
     opened = options.open_project(project)
-    images = options.select(opened, tf, cpu, gpu, stack, not tf, as_documented)
+    images = options.select(opened, tf, cpu, gpu, stack, mpi, not tf, as_documented)
     if as_json:
         typer.echo(json.dumps([image.as_json() for image in images], indent=2))
         return

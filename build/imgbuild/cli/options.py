@@ -28,6 +28,10 @@ GpuOption = Annotated[bool, typer.Option("--gpu", help="The GPU variant.")]
 StackOption = Annotated[
     str | None, typer.Option("--stack", help="What the image stands on, such as debian.")
 ]
+MpiOption = Annotated[
+    str | None,
+    typer.Option("--mpi", help="The MPI flavour: openmpi or intelmpi. Default: the stack's."),
+]
 AllOption = Annotated[bool, typer.Option("--all", help="Every image of the matrix.")]
 AsDocumentedOption = Annotated[
     bool,
@@ -50,6 +54,7 @@ def select(
     cpu: bool,
     gpu: bool,
     stack: str | None,
+    mpi: str | None,
     everything: bool,
     as_documented: bool = False,
 ) -> "tuple[Image, ...]":
@@ -62,6 +67,6 @@ def select(
     from imgbuild.matrix.select import Selection, select_images
     from imgbuild.rules.load import load_matrix
 
-    selection = Selection(tuple(tf or ()), cpu, gpu, stack, everything)
+    selection = Selection(tuple(tf or ()), cpu, gpu, stack, mpi, everything)
     images = select_images(load_matrix(project.matrix), selection)
     return with_documented_pins(images, each=not everything) if as_documented else images

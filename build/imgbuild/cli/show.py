@@ -12,6 +12,7 @@ def show(
     cpu: options.CpuOption = False,
     gpu: options.GpuOption = False,
     stack: options.StackOption = None,
+    mpi: options.MpiOption = None,
     everything: options.AllOption = False,
     as_documented: options.AsDocumentedOption = False,
     as_json: options.JsonOption = False,
@@ -22,7 +23,7 @@ def show(
     from imgbuild.cli.show_text import image_text
 
     opened = options.open_project(project)
-    images = options.select(opened, tf, cpu, gpu, stack, everything, as_documented)
+    images = options.select(opened, tf, cpu, gpu, stack, mpi, everything, as_documented)
     shown = [described(image, opened.locks) for image in images]
     if as_json:
         typer.echo(json.dumps(shown, indent=2))

@@ -19,6 +19,7 @@ def test(
     cpu: options.CpuOption = False,
     gpu: options.GpuOption = False,
     stack: options.StackOption = None,
+    mpi: options.MpiOption = None,
     everything: options.AllOption = False,
     as_documented: options.AsDocumentedOption = False,
     suite: Annotated[
@@ -44,7 +45,7 @@ def test(
     from imgbuild.suites.run import require_docker_client
 
     opened = options.open_project(project)
-    images = options.select(opened, tf, cpu, gpu, stack, everything, as_documented)
+    images = options.select(opened, tf, cpu, gpu, stack, mpi, everything, as_documented)
     wanted = tuple(suite or ())
     for selected in images:
         choose_suites(opened.suites, wanted, selected.variant)

@@ -20,7 +20,7 @@ from imgbuild.work_folder import work_folder
 
 
 def python_items(image: Image, locks: Path, sites: Sites) -> tuple[Item, ...]:
-    """Return the files of the image's lock, of its build lock, and Horovod's source distribution.
+    """Return the files of the image's locks, and Horovod's source distribution.
 
     uv is asked, through its own configuration of the index or the mirror ``python-index``.
 
@@ -33,8 +33,11 @@ def python_items(image: Image, locks: Path, sites: Sites) -> tuple[Item, ...]:
     horovod = image.version_of("horovod")
     source = Lock("", {"horovod": horovod}, {"horovod": (image.horovod.sha256,)})
     chosen = [
-        *_files(read_lock(locks / image.lock_name), python, sites, image.lock_name),
-        *_files(read_lock(locks / image.build_lock_name), python, sites, image.build_lock_name),
+        *(
+            item
+            for name in image.lock_names
+            for item in _files(read_lock(locks / name), python, sites, name)
+        ),
         *_files(source, python, sites, "matrix.yaml", binary=False),
     ]
     return tuple(dict.fromkeys(chosen))

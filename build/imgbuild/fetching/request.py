@@ -33,6 +33,8 @@ def fetch_request(image: Image, project: Project, settings: Settings) -> Mapping
         "packages": json.dumps([[stage.parent, stage.arguments] for stage in stages]),
         BASE: settings.base_for(image.os_name, image.os.image).model_dump_json(),
     }
+    if image.mpi_lock_name:
+        parts["MPI lock"] = _text(project, image.mpi_lock_name)
     return {
         name: hashlib.sha256(value.encode()).hexdigest()[:_SHORT] for name, value in parts.items()
     }

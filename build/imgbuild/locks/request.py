@@ -32,9 +32,15 @@ def lock_requests(images: Iterable[Image]) -> tuple[LockRequest, ...]:
     """Return one request a lock file; images that share a lock share the request."""
     requests: dict[str, LockRequest] = {}
     for image in images:
-        for request in (image_request(image), build_request(image)):
+        for request in requests_of(image):
             requests.setdefault(request.file_name, request)
     return tuple(requests.values())
+
+
+def requests_of(image: Image) -> tuple[LockRequest, ...]:
+    """Return the requests of one image's locks."""
+    mpi = mpi_request(image)
+    return (image_request(image), build_request(image), *((mpi,) if mpi else ()))
 
 
 def image_request(image: Image) -> LockRequest:
@@ -64,6 +70,16 @@ def build_request(image: Image) -> LockRequest:
         wanted,
         (),
     )
+
+
+def mpi_request(image: Image) -> LockRequest | None:
+    """Return what an MPI of the Python package index is; None where it comes otherwise."""
+    mpi, name = image.mpi, image.mpi_lock_name
+    if name is None or mpi.origin != "index":
+        return None
+    python = minor_of(image.version_of("python"))
+    wanted = tuple(f"{package}=={mpi.version}" for package in (mpi.runtime, mpi.build))
+    return LockRequest(name, f"{image.mpi_name}, Python {python}", python, wanted, ())
 
 
 def _applicable(conditions: Iterable[Condition], image: Image) -> list[str]:

@@ -16,7 +16,7 @@ from imgbuild.matrix.model import (
     TensorFlow,
     Variant,
 )
-from imgbuild.matrix.pins import ResolvedPin, as_documented, pin_of, resolve_pins
+from imgbuild.matrix.pins import ResolvedPin, as_documented, pin_of, resolve_pins, usual_mpi
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class Image:
     os_name: str
     repository: str
     pins: tuple[ResolvedPin, ...]
+    row: Row
     matrix: Matrix
     documented: bool = False
 
@@ -54,6 +55,8 @@ class Image:
     @property
     def _suffix(self) -> str:
         known = f"{self.variant}-{self.stack}"
+        if not self.usual_mpi:
+            known = f"{known}-{self.mpi.flavour}"
         return f"{known}-as-documented" if self.documented else known
 
     @property
@@ -66,6 +69,18 @@ class Image:
     def build_lock_name(self) -> str:
         """The lock of what builds source distributions for this Python."""
         return f"build-py{minor_of(self.version_of('python'))}.txt"
+
+    @property
+    def mpi_lock_name(self) -> str | None:
+        """The lock of an MPI from the Python package index; None where it comes otherwise."""
+        python = minor_of(self.version_of("python"))
+        return f"mpi-{self.mpi_name}-py{python}.txt" if self.mpi.origin == "index" else None
+
+    @property
+    def lock_names(self) -> tuple[str, ...]:
+        """All locks of packages of the Python package index that the image is built with."""
+        mpi = (self.mpi_lock_name,) if self.mpi_lock_name else ()
+        return (self.lock_name, self.build_lock_name, *mpi)
 
     @cached_property
     def _by_component(self) -> dict[str, ResolvedPin]:
@@ -111,9 +126,9 @@ class Image:
         return (as_documented(pin) if self.documented else pin).version
 
     @property
-    def row(self) -> Row:
-        """The row of the matrix that it comes from."""
-        return find_row(self.matrix, self.tensorflow, self.stack)
+    def usual_mpi(self) -> bool:
+        """Whether its MPI is the one that its stack's images have unless their row says other."""
+        return self.mpi_name == usual_mpi(self.matrix, self.row)
 
     @property
     def cuda(self) -> Cuda | None:
@@ -156,14 +171,6 @@ def standin_image(image: Image) -> Image:
     return replace(image, repository=f"standin.invalid/{image.repository}")
 
 
-def find_row(matrix: Matrix, tensorflow: str, stack: str) -> Row:
-    """Return the row of a TensorFlow release on a stack; KeyError if there is none."""
-    for row in matrix.images:
-        if row.tensorflow == tensorflow and row.stack == stack:
-            return row
-    raise KeyError(f"{tensorflow} on {stack}")
-
-
 def all_images(matrix: Matrix) -> tuple[Image, ...]:
     """Return every image of the matrix, in the order of the file."""
     return tuple(
@@ -187,6 +194,7 @@ def resolve_image(matrix: Matrix, row: Row, variant: Variant, *, documented: boo
         os_name=row.os or matrix.stacks[row.stack].os,
         repository=matrix.repository,
         pins=tuple(resolve_pins(matrix, row, variant, documented=documented)),
+        row=row,
         matrix=matrix,
         documented=documented,
     )

@@ -209,16 +209,20 @@ class InstallerMpi(Section):
     source: Name
     os: tuple[Name, ...]
     licence: Prose
+    licence_name: Name
 
 
 class IndexMpi(Section):
-    """An MPI from the Python package index (Intel MPI's ``impi-rt``)."""
+    """An MPI from the Python package index: what runs it, and what is compiled against it."""
 
     flavour: Flavour
     version: Version
     origin: Annotated[Literal["index"], Field(alias="from")]
     runtime: Distribution
     build: Distribution
+    os: tuple[Name, ...]
+    licence: Prose
+    licence_name: Name
 
 
 Mpi = Annotated[AptMpi | SourceMpi | InstallerMpi | IndexMpi, Field(discriminator="origin")]

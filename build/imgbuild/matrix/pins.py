@@ -41,6 +41,13 @@ def pin_of(matrix: Matrix, row: Row, component: str) -> Pin:
     raise KeyError(component)
 
 
+def usual_mpi(matrix: Matrix, row: Row) -> str | None:
+    """Return the MPI of a row's stack or operating system: the row's own unless it names one."""
+    stack = matrix.stacks[row.stack]
+    pin = stack.pins.mpi or matrix.operating_systems[row.os or stack.os].pins.mpi
+    return pin.version if pin else None
+
+
 def as_documented(pin: Pin) -> Pin:
     """Return the pin with the documented version in place of the corrected one, if it exists."""
     if pin.documented is None or not pin.documented_exists:
@@ -121,10 +128,12 @@ def _python(matrix: Matrix, pin: ResolvedPin) -> ResolvedPin:
 def _mpi(matrix: Matrix, pin: ResolvedPin) -> ResolvedPin:
     mpi = matrix.mpi[pin.version]
     named = replace(pin, version=mpi.version)
+    if mpi.origin in {"index", "installer"}:
+        named = replace(named, why=pin.why or f"licence: {mpi.licence}")
     if mpi.origin == "apt":
         return named
     if mpi.origin == "index":
-        return replace(named, source=f"{INDEX}: {mpi.runtime}")
+        return replace(named, source=f"{INDEX}: {mpi.runtime} (images/locks)")
     return _download(matrix, named, mpi.source)
 
 

@@ -157,12 +157,13 @@ def _missing_distribution(raw: Raw, row: Raw, variant: str, at: Location) -> Ite
 
 
 def _duplicates(images: list[Raw]) -> Iterator[Fault]:
-    seen: dict[tuple[str, str, str], int] = {}
+    seen: dict[tuple[str, str, str, str | None], int] = {}
     for index, row in enumerate(images):
         variants = _variants(row)
         for variant in variants:
             minor = str(row.get("tensorflow")).rsplit(".", 1)[0]
-            first = seen.setdefault((minor, str(row.get("stack")), variant), index)
+            key = (minor, str(row.get("stack")), variant, _version(row.get("mpi")))
+            first = seen.setdefault(key, index)
             if first != index or variants.count(variant) > 1:
                 what = f"TensorFlow {minor} {variant} on {row.get('stack')}"
                 yield Fault(("images", index), f"{what} is already image {first + 1} of the list")

@@ -1,4 +1,4 @@
-"""Which images a command is about: ``--tf``, ``--cpu``, ``--gpu``, ``--stack``, ``--all``."""
+"""Which images a command is about: ``--tf``, ``--cpu``, ``--gpu``, ``--stack``, ``--mpi``."""
 
 import re
 from dataclasses import dataclass, replace
@@ -16,6 +16,7 @@ class Selection:
     cpu: bool = False
     gpu: bool = False
     stack: str | None = None
+    mpi: str | None = None
     everything: bool = False
 
 
@@ -34,6 +35,7 @@ def select_images(matrix: Matrix, selection: Selection) -> tuple[Image, ...]:
         raise InputError(f"Say which images: --tf VERSION or --all. {_existing(images)}")
     for version in selection.tensorflow:
         _check_version(version, images)
+    _check_mpi(selection.mpi, images)
     chosen = tuple(image for image in images if _matches(image, selection, matrix))
     if not chosen:
         raise InputError(f"No image is {_describe(selection, matrix)}. {_existing(images)}")
@@ -48,13 +50,19 @@ def _check_version(version: str, images: tuple[Image, ...]) -> None:
         raise InputError(f"--tf {version}: no such TensorFlow in the matrix. {_existing(images)}")
 
 
+def _check_mpi(flavour: str | None, images: tuple[Image, ...]) -> None:
+    known = sorted({image.mpi.flavour for image in images})
+    if flavour is not None and flavour not in known:
+        raise InputError(f"--mpi {flavour!r}: no such MPI; there are: {', '.join(known)}.")
+
+
 def _check_each(
     selection: Selection, chosen: tuple[Image, ...], matrix: Matrix, images: tuple[Image, ...]
 ) -> None:
     """Refuse a selection of which one version or variant would silently be left out."""
     for version in selection.tensorflow:
         if not any(version in {image.minor, image.tensorflow} for image in chosen):
-            one = Selection((version,), selection.cpu, selection.gpu, selection.stack)
+            one = replace(selection, tensorflow=(version,))
             raise InputError(f"No image is {_describe(one, matrix)}. {_existing(images)}")
     for variant in ("cpu", "gpu"):
         if getattr(selection, variant) and all(image.variant != variant for image in chosen):
@@ -65,9 +73,17 @@ def _check_each(
 def _matches(image: Image, selection: Selection, matrix: Matrix) -> bool:
     if selection.tensorflow and not {image.minor, image.tensorflow} & {*selection.tensorflow}:
         return False
-    return image.variant in _variants(selection, matrix) and image.stack in _stacks(
+    of_kind = image.variant in _variants(selection, matrix) and image.stack in _stacks(
         selection, matrix
     )
+    return of_kind and _has_mpi(image, selection)
+
+
+def _has_mpi(image: Image, selection: Selection) -> bool:
+    """Return whether the image has the wanted MPI: the usual one of its stack if none is named."""
+    if selection.mpi:
+        return selection.mpi == image.mpi.flavour
+    return selection.everything or image.usual_mpi
 
 
 def _variants(selection: Selection, matrix: Matrix) -> set[str]:
@@ -87,12 +103,14 @@ def _describe(selection: Selection, matrix: Matrix) -> str:
     versions = " or ".join(selection.tensorflow) or "of any version"
     variants = " or ".join(sorted(_variants(selection, matrix)))
     stacks = " or ".join(sorted(_stacks(selection, matrix)))
-    return f"TensorFlow {versions}, {variants}, on the stack {stacks}"
+    mpi = f" with {selection.mpi}" if selection.mpi else ""
+    return f"TensorFlow {versions}, {variants}, on the stack {stacks}{mpi}"
 
 
 def _existing(images: tuple[Image, ...]) -> str:
     groups: dict[str, list[str]] = {}
     for image in images:
-        groups.setdefault(f"{image.stack} {image.variant}", []).append(image.minor)
+        mpi = "" if image.usual_mpi else f" {image.mpi.flavour}"
+        groups.setdefault(f"{image.stack} {image.variant}{mpi}", []).append(image.minor)
     lines = [f"{', '.join(minors)} ({group})" for group, minors in groups.items()]
     return "There are: " + "; ".join(lines) + "."

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from imgbuild.errors import InputError
 from imgbuild.locks.check import lock_problems
-from imgbuild.locks.request import build_request, image_request
+from imgbuild.locks.request import requests_of
 from imgbuild.matrix.image import Image
 from imgbuild.plan.inputs import BuildInputs
 from imgbuild.project import Project
@@ -51,6 +51,8 @@ def input_digest(image: Image, inputs: BuildInputs, project: Project) -> InputDi
         "uv": inputs.uv_version,
         "downloads": inputs.downloads[image.name].digest,
     }
+    if image.mpi_lock_name:
+        parts["MPI lock"] = _text(_lock(project, image.mpi_lock_name))
     if image.cuda and inputs.keyrings:
         parts["keyrings"] = inputs.keyrings.name
     if inputs.standin:
@@ -76,7 +78,7 @@ def _committed_dockerfile(image: Image, project: Project) -> str:
 
 def _require_locks(image: Image, project: Project) -> None:
     """Refuse locks that are damaged, or made for other requirements than the matrix has now."""
-    for request in (image_request(image), build_request(image)):
+    for request in requests_of(image):
         problems = lock_problems(request, project.locks)
         if problems:
             raise InputError(

@@ -1,6 +1,7 @@
 """The arrow Image → Dockerfile. Pure: the same image and templates give the same text."""
 
 import calendar
+import json
 import time
 from collections.abc import Mapping
 from functools import cache
@@ -30,10 +31,24 @@ MPI_ENVIRONMENT: Mapping[str, tuple[tuple[str, str], ...]] = {
     # What mpivars.sh sets, for shells that read no profile.
     "intelmpi": (("I_MPI_ROOT", "{root}"),),
 }
-#: Where an MPI of its vendor's installer lies; the installer chooses.
+#: From 2019 on Intel MPI sends through libfabric, whose providers it has in a folder of its own;
+#: TCP is what every network has. Source: its env/vars.sh; libfabric's fi_provider(7).
+LIBFABRIC_ENVIRONMENT = (
+    ("FI_PROVIDER_PATH", "{root}/lib/libfabric/prov"),
+    ("FI_PROVIDER", "tcp"),
+)
+#: Where an MPI lies that is no package of the system: the installer chooses, the wheels do not.
 MPI_ROOT: Mapping[str, str] = {
-    "intelmpi": "/opt/intel/compilers_and_libraries_{version}/linux/mpi",
+    "installer": "/opt/intel/compilers_and_libraries_{version}/linux/mpi",
+    "index": "/opt/impi",
 }
+#: Where its programs are below that.
+MPI_PROGRAMS: Mapping[str, str] = {"installer": "intel64/bin", "index": "bin"}
+#: What an image starts as its first process: it forwards signals and collects orphans. From the
+#: lock, since Ubuntu 16.04 and 18.04 have no such package.
+INIT = (f"{PREFIX}/bin/dumb-init", "--")
+
+SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
 #: What NVIDIA's container runtime reads: all devices, the libraries for computing, and the CUDA
 #: release that a driver must know for the container to start. The folders are those that other
@@ -99,15 +114,19 @@ def variables(image: Image) -> dict[str, object]:
 
 
 def _paths(image: Image) -> dict[str, object]:
-    root = MPI_ROOT.get(image.mpi.flavour, "").format(version=image.mpi.version)
-    conda = image.python.origin == "conda"
+    mpi = image.mpi
+    root = MPI_ROOT.get(mpi.origin, "").format(version=mpi.version)
     gpu = GPU_ENVIRONMENT if image.cuda else ()
+    programs = [f"{root}/{MPI_PROGRAMS[mpi.origin]}"] if root else []
+    conda = ["/opt/miniconda/bin"] if image.python.origin == "conda" else []
+    fabric = LIBFABRIC_ENVIRONMENT if mpi.origin == "index" else ()
     version = image.version_of("cuda") if image.cuda else ""
-    environment = (*MPI_ENVIRONMENT[image.mpi.flavour], *gpu)
+    environment = (*MPI_ENVIRONMENT[mpi.flavour], *fabric, *gpu)
     return {
         "mpi_root": root,
-        "mpi_path": f"{root}/intel64/bin:" if root else "",
-        "conda_path": "/opt/miniconda/bin:" if conda else "",
+        "mpi_path": f"{programs[0]}:" if root else "",
+        "path": ":".join((f"{PREFIX}/bin", *programs, *conda, *SYSTEM_PATH)),
+        "init": json.dumps(INIT),
         "environment": tuple((k, v.format(root=root, cuda=version)) for k, v in environment),
     }
 

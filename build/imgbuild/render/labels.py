@@ -22,4 +22,12 @@ def pin_labels(image: Image) -> dict[str, str]:
         NAME: image.name,
         **{f"{NAMESPACE}.pin.{pin.component}": pin.version for pin in image.pins},
         f"{NAMESPACE}.mpi-flavour": image.mpi.flavour,
+        **_licence(image),
     }
+
+
+def _licence(image: Image) -> dict[str, str]:
+    """Return the licence of an MPI that is no free software: its users should know of it."""
+    if image.mpi.origin in {"index", "installer"}:
+        return {f"{NAMESPACE}.licence.mpi": image.mpi.licence_name}
+    return {}

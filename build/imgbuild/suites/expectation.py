@@ -37,7 +37,6 @@ def expectation(
         "mpi_flavour": image.mpi.flavour,
         "os_id": image.os.distribution,
         "horovodrun": image.horovod.launcher and image.mpi.flavour == LAUNCHED,
-        "tini": "tini" in image.os.packages.runtime,
         "standin": standin is not None,
         "packages": {**lock.versions, "horovod": image.version_of("horovod")},
         "held": _held(image),

@@ -44,13 +44,13 @@ def test_list_is_a_table(checkout: Path) -> None:
     assert lines[0].split() == [
         "image", "tensorflow", "python", "mpi", "horovod", "tensorboard", "cuda",
     ]  # fmt: skip
-    assert len(lines) == 31
+    assert len(lines) == 35
 
 
 def test_list_of_images_without_cuda_has_no_column_for_it(checkout: Path) -> None:
     lines = _imgbuild(checkout, "list", "--stack", "debian").stdout.splitlines()
     assert lines[0].split()[-1] == "tensorboard"
-    assert len(lines) == 11
+    assert len(lines) == 15
 
 
 def test_list_of_the_images_as_documented(checkout: Path) -> None:
@@ -61,7 +61,7 @@ def test_list_of_the_images_as_documented(checkout: Path) -> None:
 
 def test_list_as_json(checkout: Path) -> None:
     images = json.loads(_imgbuild(checkout, "list", "--stack", "debian", "--json").stdout)
-    assert len(images) == 10
+    assert len(images) == 14
     assert images[8]["tags"][0] == "imgbuild/tensorflow:2.2-cpu-debian"
 
 

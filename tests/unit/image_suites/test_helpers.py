@@ -20,7 +20,6 @@ GOOD: dict[str, Any] = {
     "mpi_flavour": "openmpi",
     "os_id": "debian",
     "horovodrun": True,
-    "tini": True,
     "standin": False,
     "packages": {"numpy": "1.18.5"},
     "held": {},

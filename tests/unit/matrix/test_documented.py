@@ -20,6 +20,7 @@ def test_there_is_one_where_something_differs(matrix: Matrix) -> None:
         "tf-2.3-cpu-ubuntu-as-documented",
         "tf-2.3-gpu-ubuntu-as-documented",
         "tf-2.3-cpu-debian-as-documented",
+        "tf-2.3-cpu-debian-intelmpi-as-documented",
     ]
 
 

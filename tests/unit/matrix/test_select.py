@@ -32,13 +32,29 @@ def test_one_and_ten_are_not_one(matrix: Matrix) -> None:
 
 
 def test_everything_on_one_stack(matrix: Matrix) -> None:
-    assert len(_names(matrix, Selection(everything=True, stack="debian"))) == 10
+    assert len(_names(matrix, Selection(everything=True, stack="debian"))) == 14
     assert len(_names(matrix, Selection(everything=True, stack="ubuntu"))) == 20
+
+
+def test_without_a_word_of_mpi_it_is_the_stacks_own(matrix: Matrix) -> None:
+    one, both = ("2.2",), ("1.12", "2.2")
+    assert _names(matrix, Selection(one, stack="debian")) == ["tf-2.2-cpu-debian"]
+    intel = Selection(both, stack="debian", mpi="intelmpi")
+    assert _names(matrix, intel) == ["tf-1.12-cpu-debian-intelmpi", "tf-2.2-cpu-debian-intelmpi"]
+    # On Ubuntu 16.04 the usual one is Intel's.
+    assert _names(matrix, Selection(("1.12",), mpi="intelmpi")) == ["tf-1.12-cpu-ubuntu"]
+    everything = _names(matrix, Selection(everything=True, stack="debian", mpi="intelmpi"))
+    assert everything == [f"tf-{v}-cpu-debian-intelmpi" for v in ("1.12", "1.15", "2.2", "2.3")]
+
+
+def test_an_mpi_that_no_image_has(matrix: Matrix) -> None:
+    with pytest.raises(InputError, match="no such MPI; there are: intelmpi, openmpi"):
+        select_images(matrix, Selection(("2.2",), mpi="lam"))
 
 
 def test_everything_is_the_family_without_the_images_as_documented(matrix: Matrix) -> None:
     names = _names(matrix, Selection(everything=True))
-    assert len(names) == 30
+    assert len(names) == 34
     assert not [name for name in names if name.endswith("as-documented")]
 
 
@@ -53,6 +69,10 @@ def test_everything_is_the_family_without_the_images_as_documented(matrix: Matri
             "No image is TensorFlow 2.2, gpu, on the stack debian",
         ),
         (Selection(("2.2",), stack="beos"), "on the stack beos"),
+        (
+            Selection(("1.10",), stack="debian", mpi="intelmpi"),
+            "No image is TensorFlow 1.10, cpu, on the stack debian with intelmpi",
+        ),
         (
             Selection(("2.2",), cpu=True, gpu=True, stack="debian"),
             "No image is TensorFlow 2.2, gpu",

@@ -62,7 +62,7 @@ BREAKS = (
     Break(
         "tensorflow-glibc",
         (('glibc: "2.36"', 'glibc: "2.3"'),),
-        "tf-1.10-cpu-debian, tf-1.11-cpu-debian, tf-1.12-cpu-debian and 2 more: os debian-12, "
+        "tf-1.10-cpu-debian, tf-1.11-cpu-debian, tf-1.12-cpu-debian and 3 more: os debian-12, "
         "os.glibc 2.3, breaks the rule tensorflow-glibc, which wants at least 2.5:",
         "ubuntu-16.04",
     ),
@@ -110,6 +110,6 @@ BREAKS = (
         (("mpi: openmpi-4.1.4", "mpi: intelmpi-2018.3.222"),),
         "mpi intelmpi-2018.3.222, os debian-12, breaks the rule mpi-os, which wants one of: "
         "ubuntu-16.04:",
-        "openmpi-4.1.4",
+        "intelmpi-2021.8.0",
     ),
 )

@@ -114,6 +114,18 @@ def test_version_and_clean(conda: Path) -> None:
     assert run(conda, "clean", "-ay").returncode == 0
 
 
+def test_info_says_where_it_lies(conda: Path) -> None:
+    known = json.loads(run(conda, "info", "--json").stdout)
+    assert known["root_prefix"] == str(conda.parents[1])
+    assert f"root_prefix : {conda.parents[1]}\n" in run(conda, "info").stdout
+
+
+def test_an_environment_without_records_lists_nothing(conda: Path) -> None:
+    result = run(conda, "list")
+    assert result.returncode == 0, result.stderr
+    assert all(line.startswith("#") for line in result.stdout.splitlines())
+
+
 def test_the_installer_knows_where_its_archive_begins() -> None:
     header = _header("Miniconda3-4.5.11-Linux-x86_64.sh", b"payload")
     lines = header.count(b"\n") + 1
