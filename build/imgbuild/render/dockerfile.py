@@ -28,8 +28,13 @@ MPI_ENVIRONMENT: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
         ("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
     ),
-    # What mpivars.sh sets, for shells that read no profile.
-    "intelmpi": (("I_MPI_ROOT", "{root}"),),
+    # I_MPI_ROOT is what mpivars.sh sets, for shells that read no profile. mpiexec 2021.8 waits for
+    # ever where a node is lost, so what it starts the nodes with ends it (images/files/ssh). Source:
+    # Intel MPI Developer Reference, "Hydra Environment Variables".
+    "intelmpi": (
+        ("I_MPI_ROOT", "{root}"),
+        ("I_MPI_HYDRA_BOOTSTRAP_EXEC", "/usr/local/bin/mpiexec-ssh"),
+    ),
 }
 #: From 2019 on Intel MPI sends through libfabric, whose providers it has in a folder of its own;
 #: TCP is what every network has. Source: its env/vars.sh; libfabric's fi_provider(7).
