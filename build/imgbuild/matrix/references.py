@@ -41,7 +41,7 @@ def find_faults(document: Any) -> list[Fault]:  # noqa: ANN401 - whatever YAML h
         ),
         *_sources(raw),
         *(fault for index, row in enumerate(images) for fault in _row(raw, row, index)),
-        *_duplicates(images),
+        *_duplicates(raw, images),
     ]
 
 
@@ -156,15 +156,27 @@ def _missing_distribution(raw: Raw, row: Raw, variant: str, at: Location) -> Ite
         yield Fault((*at, "variants"), f"{'.'.join(where)} names no {variant} distribution")
 
 
-def _duplicates(images: list[Raw]) -> Iterator[Fault]:
+def _duplicates(raw: Raw, images: list[Raw]) -> Iterator[Fault]:
     seen: dict[tuple[str, str, str, str | None], int] = {}
     for index, row in enumerate(images):
         variants = _variants(row)
         for variant in variants:
             minor = str(row.get("tensorflow")).rsplit(".", 1)[0]
-            key = (minor, str(row.get("stack")), variant, _version(row.get("mpi")))
-            first = seen.setdefault(key, index)
+            mpi = _other_mpi(raw, row)
+            first = seen.setdefault((minor, str(row.get("stack")), variant, mpi), index)
             if first != index or variants.count(variant) > 1:
                 what = f"TensorFlow {minor} {variant} on {row.get('stack')}"
+                what = f"{what} with {mpi}" if mpi else what
                 yield Fault(("images", index), f"{what} is already image {first + 1} of the list")
                 break
+
+
+def _other_mpi(raw: Raw, row: Raw) -> str | None:
+    """Return the MPI flavour that the image's name says: none where it is the stack's own."""
+    own = _version(row.get("mpi"))
+    stack = _mapping(_at(raw, ("stacks", str(row.get("stack")))))
+    system = _at(raw, ("operating_systems", str(row.get("os") or stack.get("os")), "pins"))
+    usual = _mapping(stack.get("pins")).get("mpi") or _mapping(system).get("mpi")
+    if own is None or own == _version(usual):
+        return None
+    return str(_at(raw, ("mpi", own, "flavour")))

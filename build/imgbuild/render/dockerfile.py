@@ -28,8 +28,8 @@ MPI_ENVIRONMENT: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
         ("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
     ),
-    # I_MPI_ROOT is what mpivars.sh sets, for shells that read no profile. mpiexec 2021.8 waits for
-    # ever where a node is lost, so what it starts the nodes with ends it (images/files/ssh). Source:
+    # I_MPI_ROOT is what mpivars.sh sets, for shells that read no profile. mpiexec 2021.8 waits
+    # for ever where a node is lost, so what starts the nodes ends it (images/files/ssh). Source:
     # Intel MPI Developer Reference, "Hydra Environment Variables".
     "intelmpi": (
         ("I_MPI_ROOT", "{root}"),

@@ -10,7 +10,7 @@ from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.locks.check import find_problems, find_stale
 from imgbuild.locks.family import lock_family
 from imgbuild.locks.lockfile import HEADER, parse_lock
-from imgbuild.locks.request import LockRequest, image_request, lock_requests
+from imgbuild.locks.request import LockRequest, image_request, lock_requests, mpi_request
 from imgbuild.locks.resolve import resolve
 from imgbuild.matrix.image import Image, all_images
 from imgbuild.matrix.model import Matrix
@@ -40,6 +40,15 @@ def test_conditions_choose_by_version(images: dict[str, Image]) -> None:
 def test_tensorflow_has_the_name_of_its_cpu_build(images: dict[str, Image]) -> None:
     assert image_request(images["tf-1.14-cpu-debian"]).requirements[0] == "tensorflow==1.14.0"
     assert image_request(images["tf-1.15-cpu-debian"]).requirements[0] == "tensorflow-cpu==1.15.0"
+
+
+def test_an_mpi_of_the_index_has_a_lock_of_its_own(images: dict[str, Image]) -> None:
+    request = mpi_request(images["tf-1.12-cpu-debian-intelmpi"])
+    assert request is not None
+    assert request.requirements == ("impi-rt==2021.8.0", "impi-devel==2021.8.0")
+    assert request == mpi_request(images["tf-2.3-cpu-debian-intelmpi"])
+    assert mpi_request(images["tf-1.12-cpu-debian"]) is None
+    assert mpi_request(images["tf-1.12-cpu-ubuntu"]) is None
 
 
 def test_a_lock_is_shared_not_repeated(matrix: Matrix) -> None:

@@ -51,6 +51,16 @@ def test_the_committed_matrix_has_the_ten_versions(matrix: Matrix, stack: str) -
             "tensorflow: 1.10.0, stack",
             "is already image 1 of the list",
         ),
+        (
+            "0.18.2, mpi: intelmpi-2021.8.0}",
+            "0.18.2, mpi: openmpi-4.1.4}",
+            "TensorFlow 1.15 cpu on debian is already image 16 of the list",
+        ),
+        (
+            "{tensorflow: 1.15.0, stack: debian, variants: [cpu], horovod: 0.18.2, mpi",
+            "{tensorflow: 1.12.0, stack: debian, variants: [cpu], horovod: 0.15.2, mpi",
+            "TensorFlow 1.12 cpu on debian with intelmpi is already image 21 of the list",
+        ),
         ("cpu: tensorflow, gpu", "gpu", "tensorflow.1.10.0.distribution names no cpu"),
         ("from: source", "from: conda", "missing key 'packages'"),
         ("from: source", "from: tarball", "does not match any of the expected tags"),

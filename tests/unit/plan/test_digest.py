@@ -21,7 +21,9 @@ INPUTS = BuildInputs(
     {"3.6.15": InterpreterInput(None, "source", "source")},
     Path("/nowhere"),
     "0.13.8",
-    downloads={"tf-2.2-cpu-debian": ImageDownloads({}, {})},
+    downloads=dict.fromkeys(
+        ("tf-2.2-cpu-debian", "tf-2.2-cpu-debian-intelmpi"), ImageDownloads({}, {})
+    ),
 )
 
 
@@ -107,6 +109,21 @@ def test_secrets_do_not_matter(image: Image, checkout: Project) -> None:
     """Nothing of them may be in the image, so another mirror builds nothing anew."""
     with_ca = replace(INPUTS, secrets={"ca": Path("/ca.pem"), "upstreams": Path("/mirrors.txt")})
     assert input_digest(image, with_ca, checkout) == input_digest(image, INPUTS, checkout)
+
+
+def test_the_lock_of_an_mpi_is_an_input_of_its_images(
+    images: dict[str, Image], checkout: Project
+) -> None:
+    chosen = [images[f"tf-2.2-cpu-debian{mpi}"] for mpi in ("", "-intelmpi")]
+    before = [input_digest(image, INPUTS, checkout) for image in chosen]
+    (lock,) = checkout.locks.glob("mpi-*.txt")
+    lock.write_text(lock.read_text() + "# read again\n")
+    usual, other = [input_digest(image, INPUTS, checkout) for image in chosen]
+    assert usual == before[0]
+    assert other.changed_since(before[1].parts) == ["MPI lock"]
+    lock.unlink()
+    with pytest.raises(InputError, match=r"mpi-intelmpi-2021\.8\.0-py3\.6\.txt: No such file"):
+        input_digest(chosen[1], INPUTS, checkout)
 
 
 @pytest.mark.parametrize("how", ["edit", "delete"])

@@ -1,5 +1,6 @@
 """Dockerfiles: the committed ones are the rendered ones, and drift is shown line by line."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,34 @@ def test_the_committed_dockerfiles_are_the_rendered_ones(
     rendered = render_all(family, project.templates, project.dockerfiles)
     assert len(rendered) == len(family)
     assert find_drift(rendered, project.dockerfiles) == []
+
+
+def test_another_mpi_is_said_wherever_people_look(
+    images: dict[str, Image], project: Project
+) -> None:
+    intel = images["tf-2.2-cpu-debian-intelmpi"]
+    assert intel.tags == (
+        "imgbuild/tensorflow:2.2-cpu-debian-intelmpi",
+        "imgbuild/tensorflow:2.2.0-cpu-debian-intelmpi",
+    )
+    text = render_dockerfile(intel, project.templates)
+    assert 'imgbuild.mpi-flavour="intelmpi"' in text
+    assert 'imgbuild.licence.mpi="intel-simplified-software-license"' in text
+    assert "openmpi" not in text
+    usual = render_dockerfile(images["tf-2.2-cpu-debian"], project.templates)
+    assert "impi" not in usual
+    assert "imgbuild.licence" not in usual
+
+
+def test_every_image_can_be_a_node_and_holds_no_key(
+    images: dict[str, Image], project: Project
+) -> None:
+    for image in images.values():
+        text = render_dockerfile(image, project.templates)
+        assert "'openssh-server'" in text, image.name
+        # In the very step that installs the package, whose script makes them.
+        assert re.search(r"'[^']+' \\\n +&& rm -f /etc/ssh/ssh_host_\*", text), image.name
+        assert 'ENTRYPOINT ["/opt/python/bin/dumb-init", "--"]' in text, image.name
 
 
 def test_only_tensorflow_of_gcc_4_gets_the_old_calling_convention(
