@@ -29,7 +29,7 @@ MPI_ENVIRONMENT: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
     ),
     # I_MPI_ROOT is what mpivars.sh sets, for shells that read no profile. mpiexec 2021.8 waits
-    # for ever where a node is lost, so what starts the nodes ends it (images/files/ssh). Source:
+    # for ever where a node is lost, so what starts the nodes ends it (images/files). Source:
     # Intel MPI Developer Reference, "Hydra Environment Variables".
     "intelmpi": (
         ("I_MPI_ROOT", "{root}"),
