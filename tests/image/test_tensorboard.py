@@ -172,9 +172,7 @@ def test_events_appear_while_tensorboard_runs(served: Session) -> None:
 
 
 @pytest.mark.parametrize("tag", SCALARS)
-def test_tensorboard_shows_the_values(
-    served: Session, writers: tuple[str, ...], tag: str
-) -> None:
+def test_tensorboard_shows_the_values(served: Session, writers: tuple[str, ...], tag: str) -> None:
     """Every step is there, the later ones too, exact to the last bit of a float32."""
     for api in writers:
         found = served.json["after"]["scalars"].get(api, {}).get(tag)
@@ -194,7 +192,9 @@ def test_tensorboard_shows_the_histograms(served: Session, writers: tuple[str, .
     found = served.json["histograms"]
     assert {run: list(tags) for run, tags in found.items()} == {api: ["spread"] for api in writers}
     for api in writers:
-        steps = [(step, wrong_buckets(buckets, SPREAD)) for _, step, buckets in found[api]["spread"]]
+        steps = [
+            (step, wrong_buckets(buckets, SPREAD)) for _, step, buckets in found[api]["spread"]
+        ]
         assert steps == [(0, [])], f"the run {api}"
 
 

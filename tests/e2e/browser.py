@@ -1,0 +1,147 @@
+"""A headless Chromium, through its driver and the W3C's WebDriver protocol.
+
+The protocol's few routes that are needed here are one request each, so no package is. The browser
+has no way out: every host name but this machine's own is unknown to it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+import subprocess
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import requests
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SECONDS = 60
+WIDTH, HEIGHT = 1280, 900
+#: Chromium's sandbox does not start as root, and /dev/shm may be small.
+OPTIONS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--no-proxy-server",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+    "--force-device-scale-factor=1",
+    f"--window-size={WIDTH},{HEIGHT}",
+)
+CAPABILITIES = {
+    "browserName": "chrome",
+    "goog:chromeOptions": {"args": list(OPTIONS)},
+    "goog:loggingPrefs": {"performance": "ALL"},
+}
+READY = re.compile(r"started successfully on port (\d+)")
+
+
+class Browser:
+    """One tab of a running Chromium."""
+
+    def __init__(self, driver: str) -> None:
+        self._http = requests.Session()
+        self._http.trust_env = False  # no proxy between this process and its own child
+        made = self._ask("POST", f"{driver}/session", {"capabilities": _always(CAPABILITIES)})
+        self._session = f"{driver}/session/{made['sessionId']}"
+
+    def open(self, url: str) -> None:
+        """Open a page and wait until it is loaded; its scripts may go on."""
+        self._ask("POST", f"{self._session}/url", {"url": url})
+
+    def run(self, script: str, *arguments: object) -> Any:
+        """Return what JavaScript returns, run as a function's body in the page."""
+        call = {"script": script, "args": list(arguments)}
+        return self._ask("POST", f"{self._session}/execute/sync", call)
+
+    def wait_for(self, what: str, script: str, *arguments: object) -> Any:
+        """Return what JavaScript returns as soon as it is true; fails the test in the end."""
+        end = time.monotonic() + SECONDS
+        while not (found := self.run(script, *arguments)):
+            if time.monotonic() > end:
+                pytest.fail(f"{what}: not there after {SECONDS} s", pytrace=False)
+            time.sleep(0.2)
+        return found
+
+    def wait_for_answer(self, page: str, url: str, status: int) -> None:
+        """Open a page and wait until a server has given this answer; fails the test in the end."""
+        self.open(page)
+        end, answers = time.monotonic() + SECONDS, self.answers()
+        while (url, status) not in answers:
+            if time.monotonic() > end:
+                pytest.fail(f"{status} for {url}: not after {SECONDS} s", pytrace=False)
+            time.sleep(0.2)
+            answers += self.answers()
+
+    def screenshot(self) -> bytes:
+        """Return what can be seen, as a PNG file of 1280 pixels' width."""
+        return base64.b64decode(self._ask("GET", f"{self._session}/screenshot"))
+
+    def answers(self) -> list[tuple[str, int]]:
+        """Return address and status of what servers have answered since the last call.
+
+        What was not answered has the status 0.
+        """
+        entries = self._ask("POST", f"{self._session}/se/log", {"type": "performance"})
+        return answered(json.loads(entry["message"])["message"] for entry in entries)
+
+    def close(self) -> None:
+        """End the browser."""
+        self._ask("DELETE", self._session)
+
+    def _ask(self, method: str, url: str, body: dict[str, Any] | None = None) -> Any:
+        response = self._http.request(method, url, json=body, timeout=2 * SECONDS)
+        value = response.json()["value"]
+        assert response.ok, f"{url}: {value}"
+        return value
+
+
+def answered(events: Iterator[dict[str, Any]]) -> list[tuple[str, int]]:
+    """Return address and status of the answers among events of the DevTools protocol."""
+    asked: dict[str, str] = {}
+    found = []
+    for event in events:
+        parameters = event["params"]
+        if event["method"] == "Network.requestWillBeSent":
+            asked[parameters["requestId"]] = parameters["request"]["url"]
+        elif event["method"] == "Network.responseReceived":
+            response = parameters["response"]
+            found.append((response["url"], response["status"]))
+        elif event["method"] == "Network.loadingFailed":
+            found.append((asked.get(parameters["requestId"], "unknown"), 0))
+    return [(url, status) for url, status in found if not url.startswith(("data:", "blob:"))]
+
+
+@contextmanager
+def open_browser() -> Iterator[Browser]:
+    """Start Chromium's driver and a browser; both end with the block."""
+    program = shutil.which("chromedriver")
+    if program is None:
+        pytest.fail("no chromedriver on PATH: `make browser` installs it", pytrace=False)
+    with subprocess.Popen([program, "--port=0"], stdout=subprocess.PIPE, text=True) as driver:
+        try:
+            browser = Browser(f"http://127.0.0.1:{_port_of(driver)}")
+            try:
+                yield browser
+            finally:
+                browser.close()
+        finally:
+            driver.terminate()
+
+
+def _always(capabilities: dict[str, Any]) -> dict[str, Any]:
+    return {"alwaysMatch": capabilities}
+
+
+def _port_of(driver: subprocess.Popen[str]) -> int:
+    assert driver.stdout is not None
+    for line in driver.stdout:
+        if found := READY.search(line):
+            return int(found[1])
+    pytest.fail("chromedriver did not start", pytrace=False)

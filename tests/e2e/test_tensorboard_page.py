@@ -1,0 +1,219 @@
+"""TensorBoard's page, served from inside the images and opened in a real browser without internet.
+
+The screenshots are kept in `reports/screenshots/`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import requests
+from browser import open_browser
+from conftest import ROOT
+from path_proxy import PREFIX, path_proxy
+from png_pixels import pixels
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from browser import Browser
+    from conftest import Checkout
+    from png_pixels import Rows
+
+#: Three generations of the page.
+VERSIONS = ("1.10", "1.15", "2.3")
+#: Whose projector's tab stays empty behind a proxy's path.
+FAULTY = "1.15"
+PROGRAMS = ROOT / "tests" / "image" / "programs"
+SCREENSHOTS = ROOT / "reports" / "screenshots"
+PORT = 6006
+LOGDIR = "/tmp/logs"  # noqa: S108 - in the container
+SECONDS = 60
+VALUES = [10.0 / (step + 10) for step in range(60)]  # programs/events_curve.py
+ALMOST_ALL = 0.9
+NEARLY = 90  # of 765: red, green and blue together, at the rim of a line
+
+#: Every element of the page, those in shadow trees and in frames too.
+ELEMENTS = """
+    const every = root => [...root.querySelectorAll("*")].flatMap(element => [
+        element,
+        ...(element.shadowRoot ? every(element.shadowRoot) : []),
+        ...(element.contentDocument ? every(element.contentDocument) : []),
+    ]);
+    const elements = every(document);
+"""
+#: The lines of charts. Plottable draws the smoothed line in full colour over the pale one of the
+#: values themselves; both have a corner a point.
+LINES = (
+    ELEMENTS
+    + """
+    return elements.filter(element => element.matches("svg path.line")).map(path => ({
+        corners: (path.getAttribute("d") || "").split(/[ML]/).filter(Boolean)
+            .map(pair => pair.split(",").map(Number)),
+        colour: getComputedStyle(path).stroke.match(/\\d+/g).slice(0, 3).map(Number),
+        left: path.getBoundingClientRect().left,
+        top: path.getBoundingClientRect().top,
+    }));
+"""
+)
+#: Whether the projector says how many points it shows, and the number ends with the argument.
+PROJECTED = (
+    ELEMENTS
+    + """
+    const shown = elements.find(element => element.matches("span.numDataPoints"));
+    return Boolean(shown) && shown.textContent.trim().endsWith(arguments[0]);
+"""
+)
+POINTS = "4"  # of programs/events_curve.py
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with open_browser() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def images(checkout: Checkout) -> dict[str, str]:
+    """Build what is missing, as a user does; return the images' names by version."""
+    options = [part for version in VERSIONS for part in ("--tf", version)]
+    result = checkout.run("build", *options, "--stack", "debian", "--json")
+    assert result.returncode == 0, f"{result.stdout}\n{result.stderr}"
+    built = {entry["image"]: entry["tags"][0] for entry in json.loads(result.stdout)}
+    return {version: built[f"tf-{version}-cpu-debian"] for version in VERSIONS}
+
+
+@contextmanager
+def served(checkout: Checkout, image: str) -> Iterator[int]:
+    """Serve a curve from inside the image; give the port of this machine that leads to it."""
+    name = f"imgbuild-page-{uuid.uuid4().hex[:12]}"
+    run = ("run", "--detach", "--name", name, f"--publish=127.0.0.1::{PORT}", image)
+    serve = ("tensorboard", "--logdir", LOGDIR, "--host", "0.0.0.0", "--port", str(PORT))  # noqa: S104
+    try:
+        _docker(checkout, *run, *serve, "--reload_interval", "1")
+        _docker(checkout, "cp", str(PROGRAMS), f"{name}:/programs")
+        _docker(checkout, "exec", name, "python", "/programs/events_curve.py", LOGDIR)
+        port = int(_docker(checkout, "port", name, str(PORT)).split()[0].rpartition(":")[2])
+        _wait_for_points(port)
+        yield port
+    finally:
+        checkout.docker("rm", "--force", "--volumes", name)
+
+
+def _docker(checkout: Checkout, *arguments: str) -> str:
+    result = checkout.docker(*arguments)
+    assert result.returncode == 0, f"docker {' '.join(arguments)}: {result.stderr}"
+    return result.stdout
+
+
+def _wait_for_points(port: int) -> None:
+    """Wait until the server has loaded the curve: the page asks once."""
+    url = f"http://127.0.0.1:{port}/data/plugin/scalars/scalars?run=training&tag=loss"
+    http = requests.Session()
+    http.trust_env = False
+    end, points = time.monotonic() + SECONDS, 0
+    while points < len(VALUES):
+        assert time.monotonic() < end, f"{points} points after {SECONDS} s"
+        time.sleep(0.2)
+        try:
+            response = http.get(url, timeout=10)
+        except requests.ConnectionError:
+            continue
+        points = len(response.json()) if response.ok else 0
+
+
+def _lines(browser: Browser) -> list[dict[str, Any]]:
+    lines = browser.run(LINES)
+    return [line for line in lines if len(line["corners"]) == len(VALUES)]
+
+
+def _follows_the_values(line: dict[str, Any]) -> bool:
+    """Return whether the heights of the line's corners are the values, to a chart's scale."""
+    heights = [y for _, y in line["corners"]]
+    scale = (heights[-1] - heights[0]) / (VALUES[-1] - VALUES[0])
+    drawn = [VALUES[0] + (height - heights[0]) / scale for height in heights]
+    return drawn == pytest.approx(VALUES, abs=1e-3)
+
+
+def _share_seen(line: dict[str, Any], screen: Rows) -> float:
+    """Return at how many of its corners, of 1, the line's colour is on the screen."""
+    least_x = min(x for x, _ in line["corners"])
+    least_y = min(y for _, y in line["corners"])
+    places = [(line["left"] + x - least_x, line["top"] + y - least_y) for x, y in line["corners"]]
+    return sum(_is_near(screen, x, y, line["colour"]) for x, y in places) / len(places)
+
+
+def _is_near(screen: Rows, x: float, y: float, colour: list[int]) -> bool:
+    """Return whether a pixel at this place, or beside it, has the colour, or nearly so."""
+    around = [
+        pixel[:3]
+        for row in screen[max(0, round(y) - 1) : round(y) + 2]
+        for pixel in row[max(0, round(x) - 1) : round(x) + 2]
+    ]
+    return any(sum(map(abs, map(int.__sub__, pixel, colour))) < NEARLY for pixel in around)
+
+
+def _drawn(browser: Browser) -> tuple[float, bytes]:
+    """Return the share of the best line that can be seen, once it is nearly all, and the screen."""
+    end = time.monotonic() + SECONDS
+    while True:
+        screenshot = browser.screenshot()
+        screen = pixels(screenshot)
+        share = max((_share_seen(line, screen) for line in _lines(browser)), default=0.0)
+        if share > ALMOST_ALL or time.monotonic() > end:
+            return share, screenshot
+        time.sleep(0.5)
+
+
+def _keep(name: str, screenshot: bytes) -> None:
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    (SCREENSHOTS / name).write_bytes(screenshot)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_scalar_chart_is_drawn(
+    checkout: Checkout, browser: Browser, images: dict[str, str], version: str
+) -> None:
+    """A line of the chart is the data, and its colour is on the screen all along it.
+
+    The page is complete without internet: it asks for nothing but what the container serves.
+    """
+    browser.answers()
+    with served(checkout, images[version]) as port:
+        url = f"http://127.0.0.1:{port}/"
+        browser.open(url)
+        share, screenshot = _drawn(browser)
+        _keep(f"tensorboard-{version}.png", screenshot)
+        lines, answers = _lines(browser), browser.answers()
+    assert share > ALMOST_ALL, f"{share:.0%} of the line can be seen, of {len(lines)} lines"
+    assert any(_follows_the_values(line) for line in lines), f"no line is the data: {lines}"
+    assert (url, 200) in answers
+    assert [pair for pair in answers if not pair[0].startswith(url) or pair[1] != 200] == []
+
+
+def test_the_projectors_fault_behind_a_path_and_the_way_round_it(
+    checkout: Checkout, browser: Browser, images: dict[str, str]
+) -> None:
+    """The tab asks for its code at the proxy's root and stays empty; its own page has it all."""
+    with served(checkout, images[FAULTY]) as port, path_proxy(port) as url:
+        root = url.removesuffix(f"{PREFIX}/")
+        browser.wait_for_answer(f"{url}#projector", f"{root}/data/plugin/projector/index.js", 404)
+        _keep(f"projector-{FAULTY}-fault.png", browser.screenshot())
+        assert not browser.run(PROJECTED, "")
+        browser.open(f"{url}data/plugin/projector/projector_binary.html")
+        browser.wait_for("the projector's points", PROJECTED, POINTS)
+        _keep(f"projector-{FAULTY}-way-round.png", browser.screenshot())
+
+
+def test_the_projectors_tab_needs_no_way_round_in_2_3(
+    checkout: Checkout, browser: Browser, images: dict[str, str]
+) -> None:
+    """The same path, the same proxy, and the tab has its code."""
+    with served(checkout, images["2.3"]) as port, path_proxy(port) as url:
+        browser.open(f"{url}#projector")
+        browser.wait_for("the projector's points", PROJECTED, POINTS)
