@@ -61,14 +61,17 @@ LINES = (
     }));
 """
 )
-#: Whether the projector says how many points it shows, and the number ends with the argument.
+#: Whether the projector says how many points it shows, and how much of their variance that is.
 PROJECTED = (
     ELEMENTS
     + """
-    const shown = elements.find(element => element.matches("span.numDataPoints"));
-    return Boolean(shown) && shown.textContent.trim().endsWith(arguments[0]);
+    const text = selector => (elements.find(e => e.matches(selector)) || {}).textContent || "";
+    return text("span.numDataPoints").trim().endsWith(arguments[0])
+        && /[0-9]%/.test(text("#total-variance"));
 """
 )
+#: Whether there is a projector at all.
+PROJECTOR = ELEMENTS + 'return elements.some(element => element.matches("span.numDataPoints"));'
 POINTS = "4"  # of programs/events_curve.py
 
 
@@ -204,7 +207,7 @@ def test_the_projectors_fault_behind_a_path_and_the_way_round_it(
         root = url.removesuffix(f"{PREFIX}/")
         browser.wait_for_answer(f"{url}#projector", f"{root}/data/plugin/projector/index.js", 404)
         _keep(f"projector-{FAULTY}-fault.png", browser.screenshot())
-        assert not browser.run(PROJECTED, "")
+        assert not browser.run(PROJECTOR)
         browser.open(f"{url}data/plugin/projector/projector_binary.html")
         browser.wait_for("the projector's points", PROJECTED, POINTS)
         _keep(f"projector-{FAULTY}-way-round.png", browser.screenshot())

@@ -47,8 +47,6 @@ from tensorboard_versions import (
 )
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from container import Container, Ran
     from expectation import Expectation
     from lab import Lab
@@ -56,7 +54,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("importable")
 SECONDS = 240
-SECONDS_A_QUESTION = 5
 BY_DEFAULT, FOR_ALL = PORTS = ("6006", "6106")  # the range's ends; the servers are started so
 
 
@@ -102,9 +99,16 @@ def served(lab: Lab, version: Version, writers: tuple[str, ...]) -> Session:
         session = pool.submit(
             board.program, "tensorboard_session.py", json.dumps(task), seconds=SECONDS
         )
-        reached = ask_until_answered(reader, session)
+        wait_for_file(board, f"{task['logdir']}/serving")
+        reached = reader.program("tensorboard_reach.py", "board", *PORTS, seconds=60)
         board.run("touch", f"{task['logdir']}/asked", seconds=10)
         return Session(session.result(), reached)
+
+
+def wait_for_file(container: Container, path: str) -> None:
+    """Wait until a file appears in a container, or as long as what makes it may take."""
+    loop = f"until test -e {path}; do sleep 0.3; done"
+    container.run("sh", "-c", loop, seconds=SECONDS)
 
 
 def task_for(logdir: str, version: Version, writers: tuple[str, ...]) -> dict[str, Any]:
@@ -119,15 +123,6 @@ def task_for(logdir: str, version: Version, writers: tuple[str, ...]) -> dict[st
         "graphs": graph_listing(version),
         "projector_page": projector_page(version),
     }
-
-
-def ask_until_answered(reader: Container, session: Future[Ran]) -> Ran:
-    """Return what the servers answer to another container, or why they do not."""
-    while True:
-        asked = (str(SECONDS_A_QUESTION), "board", *PORTS)
-        ran = reader.program("tensorboard_reach.py", *asked, seconds=60)
-        if session.done() or ran.failed or ran.json[FOR_ALL]["runs"]:
-            return ran
 
 
 def test_tensorflow_writes_one_event_file_a_run(served: Session, writers: tuple[str, ...]) -> None:

@@ -1,13 +1,14 @@
-"""Ask TensorBoards in another container for their runs and their page.
+"""Ask TensorBoards that serve in another container for their runs and their page.
 
-Arguments: SECONDS to wait for the last of them, HOST, and the ports; the last is the one that must
-answer, and by then the others have had their time.
+Arguments: HOST, and the ports. A server that answers is given some seconds to load its runs.
 """
 
 import json
 import sys
 
 from tensorboard_http import Board, asked_until
+
+SECONDS_TO_LOAD = 20
 
 
 def ask(host, port):
@@ -20,7 +21,10 @@ def ask(host, port):
     return dict(answer, page=status == 200 and b"<title>TensorBoard" in page)
 
 
-seconds, host, ports = float(sys.argv[1]), sys.argv[2], sys.argv[3:]
-last = asked_until(seconds, lambda answer: answer["runs"], lambda: ask(host, ports[-1]))
-found = {port: ask(host, port) for port in ports[:-1]}
-print(json.dumps(dict(found, **{ports[-1]: last})))
+def settled(answer):
+    return answer["runs"] or answer["error"]
+
+
+host, ports = sys.argv[1], sys.argv[2:]
+found = {port: asked_until(SECONDS_TO_LOAD, settled, lambda: ask(host, port)) for port in ports}
+print(json.dumps(found))

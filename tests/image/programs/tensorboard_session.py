@@ -2,10 +2,10 @@
 
 Argument: JSON with `logdir` (its folders `first` and `second` are a server's each), `apis` (for
 events_write.py), `servers` (`port` and further `options` of each), `points` (on the first server,
-after the first part and after both), `graphs` (the route that lists them) and `projector_page`. It
-serves until the file LOGDIR/asked appears, so that others can ask too. Prints one JSON: the
-answers, how the servers ended, and what they left behind, told by a mark in the environment that
-children inherit.
+after the first part and after both), `graphs` (the route that lists them) and `projector_page`.
+The file LOGDIR/serving appears when both answer, or never will; they serve until LOGDIR/asked
+appears, so that others can ask too. Prints one JSON: the answers, how the servers ended, and what
+they left behind, told by a mark in the environment that children inherit.
 """
 
 import json
@@ -157,9 +157,10 @@ def watch_and_ask(task, writer, servers):
     def shown(count):
         return asked_until(SECONDS_TO_LOAD, lambda s: points_in(s) >= count, board.scalars)
 
-    writer.wait_for_first_part()
     for server in servers:
         server.wait_for_answer()
+    touch(task, "serving")
+    writer.wait_for_first_part()
     found = {"before": {"scalars": shown(before), "runs": board.runs()}}
     found["written"] = writer.write_second_part()
     found["after"] = {"scalars": shown(after), "runs": board.runs()}
@@ -172,7 +173,13 @@ def own_answers(server):
     return {"version": server.version(), "runs": sorted(runs), "scalars": board.scalars()}
 
 
-def wait_until_asked(file):
+def touch(task, name):
+    with open(os.path.join(task["logdir"], name), "a"):
+        pass
+
+
+def wait_until_asked(task):
+    file = os.path.join(task["logdir"], "asked")
     asked_until(SECONDS_TO_BE_ASKED, bool, lambda: os.path.exists(file))
 
 
@@ -193,12 +200,13 @@ def session(task):
             servers.append(Server(folder, options["port"], options["options"], mark))
         found = watch_and_ask(task, writer, servers)
         found["servers"] = [own_answers(server) for server in servers]
-        wait_until_asked(os.path.join(logdir, "asked"))
+        wait_until_asked(task)
         found["running"] = marked_processes(mark)
         found["ends"] = stop(servers)
         found["left"] = marked_processes(mark)
         return found
     finally:
+        touch(task, "serving")
         for process in [writer] + servers:
             process.kill()
 
