@@ -125,17 +125,17 @@ def task_for(logdir: str, version: Version, writers: tuple[str, ...]) -> dict[st
     }
 
 
-def test_tensorflow_writes_one_event_file_a_run(served: Session, writers: tuple[str, ...]) -> None:
-    """Each API of tf.summary leaves one event file."""
-    counts = {api: len(files) for api, files in served.json["written"].items()}
-    assert counts == dict.fromkeys(writers, 1)
-
-
 def test_tensorboard_gives_the_pinned_version(served: Session, expect: Expectation) -> None:
     """What the servers greet with is the version that belongs to this TensorFlow."""
     greeted = [server["version"] for server in served.json["servers"]]
     pinned = expect.pins["tensorboard"]
     assert greeted == [pinned, pinned], f"the servers are TensorBoard {greeted}, pinned: {pinned}"
+
+
+def test_tensorflow_writes_one_event_file_a_run(served: Session, writers: tuple[str, ...]) -> None:
+    """Each API of tf.summary leaves one event file."""
+    counts = {api: len(files) for api, files in served.json["written"].items()}
+    assert counts == dict.fromkeys(writers, 1)
 
 
 def test_servers_show_their_own_runs(served: Session, writers: tuple[str, ...]) -> None:

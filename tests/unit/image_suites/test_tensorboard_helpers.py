@@ -1,0 +1,173 @@
+"""What the suite `tensorboard` judges by: PNG files, buckets, graphs, and how versions differ."""
+
+from __future__ import annotations
+
+import base64
+import struct
+import sys
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from png_pixels import pixels
+from tensorboard_content import (
+    ALL_STEPS,
+    NODE,
+    VECTORS,
+    floats,
+    graph_nodes,
+    points,
+    wrong_buckets,
+)
+from tensorboard_versions import (
+    ProjectorTab,
+    apis,
+    for_all_interfaces,
+    graph_listing,
+    image_tag,
+    projector_page,
+    projector_tab,
+    serves_all_interfaces,
+    writes_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PROGRAMS = Path(__file__).resolve().parents[2] / "image" / "programs"
+
+
+def _chunk(kind: bytes, body: bytes) -> bytes:
+    checksum = zlib.crc32(kind + body)
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", checksum)
+
+
+def _png(width: int, colour: int, rows: Sequence[bytes], depth: int = 8, laced: int = 0) -> bytes:
+    """Return a PNG file of rows that begin with their filter, its data in two chunks."""
+    header = struct.pack(">IIBBBBB", width, len(rows), depth, colour, 0, 0, laced)
+    data = zlib.compress(b"".join(rows))
+    chunks = [(b"IHDR", header), (b"IDAT", data[:5]), (b"IDAT", data[5:]), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, body) for kind, body in chunks)
+
+
+def test_rows_are_told_from_their_neighbours() -> None:
+    """Each of the five filters of the format gives the same row: 10, 20, 40."""
+    rows = [
+        bytes([0, 10, 20, 40]),
+        bytes([1, 10, 10, 20]),  # from the left
+        bytes([2, 0, 0, 0]),  # from above
+        bytes([3, 5, 5, 10]),  # from the mean of both
+        bytes([4, 0, 0, 0]),  # from the nearest of left, above and the corner
+    ]
+    assert pixels(_png(3, 0, rows)) == [[(10,), (20,), (40,)]] * 5
+
+
+def test_colours_have_their_samples() -> None:
+    assert pixels(_png(2, 2, [bytes([0, 1, 2, 3, 4, 5, 6])])) == [[(1, 2, 3), (4, 5, 6)]]
+    assert pixels(_png(1, 6, [bytes([1, 1, 2, 3, 4])])) == [[(1, 2, 3, 4)]]
+
+
+@pytest.mark.parametrize(
+    ("png", "words"),
+    [
+        (b"GIF89a", "no PNG file"),
+        (_png(1, 3, [bytes(2)]), "colour type 3"),
+        (_png(1, 0, [bytes(3)], depth=16), "depth 16"),
+        (_png(1, 0, [bytes(2)], laced=1), "interlacing 1"),
+        (_png(2, 0, [bytes(2)]), "2 bytes of 2 x 1 pixels"),
+    ],
+)
+def test_other_files_are_refused(png: bytes, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        pixels(png)
+
+
+VALUES = [-1.0, 0.0, 0.5, 2.0]
+
+
+def test_right_buckets_have_no_fault() -> None:
+    assert wrong_buckets([[-1.0, 0.0, 1], [0.0, 1.0, 2], [1.0, 2.0, 1]], VALUES) == []
+
+
+def test_the_older_formats_outermost_buckets_are_right() -> None:
+    """The first and the last are cut at the least and the greatest value, before they begin."""
+    buckets = [[-1.0, -1.1, 0], [-1.1, 0.0, 1], [0.0, 1.9, 2], [1.9, 2.1, 1], [2.1, 2.0, 0]]
+    assert wrong_buckets(buckets, VALUES) == []
+
+
+@pytest.mark.parametrize(
+    ("buckets", "fault"),
+    [
+        ([[-1.0, 0.0, 2], [0.0, 2.0, 2]], "[-1.0, 0.0) counts 2, holds 1"),
+        ([[-1.0, 0.0, 1], [0.0, 1.0, 2]], "3 values in all, written: 4"),
+        ([[-2.0, 2.0, 4]], "least to greatest value: (-2.0, 2.0)"),
+        ([], "0 values in all, written: 4"),
+    ],
+)
+def test_wrong_buckets_are_told(buckets: list[list[float]], fault: str) -> None:
+    assert any(fault in told for told in wrong_buckets(buckets, VALUES))
+
+
+def test_a_graphs_nodes() -> None:
+    text = (
+        'node {\n  name: "x"\n  op: "Placeholder"\n}\nnode {\n  name: "suite/double"\n  op: "Mul"\n'
+    )
+    assert graph_nodes(text) == [("x", "Placeholder"), NODE]
+
+
+def test_numbers_are_those_of_a_float32() -> None:
+    assert points("loss", ALL_STEPS)[0] == [0, 0.3333333432674408]
+    assert floats(base64.b64encode(struct.pack("<8f", *VECTORS)).decode()) == VECTORS
+
+
+@pytest.mark.parametrize("minor", [(1, 10), (1, 13), (1, 14), (1, 15), (2, 0), (2, 1), (2, 3)])
+def test_versions_differ_where_their_packages_do(minor: tuple[int, int]) -> None:
+    assert apis(minor)[0] == "v1"
+    assert ("contrib" in apis(minor)) == (minor < (1, 14)) == (graph_listing(minor) == "runs")
+    assert serves_all_interfaces(minor) == (minor < (2, 0))
+    assert (for_all_interfaces(minor) == ["--bind_all"]) == (minor >= (2, 0))
+    assert (projector_page(minor) == "") == (minor < (1, 15))
+    assert (projector_tab(minor) is ProjectorTab.FROM_ROOT) == (minor in {(1, 15), (2, 0)})
+
+
+def test_apis_differ_in_text_and_in_the_names_of_images() -> None:
+    assert [writes_text(api) for api in ("v1", "contrib", "v2")] == [True, False, True]
+    assert [image_tag(api, "a") for api in ("v1", "v2")] == ["a/image/0", "a"]
+
+
+@pytest.fixture
+def http(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the program's module that asks."""
+    monkeypatch.syspath_prepend(str(PROGRAMS))
+    monkeypatch.delitem(sys.modules, "tensorboard_http", raising=False)
+    return __import__("tensorboard_http")
+
+
+def _board(http: Any, answers: dict[str, Any]) -> Any:
+    """Return a board whose routes give these answers."""
+
+    class Board(http.Board):  # type: ignore[misc]
+        def json(self, path: str, **query: str) -> Any:
+            return answers["?".join([path, *query.values()])]
+
+    return Board("127.0.0.1", 6006)
+
+
+def test_every_tag_of_a_plugin_is_asked_for(http: Any) -> None:
+    """Runs without a tag are left out; tags come as a list from some, as an object from others."""
+    answers = {
+        "plugin/scalars/tags": {"a": {"loss": {}, "rate": {}}, "b": ["loss"], "c": []},
+        "plugin/scalars/scalars?a?loss": [[1600000000.5, 0, 0.5]],
+        "plugin/scalars/scalars?a?rate": [],
+        "plugin/scalars/scalars?b?loss": [[1600000000.5, 7, 1.5], [1600000001.5, 8, 2.5]],
+    }
+    found = _board(http, answers).scalars()
+    assert found == {"a": {"loss": [[0, 0.5]], "rate": []}, "b": {"loss": [[7, 1.5], [8, 2.5]]}}
+    assert http.points_in(found) == 3
+
+
+def test_what_is_asked_for_again_and_again_is_the_last_answer(http: Any) -> None:
+    numbers = iter(range(9))
+    assert http.asked_until(10, lambda number: number == 2, lambda: next(numbers)) == 2
+    assert http.asked_until(0, lambda number: number == 9, lambda: next(numbers)) == 3
