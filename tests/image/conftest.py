@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from channel import SHELLS, use_channels
 from container import Container
 from copying import copy_programs, remove_programs
 from expectation import Expectation, ExpectationError, read_expectation
@@ -28,6 +29,10 @@ EXPECTATION = pytest.StashKey[Expectation]()
 SUITE, GPU_SUITE = "test_", "test_gpu_"
 
 
+# Before testinfra reads --hosts.
+use_channels()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--expect FILE` and `--no-gpu REASON`."""
     group = parser.getgroup("imgbuild")
@@ -38,6 +43,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Make the mark known that ties a test to a component."""
     config.addinivalue_line("markers", "pinned(component): only for images that pin it")
+
+
+def pytest_unconfigure() -> None:
+    """Close the shells in the containers, and with them their docker clients."""
+    SHELLS.close()
 
 
 @pytest.hookimpl(tryfirst=True)

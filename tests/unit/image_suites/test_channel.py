@@ -1,0 +1,218 @@
+"""Commands through an open shell: the answers are those of a shell of their own, and no hang."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from channel import LINGERING_SECONDS, Answer, Shell, Shells
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: What /bin/sh is in the images; here it is started directly, without a container.
+KINDS = {name: path for name in ("dash", "bash") if (path := shutil.which(name))}
+
+
+@pytest.fixture(params=KINDS)
+def argv(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    return (KINDS[request.param], *(("--posix",) if request.param == "bash" else ()))
+
+
+@pytest.fixture
+def shells() -> Iterator[Shells]:
+    opened = Shells()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def shell(argv: tuple[str, ...]) -> Iterator[Shell]:
+    opened = Shell(argv)
+    yield opened
+    opened.close()
+
+
+def fresh(command: bytes) -> Answer:
+    """Return what a shell of its own answers."""
+    ran = subprocess.run(
+        [b"/bin/sh", b"-c", command], stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
+    code = ran.returncode if ran.returncode >= 0 else 128 - ran.returncode
+    return Answer(code, ran.stdout, ran.stderr)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        b"echo out; echo err >&2; exit 3",
+        b"true",
+        b"false",
+        b"printf 'no line end'",
+        b"printf ''",
+        b"printf '\\0\\1\\377\\n\\0'; printf '\\0\\376' >&2",
+        b"printf '\xc3\xa4\xff'",
+        b'echo "it\'s" \'a "quote"\' $((1+1)) `echo tick` \\\\',
+        b"cat; echo read; read x; echo $?",
+        b"no-such-program",
+        b"exit 255",
+        b"kill -TERM $$",
+        b"kill -KILL $$",
+        b"echo one\necho two\n",
+        b"echo $0 $#; cd /; pwd; umask; ulimit -n",
+        b"head -c 3000000 /dev/zero; head -c 200000 /dev/zero | tr '\\0' e >&2",
+        b"yes | head -n 1",
+        b"trap 'echo bye' EXIT; echo hello",
+        b"ls -l /proc/self/fd | wc -l",
+        b"",
+        b"   ",
+        b"# nothing",
+    ],
+)
+def test_the_answer_is_that_of_a_shell_of_its_own(shell: Shell, command: bytes) -> None:
+    shell.run(b"cd /tmp; umask 077; X=1")  # leaves no trace
+    assert shell.run(command) == fresh(command)
+    assert shell.usable
+
+
+def test_a_command_of_any_length_arrives(shell: Shell) -> None:
+    text = b"a" * 100_000
+    assert shell.run(b"printf %s " + text + b" | wc -c").stdout.strip() == b"100000"
+
+
+def test_the_environment_is_that_of_the_first_shell(
+    argv: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FOO", "a b\nc")
+    for name in ("SHLVL", "OLDPWD", "_"):
+        monkeypatch.delenv(name, raising=False)
+    shell = Shell(argv)
+    try:
+        command = b"env -u _ | sort"  # bash tells it in _ which program it starts
+        assert shell.run(command).stdout == fresh(command).stdout
+    finally:
+        shell.close()
+
+
+def test_a_command_has_a_session_of_its_own(shell: Shell) -> None:
+    assert shell.run(b"kill -KILL 0").exit_code == 137
+    assert shell.run(b"echo on").stdout == b"on\n"
+
+
+def test_what_writes_on_in_the_background_is_waited_for_as_docker_does(
+    shells: Shells, argv: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("channel.LINGERING_SECONDS", 1.0)
+    answer = shells.run(argv, b"echo now; (sleep 0.3; echo soon) & exit 4")
+    assert answer == Answer(4, b"now\nsoon\n", b"")
+    started = time.monotonic()
+    late = shells.run(argv, b"echo now; (sleep 2; echo late) &")
+    assert late == Answer(0, b"now\n", b"")
+    assert time.monotonic() - started < 1.9
+    # The late words must not be taken for those of a later command.
+    assert shells.run(argv, b"sleep 1.5; echo mine").stdout == b"mine\n"
+
+
+def test_a_process_without_the_streams_is_not_waited_for(shell: Shell) -> None:
+    started = time.monotonic()
+    assert shell.run(b"sleep 30 >/dev/null 2>&1 & echo $!").exit_code == 0
+    assert time.monotonic() - started < LINGERING_SECONDS
+    assert shell.usable
+
+
+@pytest.mark.parametrize(("whole", "codes"), [(True, (0, 137)), (False, (137,))])
+def test_a_command_that_kills_its_shell_fails_and_the_next_has_a_new_one(
+    shells: Shells, argv: tuple[str, ...], *, whole: bool, codes: tuple[int, ...]
+) -> None:
+    shells.run(argv, b"true")
+    (idle,) = shells._idle[argv]
+    victim = idle._process.pid if whole else "$PPID"
+    answer = shells.run(argv, f"echo before; kill -KILL {victim}; sleep 1".encode())
+    # Without its shell the command may still come to its end, and its answer counts.
+    assert answer.exit_code in codes
+    assert answer.stdout == b"before\n"
+    assert (
+        answer.exit_code == 0
+    ) or b"the shell in the container ended before the command did" in answer.stderr
+    assert shells.run(argv, b"echo after").stdout == b"after\n"
+
+
+def test_a_shell_that_ended_between_two_commands_is_replaced(
+    shells: Shells, argv: tuple[str, ...]
+) -> None:
+    shells.run(argv, b"true")
+    (idle,) = shells._idle[argv]
+    idle._process.send_signal(signal.SIGKILL)
+    assert shells.run(argv, b"echo here") == Answer(0, b"here\n", b"")
+
+
+def test_a_container_that_cannot_be_used_says_so(shells: Shells) -> None:
+    argv = ("/bin/sh", "-c", "echo 'no such container' >&2; exit 1")
+    answer = shells.run(argv, b"true")
+    assert (answer.exit_code, answer.stderr) == (1, b"no such container")
+    assert not answer.begun
+
+
+def test_commands_of_several_threads_do_not_wait_for_each_other(
+    shells: Shells, argv: tuple[str, ...]
+) -> None:
+    answers: dict[int, bytes] = {}
+
+    def call(number: int) -> None:
+        answers[number] = shells.run(argv, f"sleep 1; echo {number}".encode()).stdout
+
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(3)]
+    started = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert time.monotonic() - started < 2.5
+    assert answers == {number: f"{number}\n".encode() for number in range(3)}
+
+
+def test_closing_ends_the_shells(shells: Shells, argv: tuple[str, ...]) -> None:
+    shells.run(argv, b"true")
+    (idle,) = shells._idle[argv]
+    shells.close()
+    assert idle._process.poll() is not None
+    assert shells.run(argv, b"echo again").stdout == b"again\n"
+
+
+def test_an_interrupted_commands_shell_is_given_up(shells: Shells, argv: tuple[str, ...]) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            shells.run(argv, b"sleep 3; echo late")
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert shells.run(argv, b"echo mine").stdout == b"mine\n"
+
+
+def test_a_thousand_commands_leave_no_open_file(shells: Shells, argv: tuple[str, ...]) -> None:
+    shells.run(argv, b"true")
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    for _ in range(100):
+        shells.run(argv, b"true")
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+def test_testinfra_takes_the_backend() -> None:
+    import testinfra  # type: ignore[import-untyped]
+    from channel import ChannelBackend, use_channels
+
+    use_channels()
+    host = testinfra.get_host("docker://someone@abc")
+    assert isinstance(host.backend, ChannelBackend)
+    assert (host.backend.name, host.backend.user) == ("abc", "someone")
+    assert host.backend.get_pytest_id() == "docker://abc"
