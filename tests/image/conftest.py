@@ -6,8 +6,9 @@ A suite is a file: the suite `horovod` is `test_horovod.py`. The container comes
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 from channel import SHELLS, use_channels
@@ -17,10 +18,12 @@ from expectation import Expectation, ExpectationError, read_expectation
 from gpu_libraries import opened_sonames
 from gpu_machine import Needs, unusable
 from lab import Lab, open_lab
-from skipping import forbidden, no_import, skip
+from skipping import NOT_ASKED, forbidden, no_import, skip
+from telling import teller
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
+    from types import FrameType
 
     from container import Host, Ran
 
@@ -41,8 +44,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the mark known that ties a test to a component."""
+    """Make the mark known that ties a test to a component; listen to whoever started this.
+
+    SIGTERM ends a run as Ctrl-C does, so that what the suites started is removed.
+    """
     config.addinivalue_line("markers", "pinned(component): only for images that pin it")
+    if plugin := teller():
+        config.pluginmanager.register(plugin)
+    signal.signal(signal.SIGTERM, _interrupt)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not stop the clean-up
+    raise KeyboardInterrupt
 
 
 def pytest_unconfigure() -> None:
@@ -100,7 +114,8 @@ def pytest_runtest_makereport(
     report = yield
     if report.skipped:
         reason = str(getattr(call.excinfo and call.excinfo.value, "msg", "no reason"))
-        if forbidden(item.path.stem.removeprefix(SUITE), reason):
+        unasked = expectation_of(item.config).partial and reason.startswith(NOT_ASKED)
+        if not unasked and forbidden(item.path.stem.removeprefix(SUITE), reason):
             vars(report).pop("wasxfail", None)
             report.outcome = "failed"
             report.longrepr = f"skipped, which no check may be for this reason: {reason}"
@@ -135,6 +150,12 @@ def launchers(expect: Expectation) -> list[str]:
 def expect(request: pytest.FixtureRequest) -> Expectation:
     """Return what the image must be."""
     return expectation_of(request.config)
+
+
+@pytest.fixture(scope="session")
+def of_a_stack(expect: Expectation) -> str:
+    """Return the stack; what only stacks of this family promise is not asked of other images."""
+    return expect.stack
 
 
 @pytest.fixture(scope="session")

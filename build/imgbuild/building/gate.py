@@ -1,6 +1,7 @@
 """The gate: an image gets its name when its suites have passed, and not before."""
 
 import time
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
@@ -10,37 +11,45 @@ from imgbuild.building.workshop import Workshop
 from imgbuild.matrix.image import Image
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.render.labels import INPUT_DIGEST, NAME, REPOSITORY
-from imgbuild.suites.code import choose_suites
-from imgbuild.suites.container import CONTAINER_LABEL
+from imgbuild.suites import container
+from imgbuild.suites.examine import Examiner, How
 from imgbuild.suites.report import Report, SuiteResult
-from imgbuild.suites.run import SuiteRun, run_suites
+from imgbuild.suites.subject import Subject
 
 
-def examine(
-    image: Image, image_id: str, workshop: Workshop, suites: tuple[str, ...] = ()
-) -> Report:
-    """Run suites (all by default) in an image; a full run's verdict is remembered."""
-    chosen = choose_suites(workshop.project.suites, suites, image.variant)
-    workshop.display.note(image.name, "testing", ", ".join(chosen))
-    run = _suite_run(image, image_id, workshop, chosen)
-    report = run_suites(run, workshop.engine, workshop.host, workshop.project)
-    workshop.display.note(image.name, str(report.found), ended=True)
-    if chosen == choose_suites(workshop.project.suites, (), image.variant):
-        workshop.store.save(report)
-    return report
+def examine(image: Image, image_id: str, workshop: Workshop, how: How | None = None) -> Report:
+    """Return what the suites find in an image, all of them by default."""
+    return examiner(workshop).examine(subject_of(image, image_id, workshop), how or How())
 
 
-def _suite_run(
-    image: Image, image_id: str, workshop: Workshop, chosen: tuple[str, ...]
-) -> SuiteRun:
-    return SuiteRun(
-        image,
+def examiner(workshop: Workshop) -> Examiner:
+    """Return who tests the images of a workshop."""
+    return Examiner(
+        workshop.project,
+        workshop.engine,
+        workshop.host,
+        workshop.store,
+        workshop.reports,
+        workshop.display,
+    )
+
+
+def subject_of(
+    image: Image, image_id: str, workshop: Workshop, reference: str | None = None
+) -> Subject:
+    """Return an image of the matrix as what is tested, under ``reference`` or its own name.
+
+    Raises:
+        InputError: the image's lock is missing or damaged.
+
+    """
+    return Subject(
+        image.name,
         image_id,
-        chosen,
-        workshop.reports / image.name,
-        standin=workshop.standin.versions if workshop.standin else None,
+        reference or workshop.own(image).tags[0],
+        image.variant,
+        workshop.expected(image),
         export=partial(export_stub, image, image_id, workshop),
-        say=partial(workshop.display.note, image.name, "testing"),
     )
 
 
@@ -90,9 +99,6 @@ def undone_of(suite: SuiteResult) -> str:
     return ", ".join(reasons) or "nothing was checked"
 
 
-def remove_leftovers(images: tuple[Image, ...], workshop: Workshop) -> None:
-    """Remove test containers that a killed run left; the image locks must be held."""
-    names = {image.name for image in images}
-    for container in workshop.engine.containers(CONTAINER_LABEL):
-        if container.labels.get(CONTAINER_LABEL) in names:
-            workshop.engine.remove_container(container.id)
+def remove_leftovers(images: Iterable[Image], workshop: Workshop) -> None:
+    """Remove what killed test runs left; the image locks must be held."""
+    container.remove_leftovers([image.name for image in images], workshop.engine)

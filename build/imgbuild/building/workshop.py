@@ -1,8 +1,10 @@
 """What every step of a build needs: the checkout, the engine, the inputs, where results go."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from imgbuild.downloads.sites import Sites
 from imgbuild.engine.buildx import Buildx
@@ -17,8 +19,9 @@ from imgbuild.plan.plan import PlanItem, Verdict, make_plan
 from imgbuild.project import Project
 from imgbuild.render.labels import INPUT_DIGEST, NAME
 from imgbuild.settings import StandIn
-from imgbuild.suites.code import code_digest, list_suites
-from imgbuild.suites.report import ReportStore
+from imgbuild.suites.code import read_suites, required, suite_keys
+from imgbuild.suites.expectation import expectation
+from imgbuild.suites.store import ReportStore
 
 
 @dataclass(frozen=True)
@@ -55,15 +58,27 @@ class Workshop:
         stored = self.engine.images(INPUT_DIGEST)
         return make_plan(digests, stored, self._verdicts(images, stored), test=test)
 
+    def expected(self, image: Image) -> dict[str, Any]:
+        """Return what an image must be that is built here.
+
+        Raises:
+            InputError: its lock is missing or damaged.
+
+        """
+        return expectation(image, self.project, self.standin.versions if self.standin else None)
+
     def _verdicts(
         self, images: Sequence[Image], stored: Sequence[StoredImage]
     ) -> Callable[[str], Verdict]:
-        """Return what is remembered of an image id; which suites it must have passed differs."""
-        code = code_digest(self.project.suites)
-        variants = {image.name: image.variant for image in images}
-        offered = "gpu" in variants.values() and self.engine.version().gpus is not None
-        suites = {
-            one.id: list_suites(self.project.suites, variants.get(one.labels.get(NAME, ""), "cpu"))
-            for one in stored
-        }
-        return lambda image_id: self.store.verdict(image_id, code, suites[image_id], gpus=offered)
+        """Return what is remembered of an image id, for the suites that its image must pass."""
+        named = {image.name: image for image in images}
+        offered = any(i.variant == "gpu" for i in images) and self.engine.version().gpus is not None
+        of_id = {one.id: one.labels.get(NAME, "") for one in stored}
+        suites = read_suites(self.project.suites)
+
+        @cache
+        def keys(name: str) -> Mapping[str, str]:
+            image = named[name]
+            return suite_keys(required(suites, image.variant), self.expected(image))
+
+        return lambda image_id: self.store.verdict(image_id, keys(of_id[image_id]), gpus=offered)

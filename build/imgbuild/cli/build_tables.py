@@ -1,4 +1,4 @@
-"""What ``imgbuild build`` and ``imgbuild test`` print at the end."""
+"""What ``imgbuild build`` prints at the end."""
 
 from collections.abc import Sequence
 
@@ -26,30 +26,10 @@ def outcome_lines(outcomes: Sequence[Outcome], planned: int) -> str:
     header = ("image", "state", "size", "build", "test", "suites")
     rows = [header, *(_row(outcome) for outcome in outcomes)]
     lines = aligned(rows)
-    lines += [line for o in outcomes if o.report for line in _reasons(o.report)]
+    lines += [line for o in outcomes if o.report for line in reasons(o.report)]
     if len(outcomes) < planned:
         lines.append(f"{planned - len(outcomes)} images were not begun (--keep-going begins them).")
     return "\n".join(lines)
-
-
-def report_lines(reports: Sequence[Report]) -> str:
-    """Return the table of a test run, one line a suite."""
-    rows = [("image", "suite", "result", "passed", "failed", "skipped", "seconds")]
-    rows += [
-        (
-            report.image,
-            suite.suite,
-            _said(suite),
-            str(suite.passed),
-            str(len(suite.failures)),
-            str(len(suite.skips)),
-            f"{suite.seconds:.1f}",
-        )
-        for report in reports
-        for suite in report.suites
-    ]
-    reasons = [line for report in reports for line in _reasons(report)]
-    return "\n".join([*aligned(rows), *reasons])
 
 
 def usage_lines(image: Image, host: str | None) -> str:
@@ -91,15 +71,15 @@ def _row(outcome: Outcome) -> tuple[str, ...]:
 def _suites(report: Report | None) -> str:
     if report is None:
         return ""
-    return ", ".join(f"{suite.suite} {_said(suite)}" for suite in report.suites)
+    return ", ".join(f"{suite.suite} {said(suite)}" for suite in report.suites)
 
 
-def _said(suite: SuiteResult) -> str:
+def said(suite: SuiteResult) -> str:
     """Return what a table says of a suite; a failure must be found in a long line."""
     return "FAILED" if suite.found is Found.FAILED else str(suite.found)
 
 
-def _reasons(report: Report) -> list[str]:
+def reasons(report: Report) -> list[str]:
     """Return one line a reason for which checks were skipped."""
     return [
         f"{report.image}: {suite.suite}: {count} skipped: {reason}"

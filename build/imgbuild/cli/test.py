@@ -1,6 +1,6 @@
 """``imgbuild test``: run the suites in images that are built already."""
 
-import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,9 +9,7 @@ import typer
 from imgbuild.cli import options
 
 if TYPE_CHECKING:
-    from imgbuild.building.workshop import Workshop
-    from imgbuild.matrix.image import Image
-    from imgbuild.suites.report import Report
+    from imgbuild.project import Project
 
 
 def test(
@@ -25,101 +23,76 @@ def test(
     suite: Annotated[
         list[str] | None, typer.Option("--suite", help="Run this suite only; repeatable.")
     ] = None,
+    list_suites: Annotated[
+        bool, typer.Option("--list-suites", help="Say which suites there are; run none.")
+    ] = False,
     image: Annotated[
         str | None,
         typer.Option("--image", help="Test this image, by name or id, instead of the named one."),
     ] = None,
+    expect: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--expect",
+            metavar="KEY=VALUE,…",
+            help="What --image must be, where it is none of the matrix: tf=2.2,horovod=0.19.5.",
+        ),
+    ] = None,
+    jobs: Annotated[
+        int, typer.Option("--jobs", min=1, max=64, help="How many images to test at once.")
+    ] = min(max((os.cpu_count() or 1) // 2, 1), 8),
+    fail_fast: Annotated[
+        bool, typer.Option("--fail-fast", help="Stop at the first check that fails.")
+    ] = False,
+    rerun: Annotated[
+        bool, typer.Option("--rerun", help="Run suites again that passed before, unchanged.")
+    ] = False,
     report: Annotated[
         Path | None,
-        typer.Option("--report", help="Folder for report.json and junit.xml, one folder an image."),
+        typer.Option(
+            "--report",
+            help="Folder for report.json, junit.xml and summary.md: of the run, and of each image.",
+        ),
     ] = None,
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
 ) -> None:
-    """Run the suites in images that are built already; exit 1 if one fails."""
-    from imgbuild.building.image_lock import image_locks
-    from imgbuild.building.opening import Opening, open_workshop
+    """Run the suites in images that are built already; exit 1 if one fails.
+
+    A suite that passed on the same image, with the same code and the same expectation, is not run
+    again.
+    """
+    from imgbuild.cli.test_run import Wanted, test_elsewhere, test_family
     from imgbuild.errors import InputError
-    from imgbuild.project import state_dir
-    from imgbuild.suites.code import choose_suites
+    from imgbuild.suites.examine import How
     from imgbuild.suites.run import require_docker_client
 
     opened = options.open_project(project)
+    if list_suites:
+        _list(opened, as_json=as_json)
+        return
+    how = How(tuple(suite or ()), rerun=rerun, fail_fast=fail_fast)
+    folder = report.absolute() if report else None
+    wanted = Wanted(how, image, tuple(expect or ()), jobs, folder, as_json)
+    selecting = bool(tf or cpu or gpu or stack or mpi or everything or as_documented)
+    if expect and (not image or selecting):
+        raise InputError(
+            "--expect says what an image from elsewhere must be: give it with --image, and without "
+            "--tf, --cpu, --gpu, --stack, --mpi, --all and --as-documented."
+        )
+    if expect:
+        require_docker_client()
+        test_elsewhere(opened, wanted)
+        return
     images = options.select(opened, tf, cpu, gpu, stack, mpi, everything, as_documented)
-    wanted = tuple(suite or ())
-    for selected in images:
-        choose_suites(opened.suites, wanted, selected.variant)
-    if image and len(images) != 1:
-        raise InputError(f"--image names one image, but {len(images)} are selected.")
+    wanted.check(opened, images)
     require_docker_client()
-    opening = Opening(_say, report.absolute() if report else None, make=False)
-    with open_workshop(opened, images, opening) as workshop:
-        names = [selected.name for selected in images]
-        with image_locks(names, workshop.host, state_dir() / "locks"), workshop.display:
-            reports = _run(workshop, images, image, wanted)
-    _print(reports, as_json=as_json)
+    test_family(opened, images, wanted)
 
 
-def _run(
-    workshop: "Workshop",
-    images: "tuple[Image, ...]",
-    reference: str | None,
-    suites: tuple[str, ...],
-) -> "list[Report]":
-    from imgbuild.building.gate import examine, remove_leftovers
+def _list(project: "Project", *, as_json: bool) -> None:
+    from imgbuild.cli.test_tables import suite_json, suite_lines
+    from imgbuild.suites.code import read_suites
 
-    found = [(image, _find(workshop, image, reference)) for image in images]
-    remove_leftovers(images, workshop)
-    return [examine(image, image_id, workshop, suites) for image, image_id in found]
-
-
-def _find(workshop: "Workshop", image: "Image", reference: str | None) -> str:
-    from imgbuild.errors import InputError
-
-    wanted = reference or workshop.own(image).tags[0]
-    stored = workshop.engine.inspect(wanted)
-    if stored is None and reference:
-        raise InputError(
-            f"The engine at {workshop.host or 'its default'} has no image {reference}."
-        )
-    if stored is None:
-        documented = " --as-documented --no-test" if image.documented else ""
-        selection = f"--tf {image.minor} --{image.variant} --stack {image.stack}{documented}"
-        raise InputError(
-            f"The engine has no image {wanted}. Build it first: imgbuild build {selection}"
-        )
-    return stored.id
-
-
-def _print(reports: "list[Report]", *, as_json: bool) -> None:
-    from imgbuild.cli.build_tables import report_lines
-    from imgbuild.errors import CheckFailedError
-    from imgbuild.suites.report import Found
-
-    if as_json:
-        typer.echo(json.dumps([report.as_json() for report in reports], indent=2))
-    else:
-        typer.echo(report_lines(reports))
-    failed = [report for report in reports if report.found in {Found.FAILED, Found.SKIPPED}]
-    if failed:
-        raise CheckFailedError("\n".join(_failure(report) for report in failed))
-
-
-def _failure(report: "Report") -> str:
-    from imgbuild.building.gate import undone_of
-
-    lines = [
-        f"{report.image}: {suite.suite}: {failure.test}: {failure.message.strip()}"
-        for suite in report.suites
-        for failure in suite.failures
-    ]
-    empty = [
-        f"{report.image}: {s.suite}: {undone_of(s)}"
-        for s in report.suites
-        if not s.passed and not s.failures
-    ]
-    return "\n".join([*lines, *empty])
-
-
-def _say(text: str) -> None:
-    typer.echo(text, err=True)
+    suites = read_suites(project.suites)
+    typer.echo(suite_json(suites) if as_json else suite_lines(suites))

@@ -4,7 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from imgbuild.engine.stored import EngineVersion, GpuRequest, StoredContainer, StoredImage
+from imgbuild.engine.stored import (
+    EngineVersion,
+    GpuRequest,
+    StoredContainer,
+    StoredImage,
+    StoredNetwork,
+)
 
 Answer = Mapping[str, Any]
 _LOADED = ("Loaded image: ", "Loaded image ID: ")
@@ -55,6 +61,11 @@ def listed_container(answer: Answer) -> StoredContainer:
         labels=_labels(answer.get("Labels")),
         created=int(answer.get("Created") or 0),
     )
+
+
+def listed_network(answer: Answer) -> StoredNetwork:
+    """Return one entry of ``/networks``."""
+    return StoredNetwork(id=str(answer["Id"]), labels=_labels(answer.get("Labels")))
 
 
 def loaded(messages: Iterable[Answer]) -> Iterator[str]:

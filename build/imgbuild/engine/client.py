@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -19,7 +20,13 @@ if TYPE_CHECKING:
     from docker import APIClient
     from docker.types import DeviceRequest
 
-    from imgbuild.engine.stored import EngineVersion, RunOptions, StoredContainer, StoredImage
+    from imgbuild.engine.stored import (
+        EngineVersion,
+        RunOptions,
+        StoredContainer,
+        StoredImage,
+        StoredNetwork,
+    )
 
 __all__ = ["DockerEngine", "Engine"]
 
@@ -34,11 +41,13 @@ class DockerEngine:
     def __init__(self, host: str | None) -> None:
         self.host = host
         self._client: APIClient | None = None
+        #: Images are tested side by side, and docker-py does not say that threads may share it.
+        self._lock = threading.RLock()
 
     @contextmanager
     def _api(self, patience: int = ANSWER_SECONDS) -> Iterator[APIClient]:
         """Yield the connection; ``patience`` is the longest silence in seconds."""
-        with translated(self.host):
+        with self._lock, translated(self.host):
             if self._client is None:
                 self._client = _connect(self.host)
             self._client.timeout = patience
@@ -146,6 +155,25 @@ class DockerEngine:
         with self._api() as api:
             listed = api.containers(all=True, filters={"label": [label]})
             return [answers.listed_container(one) for one in listed]
+
+    def networks(self, label: str) -> list[StoredNetwork]:
+        """Return the networks that have ``label``."""
+        with self._api() as api:
+            listed = api.networks(filters={"label": [label]})
+            return [answers.listed_network(one) for one in listed]
+
+    def remove_network(self, network: str) -> None:
+        """Remove a network that no container is on."""
+        from docker.errors import APIError, NotFound  # noqa: PLC0415
+
+        with self._api() as api:
+            try:
+                api.remove_network(network)
+            except NotFound:
+                return
+            except APIError as error:
+                if error.status_code != 403:  # in use
+                    raise
 
     def copy_in(self, container: str, archive: bytes, path: str) -> None:
         """Unpack a tar archive below ``path``."""

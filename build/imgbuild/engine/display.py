@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self, TextIO
@@ -75,6 +76,7 @@ class BuildDisplay:
         self._width = max((len(image) for image in images), default=0)
         self._live: Live | None = None
         self._told: set[tuple[str, str, str]] = set()
+        self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
         if self._stream.isatty():
@@ -113,6 +115,11 @@ class BuildDisplay:
         if self._live is None:
             self._print(image, state, text)
 
+    def step(self, image: str, text: str) -> None:
+        """Show how far an image has come in what it is doing: on a terminal only."""
+        if row := self.rows.get(image):
+            row.step = text
+
     def _tell_once(self, image: str, event: BuildEvent) -> None:
         """Print an event, unless the same was said: steps can be looked up twice."""
         key = (image, event.step, event.state)
@@ -122,7 +129,8 @@ class BuildDisplay:
 
     def _print(self, image: str, column: str, text: str) -> None:
         line = f"{image:<{self._width}}  {column:>9}  {text}".rstrip()
-        print(line, file=self._stream, flush=True)
+        with self._lock:  # images are tested side by side
+            print(line, file=self._stream, flush=True)
 
     def _opened(self) -> Live:
         from rich.console import Console  # noqa: PLC0415  # rich is slow to import

@@ -8,7 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
 from imgbuild.engine.protocol import DEFAULT_OPTIONS
-from imgbuild.engine.stored import EngineVersion, RunOptions, StoredContainer, StoredImage
+from imgbuild.engine.stored import (
+    EngineVersion,
+    RunOptions,
+    StoredContainer,
+    StoredImage,
+    StoredNetwork,
+)
 from imgbuild.errors import CheckFailedError, InputError
 
 VERSION = EngineVersion("28.0.0", "1.48", "overlay2", False, "/var/lib/docker", "linux", "x86_64")
@@ -34,6 +40,7 @@ class FakeEngine:
         self.stored = {image.id: image for image in images}
         self.registry = dict(registry or {})
         self.running: dict[str, FakeContainer] = {}
+        self.nets: dict[str, StoredNetwork] = {}
         self.calls: list[str] = []
         self.closed = False
 
@@ -127,6 +134,16 @@ class FakeEngine:
             for name, one in self.running.items()
             if _has(one.labels, label)
         ]
+
+    def networks(self, label: str) -> list[StoredNetwork]:
+        """Return the networks with ``label``."""
+        self.calls.append("networks")
+        return [one for one in self.nets.values() if _has(one.labels, label)]
+
+    def remove_network(self, network: str) -> None:
+        """Forget a network."""
+        self.calls.append("remove_network")
+        self.nets.pop(network, None)
 
     def copy_in(self, container: str, archive: bytes, path: str) -> None:
         """Remember an archive."""

@@ -3,7 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import BinaryIO, Protocol
 
-from imgbuild.engine.stored import EngineVersion, RunOptions, StoredContainer, StoredImage
+from imgbuild.engine.stored import (
+    EngineVersion,
+    RunOptions,
+    StoredContainer,
+    StoredImage,
+    StoredNetwork,
+)
 
 DEFAULT_OPTIONS = RunOptions()
 
@@ -50,6 +56,12 @@ class Engine(Protocol):
 
     def containers(self, label: str) -> list[StoredContainer]:
         """Return the containers that have ``label``, stopped ones too."""
+
+    def networks(self, label: str) -> list[StoredNetwork]:
+        """Return the networks that have ``label``."""
+
+    def remove_network(self, network: str) -> None:
+        """Remove a network, if it is there and no container is on it."""
 
     def copy_in(self, container: str, archive: bytes, path: str) -> None:
         """Unpack a tar archive below ``path`` in the container."""

@@ -44,6 +44,13 @@ class StoredContainer(NamedTuple):
     created: int
 
 
+class StoredNetwork(NamedTuple):
+    """One network of containers."""
+
+    id: str
+    labels: Mapping[str, str]
+
+
 @dataclass(frozen=True)
 class RunOptions:
     """How a container is started, where the defaults do not fit.

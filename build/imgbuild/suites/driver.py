@@ -7,29 +7,15 @@ driver, so a test run lends it: with the stub they see no GPU and compute on the
 
 import io
 import tarfile
-from collections.abc import Callable
-from pathlib import Path
-
-from packaging.version import Version
 
 from imgbuild.engine.protocol import Engine
 from imgbuild.errors import ImgbuildError
-from imgbuild.matrix.image import Image
+from imgbuild.suites.subject import Export
 from imgbuild.work_folder import work_folder
 
 LIBRARY = "libcuda.so.1"
 #: The last folder of LD_LIBRARY_PATH in GPU images, where drivers are mounted.
 PLACE = "usr/local/nvidia/lib64"
-#: The first TensorFlow whose import does without. Read out of the wheels' DT_NEEDED.
-WITHOUT = Version("1.14")
-
-#: Writes the stub, as LIBRARY, into an empty folder.
-Export = Callable[[Path], None]
-
-
-def needs_driver(image: Image) -> bool:
-    """Return whether the image's TensorFlow can be imported only where there is a driver."""
-    return image.variant == "gpu" and Version(image.tensorflow) < WITHOUT
 
 
 def lend_stub(engine: Engine, container: str, export: Export | None) -> str | None:

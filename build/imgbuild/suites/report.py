@@ -1,15 +1,10 @@
 """What the suites found in one image: a frozen value that prints itself as JSON."""
 
-import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
-
-from imgbuild.atomic import write_text
-from imgbuild.plan.plan import Verdict
 
 #: What an image may have its name without: it needs a GPU, and builds need none.
 NEEDS_GPU = "gpu_runs"
@@ -24,6 +19,8 @@ class Found(StrEnum):
     INCOMPLETE = "incomplete"
     #: Every check was skipped.
     SKIPPED = "skipped"
+    #: Nobody said what to expect of an image from elsewhere.
+    NOT_ASKED = "not asked"
 
 
 @dataclass(frozen=True)
@@ -48,28 +45,35 @@ class TestSkip:
 
 @dataclass(frozen=True)
 class SuiteResult:
-    """One suite's outcome. ``seconds`` is wall time."""
+    """One suite's outcome. ``seconds`` is the time of its checks.
+
+    ``not_asked`` are checks whose expectation nobody gave: there are none in an image of the
+    matrix. ``before`` is when this was found, in ISO 8601, if the suite was not
+    run again.
+    """
 
     suite: str
     passed: int
     failures: tuple[TestFailure, ...]
     skips: tuple[TestSkip, ...]
     seconds: float
+    not_asked: tuple[TestSkip, ...] = ()
+    before: str | None = None
 
     @property
     def found(self) -> Found:
         """What the suite came to; one without any check has failed."""
-        if self.failures or not (self.passed or self.skips):
+        if self.failures or not (self.passed or self.skips or self.not_asked):
             return Found.FAILED
-        if not self.skips:
-            return Found.PASSED
-        return Found.INCOMPLETE if self.passed else Found.SKIPPED
+        if self.skips:
+            return Found.INCOMPLETE if self.passed else Found.SKIPPED
+        return Found.PASSED if self.passed else Found.NOT_ASKED
 
     @property
     def ok(self) -> bool:
         """Whether the image may have its name for all that this suite says."""
         needless = self.suite == NEEDS_GPU and self.found is Found.SKIPPED
-        return needless or self.found is Found.PASSED
+        return needless or self.found in {Found.PASSED, Found.NOT_ASKED}
 
     @property
     def reasons(self) -> Mapping[str, int]:
@@ -86,6 +90,8 @@ class SuiteResult:
             "seconds": round(self.seconds, 1),
             "failures": [{"test": f.test, "message": f.message} for f in self.failures],
             "skipped": [{"test": s.test, "reason": s.reason} for s in self.skips],
+            "not_asked": [{"test": s.test, "reason": s.reason} for s in self.not_asked],
+            "before": self.before,
         }
 
 
@@ -94,7 +100,8 @@ class Report:
     """What the suites found in one image, and with which code they looked.
 
     ``gpus`` tells whether the engine offered GPUs: what was skipped without is worth another look
-    with them.
+    with them. ``not_begun`` are suites that came after the first failure, where that ends the run;
+    ``not_given`` are facts that nobody told of an image from elsewhere.
     """
 
     image: str
@@ -102,6 +109,11 @@ class Report:
     code_digest: str
     suites: tuple[SuiteResult, ...]
     gpus: bool = False
+    reference: str = ""
+    not_begun: tuple[str, ...] = ()
+    not_given: tuple[str, ...] = ()
+    #: Wall time from the start of the container to its end; what passed before takes none.
+    seconds: float = 0.0
 
     @property
     def ok(self) -> bool:
@@ -116,55 +128,20 @@ class Report:
             return Found.FAILED
         if not any(suite.passed for suite in self.suites):
             return Found.SKIPPED
-        return Found.INCOMPLETE if each else Found.PASSED
+        return Found.INCOMPLETE if each or self.not_begun else Found.PASSED
 
     def as_json(self) -> dict[str, Any]:
         """Return the whole report."""
         return {
             "image": self.image,
             "image_id": self.image_id,
+            "reference": self.reference,
             "suite_code": self.code_digest,
             "gpus_offered": self.gpus,
             "ok": self.ok,
             "verdict": str(self.found),
+            "seconds": round(self.seconds, 1),
             "suites": [suite.as_json() for suite in self.suites],
+            "not_begun": list(self.not_begun),
+            "not_given": list(self.not_given),
         }
-
-
-@dataclass(frozen=True)
-class ReportStore:
-    """The reports of this machine, one file an image id. Removing it only makes tests run again."""
-
-    folder: Path
-
-    def save(self, report: Report) -> None:
-        """Keep a report of a full run."""
-        write_text(self._path(report.image_id), json.dumps(report.as_json(), indent=2) + "\n")
-
-    def verdict(
-        self, image_id: str, code_digest: str, suites: Sequence[str], *, gpus: bool = False
-    ) -> Verdict:
-        """Return what is known of an image, for exactly this code and at least these suites.
-
-        ``gpus`` tells whether the engine offers GPUs now: a report from before does not count then.
-        """
-        document = self._load(image_id)
-        if document.get("suite_code") != code_digest:
-            return Verdict.UNKNOWN
-        found = {entry.get("suite") for entry in document.get("suites", [])}
-        unseen = gpus and NEEDS_GPU in suites and not document.get("gpus_offered")
-        if unseen or not {*suites} <= found:
-            return Verdict.UNKNOWN
-        if document.get("ok") is True:
-            return Verdict.PASSED
-        return Verdict.FAILED if document.get("verdict") == Found.FAILED else Verdict.UNKNOWN
-
-    def _load(self, image_id: str) -> Mapping[str, Any]:
-        try:
-            document = json.loads(self._path(image_id).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return document if isinstance(document, dict) else {}
-
-    def _path(self, image_id: str) -> Path:
-        return self.folder / f"{image_id.removeprefix('sha256:')}.json"

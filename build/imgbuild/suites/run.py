@@ -1,26 +1,26 @@
-"""The arrow local image → Report: start a container, run pytest against it, stop it."""
+"""The arrow local image → suite results: start a container, run pytest against it, stop it."""
 
 import json
 import os
 import shutil
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from imgbuild.engine.process import end
 from imgbuild.engine.protocol import Engine
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.matrix.image import Image
 from imgbuild.project import Project
 from imgbuild.suites.code import PREFIX, code_digest
 from imgbuild.suites.container import Started, suite_container
-from imgbuild.suites.driver import Export
-from imgbuild.suites.expectation import expectation
 from imgbuild.suites.junit import read_junit
+from imgbuild.suites.progress import VARIABLE, Progress, pipe_to
 from imgbuild.suites.report import Report, SuiteResult
+from imgbuild.suites.stopping import Stop
+from imgbuild.suites.subject import Subject
 from imgbuild.work_folder import work_folder
 
 #: The longest any set of suites may take, in seconds; each command inside has its own limit.
@@ -33,17 +33,16 @@ _VERDICTS = {0, 1}
 class SuiteRun:
     """Which suites to run in which image, and where the results go.
 
-    ``standin`` are the versions of an image of stand-ins; ``export`` makes the driver's stub, which
-    old TensorFlow for GPUs cannot do without; ``say`` is told what could not be had.
+    ``say`` is told what could not be had, and how far the run is; ``step`` of every check.
     """
 
-    image: Image
-    image_id: str
+    subject: Subject
     suites: tuple[str, ...]
     folder: Path
-    standin: Mapping[str, str] | None = None
-    export: Export | None = None
+    fail_fast: bool = False
     say: Callable[[str], None] = lambda _: None
+    step: Callable[[str], None] = lambda _: None
+    stop: Stop = field(default_factory=Stop)
 
 
 def require_docker_client() -> None:
@@ -61,33 +60,38 @@ def require_docker_client() -> None:
 
 
 def run_suites(run: SuiteRun, engine: Engine, host: str | None, project: Project) -> Report:
-    """Return what the suites found; ``report.json`` and ``junit.xml`` are in ``run.folder``.
+    """Return what the suites found; pytest's ``junit.xml`` and output are in ``run.folder``.
 
     Raises:
         MachineError: no docker client, or the engine cannot start the container.
         CheckFailedError: pytest itself failed; the path of its output is given.
+        StoppedError: the run was interrupted.
 
     """
+    run.stop.check()
     run.folder.mkdir(parents=True, exist_ok=True)
     junit = run.folder / "junit.xml"
     junit.unlink(missing_ok=True)
-    with suite_container(run.image, run.image_id, engine, run.export, run.say) as container:
+    started = time.monotonic()
+    with suite_container(run.subject, engine, run.say) as container:
         _pytest(run, container, host, project, junit)
-    report = Report(
-        run.image.name,
-        run.image_id,
+    seconds = time.monotonic() - started
+    results = {result.suite: result for result in _results(run, junit)}
+    begun = {name: results[name] for name in run.suites if name in results}
+    return Report(
+        run.subject.name,
+        run.subject.image_id,
         code_digest(project.suites),
-        _results(run, junit),
+        tuple(begun.values()),
         container.offered,
+        not_begun=tuple(name for name in run.suites if name not in begun),
+        seconds=seconds,
     )
-    text = json.dumps(report.as_json(), indent=2) + "\n"
-    (run.folder / "report.json").write_text(text, encoding="utf-8")
-    return report
 
 
 def _results(run: SuiteRun, junit: Path) -> tuple[SuiteResult, ...]:
     try:
-        return read_junit(junit, run.suites)
+        return read_junit(junit, run.suites, whole=not run.fail_fast)
     except ET.ParseError as error:
         raise MachineError(
             f"pytest's result {junit} is not whole ({error}); is the disk full? Free space in "
@@ -98,16 +102,17 @@ def _results(run: SuiteRun, junit: Path) -> tuple[SuiteResult, ...]:
 def _pytest(
     run: SuiteRun, container: Started, host: str | None, project: Project, junit: Path
 ) -> None:
-    with work_folder("suites") as folder:
+    progress = Progress(run.say, run.step)
+    with work_folder("suites") as folder, pipe_to(progress.told) as pipe:
         expect = folder / "expect.json"
-        document = expectation(run.image, project, run.standin)
-        expect.write_text(json.dumps(document), encoding="utf-8")
-        output = run.folder / "pytest.txt"
-        code = _call(_command(run, container, project, junit, expect), host, output)
+        expect.write_text(json.dumps(run.subject.expected), encoding="utf-8")
+        call = Call(_command(run, container, project, junit, expect), host, pipe)
+        code = call.run(run.folder / "pytest.txt", run.stop)
+    run.stop.check()
     if code not in _VERDICTS or not junit.exists():
         raise CheckFailedError(
-            f"The suites of {run.image.name} could not be run (pytest exit code {code}). "
-            f"Its output is in {output}."
+            f"The suites of {run.subject.name} could not be run (pytest exit code {code}). "
+            f"Its output is in {run.folder / 'pytest.txt'}."
         )
 
 
@@ -121,28 +126,42 @@ def _command(
         *("--rootdir", str(project.root), f"--hosts=docker://{container.id}"),
         *(f"--expect={expect}", f"--junitxml={junit}", "-o", "junit_logging=no"),
         *("-o", "junit_family=xunit1"),  # xunit2 has no place for what a check records
+        *(["--exitfirst"] if run.fail_fast else []),
         *([f"--no-gpu={container.no_gpu}"] if container.no_gpu else []),
         *files,
     ]
 
 
-def _call(command: list[str], host: str | None, output: Path) -> int:
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    if host:
-        environment["DOCKER_HOST"] = host
-    with output.open("w", encoding="utf-8") as file:
-        process = subprocess.Popen(
-            command,
-            env=environment,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-            text=True,
-        )
-        try:
-            return process.wait(TIMEOUT_SECONDS)
-        except subprocess.TimeoutExpired:
-            return -1
-        finally:
-            end(process)  # pytest's docker clients too
+@dataclass(frozen=True)
+class Call:
+    """One start of pytest: for which engine, and the descriptor by which it tells its progress."""
+
+    command: Sequence[str]
+    host: str | None = None
+    pipe: int | None = None
+
+    def run(self, output: Path, stop: Stop) -> int:
+        """Return the exit code; -1 if it took too long. Nothing that it started outlives it."""
+        with output.open("w", encoding="utf-8") as file:
+            process = subprocess.Popen(
+                self.command,
+                env=self._environment(),
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=() if self.pipe is None else (self.pipe,),
+            )
+            with stop.guarding(process):
+                try:
+                    return process.wait(TIMEOUT_SECONDS)
+                except subprocess.TimeoutExpired:
+                    return -1
+
+    def _environment(self) -> dict[str, str]:
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+        if self.host:
+            environment["DOCKER_HOST"] = self.host
+        if self.pipe is not None:
+            environment[VARIABLE] = str(self.pipe)
+        return environment

@@ -9,7 +9,8 @@ from test_produce import INPUTS, Bench, bench  # noqa: F401  # the fixture
 
 from imgbuild.building.gate import examine
 from imgbuild.building.stub import export_stub
-from imgbuild.cli.build_tables import outcome_lines, report_lines
+from imgbuild.cli.build_tables import outcome_lines
+from imgbuild.cli.test_tables import report_lines
 from imgbuild.engine import fake
 from imgbuild.engine.definition import BakeTarget
 from imgbuild.errors import CheckFailedError
@@ -18,6 +19,7 @@ from imgbuild.plan.downloads import ImageDownloads
 from imgbuild.plan.inputs import BaseInput, InterpreterInput
 from imgbuild.plan.plan import Action
 from imgbuild.settings import StandIn
+from imgbuild.suites.examine import How
 from imgbuild.suites.report import Report, SuiteResult, TestSkip
 from imgbuild.suites.run import SuiteRun
 
@@ -37,7 +39,7 @@ def gpu(bench: Bench, images: dict[str, Image], monkeypatch: pytest.MonkeyPatch)
     )
     bench.workshop = replace(bench.workshop, inputs=inputs)
     bench.images = (images[GPU],)
-    monkeypatch.setattr("imgbuild.building.gate.run_suites", lambda run, *_: _skipping(bench, run))
+    monkeypatch.setattr("imgbuild.suites.examine.run_suites", lambda run, *_: _skipping(bench, run))
     return bench
 
 
@@ -82,7 +84,7 @@ def test_a_suite_that_every_image_must_pass_may_not_be_skipped(
         skipped = tuple(replace(s, passed=0, skips=SKIPS) for s in report.suites[-1:])
         return replace(report, suites=(*report.suites[:-1], *skipped))
 
-    monkeypatch.setattr("imgbuild.building.gate.run_suites", skipping)
+    monkeypatch.setattr("imgbuild.suites.examine.run_suites", skipping)
     (outcome,) = gpu.build()
     assert (outcome.ok, outcome.state) == (False, "suites incomplete")
     assert outcome.error is not None
@@ -94,8 +96,12 @@ def test_the_table_of_a_test_run_says_why_checks_were_skipped(gpu: Bench) -> Non
     (outcome,) = gpu.build()
     report = examine(gpu.images[0], outcome.image_id or "", gpu.workshop)
     rows = [line.split() for line in report_lines([report]).splitlines()]
-    assert [GPU, "gpu_runs", "skipped", "0", "0", "2", "0.1"] in rows
+    assert [GPU, "gpu_runs", "skipped", "before", "0", "0", "2", "-"] in rows
+    assert [GPU, "pins", "passed", "before", "1", "0", "0", "-"] in rows
     assert f"{GPU}: gpu_runs: 2 skipped: {REASON}" in report_lines([report])
+    again = examine(gpu.images[0], outcome.image_id or "", gpu.workshop, How(rerun=True))
+    rows = [line.split() for line in report_lines([again]).splitlines()]
+    assert [GPU, "gpu_runs", "skipped", "0", "0", "2", "0.1"] in rows
 
 
 def test_the_suites_are_told_of_stand_ins_and_given_the_stub(
@@ -108,16 +114,17 @@ def test_the_suites_are_told_of_stand_ins_and_given_the_stub(
         runs.append(run)
         return gpu.suites(run)
 
-    monkeypatch.setattr("imgbuild.building.gate.run_suites", seen)
+    monkeypatch.setattr("imgbuild.suites.examine.run_suites", seen)
     standin = StandIn(note="a test's", versions={"python": "3.6.15"})
     gpu.workshop = replace(gpu.workshop, standin=standin)
     gpu.build()
-    assert runs[0].standin == {"python": "3.6.15"}
+    assert runs[0].subject.expected["pins"]["python"] == "3.6.15"
+    assert runs[0].subject.expected["standin"] is True
     monkeypatch.setattr(
         "imgbuild.building.stub.run_export", lambda *_, **told: exported.append(told)
     )
-    assert runs[0].export is not None
-    runs[0].export(Path("/folder"))
+    assert runs[0].subject.export is not None
+    runs[0].subject.export(Path("/folder"))
     assert exported[0]["log"].name.endswith(f"-{GPU}-stub.log")
 
 

@@ -1,5 +1,6 @@
 """The gate, without an engine: only what passed gets a name, and a failure leaves the old one."""
 
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -47,6 +48,7 @@ class Bench:
     faulty: set[str] = field(default_factory=set)
     baked: list[list[str]] = field(default_factory=list)
     tested: list[str] = field(default_factory=list)
+    suites_run: list[tuple[str, ...]] = field(default_factory=list)
 
     def build(self, **options: bool | int) -> list[Outcome]:
         chosen = replace(BuildOptions(), **options)  # type: ignore[arg-type]
@@ -73,13 +75,15 @@ class Bench:
         return BuiltImage(image_id, image_id)
 
     def suites(self, run: SuiteRun, *_: object) -> Report:
-        self.tested.append(run.image.name)
-        failures = (TestFailure("test_x", "no"),) if run.image.name in self.faulty else ()
+        name = run.subject.name
+        self.tested.append(name)
+        self.suites_run.append(run.suites)
+        failures = (TestFailure("test_x", "no"),) if name in self.faulty else ()
         results = tuple(SuiteResult(name, 1, failures, (), 1.0) for name in run.suites)
         from imgbuild.suites.code import code_digest
 
         code = code_digest(self.workshop.project.suites)
-        return Report(run.image.name, run.image_id, code, results)
+        return Report(name, run.subject.image_id, code, results)
 
 
 @pytest.fixture
@@ -101,7 +105,7 @@ def bench(
     )
     made = Bench(workshop, engine, (images[OLD], images[NEW]))
     monkeypatch.setattr("imgbuild.building.bake.run_bake", made.bake)
-    monkeypatch.setattr("imgbuild.building.gate.run_suites", made.suites)
+    monkeypatch.setattr("imgbuild.suites.examine.run_suites", made.suites)
     return made
 
 
@@ -238,14 +242,39 @@ def test_what_stand_ins_built_says_so_and_can_never_be_pushed(
 
 def test_containers_of_a_killed_run_go_and_others_stay(bench: Bench) -> None:
     from imgbuild.building.gate import remove_leftovers
+    from imgbuild.suites.container import label_of
 
     bench.build(test=False)
     image = bench.images[0].tags[0]
     for name in (OLD, "tf-9"):
-        bench.engine.start(image, command=["sleep"], labels={"imgbuild.test-of": name})
+        bench.engine.start(image, command=["sleep"], labels={"imgbuild.test-of": label_of(name)})
     remove_leftovers(bench.images, bench.workshop)
     left = [c.labels["imgbuild.test-of"] for c in bench.engine.running.values()]
-    assert left == ["tf-9"]
+    assert left == [label_of("tf-9")]
+
+
+def test_only_a_changed_suite_is_run_again(bench: Bench, project: Project, tmp_path: Path) -> None:
+    copied = tmp_path / "checkout" / "tests" / "image"
+    shutil.copytree(project.suites, copied, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("images", "matrix.yaml"):
+        (tmp_path / "checkout" / name).symlink_to(project.root / name)
+    bench.workshop = replace(bench.workshop, project=Project(tmp_path / "checkout"))
+    bench.build()
+    assert set(bench.suites_run[0]) == set(bench.suites_run[1])
+    bench.suites_run.clear()
+    with (copied / "test_pins.py").open("a") as file:
+        file.write("# changed\n")
+    (first, _) = bench.build()
+    assert first.ok
+    assert bench.suites_run == [("pins",)] * 2
+    assert first.report is not None
+    assert {s.suite for s in first.report.suites if s.before} >= {"horovod", "tensorflow"}
+    bench.suites_run.clear()
+    with (copied / "container.py").open("a") as file:
+        file.write("# changed\n")
+    bench.build()
+    assert len(bench.suites_run[0]) > 1
+    assert _states(bench.build()) == {OLD: "up to date", NEW: "up to date"}
 
 
 def test_the_tables_say_what_happened(bench: Bench) -> None:

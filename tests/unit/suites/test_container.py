@@ -9,11 +9,17 @@ import pytest
 
 from imgbuild.engine import fake
 from imgbuild.engine.fake import FakeEngine
-from imgbuild.engine.stored import GpuRequest, RunOptions, StoredImage
+from imgbuild.engine.stored import GpuRequest, RunOptions, StoredImage, StoredNetwork
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.matrix.image import Image
-from imgbuild.suites.container import Started, suite_container
-from imgbuild.suites.driver import needs_driver
+from imgbuild.suites.container import (
+    CONTAINER_LABEL,
+    Started,
+    label_of,
+    remove_leftovers,
+    suite_container,
+)
+from imgbuild.suites.subject import Export, Subject
 
 STUB = b"\x7fELF stub"
 
@@ -41,12 +47,17 @@ def _export(folder: Path) -> None:
     (folder / "libcuda.so.1").write_bytes(STUB)
 
 
+def _subject(image: Image, export: Export | None = None) -> Subject:
+    expected = {"tensorflow": image.tensorflow}
+    return Subject(image.name, "sha256:id", "name", image.variant, expected, export=export)
+
+
 def _run(
     image: Image, engine: FakeEngine, *, stub: bool = True
 ) -> tuple[Started, RunOptions, list[tuple[str, bytes]], list[str]]:
     said: list[str] = []
-    export = _export if stub else None
-    with suite_container(image, "sha256:id", engine, export, said.append) as started:
+    subject = _subject(image, export=_export if stub else None)
+    with suite_container(subject, engine, said.append) as started:
         found = engine.running[started.id]
         seen = (started, found.options, list(found.copied), said)
     assert engine.running == {}
@@ -87,7 +98,7 @@ def test_a_refusal_is_kept_in_the_engines_words(images: dict[str, Image]) -> Non
 
 def test_later_tensorflow_needs_no_stub(images: dict[str, Image]) -> None:
     assert _run(images["tf-1.14-gpu-ubuntu"], _engine())[2] == []
-    needing = {image.minor for image in images.values() if needs_driver(image)}
+    needing = {image.minor for image in images.values() if _subject(image).needs_driver}
     assert needing == {"1.10", "1.11", "1.12", "1.13"}
 
 
@@ -129,3 +140,28 @@ def test_the_engine_is_asked_in_the_way_it_offers(gpus: GpuRequest) -> None:
     found = (one["Count"], one["Driver"], one["DeviceIDs"], one["Capabilities"])
     assert found == expected
     assert _gpus(RunOptions()) is None
+
+
+def test_all_that_suites_start_goes_with_the_container(images: dict[str, Image]) -> None:
+    engine = _engine()
+    subject = _subject(images["tf-1.12-cpu-ubuntu"])
+    with suite_container(subject, engine, print) as started:
+        (label,) = engine.running[started.id].labels.items()
+        engine.start("sha256:id", command=["sshd"], labels=dict([label]))
+        engine.nets["net"] = StoredNetwork("net", dict([label]))
+        other = engine.start("sha256:id", command=["x"], labels={CONTAINER_LABEL: "other"})
+        engine.nets["far"] = StoredNetwork("far", {CONTAINER_LABEL: "other"})
+    assert (set(engine.running), set(engine.nets)) == ({other}, {"far"})
+
+
+def test_leftovers_of_other_state_folders_and_images_stay(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    engine = _engine()
+    for name in ("one", "two"):
+        engine.start("sha256:id", command=["x"], labels={CONTAINER_LABEL: label_of(name)})
+    remove_leftovers(["one"], engine)
+    assert len(engine.running) == 1
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    remove_leftovers(["one", "two"], engine)
+    assert len(engine.running) == 1

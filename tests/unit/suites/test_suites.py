@@ -1,8 +1,6 @@
 """Reports: what counts as passed, what is remembered, and pytest really run against a container."""
 
-import json
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,21 +9,14 @@ from imgbuild.engine.fake import FakeEngine
 from imgbuild.engine.stored import StoredImage
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.image import Image
-from imgbuild.plan.plan import Verdict
 from imgbuild.project import Project
 from imgbuild.suites.code import choose_suites, code_digest, list_suites
-from imgbuild.suites.driver import needs_driver
 from imgbuild.suites.expectation import expectation
 from imgbuild.suites.junit import read_junit
-from imgbuild.suites.report import (
-    Found,
-    Report,
-    ReportStore,
-    SuiteResult,
-    TestFailure,
-    TestSkip,
-)
-from imgbuild.suites.run import SuiteRun, run_suites
+from imgbuild.suites.report import Found, Report, SuiteResult, TestFailure, TestSkip
+from imgbuild.suites.run import Call, SuiteRun, run_suites
+from imgbuild.suites.stopping import Stop
+from imgbuild.suites.subject import Subject
 
 PASSED = SuiteResult("pins", 3, (), (), 1.0)
 FAILED = SuiteResult("pins", 2, (TestFailure("test_x", "no"),), (), 1.0)
@@ -34,6 +25,7 @@ IN_PART = SuiteResult("pins", 2, (), (TestSkip("test_x", "no GPU"),), 1.0)
 EMPTY = SuiteResult("pins", 0, (), (), 1.0)
 NO_GPU = SuiteResult("gpu_runs", 0, (), SKIPPED.skips, 1.0)
 SOME_GPU = SuiteResult("gpu_runs", 1, (), SKIPPED.skips, 1.0)
+UNASKED = SuiteResult("pins", 0, (), (), 1.0, (TestSkip("test_x", "not asked: labels"),))
 BAD_GPU = SuiteResult("gpu_runs", 0, FAILED.failures, SKIPPED.skips, 1.0)
 
 
@@ -57,6 +49,8 @@ def _report(*suites: SuiteResult, code: str = "sha256:code") -> Report:
         ((PASSED, SOME_GPU), False, Found.INCOMPLETE),
         ((PASSED, BAD_GPU), False, Found.FAILED),
         ((SKIPPED, NO_GPU), False, Found.SKIPPED),
+        ((PASSED, UNASKED), True, Found.PASSED),
+        ((UNASKED,), False, Found.SKIPPED),
     ],
 )
 def test_only_checks_that_ran_and_passed_count(
@@ -74,36 +68,6 @@ def test_a_skipped_check_is_told_by_name_and_reason() -> None:
     assert IN_PART.reasons == {"no GPU": 1}
 
 
-def test_a_report_is_remembered_for_its_code_and_suites(tmp_path: Path) -> None:
-    store = ReportStore(tmp_path)
-    assert store.verdict("sha256:id", "sha256:code", ["pins"]) is Verdict.UNKNOWN
-    store.save(_report(PASSED))
-    assert store.verdict("sha256:id", "sha256:code", ["pins"]) is Verdict.PASSED
-    assert store.verdict("sha256:id", "sha256:other", ["pins"]) is Verdict.UNKNOWN
-    assert store.verdict("sha256:id", "sha256:code", ["pins", "new"]) is Verdict.UNKNOWN
-    assert store.verdict("sha256:other", "sha256:code", ["pins"]) is Verdict.UNKNOWN
-    store.save(_report(FAILED))
-    assert store.verdict("sha256:id", "sha256:code", ["pins"]) is Verdict.FAILED
-    store.save(_report(PASSED, SKIPPED))
-    assert store.verdict("sha256:id", "sha256:code", ["pins"]) is Verdict.UNKNOWN
-
-
-def test_what_was_skipped_without_gpus_is_looked_at_again_with_them(tmp_path: Path) -> None:
-    store, suites = ReportStore(tmp_path), ["pins", "gpu_runs"]
-    store.save(_report(PASSED, NO_GPU))
-    assert store.verdict("sha256:id", "sha256:code", suites) is Verdict.PASSED
-    assert store.verdict("sha256:id", "sha256:code", suites, gpus=True) is Verdict.UNKNOWN
-    assert store.verdict("sha256:id", "sha256:code", ["pins"], gpus=True) is Verdict.PASSED
-    store.save(replace(_report(PASSED, NO_GPU), gpus=True))  # offered, and of no use
-    assert store.verdict("sha256:id", "sha256:code", suites, gpus=True) is Verdict.PASSED
-
-
-@pytest.mark.parametrize("text", ["", "[]", '{"ok": "yes"}', "{"])
-def test_a_damaged_report_is_no_verdict(tmp_path: Path, text: str) -> None:
-    (tmp_path / "id.json").write_text(text)
-    assert ReportStore(tmp_path).verdict("sha256:id", "c", []) is not Verdict.PASSED
-
-
 def test_the_suites_are_the_files(project: Project) -> None:
     everyones = ("contents", "horovod", "pins", "tensorboard", "tensorflow")
     gpus = ("gpu_built", "gpu_loadable", "gpu_runs")
@@ -116,7 +80,7 @@ def test_an_unknown_suite_is_refused_with_those_that_exist(project: Project) -> 
         choose_suites(project.suites, ("pins", "gpus"), "cpu")
     with pytest.raises(InputError, match=r"No suite of cpu images is called gpu_runs\. There are"):
         choose_suites(project.suites, ("gpu_runs",), "cpu")
-    assert choose_suites(project.suites, ("gpu_runs",), "gpu") == ("gpu_runs",)
+    assert [s.name for s in choose_suites(project.suites, ("gpu_runs",), "gpu")] == ["gpu_runs"]
 
 
 def test_changed_suite_code_has_another_digest(tmp_path: Path) -> None:
@@ -177,7 +141,8 @@ def test_every_gpu_images_expectation_is_one_that_the_suites_take(
 
     for image in images.values():
         parsed = parse_expectation(expectation(image, project))
-        assert parsed.needs_driver is needs_driver(image)
+        subject = Subject(image.name, "id", "name", image.variant, expectation(image, project))
+        assert parsed.needs_driver is subject.needs_driver
 
 
 JUNIT = """<testsuites><testsuite>
@@ -236,7 +201,9 @@ def _project(tmp_path: Path, project: Project, body: str) -> Project:
 
 
 def _run(images: dict[str, Image], folder: Path) -> SuiteRun:
-    return SuiteRun(images["tf-2.2-cpu-debian"], "sha256:id", ("toy",), folder)
+    image = images["tf-2.2-cpu-debian"]
+    subject = Subject(image.name, "sha256:id", image.tags[0], "cpu", {"tensorflow": "2.2.0"})
+    return SuiteRun(subject, ("toy",), folder)
 
 
 def test_pytest_runs_and_the_container_goes(
@@ -249,7 +216,6 @@ def test_pytest_runs_and_the_container_goes(
     assert report.suites[0].passed == 1
     assert report.suites[0].failures[0].test == "test_two"
     assert engine.running == {}
-    assert json.loads((tmp_path / "out" / "report.json").read_text()) == report.as_json()
 
 
 @pytest.mark.parametrize("body", ["def test_one(:\n", "import no_such_module\n"])
@@ -273,7 +239,7 @@ def test_an_interrupt_leaves_no_container(
         assert len(engine.running) == 1
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("imgbuild.suites.run._call", interrupted)
+    monkeypatch.setattr(Call, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_suites(_run(images, tmp_path / "out"), engine, None, project)
     assert engine.running == {}
@@ -291,7 +257,7 @@ def test_what_pytest_started_ends_with_it(tmp_path: Path, monkeypatch: pytest.Mo
         f"pathlib.Path({str(pid)!r}).write_text(str(child.pid))\ntime.sleep(300)"
     )
     monkeypatch.setattr(run, "TIMEOUT_SECONDS", 2)
-    assert run._call([sys.executable, "-c", program], None, tmp_path / "out") == -1
+    assert Call([sys.executable, "-c", program]).run(tmp_path / "out", Stop()) == -1
     state = Path("/proc", pid.read_text(), "stat")
     deadline = time.monotonic() + 10  # a signalled process takes its time on a busy machine
     while not _ended(state) and time.monotonic() < deadline:

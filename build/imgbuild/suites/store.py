@@ -1,0 +1,109 @@
+"""What this machine remembers of suites: one file an image id, one entry a suite.
+
+A verdict counts for one image id and one key (`suite_keys`): the suite's code, what all suites
+share, and what was expected of the image. Removing the folder only makes suites run again.
+"""
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from imgbuild.atomic import write_text
+from imgbuild.plan.plan import Verdict
+from imgbuild.suites.report import NEEDS_GPU, Found, SuiteResult, TestSkip
+
+Entry = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ReportStore:
+    """The suites' verdicts. A file that cannot be read, or is no such file, says nothing."""
+
+    folder: Path
+
+    def save(
+        self,
+        image_id: str,
+        keys: Mapping[str, str],
+        results: Iterable[SuiteResult],
+        *,
+        gpus: bool = False,
+    ) -> None:
+        """Remember what the suites found; ``gpus`` tells whether the engine offered GPUs."""
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        fresh = {
+            result.suite: {
+                **result.as_json(),
+                "key": keys[result.suite],
+                "gpus_offered": gpus,
+                "before": now,
+            }
+            for result in results
+        }
+        document = {"image_id": image_id, "suites": {**self._load(image_id), **fresh}}
+        write_text(self._path(image_id), json.dumps(document, indent=2) + "\n")
+
+    def passed(
+        self, image_id: str, keys: Mapping[str, str], *, gpus: bool = False
+    ) -> dict[str, SuiteResult]:
+        """Return the results, by suite, that need not be found again.
+
+        ``gpus`` tells whether the engine offers GPUs now: what was skipped for want of them is
+        looked at again then.
+        """
+        known = self._known(image_id, keys)
+        results = {suite: _result(suite, entry) for suite, entry in known.items()}
+        return {
+            suite: result
+            for suite, result in results.items()
+            if result and result.ok and not (gpus and _unseen(suite, known[suite]))
+        }
+
+    def verdict(self, image_id: str, keys: Mapping[str, str], *, gpus: bool = False) -> Verdict:
+        """Return what is known of an image, for exactly these suites."""
+        known = self._known(image_id, keys)
+        if any(entry.get("verdict") == Found.FAILED for entry in known.values()):
+            return Verdict.FAILED
+        whole = self.passed(image_id, keys, gpus=gpus).keys() == keys.keys()
+        return Verdict.PASSED if keys and whole else Verdict.UNKNOWN
+
+    def _known(self, image_id: str, keys: Mapping[str, str]) -> dict[str, Entry]:
+        entries = self._load(image_id)
+        return {
+            suite: entry
+            for suite, entry in entries.items()
+            if isinstance(entry, dict) and suite in keys and entry.get("key") == keys[suite]
+        }
+
+    def _load(self, image_id: str) -> dict[str, Any]:
+        try:
+            document = json.loads(self._path(image_id).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        suites = document.get("suites") if isinstance(document, dict) else None
+        return suites if isinstance(suites, dict) else {}
+
+    def _path(self, image_id: str) -> Path:
+        return self.folder / f"{image_id.removeprefix('sha256:')}.json"
+
+
+def _unseen(suite: str, entry: Entry) -> bool:
+    return suite == NEEDS_GPU and not entry.get("gpus_offered")
+
+
+def _result(suite: str, entry: Entry) -> SuiteResult | None:
+    """Return an entry as a result; ``None`` if it is damaged."""
+    try:
+        skips, not_asked = (
+            tuple(TestSkip(str(one["test"]), str(one["reason"])) for one in entry[name])
+            for name in ("skipped", "not_asked")
+        )
+        passed, seconds, when = entry["passed"], entry["seconds"], entry["before"]
+        if entry["failures"] or not isinstance(passed, int) or not isinstance(when, str):
+            return None
+        return SuiteResult(suite, passed, (), skips, float(seconds), not_asked, when)
+    except (KeyError, TypeError, ValueError):
+        return None

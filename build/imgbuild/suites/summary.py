@@ -1,0 +1,148 @@
+"""What a test run found, as Markdown: made for ``$GITHUB_STEP_SUMMARY``, readable as text."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from imgbuild.suites.report import Found, Report, SuiteResult
+
+#: How much of one failure's words is shown; the rest is in ``report.json`` and ``junit.xml``.
+LINES_SHOWN = 30
+#: GitHub refuses a summary of more than 1 MiB; so many failures are told in full.
+FAILURES_SHOWN = 100
+
+_SIGNS = {
+    Found.PASSED: "✅",
+    Found.FAILED: "❌",
+    Found.INCOMPLETE: "⚠️",
+    Found.SKIPPED: "⏭️",
+    Found.NOT_ASKED: "❔",
+}
+
+
+def summary(reports: Sequence[Report], errors: Mapping[str, str] | None = None) -> str:
+    """Return the suite by image table, then failures, skips, and what was not asked or not begun.
+
+    ``errors`` tell, by image, why one could not be tested.
+    """
+    parts = [
+        _headline(reports, errors or {}),
+        _table(reports),
+        *_errors(errors or {}),
+        *_failures(reports),
+        *_skips(reports),
+        *_left_out(reports),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _headline(reports: Sequence[Report], errors: Mapping[str, str]) -> str:
+    good = sum(1 for report in reports if report.ok)
+    total = len(reports) + len(errors)
+    images = "1 image" if total == 1 else f"{total} images"
+    return f"## imgbuild test: {good} of {images} passed"
+
+
+def _table(reports: Sequence[Report]) -> str:
+    """Return a row a suite and a column an image."""
+    if not reports:
+        return ""
+    suites = list(dict.fromkeys(s.suite for report in reports for s in report.suites))
+    by_image = [{suite.suite: suite for suite in report.suites} for report in reports]
+    rows = [
+        ["suite", *(f"`{report.image}`" for report in reports)],
+        ["---"] * (len(reports) + 1),
+        *([f"`{name}`", *(_cell(found.get(name)) for found in by_image)] for name in suites),
+        ["**all**", *(_total(report) for report in reports)],
+    ]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _cell(suite: SuiteResult | None) -> str:
+    """Return verdict, checks and seconds: ``✅ passed, 14 checks, 2.4 s``."""
+    if suite is None:
+        return ""
+    checks = suite.passed + len(suite.failures)
+    counted = f"{checks} check{'' if checks == 1 else 's'}"
+    if suite.before:
+        return f"{_SIGNS[suite.found]} {suite.found} before ({suite.before}), {counted}"
+    failed = f", {len(suite.failures)} failed" if suite.failures else ""
+    skipped = f", {len(suite.skips)} skipped" if suite.skips else ""
+    asked = f", {len(suite.not_asked)} not asked" if suite.not_asked else ""
+    time = f"{suite.seconds:.1f} s"
+    return f"{_SIGNS[suite.found]} {suite.found}, {counted}{failed}{skipped}{asked}, {time}"
+
+
+def _total(report: Report) -> str:
+    return f"{_SIGNS[report.found]} **{report.found}**, {report.seconds:.0f} s"
+
+
+def _errors(errors: Mapping[str, str]) -> Iterator[str]:
+    if errors:
+        yield "### Not tested"
+        yield "\n".join(f"- `{image}`: {_inline(text)}" for image, text in errors.items())
+
+
+def _failures(reports: Sequence[Report]) -> Iterator[str]:
+    failures = [
+        (f"`{report.image}` {suite.suite}: `{failure.test}`", failure.message)
+        for report in reports
+        for suite in report.suites
+        for failure in suite.failures
+    ]
+    if failures:
+        yield "### Failures"
+    for title, message in failures[:FAILURES_SHOWN]:
+        yield f"{title}\n\n{_fenced(message)}"
+    if len(failures) > FAILURES_SHOWN:
+        yield f"… and {len(failures) - FAILURES_SHOWN} more, in report.json."
+    empty = [
+        f"- `{report.image}` {suite.suite}: no check was made"
+        for report in reports
+        for suite in report.suites
+        if suite.found is Found.FAILED and not suite.failures
+    ]
+    if empty:
+        yield "\n".join(empty)
+
+
+def _skips(reports: Sequence[Report]) -> Iterator[str]:
+    lines = [
+        f"- `{report.image}` {suite.suite}: {count} skipped: {_inline(reason)}"
+        for report in reports
+        for suite in report.suites
+        for reason, count in suite.reasons.items()
+    ]
+    if lines:
+        yield "### Skipped"
+        yield "\n".join(lines)
+
+
+def _left_out(reports: Sequence[Report]) -> Iterator[str]:
+    lines = [
+        f"- `{report.image}`: not asked, for nobody said what to expect: "
+        f"{', '.join(report.not_given)}"
+        for report in reports
+        if report.not_given
+    ]
+    lines += [
+        f"- `{report.image}`: not begun after the first failure: {', '.join(report.not_begun)}"
+        for report in reports
+        if report.not_begun
+    ]
+    if lines:
+        yield "### Left out"
+        yield "\n".join(lines)
+
+
+def _fenced(message: str) -> str:
+    """Return the end of a message as a block of code, whatever is in it."""
+    lines = message.strip().splitlines()
+    shown = lines[-LINES_SHOWN:]
+    cut = [f"… {len(lines) - len(shown)} lines before"] if len(shown) < len(lines) else []
+    longest = max((len(run) for run in re.findall("`+", message)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return "\n".join([fence, *cut, *shown, fence])
+
+
+def _inline(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
