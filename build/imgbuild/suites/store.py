@@ -102,7 +102,7 @@ def _result(suite: str, entry: Entry) -> SuiteResult | None:
             for name in ("skipped", "not_asked")
         )
         passed, seconds, when = entry["passed"], entry["seconds"], entry["before"]
-        if entry["failures"] or not isinstance(passed, int) or not isinstance(when, str):
+        if entry["failures"] != [] or not isinstance(passed, int) or not isinstance(when, str):
             return None
         return SuiteResult(suite, passed, (), skips, float(seconds), not_asked, when)
     except (KeyError, TypeError, ValueError):

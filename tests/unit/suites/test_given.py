@@ -1,0 +1,129 @@
+"""``--expect``: what is given is asserted, and no more; what cannot be meant is refused."""
+
+from typing import Any
+
+import pytest
+from expectation import parse_expectation
+
+from imgbuild.errors import InputError
+from imgbuild.matrix.model import Matrix
+from imgbuild.project import Project
+from imgbuild.suites.asking import Answers, read_answers
+from imgbuild.suites.given import expected_of, not_given, parse_given
+
+ASKED = Answers("2.2.0", "openmpi", horovodrun=True)
+
+
+def _expected(
+    text: str, matrix: Matrix, project: Project, answers: Answers = ASKED
+) -> tuple[str, dict[str, Any]]:
+    given = parse_given([text], matrix)
+    return expected_of(given, "me/mine:1", lambda: answers, matrix, project)
+
+
+def test_only_what_is_given_is_expected(matrix: Matrix, project: Project) -> None:
+    variant, expected = _expected("tf=2.2,horovod=0.19.5", matrix, project)
+    assert variant == "cpu"
+    assert expected == {
+        "partial": True,
+        "name": "me/mine:1",
+        "tensorflow": "2.2",
+        "variant": "cpu",
+        "pins": {"tensorflow": "2.2", "horovod": "0.19.5"},
+        "horovodrun": True,
+        "gpu": {},
+        "mpi_flavour": "openmpi",
+    }
+    parsed = parse_expectation(expected)
+    assert (parsed.partial, parsed.tensorflow_minor) == (True, (2, 2))
+    left_out = not_given(expected, matrix, project)
+    assert {"packages", "labels", "os_id", "pin python"} <= {*left_out}
+    assert not {"pins", "variant", "pin tensorflow"} & {*left_out}
+
+
+def test_nothing_but_how_to_use_it_need_be_given(matrix: Matrix, project: Project) -> None:
+    _, expected = _expected("git=2.39.5", matrix, project)
+    assert (expected["tensorflow"], expected["pins"]) == ("2.2.0", {"git": "2.39.5"})
+
+
+@pytest.mark.parametrize(
+    ("text", "facts", "pins"),
+    [
+        ("mpi=openmpi", {"mpi_flavour": "openmpi"}, {}),
+        ("mpi=4.1.4", {"mpi_flavour": "openmpi"}, {"mpi": "4.1.4"}),
+        ("mpi=intelmpi-2021.8", {"mpi_flavour": "intelmpi"}, {"mpi": "2021.8"}),
+        ("os=ubuntu-18.04", {"os_id": "ubuntu"}, {"os": "18.04"}),
+        ("os=debian", {"os_id": "debian"}, {}),
+        ("stack=debian", {"stack": "debian"}, {}),
+    ],
+)
+def test_kinds_and_versions(
+    matrix: Matrix, project: Project, text: str, facts: dict[str, str], pins: dict[str, str]
+) -> None:
+    _, expected = _expected(text, matrix, project)
+    assert expected["pins"] == pins
+    assert {key: expected[key] for key in facts} == facts
+    # Horovod's launcher starts ranks through Open MPI only.
+    assert expected["horovodrun"] is (expected["mpi_flavour"] == "openmpi")
+
+
+def test_a_gpu_image_is_given_or_seen(matrix: Matrix, project: Project) -> None:
+    variant, expected = _expected("variant=gpu", matrix, project)
+    assert (variant, expected["gpu"]["cuda"]) == ("gpu", "10.1")
+    assert parse_expectation(expected).gpu["driver"]
+    seen = Answers("1.13.1", None, horovodrun=False, cuda=True)
+    variant, expected = _expected("python=3.6", matrix, project, seen)
+    assert (variant, expected["gpu"]["cuda"]) == ("gpu", "10.0")
+    assert "mpi_flavour" not in expected
+    assert _expected("variant=cpu", matrix, project, seen)[0] == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("texts", "fault"),
+    [
+        (["foo=1"], r"'foo=1': give KEY=VALUE, with a key of: tf, python, tensorboard, horovod"),
+        (["tf"], r"'tf': give KEY=VALUE"),
+        (["tf=2.2,"], r"'': give KEY=VALUE"),
+        (["tf=x"], r"tf=x: tf is a version such as 2\.2"),
+        (["tf="], r"tf is a version"),
+        (["tf=2.2;rm"], r"tf is a version"),
+        (["mpi=lam"], r"mpi=lam: mpi is one of intelmpi, openmpi, a version, or both: "),
+        (["mpi=openmpi-x"], r"mpi is one of"),
+        (["os=-1"], r"os is a name, a version, or both"),
+        (["variant=tpu"], r"variant is one of cpu, gpu"),
+        (["stack=x"], r"stack is one of ubuntu, debian"),
+        (["tf=2.2", "tf=2.3"], r"tf is given twice, as 2\.2 and as 2\.3"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(matrix: Matrix, texts: list[str], fault: str) -> None:
+    with pytest.raises(InputError, match=fault):
+        parse_given(texts, matrix)
+
+
+def test_a_tensorflow_that_the_suites_do_not_know_is_refused(
+    matrix: Matrix, project: Project
+) -> None:
+    with pytest.raises(InputError, match=r"is to have TensorFlow 2\.9; the suites know 1\.10, "):
+        _expected("tf=2.9", matrix, project)
+    with pytest.raises(InputError, match=r"No TensorFlow was found in me/mine:1; say which"):
+        _expected("git=1", matrix, project, Answers())
+
+
+@pytest.mark.parametrize(
+    ("lines", "answers"),
+    [
+        (['["2.2.0"]', "mpirun (Open MPI) 4.1.4", "/usr/bin/horovodrun"], ASKED),
+        (
+            [
+                '["1.13.1"]',
+                "Intel(R) MPI Library for Linux* OS, Version 2018",
+                "",
+                "/a/libcudart.so",
+            ],
+            Answers("1.13.1", "intelmpi", horovodrun=False, cuda=True),
+        ),
+        (["[]", "sh: 1: mpirun: not found", ""], Answers()),
+    ],
+)
+def test_what_an_image_says_of_itself(lines: list[str], answers: Answers) -> None:
+    assert read_answers(lines) == answers

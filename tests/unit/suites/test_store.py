@@ -1,0 +1,169 @@
+"""What is remembered of suites: for one image, one code, one expectation, and only if whole."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from imgbuild.plan.plan import Verdict
+from imgbuild.project import Project
+from imgbuild.suites.code import read_suites, suite_keys
+from imgbuild.suites.report import SuiteResult, TestFailure, TestSkip
+from imgbuild.suites.store import ReportStore
+
+ID = "sha256:id"
+KEYS = {"pins": "sha256:a", "horovod": "sha256:b"}
+PINS, HOROVOD = (SuiteResult(name, 3, (), (), 1.5) for name in KEYS)
+FAILED = SuiteResult("horovod", 2, (TestFailure("test_x", "no"),), (), 1.0)
+NO_GPU = SuiteResult("gpu_runs", 0, (), (TestSkip("test_x", "no driver"),), 1.0)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ReportStore:
+    return ReportStore(tmp_path)
+
+
+def test_what_passed_is_remembered_for_its_key(store: ReportStore) -> None:
+    assert store.verdict(ID, KEYS) is Verdict.UNKNOWN
+    store.save(ID, KEYS, [PINS, HOROVOD])
+    assert store.verdict(ID, KEYS) is Verdict.PASSED
+    known = store.passed(ID, KEYS)
+    assert {*known} == {*KEYS}
+    assert (known["pins"].passed, known["pins"].seconds) == (3, 1.5)
+    assert known["pins"].before is not None
+    assert known["pins"].before.endswith("Z")
+    assert store.passed("sha256:other", KEYS) == {}
+    changed = {**KEYS, "pins": "sha256:c"}
+    assert store.passed(ID, changed).keys() == {"horovod"}
+    assert store.verdict(ID, changed) is Verdict.UNKNOWN
+    assert store.verdict(ID, {**KEYS, "new": "sha256:d"}) is Verdict.UNKNOWN
+    assert store.verdict(ID, {}) is Verdict.UNKNOWN
+
+
+def test_each_suite_is_remembered_by_itself(store: ReportStore) -> None:
+    store.save(ID, KEYS, [PINS])
+    store.save(ID, KEYS, [HOROVOD])
+    assert store.verdict(ID, KEYS) is Verdict.PASSED
+    store.save(ID, KEYS, [])
+    assert store.verdict(ID, KEYS) is Verdict.PASSED
+
+
+def test_what_failed_is_known_and_run_again(store: ReportStore) -> None:
+    store.save(ID, KEYS, [PINS, FAILED])
+    assert store.verdict(ID, KEYS) is Verdict.FAILED
+    assert store.passed(ID, KEYS).keys() == {"pins"}
+    assert store.verdict(ID, {**KEYS, "horovod": "sha256:new"}) is Verdict.UNKNOWN
+    store.save(ID, KEYS, [HOROVOD])
+    assert store.verdict(ID, KEYS) is Verdict.PASSED
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        SuiteResult("pins", 2, (), NO_GPU.skips, 1.0),
+        SuiteResult("pins", 0, (), NO_GPU.skips, 1.0),
+        SuiteResult("pins", 0, (), (), 1.0),
+    ],
+)
+def test_what_was_not_whole_is_run_again(store: ReportStore, result: SuiteResult) -> None:
+    store.save(ID, KEYS, [result, HOROVOD])
+    assert store.passed(ID, KEYS).keys() == {"horovod"}
+
+
+def test_what_was_skipped_without_gpus_is_looked_at_again_with_them(store: ReportStore) -> None:
+    keys = {**KEYS, "gpu_runs": "sha256:g"}
+    store.save(ID, keys, [PINS, HOROVOD, NO_GPU])
+    assert store.verdict(ID, keys) is Verdict.PASSED
+    assert store.verdict(ID, keys, gpus=True) is Verdict.UNKNOWN
+    assert store.passed(ID, keys, gpus=True).keys() == KEYS.keys()
+    assert store.passed(ID, keys)["gpu_runs"].skips == NO_GPU.skips
+    store.save(ID, keys, [NO_GPU], gpus=True)  # offered, and of no use
+    assert store.verdict(ID, keys, gpus=True) is Verdict.PASSED
+
+
+GOOD: dict[str, Any] = {
+    **PINS.as_json(),
+    "key": KEYS["pins"],
+    "gpus_offered": False,
+    "before": "2026-01-01T00:00:00Z",
+}
+
+
+def _file(tmp_path: Path, entry: object) -> None:
+    document = {"image_id": ID, "suites": {"pins": entry}}
+    (tmp_path / "id.json").write_text(json.dumps(document))
+
+
+def test_an_entry_as_it_is_written_is_read(tmp_path: Path, store: ReportStore) -> None:
+    _file(tmp_path, GOOD)
+    assert store.passed(ID, KEYS).keys() == {"pins"}
+
+
+@pytest.mark.parametrize("key", ["passed", "failures", "skipped", "not_asked", "seconds", "before"])
+@pytest.mark.parametrize("value", [None, "x", [1], [{}], {"a": 1}])
+def test_a_damaged_entry_says_nothing(
+    tmp_path: Path, store: ReportStore, key: str, value: object
+) -> None:
+    if (key, value) == ("before", "x"):
+        return  # any text is a time to show
+    _file(tmp_path, {**GOOD, key: value})
+    assert store.passed(ID, KEYS) == {}
+    _file(tmp_path, {name: other for name, other in GOOD.items() if name != key})
+    assert store.verdict(ID, KEYS) is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", '{"ok": "yes"}', "{", '{"suites": []}', '{"suites": {"pins": 1}}', "\xff"],
+)
+def test_a_damaged_file_says_nothing_and_is_replaced(
+    tmp_path: Path, store: ReportStore, text: str
+) -> None:
+    (tmp_path / "id.json").write_bytes(text.encode("latin-1"))
+    assert store.verdict(ID, KEYS) is Verdict.UNKNOWN
+    store.save(ID, KEYS, [PINS, HOROVOD])
+    assert store.verdict(ID, KEYS) is Verdict.PASSED
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "image"
+    (made / "programs").mkdir(parents=True)
+    for name in ("test_pins.py", "test_horovod.py", "lab.py", "programs/a.py", "README.md"):
+        (made / name).write_text('"""Suite `x`: it proves."""\n')
+    return made
+
+
+def _changed(folder: Path, file: str) -> set[str]:
+    before = suite_keys(read_suites(folder), {"a": 1})
+    with (folder / file).open("a") as stream:
+        stream.write("# more\n")
+    after = suite_keys(read_suites(folder), {"a": 1})
+    return {name for name in after if after[name] != before.get(name)}
+
+
+def test_a_verdict_depends_on_the_suite_and_on_what_suites_share(folder: Path) -> None:
+    assert _changed(folder, "test_pins.py") == {"pins"}
+    assert _changed(folder, "lab.py") == {"pins", "horovod"}
+    assert _changed(folder, "programs/a.py") == {"pins", "horovod"}
+    assert _changed(folder, "programs/new.sh") == {"pins", "horovod"}
+    assert _changed(folder, "test_new.py") == {"new"}
+    assert _changed(folder, "README.md") == set()
+
+
+def test_a_verdict_depends_on_the_expectation(folder: Path) -> None:
+    suites = read_suites(folder)
+    one, same, other = (
+        suite_keys(suites, expected)["pins"]
+        for expected in ({"a": 1, "b": 2}, {"b": 2, "a": 1}, {})
+    )
+    assert one == same != other
+
+
+def test_no_suite_takes_anything_from_another(project: Project) -> None:
+    """Else a change of one would be a change of two, and only one would be run again."""
+    for file in project.suites.glob("test_*.py"):
+        text = file.read_text(encoding="utf-8")
+        assert "from test_" not in text, file
+        assert "import test_" not in text, file
