@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # As many flags as a user would have to give, and no more: that root may start ranks is the
 # image's business. OpenMPI alone refuses more ranks than cores, and binds a rank to a core; the
@@ -14,6 +18,14 @@ MPIRUN = {
 }
 # Horovod's launcher drives MPI itself; every flavour that it knows takes the same words.
 HOROVODRUN = ("horovodrun", "-np", "2", "-H", "localhost:2")
+#: What must be said where a node is lost in mid-run, with the node's name: by Open MPI's mpirun or
+#: a rank of it, whichever notices first; by the ssh that the images give Intel MPI's mpirun, which
+#: alone would wait for ever.
+LOST = {
+    "openmpi": r"Remote daemon: .* on node {node}\s|Peer host: +{node}\s",
+    "intelmpi": r"lost the connection to node {node}\b",
+    "mpich": r"\b{node}\b.*(lost|closed|terminat)",
+}
 
 VERSION_TEXT = {
     "openmpi": re.compile(r"\(Open MPI\) (?P<version>[\d.]+)"),
@@ -30,6 +42,31 @@ def mpirun(flavour: str, ranks: int) -> tuple[str, ...]:
     ('mpirun', '-n', '2')
     """
     return ("mpirun", "-n", str(ranks), *MPIRUN[flavour])
+
+
+def launch(flavour: str, launcher: str, nodes: Sequence[str]) -> tuple[str, ...]:
+    """Return the words that start a rank on each of these nodes.
+
+    A rank is bound to no core: nodes that are containers have the same ones.
+
+    >>> launch("openmpi", "mpirun", ["a", "b"])
+    ('mpirun', '-n', '2', '-H', 'a:1,b:1', '-bind-to', 'none')
+    >>> launch("intelmpi", "mpirun", ["a", "b"])
+    ('mpirun', '-n', '2', '-ppn', '1', '-hosts', 'a,b')
+    >>> launch("openmpi", "horovodrun", ["a", "b"])
+    ('horovodrun', '-np', '2', '-H', 'a:1,b:1')
+    """
+    ranks, slots = str(len(nodes)), ",".join(f"{node}:1" for node in nodes)
+    if launcher == "horovodrun":
+        return ("horovodrun", "-np", ranks, "-H", slots)
+    if flavour == "openmpi":
+        return ("mpirun", "-n", ranks, "-H", slots, "-bind-to", "none")
+    return ("mpirun", "-n", ranks, "-ppn", "1", "-hosts", ",".join(nodes))
+
+
+def says_lost(flavour: str, node: str, text: str) -> bool:
+    """Return whether what the launcher printed names the node that was lost."""
+    return re.search(LOST[flavour].format(node=re.escape(node)), text) is not None
 
 
 def mpi_version(flavour: str, text: str) -> str | None:

@@ -1,8 +1,7 @@
 """One rank of a Horovod job: collectives and one optimizer step.
 
 Argument: the folder into which each rank writes `rank-N.json`; what a launcher prints of several
-ranks is mixed, files are not. The numbers are chosen so that they show their rank, and that the
-integers show whether they went through a float (2**24 + 1, 2**53 + 1).
+ranks is mixed, files are not.
 """
 
 import json
@@ -10,6 +9,7 @@ import os
 import sys
 
 import numpy as np
+from horovod_collectives import collectives, values
 from quiet_tensorflow import IS_TF2, tf
 
 import horovod.tensorflow as hvd
@@ -18,46 +18,6 @@ LEARNING_RATE = 0.1
 STARTS = ([0.1, -0.2], [9.0, 9.0])  # rank 1 must take over rank 0's
 FEATURES = ([[1.1, 2.3], [3.7, -1.9]], [[0.3, 1.7], [2.9, 2.1]])
 TARGETS = ([[1.3], [2.7]], [[3.1], [-1.1]])
-
-
-def contributions(rank):
-    """Return what this rank brings, by dtype."""
-    return {
-        "float32": np.array([[0.5, 1.5, 2.5], [3.5, 4.5, 5.5]], "float32") * np.float32(rank + 1),
-        "int32": np.array([2**24 + 1 + rank, -7 * (rank + 1), rank], "int32"),
-        "int64": np.array([2**53 + 1 + rank, -7 * (rank + 1), rank], "int64"),
-    }
-
-
-def rows(rank, dtype):
-    """Return rank + 1 rows: allgather must join tensors of unequal length."""
-    return np.array([[rank, row] for row in range(rank + 1)], dtype)
-
-
-def collectives(rank):
-    """Return the tensors that the collectives give."""
-    given = contributions(rank)
-    tensors = {"mean float32": hvd.allreduce(tf.constant(given["float32"]), average=True)}
-    for dtype, array in sorted(given.items()):
-        tensors["sum " + dtype] = hvd.allreduce(tf.constant(array), average=False)
-        tensors["broadcast " + dtype] = hvd.broadcast(tf.constant(array), root_rank=1)
-        tensors["allgather " + dtype] = hvd.allgather(tf.constant(rows(rank, dtype)))
-    return tensors
-
-
-def values(tensors):
-    """Return the tensors as lists, with the dtype that came back."""
-    return {
-        name: {"dtype": str(array.dtype), "values": array.tolist()}
-        for name, array in evaluated(tensors).items()
-    }
-
-
-def evaluated(tensors):
-    if IS_TF2:
-        return {name: tensor.numpy() for name, tensor in tensors.items()}
-    with tf.Session() as session:
-        return session.run(tensors)
 
 
 def step_in_keras(rank):
@@ -99,7 +59,7 @@ hvd.init()
 rank = hvd.rank()
 if hvd.size() != 2:  # the launcher and the library are of two MPIs: each process is alone
     sys.exit("this is rank {} of {}, where two were started".format(rank, hvd.size()))
-collected = values(collectives(rank))
+collected = values(collectives(rank, root=1))
 weights = (step_in_keras if IS_TF2 else step_in_session)(rank % len(STARTS))
 write(
     sys.argv[1],

@@ -1,0 +1,120 @@
+"""Suite `nodes`: Horovod over two and three containers that reach each other by ssh, as users run it.
+
+As root, with the image's entry point and port 22; and as uid 1000, as Kubeflow's mpi-operator starts
+an MPIJob, with sshd in place of the entry point. Each start of a job gives all its results; in most
+one node is killed in mid-run.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import nodes_numbers
+import pytest
+from expectation import read_expectation
+from mpi import says_lost
+from nodes_job import Job, Start, run_job
+from ssh import USERS, Nodes, start_nodes
+
+if TYPE_CHECKING:
+    from expectation import Expectation
+    from lab import Lab
+
+pytestmark = pytest.mark.usefixtures("importable")
+SECONDS_TO_END = 60  # from the death of a node
+SAME_NUMBER = 1e-5  # the weights are small differences of larger float32 numbers
+NAMES = {"root": ("a", "b"), "mpiuser": ("launcher", "worker-0", "worker-1")}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Make one test a way to start a job; no test of a lost node where none is killed."""
+    if "start" not in metafunc.fixturenames:
+        return
+    expect = read_expectation(Path(metafunc.config.getoption("--expect")))
+    lost = "lost" in metafunc.function.__name__
+    found = [start for start in starts(horovodrun=expect.horovodrun) if start.kills or not lost]
+    metafunc.parametrize("start", found, ids=str, scope="module")
+
+
+def starts(*, horovodrun: bool) -> list[Start]:
+    """Return the ways to start a job; the one after which all nodes are left comes first."""
+    return [
+        Start("root", "horovodrun" if horovodrun else "mpirun", 2, kills=False),
+        Start("root", "mpirun", 2, kills=True),
+        Start("mpiuser", "mpirun", 3, kills=True),
+    ]
+
+
+@pytest.fixture(scope="module")
+def nodes(lab: Lab) -> dict[str, Nodes]:
+    """Start the nodes of both users."""
+    return {user: start_nodes(lab, USERS[user], names) for user, names in NAMES.items()}
+
+
+@pytest.fixture(scope="module")
+def job(start: Start, nodes: dict[str, Nodes], expect: Expectation, lab: Lab) -> Job:
+    """Start a job, once for all tests, where its nodes reach each other."""
+    its_nodes = nodes[start.user]
+    if its_nodes.ready.failed:
+        return Job(its_nodes.names, its_nodes.ready)
+    return run_job(its_nodes, start, expect.mpi_flavour, lab)
+
+
+@pytest.mark.parametrize("user", sorted(USERS))
+def test_nodes_reach_each_other_without_a_question(nodes: dict[str, Nodes], user: str) -> None:
+    """sshd takes the mounted key, and the first node runs commands on all others."""
+    assert nodes[user].ready.output == ""
+
+
+def test_every_node_runs_one_rank(job: Job) -> None:
+    """Every rank ran on the node that it was meant for, and knew of the others."""
+    assert [result["node"] for result in job.ranks()] == job.names
+
+
+@pytest.mark.parametrize("collective", ["sum", "mean", "broadcast", "allgather"])
+def test_collective_is_exact(job: Job, collective: str) -> None:
+    """All ranks get exactly the right numbers, in every type."""
+    expected = {
+        name: tensor
+        for name, tensor in nodes_numbers.collectives(len(job.names)).items()
+        if name.split()[0] == collective
+    }
+    for result in job.ranks():
+        found = {name: result["collectives"][name] for name in expected}
+        assert found == expected, f"on node {result['node']}"
+
+
+def test_training_ends_with_the_same_bits_everywhere(job: Job) -> None:
+    """After several steps on different data the weights are bit-equal."""
+    bits = {result["node"]: result["weight bits"] for result in job.ranks()}
+    assert len(set(bits.values())) == 1, bits
+
+
+def test_training_is_that_of_one_process_on_the_joined_batch(job: Job) -> None:
+    """The weights are those of one process that has all ranks' data in one batch."""
+    expected = pytest.approx(nodes_numbers.trained(len(job.names)), rel=SAME_NUMBER)
+    for result in job.ranks():
+        assert result["weights"] == expected, f"on node {result['node']}"
+
+
+def test_ranks_write_the_text_of_the_image(job: Job) -> None:
+    """sshd starts with an empty environment; Python 3.6 would write ASCII without the image's."""
+    encodings = {result["node"]: result["encoding"] for result in job.ranks()}
+    assert encodings == dict.fromkeys(job.names, "UTF-8")
+
+
+def test_lost_node_ends_the_job_with_its_name(start: Start, job: Job, expect: Expectation) -> None:
+    """A node that is killed in mid-run ends the job soon, and the launcher says which it was."""
+    job.ranks()
+    assert job.took is not None, "the job ended before a node was killed"
+    assert job.took < SECONDS_TO_END, f"the job ended {job.took:.0f} s after the node's death"
+    assert job.ran.exit_code != 0, f"{start}: the job ended as if nothing had been"
+    said = job.ran.stdout + job.ran.stderr
+    assert says_lost(expect.mpi_flavour, job.names[-1], said), f"no word of {job.names[-1]}: {said}"
+
+
+def test_lost_node_leaves_no_process_on_the_others(job: Job) -> None:
+    """On the nodes that are left nothing goes on, neither ranks nor what started them."""
+    job.ranks()
+    assert {name: left.json for name, left in job.left.items()} == dict.fromkeys(job.names[:-1], {})
