@@ -51,14 +51,14 @@ def by_hand():
     )
     if role == "ps":
         server = v1.train.Server(cluster, job_name="ps", task_index=0)
-        with tf.Graph().as_default(), tf.device(PS):
+        with tf.Graph().as_default(), v1.device(PS):
             return as_ps(server, len(workers), *variables())
     index = workers.index(role)
     server = v1.train.Server(cluster, job_name="worker", task_index=index)
     here = "/job:worker/task:{}".format(index)
     with tf.Graph().as_default():
         # From a cluster it would take what TF_CONFIG names, too: here the ps is one and known.
-        with tf.device(v1.train.replica_device_setter(ps_tasks=1, worker_device=here)):
+        with v1.device(v1.train.replica_device_setter(ps_tasks=1, worker_device=here)):
             return as_worker(server, here, *variables())
 
 
@@ -67,7 +67,7 @@ def variables():
     weights = v1.get_variable("weights", initializer=tf.constant(START), use_resource=True)
     zero = tf.constant(0, tf.int64)
     step = v1.get_variable("step", initializer=zero, trainable=False, use_resource=True)
-    with tf.device(PS):
+    with v1.device(PS):
         queues = [v1.FIFOQueue(9, tf.bool, shapes=[[]], shared_name=n) for n in ("here", "done")]
     return weights, step, queues
 
