@@ -1,4 +1,4 @@
-"""What a 64-bit ELF file asks of the loader: the libraries it needs, the symbols it takes.
+"""What a 64-bit ELF file asks of the loader: libraries, where to look for them, symbols.
 
 Read from the section headers, with nothing but the standard library: images have no binutils. The
 files are mapped, since those of TensorFlow have up to a gigabyte.
@@ -12,7 +12,7 @@ SECTION = struct.Struct("<IIQQQQIIQQ")  # name type flags addr offset size link 
 SYMBOL = struct.Struct("<IBBHQQ")  # name info other section value size
 DYNAMIC = struct.Struct("<qQ")  # tag value
 SHT_DYNAMIC, SHT_DYNSYM = 6, 11
-DT_NEEDED = 1
+DT_NEEDED, DT_RPATH, DT_RUNPATH = 1, 15, 29
 UNDEFINED = 0
 
 
@@ -39,12 +39,15 @@ class Elf:
 
     def needed(self):
         """Return the sonames of DT_NEEDED, in order."""
-        return [
-            self._text(section, value)
-            for section in self._of_type(SHT_DYNAMIC)
-            for tag, value in self._entries(section, DYNAMIC)
-            if tag == DT_NEEDED
-        ]
+        return self._tagged(DT_NEEDED)
+
+    def rpath(self):
+        """Return the texts of DT_RPATH: folders with colons between them."""
+        return self._tagged(DT_RPATH)
+
+    def runpath(self):
+        """Return the texts of DT_RUNPATH, which the loader prefers."""
+        return self._tagged(DT_RUNPATH)
 
     def undefined(self):
         """Return the names of the dynamic symbols that other libraries must define."""
@@ -53,6 +56,14 @@ class Elf:
             for section in self._of_type(SHT_DYNSYM)
             for symbol in self._entries(section, SYMBOL)
             if symbol[3] == UNDEFINED and symbol[0]
+        ]
+
+    def _tagged(self, wanted):
+        return [
+            self._text(section, value)
+            for section in self._of_type(SHT_DYNAMIC)
+            for tag, value in self._entries(section, DYNAMIC)
+            if tag == wanted
         ]
 
     def _of_type(self, kind):

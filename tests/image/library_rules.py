@@ -1,0 +1,81 @@
+"""Judge the libraries that `programs/elf_links.py` did not find where the loader looks.
+
+A name may be found in another way than by looking: whoever loads the file has loaded the library
+before, or hands down where to look. Each such way is written here, with its reason.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gpu_libraries import DRIVER, OPTIONAL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+PACKAGES = "/opt/python/lib/python[0-9.]+/site-packages"
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a file (`asker`) comes by a library: patterns of whole paths and names.
+
+    `provider` is where the library lies; none: it may lie nowhere.
+    """
+
+    asker: str
+    name: str
+    provider: str | None
+    reason: str
+
+    def holds(self, asker: str, name: str, places: Iterable[str]) -> bool:
+        """Return whether this way explains that `asker` names the library."""
+        if not (re.fullmatch(self.asker, asker) and re.fullmatch(self.name, name)):
+            return False
+        provider = self.provider
+        return provider is None or any(re.fullmatch(provider, place) for place in places)
+
+
+WAYS = (
+    Way(
+        f"{PACKAGES}/horovod/tensorflow/mpi_lib.*",
+        r"libtensorflow_framework\.so(\.\d)?",
+        f"{PACKAGES}/tensorflow(_core)?/.*",
+        "horovod.tensorflow imports TensorFlow first, which loads it",
+    ),
+    Way(
+        f"{PACKAGES}/(numpy|scipy)(/\\.libs|\\.libs)/libopenblas.*",
+        r"lib(gfortran|quadmath)-.*",
+        f"{PACKAGES}/(numpy|scipy)(/\\.libs|\\.libs)/lib(gfortran|quadmath)-.*",
+        "it lies beside it, in the folder that the RPATH of the modules names; RPATH is inherited",
+    ),
+    Way(
+        r"/usr/lib/.*/tc/q_atm\.so",
+        r"libatm\.so\.1",
+        None,
+        "a plugin of iproute2 for ATM networks; the distributions do not install its library",
+    ),
+)
+#: GPU images only: the driver's library is mounted, and what is optional is done without.
+WAYS_OF_GPU = (
+    Way(".*", re.escape(DRIVER), None, "the driver's, mounted together with a GPU"),
+    *(Way(f"{PACKAGES}/tensorflow.*", f"{stem}.*", None, why) for stem, why in OPTIONAL.items()),
+)
+
+
+def unexplained(missing: Iterable[tuple[str, str, list[str]]], *, gpu: bool) -> list[str]:
+    """Return a line a library that no way explains: who asks for it, and where it does lie."""
+    ways = (*WAYS, *WAYS_OF_GPU) if gpu else WAYS
+    return [
+        f"{asker} needs {name}: {_where(places)}"
+        for asker, name, places in missing
+        if not any(way.holds(asker, name, places) for way in ways)
+    ]
+
+
+def _where(places: list[str]) -> str:
+    if not places:
+        return "not in the image"
+    return f"not where the loader looks, but {', '.join(places)}"
