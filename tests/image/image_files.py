@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 SECONDS = 120
+LINE = re.compile(r"(\w) ([0-7]+) (\d+) (/.*)")
 #: A second container of the same image, to which no runtime adds a driver.
 LISTING = (
     *("docker", "run", "--rm", "--network=none", "--env=NVIDIA_VISIBLE_DEVICES=void"),
@@ -26,11 +27,27 @@ COMPILERS = re.compile(
     r"|cc1|cc1plus|collect2|nvcc|cicc|ptxas|cmake|make)"
 )
 #: Where caches lie whose content nobody needs in an image.
-CACHES = ("/var/cache/apt/", "/var/lib/apt/lists/", "/root/.cache/", "/opt/miniconda/pkgs/")
-SECRETS = (
-    *("/root/.netrc", "/etc/apt/auth.conf", "/run/secrets/", "/etc/ssh/ssh_host_"),
-    *("/root/.docker/", "/root/.condarc", "/root/.config/pip/"),
+CACHES = re.compile(
+    r"(/var/cache/apt|/var/lib/apt/lists|/opt/miniconda/pkgs)/.*"
+    r"|(/root|/home/[^/]+)/(\.cache|\.conda/pkgs|\.local/share/uv)/.*"
+    r"|.*\.(deb|whl)"
 )
+#: CPython's own copies of pip and setuptools, for environments that are made with it.
+ENSUREPIP = "/ensurepip/_bundled/"
+SETTINGS = (
+    r"netrc|npmrc|pypirc|git-credentials|condarc|s3cfg|boto"
+    r"|(docker|aws|kube|azure|gnupg|conda)/.*|config/(pip|uv|gh|gcloud|containers|git)/.*"
+    r"|ssh/(?!config$).*"
+)
+#: Login data and keys by their usual names; `image_secrets` looks for what is called otherwise.
+SECRETS = re.compile(
+    rf"(/root|/home/[^/]+)/\.({SETTINGS})"
+    r"|/etc/apt/auth\.conf.*|/run/secrets/.*|/etc/ssh/ssh_host_.*|.*/authorized_keys2?"
+)
+HISTORIES = re.compile(r"(/root|/home/[^/]+)/\.(\w+_history|histfile|viminfo|lesshst|wget-hsts)")
+BYTECODE = re.compile(r"/opt/python/.*\.cpython-(\d+)[\w.-]*\.pyc")
+#: Every command may write here, so what lies here was left behind.
+TEMPORARY = ("/tmp/", "/var/tmp/", "/run/secrets/")  # noqa: S108
 DRIVER = re.compile(r".*/lib(cuda|nvidia-[\w-]+)\.so(\.[\d.]+)?")
 CUDA_PLACES = ("/usr/local/cuda", "/usr/include/", "/usr/lib/", "/usr/share/")
 TOOLKIT = re.compile(r".*/(nvcc|nvlink|fatbinary|(cuda|cublas|cudnn|nccl|cufft|curand)\w*\.h)")
@@ -46,6 +63,7 @@ class File:
     kind: str
     size: int
     path: str
+    mode: int = 0o644
 
 
 def image_files(hosts: str) -> list[File]:
@@ -53,7 +71,7 @@ def image_files(hosts: str) -> list[File]:
 
     Other file systems, such as /proc, are left out.
     """
-    command = [*LISTING, image_of(hosts), "/", "-xdev", "-printf", r"%y %s %p\n"]
+    command = [*LISTING, image_of(hosts), "/", "-xdev", "-printf", r"%y %m %s %p\n"]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     if ran.returncode != 0:
         pytest.fail(f"{' '.join(command)}: {ran.stderr.strip()}", pytrace=False)
@@ -62,8 +80,8 @@ def image_files(hosts: str) -> list[File]:
 
 def parsed(listing: str) -> list[File]:
     """Return what `find` printed; a line that is none belongs to a name with a line end."""
-    fields = (line.split(" ", 2) for line in listing.splitlines())
-    return [File(f[0], int(f[1]), f[2]) for f in fields if len(f) == 3 and f[1].isdigit()]
+    lines = (LINE.fullmatch(line) for line in listing.splitlines())
+    return [File(f[1], int(f[3]), f[4], int(f[2], base=8)) for f in lines if f]
 
 
 def compilers(files: Iterable[File]) -> list[str]:
@@ -73,8 +91,19 @@ def compilers(files: Iterable[File]) -> list[str]:
 
 def cached(files: Iterable[File]) -> list[str]:
     """Return files of package managers that serve only to install again."""
-    full = [file for file in files if file.size]
-    return _paths(full, lambda path: path.startswith(CACHES) or path.endswith(".deb"))
+    full = [file for file in files if file.size and ENSUREPIP not in file.path]
+    return _paths(full, lambda path: CACHES.fullmatch(path) is not None)
+
+
+def foreign_bytecode(files: Iterable[File], python: str) -> list[str]:
+    """Return bytecode beside the image's Python that another Python (3.6.15: all but 36) wrote."""
+    own = "".join(python.split(".")[:2])
+    return _paths(files, lambda path: (BYTECODE.fullmatch(path) or {1: own})[1] != own)
+
+
+def left_over(files: Iterable[File]) -> list[str]:
+    """Return what lies in folders for temporary files."""
+    return sorted(file.path for file in files if file.path.startswith(TEMPORARY))
 
 
 def drivers(files: Iterable[File]) -> list[str]:
@@ -83,9 +112,15 @@ def drivers(files: Iterable[File]) -> list[str]:
 
 
 def secrets(files: Iterable[File]) -> list[str]:
-    """Return login data, and host keys, which would be every user's keys."""
+    """Return login data, and keys, which would be every user's keys."""
     full = [file for file in files if file.size]
-    return _paths(full, lambda path: path.startswith(SECRETS))
+    return _paths(full, lambda path: SECRETS.fullmatch(path) is not None)
+
+
+def histories(files: Iterable[File]) -> list[str]:
+    """Return what shells, Python and editors remember of whoever used them."""
+    full = [file for file in files if file.size]
+    return _paths(full, lambda path: HISTORIES.fullmatch(path) is not None)
 
 
 def must_be_none(found: list[str]) -> None:

@@ -27,6 +27,11 @@ def image_config(hosts: str) -> dict[str, Any]:
     return config
 
 
+def image_history(hosts: str) -> list[str]:
+    """Return the commands that the image was made with, as whoever pulls it can read them."""
+    return asked("image", "history", "--no-trunc", "--format={{.CreatedBy}}", image_of(hosts))
+
+
 def image_of(hosts: str) -> str:
     """Return the id of the image that runs behind `--hosts`."""
     if not hosts.startswith(HOST_SPEC):
@@ -37,9 +42,14 @@ def image_of(hosts: str) -> str:
 
 def inspect(kind: str, name: str) -> dict[str, Any]:
     """Return what the engine says of one container or image; fails the test where it cannot."""
-    command = ["docker", kind, "inspect", name]
+    document: dict[str, Any] = json.loads("\n".join(asked(kind, "inspect", name)))[0]
+    return document
+
+
+def asked(*arguments: str) -> list[str]:
+    """Return the lines that a `docker` command printed; fails the test where it fails."""
+    command = ["docker", *arguments]
     result = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     if result.returncode != 0:
         pytest.fail(f"{' '.join(command)}: {result.stderr.strip()}", pytrace=False)
-    document: dict[str, Any] = json.loads(result.stdout)[0]
-    return document
+    return result.stdout.splitlines()

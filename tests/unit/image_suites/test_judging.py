@@ -21,16 +21,16 @@ from test_gpu_loadable import says, stub_folders, unloadable
 from test_gpu_runs import product, wrong_products, wrong_sums
 
 SOUND = parsed(
-    "f 5 /opt/python/bin/python3\n"
-    "f 9 /usr/local/cuda-10.1/targets/x86_64-linux/lib/libcudart.so.10.1.243\n"
-    "l 9 /usr/lib/x86_64-linux-gnu/libcudnn.so.7\n"
-    "f 9 /usr/local/cuda-10.1/extras/CUPTI/include/cuda_stdint.h\n"
-    "f 9 /usr/local/cuda-10.1/extras/CUPTI/lib64/libcupti_static.a\n"
-    "f 9 /opt/python/lib/python3.6/site-packages/tensorflow/include/cuda.h\n"
-    "f 9 /opt/python/lib/python3.6/distutils/ccompiler.py\n"
-    "f 9 /usr/bin/mpicc.openmpi.txt\n"
-    "f 0 /var/lib/apt/lists/lock\n"
-    "d 9 /usr/local/cuda/bin/nvcc\n"
+    "f 644 5 /opt/python/bin/python3\n"
+    "f 644 9 /usr/local/cuda-10.1/targets/x86_64-linux/lib/libcudart.so.10.1.243\n"
+    "l 644 9 /usr/lib/x86_64-linux-gnu/libcudnn.so.7\n"
+    "f 644 9 /usr/local/cuda-10.1/extras/CUPTI/include/cuda_stdint.h\n"
+    "f 644 9 /usr/local/cuda-10.1/extras/CUPTI/lib64/libcupti_static.a\n"
+    "f 644 9 /opt/python/lib/python3.6/site-packages/tensorflow/include/cuda.h\n"
+    "f 644 9 /opt/python/lib/python3.6/distutils/ccompiler.py\n"
+    "f 644 9 /usr/bin/mpicc.openmpi.txt\n"
+    "f 644 0 /var/lib/apt/lists/lock\n"
+    "d 644 9 /usr/local/cuda/bin/nvcc\n"
 )
 
 
