@@ -159,6 +159,7 @@ def test_who_may_write_is_judged_by_mode() -> None:
 def test_an_unexpected_setuid_program_is_found() -> None:
     files = parsed(
         "f 4755 1 /usr/bin/su\nf 4755 1 /bin/su\nf 2755 1 /sbin/unix_chkpwd\n"
-        "f 4755 1 /usr/bin/git\nf 2755 1 /opt/tool\nd 2775 1 /var/mail\nf 4755 1 /usr/lib/openssh/ssh-keysign\n"
+        "f 4755 1 /usr/bin/git\nf 2755 1 /opt/tool\nd 2775 1 /var/mail\n"
+        "f 4755 1 /usr/lib/openssh/ssh-keysign\n"
     )
     assert setuid(files) == ["/opt/tool (2755)", "/usr/bin/git (4755)"]
