@@ -1,0 +1,200 @@
+"""Suite `running`: the image runs as its users run it, not only as root in a container of its own.
+
+Any user, a read-only root, no more than the engine's shared memory, shells of all kinds, signals.
+One start of a program gives the results of several tests.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from image_labels import image_config
+from mpi import HOROVODRUN, mpirun
+from stopping import ALONE, JOB, stopped
+from ways_to_run import NO_CROSS_MEMORY, USERS, complaints, hardened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from container import Container, Ran
+    from expectation import Expectation
+    from lab import Lab
+
+SECONDS = 120
+INIT = ["/opt/python/bin/dumb-init", "--"]
+#: In MiB. Ranks hand such a tensor on through /dev/shm, which has 64 of them.
+TENSOR = 80
+SHELLS = ("sh", "bash", "login shell", "login shell of sh", "login shell without variables")
+PROGRAMS = ("python", "pip", "git", "mpirun", "tensorboard")
+#: What a shell or the loader of a program sets for itself.
+OF_SHELLS = {"_", "SHLVL", "PWD", "OLDPWD"}
+UTF_8 = {"utf-8", "UTF-8"}
+TEXT = "grün ✓"
+
+
+@pytest.fixture(scope="module")
+def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the seccomp profile of an engine that lets no process read another's memory."""
+    file = tmp_path_factory.mktemp("seccomp") / "profile.json"
+    file.write_text(json.dumps(NO_CROSS_MEMORY), encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module", params=list(USERS))
+def user(request: pytest.FixtureRequest) -> str:
+    """Return the name of a user in `ways_to_run`."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def run_as(lab: Lab, profile: Path, expect: Expectation) -> Callable[[str], Container]:
+    """Return how to get the container of a user, with a read-only root; each is started once."""
+    return cache(lambda user: lab.start(f"user-{user}", *hardened(user, profile, expect)))
+
+
+@pytest.fixture(scope="module")
+def ranks(run_as: Callable[[str], Container], user: str, expect: Expectation) -> Ran:
+    """Add up a tensor that is larger than the shared memory, on two ranks, once a user."""
+    container = run_as(user)
+    program = ("python", container.path_of("mpi_rank.py"), str(TENSOR))
+    return container.run(*mpirun(expect.mpi_flavour, 2), *program, seconds=SECONDS)
+
+
+@pytest.fixture(scope="module")
+def stranger(run_as: Callable[[str], Container]) -> Container:
+    """Return the container of a user that the image does not know."""
+    return run_as("unknown")
+
+
+@pytest.fixture(scope="module")
+def names(expect: Expectation) -> tuple[str, ...]:
+    """Return the programs that a user of this image calls by name."""
+    launcher = ("horovodrun",) if expect.horovodrun else ()
+    return (*PROGRAMS, *launcher, *(("conda",) if "miniconda" in expect.pins else ()))
+
+
+@pytest.fixture(scope="module")
+def around(container: Container, names: tuple[str, ...]) -> Ran:
+    """Ask a program that `docker exec` starts what it finds around it."""
+    return container.program("surroundings.py", "sleep", *names, seconds=SECONDS)
+
+
+def test_two_ranks_share_more_than_the_shared_memory(ranks: Ran) -> None:
+    """MPI starts two ranks without further settings, and they add up right."""
+    result = ranks.json
+    assert result["shared memory"] < TENSOR * 2**20, "more shared memory than the tensor's"
+    assert (result["size"], result["right"]) == (2, 2), f"ranks, and ranks that are right: {result}"
+
+
+def test_mpi_says_nothing(ranks: Ran, user: str) -> None:
+    """No warning, above all none of CMA's ("Read -1, expected …"): users think of an error."""
+    found = complaints(ranks.stderr, named=not user.startswith("unknown"))
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.usefixtures("importable")
+def test_tensorflow_trains_for_an_unknown_user(
+    stranger: Container, expect: Expectation, launcher: str
+) -> None:
+    """Two ranks train with a read-only root; horovodrun needs a home that can be written to.
+
+    It keeps a cache in ~/.horovod, and an unknown user's home is /. Such users give `-e HOME=/tmp`.
+    """
+    folder = stranger.fresh_folder()
+    mpi = mpirun(expect.mpi_flavour, 2)
+    start = ("env", "HOME=/tmp", *HOROVODRUN) if launcher == "horovodrun" else mpi
+    program = ("python", stranger.path_of("horovod_rank.py"), folder)
+    assert not stranger.run(*start, *program, seconds=SECONDS).output.count("Read -1")
+    read = stranger.run("sh", "-c", f"cat {folder}/rank-*.json", seconds=10)
+    weights = [json.loads(line)["weight bits"] for line in read.output.splitlines()]
+    assert len(weights) == 2, f"{len(weights)} ranks wrote a result"
+    assert weights[0] == weights[1], f"weights of the ranks: {weights}"
+
+
+def test_entry_point(pytestconfig: pytest.Config) -> None:
+    """The entry point is an init: it hands signals on, and buries orphans."""
+    found = image_config(pytestconfig.getoption("--hosts")).get("Entrypoint") or []
+    assert found == INIT, f"the entry point is {found}, not {INIT}"
+
+
+@pytest.mark.parametrize("what", [*ALONE, JOB])
+def test_docker_stop_ends_it_at_once(lab: Lab, expect: Expectation, what: str) -> None:
+    """Whatever runs gets SIGTERM and ends of it, before the engine loses patience."""
+    stop = stopped(lab, what, expect.mpi_flavour)
+    assert stop.fault is None, f"docker stop of {what}: {stop.fault} (exit code {stop.exit_code})"
+
+
+def test_orphans_are_buried(container: Container) -> None:
+    """What outlives its parent leaves no zombie: they would fill the table of processes."""
+    found = container.program("orphans.py", seconds=30).json
+    assert found["zombies"] == 0, f"{found['zombies']} of {found['orphans']} orphans are zombies"
+
+
+@pytest.mark.parametrize("other", ["docker run", "sh", "bash"])
+def test_environment_is_the_same(around: Ran, other: str) -> None:
+    """A process has the same variables under `docker run`, `docker exec` and in a shell."""
+    wrong = differing(around.json["environment"]["docker exec"], around.json["environment"][other])
+    assert not wrong, "\n".join(f"docker exec {ours}; {other} {theirs}" for ours, theirs in wrong)
+
+
+def test_login_shell_has_the_images_variables(around: Ran, pytestconfig: pytest.Config) -> None:
+    """Whoever comes by ssh or su starts from nothing, and has what the image sets all the same."""
+    config = image_config(pytestconfig.getoption("--hosts"))
+    ours = dict(entry.split("=", 1) for entry in config["Env"])
+    found = around.json["environment"]["login shell without variables"]
+    wrong = [
+        f"{name}={found.get(name)}, not {ours[name]}"
+        for name in ours
+        if found.get(name) != ours[name]
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_shell_finds_the_programs(around: Ran, shell: str) -> None:
+    """Each name is found: /etc/profile gives login shells a PATH of their own."""
+    found = around.json["programs"][shell]
+    missing = sorted(name for name in found if not found[name])
+    assert not missing, f"a {shell} does not find {', '.join(missing)}"
+
+
+def test_text_is_utf_8(around: Ran) -> None:
+    """Files, their names and the terminal are UTF-8, though Python 3.6 asks the locale."""
+    written: dict[str, Any] = around.json["written"]
+    assert set(around.json["encodings"]) <= UTF_8, around.json["encodings"]
+    assert (written["text"], written["names"]) == (TEXT, [TEXT])
+    assert bytes.fromhex(written["bytes"]).decode() == TEXT
+
+
+def test_clock_shows_utc(around: Ran) -> None:
+    """Log files of several nodes can be compared; a user who wants another zone says so in TZ."""
+    assert around.json["date"] == "+0000 UTC"
+
+
+@pytest.mark.parametrize(("zone", "hour"), [("UTC", 0), ("CET-1CEST", 1), ("Europe/Berlin", 1)])
+def test_time_zone_can_be_chosen(around: Ran, zone: str, hour: int) -> None:
+    """TZ is obeyed: without the zones' data a name would silently mean UTC."""
+    assert around.json["hours"][zone] == hour, f"TZ={zone}: midnight in UTC is not hour {hour}"
+
+
+@pytest.mark.pinned("miniconda")
+def test_conda_is_of_use(stranger: Container) -> None:
+    """Conda knows itself and lists the environment, without a network, for any user."""
+    known = stranger.run("conda", "info", "--json", seconds=SECONDS).output
+    assert json.loads(known)["root_prefix"] == "/opt/miniconda"
+    listed = stranger.run("conda", "list", "--prefix", "/opt/python", seconds=SECONDS).output
+    assert any(line.startswith("python ") for line in listed.splitlines()), listed
+
+
+def differing(ours: dict[str, str], theirs: dict[str, str]) -> list[tuple[str, str]]:
+    """Return the variables that differ, as both have them."""
+    names = sorted((ours.keys() | theirs.keys()) - OF_SHELLS)
+    return [
+        (f"{name}={ours.get(name)}", f"{name}={theirs.get(name)}")
+        for name in names
+        if ours.get(name) != theirs.get(name)
+    ]
