@@ -21,16 +21,19 @@ PATIENCE = 4
 LIMIT = 2.0
 KILLED = 137
 SECONDS_TO_START = 30
-LOOP = "while true; do sleep 1; done"
-#: None of them handles a signal itself: the kernel then ignores SIGTERM for a process 1.
+#: None of them handles a signal itself: the kernel then ignores SIGTERM for a process 1. Each says
+#: when it runs: what an init is told before it has started anything may be lost.
+READY = "ready"
 ALONE: Mapping[str, Sequence[str]] = {
-    "sleep": ("sleep", "600"),
-    "python": ("python", "-c", "import time; time.sleep(600)"),
-    "shell-loop": ("bash", "-c", LOOP),
+    "sleep": ("sh", "-c", f"echo {READY}; exec sleep 600"),
+    "python": ("python", "-c", f"import time; print('{READY}', flush=True); time.sleep(600)"),
+    "shell-loop": ("bash", "-c", f"echo {READY}; while true; do sleep 1; done"),
 }
 JOB = "mpirun"
 #: Waits for the name of the program, which is copied into a running container only.
-LATER = "until [ -s /tmp/program ]; do sleep 0.1; done; exec {} python $(cat /tmp/program) wait"
+LATER = (
+    "until [ -s /tmp/program ]; do sleep 0.1; done; exec {} python $(cat /tmp/program) wait 2>&1"
+)
 
 
 @dataclass(frozen=True)
@@ -62,23 +65,25 @@ def stopped(lab: Lab, what: str, flavour: str) -> Stop:
 
 
 def _start(lab: Lab, what: str, flavour: str) -> str:
+    """Return the container's id once all that is to be stopped runs."""
     name = f"stop-{what}"
     if what != JOB:
-        return lab.bare(name, command=ALONE[what])
+        return _ready(lab.bare(name, command=ALONE[what]), 1)
     waiting = LATER.format(" ".join(mpirun(flavour, 2)))
     container = lab.start(name, command=("sh", "-c", waiting))
     ranks = container.path_of("mpi_rank.py")
-    container.run("sh", "-c", f"echo {ranks} > /tmp/program", seconds=10).output  # noqa: B018
-    _wait_for_ranks(lab.id_of(name))
-    return lab.id_of(name)
+    container.run("sh", "-c", f"echo {ranks} > /tmp/program", seconds=10)
+    return _ready(lab.id_of(name), 2)
 
 
-def _wait_for_ranks(container: str) -> None:
+def _ready(container: str, processes: int) -> str:
     end = time.monotonic() + SECONDS_TO_START
-    while (said := asked("logs", container)).count("ready") < 2:
-        if time.monotonic() > end:
-            pytest.fail(f"the ranks do not start; they say: {said}", pytrace=False)
+    while (said := asked("logs", container)).count(READY) < processes:
+        running = inspect("container", container)["State"]["Running"]
+        if not running or time.monotonic() > end:
+            pytest.fail("\n".join(["it does not start; it says:", *said]), pytrace=False)
         time.sleep(0.1)
+    return container
 
 
 def _stop(container: str) -> Stop:

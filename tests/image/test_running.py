@@ -92,6 +92,7 @@ def test_two_ranks_share_more_than_the_shared_memory(ranks: Ran) -> None:
 
 def test_mpi_says_nothing(ranks: Ran, user: str) -> None:
     """No warning, above all none of CMA's ("Read -1, expected …"): users think of an error."""
+    assert ranks.output, "rank 0 printed nothing"
     found = complaints(ranks.stderr, named=not user.startswith("unknown"))
     assert not found, "\n".join(found)
 
@@ -165,6 +166,7 @@ def test_shell_finds_the_programs(around: Ran, shell: str) -> None:
 def test_text_is_utf_8(around: Ran) -> None:
     """Files, their names and the terminal are UTF-8, though Python 3.6 asks the locale."""
     written: dict[str, Any] = around.json["written"]
+    assert written["fault"] is None, written["fault"]
     assert set(around.json["encodings"]) <= UTF_8, around.json["encodings"]
     assert (written["text"], written["names"]) == (TEXT, [TEXT])
     assert bytes.fromhex(written["bytes"]).decode() == TEXT

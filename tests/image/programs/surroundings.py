@@ -56,13 +56,28 @@ def found(shell, names):
 
 
 def written():
-    """Return a text that went through a file of the default encoding, and its bytes."""
+    """Return a text that went through a file of the default encoding, and its bytes.
+
+    `fault` is why it could not.
+    """
+    try:
+        return through_a_file()
+    except UnicodeError as error:
+        return {"fault": str(error)}
+
+
+def through_a_file():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, NON_ASCII)
         with open(path, "w") as stream:
             stream.write(NON_ASCII)
         with open(path) as stream, open(path, "rb") as raw:
-            return {"text": stream.read(), "bytes": raw.read().hex(), "names": os.listdir(folder)}
+            return {
+                "text": stream.read(),
+                "bytes": raw.read().hex(),
+                "names": os.listdir(folder),
+                "fault": None,
+            }
 
 
 def hour_in(zone):

@@ -1,0 +1,7 @@
+# suite: running
+# base: tf-1.12-cpu-debian
+# fails: test_two_ranks_share_more_than_the_shared_memory\[root
+# says: mpirun has detected an attempt to run as root
+ARG BASE
+FROM ${BASE}
+ENV OMPI_ALLOW_RUN_AS_ROOT=0
