@@ -26,6 +26,7 @@ from image_secrets import in_files, in_texts, kinds_as_json
 
 if TYPE_CHECKING:
     from container import Container
+    from expectation import Expectation
 
 SECONDS = 60
 #: Where apt keeps its sources, their keys and its login data.
