@@ -21,7 +21,7 @@ INSTALL = install() { echo "+ apt-get install -y $$*"; apt-get update -qq && \
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; }
 
 # No target is called "build": that is the source folder.
-.PHONY: help demo test standin unit machine stub-tools clean
+.PHONY: help demo test standin unit machine stub-tools browser clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -31,7 +31,7 @@ help:
 demo: machine
 	$(BIN)/imgbuild build --tf 2.2 --stack debian
 
-test: machine stub-tools
+test: machine stub-tools browser
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -54,6 +54,11 @@ unit: $(READY)
 stub-tools:
 	@command -v gcc >/dev/null && command -v gpg >/dev/null || { $(MAY_INSTALL) && \
 	$(INSTALL); install gcc libc6-dev gnupg; }
+
+# A test opens TensorBoard's page in a real browser.
+browser:
+	@command -v chromedriver >/dev/null || { $(MAY_INSTALL) && \
+	$(INSTALL); install chromium chromium-driver; }
 
 machine: $(READY)
 	$(BIN)/imgbuild doctor --mend --write
