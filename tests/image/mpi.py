@@ -23,7 +23,7 @@ HOROVODRUN = ("horovodrun", "-np", "2", "-H", "localhost:2")
 #: alone would wait for ever.
 LOST = {
     "openmpi": r"Remote daemon: .* on node {node}\s|Peer host: +{node}\s",
-    "intelmpi": r"lost the connection to node {node}\b",
+    "intelmpi": r"lost the connection to node {node}\b|Connection to {node} closed by remote host",
     "mpich": r"\b{node}\b.*(lost|closed|terminat)",
 }
 
@@ -47,18 +47,19 @@ def mpirun(flavour: str, ranks: int) -> tuple[str, ...]:
 def launch(flavour: str, launcher: str, nodes: Sequence[str]) -> tuple[str, ...]:
     """Return the words that start a rank on each of these nodes.
 
-    A rank is bound to no core: nodes that are containers have the same ones.
+    A rank is bound to no core: nodes that are containers have the same ones. Horovod's launcher
+    gives up after 30 s by itself, which a machine that tests several images may need.
 
     >>> launch("openmpi", "mpirun", ["a", "b"])
     ('mpirun', '-n', '2', '-H', 'a:1,b:1', '-bind-to', 'none')
     >>> launch("intelmpi", "mpirun", ["a", "b"])
     ('mpirun', '-n', '2', '-ppn', '1', '-hosts', 'a,b')
     >>> launch("openmpi", "horovodrun", ["a", "b"])
-    ('horovodrun', '-np', '2', '-H', 'a:1,b:1')
+    ('horovodrun', '-np', '2', '-H', 'a:1,b:1', '--start-timeout', '120')
     """
     ranks, slots = str(len(nodes)), ",".join(f"{node}:1" for node in nodes)
     if launcher == "horovodrun":
-        return ("horovodrun", "-np", ranks, "-H", slots)
+        return ("horovodrun", "-np", ranks, "-H", slots, "--start-timeout", "120")
     if flavour == "openmpi":
         return ("mpirun", "-n", ranks, "-H", slots, "-bind-to", "none")
     return ("mpirun", "-n", ranks, "-ppn", "1", "-hosts", ",".join(nodes))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from ssh import Nodes
 
 RESULTS = "/tmp/imgbuild-nodes"  # noqa: S108  a folder of the containers, which are the suite's own
-SECONDS = 120
+SECONDS = 180
 #: For what a lost node leaves behind to end by itself, once the job has ended.
 SECONDS_TO_CLEAR = 10
 
-_RUN = '"$@"; code=$?; touch "{folder}/ended"; exit "$code"'
-_WAIT = "until [ -e {folder}/reducing ] || [ -e {folder}/ended ]; do sleep 0.1; done"
+# The folder is the name that the shell is given.
+_RUN = '"$@"; code=$?; touch "$0/ended"; exit "$code"'
+_WAIT = 'until [ -e "$0/reducing" ] || [ -e "$0/ended" ]; do sleep 0.1; done'
 
 
 @dataclass(frozen=True)
@@ -75,60 +76,80 @@ class Job:
         return result
 
 
+@dataclass(frozen=True)
+class _Attempt:
+    """A start of a job on these nodes, by name."""
+
+    start: Start
+    nodes: dict[str, Container]
+    launcher: tuple[str, ...]
+
+    @property
+    def first(self) -> Container:
+        return next(iter(self.nodes.values()))
+
+    @property
+    def folder(self) -> str:
+        return f"{RESULTS}/{self.start}"
+
+    def run(self) -> Ran:
+        """Run the job to its end."""
+        then = "stay" if self.start.kills else "leave"
+        rank = ("python", self.first.path_of("nodes_rank.py"), self.folder, str(len(self.nodes)))
+        self.first.run("mkdir", "-p", self.folder, seconds=10)
+        words = (*self.launcher, *rank, then)
+        return self.first.run("sh", "-c", _RUN, self.folder, *words, seconds=SECONDS)
+
+    def wait(self) -> None:
+        """Wait until the ranks reduce, or the job has ended before."""
+        self.first.run("sh", "-c", _WAIT, self.folder, seconds=SECONDS)
+
+    def results(self) -> dict[str, Ran]:
+        """Return what the ranks wrote on each node."""
+        words = ("sh", "-c", f"cat {self.folder}/rank-*.json")
+        return {name: node.run(*words, seconds=10) for name, node in self.nodes.items()}
+
+    def processes(self) -> dict[str, Ran]:
+        """Return the processes on each node, by their ids."""
+        return {
+            name: node.program("nodes_processes.py", "0", seconds=10)
+            for name, node in self.nodes.items()
+        }
+
+    def left(self, known: dict[str, Ran]) -> dict[str, Ran]:
+        """Return what outlives the job on all nodes but the last, beside the `known` processes."""
+        seconds = SECONDS_TO_CLEAR + 10
+        return {
+            name: self.nodes[name].program(
+                "nodes_processes.py", str(SECONDS_TO_CLEAR), *processes.json, seconds=seconds
+            )
+            for name, processes in list(known.items())[:-1]
+        }
+
+
 def run_job(nodes: Nodes, start: Start, flavour: str, lab: Lab) -> Job:
     """Run a job to its end, or kill its last node once the ranks reduce; one rank is on each node.
 
     A job that ends before it was to end has no `took`.
     """
-    names = nodes.names[: start.size]
-    folder = f"{RESULTS}/{start}"
-    processes = {name: _processes(nodes.containers[name]) for name in names if start.kills}
+    places = dict(list(nodes.containers.items())[: start.size])
+    attempt = _Attempt(start, places, launch(flavour, start.launcher, list(places)))
+    if start.kills:
+        return _killed(attempt, lab)
+    return Job(list(places), attempt.run(), attempt.results())
+
+
+def _killed(attempt: _Attempt, lab: Lab) -> Job:
+    names = list(attempt.nodes)
+    known = attempt.processes()
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(_run, nodes.first, launch(flavour, start.launcher, names), folder, start)
-        if start.kills:
-            nodes.first.run("sh", "-c", _WAIT.format(folder=folder), seconds=SECONDS)
-            return _killed(nodes, names, folder, running, lab, processes)
-        return Job(names, running.result(), _results(nodes, names, folder))
-
-
-def _run(first: Container, launcher: tuple[str, ...], folder: str, start: Start) -> Ran:
-    program = ("python", first.path_of("nodes_rank.py"), folder, str(start.size))
-    words = (*launcher, *program, "stay" if start.kills else "leave")
-    first.run("mkdir", "-p", folder, seconds=10)
-    return first.run("sh", "-c", _RUN.format(folder=folder), "sh", *words, seconds=SECONDS)
-
-
-def _killed(
-    nodes: Nodes,
-    names: list[str],
-    folder: str,
-    running: Future[Ran],
-    lab: Lab,
-    processes: dict[str, Ran],
-) -> Job:
-    """Read the results, kill the last node, and wait for the end of the job."""
-    results = _results(nodes, names, folder)
-    if running.done():
-        return Job(names, running.result(), results)
-    before = time.monotonic()
-    docker("kill", lab.id_of(names[-1]))
-    ran = running.result()
-    took = time.monotonic() - before
-    left = {
-        name: _processes(nodes.containers[name], known=processes[name]) for name in names[:-1]
-    }
-    return Job(names, ran, results, left, took)
-
-
-def _results(nodes: Nodes, names: list[str], folder: str) -> dict[str, Ran]:
-    """Return what the ranks wrote on each node."""
-    words = ("sh", "-c", f"cat {folder}/rank-*.json")
-    return {name: nodes.containers[name].run(*words, seconds=10) for name in names}
-
-
-def _processes(container: Container, known: Ran | None = None) -> Ran:
-    """List the processes of a node by id: all, or those that outlive a job beside the known ones."""
-    if known is None:
-        return container.program("nodes_processes.py", "0", seconds=10)
-    wait = str(SECONDS_TO_CLEAR)
-    return container.program("nodes_processes.py", wait, *known.json, seconds=SECONDS_TO_CLEAR + 10)
+        running = pool.submit(attempt.run)
+        attempt.wait()
+        results = attempt.results()
+        if running.done():
+            return Job(names, running.result(), results)
+        before = time.monotonic()
+        docker("kill", lab.id_of(names[-1]))
+        ran = running.result()
+        took = time.monotonic() - before
+    return Job(names, ran, results, attempt.left(known), took)

@@ -1,4 +1,4 @@
-"""A chief, a worker and a parameter server, each in a container of its own, as TFJob starts them."""
+"""A chief, a worker and a parameter server, each in a container, as TFJob starts them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Users that start ranks on other nodes: their keys, their sshd, and the nodes that know them.
 
-No key is in an image. As Kubernetes mounts a Secret, the nodes share a volume, at `~/.ssh`, with one
+No key is in an image. As Kubernetes mounts a Secret, the nodes share a volume at `~/.ssh`, with one
 key pair that is made at start and is each host's key, too; all but the first only read it. A second
 volume holds the suites' programs, at the same path on every node.
 """
@@ -91,14 +91,14 @@ def start_nodes(lab: Lab, user: User, names: Sequence[str]) -> Nodes:
     checked = made.run(SSHD, "-t", *user.sshd, seconds=SECONDS)
     if checked.failed:
         return Nodes(containers, checked)
+    shared = (f"--network={network}", f"--volumes-from={lab.id_of(first)}:ro")
     for name in names[1:]:
-        where = (f"--network={network}", f"--network-alias={name}")
-        containers[name] = _serving(lab, user, name, *where, f"--volumes-from={lab.id_of(first)}:ro")
+        containers[name] = _serving(lab, user, name, *shared, f"--network-alias={name}")
     return Nodes(containers, made.run("sh", "-c", _REACH, "sh", *names[1:], seconds=SECONDS))
 
 
 def _serving(lab: Lab, user: User, name: str, *options: str) -> Container:
-    """Start a node that only runs sshd: root's under the image's entry point, others' in its place."""
+    """Start a node that only runs sshd: root's under the entry point, others' in its place."""
     words: tuple[str, ...] = (SSHD, "-De", *user.sshd)
     if user is not ROOT:
         options = (*options, f"--entrypoint={SSHD}")

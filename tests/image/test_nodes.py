@@ -1,8 +1,8 @@
-"""Suite `nodes`: Horovod over two and three containers that reach each other by ssh, as users run it.
+"""Suite `nodes`: Horovod over two and three containers that reach each other by ssh.
 
-As root, with the image's entry point and port 22; and as uid 1000, as Kubeflow's mpi-operator starts
-an MPIJob, with sshd in place of the entry point. Each start of a job gives all its results; in most
-one node is killed in mid-run.
+As root, with the image's entry point and port 22; and as uid 1000, as Kubeflow's mpi-operator
+starts an MPIJob, with sshd in place of the entry point. Each start of a job gives all its results;
+in most one node is killed in mid-run.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def job(start: Start, nodes: dict[str, Nodes], expect: Expectation, lab: Lab) ->
 
 @pytest.mark.parametrize("user", sorted(USERS))
 def test_nodes_reach_each_other_without_a_question(nodes: dict[str, Nodes], user: str) -> None:
-    """sshd takes the mounted key, and the first node runs commands on all others."""
+    """The mounted key serves sshd, and the first node runs commands on all others."""
     assert nodes[user].ready.output == ""
 
 
@@ -99,7 +99,7 @@ def test_training_is_that_of_one_process_on_the_joined_batch(job: Job) -> None:
 
 
 def test_ranks_write_the_text_of_the_image(job: Job) -> None:
-    """sshd starts with an empty environment; Python 3.6 would write ASCII without the image's."""
+    """A command by ssh has the image's LANG, without which Python 3.6 would write ASCII."""
     encodings = {result["node"]: result["encoding"] for result in job.ranks()}
     assert encodings == dict.fromkeys(job.names, "UTF-8")
 
@@ -111,10 +111,12 @@ def test_lost_node_ends_the_job_with_its_name(start: Start, job: Job, expect: Ex
     assert job.took < SECONDS_TO_END, f"the job ended {job.took:.0f} s after the node's death"
     assert job.ran.exit_code != 0, f"{start}: the job ended as if nothing had been"
     said = job.ran.stdout + job.ran.stderr
-    assert says_lost(expect.mpi_flavour, job.names[-1], said), f"no word of {job.names[-1]}: {said}"
+    if not says_lost(expect.mpi_flavour, job.names[-1], said):
+        pytest.fail(f"no word of the lost node {job.names[-1]}:\n{said}", pytrace=False)
 
 
 def test_lost_node_leaves_no_process_on_the_others(job: Job) -> None:
     """On the nodes that are left nothing goes on, neither ranks nor what started them."""
     job.ranks()
-    assert {name: left.json for name, left in job.left.items()} == dict.fromkeys(job.names[:-1], {})
+    found = {name: left.json for name, left in job.left.items()}
+    assert found == {name: {} for name in job.names[:-1]}
