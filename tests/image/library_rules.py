@@ -57,6 +57,12 @@ WAYS = (
         None,
         "a plugin of iproute2 for ATM networks; the distributions do not install its library",
     ),
+    Way(
+        r"/opt/(impi|intel)/.*/libfabric/prov/lib(efa|mlx|psm2|psm3|psmx2|verbs)-?.*-fi\.so",
+        r"lib(efa|fabric|ibverbs|numa|psm2|rdmacm|ucp)\.so\.\d+",
+        None,
+        "Intel MPI's plugins for fabrics; libfabric passes over those that do not load",
+    ),
 )
 #: GPU images only: the driver's library is mounted, and what is optional is done without.
 WAYS_OF_GPU = (

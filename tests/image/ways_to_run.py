@@ -26,6 +26,8 @@ USERS = {
 }
 #: What Intel MPI's mpirun says of each user without a name, and then goes on (its `whoami`).
 NAMELESS = "whoami: cannot find name for user ID 12345"
+#: Variables that a shell sets for itself.
+OF_SHELLS = {"_", "SHLVL", "PWD", "OLDPWD"}
 
 
 def hardened(user: str, profile: Path, expect: Expectation) -> list[str]:
@@ -42,3 +44,13 @@ def complaints(text: str, *, named: bool) -> list[str]:
     """Return the lines of standard error that are none of a launcher's known words."""
     lines = [line.strip() for line in text.splitlines()]
     return [line for line in lines if line and (named or line != NAMELESS)]
+
+
+def differing(ours: dict[str, str], theirs: dict[str, str]) -> list[tuple[str, str]]:
+    """Return the variables that differ, as both have them."""
+    names = sorted((ours.keys() | theirs.keys()) - OF_SHELLS)
+    return [
+        (f"{name}={ours.get(name)}", f"{name}={theirs.get(name)}")
+        for name in names
+        if ours.get(name) != theirs.get(name)
+    ]

@@ -104,3 +104,10 @@ def test_the_driver_is_missing_in_gpu_images_only() -> None:
     missing = [(f"{SITE}/tensorflow/libtensorflow_framework.so", "libcuda.so.1", list[str]())]
     assert unexplained(missing, gpu=True) == []
     assert len(unexplained(missing, gpu=False)) == 1
+
+
+def test_plugins_for_fabrics_may_do_without_them_and_no_other_may() -> None:
+    plugins = "/opt/impi/lib/libfabric/prov"
+    assert unexplained([(f"{plugins}/libverbs-1.12-fi.so", "librdmacm.so.1", [])], gpu=False) == []
+    assert unexplained([(f"{plugins}/libtcp-fi.so", "librdmacm.so.1", [])], gpu=False)
+    assert unexplained([("/opt/impi/lib/libmpi.so.12", "librdmacm.so.1", [])], gpu=False)

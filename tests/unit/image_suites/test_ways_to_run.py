@@ -1,0 +1,187 @@
+"""How the suite `running` judges stops, complaints and environments, and what its programs see."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import stopping
+from stopping import KILLED, LIMIT, Stop, stopped
+from ways_to_run import (
+    NAMELESS,
+    NO_CROSS_MEMORY,
+    STUB_FOLDER,
+    USERS,
+    complaints,
+    differing,
+    hardened,
+)
+
+if TYPE_CHECKING:
+    from lab import Lab
+
+PROGRAMS = Path(__file__).resolve().parents[2] / "image" / "programs"
+
+
+class FakeLab:
+    """Starts nothing, and keeps what it was asked for."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+        self.removed: list[str] = []
+
+    def bare(self, name: str, *, command: object) -> str:
+        assert command
+        self.started.append(name)
+        return name
+
+    def remove(self, name: str) -> None:
+        self.removed.append(name)
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return how to import a program."""
+    monkeypatch.syspath_prepend(str(PROGRAMS))
+    return __import__
+
+
+def _end(lab: FakeLab, monkeypatch: pytest.MonkeyPatch, *ends: Stop) -> Stop:
+    """Stop a container that ends in these ways, one after another."""
+    left = list(ends)
+    monkeypatch.setattr(stopping, "_ready", lambda container, _: container)
+    monkeypatch.setattr(stopping, "_stop", lambda _: left.pop(0))
+    fake: Any = lab
+    typed: Lab = fake
+    return stopped(typed, "sleep", "openmpi")
+
+
+def test_a_slow_stop_has_a_second_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = FakeLab()
+    assert _end(lab, monkeypatch, Stop(LIMIT + 1, 143), Stop(0.2, 143)).fault is None
+    assert (lab.started, lab.removed) == (["stop-sleep"] * 2, ["stop-sleep"])
+    slow = _end(FakeLab(), monkeypatch, Stop(LIMIT + 1, 143), Stop(LIMIT + 2, 143))
+    assert slow.fault == "took 3.0 s"
+
+
+def test_a_killed_container_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = FakeLab()
+    fault = _end(lab, monkeypatch, Stop(4.1, KILLED)).fault
+    assert fault
+    assert "did not reach it" in fault
+    assert (len(lab.started), lab.removed) == (1, [])
+
+
+@pytest.mark.parametrize(("logs", "running"), [(["mpirun: no such file"], False)])
+def test_what_does_not_start_is_told(
+    monkeypatch: pytest.MonkeyPatch, logs: list[str], *, running: bool
+) -> None:
+    monkeypatch.setattr(stopping, "asked", lambda *_: logs)
+    monkeypatch.setattr(stopping, "inspect", lambda *_: {"State": {"Running": running}})
+    with pytest.raises(pytest.fail.Exception, match="it says:\nmpirun: no such file"):
+        stopping._ready("container", 2)
+
+
+def test_only_known_words_of_a_launcher_are_passed_over() -> None:
+    warning = "[a:1] Read -1, expected 52428800, errno = 1"
+    assert complaints(f"{NAMELESS}\n\n", named=False) == []
+    assert complaints(f"{NAMELESS}\n{warning}\n", named=False) == [warning]
+    assert complaints(f"{NAMELESS}\n", named=True) == [NAMELESS]
+
+
+@pytest.mark.parametrize("needs_driver", [True, False])
+def test_a_stub_can_be_lent_to_a_read_only_container(tmp_path: Path, *, needs_driver: bool) -> None:
+    expect: Any = SimpleNamespace(needs_driver=needs_driver)
+    for user, wanted in USERS.items():
+        options = hardened(user, tmp_path, expect)
+        assert {"--read-only", f"--user={wanted}"} <= {*options}
+        assert (f"--volume={STUB_FOLDER}" in options) is needs_driver
+
+
+def test_environments_are_compared_but_for_what_shells_set() -> None:
+    ours = {"PATH": "/a", "LANG": "C.UTF-8", "PWD": "/"}
+    assert differing(ours, {**ours, "PWD": "/root", "SHLVL": "1"}) == []
+    assert differing(ours, {"PATH": "/b", "LANG": "C.UTF-8"}) == [("PATH=/a", "PATH=/b")]
+    assert differing(ours, {**ours, "MPI": "on"}) == [("MPI=None", "MPI=on")]
+
+
+def test_a_process_finds_the_environment_of_another(program: Any) -> None:
+    module = program("surroundings")
+    name = "a name that nothing else has"
+    command = [name, "-c", "import time; time.sleep(60)"]
+    environment = {**os.environ, "WHOSE": "another's"}
+    with subprocess.Popen(command, executable=sys.executable, env=environment) as other:
+        try:
+            while Path(f"/proc/{other.pid}/cmdline").read_bytes().split(b"\0")[0] != name.encode():
+                pass
+            assert module.started(name)["WHOSE"] == "another's"
+        finally:
+            other.kill()
+    assert module.started(name) == {}
+
+
+def test_a_shell_tells_what_it_finds(program: Any) -> None:
+    found = program("surroundings").found(["sh", "-c"], ["cat", "no-such-program", "ls"])
+    assert [Path(found[name]).name for name in ("cat", "no-such-program", "ls")] == [
+        "cat",
+        "",
+        "ls",
+    ]
+
+
+def test_text_goes_through_a_file(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = program("surroundings")
+    assert module.written()["text"] == module.NON_ASCII
+
+    def ascii_only() -> None:
+        module.NON_ASCII.encode("ascii")
+
+    monkeypatch.setattr(module, "through_a_file", ascii_only)
+    assert "'ascii' codec" in module.written()["fault"]
+
+
+def test_orphans_and_zombies_are_told_apart(program: Any) -> None:
+    module = program("orphans")
+    with subprocess.Popen(["true"]) as child:
+        while module.state(child.pid) != "Z":
+            pass
+        assert module.left([child.pid]) == [child.pid]
+    assert module.state(child.pid) is None
+
+
+def test_ranks_find_the_mpi_that_horovod_names(
+    program: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "numpy", ModuleType("numpy"))
+    module = program("mpi_rank")
+    folder = tmp_path / "horovod" / "tensorflow"
+    folder.mkdir(parents=True)
+    (folder / "mpi_lib.cpython-36m-x86_64-linux-gnu.so").touch()
+    elf = SimpleNamespace(needed=lambda: ["libc.so.6", "libmpi_cxx.so.40", "libmpi.so.40"])
+    monkeypatch.setattr(module.sysconfig, "get_paths", lambda: {"platlib": str(tmp_path)})
+    monkeypatch.setattr(module, "opened", lambda _: _Opened(elf))
+    assert module.soname() == "libmpi.so.40"
+    assert module.handle(object(), "float").value == 0x4C00040A
+
+
+class _Opened:
+    """What `elf_file.opened` gives."""
+
+    def __init__(self, elf: object) -> None:
+        self.elf = elf
+
+    def __enter__(self) -> object:
+        return self.elf
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+def test_the_profile_is_one_that_the_engine_reads() -> None:
+    assert json.loads(json.dumps(NO_CROSS_MEMORY))["syscalls"][0]["action"] == "SCMP_ACT_ERRNO"
