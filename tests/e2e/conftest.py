@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +22,15 @@ from imgbuild.engine.client import DockerEngine
 from imgbuild.engine.endpoint import resolve_host
 from imgbuild.project import Project
 from imgbuild.settings import load_settings
+from standin.__main__ import gateway, open_context, prepare
+from standin.family import CORNERS, Family
+from standin.server import serve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from imgbuild.engine.protocol import Engine
+    from standin.server import StandInServer
 
 ROOT = Path(__file__).resolve().parents[2]
 COPY_REPOSITORY = "imgbuild-e2e/tensorflow"
@@ -38,6 +43,10 @@ class Checkout:
     root: Path
     state: Path
     host: str | None
+
+    @property
+    def project(self) -> Project:
+        return Project(self.root)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -140,3 +149,69 @@ def copy(tmp_path: Path, host: str | None, engine: Engine) -> Iterator[Checkout]
                 engine.untag(tag)
         if image.id not in before:
             engine.discard(image.id)
+
+
+@pytest.fixture(scope="session")
+def upstreams(
+    checkout: Checkout, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[StandInServer, Path]]:
+    """Serve the stand-ins; give the server and the settings that name it."""
+    context = open_context(Project(checkout.root))
+    folder = tmp_path_factory.mktemp("standin")
+    with serve(folder, gateway(context)) as server:
+        yield server, prepare(context, folder, server.url)
+
+
+@pytest.fixture(scope="session")
+def built(
+    checkout: Checkout,
+    upstreams: tuple[StandInServer, Path],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, dict[str, Any]]:
+    family = Family(Project(checkout.root), upstreams[1], tmp_path_factory.mktemp("reports"))
+    found = [outcome for corner in CORNERS for outcome in family.build(*corner)[1]]
+    return {outcome["image"]: outcome for outcome in found}
+
+
+@dataclass(frozen=True)
+class Base:
+    """An image of the matrix that is there: ``options`` and ``selection`` make imgbuild mean it."""
+
+    tag: str
+    options: tuple[str, ...]
+    selection: tuple[str, ...]
+
+
+@pytest.fixture(scope="session")
+def base(checkout: Checkout, request: pytest.FixtureRequest) -> Callable[[str], Base]:
+    """Return how to get an image of the matrix by its name; it is built where it is missing.
+
+    Those of the stack ``ubuntu`` are built from the stand-ins for its upstreams.
+    """
+
+    @cache
+    def get(name: str) -> Base:
+        listed = json.loads(checkout.run("list", "--json").stdout)
+        (row,) = [image for image in listed if image["name"] == name]
+        flavour = row["mpi"].partition("-")[0]
+        selection = (
+            *("--tf", row["tensorflow"], f"--{row['variant']}", "--stack", row["stack"]),
+            *("--mpi", flavour),
+        )
+        if row["stack"] == "debian":
+            _have(checkout, selection)
+            return Base(row["tags"][0], (), selection)
+        built: dict[str, dict[str, Any]] = request.getfixturevalue("built")
+        settings = request.getfixturevalue("upstreams")[1]
+        return Base(built[name]["tags"][0], ("--settings", str(settings)), selection)
+
+    return get
+
+
+def _have(checkout: Checkout, selection: tuple[str, ...]) -> None:
+    """Build an image that is not there. One that is has passed its suites, whoever built it."""
+    plan = checkout.run("build", *selection, "--plan", "--no-test", "--json")
+    assert plan.returncode == 0, plan.stderr
+    if json.loads(plan.stdout)[0]["action"] != "nothing":
+        result = checkout.run("build", *selection)
+        assert result.returncode == 0, result.stdout + result.stderr

@@ -15,13 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from imgbuild.project import Project
-from standin.__main__ import gateway, open_context, prepare
-from standin.family import CORNERS, Family
-from standin.server import serve
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from conftest import Checkout
@@ -31,28 +25,6 @@ if TYPE_CHECKING:
 
 IMAGES = ("tf-1.13-cpu-ubuntu", "tf-1.14-cpu-ubuntu", "tf-1.12-gpu-ubuntu", "tf-2.3-gpu-ubuntu")
 GPU_IMAGES = tuple(name for name in IMAGES if "gpu" in name)
-
-
-@pytest.fixture(scope="session")
-def upstreams(
-    checkout: Checkout, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[StandInServer, Path]]:
-    """Serve the stand-ins; give the server and the settings that name it."""
-    context = open_context(Project(checkout.root))
-    folder = tmp_path_factory.mktemp("standin")
-    with serve(folder, gateway(context)) as server:
-        yield server, prepare(context, folder, server.url)
-
-
-@pytest.fixture(scope="session")
-def built(
-    checkout: Checkout,
-    upstreams: tuple[StandInServer, Path],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> dict[str, dict[str, Any]]:
-    family = Family(Project(checkout.root), upstreams[1], tmp_path_factory.mktemp("reports"))
-    found = [outcome for corner in CORNERS for outcome in family.build(*corner)[1]]
-    return {outcome["image"]: outcome for outcome in found}
 
 
 @pytest.mark.parametrize("name", IMAGES)
