@@ -140,6 +140,11 @@ def test_lock_check_fails_on_a_changed_matrix(checkout: Path) -> None:
             2,
             "No suite of cpu images is called gpu_runs. There are: contents",
         ),
+        (("test", "--tf", "2.2", "--expect", "tf=2.2"), 2, "give it with --image, and without"),
+        (("test", "--expect", "tf=2.2"), 2, "give it with --image"),
+        (("test", "--image", "x", "--expect", "no=1"), 2, "'no=1': give KEY=VALUE, with a key of"),
+        (("test", "--image", "x", "--all"), 2, "--image names one image"),
+        (("test", "--tf", "2.2", "--jobs", "0"), 2, "--jobs"),
         (("lock", "--check", "--upgrade"), 2, "give one of them"),
         (("build", "--tf", "2.2", "--jobs", "0"), 2, "--jobs"),
         (("build", "--tf", "2.2", "--plan", "--refresh-base"), 2, "choose one"),
@@ -211,6 +216,17 @@ def test_a_lock_of_no_image_is_found(checkout: Path) -> None:
     result = _imgbuild(checkout, "lock", "--check")
     assert "tf-9.9.9-py3.6-cpu.txt: belongs to no image of the matrix" in result.stderr
     assert result.returncode == 1
+
+
+def test_the_suites_are_listed_without_an_engine(checkout: Path) -> None:
+    env = {"DOCKER_HOST": "unix:///nonexistent/docker.sock"}
+    result = _imgbuild(checkout, "test", "--list-suites", env=env)
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[0].split() == ["suite", "runs", "images", "needs", "proves"]
+    assert any(line.startswith("pins ") and " every pinned version" in line for line in lines)
+    listed = json.loads(_imgbuild(checkout, "test", "--list-suites", "--json", env=env).stdout)
+    assert {"suite", "proves", "variants", "needs", "on_demand"} == listed[0].keys()
 
 
 def test_the_version(checkout: Path) -> None:
