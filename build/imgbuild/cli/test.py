@@ -40,7 +40,7 @@ def test(
     ] = None,
     jobs: Annotated[
         int, typer.Option("--jobs", min=1, max=64, help="How many images to test at once.")
-    ] = min(max((os.cpu_count() or 1) // 2, 1), 8),
+    ] = min(os.cpu_count() or 1, 4),
     fail_fast: Annotated[
         bool, typer.Option("--fail-fast", help="Stop at the first check that fails.")
     ] = False,
