@@ -1,0 +1,37 @@
+"""What becomes of a function that names TensorFlow or a model as a global, sent to another process.
+
+Found by sending it with cloudpickle 2.2.1, with each TensorFlow of the matrix; see
+docs/frameworks.md. A function that imports TensorFlow itself arrives with every one.
+"""
+
+from __future__ import annotations
+
+import re
+
+#: By TensorFlow: who raises, and what. With all others the module arrives.
+OF_THE_MODULE = {
+    # The module is wrapped; what is unpickled asks for an attribute before it has any, for ever.
+    (1, 15): ("receiver", r"RecursionError: maximum recursion depth exceeded"),
+    (2, 0): ("sender", r"TypeError: can't pickle _LazyLoader objects"),
+    # The wrapper arrives without what it would load at first use: estimator, summary, compat.
+    (2, 1): ("receiver", r"AttributeError: module 'tensorflow' has no attribute 'estimator'"),
+}
+#: A compiled model holds a lock; in 1.12 and 1.13 its variables refuse before that is met.
+OF_A_MODEL = re.compile(
+    r"TypeError: can't pickle _thread\.\w+ objects"
+    r"|NotImplementedError: numpy\(\) is only available when eager execution is enabled"
+)
+
+
+def fault_of_module(tensorflow: tuple[int, int], sender: str | None, answer: object) -> str | None:
+    """Return what is not as documented where a function names the module; None where all is.
+
+    `sender` is the sender's fault, if any; `answer` what the receiver returned or raised.
+    """
+    who, words = OF_THE_MODULE.get(tensorflow, ("nobody", ""))
+    happened = {"sender": sender, "receiver": answer if isinstance(answer, str) else None}
+    for place, fault in happened.items():
+        if (place == who) != (fault is not None):
+            return f"the {place}'s fault is {fault}, and {who} should have one"
+    told = happened.get(who)
+    return None if told is None or re.search(words, told) else f"{told}, not {words}"

@@ -1,0 +1,61 @@
+"""Whether a sent function fared as documented: the table can be contradicted from either side."""
+
+from __future__ import annotations
+
+import pytest
+from pickling import OF_A_MODEL, OF_THE_MODULE, fault_of_module
+
+ARRIVED = [3, "RunConfig"]
+LAZY = "TypeError: can't pickle _LazyLoader objects"
+ENDLESS = "RecursionError: maximum recursion depth exceeded while calling a Python object"
+MISSING = "AttributeError: module 'tensorflow' has no attribute 'estimator'"
+
+
+@pytest.mark.parametrize(
+    ("tensorflow", "sender", "answer"),
+    [
+        ((1, 14), None, ARRIVED),
+        ((1, 15), None, ENDLESS),
+        ((2, 0), LAZY, None),
+        ((2, 1), None, MISSING),
+        ((2, 2), None, ARRIVED),
+    ],
+)
+def test_what_is_documented_is_no_fault(
+    tensorflow: tuple[int, int], sender: str | None, answer: object
+) -> None:
+    assert fault_of_module(tensorflow, sender, answer) is None
+
+
+@pytest.mark.parametrize(
+    ("tensorflow", "sender", "answer", "says"),
+    [
+        ((1, 15), None, ARRIVED, "receiver's fault is None"),
+        ((2, 0), None, ARRIVED, "sender's fault is None"),
+        ((2, 2), LAZY, None, "sender's fault is TypeError"),
+        ((2, 2), None, MISSING, "receiver's fault is AttributeError"),
+        ((1, 15), None, MISSING, "not RecursionError"),
+    ],
+)
+def test_anything_else_is_a_fault(
+    tensorflow: tuple[int, int], sender: str | None, answer: object, says: str
+) -> None:
+    assert says in (fault_of_module(tensorflow, sender, answer) or "")
+
+
+def test_the_table_knows_who_raises() -> None:
+    assert {who for who, _ in OF_THE_MODULE.values()} == {"sender", "receiver"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "known"),
+    [
+        ("TypeError: can't pickle _thread.RLock objects", True),
+        ("TypeError: can't pickle _thread._local objects", True),
+        ("NotImplementedError: numpy() is only available when eager execution is enabled.", True),
+        (LAZY, False),
+        ("nothing: it was pickled", False),
+    ],
+)
+def test_a_models_fault_is_a_lock_or_a_refused_variable(fault: str, *, known: bool) -> None:
+    assert bool(OF_A_MODEL.match(fault)) is known
