@@ -1,8 +1,8 @@
-"""The Keras model of the suite `frameworks`: two inputs, a layer of its own; and its samples."""
+"""The Keras model of the suite `frameworks`, with two inputs and a layer of its own; its samples."""
 
 import numpy as np
 
-from quiet_tensorflow import tf
+from quiet_tensorflow import IS_TF2, tf
 
 PROBE = np.array([[0.5, -0.25], [-1.0, 0.75], [0.0, 0.0]], dtype="float32")
 
@@ -42,3 +42,13 @@ def samples(count=64):
 def predictions(predict):
     """Return what `predict([a, b])` gives at the probe."""
     return [float(y) for y in np.ravel(predict([PROBE[:, :1], PROBE[:, 1:]]))]
+
+
+def save(model, folder):
+    """Write a SavedModel: Keras' own in 2.x, the graph and its variables before."""
+    if IS_TF2:
+        model.save(folder, save_format="tf")
+        return
+    inputs = dict(zip(model.input_names, model.inputs))
+    session = tf.keras.backend.get_session()
+    tf.saved_model.simple_save(session, folder, inputs, {"y": model.outputs[0]})

@@ -9,9 +9,9 @@ import sys
 
 import cloudpickle
 import numpy as np
-from quiet_tensorflow import IS_TF2, seed, tf
+from quiet_tensorflow import seed, tf
 
-from framework_model import build, predictions, samples
+from framework_model import build, predictions, samples, save
 
 
 BATCH, EPOCHS, TURN, PATIENCE, STEPS = 16, 40, 6, 3, 100
@@ -58,15 +58,6 @@ def fed_by_arrays(folder):
         "layers": [layer.__class__.__name__ for layer in model.layers],
         "predictions": predictions(model.predict),
     }
-
-
-def save(model, folder):
-    """Write a SavedModel: Keras' own in 2.x, the graph and its variables before."""
-    if IS_TF2:
-        model.save(folder, save_format="tf")
-        return
-    session, inputs = tf.keras.backend.get_session(), dict(zip("ab", model.inputs))
-    tf.saved_model.simple_save(session, folder, inputs, {"y": model.outputs[0]})
 
 
 def fed_by_pipeline():
