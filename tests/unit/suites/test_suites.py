@@ -69,14 +69,19 @@ def test_a_skipped_check_is_told_by_name_and_reason() -> None:
 
 
 def test_the_suites_are_the_files(project: Project) -> None:
-    everyones = ("contents", "horovod", "pins", "tensorboard", "tensorflow")
+    everyones = (
+        *("contents", "frameworks", "horovod", "libraries", "nodes", "parameter_servers", "pins"),
+        *("running", "tensorboard", "tensorflow"),
+    )
     gpus = ("gpu_built", "gpu_loadable", "gpu_runs")
     assert list_suites(project.suites, "cpu") == everyones
     assert list_suites(project.suites, "gpu") == tuple(sorted((*everyones, *gpus)))
 
 
 def test_an_unknown_suite_is_refused_with_those_that_exist(project: Project) -> None:
-    with pytest.raises(InputError, match=r"No suite gpus\. There are: contents, horovod, pins"):
+    with pytest.raises(
+        InputError, match=r"No suite gpus\. There are: contents, frameworks, horovod"
+    ):
         choose_suites(project.suites, ("pins", "gpus"), "cpu")
     with pytest.raises(InputError, match=r"No suite of cpu images is called gpu_runs\. There are"):
         choose_suites(project.suites, ("gpu_runs",), "cpu")
