@@ -1,7 +1,8 @@
 """Wait until no process is left but those named; print the others.
 
 Arguments: seconds to wait at most, then the ids of processes that may stay. This process and those
-that it descends from may, too.
+that it descends from may, too, and the shells that the suites' commands come through (channel.py):
+what `docker exec` starts has no parent in the container, where an orphan's is process 1.
 """
 
 import json
@@ -28,6 +29,12 @@ def ancestors(pid):
         pid = parent_of(pid)
 
 
+def of_the_suites(pid, words):
+    """Return whether it is a shell of `docker exec`, or what carries its streams."""
+    parent = parent_of(pid)
+    return parent == "0" or (words == "cat" and parent != "1" and parent_of(parent) == "0")
+
+
 def others(known):
     """Return the processes that are not `known`, by id, as they were called."""
     found = {}
@@ -35,6 +42,8 @@ def others(known):
         try:
             state = read(pid, "stat").rpartition(")")[2].split()[0]
             words = read(pid, "cmdline").replace("\0", " ").strip() or read(pid, "comm").strip()
+            if of_the_suites(pid, words):
+                continue
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has just ended
         found[pid] = "{} ({})".format(words, state)
