@@ -55,11 +55,13 @@ def launch(flavour: str, launcher: str, nodes: Sequence[str]) -> tuple[str, ...]
     >>> launch("intelmpi", "mpirun", ["a", "b"])
     ('mpirun', '-n', '2', '-ppn', '1', '-hosts', 'a,b')
     >>> launch("openmpi", "horovodrun", ["a", "b"])
-    ('horovodrun', '-np', '2', '-H', 'a:1,b:1', '--start-timeout', '120')
+    ('env', 'HOROVOD_START_TIMEOUT=120', 'horovodrun', '-np', '2', '-H', 'a:1,b:1')
     """
     ranks, slots = str(len(nodes)), ",".join(f"{node}:1" for node in nodes)
     if launcher == "horovodrun":
-        return ("horovodrun", "-np", ranks, "-H", slots, "--start-timeout", "120")
+        # The option was called --horovod-start-timeout up to 0.17.
+        patient = ("env", "HOROVOD_START_TIMEOUT=120")
+        return (*patient, "horovodrun", "-np", ranks, "-H", slots)
     if flavour == "openmpi":
         return ("mpirun", "-n", ranks, "-H", slots, "-bind-to", "none")
     return ("mpirun", "-n", ranks, "-ppn", "1", "-hosts", ",".join(nodes))
