@@ -18,6 +18,9 @@ MPIRUN = {
 }
 # Horovod's launcher drives MPI itself; every flavour that it knows takes the same words.
 HOROVODRUN = ("horovodrun", "-np", "2", "-H", "localhost:2")
+#: Nodes that are containers share cores, where a rank that waits had better not spin; Open MPI
+#: yields by itself only where it knows of more ranks than cores.
+YIELDING = {"openmpi": ("env", "OMPI_MCA_mpi_yield_when_idle=1"), "intelmpi": (), "mpich": ()}
 #: What must be said where a node is lost in mid-run, with the node's name: by Open MPI's mpirun or
 #: a rank of it, whichever notices first; by the ssh that the images give Intel MPI's mpirun, which
 #: alone would wait for ever.

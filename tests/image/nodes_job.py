@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lab import docker
-from mpi import launch
+from mpi import YIELDING, launch
 
 if TYPE_CHECKING:
     from container import Container, Ran
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 RESULTS = "/tmp/imgbuild-nodes"  # noqa: S108  a folder of the containers, which are the suite's own
 SECONDS = 180
+#: From the death of a node to the end of the job.
+SECONDS_TO_END = 60
 #: For what a lost node leaves behind to end by itself, once the job has ended.
 SECONDS_TO_CLEAR = 10
 
@@ -44,7 +47,8 @@ class Start:
 class Job:
     """A job that has ended, and what each node had: its results, and what it left running.
 
-    `took` is the time from the death of the last node to the end of the job, in seconds.
+    `took` is the time from the death of the last node to the end of the job, in seconds; infinite
+    where that had to be brought about by killing the first node, too.
     """
 
     names: list[str]
@@ -133,7 +137,9 @@ def run_job(nodes: Nodes, start: Start, flavour: str, lab: Lab) -> Job:
     A job that ends before it was to end has no `took`.
     """
     places = dict(list(nodes.containers.items())[: start.size])
-    attempt = _Attempt(start, places, launch(flavour, start.launcher, list(places)))
+    attempt = _Attempt(
+        start, places, (*YIELDING[flavour], *launch(flavour, start.launcher, list(places)))
+    )
     if start.kills:
         return _killed(attempt, lab)
     return Job(list(places), attempt.run(), attempt.results())
@@ -150,6 +156,10 @@ def _killed(attempt: _Attempt, lab: Lab) -> Job:
             return Job(names, running.result(), results)
         before = time.monotonic()
         docker("kill", lab.id_of(names[-1]))
-        ran = running.result()
+        try:
+            ran = running.result(SECONDS_TO_END)
+        except TimeoutError:
+            docker("kill", lab.id_of(names[0]))
+            return Job(names, running.result(), results, took=math.inf)
         took = time.monotonic() - before
     return Job(names, ran, results, attempt.left(known), took)

@@ -19,8 +19,9 @@ PORT = 2223
 MODEL = "/imgbuild-suite/model"
 PROGRAMS = "/imgbuild-suite/programs"
 PROGRAM = f"{PROGRAMS}/parameter_task.py"
-SECONDS = 120
-SECONDS_TO_END = 30  # for the worker, once the chief has ended
+SECONDS = 90
+#: For the worker, once the chief has ended well, or has not.
+SECONDS_TO_END, SECONDS_TO_FAIL = 30, 3
 
 
 @dataclass(frozen=True)
@@ -55,14 +56,15 @@ def run_cluster(lab: Lab) -> Cluster:
         where = (f"--network={network}", f"--network-alias={task}")
         lab.bare(task, *where, shared, environment[task], command=words)
     ran = chief.run("python", PROGRAM, MODEL, seconds=SECONDS)
-    return Cluster(ran, _ended(lab, "worker"), _running(lab, "ps"))
+    left = SECONDS_TO_FAIL if ran.failed else SECONDS_TO_END
+    return Cluster(ran, _ended(lab, "worker", left), _running(lab, "ps"))
 
 
-def _ended(lab: Lab, task: str) -> Ran:
+def _ended(lab: Lab, task: str, seconds: int) -> Ran:
     """Wait for the end of a task's container; one that does not end has timeout's exit code."""
     container = lab.id_of(task)
     try:
-        code = int(docker("wait", container, seconds=SECONDS_TO_END))
+        code = int(docker("wait", container, seconds=seconds))
     except subprocess.TimeoutExpired:
         code = 124
     return _told(container, task, code)
@@ -78,7 +80,7 @@ def _running(lab: Lab, task: str) -> Ran:
 
 def _told(container: str, task: str, code: int) -> Ran:
     logs = subprocess.run(
-        ["docker", "logs", container], capture_output=True, timeout=SECONDS_TO_END, check=False
+        ["docker", "logs", container], capture_output=True, timeout=10, check=False
     )
     stdout, stderr = (text.decode(errors="replace") for text in (logs.stdout, logs.stderr))
     return Ran(f"python {PROGRAM} {MODEL} (container {task})", SECONDS, code, stdout, stderr)

@@ -25,20 +25,18 @@ ROUNDS = 20  # of reducing until it is under way
 PAUSE = 0.01  # seconds between two of them: the processor is for others, too
 
 
-def train_in_keras(rank):
-    """TensorFlow 2: broadcast the weights, `fit` on this rank's batch; return the weights."""
-    import horovod.tensorflow.keras as hvd_keras
-
-    layer = tf.keras.layers.Dense(1, use_bias=False, input_shape=(2,))
-    model = tf.keras.Sequential([layer])
-    layer.set_weights([np.array(STARTS[rank], "float32").reshape(2, 1)])
-    optimizer = hvd_keras.DistributedOptimizer(tf.keras.optimizers.SGD(LEARNING_RATE))
-    # Without the last argument Keras 2.0 and 2.1 fail with this optimizer; 2.2 and 2.3 do not mind.
-    model.compile(optimizer, loss="mse", experimental_run_tf_function=False)
-    hvd.broadcast_variables(model.variables, root_rank=0)
+def train_eagerly(rank):
+    """TensorFlow 2: broadcast the weights, train on this rank's batch; return the weights."""
+    weights = tf.Variable(np.array(STARTS[rank], "float32").reshape(2, 1))
     x, y = np.array(FEATURES[rank], "float32"), np.array(TARGETS[rank], "float32")
-    model.fit(x, y, batch_size=len(x), epochs=STEPS, verbose=0)
-    return layer.get_weights()[0]
+    optimizer = tf.keras.optimizers.SGD(LEARNING_RATE)
+    hvd.broadcast_variables([weights], root_rank=0)
+    for _ in range(STEPS):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(tf.matmul(x, weights) - y))
+        gradients = hvd.DistributedGradientTape(tape).gradient(loss, [weights])
+        optimizer.apply_gradients(zip(gradients, [weights]))
+    return weights.numpy()
 
 
 def train_in_session(rank):
@@ -86,7 +84,7 @@ hvd.init()
 rank = hvd.rank()
 if hvd.size() != size:  # the launcher and the library are of two MPIs: each process is alone
     sys.exit("this is rank {} of {}, where {} were started".format(rank, hvd.size(), size))
-weights = (train_in_keras if IS_TF2 else train_in_session)(rank)
+weights = (train_eagerly if IS_TF2 else train_in_session)(rank)
 write(
     folder,
     rank,

@@ -15,14 +15,15 @@ import os
 import sys
 import time
 
-from quiet_tensorflow import IS_TF2, tf
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "0"  # TensorFlow says whom it waits for
+from quiet_tensorflow import IS_TF2, tf  # noqa: E402
 
 PORT = 2222
 LEARNING_RATE = 0.5
 START = [1.0, -2.0]
 GRADIENTS = {"chief": [0.5, 1.0], "worker": [2.0, -0.25]}
 STEPS = {"chief": 60, "worker": 40}
-SECONDS = 90
+SECONDS = 60
 PS = "/job:ps/task:0"
 
 v1 = tf.compat.v1 if IS_TF2 else tf
@@ -32,7 +33,9 @@ model_folder = sys.argv[1]
 
 def session(server, *devices):
     """Open a session that needs no other devices: otherwise it waits for every task there is."""
-    return v1.Session(server.target, config=v1.ConfigProto(device_filters=devices))
+    limit = SECONDS * 1000  # of an operation; without one it waits for ever for a ps
+    config = v1.ConfigProto(device_filters=devices, operation_timeout_in_ms=limit)
+    return v1.Session(server.target, config=config)
 
 
 def train(weights, step):

@@ -4,7 +4,7 @@ import logging
 import os
 import warnings
 
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # programs that wait for others say more
 # The CPU's numbers are what most suites know; programs that want GPUs say so before.
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 warnings.simplefilter("ignore")  # numpy's FutureWarnings on the import of TensorFlow <= 1.14
