@@ -30,9 +30,9 @@ def ancestors(pid):
 
 
 def of_the_suites(pid, words):
-    """Return whether it is a shell of `docker exec`, or what carries its streams."""
+    """Return whether it is a shell of `docker exec`, or what carries the streams of this one."""
     parent = parent_of(pid)
-    return parent == "0" or (words == "cat" and parent != "1" and parent_of(parent) == "0")
+    return parent == "0" or (words == "cat" and parent in OWN)
 
 
 def others(known):
@@ -50,8 +50,9 @@ def others(known):
     return found
 
 
+OWN = set(ancestors(str(os.getpid())))
 deadline = time.time() + float(sys.argv[1])
-known = set(sys.argv[2:]) | set(ancestors(str(os.getpid())))
+known = set(sys.argv[2:]) | OWN
 left = others(known)
 while left and time.time() < deadline:
     time.sleep(PAUSE)
