@@ -22,6 +22,7 @@ from imgbuild.engine.client import DockerEngine
 from imgbuild.engine.endpoint import resolve_host
 from imgbuild.project import Project
 from imgbuild.settings import load_settings
+from imgbuild.suites.container import CONTAINER_LABEL, place_of
 from standin.__main__ import gateway, open_context, prepare
 from standin.family import CORNERS, Family
 from standin.server import serve
@@ -87,6 +88,13 @@ class Checkout:
             check=False,
             timeout=300,
         )
+
+    def started(self, engine: Engine) -> set[str]:
+        """Return the containers and networks of this checkout's test runs, not of others'."""
+        mine = f"@{place_of(self.state / 'imgbuild')}"
+        found = {one.id: one.labels for one in engine.containers(CONTAINER_LABEL)}
+        found |= {one.id: one.labels for one in engine.networks(CONTAINER_LABEL)}
+        return {one for one, labels in found.items() if labels[CONTAINER_LABEL].endswith(mine)}
 
     def plan(self, tf: str) -> dict[str, Any]:
         result = self.run("build", "--tf", tf, "--plan", "--json")

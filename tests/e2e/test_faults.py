@@ -27,10 +27,6 @@ def _named(engine: Engine) -> list[str]:
     return [tag for tag in tags if tag.startswith(COPY_REPOSITORY)]
 
 
-def _containers(engine: Engine) -> list[str]:
-    return [c.id for c in engine.containers("imgbuild.test-of")]
-
-
 def _wait_for(condition: Callable[[], bool], seconds: float = 600) -> None:
     end = time.monotonic() + seconds
     while not condition():
@@ -60,7 +56,7 @@ def test_an_image_whose_suites_fail_gets_no_name(copy: Checkout, engine: Engine)
     assert f"{NAME} has no name: " in result.stderr
     assert "tensorflow: test_" in result.stderr
     assert _named(engine) == []
-    assert _containers(engine) == []
+    assert copy.started(engine) == set()
     plan = copy.plan(TF)
     assert (plan["action"], plan["reason"]) == ("test", "built, its suites failed last time")
     copy.edit("images/templates/partials/final.j2", removed, broken)
@@ -84,30 +80,30 @@ def test_an_interrupted_build_leaves_nothing(
     assert "Traceback" not in stderr
     assert time.monotonic() - started < 30
     assert _named(engine) == []
-    assert _containers(engine) == []
+    assert copy.started(engine) == set()
 
 
 def test_an_interrupted_test_leaves_no_container(copy: Checkout, engine: Engine) -> None:
     process = copy.start("build", "--tf", TF)
-    _wait_for(lambda: bool(_containers(engine)))
+    _wait_for(lambda: bool(copy.started(engine)))
     process.send_signal(signal.SIGTERM)
     code, stderr = _ended(process)
     assert code == 130, stderr
-    assert _containers(engine) == []
+    assert copy.started(engine) == set()
     assert _named(engine) == []
 
 
 def test_what_a_killed_test_left_is_cleared_by_the_next(copy: Checkout, engine: Engine) -> None:
     process = copy.start("build", "--tf", TF)
-    _wait_for(lambda: bool(_containers(engine)))
+    _wait_for(lambda: bool(copy.started(engine)))
     process.kill()
     _ended(process)
-    assert _containers(engine) != []
+    assert copy.started(engine)
     assert _named(engine) == []
     assert copy.plan(TF)["action"] == "test"
     result = copy.run("build", "--tf", TF)
     assert result.returncode == 0, result.stderr
-    assert _containers(engine) == []
+    assert copy.started(engine) == set()
     assert len(_named(engine)) == 2
 
 

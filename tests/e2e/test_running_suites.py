@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from imgbuild.engine.protocol import Engine
 
-LABEL = "imgbuild.test-of"
 TWO = ("tf-1.12-cpu-debian", "tf-2.2-cpu-debian")
 DERIVED = "imgbuild-e2e-derived"
 
@@ -181,9 +180,8 @@ def test_an_interrupted_run_leaves_nothing(
     number: signal.Signals,
 ) -> None:
     toy(SLOW)
-    before = _left(engine)
     process = copy.start("test", "--image", one.tag, "--expect", "tf=1.12", "--suite", "a_toy")
-    _wait_for(lambda: len(_left(engine) - before) == len(("suspect", "other", "network")))
+    _wait_for(lambda: len(copy.started(engine)) == len(("suspect", "other", "network")))
     time.sleep(1)  # the slow command runs
     process.send_signal(number)
     started = time.monotonic()
@@ -192,7 +190,7 @@ def test_an_interrupted_run_leaves_nothing(
     assert time.monotonic() - started < 20
     assert "interrupted" in stderr
     assert "Traceback" not in stderr
-    assert _left(engine) == before
+    assert copy.started(engine) == set()
     assert _processes(copy) == []
 
 
@@ -200,25 +198,19 @@ def test_what_a_killed_run_left_goes_with_the_next(
     copy: Checkout, one: Base, toy: Callable[[str], None], engine: Engine
 ) -> None:
     toy(SLOW)
-    before = _left(engine)
     command = ("test", "--image", one.tag, "--expect", "tf=1.12")
     process = copy.start(*command, "--suite", "a_toy")
-    _wait_for(lambda: len(_left(engine) - before) == len(("suspect", "other", "network")))
+    _wait_for(lambda: len(copy.started(engine)) == len(("suspect", "other", "network")))
     pytests = _processes(copy)
     process.kill()
     process.communicate(timeout=60)
     for pid in pytests:
         if Path(f"/proc/{pid}").exists() and pid != process.pid:
             _kill(pid)
-    assert _left(engine) != before
+    assert copy.started(engine)
     result = copy.run(*command, "--suite", "pins")
     assert result.returncode == 0, result.stderr
-    assert _left(engine) == before
-
-
-def _left(engine: Engine) -> set[str]:
-    containers = {container.id for container in engine.containers(LABEL)}
-    return containers | {network.id for network in engine.networks(LABEL)}
+    assert copy.started(engine) == set()
 
 
 def _processes(copy: Checkout) -> list[int]:

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from imgbuild.engine.protocol import Engine
 from imgbuild.engine.stored import GpuRequest, RunOptions
@@ -38,8 +39,12 @@ def label_of(name: str) -> str:
     Whoever shares the engine from elsewhere, or with another state folder, has another value: the
     locks that keep two runs of one image apart lie in the state folder.
     """
-    place = f"{socket.gethostname()}\0{state_dir()}"
-    return f"{name}@{hashlib.sha256(place.encode()).hexdigest()[:12]}"
+    return f"{name}@{place_of(state_dir())}"
+
+
+def place_of(state: Path) -> str:
+    """Return what tells this machine and state folder from others."""
+    return hashlib.sha256(f"{socket.gethostname()}\0{state}".encode()).hexdigest()[:12]
 
 
 def remove_leftovers(names: Iterable[str], engine: Engine) -> None:
