@@ -21,13 +21,14 @@ HOROVODRUN = ("horovodrun", "-np", "2", "-H", "localhost:2")
 #: Nodes that are containers share cores, where a rank that waits had better not spin; Open MPI
 #: yields by itself only where it knows of more ranks than cores.
 YIELDING = {"openmpi": ("env", "OMPI_MCA_mpi_yield_when_idle=1"), "intelmpi": (), "mpich": ()}
-#: What must be said where a node is lost in mid-run, with the node's name: by Open MPI's mpirun or
-#: a rank of it, whichever notices first; by the ssh that the images give Intel MPI's mpirun, which
-#: alone would wait for ever.
+_SSH_LOST = "Connection to {node} closed by remote host"
+#: What must be said where a node is lost in mid-run, with the node's name: by ssh, by Open MPI's
+#: mpirun or a rank, whichever notices first; by what the images give Intel MPI's mpirun as its ssh,
+#: for alone it would wait for ever.
 LOST = {
-    "openmpi": r"Remote daemon: .* on node {node}\s|Peer host: +{node}\s",
-    "intelmpi": r"lost the connection to node {node}\b|Connection to {node} closed by remote host",
-    "mpich": r"\b{node}\b.*(lost|closed|terminat)",
+    "openmpi": rf"{_SSH_LOST}|Remote daemon: .* on node {{node}}\s|Peer host: +{{node}}\s",
+    "intelmpi": rf"{_SSH_LOST}|lost the connection to node {{node}}\b",
+    "mpich": _SSH_LOST,
 }
 
 VERSION_TEXT = {

@@ -1,8 +1,8 @@
 """Wait until no process is left but those named; print the others.
 
-Arguments: seconds to wait at most, then the ids of processes that may stay. This process and those
-that it descends from may, too, and the shells that the suites' commands come through (channel.py):
-what `docker exec` starts has no parent in the container, where an orphan's is process 1.
+Arguments: seconds to wait at most, then the ids of processes that may stay. So may this process and
+those that it descends from, and what was started by `docker exec`: its first process has a parent
+outside of the container, 0. What outlives its own parent is a child of process 1.
 """
 
 import json
@@ -29,30 +29,23 @@ def ancestors(pid):
         pid = parent_of(pid)
 
 
-def of_the_suites(pid, words):
-    """Return whether it is a shell of `docker exec`, or what carries the streams of this one."""
-    parent = parent_of(pid)
-    return parent == "0" or (words == "cat" and parent in OWN)
-
-
 def others(known):
     """Return the processes that are not `known`, by id, as they were called."""
     found = {}
     for pid in set(filter(str.isdigit, os.listdir("/proc"))) - known:
         try:
+            if list(ancestors(pid))[-1] != "1":
+                continue
             state = read(pid, "stat").rpartition(")")[2].split()[0]
             words = read(pid, "cmdline").replace("\0", " ").strip() or read(pid, "comm").strip()
-            if of_the_suites(pid, words):
-                continue
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has just ended
         found[pid] = "{} ({})".format(words, state)
     return found
 
 
-OWN = set(ancestors(str(os.getpid())))
 deadline = time.time() + float(sys.argv[1])
-known = set(sys.argv[2:]) | OWN
+known = set(sys.argv[2:]) | set(ancestors(str(os.getpid())))
 left = others(known)
 while left and time.time() < deadline:
     time.sleep(PAUSE)
