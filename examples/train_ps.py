@@ -1,6 +1,7 @@
 """Train with parameter servers: y = 2x + 1. Any TensorFlow of the matrix.
 
-TF_CONFIG says who this is; without it, it trains alone. examples/kubernetes/tfjob.yaml starts it in several pods.
+TF_CONFIG says who this is; without it, it trains alone. examples/kubernetes/tfjob.yaml starts it
+in several pods.
 """
 
 import json
