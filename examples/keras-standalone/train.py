@@ -1,5 +1,7 @@
 """Train with standalone Keras: y = 2x + 1, learnt from noisy points; save the model and load it."""
 
+import tempfile
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -13,8 +15,9 @@ def main():
     model = keras.models.Sequential([keras.layers.Dense(1, input_shape=(1,))])
     model.compile(optimizer=keras.optimizers.SGD(0.1), loss="mse")
     model.fit(x, y, epochs=20, batch_size=32, verbose=0)
-    model.save("/tmp/model.h5")
-    loaded = keras.models.load_model("/tmp/model.h5")
+    path = tempfile.mkdtemp() + "/model.h5"
+    model.save(path)
+    loaded = keras.models.load_model(path)
     (weight,), (bias,) = (value.ravel() for value in loaded.get_weights())
     print(
         "Keras {} on TensorFlow {} learnt: y = {:.2f} x + {:.2f}".format(

@@ -1,0 +1,188 @@
+"""Kubeflow's operators, played: what they make of a manifest, in containers on one network.
+
+Names, files, modes and variables are those of the MPI operator 0.8.0 (`newWorker`,
+`newLauncherPodTemplate`, `newConfigMap`, `setupSSHOnPod` of pkg/controller/mpi_job_controller.go)
+and of the training operator 1.8.1 (pkg/controller.v1/tensorflow/tensorflow.go). A Secret's volume
+is a folder of mode 1777 whose files, root's and of mode 0644, are links through `..data`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+import yaml
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Checkout
+
+NAMESPACE = "default"
+SSH_FILES = {"id_rsa": "key", "id_rsa.pub": "key.pub", "authorized_keys": "key.pub"}
+HOSTFILE = "/etc/mpi/hostfile"
+VARIABLES = {
+    "OpenMPI": {
+        "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
+        "OMPI_MCA_orte_default_hostfile": HOSTFILE,
+        "OMPI_MCA_plm_rsh_args": "-o ConnectionAttempts=10",
+        "OMPI_MCA_orte_set_default_slots": "{slots}",
+    },
+    "Intel": {
+        "I_MPI_HYDRA_HOST_FILE": HOSTFILE,
+        "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS": "-o ConnectionAttempts=10",
+        "I_MPI_PERHOST": "{slots}",
+    },
+}
+HOSTFILE_LINE = {"OpenMPI": "{host} slots={slots}", "Intel": "{host}:{slots}"}
+TF_PORT = 2222
+
+
+@dataclass
+class Cluster:
+    """A network, the folders that Kubernetes would mount, and the containers of one job.
+
+    `volumes` are the folders behind the manifest's volumes, by name.
+    """
+
+    checkout: Checkout
+    folder: Path
+    volumes: dict[str, Path]
+    _name: str = field(default_factory=lambda: f"imgbuild-e2e-{uuid.uuid4().hex[:8]}")
+    _pods: list[str] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        self._docker("network", "create", "--internal", self._name)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.checkout.docker("rm", "--force", "--volumes", *self._pods)
+        self.checkout.docker("network", "rm", self._name)
+
+    def run_mpijob(self, manifest: Path, seconds: int) -> str:
+        """Start the workers and the launcher of a manifest; return what the launcher printed."""
+        job = yaml.safe_load(manifest.read_text(encoding="utf-8"))
+        name, spec = job["metadata"]["name"], job["spec"]
+        flavour, slots = spec.get("mpiImplementation", "OpenMPI"), spec.get("slotsPerWorker", 1)
+        replicas = spec["mpiReplicaSpecs"]
+        workers = [f"{name}-worker-{i}" for i in range(replicas["Worker"]["replicas"])]
+        ssh = (self._secret(), spec["sshAuthMountPath"])
+        for worker in workers:
+            self._pod(job, worker, replicas["Worker"], {"K_MPI_JOB_ROLE": "worker"}, ssh)
+            self._wait_until_ready(worker, replicas["Worker"])
+        variables = {n: v.format(slots=slots) for n, v in VARIABLES[flavour].items()}
+        hosts = [f"{worker}.{name}.{NAMESPACE}.svc" for worker in workers]
+        lines = [HOSTFILE_LINE[flavour].format(host=host, slots=slots) for host in hosts]
+        mpi = (self._config_map(lines), "/etc/mpi")
+        launcher = f"{name}-launcher"
+        variables["K_MPI_JOB_ROLE"] = "launcher"
+        self._pod(job, launcher, replicas["Launcher"], variables, ssh, mpi)
+        return self._outcome(launcher, seconds)
+
+    def run_tfjob(self, manifest: Path, seconds: int) -> str:
+        """Start every task of a manifest with its TF_CONFIG; return what the chief printed."""
+        job = yaml.safe_load(manifest.read_text(encoding="utf-8"))
+        name, replicas = job["metadata"]["name"], job["spec"]["tfReplicaSpecs"]
+        pods = {
+            kind.lower(): [f"{name}-{kind.lower()}-{i}" for i in range(replica["replicas"])]
+            for kind, replica in replicas.items()
+        }
+        cluster = {
+            kind: [f"{pod}.{NAMESPACE}.svc:{TF_PORT}" for pod in names]
+            for kind, names in pods.items()
+        }
+        for kind, replica in replicas.items():
+            for index, pod in enumerate(pods[kind.lower()]):
+                task = {"type": kind.lower(), "index": index}
+                config = {"cluster": cluster, "task": task, "environment": "cloud"}
+                self._pod(job, pod, replica, {"TF_CONFIG": json.dumps(config)})
+        return self._outcome(pods["chief"][0], seconds)
+
+    def _pod(
+        self,
+        job: Any,
+        name: str,
+        replica: Any,
+        variables: dict[str, str],
+        *mounts: tuple[Path, str],
+    ) -> None:
+        """Start the one container of a replica, as root only where the manifest says so."""
+        (container,) = replica["template"]["spec"]["containers"]
+        service = f"{name}.{job['metadata']['name']}.{NAMESPACE}.svc"
+        aliases = (name, service, f"{name}.{NAMESPACE}.svc")
+        options = [f"--network={self._name}", f"--name={self._name}-{name}", f"--hostname={name}"]
+        options += [f"--network-alias={alias}" for alias in aliases]
+        options += [f"--user={container['securityContext']['runAsUser']}"]
+        for variable, value in variables.items():
+            options += ["--env", f"{variable}={value}"]
+        for variable in container.get("env", ()):
+            options += ["--env", f"{variable['name']}={variable['value']}"]
+        options += [f"--volume={source}:{target}:ro" for source, target in mounts]
+        options += [self._volume_option(mount) for mount in container.get("volumeMounts", ())]
+        program, *rest = (str(word) for word in container["command"] + container.get("args", []))
+        self._pods.append(f"{self._name}-{name}")
+        self._docker(
+            "run", "--detach", f"--entrypoint={program}", *options, container["image"], *rest
+        )
+
+    def _volume_option(self, mount: Any) -> str:
+        """Return what mounts one of the volumes that the examples name."""
+        option = f"--volume={self.volumes[mount['name']]}:{mount['mountPath']}"
+        return f"{option}:ro" if mount.get("readOnly") else option
+
+    def _wait_until_ready(self, worker: str, replica: Any) -> None:
+        """Wait for what the manifest's readiness probe waits for."""
+        (container,) = replica["template"]["spec"]["containers"]
+        port = container["readinessProbe"]["tcpSocket"]["port"]
+        probe = f"timeout 30 bash -c 'until : < /dev/tcp/127.0.0.1/{port}; do sleep 0.1; done'"
+        self._docker("exec", f"{self._name}-{worker}", "bash", "-c", probe)
+
+    def _outcome(self, pod: str, seconds: int) -> str:
+        """Wait for a container's end; return what it printed, or fail with that of all."""
+        until = time.monotonic() + seconds
+        container = f"{self._name}-{pod}"
+        while self._docker("inspect", "--format={{.State.Running}}", container).strip() == "true":
+            if time.monotonic() > until:
+                raise AssertionError(f"{pod} runs after {seconds} s\n{self._logs()}")
+            time.sleep(0.5)
+        code = self._docker("inspect", "--format={{.State.ExitCode}}", container).strip()
+        assert code == "0", f"{pod} ended with {code}\n{self._logs()}"
+        return self.checkout.docker("logs", container).stdout
+
+    def _logs(self) -> str:
+        logs = {pod: self.checkout.docker("logs", "--tail=20", pod) for pod in self._pods}
+        return "\n".join(f"== {pod}\n{log.stdout}{log.stderr}" for pod, log in logs.items())
+
+    def _secret(self) -> Path:
+        """Return a folder as Kubernetes mounts the operator's Secret: an ECDSA key for all."""
+        key, mounted = self.folder / "key", self.folder / "ssh"
+        options = ("-q", "-t", "ecdsa", "-b", "521", "-m", "PEM", "-N", "")
+        subprocess.run(["ssh-keygen", *options, "-f", key, "-C", ""], check=True)
+        return _volume(mounted, {n: (self.folder / f).read_bytes() for n, f in SSH_FILES.items()})
+
+    def _config_map(self, lines: list[str]) -> Path:
+        text = "".join(f"{line}\n" for line in lines)
+        return _volume(self.folder / "mpi", {"hostfile": text.encode()}, mode=0o755)
+
+    def _docker(self, *arguments: str) -> str:
+        ran = self.checkout.docker(*arguments)
+        assert ran.returncode == 0, f"docker {' '.join(arguments)}: {ran.stderr}"
+        return ran.stdout
+
+
+def _volume(folder: Path, files: dict[str, bytes], mode: int = 0o1777) -> Path:
+    """Lay files as kubelet does, which wants to swap them all at once."""
+    (folder / "..first").mkdir(parents=True)
+    for name, content in files.items():
+        path = folder / "..first" / name
+        path.write_bytes(content)
+        path.chmod(0o644)
+        (folder / name).symlink_to(f"..data/{name}")
+    (folder / "..data").symlink_to("..first")
+    os.chmod(folder, mode)  # noqa: PTH101 - mkdir's would be cut by the umask
+    return folder

@@ -1,0 +1,129 @@
+"""The examples, run as their README says: programs in the images, manifests as operators would."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+from conftest import ROOT
+from kubeflow import Cluster
+
+from imgbuild.settings import load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from conftest import Checkout
+
+    from imgbuild.engine.protocol import Engine
+
+EXAMPLES = ROOT / "examples"
+KERAS_TAG = "imgbuild-e2e/keras"
+KERAS = (("1.10", "2.2.5"), ("1.15", "2.3.1"), ("2.2", "2.4.3"))
+SYSTEM_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
+LEARNT = re.compile(r"learnt: y = (1\.9\d|2\.0\d) x \+ (0\.9\d|1\.0\d)")
+SECONDS = 180
+
+
+@pytest.fixture(scope="session")
+def image(checkout: Checkout, engine: Engine) -> Callable[[str], str]:
+    """Return how to have an image by its name: it is built where it is not there."""
+
+    def get(name: str) -> str:
+        if engine.inspect(name) is None:
+            version, _, rest = name.partition(":")[2].partition("-cpu-debian")
+            options = ["--mpi", rest.removeprefix("-")] if rest else []
+            made = checkout.run(
+                "build", "--tf", version, "--stack", "debian", "--no-test", *options
+            )
+            assert made.returncode == 0, f"{made.stdout}\n{made.stderr}"
+        return name
+
+    return get
+
+
+@pytest.fixture
+def cluster(checkout: Checkout, tmp_path: Path) -> Iterator[Cluster]:
+    """Give a network for one job, a copy of the examples, and a folder that all may write to."""
+    model = tmp_path / "model"
+    model.mkdir()
+    volumes = {"train": shutil.copytree(EXAMPLES, tmp_path / "examples"), "model": model}
+    model.chmod(0o777)
+    # pytest's own folders are closed to others, and the containers' user is one.
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(folder.stat().st_mode | 0o011)
+    with Cluster(checkout, tmp_path, volumes) as opened:
+        yield opened
+
+
+def _images(manifest: Path) -> set[str]:
+    return set(re.findall(r"image: (\S+)", manifest.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("name", ["mpijob", "mpijob-intelmpi"])
+def test_mpijob_trains_on_two_workers(
+    image: Callable[[str], str], cluster: Cluster, name: str
+) -> None:
+    manifest = EXAMPLES / "kubernetes" / f"{name}.yaml"
+    for needed in _images(manifest):
+        image(needed)
+    printed = cluster.run_mpijob(manifest, SECONDS)
+    (line,) = [line for line in printed.splitlines() if "learnt" in line]
+    assert line.startswith("2 ranks ")
+    assert LEARNT.search(line)
+
+
+def test_tfjob_trains_with_a_parameter_server(
+    image: Callable[[str], str], cluster: Cluster
+) -> None:
+    manifest = EXAMPLES / "kubernetes" / "tfjob.yaml"
+    for needed in _images(manifest):
+        image(needed)
+    assert LEARNT.search(cluster.run_tfjob(manifest, SECONDS))
+
+
+@pytest.mark.parametrize("version", ["1.10", "2.2"])
+def test_function_is_sent_to_two_processes(
+    image: Callable[[str], str], checkout: Checkout, version: str
+) -> None:
+    name = image(f"imgbuild/tensorflow:{version}-cpu-debian")
+    volume = f"--volume={EXAMPLES}:/job:ro"
+    ran = checkout.docker("run", "--rm", volume, name, "python", "/job/pickle_import_inside.py")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines() == ["slope 2.0: learnt 2.0", "slope -3.0: learnt -3.0"]
+
+
+@pytest.fixture
+def keras_tag(checkout: Checkout) -> Iterator[str]:
+    yield KERAS_TAG
+    checkout.docker("rmi", "--force", KERAS_TAG)
+
+
+@pytest.mark.parametrize(("version", "keras"), KERAS)
+def test_standalone_keras_is_added_to_an_image(
+    image: Callable[[str], str], checkout: Checkout, keras_tag: str, version: str, keras: str
+) -> None:
+    folder, base = EXAMPLES / "keras-standalone", image(f"imgbuild/tensorflow:{version}-cpu-debian")
+    bundle = load_settings(ROOT / "imgbuild.local.yaml").ca_bundle or SYSTEM_BUNDLE
+    built = checkout.docker(
+        *("build", f"--build-arg=BASE={base}", f"--build-arg=KERAS={keras}"),
+        *(f"--secret=id=ca,src={bundle}", f"--tag={keras_tag}", str(folder)),
+    )
+    assert built.returncode == 0, built.stderr
+    volume = f"--volume={folder}:/job:ro"
+    ran = checkout.docker("run", "--rm", volume, keras_tag, "python", "/job/train.py")
+    assert ran.returncode == 0, ran.stderr
+    assert f"Keras {keras} on TensorFlow {version}." in ran.stdout
+    assert LEARNT.search(ran.stdout)
+
+
+def test_manifests_name_images_of_the_matrix(checkout: Checkout) -> None:
+    listed = checkout.run("list", "--json").stdout
+    for manifest in sorted((EXAMPLES / "kubernetes").glob("*.yaml")):
+        assert yaml.safe_load(manifest.read_text(encoding="utf-8"))
+        for name in _images(manifest):
+            assert name.partition(":")[2] in listed
