@@ -7,7 +7,6 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-import yaml
 from conftest import ROOT
 from kubeflow import Cluster
 
@@ -17,9 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from conftest import Checkout
-
-    from imgbuild.engine.protocol import Engine
+    from conftest import Base, Checkout
 
 EXAMPLES = ROOT / "examples"
 KERAS_TAG = "imgbuild-e2e/keras"
@@ -30,18 +27,13 @@ SECONDS = 180
 
 
 @pytest.fixture(scope="session")
-def image(checkout: Checkout, engine: Engine) -> Callable[[str], str]:
-    """Return how to have an image by its name: it is built where it is not there."""
+def image(base: Callable[[str], Base]) -> Callable[[str], str]:
+    """Return how to have an image of the matrix by its first name."""
 
     def get(name: str) -> str:
-        if engine.inspect(name) is None:
-            version, _, rest = name.partition(":")[2].partition("-cpu-debian")
-            options = ["--mpi", rest.removeprefix("-")] if rest else []
-            made = checkout.run(
-                "build", "--tf", version, "--stack", "debian", "--no-test", *options
-            )
-            assert made.returncode == 0, f"{made.stdout}\n{made.stderr}"
-        return name
+        tag = base(f"tf-{name.partition(':')[2]}").tag
+        assert tag == name
+        return tag
 
     return get
 
@@ -119,11 +111,3 @@ def test_standalone_keras_is_added_to_an_image(
     assert ran.returncode == 0, ran.stderr
     assert f"Keras {keras} on TensorFlow {version}." in ran.stdout
     assert LEARNT.search(ran.stdout)
-
-
-def test_manifests_name_images_of_the_matrix(checkout: Checkout) -> None:
-    listed = checkout.run("list", "--json").stdout
-    for manifest in sorted((EXAMPLES / "kubernetes").glob("*.yaml")):
-        assert yaml.safe_load(manifest.read_text(encoding="utf-8"))
-        for name in _images(manifest):
-            assert name.partition(":")[2] in listed
