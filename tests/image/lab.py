@@ -7,7 +7,9 @@ too.
 
 from __future__ import annotations
 
+import io
 import subprocess
+import tarfile
 import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -106,8 +108,7 @@ class Lab:
             check=False,
         )
         if stub.returncode == 0:
-            folder = STUB.rpartition("/")[0]
-            docker("cp", "-", f"{container}:{folder}", stdin=stub.stdout)
+            docker("cp", "-", f"{container}:/", stdin=placed(stub.stdout, STUB))
 
 
 def docker(*arguments: str, stdin: bytes | None = None, seconds: int = SECONDS) -> str:
@@ -120,6 +121,20 @@ def docker(*arguments: str, stdin: bytes | None = None, seconds: int = SECONDS) 
         words = ran.stderr.decode(errors="replace").strip()
         pytest.fail(f"docker {' '.join(arguments)}: {words}", pytrace=False)
     return ran.stdout.decode(errors="replace")
+
+
+def placed(archive: bytes, path: str) -> bytes:
+    """Return a tar of one file as a tar of that file at `path`, with the folders above it."""
+    buffer = io.BytesIO()
+    with (
+        tarfile.open(fileobj=io.BytesIO(archive)) as given,
+        tarfile.open(fileobj=buffer, mode="w") as made,
+    ):
+        (member,) = given.getmembers()
+        content = given.extractfile(member)
+        member.name = path.lstrip("/")
+        made.addfile(member, content)
+    return buffer.getvalue()
 
 
 def open_lab(hosts: str, *, needs_stub: bool) -> Lab:

@@ -2,6 +2,7 @@
 
 import calendar
 import json
+import shlex
 import time
 from collections.abc import Mapping
 from functools import cache
@@ -91,13 +92,15 @@ def epoch_seconds(image: Image) -> int:
 
 @cache
 def _environment(templates: Path) -> Environment:
-    return Environment(  # noqa: S701 - Dockerfiles are not HTML; values.py keeps them safe
+    environment = Environment(  # noqa: S701 - Dockerfiles are not HTML; values.py keeps them safe
         loader=FileSystemLoader(templates),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=False,
     )
+    environment.filters["shell_word"] = shlex.quote
+    return environment
 
 
 def variables(image: Image) -> dict[str, object]:

@@ -196,3 +196,11 @@ def test_an_undefined_variable_is_an_error(images: dict[str, Image], tmp_path: P
     (tmp_path / "Dockerfile.j2").write_text("FROM {{ nothing }}")
     with pytest.raises(InputError, match="'nothing' is undefined"):
         render_dockerfile(images["tf-2.2-cpu-debian"], tmp_path)
+
+
+def test_a_login_shell_is_told_what_no_shell_misreads(
+    images: dict[str, Image], project: Project
+) -> None:
+    text = render_dockerfile(images["tf-2.3-gpu-ubuntu"], project.templates)
+    assert "export NVIDIA_REQUIRE_CUDA='cuda>=10.1'\n" in text
+    assert "export NVIDIA_VISIBLE_DEVICES=all\n" in text
