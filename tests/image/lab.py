@@ -7,9 +7,7 @@ too.
 
 from __future__ import annotations
 
-import io
 import subprocess
-import tarfile
 import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -62,7 +60,9 @@ class Lab:
         labels = f"--label={LABEL}={self.name}"
         where = (f"--name=imgbuild-lab-{self._run}-{name}", f"--hostname={name}")
         self._containers[name] = ""
-        create = ("create", *where, labels, *network, *options, self.image, *command)
+        # A volume, since a read-only image can be lent nothing else.
+        stub = [f"--volume={STUB.rpartition('/')[0]}"] if self.needs_stub else []
+        create = ("create", *where, labels, *network, *stub, *options, self.image, *command)
         made = docker(*create).strip()
         self._containers[name] = made
         if self.needs_stub:
@@ -108,7 +108,7 @@ class Lab:
             check=False,
         )
         if stub.returncode == 0:
-            docker("cp", "-", f"{container}:/", stdin=placed(stub.stdout, STUB))
+            docker("cp", "-", f"{container}:{STUB.rpartition('/')[0]}", stdin=stub.stdout)
 
 
 def docker(*arguments: str, stdin: bytes | None = None, seconds: int = SECONDS) -> str:
@@ -121,20 +121,6 @@ def docker(*arguments: str, stdin: bytes | None = None, seconds: int = SECONDS) 
         words = ran.stderr.decode(errors="replace").strip()
         pytest.fail(f"docker {' '.join(arguments)}: {words}", pytrace=False)
     return ran.stdout.decode(errors="replace")
-
-
-def placed(archive: bytes, path: str) -> bytes:
-    """Return a tar of one file as a tar of that file at `path`, with the folders above it."""
-    buffer = io.BytesIO()
-    with (
-        tarfile.open(fileobj=io.BytesIO(archive)) as given,
-        tarfile.open(fileobj=buffer, mode="w") as made,
-    ):
-        (member,) = given.getmembers()
-        content = given.extractfile(member)
-        member.name = path.lstrip("/")
-        made.addfile(member, content)
-    return buffer.getvalue()
 
 
 def open_lab(hosts: str, *, needs_stub: bool) -> Lab:

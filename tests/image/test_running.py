@@ -49,9 +49,9 @@ def user(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def run_as(lab: Lab, profile: Path, expect: Expectation) -> Callable[[str], Container]:
+def run_as(lab: Lab, profile: Path) -> Callable[[str], Container]:
     """Return how to get the container of a user, with a read-only root; each is started once."""
-    return cache(lambda user: lab.start(f"user-{user}", *hardened(user, profile, expect)))
+    return cache(lambda user: lab.start(f"user-{user}", *hardened(user, profile)))
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from expectation import Expectation
 
 #: For `--security-opt seccomp`: no process may read another's memory, as on many clusters. Open MPI
 #: then says "Read -1, expected …", unless it was told not to try (open-mpi/ompi#4948).
@@ -15,8 +14,6 @@ NO_CROSS_MEMORY = {
     "defaultAction": "SCMP_ACT_ALLOW",
     "syscalls": [{"names": ["process_vm_readv", "process_vm_writev"], "action": "SCMP_ACT_ERRNO"}],
 }
-#: Where a test run lends the driver's stub; a read-only image can be lent nothing but a volume.
-STUB_FOLDER = "/usr/local/nvidia/lib64"
 #: A user of the image, those that no file of the image knows, and root.
 USERS = {
     "root": "0:0",
@@ -30,14 +27,13 @@ NAMELESS = "whoami: cannot find name for user ID 12345"
 OF_SHELLS = {"_", "SHLVL", "PWD", "OLDPWD"}
 
 
-def hardened(user: str, profile: Path, expect: Expectation) -> list[str]:
+def hardened(user: str, profile: Path) -> list[str]:
     """Return options for a read-only image, a user, and the engine's 64 MB of shared memory.
 
     `profile` is a file with NO_CROSS_MEMORY as JSON.
     """
     options = ["--read-only", "--tmpfs=/tmp", f"--user={USERS[user]}"]
-    options += [f"--security-opt=seccomp={profile}"]
-    return [*options, f"--volume={STUB_FOLDER}"] if expect.needs_driver else options
+    return [*options, f"--security-opt=seccomp={profile}"]
 
 
 def complaints(text: str, *, named: bool) -> list[str]:
