@@ -2,6 +2,7 @@
 #
 #   make demo     set up what is missing, build TensorFlow 2.2, and say how to use the image
 #   make test     the same set-up, then every check and test, the ones with real builds too
+#   make slow     the broken images on which a suite waits for its time limits
 #   make standin  the documented images, all twenty, built and tested on stand-ins for the upstreams
 #   make unit     the unit tests alone: seconds, no engine
 #   make clean    remove the virtual environment and the caches of the tools
@@ -21,7 +22,7 @@ INSTALL = install() { echo "+ apt-get install -y $$*"; apt-get update -qq && \
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; }
 
 # No target is called "build": that is the source folder.
-.PHONY: help demo test standin unit machine stub-tools browser clean
+.PHONY: help demo test slow standin unit machine stub-tools browser clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -42,7 +43,10 @@ test: machine stub-tools browser
 	$(BIN)/imgbuild render --check
 	$(BIN)/imgbuild lock --check
 	$(BIN)/imgbuild audit --offline
-	$(BIN)/pytest tests/e2e
+	$(BIN)/pytest tests/e2e -m "not slow"
+
+slow: machine
+	$(BIN)/pytest tests/e2e -m slow
 
 standin: machine stub-tools
 	cd tests && ../$(BIN)/python -m standin.family --all

@@ -4,6 +4,9 @@ r"""The broken images: Dockerfiles whose header says which suite must fail, in w
 # base: tf-2.2-cpu-debian          the image of the matrix that it derives from and is tested as
 # fails: test_pin\[git\]             a regular expression, searched in the names of failed checks
 # says: pinned .*, the image has   another, searched in that check's message
+
+A fifth line `# slow: yes` is for those on which a suite waits for its time limits: a minute or more
+each. They are run by `make slow`, not by every `make test`.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent / "broken"
 KEYS = ("suite", "base", "fails", "says")
+SLOW = "# slow: yes"
 _HEADER = re.compile(r"# (?P<key>[a-z]+): (?P<value>.+)")
 #: Suites that no image can be broken for on every machine: the checks need a GPU.
 NEED_A_GPU = frozenset({"gpu_runs"})
@@ -28,6 +32,7 @@ class Broken:
     base: str
     fails: str
     says: str
+    slow: bool = False
 
     @property
     def tag(self) -> str:
@@ -42,11 +47,11 @@ def broken_images() -> list[Broken]:
 
 def read_broken(file: Path) -> Broken:
     """Return one; ValueError where its header is not whole or its patterns are none."""
-    lines = file.read_text(encoding="utf-8").splitlines()[: len(KEYS)]
-    found = [match for match in map(_HEADER.fullmatch, lines) if match]
+    lines = file.read_text(encoding="utf-8").splitlines()
+    found = [match for match in map(_HEADER.fullmatch, lines[: len(KEYS)]) if match]
     if tuple(match["key"] for match in found) != KEYS:
         raise ValueError(f"{file}: the first {len(KEYS)} lines must be # {': …, # '.join(KEYS)}: …")
     values = {match["key"]: match["value"].strip() for match in found}
     for key in ("fails", "says"):
         re.compile(values[key])
-    return Broken(file, **values)
+    return Broken(file, **values, slow=lines[len(KEYS)] == SLOW)

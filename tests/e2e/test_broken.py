@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from conftest import Base, Checkout
 
 BROKEN = broken_images()
+EACH = [
+    pytest.param(one, id=one.file.stem, marks=[pytest.mark.slow] if one.slow else [])
+    for one in BROKEN
+]
 
 
 @pytest.fixture
@@ -42,7 +46,7 @@ def build(checkout: Checkout) -> Iterator[Callable[[Broken, str], None]]:
         checkout.docker("rmi", "--force", tag)
 
 
-@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.file.stem)
+@pytest.mark.parametrize("broken", EACH)
 def test_the_suite_fails_and_names_the_fault(
     broken: Broken,
     build: Callable[[Broken, str], None],

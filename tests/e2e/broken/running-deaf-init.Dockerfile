@@ -2,6 +2,7 @@
 # base: tf-1.12-cpu-debian
 # fails: test_docker_stop_ends_it_at_once\[sleep
 # says: docker stop of sleep: killed after 4 s
+# slow: yes
 ARG BASE
 FROM ${BASE}
 RUN printf '#!/bin/bash\ntrap "" TERM\n"${@:2}" &\nwait\n' > /usr/local/bin/start && chmod +x /usr/local/bin/start

@@ -2,6 +2,7 @@
 # base: tf-1.12-cpu-debian
 # fails: test_events_appear_while_tensorboard_runs
 # says: the new run is not among
+# slow: yes
 ARG BASE
 FROM ${BASE}
 RUN mv /opt/python/bin/tensorboard /opt/python/bin/tensorboard-itself && \
