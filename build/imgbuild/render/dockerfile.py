@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
+from packaging.version import Version
 
 from imgbuild.errors import InputError
 from imgbuild.matrix.image import Image, minor_of
@@ -65,6 +66,9 @@ GPU_ENVIRONMENT = (
     ("NVIDIA_DRIVER_CAPABILITIES", "compute,utility"),
     ("NVIDIA_REQUIRE_CUDA", "cuda>={cuda}"),
 )
+#: The first Horovod with a CUDA kernel. Its CMake has two targets, horovod_cuda_kernels and
+#: compatible_horovod_cuda_kernels, that generate one file: seen to fail with make -j2.
+KERNELS = Version("0.20")
 #: The upstreams of the gpu variant's packages, in the order they are asked.
 NVIDIA_UPSTREAMS = ("nvidia-cuda", "nvidia-machine-learning")
 
@@ -114,6 +118,7 @@ def variables(image: Image) -> dict[str, object]:
         "site_packages": f"{PREFIX}/lib/python{minor}/site-packages",
         "labels": tuple(pin_labels(image).items()),
         "compilers": compilers(image),
+        "one_by_one": image.cuda is not None and Version(image.version_of("horovod")) >= KERNELS,
         **_paths(image),
         **_downloads(image),
         **_packages(image),

@@ -204,3 +204,14 @@ def test_a_login_shell_is_told_what_no_shell_misreads(
     text = render_dockerfile(images["tf-2.3-gpu-ubuntu"], project.templates)
     assert "export NVIDIA_REQUIRE_CUDA='cuda>=10.1'\n" in text
     assert "export NVIDIA_VISIBLE_DEVICES=all\n" in text
+
+
+def test_targets_that_write_the_same_file_are_not_made_at_once(
+    images: dict[str, Image], project: Project
+) -> None:
+    serial = [
+        image.name
+        for image in images.values()
+        if "MAKEFLAGS=-j1\n" in render_dockerfile(image, project.templates)
+    ]
+    assert serial == ["tf-2.3-gpu-ubuntu"]
