@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 #: The oldest TensorFlow (g++ 4, no horovodrun), the last of 1.x, and the quick start's.
 VERSIONS = ("1.10", "1.15", "2.2")
-SUITES = {"contents", "horovod", "pins", "tensorboard", "tensorflow"}
+SUITES = {
+    *("contents", "frameworks", "horovod", "libraries", "nodes", "parameter_servers", "pins"),
+    *("running", "tensorboard", "tensorflow"),
+}
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 # suite: tensorboard
 # base: tf-1.12-cpu-debian
-# fails: test_another_container_is_served\[
+# fails: test_another_container_is_served
 # says: Connection refused
 ARG BASE
 FROM ${BASE}

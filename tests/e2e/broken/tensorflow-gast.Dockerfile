@@ -1,6 +1,6 @@
 # suite: tensorflow
 # base: tf-1.15-cpu-debian
-# fails: test_loop_
+# fails: test_graph_computes_a_value
 # says: ConversionError: converting <function python_steps
 ARG BASE
 FROM ${BASE}
