@@ -60,12 +60,13 @@ class Lab:
         labels = f"--label={LABEL}={self.name}"
         where = (f"--name=imgbuild-lab-{self._run}-{name}", f"--hostname={name}")
         self._containers[name] = ""
-        # A volume, since a read-only image can be lent nothing else.
-        stub = [f"--volume={STUB.rpartition('/')[0]}"] if self.needs_stub else []
+        # A volume, since a read-only image can be lent nothing else; it is shared with the others.
+        lent = self.needs_stub and not any(o.startswith("--volumes-from") for o in options)
+        stub = [f"--volume={STUB.rpartition('/')[0]}"] if lent else []
         create = ("create", *where, labels, *network, *stub, *options, self.image, *command)
         made = docker(*create).strip()
         self._containers[name] = made
-        if self.needs_stub:
+        if lent:
             self._lend_stub(made)
         docker("start", made)
         return made
