@@ -156,7 +156,7 @@ def test_an_image_is_built_and_tested_without_a_network(
 ) -> None:
     result = _build(alone, fetched, tmp_path / "cache")
     assert result.returncode == 0, f"{result.stdout}\n{result.stderr}"
-    assert "horovod passed, pins passed, tensorboard passed, tensorflow passed" in result.stdout
+    assert "tensorboard passed, tensorflow passed" in result.stdout
     name = f"{COPY_REPOSITORY}:1.10-cpu-debian"
     outside = "import socket; socket.create_connection(('192.0.2.1', 80), 5)"
     ran = alone.docker("run", "--rm", name, "python", "-c", outside)
