@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from lab import docker
+from docker_command import docker
 from uv import find_uv_bin
 
 if TYPE_CHECKING:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+from docker_command import docker
 from image_labels import image_of
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ SECONDS = 120
 LINE = re.compile(r"(\w) ([0-7]+) (\d+) (/.*)")
 #: A second container of the same image, to which no runtime adds a driver.
 LISTING = (
-    *("docker", "run", "--rm", "--network=none", "--env=NVIDIA_VISIBLE_DEVICES=void"),
+    *("run", "--rm", "--network=none", "--env=NVIDIA_VISIBLE_DEVICES=void"),
     "--entrypoint=find",
 )
 
@@ -71,11 +71,8 @@ def image_files(hosts: str) -> list[File]:
 
     Other file systems, such as /proc, are left out.
     """
-    command = [*LISTING, image_of(hosts), "/", "-xdev", "-printf", r"%y %m %s %p\n"]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
-    if ran.returncode != 0:
-        pytest.fail(f"{' '.join(command)}: {ran.stderr.strip()}", pytrace=False)
-    return parsed(ran.stdout)
+    command = (*LISTING, image_of(hosts), "/", "-xdev", "-printf", r"%y %m %s %p\n")
+    return parsed(docker(*command, seconds=SECONDS))
 
 
 def parsed(listing: str) -> list[File]:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from typing import Any
 
-import pytest
-
-SECONDS = 30
-HOST_SPEC = "docker://"
+from docker_command import container_of, docker
 
 
 def image_labels(hosts: str) -> dict[str, str]:
@@ -34,10 +30,7 @@ def image_history(hosts: str) -> list[str]:
 
 def image_of(hosts: str) -> str:
     """Return the id of the image that runs behind `--hosts`."""
-    if not hosts.startswith(HOST_SPEC):
-        pytest.fail(f"only a {HOST_SPEC} host has an image, not {hosts}", pytrace=False)
-    name = hosts.removeprefix(HOST_SPEC).rpartition("@")[2]
-    return str(inspect("container", name)["Image"])
+    return str(inspect("container", container_of(hosts))["Image"])
 
 
 def inspect(kind: str, name: str) -> dict[str, Any]:
@@ -48,8 +41,4 @@ def inspect(kind: str, name: str) -> dict[str, Any]:
 
 def asked(*arguments: str) -> list[str]:
     """Return the lines that a `docker` command printed; fails the test where it fails."""
-    command = ["docker", *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
-    if result.returncode != 0:
-        pytest.fail(f"{' '.join(command)}: {result.stderr.strip()}", pytrace=False)
-    return result.stdout.splitlines()
+    return docker(*arguments).splitlines()

@@ -12,22 +12,22 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import pytest
 import testinfra  # type: ignore[import-untyped]
 from container import Container
 from copying import copy_programs
-from image_labels import HOST_SPEC, inspect
+from docker_command import HOST_SPEC, SECONDS, container_of, docker
+from image_labels import inspect
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from container import Host
 
-SECONDS = 60
 #: Marks what belongs to a test run: `imgbuild` removes containers and networks with it.
 LABEL = "imgbuild.test-of"
 #: Where a test run lends the stub of NVIDIA's driver to its first container.
-STUB = "/usr/local/nvidia/lib64/libcuda.so.1"
+STUB_FOLDER = "/usr/local/nvidia/lib64"
+STUB = f"{STUB_FOLDER}/libcuda.so.1"
 SLEEP = ("sleep", "infinity")
 
 
@@ -62,7 +62,7 @@ class Lab:
         self._containers[name] = ""
         # A volume, since a read-only image can be lent nothing else; it is shared with the others.
         lent = self.needs_stub and not any(o.startswith("--volumes-from") for o in options)
-        stub = [f"--volume={STUB.rpartition('/')[0]}"] if lent else []
+        stub = [f"--volume={STUB_FOLDER}"] if lent else []
         create = ("create", *where, labels, *network, *stub, *options, self.image, *command)
         made = docker(*create).strip()
         self._containers[name] = made
@@ -109,26 +109,12 @@ class Lab:
             check=False,
         )
         if stub.returncode == 0:
-            docker("cp", "-", f"{container}:{STUB.rpartition('/')[0]}", stdin=stub.stdout)
-
-
-def docker(*arguments: str, stdin: bytes | None = None, seconds: int = SECONDS) -> str:
-    """Return what a `docker` command printed; fails the test with its words where it fails."""
-    __tracebackhide__ = True
-    ran = subprocess.run(
-        ["docker", *arguments], input=stdin, capture_output=True, timeout=seconds, check=False
-    )
-    if ran.returncode != 0:
-        words = ran.stderr.decode(errors="replace").strip()
-        pytest.fail(f"docker {' '.join(arguments)}: {words}", pytrace=False)
-    return ran.stdout.decode(errors="replace")
+            docker("cp", "-", f"{container}:{STUB_FOLDER}", stdin=stub.stdout)
 
 
 def open_lab(hosts: str, *, needs_stub: bool) -> Lab:
     """Return a lab for the image behind testinfra's `--hosts=docker://CONTAINER`."""
-    if not hosts.startswith(HOST_SPEC):
-        pytest.fail(f"only a {HOST_SPEC} host has an image, not {hosts}", pytrace=False)
-    first = hosts.removeprefix(HOST_SPEC).rpartition("@")[2]
+    first = container_of(hosts)
     known = inspect("container", first)
     labels = known["Config"]["Labels"] or {}
     return Lab(str(known["Image"]), first, labels.get(LABEL, "by-hand"), needs_stub)

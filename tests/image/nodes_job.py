@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lab import docker
+from docker_command import docker
 from mpi import YIELDING, launch
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from container import Ran
-from lab import docker
+from docker_command import docker
 
 if TYPE_CHECKING:
     from lab import Lab

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import testinfra  # type: ignore[import-untyped]
 from container import Container
-from image_labels import HOST_SPEC
-from lab import docker
+from docker_command import HOST_SPEC, docker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
