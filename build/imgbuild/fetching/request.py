@@ -5,11 +5,12 @@ import json
 from collections.abc import Mapping
 
 from imgbuild.errors import InputError
-from imgbuild.fetching.stages import Stage, install_stages
+from imgbuild.fetching.stages import arguments, install_stages
 from imgbuild.matrix.image import Image
 from imgbuild.plan.downloads import image_downloads
 from imgbuild.project import Project
 from imgbuild.render.dockerfile import render_dockerfile
+from imgbuild.render.stages import Stage
 from imgbuild.settings import PrefixInterpreter, Settings
 
 #: The part that an offline build does not compare: it takes whatever base was fetched.
@@ -30,7 +31,7 @@ def fetch_request(image: Image, project: Project, settings: Settings) -> Mapping
         "lock": _text(project, image.lock_name),
         "build lock": _text(project, image.build_lock_name),
         "Horovod": image.horovod.sha256,
-        "packages": json.dumps([[stage.parent, stage.arguments] for stage in stages]),
+        "packages": json.dumps([[stage.parent, arguments(stage)] for stage in stages]),
         BASE: settings.base_for(image.os_name, image.os.image).model_dump_json(),
     }
     if image.mpi_lock_name:

@@ -25,6 +25,8 @@ MMDEBSTRAP_OPTIONS = (
     "--dpkgopt=path-exclude=/usr/share/locale/*",
     "--dpkgopt=path-exclude=/usr/share/info/*",
     "--dpkgopt=path-exclude=/usr/share/lintian/*",
+    # Headers for compiling extensions of Perl, which is there for git.
+    "--dpkgopt=path-exclude=/usr/lib/*/perl/*/CORE/*.h",
     # No translated package descriptions: a third of what `apt-get update` fetches.
     '--aptopt=Acquire::Languages "none"',
     # The engine makes /dev; device nodes differ between runs with and without root.

@@ -45,6 +45,13 @@ def read_lock(path: Path) -> Lock:
     return parse_lock(text, path.name)
 
 
+def lock_entries(path: Path) -> dict[str, str]:
+    """Return the lines of each package by its canonical name; see :func:`read_lock`."""
+    names = read_lock(path).versions
+    text = path.read_text(encoding="utf-8")
+    return dict(zip(names, (entry for _, entry in _entries(text)), strict=True))
+
+
 def parse_lock(text: str, name: str) -> Lock:
     """Return the lock in ``text``; see :func:`read_lock`."""
     request = _REQUEST.search(text)

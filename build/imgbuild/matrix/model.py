@@ -339,5 +339,6 @@ class Matrix(Section):
     requirements: tuple[Condition, ...] = ()
     constraints: tuple[Condition, ...] = ()
     build_requirements: tuple[Condition, ...] = ()
+    package_layers: dict[Name, tuple[Name, ...]] = Field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
     images: tuple[Row, ...] = Field(min_length=1)

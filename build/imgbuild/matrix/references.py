@@ -40,6 +40,7 @@ def find_faults(document: Any) -> list[Fault]:  # noqa: ANN401 - whatever YAML h
             for fault in _pins(raw, ("operating_systems", name, "pins"))
         ),
         *_sources(raw),
+        *_layers(raw),
         *(fault for index, row in enumerate(images) for fault in _row(raw, row, index)),
         *_duplicates(raw, images),
     ]
@@ -180,3 +181,13 @@ def _other_mpi(raw: Raw, row: Raw) -> str | None:
     if own is None or own == _version(usual):
         return None
     return str(_at(raw, ("mpi", own, "flavour")))
+
+
+def _layers(raw: Raw) -> Iterator[Fault]:
+    """Yield a fault for each package that an earlier layer has already."""
+    seen: dict[str, str] = {}
+    for name, packages in _mapping(raw.get("package_layers")).items():
+        for index, package in enumerate(packages if isinstance(packages, list) else ()):
+            if isinstance(package, str) and seen.setdefault(package, name) != name:
+                what = f"{package} is in the layer {seen[package]} already"
+                yield Fault(("package_layers", name, index), what)

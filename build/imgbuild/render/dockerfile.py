@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 from packaging.version import Version
 
 from imgbuild.errors import InputError
+from imgbuild.locks.layers import package_layers
 from imgbuild.matrix.image import Image, minor_of
 from imgbuild.render.compilers import compilers
 from imgbuild.render.labels import pin_labels
@@ -78,11 +79,12 @@ def render_dockerfile(image: Image, templates: Path) -> str:
 
     Raises:
         InputError: a template is missing or wrong (``file:line``), or the image needs one that
-            does not exist yet.
+            does not exist yet; its lock, beside the templates' folder, is missing or damaged.
 
     """
     try:
-        text = _environment(templates).get_template("Dockerfile.j2").render(variables(image))
+        template = _environment(templates).get_template("Dockerfile.j2")
+        text = template.render({**variables(image), **_layers(image, templates.parent / "locks")})
     except TemplateError as error:
         where = f"{getattr(error, 'name', None) or 'template'}:{getattr(error, 'lineno', '?')}"
         raise InputError(f"images/templates/{where}: {error} (for {image.name}).") from error
@@ -126,6 +128,12 @@ def variables(image: Image) -> dict[str, object]:
     }
 
 
+def _layers(image: Image, locks: Path) -> dict[str, object]:
+    layers = package_layers(image, locks)
+    layered = sorted(package for layer in layers for package in layer.packages)
+    return {"package_layers": layers, "layered_packages": layered}
+
+
 def _paths(image: Image) -> dict[str, object]:
     mpi = image.mpi
     root = MPI_ROOT.get(mpi.origin, "").format(version=mpi.version)
@@ -163,7 +171,8 @@ def _packages(image: Image) -> dict[str, object]:
     mpi = image.mpi
     runtime, build = (mpi.runtime, mpi.build) if mpi.origin == "apt" else ((), ())
     return {
-        "os_packages": sorted({*packages.runtime, *runtime, git}),
+        "os_packages": sorted({*packages.runtime, git}),
+        "mpi_packages": sorted(runtime),
         "compiler_packages": sorted({*packages.compiler, *build}),
         "cpython_packages": sorted({*packages.compiler, *packages.cpython}),
     }

@@ -2,7 +2,7 @@
 
 import pytest
 
-from imgbuild.fetching.stages import install_stages, plan_name, with_plan
+from imgbuild.fetching.stages import arguments, install_stages, plan_name, with_plan
 from imgbuild.matrix.image import Image
 from imgbuild.project import Project
 from imgbuild.render.dockerfile import render_dockerfile
@@ -34,7 +34,7 @@ COPY --link --from=cpython / /
 
 def test_stages_that_install_and_are_needed() -> None:
     stages = install_stages(DOCKERFILE)
-    assert [(s.name, s.parent, s.arguments) for s in stages] == [
+    assert [(s.name, s.parent, arguments(s)) for s in stages] == [
         ("os", "base", r"\ 'git' \ 'tini'"),
         ("extra", "os", "'xz-utils'"),
     ]
@@ -74,9 +74,9 @@ COPY --from=plan-extra /out /
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("tf-2.2-cpu-debian", ["os", "cpython-compiler", "compiler"]),
-        ("tf-2.2-cpu-ubuntu", ["os", "compiler"]),
-        ("tf-2.2-gpu-ubuntu", ["os", "cuda", "compiler", "cuda-compiler"]),
+        ("tf-2.2-cpu-debian", ["os", "binutils", "cpython-compiler", "compiler", "mpi"]),
+        ("tf-2.2-cpu-ubuntu", ["os", "binutils", "compiler"]),
+        ("tf-2.2-gpu-ubuntu", ["os", "cuda", "binutils", "compiler", "cuda-compiler"]),
     ],
 )
 def test_the_stages_of_the_family(
@@ -96,4 +96,5 @@ def test_a_local_interpreter_needs_no_compiler_of_its_own(
     images: dict[str, Image], project: Project
 ) -> None:
     text = render_dockerfile(images["tf-2.2-cpu-debian"], project.templates)
-    assert [stage.name for stage in install_stages(text, {"cpython"})] == ["os", "compiler"]
+    stages = install_stages(text, {"cpython"})
+    assert [stage.name for stage in stages] == ["os", "binutils", "compiler", "mpi"]

@@ -44,6 +44,8 @@ def test_the_committed_matrix_has_the_ten_versions(matrix: Matrix, stack: str) -
             "flavour: lam",
             "'lam' is not allowed; allowed: 'openmpi' or 'intelmpi'",
         ),
+        ("  scipy: [scipy]", "  scipy: [numpy]", "numpy is in the layer numpy already"),
+        ("  scipy: [scipy]", "  scipy: [SciPy]", "'SciPy' is not a name"),
         ("variants: [cpu]", "variants: [gpu]", "pin 'cuda' is missing; the gpu variant needs it"),
         ("variants: [cpu]", "variants: [cpu, cpu]", "is already image 11 of the list"),
         (

@@ -11,6 +11,7 @@ from imgbuild.matrix.image import Image
 from imgbuild.project import Project
 from imgbuild.render.dockerfile import epoch_seconds, render_dockerfile
 from imgbuild.render.drift import find_drift, render_all, write_all
+from imgbuild.render.stages import stages_of
 
 
 def test_the_committed_dockerfiles_are_the_rendered_ones(
@@ -74,43 +75,64 @@ def test_ubuntu_compiles_with_the_compiler_of_the_wheel(
 
 def test_the_compiler_stays_in_its_stage(images: dict[str, Image], project: Project) -> None:
     text = render_dockerfile(images["tf-2.2-cpu-debian"], project.templates)
-    stages = text.split("\nFROM ")
-    assert [stage.split("\n")[0] for stage in stages[1:]] == [
-        "scratch AS offline",
-        "scratch AS downloads",
-        "base AS os",
-        "os AS cpython-compiler",
-        "cpython-compiler AS cpython-build",
-        "scratch AS cpython",
-        "os AS python",
-        "python AS packages",
-        "os AS compiler",
-        "compiler AS horovod",
-        "os AS final",
+    stages = stages_of(text)
+    assert [f"{stage.parent} {name}" for name, stage in stages.items()] == [
+        "scratch offline",
+        "scratch downloads",
+        "base os",
+        "os binutils",
+        "binutils cpython-compiler",
+        "cpython-compiler cpython-build",
+        "scratch cpython",
+        "os python",
+        "python packages-common",
+        "python packages-numpy",
+        "python packages-scipy",
+        "python packages",
+        "binutils compiler",
+        "os mpi",
+        "compiler horovod-build",
+        "scratch horovod-wheel",
+        "python horovod",
+        "os final",
     ]
-    assert "g++" not in stages[3]
-    assert "COPY --link --from=compiler" not in text
+    assert "g++" not in stages["os"].text
+    compilers = {"binutils", "compiler", "horovod-build", "cpython-compiler", "cpython-build"}
+    copied = {name for name in stages if f"COPY --link --from={name} " in stages["final"].text}
+    assert copied
+    assert not copied & compilers
 
 
 def test_images_share_every_stage_that_is_equal(images: dict[str, Image], project: Project) -> None:
     """Equal text is what BuildKit's cache and the shared layers rest on."""
-    first = render_dockerfile(images["tf-2.1-cpu-debian"], project.templates).split("\nFROM ")
-    second = render_dockerfile(images["tf-2.2-cpu-debian"], project.templates).split("\nFROM ")
-    assert first[1:8] == second[1:8]
-    assert first[9] == second[9]
+    first, second, intel = (
+        stages_of(render_dockerfile(images[name], project.templates))
+        for name in ("tf-2.1-cpu-debian", "tf-2.2-cpu-debian", "tf-2.2-cpu-debian-intelmpi")
+    )
+    equal = {name for name, stage in first.items() if second[name] == stage}
+    assert {*first} - equal == {"packages", "horovod-build", "final"}
+    equal = {name for name, stage in second.items() if intel.get(name) == stage}
+    assert {*second} - equal == {"compiler", "mpi", "horovod-build", "final"}
 
 
 def test_both_variants_share_the_operating_system_python_mpi_and_compilers(
     images: dict[str, Image], project: Project
 ) -> None:
-    def stages(name: str) -> dict[str, str]:
-        text = render_dockerfile(images[name], project.templates)
-        return {part.split("\n")[0]: part for part in text.split("\nFROM ")[1:]}
+    cpu, gpu = (
+        stages_of(render_dockerfile(images[name], project.templates))
+        for name in ("tf-2.2-cpu-ubuntu", "tf-2.2-gpu-ubuntu")
+    )
+    for stage in ("os", "binutils", "conda", "python", "compiler", "mpi", "packages-common"):
+        assert cpu[stage].instructions == gpu[stage].instructions, stage
 
-    cpu, gpu = stages("tf-2.2-cpu-ubuntu"), stages("tf-2.2-gpu-ubuntu")
-    for stage in ("base AS os", "os AS conda", "os AS python", "compiler AS mpi"):
-        assert cpu[stage].split("\n# ")[0] == gpu[stage].split("\n# ")[0], stage
-    assert cpu["os AS compiler"].split("\n\n")[0] == gpu["os AS compiler"].split("\n\n")[0]
+
+def test_the_layers_of_packages_lie_below_the_mpi(
+    images: dict[str, Image], project: Project
+) -> None:
+    """So that images of one TensorFlow share them, whichever MPI they have."""
+    for name in ("tf-2.2-cpu-debian", "tf-2.2-cpu-debian-intelmpi"):
+        final = stages_of(render_dockerfile(images[name], project.templates))["final"].text
+        assert final.index("--from=packages ") < final.index("--from=mpi ")
 
 
 def test_a_gpu_image_has_run_time_libraries_and_no_toolkit(
@@ -192,10 +214,14 @@ def test_a_broken_template_is_named(images: dict[str, Image], tmp_path: Path) ->
         render_dockerfile(images["tf-2.2-cpu-debian"], tmp_path)
 
 
-def test_an_undefined_variable_is_an_error(images: dict[str, Image], tmp_path: Path) -> None:
-    (tmp_path / "Dockerfile.j2").write_text("FROM {{ nothing }}")
+def test_an_undefined_variable_is_an_error(
+    images: dict[str, Image], project: Project, tmp_path: Path
+) -> None:
+    (tmp_path / "locks").symlink_to(project.locks)
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates" / "Dockerfile.j2").write_text("FROM {{ nothing }}")
     with pytest.raises(InputError, match="'nothing' is undefined"):
-        render_dockerfile(images["tf-2.2-cpu-debian"], tmp_path)
+        render_dockerfile(images["tf-2.2-cpu-debian"], tmp_path / "templates")
 
 
 def test_a_login_shell_is_told_what_no_shell_misreads(

@@ -1,0 +1,203 @@
+"""Make a tree of installed Python packages smaller, without anything that a program can miss.
+
+    slim.py SITE_PACKAGES --binutils FOLDER [--below SITE_PACKAGES]
+
+Removed are the tests of packages that bring megabytes of them, and the symbols of shared libraries
+that only a debugger reads: what is exported stays, for custom operations too. A bundled library
+that the tree --below has already, under the same name and SONAME, becomes a link to it. The RECORD
+of each distribution then says what is there. Runs with the image's own Python: 3.6.
+"""
+
+import argparse
+import base64
+import csv
+import hashlib
+import os
+import shutil
+import struct
+import subprocess
+
+#: Folders called "tests" are removed of these alone: "testing" is an interface, as of NumPy.
+TESTED = ("numpy", "scipy", "h5py", "psutil")
+PAGE = 4096
+PT_LOAD, PT_DYNAMIC = 1, 2
+DT_STRTAB, DT_SONAME = 5, 14
+
+
+def main():
+    """Slim the tree that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("tree")
+    parser.add_argument("--binutils", required=True, help="where the /usr is that has strip")
+    parser.add_argument("--below")
+    arguments = parser.parse_args()
+    changed = remove_tests(arguments.tree)
+    libraries = list(shared_libraries(arguments.tree))
+    if arguments.below:
+        changed += [path for path in libraries if link(path, arguments.tree, arguments.below)]
+    changed += [
+        path for path in libraries if not os.path.islink(path) and strip(path, arguments.binutils)
+    ]
+    update_records(arguments.tree, {os.path.relpath(path, arguments.tree) for path in changed})
+
+
+def remove_tests(tree):
+    """Remove the tests of some packages; return their files."""
+    removed = []
+    for package in TESTED:
+        for folder, _, _ in list(os.walk(os.path.join(tree, package))):
+            if os.path.basename(folder) == "tests" and os.path.isdir(folder):
+                removed += [
+                    os.path.join(at, name) for at, _, names in os.walk(folder) for name in names
+                ]
+                shutil.rmtree(folder)
+    return removed
+
+
+def shared_libraries(tree):
+    """Yield every shared library of the tree."""
+    for folder, _, names in os.walk(tree):
+        for name in names:
+            path = os.path.join(folder, name)
+            if ".so" in name and not os.path.islink(path) and is_elf(path):
+                yield path
+
+
+def is_elf(path):
+    """Return whether a file is a 64-bit little-endian ELF file, as all of x86-64 are."""
+    with open(path, "rb") as stream:
+        return stream.read(6) == b"\x7fELF\x02\x01"
+
+
+def strip(path, binutils):
+    """Take away what only debuggers read; return whether the file was replaced.
+
+    strip spoils libraries that patchelf moved segments of: the loader then refuses them
+    ("address/offset not page-aligned"), so these stay as they are.
+    """
+    smaller = path + ".stripped"
+    command = [
+        os.path.join(binutils, "bin", "strip"),
+        "--strip-unneeded",
+        "--preserve-dates",
+        "-o",
+        smaller,
+        path,
+    ]
+    libraries = {"LD_LIBRARY_PATH": os.path.join(binutils, "lib", "x86_64-linux-gnu")}
+    made = (
+        subprocess.call(
+            command, env=libraries, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        == 0
+    )
+    if made and loadable(smaller) and os.path.getsize(smaller) < os.path.getsize(path):
+        shutil.copymode(path, smaller)
+        os.replace(smaller, path)
+        return True
+    if os.path.exists(smaller):
+        os.remove(smaller)
+    return False
+
+
+def link(path, tree, below):
+    """Replace a bundled library by a link to the same one below; return whether it was there.
+
+    auditwheel puts a hash of the original into the name. What differs is the search path that it
+    wrote into each copy; the loader takes whichever of one SONAME comes first.
+    """
+    name = os.path.basename(path)
+    for folder in sorted(os.listdir(below)):
+        other = os.path.join(below, folder, name)
+        if folder.endswith(".libs") and os.path.isfile(other) and soname(other) == soname(path):
+            target = os.path.join(tree, folder, name)
+            os.remove(path)
+            os.symlink(os.path.relpath(target, os.path.dirname(path)), path)
+            return True
+    return False
+
+
+def loadable(path):
+    """Return whether the loader can map the file: each segment at its offset in a page."""
+    segments = [one for one in program_headers(path) if one[0] == PT_LOAD]
+    return bool(segments) and all(
+        (address - offset) % PAGE == 0 for _, offset, address, _ in segments
+    )
+
+
+def program_headers(path):
+    """Return type, offset, address and size in the file of each segment. Source: elf(5)."""
+    with open(path, "rb") as stream:
+        start = stream.read(64)
+        (table,) = struct.unpack_from("<Q", start, 32)
+        size, count = struct.unpack_from("<HH", start, 54)
+        stream.seek(table)
+        data = stream.read(size * count)
+    headers = []
+    for at in range(0, size * count, size):
+        kind, _, offset, address, _, length = struct.unpack_from("<IIQQQQ", data, at)
+        headers.append((kind, offset, address, length))
+    return headers
+
+
+def soname(path):
+    """Return the name by which the loader knows the library; None if it has none."""
+    headers = program_headers(path)
+    dynamic = [one for one in headers if one[0] == PT_DYNAMIC]
+    if not dynamic:
+        return None
+    with open(path, "rb") as stream:
+        stream.seek(dynamic[0][1])
+        data = stream.read(dynamic[0][3])
+        entries = dict(struct.iter_unpack("<QQ", data[: len(data) // 16 * 16]))
+        if DT_SONAME not in entries or DT_STRTAB not in entries:
+            return None
+        stream.seek(file_offset(headers, entries[DT_STRTAB]) + entries[DT_SONAME])
+        return stream.read(PAGE).split(b"\0")[0]
+
+
+def file_offset(headers, address):
+    """Return where in the file an address is."""
+    for kind, offset, start, length in headers:
+        if kind == PT_LOAD and start <= address < start + length:
+            return address - start + offset
+    raise ValueError("no segment holds the address %#x" % address)
+
+
+def update_records(tree, changed):
+    """Write the changed files' hashes and sizes into each distribution's RECORD."""
+    for folder in sorted(os.listdir(tree)):
+        path = os.path.join(tree, folder, "RECORD")
+        if folder.endswith(".dist-info") and os.path.isfile(path):
+            update_record(path, tree, changed)
+
+
+def update_record(path, tree, changed):
+    """Leave out what is gone, describe anew what changed. Source: PEP 376."""
+    with open(path, encoding="utf-8", newline="") as stream:
+        rows = list(csv.reader(stream))
+    if not any(row and os.path.normpath(row[0]) in changed for row in rows):
+        return
+    kept = [described(row, tree, changed) for row in rows if row]
+    with open(path, "w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream, lineterminator="\n").writerows(row for row in kept if row)
+
+
+def described(row, tree, changed):
+    """Return a row as it is true now; None if its file is gone."""
+    name = os.path.normpath(row[0])
+    path = os.path.join(tree, name)
+    if name not in changed:
+        return row
+    if os.path.islink(path):  # its target is in a layer below
+        return [row[0], "", ""]
+    if not os.path.exists(path):
+        return None
+    with open(path, "rb") as stream:
+        digest = hashlib.sha256(stream.read()).digest()
+    text = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+    return [row[0], "sha256=" + text, str(os.path.getsize(path))]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""``slim.py``: what goes, what stays, and that RECORD tells the truth, on libraries made here."""
+
+import base64
+import csv
+import hashlib
+import importlib.util
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from imgbuild.project import Project
+
+SOURCE = """
+int exported(void) { return 42; }
+static int hidden(void) { return 1; }
+int (*keep)(void) = hidden;
+"""
+
+
+@pytest.fixture
+def slim(project: Project) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("slim", project.files / "slim.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a shared library with debug information and SONAME ``libx.so.1``."""
+    folder = tmp_path_factory.mktemp("library")
+    (folder / "x.c").write_text(SOURCE)
+    made = folder / "libx-0123abcd.so.1"
+    options = ["-g", "-shared", "-fPIC", "-Wl,-soname,libx.so.1"]
+    subprocess.run(["gcc", *options, "-o", made, folder / "x.c"], check=True)
+    return made
+
+
+@pytest.fixture
+def binutils(tmp_path: Path) -> Path:
+    """Return a folder that looks like the /usr of a system with strip."""
+    program = shutil.which("strip")
+    assert program
+    (tmp_path / "usr" / "bin").mkdir(parents=True)
+    (tmp_path / "usr" / "bin" / "strip").symlink_to(program)
+    return tmp_path / "usr"
+
+
+@pytest.fixture
+def tree(tmp_path: Path, library: Path) -> Path:
+    """Return site-packages with one distribution of a library, a module and tests."""
+    folder = tmp_path / "site-packages"
+    for name in ("numpy/tests/test_x.py", "numpy/testing/x.py", "other/tests/x.py", "numpy/x.py"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("x = 1\n")
+    (folder / "numpy.libs").mkdir()
+    shutil.copy(library, folder / "numpy.libs")
+    record(folder, "numpy", ["numpy", "numpy.libs", "other"])
+    return folder
+
+
+def record(tree: Path, name: str, folders: list[str]) -> None:
+    info = tree / f"{name}-1.0.dist-info"
+    info.mkdir()
+    files = [p for folder in folders for p in sorted((tree / folder).rglob("*")) if p.is_file()]
+    rows = [row(path, tree) for path in files]
+    with (info / "RECORD").open("w", newline="") as stream:
+        csv.writer(stream).writerows([*rows, [f"{info.name}/RECORD", "", ""]])
+
+
+def row(path: Path, tree: Path) -> list[str]:
+    digest = base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).rstrip(b"=")
+    return [str(path.relative_to(tree)), f"sha256={digest.decode()}", str(path.stat().st_size)]
+
+
+def recorded(tree: Path, name: str) -> dict[str, list[str]]:
+    text = (tree / f"{name}-1.0.dist-info" / "RECORD").read_text()
+    return {line[0]: line for line in csv.reader(text.splitlines())}
+
+
+@pytest.fixture
+def run(slim: ModuleType, binutils: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    def call(tree: Path, *options: str) -> None:
+        monkeypatch.setattr(sys, "argv", ["slim", str(tree), "--binutils", str(binutils), *options])
+        slim.main()
+
+    return call
+
+
+def symbols(path: Path, *options: str) -> str:
+    return subprocess.run(
+        ["nm", *options, path], capture_output=True, text=True, check=False
+    ).stdout
+
+
+def test_symbols_for_debuggers_go_and_exported_ones_stay(
+    tree: Path, run: Callable[..., None], library: Path
+) -> None:
+    run(tree)
+    stripped = tree / "numpy.libs" / library.name
+    assert "hidden" in symbols(library)
+    assert "hidden" not in symbols(stripped)
+    assert "T exported" in symbols(stripped, "--dynamic")
+    assert stripped.stat().st_size < library.stat().st_size
+    loaded = f"import ctypes; print(ctypes.CDLL({str(stripped)!r}).exported())"
+    assert subprocess.check_output([sys.executable, "-c", loaded], text=True) == "42\n"
+
+
+def test_the_record_says_what_is_there(tree: Path, run: Callable[..., None]) -> None:
+    run(tree)
+    rows = recorded(tree, "numpy")
+    assert "numpy/tests/test_x.py" not in rows
+    for name, line in rows.items():
+        if line[1]:
+            assert line == row(tree / name, tree)
+
+
+def test_tests_of_some_packages_go_and_interfaces_stay(
+    tree: Path, run: Callable[..., None]
+) -> None:
+    run(tree)
+    assert not (tree / "numpy" / "tests").exists()
+    assert (tree / "numpy" / "testing" / "x.py").exists()
+    assert (tree / "other" / "tests" / "x.py").exists()
+
+
+def test_a_library_that_strip_would_spoil_stays_as_it_is(
+    tree: Path, run: Callable[..., None], binutils: Path, library: Path
+) -> None:
+    """As strip does to what patchelf moved: a segment no longer at its offset in a page."""
+    program = binutils / "bin" / "strip"
+    program.unlink()
+    program.write_text(
+        f"#!{sys.executable}\n"
+        "import struct, sys\n"
+        "data = bytearray(open(sys.argv[-1], 'rb').read()[:-1])\n"
+        "at = struct.unpack_from('<Q', data, 32)[0]\n"
+        "while struct.unpack_from('<I', data, at)[0] != 1: at += 56\n"
+        "struct.pack_into('<Q', data, at + 8, 8)\n"
+        "open(sys.argv[4], 'wb').write(data)\n"
+    )
+    program.chmod(0o755)
+    run(tree)
+    kept = tree / "numpy.libs" / library.name
+    assert kept.read_bytes() == library.read_bytes()
+    assert [*kept.parent.iterdir()] == [kept]
+
+
+def test_a_strip_that_fails_changes_nothing(
+    tree: Path, run: Callable[..., None], binutils: Path, library: Path
+) -> None:
+    program = binutils / "bin" / "strip"
+    program.unlink()
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+    run(tree)
+    assert (tree / "numpy.libs" / library.name).read_bytes() == library.read_bytes()
+
+
+@pytest.fixture
+def above(tmp_path: Path, library: Path) -> Path:
+    """Return the tree of another layer, whose package bundles the same library."""
+    folder = tmp_path / "above"
+    (folder / "scipy" / ".libs").mkdir(parents=True)
+    shutil.copy(library, folder / "scipy" / ".libs")
+    record(folder, "scipy", ["scipy"])
+    return folder
+
+
+def test_a_library_that_is_below_becomes_a_link(
+    tree: Path, above: Path, run: Callable[..., None], library: Path
+) -> None:
+    run(above, "--below", str(tree))
+    link = above / "scipy" / ".libs" / library.name
+    assert link.is_symlink()
+    assert str(link.readlink()) == f"../../numpy.libs/{library.name}"
+    assert recorded(above, "scipy")[f"scipy/.libs/{library.name}"][1:] == ["", ""]
+
+
+@pytest.mark.parametrize("how", ["another SONAME", "another name"])
+def test_another_library_stays(  # fixtures
+    tree: Path, above: Path, run: Callable[..., None], library: Path, how: str
+) -> None:
+    other = above / "scipy" / ".libs" / library.name
+    if how == "another name":
+        other.rename(other.with_name("liby-0123abcd.so.1"))
+        other = other.with_name("liby-0123abcd.so.1")
+    else:
+        data = library.read_bytes().replace(b"libx.so.1", b"liby.so.1")
+        other.write_bytes(data)
+    run(above, "--below", str(tree))
+    assert not other.is_symlink()
+
+
+def test_what_is_no_64_bit_elf_file_is_left_alone(slim: ModuleType, tmp_path: Path) -> None:
+    script = tmp_path / "x.so"
+    script.write_text("GROUP ( libx.so.1 )")
+    assert not slim.is_elf(str(script))
+    script.write_bytes(b"\x7fELF\x01\x01" + struct.pack("<10x"))
+    assert not slim.is_elf(str(script))
