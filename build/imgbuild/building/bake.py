@@ -1,14 +1,18 @@
-"""Building the planned images, a few at once; one that fails need not take the others with it."""
+"""Building the planned images in one bake; one that fails need not take the others with it."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from imgbuild.building.shared_stages import share_packages
 from imgbuild.building.supplies import Supplies
 from imgbuild.building.targets import bake_target
+from imgbuild.building.wheels import Wheels, open_wheels
 from imgbuild.building.workshop import Workshop
 from imgbuild.engine.bake import BuildFailedError, run_bake
+from imgbuild.engine.definition import BakeTarget
+from imgbuild.engine.progress import BuildEvent
 from imgbuild.plan.plan import PlanItem
 from imgbuild.render.dockerfile import epoch_seconds
 
@@ -43,10 +47,10 @@ def bake_images(
             built = _bake(left, supplies, workshop, log)
         except BuildFailedError as error:
             seconds = time.monotonic() - started
-            failed = {*error.failure.failed} if keep_going else {item.image.name for item in left}
-            failed = failed or {left[0].image.name}
+            blamed = _images_of(error, left)
+            failed = blamed if keep_going else {item.image.name for item in left}
             yield from (
-                Baked(item, None, seconds, _reason(item, error))
+                Baked(item, None, seconds, _reason(item, error, blamed))
                 for item in left
                 if item.image.name in failed
             )
@@ -59,32 +63,53 @@ def bake_images(
 
 def _bake(
     items: Sequence[PlanItem], supplies: Supplies, workshop: Workshop, log: Path
-) -> dict[str, str]:
-    targets = [
-        bake_target(
-            item,
-            workshop.inputs,
-            supplies[item.image.name],
-            workshop.project,
-            workshop.revision,
+) -> Mapping[str, str]:
+    with open_wheels(items, workshop) as wheels:
+        stacks = {item.image.name: item.image.stack for item in items}
+        own = [_target(item, supplies, workshop, wheels) for item in items]
+        targets = share_packages(own, stacks)
+        exports = [
+            wheels.export(target)
+            for target in targets
+            if target.name in stacks and wheels.is_missing(target.name)
+        ]
+        built = run_bake(
+            workshop.buildx,
+            workshop.host,
+            [*targets, *exports],
+            log=log,
+            events=lambda event: _show(event, stacks, workshop),
+            epoch=epoch_seconds(items[0].image),
         )
-        for item in items
-    ]
-    built = run_bake(
-        workshop.buildx,
-        workshop.host,
-        targets,
-        log=log,
-        events=workshop.display.event,
-        epoch=epoch_seconds(items[0].image),
-    )
     return {name: image.image_id for name, image in built.items()}
 
 
-def _reason(item: PlanItem, error: BuildFailedError) -> str:
-    if item.image.name in error.failure.failed:
+def _target(item: PlanItem, supplies: Supplies, workshop: Workshop, wheels: Wheels) -> BakeTarget:
+    name = item.image.name
+    contexts = {**supplies[name], **wheels.context(name)}
+    return bake_target(item, workshop.inputs, contexts, workshop.project, workshop.revision)
+
+
+def _show(event: BuildEvent, names: Mapping[str, str], workshop: Workshop) -> None:
+    """Tell of the images alone: a wheel's export and a shared stage are steps of theirs."""
+    if event.target is None or event.target in names:
+        workshop.display.event(event)
+
+
+def _images_of(error: BuildFailedError, items: Sequence[PlanItem]) -> set[str]:
+    """Return the images to blame; a target beside an image has the image's name as a prefix."""
+    names = [item.image.name for item in items]
+    blamed = {
+        max((name for name in names if failed.startswith(name)), key=len, default="")
+        for failed in error.failure.failed
+    }
+    return blamed - {""} or {names[0]}
+
+
+def _reason(item: PlanItem, error: BuildFailedError, blamed: set[str]) -> str:
+    if item.image.name in blamed:
         return str(error)
-    return f"cancelled, since {', '.join(error.failure.failed)} failed"
+    return f"cancelled, since {', '.join(sorted(blamed))} failed"
 
 
 def _log_path(state: Path, items: Sequence[PlanItem]) -> Path:

@@ -53,12 +53,14 @@ def subject_of(
     )
 
 
-def pass_gate(item: PlanItem, image_id: str, workshop: Workshop, *, test: bool) -> Outcome:
+def pass_gate(
+    item: PlanItem, image_id: str, workshop: Workshop, *, test: bool, how: How | None = None
+) -> Outcome:
     """Test the image if that is wanted and not done yet, then name it if it passed."""
     report, seconds = None, 0.0
     if test and item.action in {Action.BUILD, Action.TEST}:
         started = time.monotonic()
-        report = examine(item.image, image_id, workshop)
+        report = examine(item.image, image_id, workshop, how)
         seconds = time.monotonic() - started
     passed = report is None or report.ok
     if passed:

@@ -4,19 +4,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from imgbuild.building.bake import Baked, bake_images
-from imgbuild.building.gate import pass_gate
+from imgbuild.building.gates import pass_gates
 from imgbuild.building.outcome import Outcome
-from imgbuild.building.supplies import Supplies, bring_downloads
+from imgbuild.building.phases import phases
+from imgbuild.building.supplies import bring_downloads
 from imgbuild.building.workshop import Workshop
 from imgbuild.inputs.base import save_archive
 from imgbuild.plan.inputs import BaseInput
 from imgbuild.plan.plan import Action, PlanItem
+from imgbuild.render.drift import dockerfile_path
 from imgbuild.work_folder import work_folder
 
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """How to build: with suites or without, past failures or not, how many images at once."""
+    """How to build: with suites or without, past failures or not, how many images to test at once.
+
+    How many steps run at once is BuildKit's business.
+    """
 
     test: bool = True
     keep_going: bool = False
@@ -33,36 +38,55 @@ def produce(
     yield from (
         Outcome(item, item.image_id, named=True) for item in plan if item.action is Action.NOTHING
     )
-    ready = [i for i in plan if i.action in {Action.TEST, Action.NAME}]
-    for item in ready:
-        outcome = pass_gate(item, item.image_id or "", workshop, test=options.test)
-        yield outcome
-        if not outcome.ok and not options.keep_going:
-            return
-    todo = [item for item in plan if item.action is Action.BUILD]
-    if not todo:
-        return
-    supplies = bring_downloads(todo, workshop)
-    load_bases({item.image.os_name for item in todo}, workshop)
-    for start in range(0, len(todo), options.jobs):
-        outcomes = list(_batch(todo[start : start + options.jobs], supplies, workshop, options))
+    for outcomes in _stages_of_work(plan, workshop, options):
         yield from outcomes
         if not all(outcome.ok for outcome in outcomes) and not options.keep_going:
             return
 
 
-def _batch(
-    items: Sequence[PlanItem], supplies: Supplies, workshop: Workshop, options: BuildOptions
-) -> Iterator[Outcome]:
-    for baked in bake_images(items, supplies, workshop, keep_going=options.keep_going):
+def _stages_of_work(
+    plan: Sequence[PlanItem], workshop: Workshop, options: BuildOptions
+) -> Iterator[list[Outcome]]:
+    """Yield what became of the images that only lacked tests or names, then of each bake's."""
+    ready = [i for i in plan if i.action in {Action.TEST, Action.NAME}]
+    if ready:
+        built = [(item, item.image_id or "") for item in ready]
+        yield _through_the_gate(built, workshop, options)
+    todo = [item for item in plan if item.action is Action.BUILD]
+    if not todo:
+        return
+    supplies = bring_downloads(todo, workshop)
+    load_bases({item.image.os_name for item in todo}, workshop)
+    for items in _phases(todo, workshop):
+        baked = list(bake_images(items, supplies, workshop, keep_going=options.keep_going))
         yield _after_bake(baked, workshop, options)
 
 
-def _after_bake(baked: Baked, workshop: Workshop, options: BuildOptions) -> Outcome:
-    if baked.image_id is None:
-        return Outcome(baked.item, build_seconds=baked.seconds, error=baked.error)
-    outcome = pass_gate(baked.item, baked.image_id, workshop, test=options.test)
-    return replace(outcome, build_seconds=baked.seconds)
+def _phases(items: Sequence[PlanItem], workshop: Workshop) -> Iterator[tuple[PlanItem, ...]]:
+    paths = [dockerfile_path(item.image, workshop.project.dockerfiles) for item in items]
+    texts = [path.read_text(encoding="utf-8") for path in paths]
+    return phases(items, texts, containerd_store=workshop.engine.version().containerd_store)
+
+
+def _after_bake(baked: Sequence[Baked], workshop: Workshop, options: BuildOptions) -> list[Outcome]:
+    seconds = {one.item.image.name: one.seconds for one in baked}
+    failed = [
+        Outcome(one.item, build_seconds=one.seconds, error=one.error)
+        for one in baked
+        if one.image_id is None
+    ]
+    if failed and not options.keep_going:
+        return failed
+    built = [(one.item, one.image_id) for one in baked if one.image_id]
+    passed = _through_the_gate(built, workshop, options)
+    return [*failed, *(replace(o, build_seconds=seconds[o.item.image.name]) for o in passed)]
+
+
+def _through_the_gate(
+    built: Sequence[tuple[PlanItem, str]], workshop: Workshop, options: BuildOptions
+) -> list[Outcome]:
+    keep_going, jobs = options.keep_going, options.jobs
+    return pass_gates(built, workshop, test=options.test, keep_going=keep_going, jobs=jobs)
 
 
 def load_bases(names: Iterable[str], workshop: Workshop) -> None:

@@ -32,10 +32,14 @@ def build(
         bool, typer.Option("--no-test", help="Name the image without running its suites.")
     ] = False,
     keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="After a failure, go on with the other images.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--keep-going/--fail-fast",
+            help="After a failure, go on with the other images, or not; with --all it goes on.",
+        ),
+    ] = None,
     jobs: Annotated[
-        int, typer.Option("--jobs", min=1, max=64, help="How many images to build at once.")
+        int, typer.Option("--jobs", min=1, max=64, help="How many images to test at once.")
     ] = min(os.cpu_count() or 1, 4),
     refresh_base: Annotated[
         bool, typer.Option("--refresh-base", help="Make base images again, with new updates.")
@@ -77,7 +81,8 @@ def build(
     images = options.select(opened, tf, cpu, gpu, stack, mpi, everything, as_documented)
     for image in images:
         _warn(image)
-    how = BuildOptions(test=not no_test, keep_going=keep_going, jobs=jobs)
+    goes_on = everything if keep_going is None else keep_going
+    how = BuildOptions(test=not no_test, keep_going=goes_on, jobs=jobs)
     opening = Opening(
         _say,
         report.absolute() if report else None,

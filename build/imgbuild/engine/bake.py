@@ -152,9 +152,9 @@ def _command(buildx: Buildx, folder: Path, progress: str) -> list[str]:
 
 
 def _built(found: Mapping[str, Any], targets: Sequence[BakeTarget]) -> dict[str, BuiltImage]:
-    """Return what the metadata file says of each target."""
+    """Return what the metadata file says of each target that is an image."""
     built = {}
-    for target in targets:
+    for target in (one for one in targets if one.output.startswith("type=docker")):
         entry = found.get(bake_name(target.name)) or {}
         image_id = entry.get("containerimage.digest")
         if image_id is None:

@@ -15,7 +15,8 @@ class BakeTarget:
     ``contexts`` are named build contexts: a folder, ``docker-image://NAME`` or ``target:IMAGE``.
     ``secrets`` are in buildx's form, ``id=ca,src=/path``. ``target`` is the Dockerfile stage, the
     last one by default. ``type=docker`` is the engine's own store, whichever kind it has.
-    ``uncached`` are stages that are always built anew.
+    ``uncached`` are stages that are always built anew. ``linked`` is built only for the targets
+    whose contexts name it.
     """
 
     name: str
@@ -29,6 +30,7 @@ class BakeTarget:
     target: str | None = None
     output: str = "type=docker"
     uncached: tuple[str, ...] = ()
+    linked: bool = False
 
 
 def bake_definition(
@@ -47,9 +49,13 @@ def bake_definition(
         raise InputError(f"Two images to build have the same name: {', '.join(twice)}.")
     described = {name: _described(one, epoch) for name, one in zip(names, targets, strict=True)}
     return {
-        "group": {"default": {"targets": sorted(names)}},
+        "group": {"default": {"targets": sorted(_wanted(targets))}},
         "target": {name: described[name] for name in sorted(described)},
     }
+
+
+def _wanted(targets: Sequence[BakeTarget]) -> list[str]:
+    return [bake_name(target.name) for target in targets if not target.linked]
 
 
 def _described(target: BakeTarget, epoch: int | None) -> dict[str, object]:
@@ -63,7 +69,7 @@ def _described(target: BakeTarget, epoch: int | None) -> dict[str, object]:
         "secret": list(target.secrets),
         "tags": list(target.tags),
         "target": target.target,
-        "output": [target.output],
+        "output": [target.output] if target.output else [],
         "no-cache-filter": list(target.uncached),
     }
     return {key: value for key, value in described.items() if value}

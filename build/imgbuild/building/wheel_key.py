@@ -1,0 +1,70 @@
+"""What a compiled Horovod wheel depends on, as one digest. Pure but for reading files.
+
+Horovod's libraries are linked against one TensorFlow, one MPI and, in the gpu variant, one CUDA and
+NCCL, by one compiler, for one Python. The key holds each of these and the instructions that compile
+it, and nothing else: a newer Werkzeug, a refreshed base image or another suite compile nothing.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from imgbuild.locks.lockfile import lock_entries
+from imgbuild.matrix.image import Image, minor_of
+from imgbuild.plan.inputs import BuildInputs
+from imgbuild.project import Project
+from imgbuild.render.stages import Stage, needed, stages_of
+
+#: The stage whose only file is the wheel.
+STAGE = "horovod-wheel"
+#: Stages that the compiler's stage stands on or copies from, known by more than their instructions:
+#: the system by its release, the interpreter by its ABI, the packages by those that matter.
+_KNOWN_OTHERWISE = ("os", "binutils", "python", "cpython", "cuda")
+#: What compiles Horovod beside TensorFlow itself: its setup.py imports or builds with these.
+BUILDERS = ("cffi", "numpy", "pip", "setuptools", "wheel")
+
+
+def wheel_key(image: Image, dockerfile: str, inputs: BuildInputs, project: Project) -> str:
+    """Return the sha256, in hexadecimal, over everything that decides what the wheel is.
+
+    Raises:
+        InputError: the image's lock is missing or damaged.
+
+    """
+    stages = _compiling(stages_of(dockerfile))
+    entries = lock_entries(project.locks / image.lock_name)
+    lock_names = {
+        name for stage in stages.values() for name in image.lock_names if name in stage.text
+    }
+    parts = {
+        "stages": {name: stage.instructions for name, stage in stages.items()},
+        "files": {name: _digest(project.files / name) for name in _files(stages)},
+        "locks": {name: _digest(project.locks / name) for name in lock_names},
+        "packages": {n: entries[n] for n in (image.distribution, *BUILDERS) if n in entries},
+        "system": image.os_name,
+        "python": minor_of(image.version_of("python")),
+        "substitutes": dict(inputs.downloads[image.name].arguments),
+        "stand-in": inputs.standin,
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _compiling(stages: Mapping[str, Stage]) -> Mapping[str, Stage]:
+    packages = {name for name in stages if name.split("-")[0] == "packages"}
+    wanted = needed(stages, STAGE, {*_KNOWN_OTHERWISE, *packages})
+    return {name: stage for name, stage in stages.items() if name in wanted}
+
+
+def _files(stages: Mapping[str, Stage]) -> list[str]:
+    return sorted({name for stage in stages.values() for name in stage.files})
+
+
+def _digest(path: Path) -> str:
+    """Return the sha256 of a file, or over all files of a folder."""
+    digest = hashlib.sha256()
+    for file in [path] if path.is_file() else sorted(path.rglob("*")):
+        if file.is_file() and "__pycache__" not in file.parts:
+            digest.update(f"{file.name}\0".encode())
+            digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()

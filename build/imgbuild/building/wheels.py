@@ -1,0 +1,71 @@
+"""The Horovod wheels of one bake: those that are there go in, those that it makes are kept."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from imgbuild.building.wheel_key import STAGE, wheel_key
+from imgbuild.building.wheel_store import WheelStore
+from imgbuild.building.workshop import Workshop
+from imgbuild.engine.definition import BakeTarget
+from imgbuild.plan.plan import PlanItem
+from imgbuild.render.drift import dockerfile_path
+from imgbuild.work_folder import work_folder
+
+
+@dataclass(frozen=True)
+class Wheels:
+    """Keys and kept folders by image; ``exports`` is where a bake writes the missing ones."""
+
+    keys: Mapping[str, str]
+    kept: Mapping[str, Path]
+    exports: Path
+
+    def context(self, image: str) -> Mapping[str, Path]:
+        """Return the named context that replaces the image's stage, if its wheel is there."""
+        return {STAGE: self.kept[image]} if image in self.kept else {}
+
+    def is_missing(self, image: str) -> bool:
+        """Return whether the image's bake has to compile, and is the one that exports the wheel."""
+        key = self.keys[image]
+        first = next(name for name, known in self.keys.items() if known == key)
+        return image not in self.kept and image == first
+
+    def export(self, target: BakeTarget) -> BakeTarget:
+        """Return the target that writes the wheel of ``target`` into a folder."""
+        folder = self.exports / target.name
+        return replace(
+            target,
+            name=f"{target.name}-{STAGE}",
+            target=STAGE,
+            labels={},
+            output=f"type=local,dest={folder}",
+        )
+
+
+@contextmanager
+def open_wheels(items: Sequence[PlanItem], workshop: Workshop) -> Iterator[Wheels]:
+    """Give the wheels of ``items``; what the block exports is kept, also if it fails later.
+
+    Raises:
+        MachineError: the cache cannot be written.
+
+    """
+    store = WheelStore(workshop.cache / "wheels")
+    keys = {item.image.name: _key(item, workshop) for item in items}
+    found = {name: store.find(key) for name, key in keys.items()}
+    with work_folder("wheels") as exports:
+        wheels = Wheels(keys, {n: place for n, place in found.items() if place}, exports)
+        try:
+            yield wheels
+        finally:
+            for name, key in keys.items():
+                if wheels.is_missing(name):
+                    store.adopt(key, exports / name)
+
+
+def _key(item: PlanItem, workshop: Workshop) -> str:
+    path = dockerfile_path(item.image, workshop.project.dockerfiles)
+    dockerfile = path.read_text(encoding="utf-8")
+    return wheel_key(item.image, dockerfile, workshop.inputs, workshop.project)

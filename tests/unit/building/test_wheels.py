@@ -1,0 +1,230 @@
+"""Kept Horovod wheels: what their key depends on, and that a damaged one is never used."""
+
+import shutil
+import zipfile
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from test_produce import NEW, OLD, Bench, bench  # noqa: F401  # the fixture
+
+from imgbuild.building.wheel_key import wheel_key
+from imgbuild.building.wheel_store import WheelStore
+from imgbuild.building.wheels import open_wheels
+from imgbuild.matrix.image import Image
+from imgbuild.project import Project
+from imgbuild.render.dockerfile import render_dockerfile
+
+WHEEL = "horovod-0.19.5-cp36-cp36m-linux_x86_64.whl"
+
+
+def make_wheel(folder: Path, content: bytes = b"code", told: bytes | None = None) -> Path:
+    """Write a wheel of one file, whose RECORD tells of ``told``."""
+    import base64
+    import hashlib
+
+    folder.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256(content if told is None else told).digest()
+    text = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+    record = f"horovod/x.so,sha256={text},{len(content)}\nhorovod-0.19.5.dist-info/RECORD,,\n"
+    with zipfile.ZipFile(folder / WHEEL, "w") as archive:
+        archive.writestr("horovod/x.so", content)
+        archive.writestr("horovod-0.19.5.dist-info/RECORD", record)
+    return folder
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> WheelStore:
+    return WheelStore(tmp_path / "wheels")
+
+
+def test_what_was_adopted_is_found(store: WheelStore, tmp_path: Path) -> None:
+    assert store.find("a" * 64) is None
+    place = store.adopt("a" * 64, make_wheel(tmp_path / "out"))
+    assert store.find("a" * 64) == place
+    assert place
+    assert [path.name for path in place.iterdir()] == [WHEEL]
+    assert store.find("b" * 64) is None
+
+
+def test_nothing_and_half_a_wheel_are_not_adopted(store: WheelStore, tmp_path: Path) -> None:
+    assert store.adopt("a" * 64, tmp_path / "absent") is None
+    cut = make_wheel(tmp_path / "cut") / WHEEL
+    cut.write_bytes(cut.read_bytes()[:-30])
+    assert store.adopt("a" * 64, cut.parent) is None
+    wrong = make_wheel(tmp_path / "wrong", told=b"other code")
+    assert store.adopt("a" * 64, wrong) is None
+    assert store.find("a" * 64) is None
+
+
+@pytest.mark.parametrize("damage", ["cut", "garbled", "emptied", "another file"])
+def test_a_damaged_wheel_is_as_good_as_none_and_replaced(
+    store: WheelStore, tmp_path: Path, damage: str
+) -> None:
+    place = store.adopt("a" * 64, make_wheel(tmp_path / "out", content=bytes(5000)))
+    assert place
+    wheel = place / WHEEL
+    data = wheel.read_bytes()
+    if damage == "cut":
+        wheel.write_bytes(data[:-10])
+    elif damage == "garbled":
+        wheel.write_bytes(data[:2000] + b"\xff" + data[2001:])
+    elif damage == "emptied":
+        wheel.unlink()
+    else:
+        (place / "horovod-0.0.0-cp36-cp36m-linux_x86_64.whl").write_bytes(b"")
+    assert store.find("a" * 64) is None
+    store.adopt("a" * 64, make_wheel(tmp_path / "out", content=bytes(5000)))
+    assert store.find("a" * 64) == place
+
+
+@pytest.fixture
+def checkout(project: Project, tmp_path: Path) -> Project:
+    """Return a copy of what a wheel's key is made of."""
+    copied = tmp_path / "checkout"
+    for name in ("files", "locks"):
+        shutil.copytree(project.root / "images" / name, copied / "images" / name)
+    (copied / "matrix.yaml").symlink_to(project.matrix)
+    (copied / "images" / "templates").symlink_to(project.templates)
+    return Project(copied)
+
+
+def _key(image: Image, made: Bench, project: Project, text: str | None = None) -> str:
+    dockerfile = text or render_dockerfile(image, project.templates)
+    return wheel_key(image, dockerfile, made.workshop.inputs, project)
+
+
+def _edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+def test_no_two_images_have_the_same_key(bench: Bench, project: Project) -> None:  # noqa: F811
+    assert len({_key(image, bench, project) for image in bench.images}) == 2
+
+
+@pytest.mark.parametrize(
+    ("package", "matters"),
+    [("tensorflow-cpu==", True), ("numpy==", True), ("werkzeug==", False), ("grpcio==", False)],
+)
+def test_of_the_lock_only_what_it_is_compiled_with_matters(
+    bench: Bench,  # noqa: F811
+    checkout: Project,
+    package: str,
+    matters: bool,
+) -> None:
+    image = bench.images[1]
+    text = render_dockerfile(image, checkout.templates)
+    before = _key(image, bench, checkout, text)
+    from imgbuild.locks import layers
+
+    layers._entries.cache_clear()
+    lock = checkout.locks / image.lock_name
+    _edit(lock, package, f"{package}9")
+    assert (_key(image, bench, checkout, text) != before) is matters
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "matters"),
+    [
+        ("HOROVOD_BUILD_ARCH_FLAGS=-mavx", "HOROVOD_BUILD_ARCH_FLAGS=-mavx2", True),
+        ("horovod==0.19.5", "horovod==0.19.4", True),
+        ("'g++'", "'g++-11'", True),
+        ("# What TensorFlow's own wheels", "# Another comment", False),
+        ("'openssh-server'", "'dropbear'", False),
+        ("useradd --uid 1000", "useradd --uid 1001", False),
+    ],
+)
+def test_of_the_dockerfile_only_what_compiles_it_matters(
+    bench: Bench,  # noqa: F811
+    project: Project,
+    old: str,
+    new: str,
+    matters: bool,
+) -> None:
+    image = bench.images[1]
+    text = render_dockerfile(image, project.templates)
+    assert old in text
+    changed = _key(image, bench, project, text.replace(old, new))
+    assert (changed != _key(image, bench, project, text)) is matters
+
+
+@pytest.mark.parametrize(
+    ("name", "matters"),
+    [("check_compiler.py", True), ("parallel/sitecustomize.py", True), ("ssh/ssh_config", False)],
+)
+def test_of_the_files_only_those_it_is_compiled_with_matter(
+    bench: Bench,  # noqa: F811
+    checkout: Project,
+    name: str,
+    matters: bool,
+) -> None:
+    image = bench.images[1]
+    before = _key(image, bench, checkout)
+    with (checkout.files / name).open("a") as file:
+        file.write("\n# changed\n")
+    assert (_key(image, bench, checkout) != before) is matters
+
+
+def test_the_base_image_does_not_matter_but_a_stand_in_does(
+    bench: Bench,  # noqa: F811
+    project: Project,
+) -> None:
+    image = bench.images[1]
+    before = _key(image, bench, project)
+    inputs = bench.workshop.inputs
+    refreshed = replace(inputs.bases["debian-12"], digest="sha256:new")
+    bench.workshop = replace(
+        bench.workshop, inputs=replace(inputs, bases={"debian-12": refreshed}, uv_version="99")
+    )
+    assert _key(image, bench, project) == before
+    bench.workshop = replace(bench.workshop, inputs=replace(inputs, standin="of the tests"))
+    assert _key(image, bench, project) != before
+
+
+def test_what_a_bake_exports_is_given_to_the_next_one(bench: Bench) -> None:  # noqa: F811
+    plan = bench.workshop.plan(bench.images, test=False)
+    with open_wheels(plan, bench.workshop) as wheels:
+        assert wheels.is_missing(OLD)
+        assert wheels.context(OLD) == {}
+        make_wheel(wheels.exports / OLD)
+    with open_wheels(plan, bench.workshop) as wheels:
+        assert not wheels.is_missing(OLD)
+        assert wheels.is_missing(NEW)
+        (place,) = wheels.context(OLD).values()
+        assert (place / WHEEL).is_file()
+
+
+def test_a_bake_that_fails_keeps_the_wheels_that_it_finished(bench: Bench) -> None:  # noqa: F811
+    plan = bench.workshop.plan(bench.images, test=False)
+    with suppress(ZeroDivisionError), open_wheels(plan, bench.workshop) as wheels:
+        make_wheel(wheels.exports / OLD)
+        raise ZeroDivisionError
+    with open_wheels(plan, bench.workshop) as wheels:
+        assert [name for name in (OLD, NEW) if wheels.is_missing(name)] == [NEW]
+
+
+def test_the_build_takes_kept_wheels_and_exports_the_others(
+    bench: Bench,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from imgbuild.engine.definition import BakeTarget
+
+    seen: list[list[BakeTarget]] = []
+
+    def bake(buildx: object, host: object, targets: list[BakeTarget], **more: object) -> object:
+        seen.append(targets)
+        for target in targets:
+            if target.target == "horovod-wheel" and target.output.startswith("type=local"):
+                make_wheel(Path(target.output.partition("dest=")[2]))
+        return bench.bake(buildx, host, targets, **more)
+
+    monkeypatch.setattr("imgbuild.building.bake.run_bake", bake)
+    bench.build(test=False)
+    assert [t.name for t in seen[0]] == [OLD, NEW, f"{OLD}-horovod-wheel", f"{NEW}-horovod-wheel"]
+    bench.engine.stored.clear()
+    bench.build(test=False)
+    assert [target.name for target in seen[1]] == [OLD, NEW]
+    assert all("horovod-wheel" in target.contexts for target in seen[1])
