@@ -12,7 +12,7 @@ from typing import Annotated
 
 from packaging.requirements import Requirement as ParsedRequirement
 from packaging.specifiers import SpecifierSet
-from pydantic import AfterValidator, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 _LOGIN = re.compile(r"[A-Za-z]+://[^/\s]*@")
 
@@ -116,6 +116,29 @@ _ENGINE_HOST = _matching(
     "an engine address, such as unix:///var/run/docker.sock",
 )
 _PROSE = _matching(r"[^\x00-\x1f\x7f]+", "one line of text (no line ends or control characters)")
+
+
+#: An image of less holds no system, one of more no engine stores gladly: likely bytes or GB.
+_SMALLEST_MB, _LARGEST_MB = 10, 50_000
+
+
+def _megabytes(value: object) -> int:
+    """Return a size in MB as a number; YAML's scalars arrive as text."""
+    text = str(value)
+    if re.fullmatch(r"[0-9]{2,5}", text) and _SMALLEST_MB <= int(text) <= _LARGEST_MB:
+        return int(text)
+    raise ValueError(
+        f"{text!r} is not an image's size in MB; allowed: whole numbers from {_SMALLEST_MB} to "
+        f"{_LARGEST_MB} (1 MB is 1 000 000 bytes)"
+    )
+
+
+#: A size in decimal megabytes, as engines show it.
+Megabytes = Annotated[
+    int,
+    BeforeValidator(_megabytes),
+    WithJsonSchema({"type": "integer", "minimum": _SMALLEST_MB, "maximum": _LARGEST_MB}),
+]
 
 Version = Annotated[str, *_VERSION]
 Release = Annotated[str, *_RELEASE]

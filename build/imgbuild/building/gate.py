@@ -11,6 +11,7 @@ from imgbuild.building.workshop import Workshop
 from imgbuild.matrix.image import Image
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.render.labels import INPUT_DIGEST, NAME, REPOSITORY
+from imgbuild.sizes.budget import over_budget
 from imgbuild.suites import container
 from imgbuild.suites.examine import Examiner, How
 from imgbuild.suites.report import Report, SuiteResult
@@ -56,8 +57,15 @@ def subject_of(
 def pass_gate(
     item: PlanItem, image_id: str, workshop: Workshop, *, test: bool, how: How | None = None
 ) -> Outcome:
-    """Test the image if that is wanted and not done yet, then name it if it passed."""
+    """Test the image if that is wanted and not done yet, then name it if it passed.
+
+    An image that is larger than its budget is not tested, and gets no name.
+    """
     report, seconds = None, 0.0
+    size = _size(image_id, workshop)
+    excess = None if workshop.standin else over_budget(item.image, size)
+    if excess:
+        return Outcome(item, image_id, size, error=excess)
     if test and item.action in {Action.BUILD, Action.TEST}:
         started = time.monotonic()
         report = examine(item.image, image_id, workshop, how)
@@ -65,16 +73,20 @@ def pass_gate(
     passed = report is None or report.ok
     if passed:
         _name(item, image_id, workshop)
-    stored = workshop.engine.inspect(image_id)
     return Outcome(
         item,
         image_id,
-        stored.size if stored else 0,
+        size,
         test_seconds=seconds,
         report=report,
         named=passed,
         error=None if passed else _verdict(report, workshop.reports / item.image.name),
     )
+
+
+def _size(image_id: str, workshop: Workshop) -> int:
+    stored = workshop.engine.inspect(image_id)
+    return stored.size if stored else 0
 
 
 def _name(item: PlanItem, image_id: str, workshop: Workshop) -> None:

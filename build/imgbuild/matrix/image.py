@@ -140,6 +140,12 @@ class Image:
         """What is known of its Horovod release."""
         return self.matrix.horovod[self.version_of("horovod")]
 
+    @property
+    def budget(self) -> int | None:
+        """The bytes it was agreed to have; None if nothing was, or if it is not the family's."""
+        megabytes = None if self.documented else self.row.budget.get(self.variant)
+        return None if megabytes is None else megabytes * 1_000_000
+
     def source(self, name: str) -> Source:
         """Return a download of the matrix."""
         return self.matrix.sources[name]

@@ -20,6 +20,7 @@ from imgbuild.values import (
     Distribution,
     FileName,
     KeyFingerprint,
+    Megabytes,
     Name,
     Prose,
     Release,
@@ -303,7 +304,11 @@ class Stack(Section):
 
 
 class Row(StackPins):
-    """One TensorFlow on one stack, in one or both variants."""
+    """One TensorFlow on one stack, in one or both variants.
+
+    ``budget`` is the size, by variant, that an image was agreed to have: a build fails that makes
+    it 5 % larger. What is in an image does not depend on it.
+    """
 
     tensorflow: Release
     stack: Name
@@ -311,6 +316,17 @@ class Row(StackPins):
     os: Name | None = None
     horovod: AnyPin
     cuda: AnyPin | None = None
+    budget: dict[Variant, Megabytes] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _budgets_of_its_images(self) -> "Row":
+        for variant in self.budget:
+            if variant not in self.variants:
+                listed = ", ".join(self.variants)
+                raise ValueError(
+                    f"a budget for {variant}, which is no variant of this row: {listed}"
+                )
+        return self
 
 
 class Defaults(Section):

@@ -332,3 +332,27 @@ def test_how_to_use_says_what_the_image_needs(images: dict[str, Image]) -> None:
     assert "docker run --rm --gpus all -v" in intel
     assert "mpirun -np 2 python" in intel  # Intel's knows no --oversubscribe
     assert "--gpus" not in usage_lines(images["tf-2.2-cpu-ubuntu"], None)
+
+
+def _agreed(image: Image, megabytes: int) -> Image:
+    return replace(image, row=image.row.model_copy(update={"budget": {"cpu": megabytes}}))
+
+
+def test_an_image_over_its_budget_is_not_tested_and_gets_no_name(bench: Bench) -> None:
+    bench.images = (_agreed(bench.images[0], 900), _agreed(bench.images[1], 1000))
+    old, new = bench.build(keep_going=True)
+    assert (old.state, new.state) == ("failed", "done")
+    assert old.error is not None
+    assert old.error.startswith("it has 1000 MB, 11.1 % more than its budget of 900 MB")
+    assert (old.size, bench.tested) == (10**9, [NEW])
+    assert _tags(bench, OLD).isdisjoint(bench.names())
+    assert len(bench.baked) == 1
+    bench.images = (_agreed(bench.images[0], 953), bench.images[1])
+    assert all(outcome.ok for outcome in bench.build())
+    assert len(bench.baked) == 1  # a larger budget builds nothing again
+
+
+def test_what_is_built_from_stand_ins_has_no_budget(bench: Bench) -> None:
+    bench.workshop = replace(bench.workshop, standin=StandIn(note="a test's"))
+    bench.images = (_agreed(bench.images[0], 900), bench.images[1])
+    assert all(outcome.ok for outcome in bench.build())

@@ -1,0 +1,1 @@
+"""How large images are: by layer, by component, what they share, and what they waste."""

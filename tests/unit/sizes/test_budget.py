@@ -1,0 +1,83 @@
+"""Budgets: what the matrix may say, what an image may have, and what a build makes of it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from imgbuild.matrix.image import Image, all_images, as_documented_image
+from imgbuild.project import Project
+from imgbuild.render.dockerfile import render_dockerfile
+from imgbuild.rules.load import load_matrix
+from imgbuild.sizes.budget import exceeds, over_budget
+from imgbuild.suites.expectation import expectation
+
+NAME = "tf-2.2-cpu-debian"
+ROW = "{tensorflow: 2.2.0, stack: debian, variants: [cpu], horovod: 0.19.5}"
+Edited = Callable[..., Path]
+
+
+def _with(budget: str) -> str:
+    return ROW.replace("horovod: 0.19.5", f"horovod: 0.19.5, budget: {budget}")
+
+
+def agreed(image: Image, megabytes: int) -> Image:
+    """Return the image with a budget."""
+    budget = {image.variant: megabytes}
+    return replace(image, row=image.row.model_copy(update={"budget": budget}))
+
+
+@pytest.mark.parametrize(
+    ("budget", "expected"),
+    [
+        ("{cpu: 850000000}", "'850000000' is not an image's size in MB; allowed: whole numbers"),
+        ("{cpu: 9}", "'9' is not an image's size in MB"),
+        ("{cpu: 50001}", "'50001' is not an image's size in MB"),
+        ("{cpu: 0.9}", "'0.9' is not an image's size in MB"),
+        ("{cpu: ٩٠٠}", "is not an image's size in MB"),
+        ("{cpu: [1]}", "is not an image's size in MB"),
+        ("{tpu: 850}", "'tpu' is not allowed; allowed: 'cpu' or 'gpu'"),
+        ("{gpu: 850}", "a budget for gpu, which is no variant of this row: cpu"),
+        ("850", "budget must be a mapping (key: value)"),
+    ],
+)
+def test_an_implausible_budget_is_refused(
+    edited: Edited, refusal: Callable[[Path], str], budget: str, expected: str
+) -> None:
+    assert expected in refusal(edited(ROW, _with(budget)))
+
+
+def test_a_budget_belongs_to_one_image_and_changes_nothing_in_it(
+    edited: Edited, images: dict[str, Image], project: Project
+) -> None:
+    matrix = load_matrix(edited(ROW, _with("{cpu: 850}")))
+    with_budget = {image.name: image for image in all_images(matrix) if image.budget}
+    assert {name: image.budget for name, image in with_budget.items()} == {NAME: 850_000_000}
+    before, after = images[NAME], with_budget[NAME]
+    assert render_dockerfile(after, project.templates) == render_dockerfile(
+        before, project.templates
+    )
+    assert after.lock_names == before.lock_names
+    assert expectation(after, project) == expectation(before, project)
+
+
+def test_the_documented_image_has_no_budget(images: dict[str, Image]) -> None:
+    image = agreed(images["tf-2.1-gpu-ubuntu"], 900)
+    assert image.budget == 900_000_000
+    assert as_documented_image(image).documented
+    assert as_documented_image(image).budget is None
+
+
+def test_five_per_cent_more_is_admitted_and_one_byte_beyond_is_not(
+    images: dict[str, Image],
+) -> None:
+    image = agreed(images[NAME], 100)
+    assert over_budget(image, 1) is None
+    assert over_budget(image, 105_000_000) is None
+    text = over_budget(image, 105_000_001)
+    assert text is not None
+    assert text.startswith("it has 105 MB, 5.0 % more than its budget of 100 MB")
+    assert over_budget(images[NAME], 10**12) is None
+    assert not exceeds(105, 100)
+    assert exceeds(106, 100)
