@@ -8,7 +8,12 @@ from imgbuild.errors import MachineError
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace ``path`` by ``text`` in one step; a kill in between leaves the old file.
+    """Replace ``path`` by ``text``; see `write_bytes`."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replace ``path`` by ``content`` in one step; a kill in between leaves the old file.
 
     Raises:
         MachineError: the folder cannot be written, or the disk is full.
@@ -16,7 +21,7 @@ def write_text(path: Path, text: str) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _replace(path, text)
+        _replace(path, content)
     except OSError as error:
         raise MachineError(
             f"Cannot write {path}: {error.strerror}. Nothing was changed; check the folder's "
@@ -24,12 +29,12 @@ def write_text(path: Path, text: str) -> None:
         ) from error
 
 
-def _replace(path: Path, text: str) -> None:
+def _replace(path: Path, content: bytes) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     temporary = Path(name)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
         temporary.chmod(0o644)
         temporary.replace(path)
     except BaseException:

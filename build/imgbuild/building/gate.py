@@ -12,6 +12,7 @@ from imgbuild.matrix.image import Image
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.render.labels import INPUT_DIGEST, NAME, REPOSITORY
 from imgbuild.sizes.budget import over_budget
+from imgbuild.sizes.measure import measure
 from imgbuild.suites import container
 from imgbuild.suites.examine import Examiner, How
 from imgbuild.suites.report import Report, SuiteResult
@@ -62,7 +63,7 @@ def pass_gate(
     An image that is larger than its budget is not tested, and gets no name.
     """
     report, seconds = None, 0.0
-    size = _size(image_id, workshop)
+    size = _size(item.image, image_id, workshop)
     excess = None if workshop.standin else over_budget(item.image, size)
     if excess:
         return Outcome(item, image_id, size, error=excess)
@@ -84,7 +85,13 @@ def pass_gate(
     )
 
 
-def _size(image_id: str, workshop: Workshop) -> int:
+def _size(image: Image, image_id: str, workshop: Workshop) -> int:
+    """Return an image's bytes, as the engine says them unless a budget is compared with them.
+
+    What engines that keep images in containerd call the size has the packed layers in it too.
+    """
+    if image.budget is not None and workshop.engine.version().containerd_store:
+        return measure(image_id, image.name, workshop.engine, workshop.cache).size
     stored = workshop.engine.inspect(image_id)
     return stored.size if stored else 0
 

@@ -11,6 +11,7 @@ COMMANDS = {
     "render": ("render", "render"),
     "build": ("build", "build"),
     "test": ("test", "test"),
+    "size": ("size", "size"),
     "fetch": ("fetch", "fetch"),
     "lock": ("lock", "lock"),
     "audit": ("audit", "audit"),

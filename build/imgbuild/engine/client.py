@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["DockerEngine", "Engine"]
 
 ANSWER_SECONDS = 60
-#: Unpacking a large layer is one silence of the engine.
+#: Unpacking a large layer is one silence of the engine, and so is packing an image.
 LOAD_SECONDS = 900
 
 
@@ -113,6 +113,11 @@ class DockerEngine:
         with self._api(LOAD_SECONDS) as api:
             messages = api.load_image(archive)  # type: ignore[no-untyped-call]
             return tuple(answers.loaded(self._checked(messages)))
+
+    def save(self, reference: str) -> Iterator[bytes]:
+        """Yield an image's archive; the engine writes one file of it before it sends the first."""
+        with self._api(LOAD_SECONDS) as api:
+            yield from api.get_image(reference)
 
     def pull(self, reference: str) -> None:
         """Fetch an image, by tag or by digest."""

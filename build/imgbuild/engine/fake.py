@@ -3,7 +3,7 @@
 import hashlib
 import json
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
@@ -41,6 +41,8 @@ class FakeEngine:
         self.registry = dict(registry or {})
         self.running: dict[str, FakeContainer] = {}
         self.nets: dict[str, StoredNetwork] = {}
+        #: What ``save`` yields, by image id.
+        self.archives: dict[str, bytes] = {}
         self.calls: list[str] = []
         self.closed = False
 
@@ -97,6 +99,13 @@ class FakeEngine:
                 self.stored[image.id] = image
                 names += image.tags or (image.id,)
         return tuple(names)
+
+    def save(self, reference: str) -> Iterator[bytes]:
+        """Yield an archive in small pieces."""
+        self.calls.append("save")
+        archive = self.archives[self._need(reference).id]
+        for start in range(0, len(archive), 1000):
+            yield archive[start : start + 1000]
 
     def pull(self, reference: str) -> None:
         """Take an image from ``registry``."""

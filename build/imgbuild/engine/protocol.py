@@ -1,6 +1,6 @@
 """What imgbuild asks of an engine: `DockerEngine` is the real one, `FakeEngine` one for tests."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO, Protocol
 
 from imgbuild.engine.stored import (
@@ -37,6 +37,9 @@ class Engine(Protocol):
 
     def load(self, archive: BinaryIO) -> tuple[str, ...]:
         """Load a ``docker save`` archive; return the names or ids of its images."""
+
+    def save(self, reference: str) -> Iterator[bytes]:
+        """Yield the ``docker save`` archive of one image, in pieces."""
 
     def pull(self, reference: str) -> None:
         """Fetch an image from its registry."""

@@ -13,12 +13,16 @@ def exceeds(size: int, budget: int) -> bool:
 
 def over_budget(image: Image, size: int) -> str | None:
     """Return why an image of ``size`` bytes is too large; None if it is not, or has no budget."""
-    budget = image.budget
-    if budget is None or not exceeds(size, budget):
+    if image.budget is None or not exceeds(size, image.budget):
         return None
+    return excess(size, image.budget)
+
+
+def excess(size: int, budget: int) -> str:
+    """Return what to say of an image that exceeds its budget."""
     more = (size - budget) * 100 / budget
     return (
         f"it has {size / 1e6:.0f} MB, {more:.1f} % more than its budget of {budget / 1e6:.0f} MB, "
         f"and {TOLERANCE_PERCENT} % is what may be. `imgbuild size` shows what takes the room; if "
-        f"it must be so large, raise the budget in its row of matrix.yaml"
+        "it must be so large, raise the budget in its row of matrix.yaml"
     )

@@ -1,6 +1,8 @@
 """The gate, without an engine: only what passed gets a name, and a failure leaves the old one."""
 
+import io
 import shutil
+import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,6 +13,7 @@ from imgbuild.building.outcome import Outcome
 from imgbuild.building.produce import BuildOptions, produce
 from imgbuild.building.workshop import Workshop
 from imgbuild.downloads.sites import Sites
+from imgbuild.engine import fake
 from imgbuild.engine.bake import BuildFailedError, BuiltImage
 from imgbuild.engine.buildx import Buildx
 from imgbuild.engine.definition import BakeTarget
@@ -356,3 +359,33 @@ def test_what_is_built_from_stand_ins_has_no_budget(bench: Bench) -> None:
     bench.workshop = replace(bench.workshop, standin=StandIn(note="a test's"))
     bench.images = (_agreed(bench.images[0], 900), bench.images[1])
     assert all(outcome.ok for outcome in bench.build())
+
+
+def test_on_a_containerd_store_the_files_are_counted_for_a_budget(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine says 1000 MB there, packed layers included; the files have 20 MB."""
+    version = replace(fake.VERSION, containerd_store=True)
+    monkeypatch.setattr(fake, "VERSION", version)
+    layer, config = io.BytesIO(), io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as tar:
+        info = tarfile.TarInfo("a")
+        info.size = 20_000_000
+        tar.addfile(info, io.BytesIO(b"1" * info.size))
+    with tarfile.open(fileobj=config, mode="w") as tar:
+        for name, content in {
+            "config.json": b'{"rootfs": {"diff_ids": ["sha256:a"]}}',
+            "layer.tar": layer.getvalue(),
+            "manifest.json": b'[{"Config": "config.json", "Layers": ["layer.tar"]}]',
+        }.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    bench.engine.archives = {f"sha256:{0:064}": config.getvalue()}
+    bench.images = (_agreed(bench.images[0], 20),)
+    (outcome,) = bench.build()
+    assert (outcome.ok, outcome.size) == (True, 20_000_000)
+    bench.images = (_agreed(bench.images[0], 10),)
+    bench.engine.stored.clear()
+    (outcome,) = bench.build()
+    assert (outcome.ok, outcome.size) == (False, 20_000_000)

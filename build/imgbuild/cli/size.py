@@ -1,0 +1,125 @@
+"""``imgbuild size``: where the bytes of the images are, what they share, and what is wasted."""
+
+import json
+from contextlib import closing
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from imgbuild.cli import options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from imgbuild.engine.protocol import Engine
+    from imgbuild.matrix.image import Image
+    from imgbuild.settings import Settings
+    from imgbuild.sizes.weighed import Weighed
+
+
+def size(
+    tf: options.TfOption = None,
+    cpu: options.CpuOption = False,
+    gpu: options.GpuOption = False,
+    stack: options.StackOption = None,
+    mpi: options.MpiOption = None,
+    everything: options.AllOption = False,
+    as_documented: options.AsDocumentedOption = False,
+    image: Annotated[
+        list[str] | None,
+        typer.Option("--image", help="An image of the engine, by name or id; repeatable."),
+    ] = None,
+    waste: Annotated[
+        bool, typer.Option("--waste", help="Name the largest files that were written in vain.")
+    ] = False,
+    as_json: options.JsonOption = False,
+    project: options.ProjectOption = None,
+) -> None:
+    """Show how large images are, by layer and by component; exit 1 if one exceeds its budget.
+
+    Without a selection it is every image of the matrix that is built.
+    """
+    from imgbuild.cli.size_tables import size_lines
+    from imgbuild.engine.client import DockerEngine
+    from imgbuild.engine.endpoint import resolve_host
+    from imgbuild.errors import InputError
+    from imgbuild.settings import load_settings
+    from imgbuild.sizes import weighed as measured
+
+    opened = options.open_project(project)
+    if image and (tf or cpu or gpu or stack or mpi or everything or as_documented):
+        raise InputError("--image names images by themselves; leave the selection out.")
+    images = (
+        ()
+        if image
+        else options.select(opened, tf, cpu, gpu, stack, mpi, everything or not tf, as_documented)
+    )
+    settings = load_settings(opened.settings)
+    with closing(DockerEngine(resolve_host(settings.engine))) as engine:
+        found = _weigh_others(image, engine) if image else _weigh(images, engine, settings)
+    if as_json:
+        typer.echo(json.dumps(measured.as_json(found), indent=2))
+    else:
+        typer.echo(size_lines(found, waste=waste))
+    _judge(found)
+
+
+def _weigh(images: "Sequence[Image]", engine: "Engine", settings: "Settings") -> "list[Weighed]":
+    """Return images of the matrix; what is built from stand-ins has no budget."""
+    from imgbuild.errors import InputError
+    from imgbuild.matrix.image import standin_image
+
+    if settings.standin:
+        images = [standin_image(image) for image in images]
+    budgets = [None if settings.standin else image.budget for image in images]
+    found = [
+        _one(image.name, image.tags[0], engine, budget)
+        for image, budget in zip(images, budgets, strict=True)
+    ]
+    if not any(one.measured for one in found):
+        named = ", ".join(one.name for one in found)
+        raise InputError(f"The engine has none of the selected images: {named}. Build them first.")
+    return found
+
+
+def _weigh_others(references: list[str], engine: "Engine") -> "list[Weighed]":
+    from imgbuild.errors import InputError
+
+    found = [_one(reference, reference, engine) for reference in references]
+    missing = [one.reference for one in found if one.measured is None]
+    if missing:
+        raise InputError(f"The engine has no image {', '.join(missing)}.")
+    return found
+
+
+def _one(name: str, reference: str, engine: "Engine", budget: int | None = None) -> "Weighed":
+    from imgbuild.project import cache_dir
+    from imgbuild.sizes.measure import measure
+    from imgbuild.sizes.weighed import Weighed
+
+    stored = engine.inspect(reference)
+    measured = measure(stored.id, name, engine, cache_dir(), _say) if stored else None
+    return Weighed(name, reference, measured, budget)
+
+
+def _judge(found: "Sequence[Weighed]") -> None:
+    """Raise if an image exceeds its budget.
+
+    Raises:
+        CheckFailedError: every one that does, and by how much.
+
+    """
+    from imgbuild.errors import CheckFailedError
+    from imgbuild.sizes.budget import excess
+
+    lines = [
+        f"{one.name}: {excess(one.measured.size, one.budget)}"
+        for one in found
+        if one.measured and one.budget and one.exceeded
+    ]
+    if lines:
+        raise CheckFailedError("\n".join(lines))
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)
