@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from imgbuild.engine.protocol import Engine
     from imgbuild.matrix.image import Image
+    from imgbuild.project import Project
     from imgbuild.settings import Settings
     from imgbuild.sizes.weighed import Weighed
 
@@ -32,6 +33,10 @@ def size(
     waste: Annotated[
         bool, typer.Option("--waste", help="Name the largest files that were written in vain.")
     ] = False,
+    write_budgets: Annotated[
+        bool,
+        typer.Option("--write-budgets", help="Make the sizes the images' budgets in matrix.yaml."),
+    ] = False,
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
 ) -> None:
@@ -46,22 +51,30 @@ def size(
     from imgbuild.settings import load_settings
     from imgbuild.sizes import weighed as measured
 
-    opened = options.open_project(project)
-    if image and (tf or cpu or gpu or stack or mpi or everything or as_documented):
+    selected = bool(tf or cpu or gpu or stack or mpi or everything)
+    if image and (selected or as_documented):
         raise InputError("--image names images by themselves; leave the selection out.")
-    images = (
-        ()
-        if image
-        else options.select(opened, tf, cpu, gpu, stack, mpi, everything or not tf, as_documented)
-    )
+    opened = options.open_project(project)
     settings = load_settings(opened.settings)
+    if write_budgets and (image or as_documented or settings.standin):
+        raise InputError(
+            "--write-budgets is for images of the matrix: not for --image, --as-documented, nor "
+            "for what this machine builds from stand-ins."
+        )
+    images: Sequence[Image] = ()
+    if not image:
+        whole = everything or not tf
+        images = options.select(opened, tf, cpu, gpu, stack, mpi, whole, as_documented)
     with closing(DockerEngine(resolve_host(settings.engine))) as engine:
         found = _weigh_others(image, engine) if image else _weigh(images, engine, settings)
     if as_json:
         typer.echo(json.dumps(measured.as_json(found), indent=2))
     else:
         typer.echo(size_lines(found, waste=waste))
-    _judge(found)
+    if write_budgets:
+        _write_budgets(opened, images, found)
+    else:
+        _judge(found)
 
 
 def _weigh(images: "Sequence[Image]", engine: "Engine", settings: "Settings") -> "list[Weighed]":
@@ -119,6 +132,19 @@ def _judge(found: "Sequence[Weighed]") -> None:
     ]
     if lines:
         raise CheckFailedError("\n".join(lines))
+
+
+def _write_budgets(
+    project: "Project", images: "Sequence[Image]", found: "Sequence[Weighed]"
+) -> None:
+    """Make the sizes of the images that are built their budgets."""
+    from imgbuild.sizes.agree import agree
+
+    pairs = zip(images, found, strict=True)
+    sizes = [(image, one.measured.size) for image, one in pairs if one.measured]
+    for name, budget in agree(project.matrix, images[0].matrix, sizes).items():
+        _say(f"{name}: budget {budget} MB")
+    _say(f"matrix.yaml has {len(sizes)} budgets.")
 
 
 def _say(text: str) -> None:

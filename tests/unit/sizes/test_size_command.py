@@ -58,6 +58,7 @@ class Size:
 def size(tmp_path: Path, project: Project, monkeypatch: pytest.MonkeyPatch) -> Size:
     (tmp_path / "matrix.yaml").write_bytes(project.matrix.read_bytes())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.delenv("IMGBUILD_SETTINGS", raising=False)
     engine = FakeEngine(
         [
@@ -190,3 +191,47 @@ def test_what_is_little_is_not_nothing() -> None:
     assert [megabytes(one) for one in (0, 1, 49_999, 50_000, 10**9)] == [
         "0", "<0.1", "<0.1", "0.1", "1000.0",
     ]  # fmt: skip
+
+
+def test_sizes_become_budgets_in_the_matrix(size: Size) -> None:
+    path = size.project / "matrix.yaml"
+    before = path.read_text(encoding="utf-8").splitlines()
+    size.agree("{cpu: 12}")
+    size("--stack", "debian", "--write-budgets")  # exceeded, which is what it mends
+    after = path.read_text(encoding="utf-8").splitlines()
+    pairs = [(old, new) for old, new in zip(before, after, strict=True) if old != new]
+    assert [new for _, new in pairs] == [
+        old.replace("}", f", budget: {{cpu: {megabytes}}}}}")
+        for (old, _), megabytes in zip(pairs, (17, 18), strict=True)
+    ]
+    found = {one["name"]: one["budget"] for one in size.json("--stack", "debian")["images"]}
+    assert {name: budget for name, budget in found.items() if budget} == {
+        OLD: 17 * MB,
+        NEW: 18 * MB,
+    }
+
+
+def test_a_budget_is_the_next_whole_megabyte(size: Size) -> None:
+    size.engine.archives[f"sha256:{NEW}"] = docker_archive((BASE, tar(("a", b"1"))))
+    size("--tf", "2.2", "--stack", "debian", "--write-budgets")
+    assert "budget: {cpu: 17}" in (size.project / "matrix.yaml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("others", [["--image", "a"], ["--as-documented", "--gpu"]])
+def test_only_images_of_the_matrix_have_budgets(size: Size, others: list[str]) -> None:
+    with pytest.raises(InputError, match="--write-budgets is for images of the matrix"):
+        size("--write-budgets", *others)
+
+
+def test_an_edit_that_would_change_more_is_not_written(
+    size: Size, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = size.project / "matrix.yaml"
+    before = path.read_bytes()
+    monkeypatch.setattr(
+        "imgbuild.sizes.agree.with_budgets",
+        lambda text, _: text.replace("the last pip that", "a pip that", 1),
+    )
+    with pytest.raises(InputError, match="cannot be edited safely"):
+        size("--tf", "2.2", "--stack", "debian", "--write-budgets")
+    assert path.read_bytes() == before
