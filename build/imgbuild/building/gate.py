@@ -13,6 +13,7 @@ from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.render.labels import INPUT_DIGEST, NAME, REPOSITORY
 from imgbuild.sizes.budget import over_budget
 from imgbuild.sizes.measure import measure
+from imgbuild.sizes.store import size_store
 from imgbuild.suites import container
 from imgbuild.suites.examine import Examiner, How
 from imgbuild.suites.report import Report, SuiteResult
@@ -91,7 +92,7 @@ def _size(image: Image, image_id: str, workshop: Workshop) -> int:
     What engines that keep images in containerd call the size has the packed layers in it too.
     """
     if image.budget is not None and workshop.engine.version().containerd_store:
-        return measure(image_id, image.name, workshop.engine, workshop.cache).size
+        return measure(image_id, image.name, workshop.engine, size_store(workshop.cache)).size
     stored = workshop.engine.inspect(image_id)
     return stored.size if stored else 0
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from imgbuild.matrix.image import Image
     from imgbuild.project import Project
     from imgbuild.settings import Settings
+    from imgbuild.sizes.store import SizeStore
     from imgbuild.sizes.weighed import Weighed
 
 
@@ -81,12 +82,15 @@ def _weigh(images: "Sequence[Image]", engine: "Engine", settings: "Settings") ->
     """Return images of the matrix; what is built from stand-ins has no budget."""
     from imgbuild.errors import InputError
     from imgbuild.matrix.image import standin_image
+    from imgbuild.project import cache_dir
+    from imgbuild.sizes.store import size_store
 
     if settings.standin:
         images = [standin_image(image) for image in images]
     budgets = [None if settings.standin else image.budget for image in images]
+    store = size_store(cache_dir())
     found = [
-        _one(image.name, image.tags[0], engine, budget)
+        _one(image.name, image.tags[0], engine, store, budget)
         for image, budget in zip(images, budgets, strict=True)
     ]
     if not any(one.measured for one in found):
@@ -97,21 +101,25 @@ def _weigh(images: "Sequence[Image]", engine: "Engine", settings: "Settings") ->
 
 def _weigh_others(references: list[str], engine: "Engine") -> "list[Weighed]":
     from imgbuild.errors import InputError
+    from imgbuild.project import cache_dir
+    from imgbuild.sizes.store import size_store
 
-    found = [_one(reference, reference, engine) for reference in references]
+    store = size_store(cache_dir())
+    found = [_one(reference, reference, engine, store) for reference in references]
     missing = [one.reference for one in found if one.measured is None]
     if missing:
         raise InputError(f"The engine has no image {', '.join(missing)}.")
     return found
 
 
-def _one(name: str, reference: str, engine: "Engine", budget: int | None = None) -> "Weighed":
-    from imgbuild.project import cache_dir
+def _one(
+    name: str, reference: str, engine: "Engine", store: "SizeStore", budget: int | None = None
+) -> "Weighed":
     from imgbuild.sizes.measure import measure
     from imgbuild.sizes.weighed import Weighed
 
     stored = engine.inspect(reference)
-    measured = measure(stored.id, name, engine, cache_dir(), _say) if stored else None
+    measured = measure(stored.id, name, engine, store, _say) if stored else None
     return Weighed(name, reference, measured, budget)
 
 

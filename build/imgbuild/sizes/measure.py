@@ -4,11 +4,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 from imgbuild.engine.protocol import Engine
 from imgbuild.sizes.archive import SavedImage, SavedLayer, read_archive
-from imgbuild.sizes.components import by_component
+from imgbuild.sizes.components import NAMES, by_component
 from imgbuild.sizes.filesystem import FileSystem, StoredFile, Wasted
 from imgbuild.sizes.store import SizeStore
 
@@ -38,10 +37,13 @@ class MeasuredImage:
     def _files(self) -> FileSystem:
         return FileSystem([self.saved.contents[layer.diff_id] for layer in self.layers])
 
-    @cached_property
+    @property
     def components(self) -> dict[str, int]:
         """The bytes that are seen in a container, by component."""
-        return by_component(self._files.files())
+        total: Counter[str] = Counter()
+        for of_layer in self.components_of_layers:
+            total.update(of_layer)
+        return {name: total[name] for name in NAMES if total[name]}
 
     @property
     def wasted(self) -> list[Wasted]:
@@ -74,16 +76,15 @@ def measure(
     image_id: str,
     name: str,
     engine: Engine,
-    cache: Path,
+    store: SizeStore,
     say: Callable[[str], None] = lambda _: None,
 ) -> MeasuredImage:
-    """Return the sizes of an image, read from the engine unless ``cache`` knows them.
+    """Return the sizes of an image, read from the engine unless ``store`` knows them.
 
     Raises:
         MachineError: the engine cannot be reached, or its archive cannot be read.
 
     """
-    store = SizeStore(cache / "sizes")
     known = store.image(image_id)
     if known is None:
         say(f"reading {name}")

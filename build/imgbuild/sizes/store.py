@@ -7,7 +7,7 @@ the folder only makes the images be read again.
 import gzip
 import json
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,13 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class SizeStore:
-    """The measured layers. A file that is damaged, or is no such file, says nothing."""
+    """The measured layers. A file that is damaged, or is no such file, says nothing.
+
+    Layers that were asked for stay in memory: the images of a family have many in common.
+    """
 
     folder: Path
+    _seen: dict[str, Layer] = field(default_factory=dict, repr=False, compare=False)
 
     def image(self, image_id: str) -> SavedImage | None:
         """Return an image if it and all its layers were measured before."""
@@ -44,6 +48,7 @@ class SizeStore:
         """Remember an image and those of its layers that are not known yet."""
         for diff_id, layer in image.contents.items():
             if self._layer(diff_id) is None:
+                self._seen[diff_id] = layer
                 removed, opaque = list(layer.removed), list(layer.opaque)
                 content = {"entries": layer.entries, "removed": removed, "opaque": opaque}
                 self._write(self._path("layers", diff_id), content)
@@ -51,15 +56,12 @@ class SizeStore:
         self._write(self._path("images", image_id), {"layers": layers})
 
     def _layer(self, diff_id: str) -> Layer | None:
-        found = self._load(self._path("layers", diff_id))
-        try:
-            return Layer(
-                tuple(_entry(one) for one in found["entries"]),
-                tuple(str(path) for path in found["removed"]),
-                tuple(str(path) for path in found["opaque"]),
-            )
-        except (KeyError, TypeError, ValueError):
-            return None
+        if diff_id not in self._seen:
+            found = _layer(self._load(self._path("layers", diff_id)))
+            if found is None:
+                return None
+            self._seen[diff_id] = found
+        return self._seen[diff_id]
 
     def _path(self, kind: str, digest: str) -> Path:
         return self.folder / kind / f"{digest.removeprefix('sha256:')}.json.gz"
@@ -78,8 +80,23 @@ class SizeStore:
         write_bytes(path, gzip.compress(json.dumps(document).encode(), 6, mtime=0))
 
 
-def _entry(found: list[Any]) -> Entry:
-    path, kind, size, link, owner = found
+def size_store(cache: Path) -> SizeStore:
+    """Return what was measured before by this user, whose cache folder is given."""
+    return SizeStore(cache / "sizes")
+
+
+def _layer(found: dict[str, Any]) -> Layer | None:
+    try:
+        return Layer(
+            tuple(_entry(*one) for one in found["entries"]),
+            tuple(str(path) for path in found["removed"]),
+            tuple(str(path) for path in found["opaque"]),
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _entry(path: str, kind: str, size: object, link: str, owner: str) -> Entry:
     if not isinstance(size, int) or size < 0:
         raise ValueError(size)
     return Entry(str(path), Kind(kind), size, str(link), str(owner))

@@ -9,7 +9,7 @@ TEXT = """\
 # a comment
 images:
   - {tensorflow: 1.10.0, variants: [cpu]}   # behind
-  - {tensorflow: 2.0.0, cuda: {version: "10.1", why: "}"} , }
+  - {tensorflow: 2.0.0, cuda: {why: "}", of: "a"} , }
   - {tensorflow: 2.1.0, budget: {gpu: 70, cpu: 60}, variants: [cpu, gpu]}
   - tensorflow: 2.2.0
     budget: {cpu: 90} # agreed
@@ -50,7 +50,7 @@ def changed(budgets: dict[int, dict[str, int]]) -> list[tuple[str, str]]:
         (
             1,
             {"gpu": 2, "cpu": 1},
-            """  - {tensorflow: 2.0.0, cuda: {version: "10.1", why: "}"}, budget: {cpu: 1, gpu: 2} , }""",
+            '  - {tensorflow: 2.0.0, cuda: {why: "}", of: "a"}, budget: {cpu: 1, gpu: 2} , }',
         ),
         (
             2,

@@ -13,6 +13,7 @@ from imgbuild.engine.stored import StoredImage
 from imgbuild.sizes.components import NAMES, RULES, component_of
 from imgbuild.sizes.family import Family, family, sharing
 from imgbuild.sizes.measure import MeasuredImage, measure
+from imgbuild.sizes.store import size_store
 
 SITE = "opt/python/lib/python3.6/site-packages"
 BASE = tar(
@@ -48,7 +49,7 @@ Measured = Callable[[str], MeasuredImage]
 
 @pytest.fixture
 def measured(engine: FakeEngine, tmp_path: Path) -> Measured:
-    return lambda image_id: measure(image_id, "app", engine, tmp_path)
+    return lambda image_id: measure(image_id, "app", engine, size_store(tmp_path))
 
 
 def test_every_byte_is_in_a_component_or_wasted(measured: Measured) -> None:
