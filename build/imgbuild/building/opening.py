@@ -1,23 +1,28 @@
-"""Opening the workshop: engine, buildx, settings and inputs, in the order that fails earliest."""
+"""Opening what a build needs, in the order that fails earliest, and nothing before it is needed.
+
+`open_planner` is enough to know what has to be done: settings, the engine's address, the inputs.
+`equip` adds what builds and tests: buildx, a display, the sites of downloads.
+"""
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from imgbuild.building.revision import git_revision
-from imgbuild.building.workshop import Workshop
-from imgbuild.downloads.sites import make_sites
-from imgbuild.engine.buildx import find_buildx
 from imgbuild.engine.client import DockerEngine
-from imgbuild.engine.display import BuildDisplay
 from imgbuild.engine.endpoint import resolve_host
-from imgbuild.fetching.offline import FetchedInputs, open_fetched
 from imgbuild.matrix.image import Image
 from imgbuild.plan.inputs import Preparation, prepare_inputs
+from imgbuild.plan.planner import Planner
 from imgbuild.project import Project, cache_dir, state_dir
 from imgbuild.settings import Settings, load_settings
+from imgbuild.suites.store import ReportStore
+
+if TYPE_CHECKING:
+    from imgbuild.building.workshop import Workshop
+    from imgbuild.fetching.offline import FetchedInputs
 
 
 @dataclass(frozen=True)
@@ -35,10 +40,51 @@ class Opening:
     offline: Path | None = None
 
 
+@dataclass(frozen=True)
+class Opened:
+    """A planner, and what a workshop is made of beside it."""
+
+    planner: Planner
+    images: tuple[Image, ...]
+    opening: Opening
+    settings: Settings
+    host: str | None
+    fetched: "FetchedInputs | None"
+
+
+@contextmanager
+def open_planner(project: Project, images: tuple[Image, ...], opening: Opening) -> Iterator[Opened]:
+    """Give what tells what has to be done, and close the engine's connections afterwards.
+
+    Raises:
+        InputError: the settings are wrong.
+        MachineError: an input cannot be made, or there is no engine to make it for.
+
+    """
+    settings = load_settings(project.settings)
+    fetched = _fetched(project, images, opening, settings)
+    if fetched:
+        settings = fetched.settings(settings, images)
+    state, cache, host = state_dir(), cache_dir(), resolve_host(settings.engine)
+    engine = DockerEngine(host)
+    try:
+        log = state / "logs" / f"{time.strftime('%Y%m%dT%H%M%S')}-inputs.log"
+        preparation = Preparation(
+            cache, log, project, opening.say, opening.make, opening.refresh, engine.version
+        )
+        inputs = prepare_inputs(images, settings, preparation)
+        inputs = fetched.known_bases(inputs, images) if fetched else inputs
+        store = ReportStore(state / "reports")
+        planner = Planner(project, engine, inputs, store, settings.standin, cache)
+        yield Opened(planner, images, opening, settings, host, fetched)
+    finally:
+        engine.close()
+
+
 @contextmanager
 def open_workshop(
     project: Project, images: tuple[Image, ...], opening: Opening
-) -> Iterator[Workshop]:
+) -> Iterator["Workshop"]:
     """Give everything a build or test of ``images`` needs, and close the engine's connections.
 
     Raises:
@@ -46,43 +92,48 @@ def open_workshop(
         MachineError: no engine, no buildx, an input cannot be made.
 
     """
-    settings = load_settings(project.settings)
-    fetched = _fetched(project, images, opening, settings)
-    if fetched:
-        settings = fetched.settings(settings, images)
-    state = state_dir()
-    host = resolve_host(settings.engine)
-    buildx = find_buildx(settings.engine)
-    engine = DockerEngine(host)
-    try:
-        engine.version()
-        log = state / "logs" / f"{time.strftime('%Y%m%dT%H%M%S')}-inputs.log"
-        preparation = Preparation(
-            cache_dir(), log, project, opening.say, opening.make, opening.refresh
-        )
-        inputs = prepare_inputs(images, settings, preparation)
-        yield Workshop(
-            project=project,
-            engine=engine,
-            host=host,
-            buildx=buildx,
-            inputs=fetched.known_bases(inputs, images) if fetched else inputs,
-            state=state,
-            reports=opening.reports or state / "runs",
-            display=BuildDisplay([image.name for image in images]),
-            cache=preparation.cache,
-            sites=make_sites(images[0].matrix, settings),
-            standin=settings.standin,
-            revision=git_revision(project.root),
-            fetched=fetched,
-        )
-    finally:
-        engine.close()
+    with open_planner(project, images, opening) as opened:
+        yield equip(opened)
+
+
+def equip(opened: Opened) -> "Workshop":
+    """Return the workshop of what was opened.
+
+    Raises:
+        MachineError: no engine, no buildx.
+
+    """
+    # Each of them, or what it imports, takes longer than to see that there is nothing to do.
+    from imgbuild.building.revision import git_revision  # noqa: PLC0415
+    from imgbuild.building.workshop import Workshop  # noqa: PLC0415
+    from imgbuild.downloads.sites import make_sites  # noqa: PLC0415
+    from imgbuild.engine.buildx import find_buildx  # noqa: PLC0415
+    from imgbuild.engine.display import BuildDisplay  # noqa: PLC0415
+
+    planner, settings, state = opened.planner, opened.settings, state_dir()
+    planner.engine.version()
+    return Workshop(
+        project=planner.project,
+        engine=planner.engine,
+        host=opened.host,
+        buildx=find_buildx(settings.engine),
+        inputs=planner.inputs,
+        state=state,
+        reports=opened.opening.reports or state / "runs",
+        display=BuildDisplay([image.name for image in opened.images]),
+        cache=cache_dir(),
+        sites=make_sites(opened.images[0].matrix, settings),
+        standin=settings.standin,
+        revision=git_revision(planner.project.root),
+        fetched=opened.fetched,
+    )
 
 
 def _fetched(
     project: Project, images: tuple[Image, ...], opening: Opening, settings: Settings
-) -> FetchedInputs | None:
+) -> "FetchedInputs | None":
     if opening.offline is None:
         return None
+    from imgbuild.fetching.offline import open_fetched  # noqa: PLC0415 - brings requests
+
     return open_fetched(opening.offline, images, project, settings, cache_dir())

@@ -1,10 +1,11 @@
 """``imgbuild build``: plan, build, test, name. The one function behind the command."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from imgbuild.building.bake import Baked, bake_images
 from imgbuild.building.gates import pass_gates
+from imgbuild.building.options import BuildOptions
 from imgbuild.building.outcome import Outcome
 from imgbuild.building.phases import phases
 from imgbuild.building.supplies import bring_downloads
@@ -14,18 +15,6 @@ from imgbuild.plan.inputs import BaseInput
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.render.drift import dockerfile_path
 from imgbuild.work_folder import work_folder
-
-
-@dataclass(frozen=True)
-class BuildOptions:
-    """How to build: with suites or without, past failures or not, how many images to test at once.
-
-    How many steps run at once is BuildKit's business.
-    """
-
-    test: bool = True
-    keep_going: bool = False
-    jobs: int = 2
 
 
 def produce(

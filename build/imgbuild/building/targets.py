@@ -1,11 +1,11 @@
 """A plan item as a bake target: named contexts, labels and secrets. Pure."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
 from imgbuild.engine.definition import BakeTarget
 from imgbuild.matrix.image import Image
+from imgbuild.plan.changes import parts_label
 from imgbuild.plan.inputs import BuildInputs
 from imgbuild.plan.plan import PlanItem
 from imgbuild.project import Project
@@ -56,7 +56,7 @@ def _labels(item: PlanItem, inputs: BuildInputs, revision: str | None) -> Mappin
     labels = {
         INPUT_DIGEST: item.digest.total,
         REPOSITORY: item.image.repository,
-        INPUT_PARTS: json.dumps(dict(item.digest.parts), sort_keys=True),
+        INPUT_PARTS: parts_label(item.digest),
         "org.opencontainers.image.base.name": base.reference.split("@")[0],
         "org.opencontainers.image.base.digest": base.digest or "",
         f"{NAMESPACE}.input.base": base.origin,

@@ -11,9 +11,10 @@ from imgbuild.cli import options
 
 if TYPE_CHECKING:
     from imgbuild.building.opening import Opening
-    from imgbuild.building.produce import BuildOptions
+    from imgbuild.building.options import BuildOptions
     from imgbuild.building.workshop import Workshop
     from imgbuild.matrix.image import Image
+    from imgbuild.plan.plan import PlanItem
     from imgbuild.project import Project
 
 
@@ -66,7 +67,7 @@ def build(
     does.
     """
     from imgbuild.building.opening import Opening
-    from imgbuild.building.produce import BuildOptions
+    from imgbuild.building.options import BuildOptions
     from imgbuild.errors import InputError
 
     if plan and refresh_base:
@@ -101,11 +102,11 @@ def _plan(
     *,
     as_json: bool,
 ) -> None:
-    from imgbuild.building.opening import open_workshop
-    from imgbuild.cli.build_tables import plan_lines
+    from imgbuild.building.opening import open_planner
+    from imgbuild.cli.plan_table import plan_lines
 
-    with open_workshop(project, images, opening) as workshop:
-        items = workshop.plan(images, test=how.test)
+    with open_planner(project, images, opening) as opened:
+        items = opened.planner.plan(images, test=how.test)
     if as_json:
         typer.echo(json.dumps([item.as_json() for item in items], indent=2))
     else:
@@ -120,17 +121,42 @@ def _build(
     *,
     as_json: bool,
 ) -> None:
-    from imgbuild.building.image_lock import image_locks
-    from imgbuild.building.opening import open_workshop
-    from imgbuild.project import state_dir
-    from imgbuild.suites.run import require_docker_client
+    from imgbuild.building.opening import equip, open_planner
+    from imgbuild.suites.docker_client import require_docker_client
 
     if how.test:
         require_docker_client()
-    with open_workshop(project, images, opening) as workshop:
-        names = [image.name for image in images]
-        with image_locks(names, workshop.host, state_dir() / "locks"):
-            _run(workshop, images, how, as_json=as_json)
+    with open_planner(project, images, opening) as opened:
+        items = opened.planner.plan(images, test=how.test)
+        if any(item.busy for item in items):
+            _locked(equip(opened), images, how, as_json=as_json)
+            return
+    _idle(items, opened.host, as_json=as_json)
+
+
+def _idle(items: "tuple[PlanItem, ...]", host: str | None, *, as_json: bool) -> None:
+    """Say that there is nothing to do, without importing what would do it."""
+    from imgbuild.cli.plan_table import idle_line, usage_lines
+
+    if as_json:
+        from imgbuild.building.outcome import Outcome
+
+        done = [Outcome(item, item.image_id, named=True) for item in items]
+        typer.echo(json.dumps([outcome.as_json() for outcome in done], indent=2))
+    else:
+        typer.echo(f"{idle_line(items)}\n{usage_lines(items[0].image, host)}")
+
+
+def _locked(
+    workshop: "Workshop", images: "tuple[Image, ...]", how: "BuildOptions", *, as_json: bool
+) -> None:
+    """Build under the images' locks; planned again there, since another imgbuild may be done."""
+    from imgbuild.building.image_lock import image_locks
+    from imgbuild.project import state_dir
+
+    names = [image.name for image in images]
+    with image_locks(names, workshop.host, state_dir() / "locks"):
+        _run(workshop, images, how, as_json=as_json)
 
 
 def _run(
@@ -143,7 +169,8 @@ def _run(
     from imgbuild.building.gate import remove_leftovers
     from imgbuild.building.produce import produce
     from imgbuild.building.room import require_room
-    from imgbuild.cli.build_tables import outcome_lines, usage_lines
+    from imgbuild.cli.build_tables import outcome_lines
+    from imgbuild.cli.plan_table import usage_lines
     from imgbuild.errors import CheckFailedError
 
     remove_leftovers(images, workshop)

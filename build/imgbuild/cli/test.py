@@ -64,8 +64,8 @@ def test(
     """
     from imgbuild.cli.test_run import Wanted, test_elsewhere, test_family
     from imgbuild.errors import InputError
+    from imgbuild.suites.docker_client import require_docker_client
     from imgbuild.suites.examine import How
-    from imgbuild.suites.run import require_docker_client
 
     opened = options.open_project(project)
     if list_suites:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from imgbuild.engine import answers
 from imgbuild.engine.endpoint import DEFAULT_HOST
 from imgbuild.engine.faults import answered_error, translated
+from imgbuild.engine.listing import list_images, unix_socket
 from imgbuild.engine.protocol import DEFAULT_OPTIONS, Engine
 from imgbuild.errors import InputError, MachineError
 
@@ -60,6 +61,10 @@ class DockerEngine:
 
     def images(self, label: str) -> list[StoredImage]:
         """Return the images with ``label``, in one call (docker-py's list makes N+1)."""
+        socket = unix_socket(self.host)
+        if socket:
+            found = list_images(socket, label, self.host, ANSWER_SECONDS)
+            return [answers.listed_image(one) for one in found]
         with self._api() as api:
             return [answers.listed_image(one) for one in api.images(filters={"label": [label]})]
 

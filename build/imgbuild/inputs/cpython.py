@@ -74,8 +74,16 @@ def relocate_prefix(
         stamp = {"digest": tree_digest(tree), "fingerprint": tree_fingerprint(tree)}
         (folder / "stamp.json").write_text(json.dumps(stamp), encoding="utf-8")
 
-    stored_folder(final, make, lambda folder: _stored_digest(folder) is not None)
-    digest = _stored_digest(final)
+    # Telling whether it was touched takes a look at each of its files: once, if it was not.
+    known: list[str] = []
+
+    def is_whole(folder: Path) -> bool:
+        digest = _stored_digest(folder)
+        known.extend([digest] if digest else [])
+        return digest is not None
+
+    stored_folder(final, make, is_whole)
+    digest = known[0] if known else _stored_digest(final)
     if digest is None:
         raise CheckFailedError(
             f"The interpreter in {final} changed while it was being made. Run this again."

@@ -1,104 +1,94 @@
-"""The input digest: sha256 over everything that goes into an image. Pure but for reading files."""
+"""The input digest: sha256 over everything that goes into an image. Pure but for reading files.
+
+Each input is a part of its own, as precise as can be told without building: a stage of the
+Dockerfile, one file or folder that it mounts, one lock, one download. docs/plan.md lists them.
+"""
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from imgbuild.errors import InputError
-from imgbuild.locks.check import lock_problems
-from imgbuild.locks.request import requests_of
 from imgbuild.matrix.image import Image
 from imgbuild.plan.inputs import BuildInputs
+from imgbuild.plan.reading import Reading
 from imgbuild.project import Project
-from imgbuild.render.dockerfile import render_dockerfile
-from imgbuild.render.drift import dockerfile_path
 
 #: Enough of a sha256 to tell two inputs apart in a label.
 SHORT = 12
+#: The parts of a stage, of a download and of a lock's packages begin or end with these words.
+STAGE, DOWNLOAD, PACKAGES = "stage ", "download ", " packages"
+NOT_MADE = "not made yet"
 
 
 @dataclass(frozen=True)
 class InputDigest:
-    """The digest of all inputs, and the short digest of each kind, to say what changed."""
+    """The digest of all inputs, and what each of them is, to say what changed.
+
+    A part's value is a version, a date, a lock's packages, or the short digest of a content.
+    """
 
     total: str
     parts: Mapping[str, str]
 
-    def changed_since(self, parts: Mapping[str, str]) -> list[str]:
-        """Return the kinds of input whose digest is another than in ``parts``."""
-        return [name for name, value in self.parts.items() if parts.get(name) != value]
 
-
-def input_digest(image: Image, inputs: BuildInputs, project: Project) -> InputDigest:
+def input_digest(
+    image: Image, inputs: BuildInputs, project: Project, reading: Reading | None = None
+) -> InputDigest:
     """Return the digest of everything that decides what is in ``image``.
+
+    ``reading`` reads each file once for many images.
 
     Raises:
         InputError: the committed Dockerfile or a lock is missing or not the current one.
 
     """
-    _require_locks(image, project)
-    base = inputs.bases[image.os_name]
-    interpreter = inputs.interpreters[image.version_of("python")]
-    parts = {
-        "Dockerfile": _text(_committed_dockerfile(image, project)),
-        "lock": _text(_lock(project, image.lock_name)),
-        "build lock": _text(_lock(project, image.build_lock_name)),
-        "files": _files(project.files),
-        "base": base.digest or "not made yet",
-        "CPython": interpreter.digest,
+    look = reading or Reading(project, image.matrix)
+    look.require_locks(image)
+    whole = {"epoch": image.matrix.epoch, **_machine(image, inputs)}
+    packages = {}
+    for name, file in _locks(image).items():
+        whole[name] = look.digest(f"locks/{file}")
+        packages[name + PACKAGES] = ",".join(f"{n}=={v}" for n, v in look.versions(file))
+    dockerfile = look.dockerfile(image)
+    whole |= {f"{STAGE}{name}": digest for name, digest in dockerfile.stages.items()}
+    known = {f"locks/{file}" for file in _locks(image).values()}
+    whole |= {path: look.digest(path) for path in dockerfile.paths if path not in known}
+    total = hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
+    return InputDigest(f"sha256:{total}", {**{n: _short(v) for n, v in whole.items()}, **packages})
+
+
+def _locks(image: Image) -> dict[str, str]:
+    """Return the locks' file names by what the plan calls them."""
+    found = {"lock": image.lock_name, "build lock": image.build_lock_name}
+    return {**found, "MPI lock": image.mpi_lock_name} if image.mpi_lock_name else found
+
+
+def _machine(image: Image, inputs: BuildInputs) -> dict[str, str]:
+    """Return the inputs that are not in the checkout."""
+    found = {
+        "base": inputs.bases[image.os_name].digest or NOT_MADE,
+        "CPython": inputs.interpreters[image.version_of("python")].digest,
+        # With pinned hashes another uv should install the same; nobody proved that it does.
         "uv": inputs.uv_version,
-        "downloads": inputs.downloads[image.name].digest,
+        **dict(_downloads(image, inputs)),
     }
-    if image.mpi_lock_name:
-        parts["MPI lock"] = _text(_lock(project, image.mpi_lock_name))
     if image.cuda and inputs.keyrings:
-        parts["keyrings"] = inputs.keyrings.name
+        found["keyrings"] = inputs.keyrings.name
     if inputs.standin:
-        parts["stand-in"] = inputs.standin
-    total = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-    short = {
-        name: hashlib.sha256(value.encode()).hexdigest()[:SHORT] for name, value in parts.items()
-    }
-    return InputDigest(f"sha256:{total}", short)
+        found["stand-in"] = inputs.standin
+    return found
 
 
-def _committed_dockerfile(image: Image, project: Project) -> str:
-    path = dockerfile_path(image, project.dockerfiles)
-    rendered = render_dockerfile(image, project.templates)
-    if not path.exists() or path.read_text(encoding="utf-8") != rendered:
-        where = path.relative_to(project.root)
-        raise InputError(
-            f"{where} is not what matrix.yaml and images/templates say. Run `imgbuild render`, "
-            "read the diff, then build."
-        )
-    return rendered
+def _downloads(image: Image, inputs: BuildInputs) -> Iterator[tuple[str, str]]:
+    for context, files in inputs.downloads[image.name].contexts.items():
+        for file in files:
+            # The context's name goes into the total: a file in another one is another input.
+            yield f"{DOWNLOAD}{context}/{file.file_name}", file.sha256
 
 
-def _require_locks(image: Image, project: Project) -> None:
-    """Refuse locks that are damaged, or made for other requirements than the matrix has now."""
-    for request in requests_of(image):
-        problems = lock_problems(request, project.locks)
-        if problems:
-            raise InputError(
-                f"The lock does not fit the matrix: images/locks/{problems[0].rstrip('.')}. Run "
-                "`imgbuild lock` and read the diff, then build."
-            )
-
-
-def _lock(project: Project, name: str) -> str:
-    return (project.locks / name).read_text(encoding="utf-8")
-
-
-def _text(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _files(folder: Path) -> str:
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts:
-            digest.update(f"{path.relative_to(folder)}\0".encode())
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest()
+def _short(value: str) -> str:
+    """Return enough of a digest to tell it from another; anything else as it is."""
+    digits = value.removeprefix("sha256:")
+    is_digest = len(digits) == 64 and set(digits) <= {*"0123456789abcdef"}
+    return digits[:SHORT] if is_digest else value

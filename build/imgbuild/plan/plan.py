@@ -1,13 +1,13 @@
 """The arrow digest → Plan: for each image, what has to be done and why. Pure."""
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from imgbuild.engine.stored import StoredImage
 from imgbuild.matrix.image import Image
+from imgbuild.plan.changes import Change, changes_since, described
 from imgbuild.plan.digest import InputDigest
 from imgbuild.render.labels import INPUT_DIGEST, INPUT_PARTS, NAME
 
@@ -31,13 +31,22 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class PlanItem:
-    """One image: what is to be done, why, and the image the engine has already, if any."""
+    """One image: what is to be done, why, and the image the engine has already, if any.
+
+    ``changes`` are the inputs that are others than those of the image that it would replace.
+    """
 
     image: Image
     digest: InputDigest
     action: Action
     reason: str
     image_id: str | None = None
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is to be done."""
+        return self.action is not Action.NOTHING
 
     def as_json(self) -> dict[str, Any]:
         """Return what ``--plan --json`` prints."""
@@ -45,6 +54,7 @@ class PlanItem:
             "image": self.image.name,
             "action": str(self.action),
             "reason": self.reason,
+            "changes": [change.as_json() for change in self.changes],
             "input_digest": self.digest.total,
             "image_id": self.image_id,
         }
@@ -75,7 +85,7 @@ def _plan_one(
     mine = [candidate for candidate in stored if candidate.labels.get(NAME) == image.name]
     same = [c for c in mine if c.labels.get(INPUT_DIGEST) == digest.total]
     if not same:
-        return PlanItem(image, digest, Action.BUILD, _why_build(image, digest, mine))
+        return _to_build(image, digest, mine)
     best = max(
         same, key=lambda c: (_is_named(image, c), verdict(c.id) is Verdict.PASSED, c.created)
     )
@@ -92,17 +102,17 @@ def _is_named(image: Image, candidate: StoredImage) -> bool:
     return {*image.tags} <= {*candidate.tags}
 
 
-def _why_build(image: Image, digest: InputDigest, mine: Sequence[StoredImage]) -> str:
+def _to_build(image: Image, digest: InputDigest, mine: Sequence[StoredImage]) -> PlanItem:
     if not mine:
-        return "never built here"
+        return PlanItem(image, digest, Action.BUILD, "never built here")
     latest = max(mine, key=lambda c: (_is_named(image, c), c.created))
-    changed = digest.changed_since(_parts(latest))
-    return f"changed: {', '.join(changed)}" if changed else "its inputs are not known"
+    changes = changes_since(latest.labels, image, digest)
+    reason = f"changed: {described(changes)}" if changes else _unknown(latest)
+    return PlanItem(image, digest, Action.BUILD, reason, changes=changes)
 
 
-def _parts(candidate: StoredImage) -> Mapping[str, str]:
-    try:
-        parts = json.loads(candidate.labels.get(INPUT_PARTS, "{}"))
-    except json.JSONDecodeError:
-        return {}
-    return parts if isinstance(parts, dict) else {}
+def _unknown(latest: StoredImage) -> str:
+    """Say why it cannot be told what changed."""
+    if INPUT_PARTS in latest.labels:
+        return "another imgbuild built it, which recorded its inputs in another form"
+    return "its inputs were not recorded"

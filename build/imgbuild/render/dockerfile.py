@@ -7,8 +7,8 @@ import time
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 from packaging.version import Version
 
 from imgbuild.errors import InputError
@@ -17,6 +17,9 @@ from imgbuild.matrix.image import Image, minor_of
 from imgbuild.render.compilers import compilers
 from imgbuild.render.labels import pin_labels
 from imgbuild.render.sources import file_name, named_sources
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 #: Where the interpreter and the packages live in every image.
 PREFIX = "/opt/python"
@@ -82,6 +85,8 @@ def render_dockerfile(image: Image, templates: Path) -> str:
             does not exist yet; its lock, beside the templates' folder, is missing or damaged.
 
     """
+    from jinja2 import TemplateError  # noqa: PLC0415 - where nothing is rendered it is not needed
+
     try:
         template = _environment(templates).get_template("Dockerfile.j2")
         text = template.render({**variables(image), **_layers(image, templates.parent / "locks")})
@@ -97,7 +102,9 @@ def epoch_seconds(image: Image) -> int:
 
 
 @cache
-def _environment(templates: Path) -> Environment:
+def _environment(templates: Path) -> "Environment":
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415
+
     environment = Environment(  # noqa: S701 - Dockerfiles are not HTML; values.py keeps them safe
         loader=FileSystemLoader(templates),
         undefined=StrictUndefined,

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -43,20 +42,6 @@ class SuiteRun:
     say: Callable[[str], None] = lambda _: None
     step: Callable[[str], None] = lambda _: None
     stop: Stop = field(default_factory=Stop)
-
-
-def require_docker_client() -> None:
-    """Raise unless testinfra will find a docker client: asked before anything is built.
-
-    Raises:
-        MachineError: there is none on PATH.
-
-    """
-    if shutil.which("docker") is None:
-        raise MachineError(
-            "No docker client on PATH; the suites run their commands through it. Install one "
-            "(Debian: apt-get install docker-cli; Ubuntu: docker.io), or build with --no-test."
-        )
 
 
 def run_suites(run: SuiteRun, engine: Engine, host: str | None, project: Project) -> Report:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from imgbuild.building.options import BuildOptions
 from imgbuild.building.outcome import Outcome
-from imgbuild.building.produce import BuildOptions, produce
+from imgbuild.building.produce import produce
 from imgbuild.building.workshop import Workshop
 from imgbuild.downloads.sites import Sites
 from imgbuild.engine import fake
@@ -308,7 +309,8 @@ def test_only_a_changed_suite_is_run_again(bench: Bench, project: Project, tmp_p
 
 
 def test_the_tables_say_what_happened(bench: Bench) -> None:
-    from imgbuild.cli.build_tables import outcome_lines, plan_lines, usage_lines
+    from imgbuild.cli.build_tables import outcome_lines
+    from imgbuild.cli.plan_table import plan_lines, usage_lines
 
     plan = bench.workshop.plan(bench.images, test=True)
     assert plan_lines(plan).splitlines() == [
@@ -329,7 +331,7 @@ def test_the_tables_say_what_happened(bench: Bench) -> None:
 
 
 def test_how_to_use_says_what_the_image_needs(images: dict[str, Image]) -> None:
-    from imgbuild.cli.build_tables import usage_lines
+    from imgbuild.cli.plan_table import usage_lines
 
     intel = usage_lines(images["tf-1.12-gpu-ubuntu"], None)
     assert "docker run --rm --gpus all -v" in intel

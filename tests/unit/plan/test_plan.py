@@ -10,7 +10,8 @@ from imgbuild.matrix.image import Image
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.plan import Action, PlanItem, Verdict, make_plan
 
-DIGEST = InputDigest("sha256:new", {"lock": "1", "base": "2"})
+PARTS = {"lock": "1", "lock packages": "a==1,b==2", "base": "2", "stage os": "3"}
+DIGEST = InputDigest("sha256:new", PARTS)
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ def _plan(image: Image, engine: Engine, *, test: bool = True) -> PlanItem:
     labels = {
         "imgbuild.name": image.name,
         "imgbuild.input-digest": engine.input_digest,
-        "imgbuild.inputs": json.dumps(engine.parts),
+        "imgbuild.inputs": json.dumps({"form": 2, "parts": engine.parts}),
     }
     stored = StoredImage("sha256:id", image.tags if engine.named else (), labels)
     verdict = {"sha256:id": engine.verdict}
@@ -49,17 +50,52 @@ def test_an_image_that_passed_and_has_its_names_is_left_alone(image: Image) -> N
     assert (item.action, item.image_id) == (Action.NOTHING, "sha256:id")
 
 
-def test_changed_inputs_are_named(image: Image) -> None:
-    item = _plan(image, Engine("sha256:old", parts={"lock": "0", "base": "2"}))
-    assert (item.action, item.reason) == (Action.BUILD, "changed: lock")
+def _reason(image: Image, parts: dict[str, str]) -> str:
+    item = _plan(image, Engine("sha256:old", parts=parts))
+    assert item.action is Action.BUILD
+    return item.reason
 
 
-@pytest.mark.parametrize("parts", ["no json", "[]"])
-def test_damaged_labels_only_cost_the_reason(image: Image, parts: str) -> None:
+@pytest.mark.parametrize(
+    ("old", "reason"),
+    [
+        ({"base": "1"}, "base 1 → 2"),
+        ({"lock": "0"}, "lock 0 → 1"),
+        ({"lock": "0", "lock packages": "a==0,b==2"}, "lock: a 0 → 1"),
+        ({"lock": "0", "lock packages": "c==3,b==2"}, "lock: a nothing → 1 (+1 more)"),
+        ({"stage os": "0", "stage gone": "1"}, "Dockerfile: stages gone, os"),
+        ({"stage os": "0"}, "Dockerfile: stage os"),
+        ({"download downloads/x": "1"}, "download x 1 → nothing"),
+        ({"base": "1", "stage os": "0"}, "base 1 → 2; Dockerfile: stage os"),
+    ],
+)
+def test_changed_inputs_are_named(image: Image, old: dict[str, str], reason: str) -> None:
+    assert _reason(image, {**PARTS, **old}) == f"changed: {reason}"
+
+
+def test_all_changes_are_there_for_programs(image: Image) -> None:
+    old = {**PARTS, "lock": "0", "lock packages": "a==0,c==3"}
+    item = _plan(image, Engine("sha256:old", parts=old))
+    assert item.as_json()["changes"] == [
+        {"input": "lock: a", "old": "0", "new": "1"},
+        {"input": "lock: b", "old": None, "new": "2"},
+        {"input": "lock: c", "old": "3", "new": None},
+    ]
+
+
+FORMER = '{"Dockerfile": "1", "base": "2", "files": "3"}'
+
+
+@pytest.mark.parametrize("parts", ["no json", "[]", "1", '{"form": 2, "parts": 1}', FORMER])
+def test_labels_of_another_form_only_cost_the_reason(image: Image, parts: str) -> None:
     labels = {"imgbuild.name": image.name, "imgbuild.input-digest": "x", "imgbuild.inputs": parts}
     stored = [StoredImage("sha256:id", image.tags, labels)]
     item = make_plan([(image, DIGEST)], stored, lambda _: Verdict.PASSED)[0]
-    assert (item.action, item.reason) == (Action.BUILD, "changed: lock, base")
+    assert item.action is Action.BUILD
+    assert item.reason == "another imgbuild built it, which recorded its inputs in another form"
+    stored = [StoredImage("sha256:id", image.tags, {**labels, "imgbuild.pin.tensorflow": "2.1.0"})]
+    item = make_plan([(image, DIGEST)], stored, lambda _: Verdict.PASSED)[0]
+    assert item.reason.startswith("changed: pin tensorflow 2.1.0 → 2.2.0; ")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,125 @@
+"""Which inputs of an image are others than when it was built: old → new. Pure."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from imgbuild.matrix.image import Image
+from imgbuild.plan.digest import DOWNLOAD, PACKAGES, STAGE, InputDigest
+from imgbuild.render.labels import INPUT_PARTS, NAMESPACE
+
+#: The form of the label that holds the parts; labels of an earlier form have none.
+FORM = 2
+_PIN = f"{NAMESPACE}.pin."
+#: So many packages of a lock are named in a line; all of them are in the JSON.
+NAMED_PACKAGES = 1
+
+
+@dataclass(frozen=True)
+class Change:
+    """One input that is another now. ``old`` is None where it is new, ``new`` where it went."""
+
+    input: str
+    old: str | None
+    new: str | None
+
+    def as_json(self) -> dict[str, str | None]:
+        """Return what ``--plan --json`` prints."""
+        return {"input": self.input, "old": self.old, "new": self.new}
+
+    @property
+    def arrow(self) -> str:
+        """The change as people read it."""
+        return f"{self.old or 'nothing'} → {self.new or 'nothing'}"
+
+
+def parts_label(digest: InputDigest) -> str:
+    """Return what the label ``imgbuild.inputs`` holds: at most some 4 kB, and no secret."""
+    document = {"form": FORM, "parts": dict(digest.parts)}
+    return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+
+def changes_since(
+    labels: Mapping[str, str], image: Image, digest: InputDigest
+) -> tuple[Change, ...]:
+    """Return what changed since an image with ``labels`` was built: pins, then the other inputs.
+
+    Of an image that an older imgbuild built only the pins can be compared.
+    """
+    return (*_pins(labels, image), *_inputs(_recorded(labels), digest.parts))
+
+
+def described(changes: Iterable[Change]) -> str:
+    """Return the changes in one line: stages and packages together, everything else by itself."""
+    found = tuple(changes)
+    stages = [c.input.removeprefix(STAGE) for c in found if c.input.startswith(STAGE)]
+    locks = dict.fromkeys(c.input.partition(":")[0] for c in found if ":" in c.input)
+    alone = [c for c in found if not c.input.startswith(STAGE) and ":" not in c.input]
+    groups = [
+        *(f"{c.input} {c.arrow}" for c in alone),
+        *(_packages(lock, [c for c in found if c.input.startswith(f"{lock}:")]) for lock in locks),
+    ]
+    if stages:
+        groups.append(f"Dockerfile: stage{'s' if len(stages) > 1 else ''} {', '.join(stages)}")
+    return "; ".join(groups)
+
+
+def _packages(lock: str, changes: list[Change]) -> str:
+    named = [f"{c.input.partition(': ')[2]} {c.arrow}" for c in changes[:NAMED_PACKAGES]]
+    more = len(changes) - len(named)
+    return f"{lock}: {', '.join(named)}" + (f" (+{more} more)" if more else "")
+
+
+def _pins(labels: Mapping[str, str], image: Image) -> Iterator[Change]:
+    old = {k.removeprefix(_PIN): v for k, v in labels.items() if k.startswith(_PIN)}
+    new = {pin.component: pin.version for pin in image.pins}
+    # Labels without any pin are not those of an image of this project's templates.
+    yield from _differences(old, new, "pin ") if old else ()
+
+
+def _recorded(labels: Mapping[str, str]) -> Mapping[str, str] | None:
+    """Return the parts that an image was built from; None where its label does not tell."""
+    try:
+        document = json.loads(labels.get(INPUT_PARTS, "null"))
+    except ValueError:
+        return None
+    if not isinstance(document, dict) or document.get("form") != FORM:
+        return None
+    parts = document.get("parts")
+    return {str(k): str(v) for k, v in parts.items()} if isinstance(parts, dict) else None
+
+
+def _inputs(old: Mapping[str, str] | None, new: Mapping[str, str]) -> Iterator[Change]:
+    if old is None:
+        return
+    for name in sorted({*old, *new}, key=_order):
+        if name.endswith(PACKAGES) or old.get(name) == new.get(name):
+            continue
+        packages = tuple(_package_changes(name, old, new))
+        yield from packages or [Change(_readable(name), old.get(name), new.get(name))]
+
+
+def _package_changes(lock: str, old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[Change]:
+    """Yield the packages of a lock that differ: none where only hashes or comments do."""
+    if lock + PACKAGES in {*old, *new}:
+        before, after = (_versions(parts.get(lock + PACKAGES, "")) for parts in (old, new))
+        yield from _differences(before, after, f"{lock}: ")
+
+
+def _versions(packages: str) -> dict[str, str]:
+    return dict(one.partition("==")[::2] for one in packages.split(",") if one)
+
+
+def _differences(old: Mapping[str, str], new: Mapping[str, str], prefix: str) -> Iterator[Change]:
+    for name in dict.fromkeys((*new, *old)):
+        if old.get(name) != new.get(name):
+            yield Change(f"{prefix}{name}", old.get(name), new.get(name))
+
+
+def _readable(name: str) -> str:
+    """Return a part's name as people say it: a download without the context it lies in."""
+    return DOWNLOAD + name.rpartition("/")[2] if name.startswith(DOWNLOAD) else name
+
+
+def _order(name: str) -> tuple[bool, str]:
+    return name.startswith(STAGE), name

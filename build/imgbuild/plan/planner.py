@@ -1,0 +1,98 @@
+"""What has to be done for images: decided with one question to the engine, nothing heavy loaded."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from imgbuild.engine.protocol import Engine
+from imgbuild.engine.stored import StoredImage
+from imgbuild.matrix.image import Image, standin_image
+from imgbuild.plan.digest import input_digest
+from imgbuild.plan.inputs import BuildInputs
+from imgbuild.plan.plan import PlanItem, Verdict, make_plan
+from imgbuild.plan.reading import Reading
+from imgbuild.project import Project
+from imgbuild.render.labels import INPUT_DIGEST, NAME
+from imgbuild.settings import StandIn
+from imgbuild.suites.code import read_suites, required, suite_keys
+from imgbuild.suites.expectation import expectation
+from imgbuild.suites.store import ReportStore
+
+
+@dataclass(frozen=True)
+class Planner:
+    """The checkout, the engine, the inputs, and what this machine remembers.
+
+    ``memory`` is the folder where the Dockerfiles are remembered that were found to be the
+    rendered ones; None remembers nothing.
+    """
+
+    project: Project
+    engine: Engine
+    inputs: BuildInputs
+    store: ReportStore
+    standin: StandIn | None = None
+    memory: Path | None = None
+
+    def own(self, image: Image) -> Image:
+        """Return the image under the repository that its builds here are named for."""
+        return standin_image(image) if self.standin else image
+
+    def expected(self, image: Image) -> dict[str, Any]:
+        """Return what an image must be that is built here.
+
+        Raises:
+            InputError: its lock is missing or damaged.
+
+        """
+        return expectation(image, self.project, self.standin.versions if self.standin else None)
+
+    def plan(self, images: Iterable[Image], *, test: bool) -> tuple[PlanItem, ...]:
+        """Return what has to be done, asking the engine once for the whole matrix.
+
+        Raises:
+            InputError: a Dockerfile or lock is missing or not the current one.
+            MachineError: the engine does not answer.
+
+        """
+        images = [self.own(image) for image in images]
+        stored = self.engine.images(INPUT_DIGEST)
+        if not images:
+            return ()
+        reading = Reading(self.project, images[0].matrix, self.memory)
+        digests = [(i, input_digest(i, self.inputs, self.project, reading)) for i in images]
+        reading.dockerfiles.remember()
+        return make_plan(digests, stored, self._verdicts(images, stored), test=test)
+
+    def _verdicts(
+        self, images: Sequence[Image], stored: Sequence[StoredImage]
+    ) -> Callable[[str], Verdict]:
+        """Return what is remembered of an image id, for the suites that its image must pass."""
+        named = {image.name: image for image in images}
+        of_id = {one.id: one.labels.get(NAME, "") for one in stored}
+
+        @cache
+        def suites() -> Mapping[str, Any]:
+            found = read_suites(self.project.suites)
+            return {variant: required(found, variant) for variant in ("cpu", "gpu")}
+
+        @cache
+        def keys(name: str) -> Mapping[str, str]:
+            image = named[name]
+            return suite_keys(suites()[image.variant], self.expected(image))
+
+        @cache
+        def offered() -> bool:
+            return self.engine.version().gpus is not None
+
+        @cache
+        def verdict(image_id: str) -> Verdict:
+            known = keys(of_id[image_id])
+            found = self.store.verdict(image_id, known)
+            # The engine is asked for GPUs only where the answer matters.
+            with_gpus = self.store.verdict(image_id, known, gpus=True)
+            return with_gpus if found is not with_gpus and offered() else found
+
+        return verdict
