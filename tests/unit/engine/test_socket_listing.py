@@ -1,0 +1,61 @@
+"""The one question to the engine: over its socket, without docker-py, with the same errors."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from socket_server import SocketServer, socket_server
+
+from imgbuild.engine.client import DockerEngine
+from imgbuild.engine.listing import unix_socket
+from imgbuild.errors import CheckFailedError, MachineError
+
+IMAGE = {"Id": "sha256:1", "RepoTags": ["a:1"], "Labels": {"k": "v"}, "Size": 7, "Created": 8}
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[SocketServer]:
+    with socket_server(tmp_path / "engine.sock") as started:
+        yield started
+
+
+def test_images_come_in_one_call(server: SocketServer) -> None:
+    server.answers = {"/images/json": [IMAGE, "no image"]}
+    (found,) = DockerEngine(server.host).images("imgbuild.name=tf")
+    assert (found.id, found.tags, found.labels) == ("sha256:1", ("a:1",), {"k": "v"})
+    ((path, query),) = server.asked
+    assert path == "/images/json"
+    assert json.loads(query["filters"][0]) == {"label": ["imgbuild.name=tf"]}
+
+
+def test_what_an_engine_refuses_is_said_in_its_words(server: SocketServer) -> None:
+    server.status = 400
+    with pytest.raises(CheckFailedError, match=r"refuses: no such answer\."):
+        DockerEngine(server.host).images("k")
+    server.status = 500
+    with pytest.raises(MachineError, match=r"reports an error: no such answer\. 'imgbuild doctor'"):
+        DockerEngine(server.host).images("k")
+    server.answers = {"/images/json": b"<html>"}
+    with pytest.raises(MachineError, match="HTTP status 500"):
+        DockerEngine(server.host).images("k")
+
+
+def test_an_answer_that_is_no_json(server: SocketServer) -> None:
+    server.answers = {"/images/json": b"<html>"}
+    with pytest.raises(MachineError, match=f"engine at {server.host} cannot be used"):
+        DockerEngine(server.host).images("k")
+
+
+def test_a_socket_that_is_not_there_or_that_nobody_serves(tmp_path: Path) -> None:
+    with pytest.raises(MachineError, match=r"nothere.*no such socket|There is no such socket"):
+        DockerEngine(f"unix://{tmp_path}/nothere").images("k")
+    (tmp_path / "file").touch()
+    with pytest.raises(MachineError, match="Nothing listens there"):
+        DockerEngine(f"unix://{tmp_path}/file").images("k")
+
+
+def test_other_addresses_are_left_to_docker_py() -> None:
+    assert unix_socket("tcp://engine:2376") is None
+    assert unix_socket("ssh://user@engine") is None
+    assert unix_socket(None) == Path("/var/run/docker.sock")

@@ -1,0 +1,130 @@
+"""``imgbuild build --all`` with nothing to do: one question, and nothing heavy loaded."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from checkout_copy import SETTINGS, Checkout, copied
+from socket_server import SocketServer, socket_server
+
+from imgbuild.engine.fake import FakeEngine
+from imgbuild.plan import inputs
+from imgbuild.project import Project
+from imgbuild.suites.store import ReportStore
+
+#: What only a build, a test or a download needs, by the names of its top packages.
+HEAVY = ("docker", "requests", "urllib3", "rich", "jinja2", "pytest", "testinfra")
+CODE = """
+import atexit, sys
+from imgbuild.cli import main
+heavy = sys.argv.pop(1).split()
+atexit.register(lambda: print("loaded:", *sorted({*sys.modules} & {*heavy}), file=sys.stderr))
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def checkout(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """Return a checkout whose images are all built, tested and named."""
+    folder = tmp_path_factory.mktemp("idle")
+    root = copied(project, folder / "checkout")
+    root.settings.write_text(json.dumps(SETTINGS), encoding="utf-8")
+    store = ReportStore(folder / "state" / "imgbuild" / "reports")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inputs, "uv_context", lambda _: Path("/uv"))
+        made = Checkout(root, FakeEngine(), folder / "cache" / "imgbuild", store)
+        made.build()
+        return made
+
+
+@pytest.fixture
+def server(checkout: Checkout, tmp_path: Path) -> Iterator[SocketServer]:
+    """Return the engine's socket: it has the images, and answers nothing else."""
+    listed = [
+        {"Id": one.id, "RepoTags": one.tags, "Labels": one.labels}
+        for one in checkout.engine.stored.values()
+    ]
+    with socket_server(tmp_path / "engine.sock") as started:
+        started.answers = {"/images/json": listed}
+        yield started
+
+
+def _imgbuild(
+    checkout: Checkout, server: SocketServer, *arguments: str
+) -> subprocess.CompletedProcess[str]:
+    folder = checkout.project.root.parent
+    client = folder / "docker"  # looked for, never started
+    client.touch(0o755)
+    environment = {
+        "PATH": f"{folder}:{os.defpath}",
+        "HOME": str(folder),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "DOCKER_HOST": server.host,
+        "XDG_CACHE_HOME": str(folder / "cache"),
+        "XDG_STATE_HOME": str(folder / "state"),
+    }
+    return subprocess.run(
+        [sys.executable, "-c", CODE, " ".join(HEAVY), *arguments],
+        cwd=checkout.project.root,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("command", [("build",), ("build", "--plan"), ("build", "--json")])
+def test_one_question_tells_that_there_is_nothing_to_do(
+    checkout: Checkout, server: SocketServer, command: tuple[str, ...]
+) -> None:
+    result = _imgbuild(checkout, server, *command, "--all")
+    assert (result.returncode, result.stderr) == (0, "loaded:\n")
+    assert [path for path, _ in server.asked] == ["/images/json"]
+    if "--json" in command:
+        states = [one["state"] for one in json.loads(result.stdout)]
+        assert states == ["up to date"] * len(checkout.images)
+    else:
+        assert f"Nothing to do: {len(checkout.images)} images are up to date" in result.stdout
+
+
+def test_what_is_to_be_done_is_planned_with_one_question(
+    checkout: Checkout, server: SocketServer
+) -> None:
+    server.answers = {"/images/json": []}
+    result = _imgbuild(checkout, server, "build", "--all", "--plan", "--json")
+    assert result.stderr == "loaded:\n"
+    assert {one["action"] for one in json.loads(result.stdout)} == {"build"}
+    assert len(server.asked) == 1
+
+
+def test_an_engine_that_is_not_there_is_said_clearly(
+    checkout: Checkout, server: SocketServer, tmp_path: Path
+) -> None:
+    server.path = tmp_path / "nothere"
+    result = _imgbuild(checkout, server, "build", "--all")
+    assert result.returncode == 3
+    said = result.stderr.partition("loaded:")[0]
+    assert said.startswith(f"imgbuild: The engine at unix://{tmp_path}/nothere cannot be used: ")
+    assert "There is no such socket: start the engine" in said
+
+
+def test_a_gpu_image_that_no_gpu_was_there_for_costs_a_question_more(
+    checkout: Checkout,
+) -> None:
+    image = next(i for i in checkout.images if i.variant == "gpu")
+    (stored,) = [
+        one for one in checkout.engine.stored.values() if one.labels["imgbuild.name"] == image.name
+    ]
+    path = checkout.store.folder / f"{stored.id.removeprefix('sha256:')}.json"
+    kept = path.read_text(encoding="utf-8")
+    path.write_text(kept.replace('"gpus_offered": true', '"gpus_offered": false'))
+    checkout.engine.calls.clear()
+    try:
+        assert not checkout.plan()[image.name].busy
+        assert checkout.engine.calls == ["images", "version"]
+    finally:
+        path.write_text(kept, encoding="utf-8")

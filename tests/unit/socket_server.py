@@ -1,0 +1,58 @@
+"""An engine's socket that answers HTTP as told, and remembers what it was asked."""
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from socketserver import UnixStreamServer
+from urllib.parse import parse_qs, urlsplit
+
+
+@dataclass
+class SocketServer:
+    """``answers`` are bodies by path; a path that is not there is answered with ``status``."""
+
+    path: Path
+    answers: dict[str, object] = field(default_factory=dict)
+    status: int = 200
+    asked: list[tuple[str, Mapping[str, list[str]]]] = field(default_factory=list)
+
+    @property
+    def host(self) -> str:
+        """The engine's address."""
+        return f"unix://{self.path}"
+
+
+@contextmanager
+def socket_server(path: Path) -> Iterator[SocketServer]:
+    """Give a server that listens on ``path`` until the block ends."""
+    server = SocketServer(path)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            parts = urlsplit(self.path)
+            server.asked.append((parts.path, parse_qs(parts.query)))
+            answer = server.answers.get(parts.path, {"message": "no such answer."})
+            body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+            self.send_response(server.status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def address_string(self) -> str:
+            return "a socket has no address"
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with UnixStreamServer(str(path), Handler) as listening:
+        thread = threading.Thread(target=listening.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            listening.shutdown()
+            thread.join()
