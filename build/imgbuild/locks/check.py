@@ -1,6 +1,7 @@
 """``imgbuild lock --check``: does every lock still satisfy the matrix? Offline, milliseconds."""
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -47,16 +48,21 @@ def _problems_of(request: LockRequest, folder: Path) -> Iterator[str]:
         yield f"{request.file_name}: made for other requirements than the matrix has now"
 
 
+@cache
+def _parsed(text: str) -> Requirement:
+    return Requirement(text)
+
+
 def _unmet(request: LockRequest, lock: Lock) -> Iterator[str]:
     for text in request.requirements:
-        requirement = Requirement(text)
+        requirement = _parsed(text)
         version = lock.versions.get(canonicalize_name(requirement.name))
         if version is None:
             yield f"{requirement.name} is missing; the matrix requires {text}"
         elif not requirement.specifier.contains(version, prereleases=True):
             yield f"has {requirement.name} {version}; the matrix requires {text}"
     for text in request.constraints:
-        constraint = Requirement(text)
+        constraint = _parsed(text)
         version = lock.versions.get(canonicalize_name(constraint.name))
         if version and not constraint.specifier.contains(version, prereleases=True):
             yield f"has {constraint.name} {version}; the matrix allows only {text}"

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -52,6 +53,8 @@ def lock_entries(path: Path) -> dict[str, str]:
     return dict(zip(names, (entry for _, entry in _entries(text)), strict=True))
 
 
+# Images share locks, and several checks read each: the same text is parsed once.
+@lru_cache(maxsize=512)
 def parse_lock(text: str, name: str) -> Lock:
     """Return the lock in ``text``; see :func:`read_lock`."""
     request = _REQUEST.search(text)

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 
 from packaging.specifiers import SpecifierSet
 
@@ -91,5 +92,6 @@ def _applies(condition: Condition, image: Image) -> bool:
     return _admits(condition.tensorflow, image.tensorflow) and _admits(condition.python, python)
 
 
+@cache
 def _admits(specifier: str | None, version: str) -> bool:
     return specifier is None or SpecifierSet(specifier).contains(version)

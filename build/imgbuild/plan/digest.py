@@ -6,6 +6,7 @@ Dockerfile, one file or folder that it mounts, one lock, one download. docs/plan
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ SHORT = 12
 #: The parts of a stage, of a download and of a lock's packages begin or end with these words.
 STAGE, DOWNLOAD, PACKAGES = "stage ", "download ", " packages"
 NOT_MADE = "not made yet"
+_DIGEST = re.compile(rf"(?:sha256:)?([0-9a-f]{{{SHORT}}})[0-9a-f]{{{64 - SHORT}}}")
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,5 @@ def _downloads(image: Image, inputs: BuildInputs) -> Iterator[tuple[str, str]]:
 
 def _short(value: str) -> str:
     """Return enough of a digest to tell it from another; anything else as it is."""
-    digits = value.removeprefix("sha256:")
-    is_digest = len(digits) == 64 and set(digits) <= {*"0123456789abcdef"}
-    return digits[:SHORT] if is_digest else value
+    found = _DIGEST.fullmatch(value)
+    return found[1] if found else value

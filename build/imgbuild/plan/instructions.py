@@ -9,12 +9,14 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 #: What stands before the first stage: the ARGs that stages may take over.
 ARGUMENTS = "ARG"
 #: ``<<EOT``, ``<<-EOT``, ``<<'EOT'``. Source: Dockerfile reference, "Here-documents".
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\1")
 _STAGE = re.compile(r"FROM\s+(?:--\S+\s+)*\S+(?:\s+AS\s+(\S+))?\s*$", re.IGNORECASE)
+_TAKES = re.compile(r"(?:RUN|COPY|ADD)\s.*<<", re.IGNORECASE | re.DOTALL)
 _MOUNT = re.compile(r"--mount=(\S+)")
 
 
@@ -24,11 +26,6 @@ class Instruction:
 
     line: str
     body: tuple[str, ...] = ()
-
-    @property
-    def word(self) -> str:
-        """What it is: ``RUN``, ``COPY``, …, in capitals."""
-        return self.line.split(maxsplit=1)[0].upper()
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,7 @@ def instructions(text: str) -> Iterator[Instruction]:
             joined.append(following.strip())
         line = " ".join(joined)
         body: list[str] = []
-        for _, end in _HEREDOC.findall(line) if _takes_heredocs(line) else ():
+        for _, end in _HEREDOC.findall(line) if _TAKES.match(line) else ():
             for inner in lines:
                 body.append(inner)
                 if inner.strip("\t") == end:
@@ -69,35 +66,36 @@ def read_dockerfile(text: str) -> DockerfileInputs:
     paths: set[str] = set()
     name = ARGUMENTS
     for instruction in instructions(text):
-        if instruction.word == "FROM":
-            found = _STAGE.match(instruction.line)
-            name = (found and found[1]) or str(len(stages))
+        found = _STAGE.match(instruction.line)
+        if found:
+            name = found[1] or str(len(stages))
         stages.setdefault(name, []).extend((instruction.line, *instruction.body))
-        paths.update(path.strip("/") or "." for path in _taken(instruction))
+        paths.update(_taken(instruction.line))
     digests = {name: _sha256("\n".join(lines)) for name, lines in stages.items()}
     return DockerfileInputs(digests, tuple(sorted(paths)))
 
 
-def _taken(instruction: Instruction) -> Iterator[str]:
-    if instruction.word == "RUN":
-        yield from _mounted(instruction)
-    elif instruction.word in {"COPY", "ADD"}:
-        yield from _copied(instruction)
+@lru_cache(maxsize=4096)
+def _taken(line: str) -> tuple[str, ...]:
+    """Return the paths that one instruction takes; images have most instructions in common."""
+    word = line.split(maxsplit=1)[0].upper()
+    found = {"RUN": _mounted, "COPY": _copied, "ADD": _copied}.get(word, lambda _: ())(line)
+    return tuple(path.strip("/") or "." for path in found)
 
 
-def _mounted(instruction: Instruction) -> Iterator[str]:
-    for options in _MOUNT.findall(instruction.line):
+def _mounted(line: str) -> Iterator[str]:
+    for options in _MOUNT.findall(line):
         fields = dict(field.partition("=")[::2] for field in options.split(","))
         if fields.get("type", "bind") == "bind" and "from" not in fields:
             yield fields.get("source") or fields.get("src") or "."
 
 
-def _copied(instruction: Instruction) -> Iterator[str]:
-    words = instruction.line.split()[1:]
+def _copied(line: str) -> Iterator[str]:
+    _, *words = line.split()
     options = [word for word in words if word.startswith("--")]
     if any(option.startswith("--from=") for option in options):
         return
-    rest = instruction.line.split(maxsplit=1)[1]
+    rest = line.split(maxsplit=1)[1]
     for option in options:
         rest = rest.replace(option, "", 1)
     sources = json.loads(rest) if rest.strip().startswith("[") else shlex.split(rest)
@@ -108,10 +106,6 @@ def _copied(instruction: Instruction) -> Iterator[str]:
 
 def _says_something(line: str) -> bool:
     return line.lstrip()[:1] not in {"", "#"}
-
-
-def _takes_heredocs(line: str) -> bool:
-    return line.split(maxsplit=1)[0].upper() in {"RUN", "COPY", "ADD"}
 
 
 def _sha256(text: str) -> str:

@@ -72,17 +72,22 @@ def make_plan(
     ``stored`` are the engine's images that carry an input digest, named or not; ``verdict`` tells
     what is known of an image id's suites; ``test`` is false if suites are not wanted.
     """
-    return tuple(_plan_one(image, digest, stored, verdict, test) for image, digest in digests)
+    named: dict[str, list[StoredImage]] = {}
+    for one in stored:
+        named.setdefault(one.labels.get(NAME, ""), []).append(one)
+    return tuple(
+        _plan_one(image, digest, named.get(image.name, ()), verdict, test)
+        for image, digest in digests
+    )
 
 
 def _plan_one(
     image: Image,
     digest: InputDigest,
-    stored: Sequence[StoredImage],
+    mine: Sequence[StoredImage],
     verdict: Callable[[str], Verdict],
     test: bool,
 ) -> PlanItem:
-    mine = [candidate for candidate in stored if candidate.labels.get(NAME) == image.name]
     same = [c for c in mine if c.labels.get(INPUT_DIGEST) == digest.total]
     if not same:
         return _to_build(image, digest, mine)

@@ -16,6 +16,7 @@ PREFIX = "test_"
 GPU_PREFIX = "gpu_"
 #: The module constant by which a suite says what it needs beside the image: it runs on demand.
 NEEDS = "NEEDS"
+_QUOTES = b'"""'
 
 
 @dataclass(frozen=True)
@@ -115,8 +116,11 @@ def _suite(file: Path, shared: str) -> Suite:
 
 def _said(text: bytes, file: Path) -> tuple[str, str | None]:
     """Return the docstring's first line without the suite's name, and ``NEEDS``."""
+    # A suite's code is most of it, and is parsed only where it may say what the suite needs.
+    heading = text[: text.find(_QUOTES, len(_QUOTES)) + len(_QUOTES)]
+    whole = NEEDS.encode() in text or not text.startswith(_QUOTES)
     try:
-        module = ast.parse(text)
+        module = ast.parse(text if whole else heading)
     except SyntaxError:  # pytest says it when the suite is run
         return "", None
     proves = (ast.get_docstring(module) or "").partition("\n")[0]

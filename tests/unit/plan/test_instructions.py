@@ -44,7 +44,7 @@ def test_stages_have_names_or_numbers() -> None:
 
 def test_instructions_are_whole() -> None:
     found = list(instructions(DOCKERFILE))
-    assert [one.word for one in found][:4] == ["ARG", "FROM", "RUN", "RUN"]
+    assert [one.line.split()[0] for one in found][:4] == ["ARG", "FROM", "RUN", "RUN"]
     assert found[2].line.endswith("target=/c sh /a")
     assert found[3].body == ("# content", "COPY files/not-an-instruction /", "EOT")
 
