@@ -178,4 +178,5 @@ def test_only_what_changed_is_rebuilt_and_the_plan_says_why(copy: Checkout) -> N
     assert copy.plan(TF)["action"] == "nothing"
     copy.edit("images/files/check_compiler.py", '"""Stop', '"""Halt')
     plan = copy.plan(TF)
-    assert (plan["action"], plan["reason"]) == ("build", "changed: files")
+    assert plan["action"] == "build"
+    assert plan["reason"].startswith("changed: files/check_compiler.py ")

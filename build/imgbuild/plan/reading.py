@@ -91,5 +91,5 @@ def _files(place: Path) -> Iterator[Path]:
     places = [place] if place.exists() else sorted(place.parent.glob(place.name))
     for one in places:
         for path in sorted(one.rglob("*")) if one.is_dir() else [one]:
-            if path.is_file() and "__pycache__" not in path.parts:
+            if path.is_file() and "__pycache__" not in path.relative_to(one.parent).parts:
                 yield path

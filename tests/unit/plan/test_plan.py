@@ -83,6 +83,13 @@ def test_all_changes_are_there_for_programs(image: Image) -> None:
     ]
 
 
+def test_an_image_that_tells_nothing_of_its_inputs(image: Image) -> None:
+    labels = {"imgbuild.name": image.name, "imgbuild.input-digest": "x"}
+    stored = [StoredImage("sha256:id", image.tags, labels)]
+    item = make_plan([(image, DIGEST)], stored, lambda _: Verdict.PASSED)[0]
+    assert (item.action, item.reason) == (Action.BUILD, "its inputs were not recorded")
+
+
 FORMER = '{"Dockerfile": "1", "base": "2", "files": "3"}'
 
 
