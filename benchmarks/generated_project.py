@@ -81,9 +81,8 @@ def _without_bounds(table: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any
 
 
 def _finish(project: Project) -> None:
-    """Render, and give each lock that is missing the content of one that is there."""
+    """Give each lock that is missing the content of one that is there, and render."""
     images = all_images(load_matrix(project.matrix))
-    write_all(render_all(images, project.templates, project.dockerfiles), project.dockerfiles)
     template = next(project.locks.glob("tf-*.txt")).read_text(encoding="utf-8")
     for request in lock_requests(images):
         path = project.locks / request.file_name
@@ -92,6 +91,8 @@ def _finish(project: Project) -> None:
             text = _with(text, requirement)
         header = f"# request: sha256:{request.digest}"
         path.write_text(_REQUEST.sub(header, text, count=1), encoding="utf-8")
+    rendered = render_all(images, project.templates, project.dockerfiles)
+    write_all(rendered, project.dockerfiles)
 
 
 def _with(lock: str, requirement: str) -> str:

@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING
 
 from imgbuild.engine.client import DockerEngine
 from imgbuild.engine.endpoint import resolve_host
+from imgbuild.engine.stored import StoredImage
 from imgbuild.matrix.image import Image
 from imgbuild.plan.inputs import Preparation, prepare_inputs
+from imgbuild.plan.plan import PlanItem
 from imgbuild.plan.planner import Planner
 from imgbuild.project import Project, cache_dir, state_dir
+from imgbuild.render.labels import INPUT_DIGEST
 from imgbuild.settings import Settings, load_settings
 from imgbuild.suites.store import ReportStore
 
@@ -42,14 +45,22 @@ class Opening:
 
 @dataclass(frozen=True)
 class Opened:
-    """A planner, and what a workshop is made of beside it."""
+    """A planner, and what a workshop is made of beside it.
+
+    ``stored`` are the engine's images with an input digest when it was opened.
+    """
 
     planner: Planner
+    stored: tuple[StoredImage, ...]
     images: tuple[Image, ...]
     opening: Opening
     settings: Settings
     host: str | None
     fetched: "FetchedInputs | None"
+
+    def plan(self, *, test: bool) -> tuple[PlanItem, ...]:
+        """Return what has to be done for the images; the engine is not asked again."""
+        return self.planner.plan(self.images, test=test, stored=self.stored)
 
 
 @contextmanager
@@ -58,7 +69,7 @@ def open_planner(project: Project, images: tuple[Image, ...], opening: Opening) 
 
     Raises:
         InputError: the settings are wrong.
-        MachineError: an input cannot be made, or there is no engine to make it for.
+        MachineError: there is no engine, or an input cannot be made.
 
     """
     settings = load_settings(project.settings)
@@ -68,15 +79,15 @@ def open_planner(project: Project, images: tuple[Image, ...], opening: Opening) 
     state, cache, host = state_dir(), cache_dir(), resolve_host(settings.engine)
     engine = DockerEngine(host)
     try:
+        # First, since nothing need be made for an engine that does not answer.
+        stored = tuple(engine.images(INPUT_DIGEST))
         log = state / "logs" / f"{time.strftime('%Y%m%dT%H%M%S')}-inputs.log"
-        preparation = Preparation(
-            cache, log, project, opening.say, opening.make, opening.refresh, engine.version
-        )
+        preparation = Preparation(cache, log, project, opening.say, opening.make, opening.refresh)
         inputs = prepare_inputs(images, settings, preparation)
         inputs = fetched.known_bases(inputs, images) if fetched else inputs
         store = ReportStore(state / "reports")
         planner = Planner(project, engine, inputs, store, settings.standin, cache)
-        yield Opened(planner, images, opening, settings, host, fetched)
+        yield Opened(planner, stored, images, opening, settings, host, fetched)
     finally:
         engine.close()
 

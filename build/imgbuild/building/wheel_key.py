@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from imgbuild.locks.lockfile import lock_entries
+from imgbuild.locks.lockfile import read_lock
 from imgbuild.matrix.image import Image, minor_of
 from imgbuild.plan.inputs import BuildInputs
 from imgbuild.project import Project
@@ -33,7 +33,7 @@ def wheel_key(image: Image, dockerfile: str, inputs: BuildInputs, project: Proje
 
     """
     stages = _compiling(stages_of(dockerfile))
-    entries = lock_entries(project.locks / image.lock_name)
+    entries = read_lock(project.locks / image.lock_name).entries
     lock_names = {
         name for stage in stages.values() for name in image.lock_names if name in stage.text
     }

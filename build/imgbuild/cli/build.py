@@ -106,7 +106,7 @@ def _plan(
     from imgbuild.cli.plan_table import plan_lines
 
     with open_planner(project, images, opening) as opened:
-        items = opened.planner.plan(images, test=how.test)
+        items = opened.plan(test=how.test)
     if as_json:
         typer.echo(json.dumps([item.as_json() for item in items], indent=2))
     else:
@@ -127,7 +127,7 @@ def _build(
     if how.test:
         require_docker_client()
     with open_planner(project, images, opening) as opened:
-        items = opened.planner.plan(images, test=how.test)
+        items = opened.plan(test=how.test)
         if any(item.busy for item in items):
             _locked(equip(opened), images, how, as_json=as_json)
             return

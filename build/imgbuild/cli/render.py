@@ -15,7 +15,6 @@ def render(
 ) -> None:
     """Write images/dockerfiles from matrix.yaml and images/templates."""
     from imgbuild.errors import CheckFailedError
-    from imgbuild.locks.layers import layer_files
     from imgbuild.matrix.documented import documented_family
     from imgbuild.matrix.image import all_images
     from imgbuild.matrix.json_schema import SCHEMA_NAME, schema_text
@@ -26,7 +25,6 @@ def render(
     matrix = load_matrix(opened.matrix)
     images = (*all_images(matrix), *documented_family(matrix))
     rendered = render_all(images, opened.templates, opened.dockerfiles)
-    rendered |= layer_files(images, opened.locks)
     rendered[opened.root / "images" / SCHEMA_NAME] = schema_text()
     if not check:
         changed = write_all(rendered, opened.dockerfiles)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -18,11 +18,15 @@ _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})(?=\s|$)")
 
 @dataclass(frozen=True)
 class Lock:
-    """A parsed lock: which request it was made for, versions and hashes by canonical name."""
+    """A parsed lock: which request it was made for, and what is of each package.
+
+    Versions, hashes, and the lines themselves are by canonical name.
+    """
 
     request_digest: str
     versions: Mapping[str, str]
     hashes: Mapping[str, tuple[str, ...]]
+    entries: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_lock(path: Path) -> Lock:
@@ -46,13 +50,6 @@ def read_lock(path: Path) -> Lock:
     return parse_lock(text, path.name)
 
 
-def lock_entries(path: Path) -> dict[str, str]:
-    """Return the lines of each package by its canonical name; see :func:`read_lock`."""
-    names = read_lock(path).versions
-    text = path.read_text(encoding="utf-8")
-    return dict(zip(names, (entry for _, entry in _entries(text)), strict=True))
-
-
 # Images share locks, and several checks read each: the same text is parsed once.
 @lru_cache(maxsize=512)
 def parse_lock(text: str, name: str) -> Lock:
@@ -62,6 +59,7 @@ def parse_lock(text: str, name: str) -> Lock:
         raise InputError(f"{name}:1: not a lock of `imgbuild lock`: no '# request:' line.")
     versions: dict[str, str] = {}
     hashes: dict[str, tuple[str, ...]] = {}
+    entries: dict[str, str] = {}
     for line_number, entry in _entries(text):
         match = _ENTRY.fullmatch(entry)
         found = tuple(_HASH.findall(match[3])) if match else ()
@@ -69,7 +67,8 @@ def parse_lock(text: str, name: str) -> Lock:
             raise InputError(f"{name}:{line_number}: not an exact requirement with its sha256.")
         distribution = canonicalize_name(match[1])
         versions[distribution], hashes[distribution] = match[2], found
-    return Lock(request[1], versions, hashes)
+        entries[distribution] = entry
+    return Lock(request[1], versions, hashes, entries)
 
 
 def _entries(text: str) -> list[tuple[int, str]]:

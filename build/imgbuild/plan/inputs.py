@@ -67,7 +67,6 @@ class Preparation:
     """How inputs are made: where they are kept, what is said meanwhile.
 
     ``make`` false looks only: a base image that was never made is then without digest.
-    ``before_making`` is called before half a minute is spent: it raises if that would be in vain.
     """
 
     cache: Path
@@ -76,7 +75,6 @@ class Preparation:
     say: Callable[[str], None]
     make: bool = True
     refresh: bool = False
-    before_making: Callable[[], object] = tuple
 
 
 def prepare_inputs(
@@ -124,7 +122,6 @@ def _base(image: Image, settings: Settings, preparation: Preparation) -> BaseInp
     if layout is None and not preparation.make:
         return BaseInput("", None, "bootstrapped")
     if layout is None:
-        preparation.before_making()
         preparation.say(f"making the base image {image.os_name} (about half a minute)")
         layout = bootstrap_base(
             recipe,

@@ -49,8 +49,12 @@ class Planner:
         """
         return expectation(image, self.project, self.standin.versions if self.standin else None)
 
-    def plan(self, images: Iterable[Image], *, test: bool) -> tuple[PlanItem, ...]:
+    def plan(
+        self, images: Iterable[Image], *, test: bool, stored: Sequence[StoredImage] | None = None
+    ) -> tuple[PlanItem, ...]:
         """Return what has to be done, asking the engine once for the whole matrix.
+
+        ``stored`` are its images with an input digest, if it was asked already.
 
         Raises:
             InputError: a Dockerfile or lock is missing or not the current one.
@@ -58,7 +62,7 @@ class Planner:
 
         """
         images = [self.own(image) for image in images]
-        stored = self.engine.images(INPUT_DIGEST)
+        stored = self.engine.images(INPUT_DIGEST) if stored is None else stored
         if not images:
             return ()
         reading = Reading(self.project, images[0].matrix, self.memory)

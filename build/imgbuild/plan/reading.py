@@ -8,6 +8,7 @@ from pathlib import Path
 
 from imgbuild.errors import InputError
 from imgbuild.locks.check import lock_problems
+from imgbuild.locks.layers import require_layer_as_named
 from imgbuild.locks.lockfile import read_lock
 from imgbuild.locks.request import requests_of
 from imgbuild.matrix.image import Image
@@ -83,6 +84,7 @@ class Reading:
                 f"images/{path}: a Dockerfile takes it, but there is no such file. Bring it back, "
                 "or take it out of images/templates and run `imgbuild render`."
             )
+        require_layer_as_named(path, place)
         return digest.hexdigest()
 
 

@@ -5,18 +5,23 @@ from itertools import zip_longest
 from pathlib import Path
 
 from imgbuild.atomic import write_text
+from imgbuild.locks.layers import FOLDER, layer_files
 from imgbuild.matrix.image import Image
 from imgbuild.render.dockerfile import render_dockerfile
+
+DOCKERFILE = "Dockerfile"
 
 
 def dockerfile_path(image: Image, folder: Path) -> Path:
     """Return where the image's Dockerfile is committed."""
-    return folder / image.name / "Dockerfile"
+    return folder / image.name / DOCKERFILE
 
 
 def render_all(images: Iterable[Image], templates: Path, folder: Path) -> dict[Path, str]:
-    """Return every Dockerfile's text by its path."""
-    return {dockerfile_path(i, folder): render_dockerfile(i, templates) for i in images}
+    """Return by its path every Dockerfile's text, and every layer's beside the templates' locks."""
+    chosen = tuple(images)
+    dockerfiles = {dockerfile_path(i, folder): render_dockerfile(i, templates) for i in chosen}
+    return {**dockerfiles, **layer_files(chosen, templates.parent / "locks")}
 
 
 def write_all(rendered: Mapping[Path, str], folder: Path) -> list[Path]:
@@ -27,7 +32,8 @@ def write_all(rendered: Mapping[Path, str], folder: Path) -> list[Path]:
     stale = _stale(rendered, folder)
     for path in stale:
         path.unlink()
-        path.parent.rmdir()
+        if path.name == DOCKERFILE:
+            path.parent.rmdir()
     return [*changed, *stale]
 
 
@@ -40,7 +46,10 @@ def find_drift(rendered: Mapping[Path, str], folder: Path) -> list[str]:
     ]
     return [
         *drifted,
-        *(f"{path}: belongs to no image of the matrix" for path in _stale(rendered, folder)),
+        *(
+            f"{path}: belongs to no image or lock of the matrix"
+            for path in _stale(rendered, folder)
+        ),
     ]
 
 
@@ -59,7 +68,10 @@ def _side(line: str | None) -> str:
 
 
 def _stale(rendered: Mapping[Path, str], folder: Path) -> list[Path]:
-    return sorted({*folder.glob("*/Dockerfile")} - {*rendered})
+    """Return the Dockerfiles of no image, and the layers of no lock."""
+    layers = {path.parent for path in rendered if path.parent.name == FOLDER}
+    there = {*folder.glob(f"*/{DOCKERFILE}"), *(path for one in layers for path in one.iterdir())}
+    return sorted(there - {*rendered})
 
 
 def _read(path: Path) -> str | None:

@@ -1,9 +1,9 @@
 """Which committed Dockerfiles are the rendered ones, remembered so that nothing is rendered twice.
 
 What was found equal once is equal again while nothing changed that rendering depends on: the
-matrix, the templates, the locks, this package's code and the versions of what it renders with. All of it is
-part of the name under which the sha256 of the Dockerfiles is kept. A memory that is missing,
-damaged or cannot be written only costs the rendering.
+matrix, the templates, the locks, this package's code and the versions of what it renders with. All
+of it is part of the name under which the sha256 of the Dockerfiles is kept. A memory that is
+missing, damaged or cannot be written only costs the rendering.
 """
 
 import hashlib

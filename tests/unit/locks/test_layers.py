@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from imgbuild.errors import InputError
-from imgbuild.locks.layers import layer_files, package_layers
-from imgbuild.locks.lockfile import lock_entries, read_lock
+from imgbuild.locks.layers import layer_files, package_layers, require_layer_as_named
+from imgbuild.locks.lockfile import read_lock
 from imgbuild.matrix.image import Image
 from imgbuild.project import Project
 
@@ -28,7 +28,7 @@ def test_no_package_is_in_two_layers_and_each_entry_is_the_locks(
     images: dict[str, Image], project: Project
 ) -> None:
     for image in images.values():
-        entries = lock_entries(project.locks / image.lock_name)
+        entries = read_lock(project.locks / image.lock_name).entries
         layers = package_layers(image, project.locks)
         packages = [package for layer in layers for package in layer.packages]
         assert len(packages) == len({*packages})
@@ -39,7 +39,7 @@ def test_no_package_is_in_two_layers_and_each_entry_is_the_locks(
 
 def test_every_entry_belongs_to_its_name(project: Project) -> None:
     path = project.locks / "tf-2.2.0-py3.6-cpu.txt"
-    for name, entry in lock_entries(path).items():
+    for name, entry in read_lock(path).entries.items():
         assert (
             entry.lower().replace("_", "-").startswith(f"{name}=={read_lock(path).versions[name]}")
         )
@@ -57,3 +57,14 @@ def test_the_committed_layers_are_those_of_the_locks(
 def test_a_missing_lock_is_named(images: dict[str, Image], tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"tf-2\.2\.0-py3\.6-cpu\.txt"):
         package_layers(images["tf-2.2-cpu-debian"], tmp_path)
+
+
+def test_an_edited_layer_is_refused(project: Project, tmp_path: Path) -> None:
+    (original, *_) = (project.locks / "layers").iterdir()
+    path = f"locks/layers/{original.name}"
+    require_layer_as_named(path, original)
+    copy = tmp_path / original.name
+    copy.write_text(original.read_text() + "evil==1.0\n")
+    with pytest.raises(InputError, match="is not what its name says"):
+        require_layer_as_named(path, copy)
+    require_layer_as_named("locks/build-py3.6.txt", copy)

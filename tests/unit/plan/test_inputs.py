@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from imgbuild.errors import InputError, MachineError
+from imgbuild.errors import InputError
 from imgbuild.matrix.image import Image
 from imgbuild.plan.inputs import BuildInputs, Preparation, prepare_inputs
 from imgbuild.project import Project
@@ -148,18 +148,3 @@ def test_a_netrc_that_is_no_text_is_refused(images: dict[str, Image], tmp_path: 
     path.write_bytes(b"machine x login \xff password y")
     with pytest.raises(InputError, match="no UTF-8 text"):
         _prepare(images, tmp_path, {"netrc": str(path)})
-
-
-def test_no_base_is_made_for_an_engine_that_is_not_there(
-    images: dict[str, Image], tmp_path: Path
-) -> None:
-    def no_engine() -> None:
-        raise MachineError("no engine")
-
-    said: list[str] = []
-    preparation = Preparation(
-        tmp_path, tmp_path / "log", Project(ROOT), said.append, before_making=no_engine
-    )
-    with pytest.raises(MachineError, match="no engine"):
-        prepare_inputs([images["tf-2.2-cpu-debian"]], Settings(), preparation)
-    assert said == []

@@ -54,7 +54,7 @@ def server(checkout: Checkout, tmp_path: Path) -> Iterator[SocketServer]:
 
 
 def _imgbuild(
-    checkout: Checkout, server: SocketServer, *arguments: str
+    checkout: Checkout, server: SocketServer, *arguments: str, cache: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
     folder = checkout.project.root.parent
     client = folder / "docker"  # looked for, never started
@@ -64,7 +64,7 @@ def _imgbuild(
         "HOME": str(folder),
         "PYTHONPATH": os.pathsep.join(sys.path),
         "DOCKER_HOST": server.host,
-        "XDG_CACHE_HOME": str(folder / "cache"),
+        "XDG_CACHE_HOME": str(cache or folder / "cache"),
         "XDG_STATE_HOME": str(folder / "state"),
     }
     return subprocess.run(
@@ -110,6 +110,14 @@ def test_an_engine_that_is_not_there_is_said_clearly(
     said = result.stderr.partition("loaded:")[0]
     assert said.startswith(f"imgbuild: The engine at unix://{tmp_path}/nothere cannot be used: ")
     assert "There is no such socket: start the engine" in said
+
+
+def test_nothing_is_made_for_an_engine_that_is_not_there(
+    checkout: Checkout, server: SocketServer, tmp_path: Path
+) -> None:
+    server.path, cache = tmp_path / "nothere", tmp_path / "cache"
+    assert _imgbuild(checkout, server, "build", "--all", cache=cache).returncode == 3
+    assert not cache.exists()
 
 
 def test_a_gpu_image_that_no_gpu_was_there_for_costs_a_question_more(

@@ -185,9 +185,13 @@ def test_a_file_that_no_image_uses(checkout: Checkout, name: str) -> None:
 
 
 def _free_package(checkout: Checkout, lock: str) -> tuple[str, str]:
-    """Return a package of a lock, and its version, that no condition of the matrix is about."""
+    """Return a package of a lock, and its version, of the last layer.
+
+    No condition of the matrix is about it.
+    """
     matrix = load_matrix(checkout.project.matrix)
     bound = {re.split("[=<>!~]", c.require)[0] for c in (*matrix.requirements, *matrix.constraints)}
+    bound |= {package for layer in matrix.package_layers.values() for package in layer}
     text = checkout.path(f"images/locks/{lock}").read_text(encoding="utf-8")
     entries: list[tuple[str, str]] = re.findall(r"^([a-z0-9-]+)==([0-9.]+)", text, re.MULTILINE)
     return next(e for e in entries if e[0] not in bound and not e[0].startswith("tensor"))
@@ -202,6 +206,18 @@ def test_one_lock(checkout: Checkout) -> None:
     assert set(rebuilt) == named(checkout.images, lambda i: i.lock_name == lock)
     (reason,) = {item.reason for item in rebuilt.values()}
     assert reason == f"changed: lock: {package} {version} → {version}.1"
+
+
+def test_one_lock_in_a_layer_that_images_share(checkout: Checkout) -> None:
+    """The images of this lock leave the layer; the others keep it."""
+    lock = checkout.images[0].lock_name
+    checkout.replace(f"images/locks/{lock}", "\nsix==", "\nsix==9.")
+    with pytest.raises(InputError, match="Run `imgbuild render`"):
+        checkout.plan()
+    rebuilt = checkout.rebuilt()
+    assert set(rebuilt) == named(checkout.images, lambda i: i.lock_name == lock)
+    assert "stage packages-common" in inputs_changed(rebuilt)
+    assert all("lock: six 1" in item.reason for item in rebuilt.values())
 
 
 @pytest.mark.parametrize("kind", ["lock", "build lock", "MPI lock"])

@@ -21,6 +21,7 @@ NAME = "tf-2.2-cpu-debian"
 def checkout(project: Project, tmp_path: Path) -> Project:
     root = tmp_path / "checkout"
     shutil.copytree(project.templates, root / "images" / "templates")
+    shutil.copytree(project.locks, root / "images" / "locks")
     shutil.copytree(project.dockerfiles / NAME, root / "images" / "dockerfiles" / NAME)
     shutil.copy(project.matrix, root / "matrix.yaml")
     return Project(root)
@@ -71,6 +72,7 @@ def test_what_was_verified_is_not_rendered_again(
         (f"images/dockerfiles/{NAME}/Dockerfile", "FROM base AS os", "FROM other AS os"),
         ("images/templates/partials/os.j2", "FROM base AS os", "FROM other AS os"),
         ("images/templates/macros.j2", "sh /run/apt-install \\", "sh  /run/apt-install \\"),
+        ("images/locks/tf-2.2.0-py3.6-cpu.txt", "numpy==1.18.5", "numpy==1.18.6"),
         ("matrix.yaml", "git: 2.39.5", "git: 2.39.6"),
         ("matrix.yaml", "epoch: 2026-11-01T00:00:00Z", "epoch: 2026-11-02T00:00:00Z"),
     ],
