@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from imgbuild.duration import parse_duration
 from imgbuild.errors import InputError
 from imgbuild.project import SETTINGS_VARIABLE
 from imgbuild.strict_yaml import load_model
@@ -34,11 +35,19 @@ class Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
+def _seconds(value: Any) -> float:  # noqa: ANN401 - whatever YAML holds
+    return parse_duration(str(value))
+
+
 class EngineSettings(Strict):
-    """Which engine builds. ``None`` means: the Docker client's own choice."""
+    """Which engine builds. ``None`` means: the Docker client's own choice.
+
+    ``step_timeout`` is how long a step of a build may run (``30m``; 0: for ever), in seconds.
+    """
 
     host: EngineHost | None = None
     buildx: AbsolutePath | None = None
+    step_timeout: Annotated[float | None, BeforeValidator(_seconds)] = None
 
 
 class BootstrapBase(Strict):

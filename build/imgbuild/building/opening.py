@@ -33,7 +33,8 @@ class Opening:
     """What the command line decides about the workshop.
 
     ``make`` false makes no input, ``refresh`` makes base images again. ``offline`` is a folder that
-    ``imgbuild fetch`` filled, in place of the network.
+    ``imgbuild fetch`` filled, in place of the network. ``step_seconds`` is how long a step of a
+    build may run (0: for ever), in place of what the settings say.
     """
 
     say: Callable[[str], None]
@@ -41,6 +42,7 @@ class Opening:
     make: bool = True
     refresh: bool = False
     offline: Path | None = None
+    step_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ def equip(opened: Opened) -> "Workshop":
         project=planner.project,
         engine=planner.engine,
         host=opened.host,
-        buildx=find_buildx(settings.engine),
+        buildx=find_buildx(settings.engine, opened.opening.step_seconds),
         inputs=planner.inputs,
         state=state,
         reports=opened.opening.reports or state / "runs",

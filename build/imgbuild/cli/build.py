@@ -53,6 +53,14 @@ def build(
             help="Take every input from a folder that `imgbuild fetch` filled; no network.",
         ),
     ] = None,
+    step_timeout: Annotated[
+        str | None,
+        typer.Option(
+            "--step-timeout",
+            metavar="DURATION",
+            help="How long a step may run: 90s, 30m, 1h, 0 for no limit. Default: 1h.",
+        ),
+    ] = None,
     report: Annotated[
         Path | None,
         typer.Option("--report", help="Folder for report.json and junit.xml, one folder an image."),
@@ -90,6 +98,7 @@ def build(
         make=not plan,
         refresh=refresh_base,
         offline=offline.absolute() if offline else None,
+        step_seconds=options.seconds(step_timeout, "--step-timeout"),
     )
     (_plan if plan else _build)(opened, images, how, opening, as_json=as_json)
 

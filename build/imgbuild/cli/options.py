@@ -48,6 +48,22 @@ def open_project(path: Path | None) -> Project:
     return find_project(path.resolve() if path else Path.cwd())
 
 
+def seconds(text: str | None, option: str) -> float | None:
+    """Return the seconds of a duration on the command line.
+
+    Raises:
+        InputError: it is none.
+
+    """
+    from imgbuild.duration import parse_duration
+    from imgbuild.errors import InputError
+
+    try:
+        return None if text is None else parse_duration(text)
+    except ValueError as error:
+        raise InputError(f"{option}: {error}.") from None
+
+
 def select(
     project: Project,
     tf: list[str] | None,

@@ -1,6 +1,8 @@
 """Build images with ``docker buildx bake``: run it, follow it, say what failed."""
 
 import json
+import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +18,18 @@ from imgbuild.engine.failure import (
     raise_failure,
 )
 from imgbuild.engine.plain import PlainParser
-from imgbuild.engine.process import running
-from imgbuild.engine.progress import BuildEvent, ProgressParser, bake_name
+from imgbuild.engine.process import lines_of, running
+from imgbuild.engine.progress import (
+    BakeBegun,
+    Event,
+    Item,
+    ProgressParser,
+    Remark,
+    StepOutput,
+    bake_name,
+)
 from imgbuild.engine.rawjson import RawJsonParser
+from imgbuild.engine.step_limit import StepLimit
 from imgbuild.errors import MachineError
 from imgbuild.work_folder import work_folder
 
@@ -51,16 +62,17 @@ def run_bake(  # noqa: PLR0913  # where, what, and three ways to tell
     targets: Sequence[BakeTarget],
     *,
     log: Path,
-    events: Callable[[BuildEvent], None],
+    events: Callable[[Event], None],
     epoch: int | None = None,
 ) -> dict[str, BuiltImage]:
     """Build the targets at once and return the images by name.
 
     The images get only the names in ``tags``; without any they stay nameless until they passed
-    their tests. Interrupted, the build is stopped in the engine too before the exception goes on.
+    their tests. Interrupted, the build is stopped in the engine too before the exception goes on;
+    and so it is when a step runs for longer than ``buildx.step_seconds``.
 
     Raises:
-        BuildFailedError: a step failed, or a download has another sha256 than pinned.
+        BuildFailedError: a step failed or hung, or a download has another sha256 than pinned.
         BuildStoppedError: the disk is full, or the engine or an upstream cannot be reached.
 
     """
@@ -75,7 +87,7 @@ def run_export(
     target: BakeTarget,
     *,
     log: Path,
-    events: Callable[[BuildEvent], None],
+    events: Callable[[Event], None],
 ) -> None:
     """Build one target whose ``output`` is a folder of this machine.
 
@@ -92,7 +104,7 @@ def _bake(  # noqa: PLR0913, PLR0917  # where, what, and three ways to tell
     host: str | None,
     targets: Sequence[BakeTarget],
     log: Path,
-    events: Callable[[BuildEvent], None],
+    events: Callable[[Event], None],
     epoch: int | None,
 ) -> Mapping[str, Any]:
     """Build the targets and return what the metadata file says of them."""
@@ -106,10 +118,10 @@ def _bake(  # noqa: PLR0913, PLR0917  # where, what, and three ways to tell
         (folder / "bake.json").write_text(json.dumps(definition), encoding="utf-8")
         command = _command(buildx, folder, "rawjson" if rawjson else "plain")
         follower = _Follower([target.name for target in targets], file, events, rawjson=rawjson)
+        events(BakeBegun(tuple(target.name for target in targets)))
         with running(command, build_environment(host)) as process:
-            for line in process.stdout or ():
-                follower.take(line)
-            code = process.wait()
+            hung = follower.follow(process, StepLimit(buildx.step_seconds, time.monotonic()))
+            code = 1 if hung else process.wait()
         if code != 0:
             raise_failure(follower.record.failure(log))
         metadata = folder / "metadata.json"
@@ -123,7 +135,7 @@ class _Follower:
         self,
         names: Sequence[str],
         log: TextIO,
-        events: Callable[[BuildEvent], None],
+        events: Callable[[Event], None],
         *,
         rawjson: bool,
     ) -> None:
@@ -132,12 +144,23 @@ class _Follower:
         self._log = log
         self._events = events
 
-    def take(self, line: str) -> None:
-        for item in self._parser.feed(line):
-            self.record.add(item)
-            write_item(self._log, item)
-            if isinstance(item, BuildEvent):
-                self._events(item)
+    def follow(self, process: subprocess.Popen[str], limit: StepLimit) -> bool:
+        """Read until the program ends, or a step reaches the limit; return whether one did."""
+        for line in lines_of(process, lambda: limit.wait(time.monotonic())):
+            for item in self._parser.feed(line or ""):
+                limit.heard(item, time.monotonic())
+                self._take(item)
+            if late := limit.exceeded(time.monotonic()):
+                for failure in late:
+                    self._take(failure)
+                return True
+        return False
+
+    def _take(self, item: Item) -> None:
+        self.record.add(item)
+        write_item(self._log, item)
+        if not isinstance(item, Remark | StepOutput):
+            self._events(item)
 
 
 def _command(buildx: Buildx, folder: Path, progress: str) -> list[str]:

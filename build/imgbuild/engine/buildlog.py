@@ -7,11 +7,15 @@ from imgbuild.engine.progress import BuildEvent, Item, Remark, StepOutput
 
 
 def write_item(log: TextIO, item: Item) -> None:
-    """Write one line, such as ``2026-11-01T10:00:00Z [tf-2.2-cpu] #7 compiling``."""
-    log.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {log_line(item)}\n")
+    """Write one line, such as ``2026-11-01T10:00:00Z [tf-2.2-cpu] #7 compiling``.
+
+    Plans and bytes are for displays only.
+    """
+    if isinstance(item, BuildEvent | Remark | StepOutput):
+        log.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {log_line(item)}\n")
 
 
-def log_line(item: Item) -> str:
+def log_line(item: BuildEvent | Remark | StepOutput) -> str:
     """Return an item as the log shows it, without the time."""
     match item:
         case Remark():

@@ -8,10 +8,11 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from imgbuild.engine.endpoint import config_folder
+from imgbuild.engine.step_limit import STEP_SECONDS
 from imgbuild.errors import MachineError
 from imgbuild.settings import EngineSettings
 
@@ -33,10 +34,14 @@ _INSTALL = (
 
 @dataclass(frozen=True)
 class Buildx:
-    """The program and the version it gives itself, for reports only: features are probed."""
+    """The program and the version it gives itself, for reports only: features are probed.
+
+    ``step_seconds`` is how long a step of a build may run with it; 0 is for ever.
+    """
 
     path: Path
     version: str
+    step_seconds: float = STEP_SECONDS
 
 
 @dataclass(frozen=True)
@@ -48,15 +53,26 @@ class Capabilities:
 
 def find_buildx(
     settings: EngineSettings,
+    step_seconds: float | None = None,
     environ: Mapping[str, str] = os.environ,
     folders: tuple[Path, ...] = PLUGIN_FOLDERS,
 ) -> Buildx:
     """Return the buildx of the settings, else the client's plugin, else the one on PATH.
 
+    ``step_seconds`` is the limit for its steps, else the settings', else `STEP_SECONDS`.
+
     Raises:
         MachineError: there is none, or it does not run.
 
     """
+    limits = (step_seconds, settings.step_timeout, STEP_SECONDS)
+    limit = next(seconds for seconds in limits if seconds is not None)
+    return replace(_found(settings, environ, folders), step_seconds=limit)
+
+
+def _found(
+    settings: EngineSettings, environ: Mapping[str, str], folders: tuple[Path, ...]
+) -> Buildx:
     if settings.buildx:
         return _asked(Path(settings.buildx), "engine.buildx of imgbuild.local.yaml")
     for path in _candidates(environ, folders):

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["checksum", "disk", "engine", "certificate", "unreachable"]
+Kind = Literal["hung", "silent", "checksum", "disk", "engine", "certificate", "unreachable"]
 
 
 @dataclass(frozen=True)
@@ -17,11 +17,22 @@ class Diagnosis:
 
     @property
     def of_machine(self) -> bool:
-        """Whether this machine is to blame; a wrong sha256 is the matrix's or the upstream's."""
-        return self.kind != "checksum"
+        """Whether this machine is to blame, for all images alike.
+
+        A wrong sha256 is the matrix's or the upstream's fault, a step that hangs may be anybody's.
+        """
+        return self.kind not in {"checksum", "hung"}
 
 
 _ADVICE: dict[Kind, str] = {
+    "hung": (
+        "It was stopped, in the engine too. If it only needs longer, give it longer with "
+        "--step-timeout, or with engine.step_timeout in imgbuild.local.yaml (0: no limit)."
+    ),
+    "silent": (
+        "The build was given up. 'imgbuild doctor' checks the engine; look into its log, restart "
+        "it and build again: finished steps are kept."
+    ),
     "checksum": (
         "A download is not what was pinned. Do not build on: find out whether the upstream "
         "replaced the file, or the pin (matrix or lock) is wrong."
@@ -43,9 +54,12 @@ _ADVICE: dict[Kind, str] = {
         "'imgbuild doctor' tries each upstream."
     ),
 }
-#: The words of BuildKit, curl, wget, apt, pip, uv, Go and Python. First match wins: a full disk and
-#: a lost engine bring all sorts of other errors with them.
+#: The words of imgbuild itself, BuildKit, curl, wget, apt, pip, uv, Go and Python. First match
+#: wins: a full disk and a lost engine bring all sorts of other errors with them.
 _SIGNS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
+    # The first two are StepLimit's; what a step tried before it hung is not why it failed.
+    ("silent", ("the engine said nothing for more than",)),
+    ("hung", ("(--step-timeout",)),
     (
         "checksum",
         (

@@ -12,6 +12,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self, TextIO
 
+from imgbuild.engine.progress import BuildEvent
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.table import Table
 
-    from imgbuild.engine.progress import BuildEvent
+    from imgbuild.engine.progress import Event
 
 STEP_WIDTH = 72
 _OPTIONS = re.compile(r"\b(RUN|COPY|ADD)(?:\s+--\S+)+")
@@ -94,8 +96,10 @@ class BuildDisplay:
             self._live.stop()
             self._live = None
 
-    def event(self, event: BuildEvent) -> None:
+    def event(self, event: Event) -> None:
         """Show a step of a build. Housekeeping steps are shown only if they fail."""
+        if not isinstance(event, BuildEvent):
+            return
         row = self.rows.get(event.target or "")
         if row is None or event.target is None or (event.internal and event.state != "failed"):
             return

@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from imgbuild.engine.diagnosis import Diagnosis, diagnose
-from imgbuild.engine.progress import BuildEvent, Item, Remark, StepOutput, bake_name
+from imgbuild.engine.progress import (
+    BuildEvent,
+    Item,
+    Remark,
+    StepOutput,
+    bake_name,
+    is_export,
+)
 from imgbuild.errors import CheckFailedError, MachineError
 
 TAIL_LINES = 20
@@ -86,9 +93,11 @@ class BuildRecord:
             self._tails.setdefault(item.number, deque(maxlen=TAIL_LINES)).append(item.text)
         elif isinstance(item, Remark):
             self._remarks.append(item.text)
+        elif not isinstance(item, BuildEvent):
+            return
         elif item.state == "failed":
             self._failed.append(item)
-        elif item.state == "done" and item.target and item.step.startswith("exporting to "):
+        elif item.state == "done" and item.target and is_export(item.step):
             self._finished.add(item.target)
 
     def failure(self, log: Path) -> BuildFailure:

@@ -12,7 +12,7 @@ from imgbuild.engine.bake import BakeTarget, BuiltImage, run_bake
 from imgbuild.engine.buildx import ANSWER_SECONDS, Buildx, build_environment
 from imgbuild.engine.client import DockerEngine
 from imgbuild.engine.failure import BuildFailedError, BuildStoppedError
-from imgbuild.engine.progress import BuildEvent
+from imgbuild.engine.progress import Event
 from imgbuild.errors import MachineError
 
 #: In the name of everything the probe builds, so that its cache can be told from other people's.
@@ -149,5 +149,5 @@ def _program() -> bytes:
     return header + segment + code
 
 
-def _ignore(_event: BuildEvent) -> None:
+def _ignore(_event: Event) -> None:
     """Nobody watches the probe."""

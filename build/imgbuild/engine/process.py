@@ -1,16 +1,19 @@
 """Run a program so that nothing of it outlives the caller's interest in it."""
 
+import codecs
 import os
+import selectors
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
 #: How long a program may take to end by itself. buildx tells the engine to stop the running steps.
 PATIENCE_SECONDS = 10.0
+_CHUNK_BYTES = 65536
 
 
 @contextmanager
@@ -37,6 +40,32 @@ def running(
             yield process
         finally:
             end(process, patience)
+
+
+def lines_of(
+    process: subprocess.Popen[str], wait: Callable[[], float | None]
+) -> Iterator[str | None]:
+    """Yield the lines of a program's output, and ``None`` when ``wait()`` seconds brought none.
+
+    A program that hangs without a word would hold a plain loop over its output for ever. Nothing
+    else may read the output before or meanwhile.
+    """
+    if process.stdout is None:
+        return
+    decoder, rest = codecs.getincrementaldecoder("utf-8")("replace"), ""
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while True:
+            if not selector.select(wait()):
+                yield None
+                continue
+            data = os.read(process.stdout.fileno(), _CHUNK_BYTES)
+            *lines, rest = (rest + decoder.decode(data, final=not data)).split("\n")
+            yield from lines
+            if not data:
+                break
+    if rest:
+        yield rest
 
 
 def end(process: subprocess.Popen[str], patience: float = PATIENCE_SECONDS) -> None:

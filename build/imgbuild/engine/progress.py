@@ -25,10 +25,38 @@ class BuildEvent:
 
     @property
     def internal(self) -> bool:
-        """Whether the step is BuildKit's own housekeeping, of no interest while all goes well."""
-        if " LINK COPY " in self.step or " LINK ADD " in self.step:  # joins what COPY --link made
-            return True
-        return self.step.startswith(("[internal]", "[context ", "resolving ", "[auth]"))
+        """Whether the step is BuildKit's own housekeeping."""
+        return is_internal(self.step)
+
+
+@dataclass(frozen=True)
+class BakeBegun:
+    """A bake of these images begins: step numbers start anew, what was done before is cached."""
+
+    targets: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StepPlanned:
+    """A step of a target that has not begun: known as soon as BuildKit has read the Dockerfile."""
+
+    target: str | None
+    step: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """How far a step is with moving bytes: a context, a layer that is pulled or exported.
+
+    ``total`` is 0 where BuildKit does not know it.
+    """
+
+    targets: tuple[str, ...]
+    number: int
+    name: str
+    current: int
+    total: int = 0
 
 
 @dataclass(frozen=True)
@@ -48,7 +76,21 @@ class Remark:
     text: str
 
 
-Item = BuildEvent | StepOutput | Remark
+#: What a display wants to hear.
+Event = BakeBegun | BuildEvent | StepPlanned | Transfer
+Item = Event | StepOutput | Remark
+
+
+def is_internal(step: str) -> bool:
+    """Return whether a step is BuildKit's own housekeeping, of no interest while all goes well."""
+    if " LINK COPY " in step or " LINK ADD " in step:  # joins what COPY --link made
+        return True
+    return step.startswith(("[internal]", "[context ", "resolving ", "[auth]"))
+
+
+def is_export(step: str) -> bool:
+    """Return whether a step writes the finished image: the last of every target."""
+    return step.startswith("exporting to ")
 
 
 class ProgressParser(Protocol):

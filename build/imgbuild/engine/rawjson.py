@@ -6,7 +6,7 @@ own, and several times over; its output comes once.
 
 import base64
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -17,6 +17,8 @@ from imgbuild.engine.progress import (
     Remark,
     State,
     StepOutput,
+    StepPlanned,
+    Transfer,
     is_cancelled,
     split_name,
 )
@@ -29,13 +31,15 @@ class _Vertex:
     number: int
     step: str = ""
     states: dict[str | None, State] = field(default_factory=dict)
+    #: Who shares the step, begun or not.
+    targets: dict[str | None, None] = field(default_factory=dict)
     statuses: set[str] = field(default_factory=set)
+    moved: dict[str, int] = field(default_factory=dict)
     #: What each of stdout and stderr wrote after its last line end.
     pending: dict[int, bytes] = field(default_factory=dict)
 
     def output(self, text: str) -> StepOutput:
-        targets = tuple(target for target in self.states if target is not None)
-        return StepOutput(targets, self.step, text, self.number)
+        return StepOutput(_images(self.states), self.step, text, self.number)
 
 
 class RawJsonParser:
@@ -56,7 +60,7 @@ class RawJsonParser:
         # Output goes first: the last lines of a step can come together with its end.
         known = [one for one in message.get("vertexes") or () if one["digest"]]
         for vertex in known:
-            self._name(vertex)
+            yield from self._name(vertex)
         for log in message.get("logs") or ():
             yield from self._output(log)
         for status in message.get("statuses") or ():
@@ -69,10 +73,14 @@ class RawJsonParser:
     def _vertex(self, digest: str) -> _Vertex:
         return self._vertices.setdefault(digest, _Vertex(len(self._vertices) + 1))
 
-    def _name(self, message: Message) -> None:
+    def _name(self, message: Message) -> Iterator[Item]:
+        """Name the vertex; yield that it is planned when a target first speaks of it."""
         vertex = self._vertex(message["digest"])
-        _, step = split_name(message["name"], self._targets)
+        target, step = split_name(message["name"], self._targets)
         vertex.step = vertex.step or step
+        if target not in vertex.targets:
+            vertex.targets[target] = None
+            yield StepPlanned(target, step, vertex.number)
 
     def _change(self, message: Message) -> Iterator[Item]:
         """Yield the event, unless this target's step already was in that state.
@@ -99,11 +107,22 @@ class RawJsonParser:
             yield vertex.output(_shown(line))
 
     def _status(self, message: Message) -> Iterator[Item]:
-        """Yield a part of a step, such as a download, once, when it is complete."""
+        """Yield the bytes that a part of a step, such as a download, has moved, and its end once.
+
+        Targets that share a step each tell of its parts, one a little behind the other.
+        """
         vertex, name = self._vertex(message["vertex"]), str(message["id"])
+        current, total = int(message.get("current") or 0), int(message.get("total") or 0)
+        if current > vertex.moved.get(name, 0):
+            vertex.moved[name] = current
+            yield Transfer(_images(vertex.targets), vertex.number, name, current, total)
         if message.get("completed") and name not in vertex.statuses:
             vertex.statuses.add(name)
             yield vertex.output(f"{name} done")
+
+
+def _images(targets: Iterable[str | None]) -> tuple[str, ...]:
+    return tuple(target for target in targets if target is not None)
 
 
 def _flushed(vertex: _Vertex) -> Iterator[Item]:

@@ -148,6 +148,7 @@ def test_lock_check_fails_on_a_changed_matrix(checkout: Path) -> None:
         (("lock", "--check", "--upgrade"), 2, "give one of them"),
         (("build", "--tf", "2.2", "--jobs", "0"), 2, "--jobs"),
         (("build", "--tf", "2.2", "--plan", "--refresh-base"), 2, "choose one"),
+        (("build", "--tf", "2.2", "--step-timeout", "10"), 2, "'10' is not a duration, such as"),
         (("build", "--tf", "2.2", "--all"), 2, "give --tf or --all, not both"),
         (("nonsense",), 2, "nonsense"),
     ],

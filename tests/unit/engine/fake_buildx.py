@@ -38,7 +38,7 @@ _HANG = """
 child = subprocess.Popen(["sleep", "300"])
 with open({pids!r}, "w") as file:
     file.write(f"{{os.getpid()}} {{child.pid}}")
-print("#1 [1/2] RUN sleep", file=sys.stderr, flush=True)
+print({words!r}, file=sys.stderr, flush=True)
 time.sleep(300)
 """
 BOTH = ("plain", "rawjson")
@@ -70,10 +70,10 @@ def replaying(
     return _program(folder, body, modes)
 
 
-def hanging(folder: Path, *, stubborn: bool = False) -> Buildx:
+def hanging(folder: Path, *, stubborn: bool = False, words: str = "#1 [1/2] RUN sleep") -> Buildx:
     """Return a buildx that runs until it is stopped; a stubborn one ignores SIGTERM."""
     ignore = "signal.signal(signal.SIGTERM, signal.SIG_IGN)" if stubborn else ""
-    body = _HANG.format(ignore=ignore, pids=str(folder / "pids"))
+    body = _HANG.format(ignore=ignore, pids=str(folder / "pids"), words=words)
     return _program(folder, body, ("plain",))
 
 

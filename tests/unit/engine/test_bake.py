@@ -1,9 +1,12 @@
 """Running bake, with a program that plays buildx."""
 
+import json
 import os
 import signal
 import threading
 import time
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import fake_buildx
@@ -18,7 +21,7 @@ from imgbuild.engine.bake import (
 )
 from imgbuild.engine.buildx import Buildx
 from imgbuild.engine.process import running
-from imgbuild.engine.progress import BuildEvent
+from imgbuild.engine.progress import BakeBegun, BuildEvent, Event, Transfer
 from imgbuild.errors import MachineError
 
 SAMPLES = fake_buildx.SAMPLES
@@ -30,10 +33,12 @@ def bake(
     buildx: Buildx, folder: Path, names: tuple[str, ...] = FAMILY
 ) -> tuple[dict[str, BuiltImage], list[BuildEvent]]:
     targets = [BakeTarget(name, folder, folder / "Dockerfile") for name in names]
-    events: list[BuildEvent] = []
+    events: list[Event] = []
     log = folder / "logs" / "build.log"
     host = "unix:///run/test.sock"
-    return run_bake(buildx, host, targets, log=log, events=events.append, epoch=7), events
+    built = run_bake(buildx, host, targets, log=log, events=events.append, epoch=7)
+    assert events[:1] in ([], [BakeBegun(names)])
+    return built, [event for event in events if isinstance(event, BuildEvent)]
 
 
 def test_built_images_have_their_ids(tmp_path: Path) -> None:
@@ -191,11 +196,68 @@ def test_a_program_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
 
 
 def test_an_error_of_the_display_ends_the_build_too(tmp_path: Path) -> None:
-    def broken(_event: BuildEvent) -> None:
-        raise UnicodeError("the terminal cannot show this")
+    def broken(event: Event) -> None:
+        if isinstance(event, BuildEvent):
+            raise UnicodeError("the terminal cannot show this")
 
     target = BakeTarget("one", tmp_path, tmp_path / "Dockerfile")
     buildx = fake_buildx.hanging(tmp_path)
     with pytest.raises(UnicodeError, match="terminal"):
         run_bake(buildx, None, [target], log=tmp_path / "log", events=broken)
     assert wait_for_death(tmp_path) == []
+
+
+def hung(folder: Path, buildx: Buildx, names: tuple[str, ...]) -> tuple[str, list[Event]]:
+    """Return what is said of a bake that reaches the limit, and its events."""
+    targets = [BakeTarget(name, folder, folder / "Dockerfile") for name in names]
+    events: list[Event] = []
+    with pytest.raises((BuildFailedError, BuildStoppedError)) as caught:
+        run_bake(buildx, None, targets, log=folder / "log", events=events.append)
+    assert wait_for_death(folder) == []
+    assert isinstance(
+        caught.value, BuildFailedError if "RUN" in str(caught.value) else MachineError
+    )
+    return str(caught.value), events
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_a_step_that_hangs_is_stopped_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, stubborn: bool
+) -> None:
+    monkeypatch.setattr("imgbuild.engine.bake.running", partial(running, patience=0.2))
+    buildx = replace(fake_buildx.hanging(tmp_path, stubborn=stubborn), step_seconds=1)
+    said, events = hung(tmp_path, buildx, ("one",))
+    expected = "Building one failed in the step '[1/2] RUN sleep': ran for more than 1s"
+    assert said.startswith(f"{expected} (--step-timeout 1s). It was stopped, in the engine too.")
+    assert isinstance(events[-1], BuildEvent)
+    assert (events[-1].target, events[-1].state) == ("one", "failed")
+    assert "RUN sleep (failed after 1." in (tmp_path / "log").read_text()
+
+
+def test_a_build_that_falls_silent_is_given_up(tmp_path: Path) -> None:
+    buildx = replace(fake_buildx.hanging(tmp_path, words=""), step_seconds=1)
+    said, _ = hung(tmp_path, buildx, FAMILY)
+    assert said.startswith(
+        "Building tf-2.2-cpu, tf-2.3-cpu failed: the engine said nothing for more than 1s"
+    )
+    assert "'imgbuild doctor' checks the engine" in said
+
+
+def test_without_a_limit_a_long_step_goes_on(tmp_path: Path) -> None:
+    interrupt_when_it_runs(tmp_path, signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        bake(replace(fake_buildx.hanging(tmp_path), step_seconds=0), tmp_path)
+
+
+def test_bytes_are_told_but_not_logged(tmp_path: Path) -> None:
+    message = {
+        "vertexes": [{"digest": "x", "name": "[internal] load build context"}],
+        "statuses": [{"vertex": "x", "id": "transferring context:", "current": 42, "total": 84}],
+    }
+    (tmp_path / "moves.rawjson").write_text(json.dumps(message) + "\n")
+    target = BakeTarget("one", tmp_path, tmp_path / "Dockerfile")
+    events: list[Event] = []
+    buildx = fake_buildx.replaying(tmp_path, tmp_path / "moves", built=fake_buildx.metadata("one"))
+    run_bake(buildx, None, [target], log=tmp_path / "log", events=events.append)
+    assert Transfer(("one",), 1, "transferring context:", 42, 84) in events
+    assert not (tmp_path / "log").read_text()

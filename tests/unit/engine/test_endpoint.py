@@ -110,7 +110,7 @@ def install(folder: Path) -> Path:
 def test_the_buildx_of_the_settings_comes_first(tmp_path: Path, environ: dict[str, str]) -> None:
     path = install(tmp_path / "mine")
     install(tmp_path / "cli-plugins")
-    found = find_buildx(EngineSettings(buildx=str(path)), environ, ())
+    found = find_buildx(EngineSettings(buildx=str(path)), None, environ, ())
     assert (found.path, found.version) == (path, "0.99.0")
 
 
@@ -124,25 +124,42 @@ def test_buildx_is_found_in_order(tmp_path: Path, environ: dict[str, str], home:
         tmp_path / "cli-plugins",
     ):
         path = install(folder)
-        assert find_buildx(NOTHING, environ, (system,)).path == path
+        assert find_buildx(NOTHING, None, environ, (system,)).path == path
+
+
+@pytest.mark.parametrize(
+    ("given", "setting", "limit"),
+    [(None, None, 3600), (None, 60, 60), (5, 60, 5), (0, 60, 0), (None, 0, 0)],
+)
+def test_the_command_line_then_the_settings_limit_steps(
+    tmp_path: Path,
+    environ: dict[str, str],
+    given: float | None,
+    setting: float | None,
+    limit: float,
+) -> None:
+    settings = EngineSettings.model_construct(step_timeout=setting)
+    folder = tmp_path / "system"
+    install(folder)
+    assert find_buildx(settings, given, environ, (folder,)).step_seconds == limit
 
 
 def test_no_buildx_is_the_machines_fault(environ: dict[str, str]) -> None:
     with pytest.raises(MachineError, match="apt-get install docker-buildx"):
-        find_buildx(NOTHING, environ, ())
+        find_buildx(NOTHING, None, environ, ())
 
 
 def test_a_setting_that_leads_nowhere_is_an_error(environ: dict[str, str]) -> None:
     settings = EngineSettings(buildx="/nowhere/docker-buildx")
     with pytest.raises(MachineError, match=r"engine\.buildx of imgbuild\.local\.yaml"):
-        find_buildx(settings, environ, ())
+        find_buildx(settings, None, environ, ())
 
 
 def test_a_buildx_that_does_not_run_is_an_error(tmp_path: Path, environ: dict[str, str]) -> None:
     path = install(tmp_path / "cli-plugins")
     path.write_text("#!/bin/false\n")
     with pytest.raises(MachineError, match="does not run"):
-        find_buildx(NOTHING, environ, ())
+        find_buildx(NOTHING, None, environ, ())
 
 
 @pytest.mark.parametrize(("modes", "rawjson"), [(("plain",), False), (fake_buildx.BOTH, True)])

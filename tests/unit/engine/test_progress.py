@@ -15,6 +15,8 @@ from imgbuild.engine.progress import (
     ProgressParser,
     Remark,
     StepOutput,
+    StepPlanned,
+    Transfer,
     bake_name,
     is_cancelled,
     split_name,
@@ -146,9 +148,31 @@ def test_a_progress_bar_is_its_last_state() -> None:
 
 def test_a_state_is_told_once() -> None:
     parser = RawJsonParser(["one"])
-    first = feed(parser, vertexes=vertex(started="2026-01-01T00:00:00Z"))
-    assert len(first) == 1
+    planned, running = feed(parser, vertexes=vertex(started="2026-01-01T00:00:00Z"))
+    assert planned == StepPlanned("one", "[1/1] RUN x", 1)
+    assert isinstance(running, BuildEvent)
     assert feed(parser, vertexes=vertex(started="2026-01-01T00:00:00Z")) == []
+
+
+def test_a_step_is_planned_once_for_each_target_before_it_begins() -> None:
+    planned = [item for item in read("ok", "rawjson") if isinstance(item, StepPlanned)]
+    assert len(planned) == len(set(planned))
+    shared = {item.target for item in planned if item.step.startswith("[shared 1/2]")}
+    assert shared == {*TARGETS}
+
+
+def transfer(parser: RawJsonParser, **status: object) -> list[Item]:
+    return feed(parser, statuses=[{"vertex": VERTEX, "id": "sha256:a", **status}])
+
+
+def test_bytes_are_told_when_they_have_grown() -> None:
+    parser = RawJsonParser(["one"])
+    feed(parser, vertexes=vertex())
+    assert transfer(parser, current=0, total=9) == []
+    assert transfer(parser, current=3, total=9) == [Transfer(("one",), 1, "sha256:a", 3, 9)]
+    assert transfer(parser, current=3, total=9) == []
+    assert transfer(parser, current=2, total=9) == []
+    assert transfer(parser, current=9, total=9)[:1] == [Transfer(("one",), 1, "sha256:a", 9, 9)]
 
 
 def test_a_warning_is_a_remark() -> None:
