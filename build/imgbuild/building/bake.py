@@ -1,8 +1,8 @@
 """Building the planned images in one bake; one that fails need not take the others with it."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from imgbuild.building.shared_stages import share_packages
@@ -12,7 +12,7 @@ from imgbuild.building.wheels import Wheels, open_wheels
 from imgbuild.building.workshop import Workshop
 from imgbuild.engine.bake import BuildFailedError, run_bake
 from imgbuild.engine.definition import BakeTarget
-from imgbuild.engine.progress import BuildEvent
+from imgbuild.engine.progress import BakeBegun, Event, Transfer
 from imgbuild.plan.plan import PlanItem
 from imgbuild.render.dockerfile import epoch_seconds
 
@@ -90,10 +90,13 @@ def _target(item: PlanItem, supplies: Supplies, workshop: Workshop, wheels: Whee
     return bake_target(item, workshop.inputs, contexts, workshop.project, workshop.revision)
 
 
-def _show(event: BuildEvent, names: Mapping[str, str], workshop: Workshop) -> None:
+def _show(event: Event, names: Collection[str], workshop: Workshop) -> None:
     """Tell of the images alone: a wheel's export and a shared stage are steps of theirs."""
-    if event.target is None or event.target in names:
-        workshop.display.event(event)
+    if isinstance(event, (BakeBegun, Transfer)):
+        event = replace(event, targets=tuple(one for one in event.targets if one in names))
+    elif event.target is not None and event.target not in names:
+        return
+    workshop.display.event(event)
 
 
 def _images_of(error: BuildFailedError, items: Sequence[PlanItem]) -> set[str]:

@@ -1,6 +1,6 @@
 """The gate for several images side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from imgbuild.building.gate import pass_gate
@@ -17,8 +17,8 @@ def pass_gates(
     test: bool,
     keep_going: bool,
     jobs: int,
-) -> list[Outcome]:
-    """Return what became of the images that went through the gate, ``jobs`` of them at a time.
+) -> Iterator[Outcome]:
+    """Yield what became of each image that went through the gate, ``jobs`` of them at a time.
 
     ``built`` are plan items with their image ids. After a failure no further image begins, unless
     ``keep_going``. An interrupt ends all of them: pytest removes what its suites started, then the
@@ -26,8 +26,7 @@ def pass_gates(
     """
     how = How()
     waiting = list(built)
-    running: dict[Future[Outcome], str] = {}
-    done: dict[str, Outcome] = {}
+    running: set[Future[Outcome]] = set()
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="imgbuild-gate")
     try:
         while waiting or running:
@@ -35,12 +34,12 @@ def pass_gates(
             while waiting and len(running) < jobs:
                 item, image_id = waiting.pop(0)
                 begun = pool.submit(pass_gate, item, image_id, workshop, test=test, how=how)
-                running[begun] = item.image.name
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                done[running.pop(future)] = outcome = future.result()
-                if not outcome.ok and not keep_going:
-                    waiting.clear()
-        return [done[item.image.name] for item, _ in built if item.image.name in done]
+                running.add(begun)
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            outcomes = [future.result() for future in done]
+            if not keep_going and not all(outcome.ok for outcome in outcomes):
+                waiting.clear()
+            yield from outcomes
     finally:
         if running:
             how.stop.stop()

@@ -122,6 +122,7 @@ def equip(opened: Opened) -> "Workshop":
     from imgbuild.downloads.sites import make_sites  # noqa: PLC0415
     from imgbuild.engine.buildx import find_buildx  # noqa: PLC0415
     from imgbuild.engine.display import BuildDisplay  # noqa: PLC0415
+    from imgbuild.engine.learnt import FILE  # noqa: PLC0415
 
     planner, settings, state = opened.planner, opened.settings, state_dir()
     planner.engine.version()
@@ -133,7 +134,7 @@ def equip(opened: Opened) -> "Workshop":
         inputs=planner.inputs,
         state=state,
         reports=opened.opening.reports or state / "runs",
-        display=BuildDisplay([image.name for image in opened.images]),
+        display=BuildDisplay([image.name for image in opened.images], learnt=state / FILE),
         cache=cache_dir(),
         sites=make_sites(opened.images[0].matrix, settings),
         standin=settings.standin,

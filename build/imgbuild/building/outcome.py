@@ -11,7 +11,8 @@ from imgbuild.suites.report import Report
 class Outcome:
     """One image after a build. Times are wall seconds; ``size`` is in bytes.
 
-    ``build_seconds`` is that of the whole bake the image was part of.
+    ``build_seconds`` is the image's own: from its first step that was not cached to its export;
+    that of the whole bake where the progress of the steps is not known.
     """
 
     item: PlanItem

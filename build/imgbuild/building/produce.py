@@ -28,15 +28,18 @@ def produce(
         Outcome(item, item.image_id, named=True) for item in plan if item.action is Action.NOTHING
     )
     for outcomes in _stages_of_work(plan, workshop, options):
-        yield from outcomes
-        if not all(outcome.ok for outcome in outcomes) and not options.keep_going:
+        failed = False
+        for outcome in outcomes:
+            failed = failed or not outcome.ok
+            yield outcome
+        if failed and not options.keep_going:
             return
 
 
 def _stages_of_work(
     plan: Sequence[PlanItem], workshop: Workshop, options: BuildOptions
-) -> Iterator[list[Outcome]]:
-    """Yield what became of the images that only lacked tests or names, then of each bake's."""
+) -> Iterator[Iterator[Outcome]]:
+    """Yield the outcomes of the images that only lacked tests or names, then of each bake's."""
     ready = [i for i in plan if i.action in {Action.TEST, Action.NAME}]
     if ready:
         built = [(item, item.image_id or "") for item in ready]
@@ -57,23 +60,22 @@ def _phases(items: Sequence[PlanItem], workshop: Workshop) -> Iterator[tuple[Pla
     return phases(items, texts, containerd_store=workshop.engine.version().containerd_store)
 
 
-def _after_bake(baked: Sequence[Baked], workshop: Workshop, options: BuildOptions) -> list[Outcome]:
-    seconds = {one.item.image.name: one.seconds for one in baked}
-    failed = [
-        Outcome(one.item, build_seconds=one.seconds, error=one.error)
-        for one in baked
-        if one.image_id is None
-    ]
+def _after_bake(
+    baked: Sequence[Baked], workshop: Workshop, options: BuildOptions
+) -> Iterator[Outcome]:
+    failed = [one for one in baked if one.image_id is None]
+    yield from (Outcome(o.item, build_seconds=o.seconds, error=o.error) for o in failed)
     if failed and not options.keep_going:
-        return failed
+        return
+    seconds = {one.item.image.name: one.seconds for one in baked}
     built = [(one.item, one.image_id) for one in baked if one.image_id]
-    passed = _through_the_gate(built, workshop, options)
-    return [*failed, *(replace(o, build_seconds=seconds[o.item.image.name]) for o in passed)]
+    for outcome in _through_the_gate(built, workshop, options):
+        yield replace(outcome, build_seconds=seconds[outcome.item.image.name])
 
 
 def _through_the_gate(
     built: Sequence[tuple[PlanItem, str]], workshop: Workshop, options: BuildOptions
-) -> list[Outcome]:
+) -> Iterator[Outcome]:
     keep_going, jobs = options.keep_going, options.jobs
     return pass_gates(built, workshop, test=options.test, keep_going=keep_going, jobs=jobs)
 

@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from imgbuild import __version__
+from imgbuild import __version__, json_log
 from imgbuild.errors import ImgbuildError, MachineError
 
 #: What shells give for a program ended by Ctrl-C.
@@ -31,6 +31,8 @@ def main() -> NoReturn:
     from imgbuild.cli import commands
 
     commands.register(app)
+    if json_log.requested(sys.argv[1:]):
+        json_log.begin()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that has no ✓ gets a ?
@@ -101,6 +103,9 @@ def _options(
 
 
 def _end(paragraph: str, code: int) -> NoReturn:
+    if isinstance(sys.stderr, json_log.JsonLog):
+        sys.stderr.tell("error", error=paragraph, exit_code=code)
+        sys.exit(code)
     print(f"imgbuild: {paragraph}", file=sys.stderr)  # noqa: T201 - no rich before it is needed
     sys.exit(code)
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
     from imgbuild.matrix.image import Image
     from imgbuild.plan.plan import PlanItem
     from imgbuild.project import Project
+
+
+class LogFormat(StrEnum):
+    """What standard error is for: people or programs."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 def build(
@@ -61,6 +69,14 @@ def build(
             help="How long a step may run: 90s, 30m, 1h, 0 for no limit. Default: 1h.",
         ),
     ] = None,
+    log_format: Annotated[
+        LogFormat,
+        typer.Option(
+            "--log-format",
+            envvar="IMGBUILD_LOG_FORMAT",
+            help="What standard error is: text, or one JSON object a line (docs/logging.md).",
+        ),
+    ] = LogFormat.TEXT,
     report: Annotated[
         Path | None,
         typer.Option("--report", help="Folder for report.json and junit.xml, one folder an image."),
@@ -78,6 +94,7 @@ def build(
     from imgbuild.building.options import BuildOptions
     from imgbuild.errors import InputError
 
+    del log_format  # whoever starts the program has asked for it before (imgbuild.json_log)
     if plan and refresh_base:
         raise InputError("--plan makes nothing, and --refresh-base makes base images; choose one.")
     if offline and not offline.is_dir():
@@ -179,14 +196,18 @@ def _run(
     from imgbuild.building.produce import produce
     from imgbuild.building.room import require_room
     from imgbuild.cli.build_tables import outcome_lines
+    from imgbuild.cli.outcome_shown import shown
     from imgbuild.cli.plan_table import usage_lines
     from imgbuild.errors import CheckFailedError
 
     remove_leftovers(images, workshop)
     items = workshop.plan(images, test=how.test)
     require_room(items, workshop)
+    workshop.display.expect({item.image.name: str(item.action) for item in items}, tests=how.test)
     with workshop.display:
-        outcomes = list(produce(items, workshop, how))
+        outcomes = [shown(one, workshop.display) for one in produce(items, workshop, how)]
+    order = [item.image.name for item in items]
+    outcomes.sort(key=lambda outcome: order.index(outcome.item.image.name))
     if as_json:
         typer.echo(json.dumps([outcome.as_json() for outcome in outcomes], indent=2))
     else:

@@ -1,43 +1,79 @@
 """What ``imgbuild build`` prints at the end."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from imgbuild.building.outcome import Outcome
 from imgbuild.cli.plan_table import idle_line
 from imgbuild.cli.text_table import aligned
-from imgbuild.engine.display import clock_time
+from imgbuild.engine.step_text import clock_time
 from imgbuild.plan.plan import Action
 from imgbuild.suites.report import Found, Report, SuiteResult
 
+#: Of more images, the table says of suites only which failed, and how many passed.
+BRIEF = 3
+
 
 def outcome_lines(outcomes: Sequence[Outcome], planned: int) -> str:
-    """Return the table of a finished build."""
+    """Return the table of a finished build: what was done for each image, and how it ended."""
     if all(o.item.action is Action.NOTHING for o in outcomes) and len(outcomes) == planned:
         return idle_line([outcome.item for outcome in outcomes])
-    header = ("image", "state", "size", "build", "test", "suites")
-    rows = [header, *(_row(outcome) for outcome in outcomes)]
+    header = ("image", "verdict", "done", "time", "size", "suites")
+    brief = len(outcomes) > BRIEF
+    rows = [header, *(_row(outcome, brief=brief) for outcome in outcomes)]
     lines = aligned(rows)
     lines += [line for o in outcomes if o.report for line in reasons(o.report)]
+    if planned > 1:
+        lines.append(_totals(outcomes))
     if len(outcomes) < planned:
         lines.append(f"{planned - len(outcomes)} images were not begun (--keep-going begins them).")
     return "\n".join(lines)
 
 
-def _row(outcome: Outcome) -> tuple[str, ...]:
+def _row(outcome: Outcome, *, brief: bool) -> tuple[str, ...]:
+    times = [seconds for seconds in (outcome.build_seconds, outcome.test_seconds) if seconds]
     return (
         outcome.item.image.name,
-        outcome.state,
+        _verdict(outcome),
+        _done(outcome),
+        " + ".join(map(clock_time, times)),
         f"{outcome.size / 1e6:.0f} MB" if outcome.size else "",
-        clock_time(outcome.build_seconds) if outcome.build_seconds else "",
-        clock_time(outcome.test_seconds) if outcome.test_seconds else "",
-        _suites(outcome.report),
+        _suites_in_brief(outcome.report) if brief else _suites(outcome.report),
     )
+
+
+def _verdict(outcome: Outcome) -> str:
+    return "named" if outcome.state == "done" else outcome.state
+
+
+def _done(outcome: Outcome) -> str:
+    """Return what was done in this build, whether it led to a name or not."""
+    built = outcome.item.action is Action.BUILD and outcome.image_id is not None
+    words = [*(["built"] if built else []), *(["tested"] if outcome.report else [])]
+    if outcome.item.action is Action.NAME and outcome.named:
+        words.append("named")
+    return ", ".join(words)
+
+
+def _totals(outcomes: Sequence[Outcome]) -> str:
+    """Return ``12 images: 10 named, 1 up to date, 1 failed.``."""
+    counts = Counter(map(_verdict, outcomes))
+    return f"{len(outcomes)} images: {', '.join(f'{n} {word}' for word, n in counts.items())}."
 
 
 def _suites(report: Report | None) -> str:
     if report is None:
         return ""
     return ", ".join(f"{suite.suite} {said(suite)}" for suite in report.suites)
+
+
+def _suites_in_brief(report: Report | None) -> str:
+    """Return which suites failed, and how many ended otherwise: ``horovod FAILED, 12 passed``."""
+    if report is None:
+        return ""
+    failed = [f"{suite.suite} FAILED" for suite in report.suites if suite.found is Found.FAILED]
+    others = Counter(str(suite.found) for suite in report.suites if suite.found is not Found.FAILED)
+    return ", ".join([*failed, *(f"{count} {word}" for word, count in others.items())])
 
 
 def said(suite: SuiteResult) -> str:

@@ -1,89 +1,68 @@
-"""What a person sees while images are built and tested.
+"""What is seen while images are built and tested.
 
-On a terminal: one line an image, redrawn. Elsewhere: a plain line when a step starts or ends.
+On a terminal: a line an image and a bar for all, redrawn. Elsewhere, and on CI: plain lines, few
+for many images. With ``--log-format json``: objects.
 """
 
 from __future__ import annotations
 
-import re
+import os
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self, TextIO
 
+from imgbuild.engine.board import Board
+from imgbuild.engine.forecast import Forecast
+from imgbuild.engine.json_lines import JsonLines
+from imgbuild.engine.plain_lines import PlainLines
 from imgbuild.engine.progress import BuildEvent
+from imgbuild.engine.row import FINAL
+from imgbuild.json_log import JsonLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
     from types import TracebackType
 
+    from rich.console import RenderableType
     from rich.live import Live
-    from rich.table import Table
 
     from imgbuild.engine.progress import Event
 
-STEP_WIDTH = 72
-_OPTIONS = re.compile(r"\b(RUN|COPY|ADD)(?:\s+--\S+)+")
-_HERE_DOCUMENT = re.compile(r"\s*<<'?\w+'?(?: \(.*\))?$")
-#: What a row shows for its latest event.
-_WORDS = {"running": "building", "failed": "failed", "cancelled": "cancelled"}
-#: The states in which an image is done with, and its clock stands.
-_ENDS = {"built", "failed", "cancelled"}
-
-
-@dataclass
-class Row:
-    """One image: what it is doing, and the second since when."""
-
-    state: str = "waiting"
-    step: str = ""
-    since: float | None = None
-    until: float | None = None
-    #: The number of each step that runs now; BuildKit runs several of one image side by side.
-    running: tuple[tuple[int, str], ...] = ()
-
-    def take(self, event: BuildEvent) -> None:
-        """Take in an event of this image."""
-        others = tuple(one for one in self.running if one[0] != event.number)
-        active = event.state == "running"
-        self.running = (*others, (event.number, event.step)) if active else others
-        if self.state != "failed":
-            built = event.state == "done" and event.step.startswith("exporting to ")
-            self.state = "built" if built else _WORDS.get(event.state, self.state)
-        if event.state == "failed":
-            self.step = event.step
-        elif self.state != "failed":
-            self.step = self.running[-1][1] if self.running else self.step
-
-    def elapsed(self, now: float) -> str:
-        """Return for how long the image has been, or was, at work."""
-        if self.since is None:
-            return ""
-        return clock_time((now if self.until is None else self.until) - self.since)
+#: How often plain lines look whether it is time to say something, in seconds.
+_BEAT_SECONDS = 1.0
 
 
 class BuildDisplay:
-    """Shows events; a context manager. ``event`` is what `run_bake` wants as ``events``."""
+    """Shows events; a context manager. ``event`` is what `run_bake` wants as ``events``.
+
+    Nothing is shown, and no thread started, before the first event. ``learnt`` is the file of
+    earlier durations; without it there is no estimate.
+    """
 
     def __init__(
         self,
         images: Sequence[str],
-        stream: TextIO | None = None,
+        stream: TextIO | JsonLog | None = None,
         clock: Callable[[], float] = time.monotonic,
+        learnt: Path | None = None,
     ) -> None:
-        self.rows = {image: Row() for image in images}
+        self.board = Board.of(images)
         self._stream = stream or sys.stderr
         self._clock = clock
-        self._width = max((len(image) for image in images), default=0)
+        self._forecast = Forecast(learnt)
+        self._lock = threading.RLock()  # images are tested side by side, and a thread redraws
+        self._open = False
+        self._teller: PlainLines | JsonLines | None = None
         self._live: Live | None = None
-        self._told: set[tuple[str, str, str]] = set()
-        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._beats: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        if self._stream.isatty():
-            self._live = self._opened()
-            self._live.start()
+        self._open = True
+        if isinstance(self._stream, JsonLog):
+            self._begin()
         return self
 
     def __exit__(
@@ -92,88 +71,131 @@ class BuildDisplay:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._open = False
+        self._over.set()
+        if self._beats:
+            self._beats.join()
         if self._live:
             self._live.stop()
             self._live = None
+        if isinstance(self._teller, JsonLines):
+            self._teller.summary(self._clock())
+        self._forecast.save()
+
+    def expect(self, to_do: Mapping[str, str], *, tests: bool = True) -> None:
+        """Hear the plan: ``build``, ``test``, ``name`` or ``nothing`` for each image."""
+        with self._lock:
+            self.board.expect(to_do, self._clock(), tests=tests)
 
     def event(self, event: Event) -> None:
         """Show a step of a build. Housekeeping steps are shown only if they fail."""
-        if not isinstance(event, BuildEvent):
-            return
-        row = self.rows.get(event.target or "")
-        if row is None or event.target is None or (event.internal and event.state != "failed"):
-            return
-        now = self._clock()
-        row.since = now if row.since is None else row.since
-        row.take(event)
-        row.until = now if row.state in _ENDS else None
-        if self._live is None:
-            self._tell_once(event.target, event)
+        with self._lock:
+            now = self._clock()
+            row = self.board.event(event, now)
+            if row is None or not isinstance(event, BuildEvent):
+                return
+            self._begin()
+            self._forecast.event(event, row, self.board, now)
+            if self._teller:
+                self._teller.event(event, row, now)
 
     def note(self, image: str, state: str, text: str = "", *, ended: bool = False) -> None:
         """Show what an image is doing outside a build, or how it ended: its clock stands then."""
-        row = self.rows.setdefault(image, Row())
-        now = self._clock()
-        row.state, row.step, row.running, row.until = state, text, (), now if ended else None
-        row.since = now if row.since is None else row.since
-        if self._live is None:
-            self._print(image, state, text)
+        self._note(image, state, text, None, ended=ended)
+
+    def _note(self, image: str, state: str, text: str, error: str | None, *, ended: bool) -> None:
+        with self._lock:
+            self._begin()
+            now = self._clock()
+            before = self.board.rows[image].state if image in self.board.rows else ""
+            row = self.board.note(image, state, text, now, ended=ended)
+            self._forecast.note(row, self.board, now, tested=ended and before == "testing")
+            if self._teller:
+                self._teller.note(row, now, changed=state != before, error=error)
 
     def step(self, image: str, text: str) -> None:
         """Show how far an image has come in what it is doing: on a terminal only."""
-        if row := self.rows.get(image):
-            row.step = text
+        with self._lock:
+            if row := self.board.rows.get(image):
+                row.text = text
 
-    def _tell_once(self, image: str, event: BuildEvent) -> None:
-        """Print an event, unless the same was said: steps can be looked up twice."""
-        key = (image, event.step, event.state)
-        if key not in self._told:
-            self._told.add(key)
-            self._print(image, _column(event), shortened(event.step))
+    def finished(self, image: str, state: str, error: str | None = None) -> None:
+        """Show what became of an image: ``named``, ``failed``, ``cancelled``, ``up to date``."""
+        with self._lock:
+            row = self.board.rows.get(image)
+            if row is None or not (row.state == state and row.final):
+                self._note(image, state, "", error, ended=state in FINAL)
+            elif isinstance(self._teller, JsonLines):
+                self._teller.note(row, self._clock(), changed=True, error=error)
 
-    def _print(self, image: str, column: str, text: str) -> None:
-        line = f"{image:<{self._width}}  {column:>9}  {text}".rstrip()
-        with self._lock:  # images are tested side by side
-            print(line, file=self._stream, flush=True)
+    def seconds(self, image: str) -> float | None:
+        """Return how long an image was built: from its first step that was not cached to its end.
 
-    def _opened(self) -> Live:
+        ``None`` if it was not built here, or came from the cache as a whole.
+        """
+        with self._lock:
+            row = self.board.rows.get(image)
+            return row.build_seconds if row else None
+
+    def _begin(self) -> None:
+        """Start showing, when there is something to show."""
+        if not self._open or self._teller or self._live:
+            return
+        if isinstance(self._stream, JsonLog):
+            self._teller = JsonLines(self.board, self._stream, self._clock())
+        elif self._stream.isatty() and not on_ci(os.environ):
+            self._live = self._drawn(self._stream)
+            self._live.start()
+            return
+        else:
+            self._teller = PlainLines(self.board, self._print, self._clock())
+        self._beats = threading.Thread(target=self._beat, daemon=True)
+        self._beats.start()
+
+    def _beat(self) -> None:
+        while not self._over.wait(_BEAT_SECONDS):
+            self.beat()
+
+    def beat(self) -> None:
+        """Say how things stand, if it is time to."""
+        with self._lock:
+            now = self._clock()
+            left = self._forecast.seconds(self.board, now)
+            if isinstance(self._teller, PlainLines):
+                self._teller.beat(left, now)
+            elif self._teller:
+                fraction = self._forecast.fraction(self.board, now)
+                self._teller.beat(fraction, left, now)
+
+    def _print(self, line: str) -> None:
+        print(line, file=self._stream, flush=True)
+
+    def _drawn(self, stream: TextIO) -> Live:
         from rich.console import Console  # noqa: PLC0415  # rich is slow to import
         from rich.live import Live  # noqa: PLC0415
 
-        console = Console(file=self._stream)
-        return Live(console=console, get_renderable=self._table, refresh_per_second=4)
+        console = Console(file=stream, highlight=False)
+        return Live(
+            console=console,
+            get_renderable=lambda: self._picture(console.size.width, console.size.height),
+            refresh_per_second=4,
+        )
 
-    def _table(self) -> Table:
-        from rich.table import Table  # noqa: PLC0415
-        from rich.text import Text  # noqa: PLC0415
+    def _picture(self, width: int, height: int) -> RenderableType:
+        from rich.console import Group  # noqa: PLC0415
 
-        table = Table.grid(padding=(0, 2), expand=False)
-        for image, row in self.rows.items():
-            cells = (image, row.elapsed(self._clock()), row.state, shortened(row.step))
-            table.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in cells))
-        return table
+        from imgbuild.engine.live_table import bar, table  # noqa: PLC0415
 
-
-def shortened(step: str, width: int = STEP_WIDTH) -> str:
-    """Return a step for people: ``[horovod 3/4] RUN make …`` as ``horovod 3/4 RUN make …``.
-
-    Options and here-documents are left out: they say how a step runs, not what it does.
-    """
-    bare = step.replace("[", "", 1).replace("]", "", 1) if step.startswith("[") else step
-    bare = _HERE_DOCUMENT.sub("", _OPTIONS.sub(r"\1", bare))
-    return bare if len(bare) <= width else bare[: width - 1] + "…"
+        with self._lock:
+            now = self._clock()
+            fraction = self._forecast.fraction(self.board, now)
+            left = self._forecast.seconds(self.board, now)
+            rows = table(self.board, width, max(2, height - 2), now)
+            if len(self.board.rows) == 1:
+                return rows
+            return Group(rows, bar(self.board, fraction, left, width, now))
 
 
-def clock_time(seconds: float) -> str:
-    """Return a duration for people: ``12.3s``, ``4m05s``, ``1h02m``."""
-    if seconds < 60:
-        return f"{seconds:.1f}s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}m{rest:02}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02}m"
-
-
-def _column(event: BuildEvent) -> str:
-    """Return the middle column of a plain line: how long a step took, or how it ended."""
-    if event.state == "done":
-        return clock_time(event.elapsed)
-    return "starts" if event.state == "running" else event.state
+def on_ci(environ: Mapping[str, str]) -> bool:
+    """Return whether nobody watches although there may be a terminal: ``CI`` is set."""
+    return environ.get("CI", "").lower() not in {"", "0", "false"}

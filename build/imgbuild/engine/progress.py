@@ -38,11 +38,15 @@ class BakeBegun:
 
 @dataclass(frozen=True)
 class StepPlanned:
-    """A step of a target that has not begun: known as soon as BuildKit has read the Dockerfile."""
+    """A step of a target that has not begun: known as soon as BuildKit has read the Dockerfile.
+
+    ``after`` are the numbers of the steps that it waits for.
+    """
 
     target: str | None
     step: str
     number: int
+    after: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

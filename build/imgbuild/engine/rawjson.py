@@ -59,8 +59,10 @@ class RawJsonParser:
     def _items(self, message: Message) -> Iterator[Item]:
         # Output goes first: the last lines of a step can come together with its end.
         known = [one for one in message.get("vertexes") or () if one["digest"]]
+        for vertex in known:  # all are named first: one may wait for a later one
+            self._name(vertex)
         for vertex in known:
-            yield from self._name(vertex)
+            yield from self._plan(vertex)
         for log in message.get("logs") or ():
             yield from self._output(log)
         for status in message.get("statuses") or ():
@@ -73,14 +75,19 @@ class RawJsonParser:
     def _vertex(self, digest: str) -> _Vertex:
         return self._vertices.setdefault(digest, _Vertex(len(self._vertices) + 1))
 
-    def _name(self, message: Message) -> Iterator[Item]:
-        """Name the vertex; yield that it is planned when a target first speaks of it."""
+    def _name(self, message: Message) -> None:
+        vertex = self._vertex(message["digest"])
+        _, step = split_name(message["name"], self._targets)
+        vertex.step = vertex.step or step
+
+    def _plan(self, message: Message) -> Iterator[Item]:
+        """Yield that a step is planned, when a target first speaks of it."""
         vertex = self._vertex(message["digest"])
         target, step = split_name(message["name"], self._targets)
-        vertex.step = vertex.step or step
         if target not in vertex.targets:
             vertex.targets[target] = None
-            yield StepPlanned(target, step, vertex.number)
+            after = tuple(self._vertex(digest).number for digest in message.get("inputs") or ())
+            yield StepPlanned(target, step, vertex.number, after)
 
     def _change(self, message: Message) -> Iterator[Item]:
         """Yield the event, unless this target's step already was in that state.

@@ -321,7 +321,12 @@ def test_the_tables_say_what_happened(bench: Bench) -> None:
     bench.faulty = {NEW}
     text = outcome_lines(bench.build(), 2)
     assert "contents passed, frameworks passed, horovod passed" in text
-    assert "tf-2.2-cpu-debian   suites failed  1000 MB" in text
+    rows = [" ".join(line.split()) for line in text.splitlines()]
+    assert rows[0] == "image verdict done time size suites"
+    assert rows[1].startswith("tf-1.10-cpu-debian named built, tested ")
+    assert rows[2].startswith("tf-2.2-cpu-debian suites failed built, tested ")
+    assert " 1000 MB " in rows[2]
+    assert rows[3] == "2 images: 1 named, 1 suites failed."
     bench.faulty = set()
     bench.build()
     assert outcome_lines(bench.build(), 2).startswith("Nothing to do: 2 images are up to date")

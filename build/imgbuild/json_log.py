@@ -1,0 +1,95 @@
+"""``--log-format json``: standard error as one JSON object a line (docs/logging.md).
+
+Everything that any part of the program writes there becomes a line; nothing can break the format.
+"""
+
+import json
+import os
+import re
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TextIO
+
+VARIABLE = "IMGBUILD_LOG_FORMAT"
+OPTION = "--log-format"
+_LOGIN = re.compile(r"(?<=://)[^/\s@]*@")
+Value = str | int | float | bool | None
+
+
+class JsonLog:
+    """Stands in for a text stream, and turns what is written into objects.
+
+    It has of a stream what ``print``, Click, logging and the interpreter ask for.
+    """
+
+    encoding = "utf-8"
+    errors = "replace"
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._rest = ""
+        self._lock = threading.RLock()
+
+    def tell(self, event: str, **values: Value) -> None:
+        """Write one object; values that are ``None`` are left out, logins in addresses too."""
+        known = {key: _clean(value) for key, value in values.items() if value is not None}
+        stamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        line = json.dumps({"time": stamp, "event": event, **known}, ensure_ascii=False)
+        with self._lock:
+            self._stream.write(f"{line}\n")
+            self._stream.flush()
+
+    def write(self, text: str) -> int:
+        """Take in text; each whole line that is not empty is a ``message``."""
+        with self._lock:
+            *lines, self._rest = (self._rest + text).split("\n")
+            for line in filter(str.strip, lines):
+                self.tell("message", text=line.rstrip())
+        return len(text)
+
+    def flush(self) -> None:
+        """Do nothing: a line is written when it is whole."""
+
+    def close(self) -> None:
+        """Write what has no line end."""
+        if self._rest.strip():
+            self.write("\n")
+
+    def isatty(self) -> bool:
+        """Return that nobody watches."""
+        return False
+
+    def writable(self) -> bool:
+        """Return that it can be written to."""
+        return True
+
+    def fileno(self) -> int:
+        """Return the descriptor of the stream behind it."""
+        return self._stream.fileno()
+
+
+def requested(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether a command line or the environment asks for JSON.
+
+    Asked before the command line is parsed: what is wrong with it must be said in JSON too.
+    """
+    chosen = environ.get(VARIABLE, "")
+    for number, word in enumerate(arguments):
+        if word == OPTION:
+            chosen = (*arguments[number + 1 :], "")[0]
+        elif word.startswith(f"{OPTION}="):
+            chosen = word.partition("=")[2]
+    return chosen == "json"
+
+
+def begin() -> JsonLog:
+    """Let standard error be JSON from now on."""
+    log = JsonLog(sys.stderr)
+    sys.stderr = log
+    return log
+
+
+def _clean(value: Value) -> Value:
+    return _LOGIN.sub("", value) if isinstance(value, str) else value

@@ -1,0 +1,94 @@
+"""The table at the end of a build, and what the display is told of each image."""
+
+import io
+from dataclasses import replace
+
+import pytest
+
+from imgbuild.building.outcome import Outcome
+from imgbuild.cli.build_tables import outcome_lines
+from imgbuild.cli.outcome_shown import shown
+from imgbuild.engine.display import BuildDisplay
+from imgbuild.engine.progress import BuildEvent
+from imgbuild.matrix.image import Image
+from imgbuild.plan.digest import InputDigest
+from imgbuild.plan.plan import Action, PlanItem
+from imgbuild.suites.report import Report, SuiteResult, TestFailure
+
+NAMES = tuple(f"tf-{minor}-cpu-debian" for minor in ("1.10", "1.11", "2.1", "2.2"))
+
+
+def outcome(image: Image, action: Action = Action.BUILD, **more: object) -> Outcome:
+    item = PlanItem(image, InputDigest("digest", {}), action, "reason")
+    made = Outcome(item, "sha256:1", 10**9, 245.0, 70.0, report(image.name), named=True)
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def report(name: str, *, fails: bool = False) -> Report:
+    failures = (TestFailure("test_x", "no"),) if fails else ()
+    suites = (SuiteResult("pins", 1, (), (), 1.0), SuiteResult("horovod", 1, failures, (), 1.0))
+    return Report(name, "sha256:1", "code", suites)
+
+
+def rows(outcomes: list[Outcome], planned: int | None = None) -> list[str]:
+    return outcome_lines(outcomes, planned or len(outcomes)).splitlines()
+
+
+def test_one_image_has_a_row_with_its_suites(images: dict[str, Image]) -> None:
+    header, row = rows([outcome(images[NAMES[0]])])
+    assert header.split() == ["image", "verdict", "done", "time", "size", "suites"]
+    expected = "named built, tested 4m05s + 1m10s 1000 MB pins passed, horovod passed"
+    assert " ".join(row.split()) == f"{NAMES[0]} {expected}"
+
+
+def test_many_images_have_their_suites_in_brief_and_totals(images: dict[str, Image]) -> None:
+    chosen = [images[name] for name in NAMES]
+    bad = report(NAMES[1], fails=True)
+    made = [
+        outcome(chosen[0]),
+        outcome(chosen[1], report=bad, named=False, error="horovod: test_x"),
+        outcome(chosen[2], Action.NOTHING, report=None, build_seconds=0.0, test_seconds=0.0),
+        outcome(chosen[3], image_id=None, report=None, named=False, error="no", size=0),
+    ]
+    _, good, failed, idle, broken, totals = rows(made)
+    assert good.endswith("  2 passed")
+    assert failed.endswith("  horovod FAILED, 1 passed")
+    assert idle.split() == [NAMES[2], "up", "to", "date", "1000", "MB"]
+    assert broken.split()[:2] == [NAMES[3], "failed"]
+    assert "built" not in broken
+    assert totals == "4 images: 1 named, 1 suites failed, 1 up to date, 1 failed."
+
+
+def test_what_was_not_begun_is_said(images: dict[str, Image]) -> None:
+    assert rows([outcome(images[NAMES[0]])], 3)[-1].startswith("2 images were not begun")
+
+
+@pytest.mark.parametrize(
+    ("change", "state"),
+    [
+        ({}, "named"),
+        ({"named": False, "error": "horovod: test_x"}, "failed"),
+        ({"named": False, "error": "cancelled, since b failed"}, "cancelled"),
+    ],
+)
+def test_the_display_hears_what_became_of_an_image(
+    images: dict[str, Image], change: dict[str, object], state: str
+) -> None:
+    with BuildDisplay([NAMES[0]], io.StringIO()) as display:
+        shown(outcome(images[NAMES[0]], Action.BUILD, **change), display)
+        assert display.board.rows[NAMES[0]].state == state
+
+
+def test_the_image_has_its_own_time(images: dict[str, Image]) -> None:
+    now = [100.0]
+    with BuildDisplay([NAMES[0]], io.StringIO(), lambda: now[0]) as display:
+        display.event(BuildEvent(NAMES[0], "[a 1/1] RUN x", "running", number=1))
+        now[0] = 130.0
+        display.event(BuildEvent(NAMES[0], "[a 1/1] RUN x", "done", 30.0, number=1))
+        display.event(BuildEvent(NAMES[0], "exporting to image", "done", 1.0, number=2))
+        assert shown(outcome(images[NAMES[0]]), display).build_seconds == 30.0
+
+
+def test_without_events_the_time_is_that_of_the_bake(images: dict[str, Image]) -> None:
+    with BuildDisplay([NAMES[0]], io.StringIO()) as display:
+        assert shown(outcome(images[NAMES[0]]), display).build_seconds == 245.0
