@@ -1,0 +1,183 @@
+"""Standard error as JSON: whatever is written there, each line is an object."""
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from imgbuild.engine.display import BuildDisplay
+from imgbuild.engine.progress import BakeBegun, BuildEvent, StepPlanned, Transfer
+from imgbuild.json_log import JsonLog, requested
+from imgbuild.project import Project
+
+RUN = "[horovod 2/2] RUN make"
+
+
+def objects(stream: io.StringIO) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in stream.getvalue().splitlines()]
+    for one in found:
+        assert one.pop("time").endswith("Z")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variable", "expected"),
+    [
+        (["build", "--log-format", "json"], "", True),
+        (["build", "--log-format=json"], "", True),
+        (["build"], "json", True),
+        (["build", "--log-format", "text"], "json", False),
+        (["build", "--log-format"], "", False),
+        (["build", "json"], "", False),
+    ],
+)
+def test_json_is_asked_for(arguments: list[str], variable: str, *, expected: bool) -> None:
+    assert requested(arguments, {"IMGBUILD_LOG_FORMAT": variable}) is expected
+
+
+def test_what_anybody_writes_is_a_message() -> None:
+    stream = io.StringIO()
+    log = JsonLog(stream)
+    print("two\nlines", file=log)
+    log.write("\nhalf ")
+    log.write('"a" line\n\x1b[1m')
+    log.close()
+    texts = [one["text"] for one in objects(stream)]
+    assert texts == ["two", "lines", 'half "a" line', "\x1b[1m"]
+
+
+def test_logins_in_addresses_are_left_out() -> None:
+    stream = io.StringIO()
+    log = JsonLog(stream)
+    log.tell("step", step="RUN curl https://name:secret@host.example/x")
+    print("at http://token@host.example/y", file=log)
+    assert "secret" not in stream.getvalue()
+    assert "token" not in stream.getvalue()
+    assert objects(stream)[0]["step"] == "RUN curl https://host.example/x"
+
+
+def test_a_build_is_told_in_objects() -> None:
+    stream = io.StringIO()
+    now = [0.0]
+    with BuildDisplay(["a", "b"], JsonLog(stream), lambda: now[0]) as display:
+        display.expect({"a": "build", "b": "nothing"})
+        display.finished("b", "up to date")
+        display.event(BakeBegun(("a",)))
+        display.event(StepPlanned("a", RUN, 1))
+        display.event(BuildEvent("a", RUN, "running", number=1))
+        display.event(BuildEvent("a", "[internal] load", "running", number=2))
+        display.event(Transfer(("a",), 1, "layer", 7, 9))
+        now[0] = 20.0
+        display.beat()
+        display.event(BuildEvent("a", RUN, "failed", 20.0, 1, "exit code: 1"))
+        display.finished("a", "failed", "Building a failed")
+    step = {"event": "step", "image": "a", "step": RUN, "stage": "horovod"}
+    assert objects(stream) == [
+        {"event": "image", "image": "b", "state": "up to date", "seconds": 0.0},
+        {**step, "state": "running"},
+        {"event": "image", "image": "a", "state": "building", "seconds": 0.0},
+        {
+            "event": "progress",
+            "done": 0,
+            "images": 1,
+            "building": 1,
+            "testing": 0,
+            "percent": 0.0,
+            "seconds": 20.0,
+        },
+        {**step, "state": "failed", "seconds": 20.0, "bytes": 7, "error": "exit code: 1"},
+        {
+            "event": "image",
+            "image": "a",
+            "state": "failed",
+            "text": RUN,
+            "seconds": 20.0,
+            "bytes": 7,
+            "error": "exit code: 1",
+        },
+        {
+            "event": "image",
+            "image": "a",
+            "state": "failed",
+            "text": RUN,
+            "seconds": 20.0,
+            "bytes": 7,
+            "error": "Building a failed",
+        },
+        {
+            "event": "summary",
+            "images": 2,
+            "named": 0,
+            "up_to_date": 1,
+            "failed": 1,
+            "seconds": 20.0,
+        },
+    ]
+
+
+def run(folder: Path, *arguments: str, **variables: str) -> tuple[int, list[dict[str, Any]]]:
+    result = subprocess.run(
+        [sys.executable, "-c", "from imgbuild.cli import main; main()", *arguments],
+        cwd=folder,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.stdout == ""
+    return result.returncode, objects(io.StringIO(result.stderr))
+
+
+NO_ENGINE = {"DOCKER_HOST": "unix:///nonexistent/docker.sock", "HOME": "/nonexistent"}
+JSON = ("--log-format", "json")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, project: Project) -> Path:
+    """Return a copy of the checkout, without this machine's settings: no engine is found."""
+    shutil.copytree(project.root / "images", tmp_path / "images")
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(project.suites, tmp_path / "tests" / "image", ignore=ignored)
+    shutil.copy(project.matrix, tmp_path / "matrix.yaml")
+    return tmp_path
+
+
+def test_errors_are_objects_too(checkout: Path) -> None:
+    code, said = run(checkout, "build", "--tf", "9.9", *JSON)
+    assert (code, said[-1]["event"], said[-1]["exit_code"]) == (2, "error", 2)
+    assert said[-1]["error"].startswith("--tf 9.9: no such TensorFlow")
+    build = ("build", "--tf", "2.2", "--stack", "debian")
+    code, said = run(checkout, *build, IMGBUILD_LOG_FORMAT="json", **NO_ENGINE)
+    assert (code, said[-1]["event"], said[-1]["exit_code"]) == (3, "error", 3)
+
+
+def test_a_wrong_option_is_told_in_objects(checkout: Path) -> None:
+    code, said = run(checkout, "build", "--nonsense", *JSON)
+    assert code == 2
+    assert any("--nonsense" in one["text"] for one in said)
+
+
+def test_warnings_before_a_build_are_messages(checkout: Path) -> None:
+    arguments = ("build", "--tf", "2.1", "--gpu", "--as-documented", "--plan", *JSON)
+    _, said = run(checkout, *arguments, **NO_ENGINE)
+    assert [one["event"] for one in said] == ["message", "message", "error"]
+    assert "cuda 10.0 in place of 10.1" in said[0]["text"]
+
+
+def test_a_format_that_is_none_is_refused(checkout: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", "from imgbuild.cli import main; main()", "build", "--tf", "2.2"],
+        cwd=checkout,
+        env={**os.environ, **NO_ENGINE, "IMGBUILD_LOG_FORMAT": "xml"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 2
+    assert "xml" in result.stderr
