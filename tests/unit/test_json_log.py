@@ -70,6 +70,7 @@ def test_a_build_is_told_in_objects() -> None:
         display.finished("b", "up to date")
         display.event(BakeBegun(("a",)))
         display.event(StepPlanned("a", RUN, 1))
+        display.event(BuildEvent("a", "[internal] load", "done", number=2))
         display.event(BuildEvent("a", RUN, "running", number=1))
         display.event(BuildEvent("a", "[internal] load", "running", number=2))
         display.event(Transfer(("a",), 1, "layer", 7, 9))

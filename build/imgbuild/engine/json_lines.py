@@ -38,7 +38,7 @@ class JsonLines:
                 bytes=_moved(row, event.number),
                 error=event.error or None,
             )
-        if self._states.get(row.image) != row.state:
+        if self._states.get(row.image, "waiting") != row.state:
             self._image(row, now, error=event.error or None)
 
     def note(self, row: Row, now: float, *, changed: bool, error: str | None = None) -> None:

@@ -138,11 +138,13 @@ class Row:
 
     @property
     def step(self) -> str:
-        """What the row shows: the step one waits for, or the latest note."""
+        """What the row shows: the latest note, the step one waits for, or the one just ended."""
         if self.text or self.state in FINAL:
             return self.text
-        running = self.running
-        return running[0].text if running else ""
+        if running := self.running:
+            return running[0].text
+        latest = max(self.steps.values(), key=lambda step: step.until or 0.0, default=None)
+        return latest.text if latest and latest.state != "planned" else ""
 
     @property
     def fraction(self) -> float | None:

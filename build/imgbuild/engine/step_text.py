@@ -3,6 +3,7 @@
 import re
 
 STEP_WIDTH = 72
+_FEW_BYTES = 1_000_000
 _OPTIONS = re.compile(r"\b(RUN|COPY|ADD)(?:\s+--\S+)+")
 _HERE_DOCUMENT = re.compile(r"\s*<<'?\w+'?(?: \(.*\))?$")
 _STAGE = re.compile(r"\[(\S+)(?: \d+/\d+)?\] ")
@@ -44,8 +45,8 @@ def about(seconds: float) -> str:
 
 
 def moved_text(current: int, total: int) -> str:
-    """Return bytes that have moved, of how many if that is known: ``12/40 MB``; "" for none."""
-    if not max(current, total):
+    """Return bytes that have moved, of how many if that is known: ``12/40 MB``; "" for few."""
+    if max(current, total) < _FEW_BYTES:
         return ""
     unit, factor = ("GB", 1e9) if max(current, total) >= 10**9 else ("MB", 1e6)
     digits = 1 if unit == "GB" else 0

@@ -29,6 +29,8 @@ def test_the_step_one_waits_for_is_the_oldest_that_runs() -> None:
     assert row.step == "[b 1/1] RUN long"
     row.take(event("done", "[b 1/1] RUN long", 1), 2)
     assert row.step == "[c 1/1] RUN short"
+    row.take(event("done", "[c 1/1] RUN short", 2), 3)
+    assert row.step == "[c 1/1] RUN short"
 
 
 def test_a_failed_row_stays_failed_and_shows_the_step() -> None:

@@ -44,6 +44,7 @@ def test_estimates_are_coarse(seconds: float, text: str) -> None:
     ("current", "total", "text"),
     [
         (0, 0, ""),
+        (999_999, 0, ""),
         (12 * 10**6, 40 * 10**6, "12/40 MB"),
         (40 * 10**6, 40 * 10**6, "40 MB"),
         (40 * 10**6, 0, "40 MB"),
