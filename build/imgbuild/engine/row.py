@@ -109,7 +109,11 @@ class Row:
 
     def note(self, state: str, text: str, now: float, *, ended: bool) -> None:
         """Take in what is done outside a build, or how the image ended: its clock stands then."""
-        self.state, self.text, self.until = state, text, now if ended else None
+        if ended and not self.final:  # a name that is given later takes no time
+            self.until = now
+        elif not ended:
+            self.until = None
+        self.state, self.text = state, text
         self.since = now if self.since is None else self.since
         if ended:
             self.steps = {number: step for number, step in self.steps.items() if step.ended}
@@ -139,7 +143,7 @@ class Row:
     @property
     def step(self) -> str:
         """What the row shows: the latest note, the step one waits for, or the one just ended."""
-        if self.text or self.state in FINAL:
+        if self.text or self.state in {"built", *FINAL}:
             return self.text
         if running := self.running:
             return running[0].text

@@ -63,7 +63,7 @@ def test_the_export_is_one_more_step_and_only_the_image_is_all() -> None:
     row.take(event("running", EXPORT, 9), 2)
     assert row.state == "exporting"
     row.take(event("done", EXPORT, 9), 3)
-    assert (row.state, row.fraction) == ("built", 1.0)
+    assert (row.state, row.fraction, row.step) == ("built", 1.0, "")
 
 
 def test_housekeeping_is_no_step() -> None:
@@ -128,7 +128,8 @@ def test_notes_end_an_image() -> None:
     row.note("testing", "horovod", 1, ended=False)
     before = row.final
     assert row.elapsed(5) == 4
-    row.note("named", "", 6, ended=True)
+    row.note("passed", "", 6, ended=True)
+    row.note("named", "", 20, ended=True)
     assert (before, row.final) == (False, True)
     assert row.elapsed(50) == 5
 
