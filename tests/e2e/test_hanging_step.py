@@ -116,8 +116,8 @@ def test_the_command_line_sets_the_limit(
     base(NAME)  # whose steps then come from the cache
     stalled = "RUN sleep 300\nENTRYPOINT"
     copy.edit("images/templates/partials/final.j2", "ENTRYPOINT", stalled)
-    result = copy.run("build", "--tf", "1.10", "--step-timeout", "20s", timeout=300)
+    result = copy.run("build", "--tf", "1.10", "--step-timeout", "15s", timeout=300)
     assert result.returncode == 1, result.stderr
-    assert "RUN sleep 300': ran for more than 20s (--step-timeout 20s)." in result.stderr
+    assert "RUN sleep 300': ran for more than 15s (--step-timeout 15s)." in result.stderr
     tags = [tag for image in engine.images("imgbuild.name") for tag in image.tags]
     assert not [tag for tag in tags if tag.startswith(COPY_REPOSITORY)]

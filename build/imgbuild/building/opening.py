@@ -121,8 +121,7 @@ def equip(opened: Opened) -> "Workshop":
     from imgbuild.building.workshop import Workshop  # noqa: PLC0415
     from imgbuild.downloads.sites import make_sites  # noqa: PLC0415
     from imgbuild.engine.buildx import find_buildx  # noqa: PLC0415
-    from imgbuild.engine.display import BuildDisplay  # noqa: PLC0415
-    from imgbuild.engine.learnt import FILE  # noqa: PLC0415
+    from imgbuild.engine.display import LEARNT, BuildDisplay  # noqa: PLC0415
 
     planner, settings, state = opened.planner, opened.settings, state_dir()
     planner.engine.version()
@@ -134,7 +133,7 @@ def equip(opened: Opened) -> "Workshop":
         inputs=planner.inputs,
         state=state,
         reports=opened.opening.reports or state / "runs",
-        display=BuildDisplay([image.name for image in opened.images], learnt=state / FILE),
+        display=BuildDisplay([image.name for image in opened.images], learnt=state / LEARNT),
         cache=cache_dir(),
         sites=make_sites(opened.images[0].matrix, settings),
         standin=settings.standin,

@@ -13,9 +13,6 @@ import time
 from typing import TYPE_CHECKING, Self, TextIO
 
 from imgbuild.engine.board import Board
-from imgbuild.engine.forecast import Forecast
-from imgbuild.engine.json_lines import JsonLines
-from imgbuild.engine.plain_lines import PlainLines
 from imgbuild.engine.progress import BuildEvent
 from imgbuild.engine.row import FINAL
 from imgbuild.json_log import JsonLog
@@ -28,8 +25,13 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
 
+    from imgbuild.engine.forecast import Forecast
+    from imgbuild.engine.json_lines import JsonLines
+    from imgbuild.engine.plain_lines import PlainLines
     from imgbuild.engine.progress import Event
 
+#: The file of earlier durations, in the state folder.
+LEARNT = "durations.json"
 #: How often plain lines look whether it is time to say something, in seconds.
 _BEAT_SECONDS = 1.0
 
@@ -51,10 +53,12 @@ class BuildDisplay:
         self.board = Board.of(images)
         self._stream = stream or sys.stderr
         self._clock = clock
-        self._forecast = Forecast(learnt)
+        self._learnt = learnt
+        self._forecast: Forecast | None = None
         self._lock = threading.RLock()  # images are tested side by side, and a thread redraws
         self._open = False
-        self._teller: PlainLines | JsonLines | None = None
+        self._plain: PlainLines | None = None
+        self._json: JsonLines | None = None
         self._live: Live | None = None
         self._over = threading.Event()
         self._beats: threading.Thread | None = None
@@ -78,9 +82,10 @@ class BuildDisplay:
         if self._live:
             self._live.stop()
             self._live = None
-        if isinstance(self._teller, JsonLines):
-            self._teller.summary(self._clock())
-        self._forecast.save()
+        if self._json:
+            self._json.summary(self._clock())
+        if self._forecast:
+            self._forecast.save()
 
     def expect(self, to_do: Mapping[str, str], *, tests: bool = True) -> None:
         """Hear the plan: ``build``, ``test``, ``name`` or ``nothing`` for each image."""
@@ -94,10 +99,9 @@ class BuildDisplay:
             row = self.board.event(event, now)
             if row is None or not isinstance(event, BuildEvent):
                 return
-            self._begin()
-            self._forecast.event(event, row, self.board, now)
-            if self._teller:
-                self._teller.event(event, row, now)
+            self._begin().event(event, row, self.board, now)
+            if teller := self._plain or self._json:
+                teller.event(event, row, now)
 
     def note(self, image: str, state: str, text: str = "", *, ended: bool = False) -> None:
         """Show what an image is doing outside a build, or how it ended: its clock stands then."""
@@ -105,13 +109,13 @@ class BuildDisplay:
 
     def _note(self, image: str, state: str, text: str, error: str | None, *, ended: bool) -> None:
         with self._lock:
-            self._begin()
+            forecast = self._begin()
             now = self._clock()
             before = self.board.rows[image].state if image in self.board.rows else ""
             row = self.board.note(image, state, text, now, ended=ended)
-            self._forecast.note(row, self.board, now, tested=ended and before == "testing")
-            if self._teller:
-                self._teller.note(row, now, changed=state != before, error=error)
+            forecast.note(row, self.board, now, tested=ended and before == "testing")
+            if teller := self._plain or self._json:
+                teller.note(row, now, changed=state != before, error=error)
 
     def step(self, image: str, text: str) -> None:
         """Show how far an image has come in what it is doing: on a terminal only."""
@@ -125,8 +129,8 @@ class BuildDisplay:
             row = self.board.rows.get(image)
             if row is None or not (row.state == state and row.final):
                 self._note(image, state, "", error, ended=state in FINAL)
-            elif isinstance(self._teller, JsonLines):
-                self._teller.note(row, self._clock(), changed=True, error=error)
+            elif self._json:
+                self._json.note(row, self._clock(), changed=True, error=error)
 
     def seconds(self, image: str) -> float | None:
         """Return how long an image was built: from its first step that was not cached to its end.
@@ -137,18 +141,33 @@ class BuildDisplay:
             row = self.board.rows.get(image)
             return row.build_seconds if row else None
 
-    def _begin(self) -> None:
+    def _begin(self) -> Forecast:
         """Start showing, when there is something to show."""
-        if not self._open or self._teller or self._live:
-            return
+        if self._open and not (self._plain or self._json or self._live):
+            self._choose()
+        return self._foreseen()
+
+    def _foreseen(self) -> Forecast:
+        """Return the forecast, which is imported when it is first needed."""
+        from imgbuild.engine.forecast import Forecast  # noqa: PLC0415
+
+        if self._forecast is None:
+            self._forecast = Forecast(self._learnt)
+        return self._forecast
+
+    def _choose(self) -> None:
+        """Begin to draw, or to write: objects, or lines where nobody watches."""
+        from imgbuild.engine.json_lines import JsonLines  # noqa: PLC0415
+        from imgbuild.engine.plain_lines import PlainLines  # noqa: PLC0415
+
         if isinstance(self._stream, JsonLog):
-            self._teller = JsonLines(self.board, self._stream, self._clock())
+            self._json = JsonLines(self.board, self._stream, self._clock())
         elif self._stream.isatty() and not on_ci(os.environ):
             self._live = self._drawn(self._stream)
             self._live.start()
             return
         else:
-            self._teller = PlainLines(self.board, self._print, self._clock())
+            self._plain = PlainLines(self.board, self._print, self._clock())
         self._beats = threading.Thread(target=self._beat, daemon=True)
         self._beats.start()
 
@@ -160,12 +179,12 @@ class BuildDisplay:
         """Say how things stand, if it is time to."""
         with self._lock:
             now = self._clock()
-            left = self._forecast.seconds(self.board, now)
-            if isinstance(self._teller, PlainLines):
-                self._teller.beat(left, now)
-            elif self._teller:
-                fraction = self._forecast.fraction(self.board, now)
-                self._teller.beat(fraction, left, now)
+            forecast = self._foreseen()
+            left = forecast.seconds(self.board, now)
+            if self._plain:
+                self._plain.beat(left, now)
+            if self._json:
+                self._json.beat(forecast.fraction(self.board, now), left, now)
 
     def _print(self, line: str) -> None:
         print(line, file=self._stream, flush=True)
@@ -188,8 +207,9 @@ class BuildDisplay:
 
         with self._lock:
             now = self._clock()
-            fraction = self._forecast.fraction(self.board, now)
-            left = self._forecast.seconds(self.board, now)
+            forecast = self._foreseen()
+            fraction = forecast.fraction(self.board, now)
+            left = forecast.seconds(self.board, now)
             rows = table(self.board, width, max(2, height - 2), now)
             if len(self.board.rows) == 1:
                 return rows

@@ -18,7 +18,6 @@ from imgbuild.atomic import write_text
 from imgbuild.engine.step_text import stage_of
 from imgbuild.errors import MachineError
 
-FILE = "durations.json"
 #: How many runs of each are kept: the median of five shrugs off two odd ones.
 RUNS = 5
 #: How many steps and suites are kept, those used last: some hundred kilobytes.

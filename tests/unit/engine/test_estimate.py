@@ -24,7 +24,7 @@ def play(steps: Mapping[str, Work], file: Path) -> list[tuple[float, float | Non
         begun = simulation.now
         while not simulation.over:
             simulation.tick()
-            forecast, board = display._forecast, display.board
+            forecast, board = display._begin(), display.board
             left = forecast.seconds(board, simulation.now)
             share = forecast.fraction(board, simulation.now)
             said.append((simulation.now - begun, left, share))
