@@ -35,8 +35,8 @@ class Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
-def _seconds(value: Any) -> float:  # noqa: ANN401 - whatever YAML holds
-    return parse_duration(str(value))
+def _seconds(value: Any) -> float | None:  # noqa: ANN401 - whatever YAML holds
+    return None if value is None else parse_duration(str(value))
 
 
 class EngineSettings(Strict):

@@ -46,10 +46,7 @@ def find_drift(rendered: Mapping[Path, str], folder: Path) -> list[str]:
     ]
     return [
         *drifted,
-        *(
-            f"{path}: belongs to no image or lock of the matrix"
-            for path in _stale(rendered, folder)
-        ),
+        *(f"{path}: belongs to no image of the matrix" for path in _stale(rendered, folder)),
     ]
 
 
