@@ -9,6 +9,7 @@ from imgbuild.building.outcome import Outcome
 from imgbuild.building.stub import export_stub
 from imgbuild.building.workshop import Workshop
 from imgbuild.matrix.image import Image
+from imgbuild.plan.ownership import is_own
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.render.labels import INPUT_DIGEST, NAME, REPOSITORY
 from imgbuild.sizes.budget import over_budget
@@ -104,7 +105,7 @@ def _name(item: PlanItem, image_id: str, workshop: Workshop) -> None:
     for other in workshop.engine.images(f"{NAME}={item.image.name}"):
         ours = other.labels.get(REPOSITORY) == item.image.repository
         superseded = other.labels.get(INPUT_DIGEST) != item.digest.total
-        if ours and superseded and not other.tags:
+        if ours and superseded and not other.tags and is_own(other):
             workshop.engine.discard(other.id)
 
 

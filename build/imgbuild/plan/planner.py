@@ -11,6 +11,7 @@ from imgbuild.engine.stored import StoredImage
 from imgbuild.matrix.image import Image, standin_image
 from imgbuild.plan.digest import input_digest
 from imgbuild.plan.inputs import BuildInputs
+from imgbuild.plan.ownership import is_own
 from imgbuild.plan.plan import PlanItem, Verdict, make_plan
 from imgbuild.plan.reading import Reading
 from imgbuild.project import Project
@@ -62,7 +63,8 @@ class Planner:
 
         """
         images = [self.own(image) for image in images]
-        stored = self.engine.images(INPUT_DIGEST) if stored is None else stored
+        found = self.engine.images(INPUT_DIGEST) if stored is None else stored
+        stored = [one for one in found if is_own(one)]
         if not images:
             return ()
         reading = Reading(self.project, images[0].matrix, self.memory)

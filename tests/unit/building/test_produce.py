@@ -25,6 +25,7 @@ from imgbuild.engine.stored import StoredImage
 from imgbuild.matrix.image import Image
 from imgbuild.plan.downloads import ImageDownloads
 from imgbuild.plan.inputs import BaseInput, BuildInputs, InterpreterInput
+from imgbuild.plan.plan import Action
 from imgbuild.project import Project
 from imgbuild.settings import StandIn
 from imgbuild.suites.report import Report, SuiteResult, TestFailure
@@ -39,6 +40,9 @@ INPUTS = BuildInputs(
     secrets={"ca": Path("/ca.pem")},
     downloads={OLD: ImageDownloads({}, {}), NEW: ImageDownloads({}, {"SHA256_X": "f" * 64})},
 )
+
+
+EPOCH, EPOCH_SECONDS = "2026-11-01T00:00:00Z", 1793491200
 
 
 @dataclass
@@ -75,8 +79,9 @@ class Bench:
 
     def _store(self, target: BakeTarget) -> BuiltImage:
         image_id = f"sha256:{len(self.engine.stored):064}"
-        labels = {"imgbuild.name": target.name, **target.labels}
-        self.engine.stored[image_id] = StoredImage(image_id, (), labels, 10**9)
+        made = {"imgbuild.name": target.name, "org.opencontainers.image.created": EPOCH}
+        labels = {**made, **target.labels}
+        self.engine.stored[image_id] = StoredImage(image_id, (), labels, 10**9, EPOCH_SECONDS)
         return BuiltImage(image_id, image_id)
 
     def suites(self, run: SuiteRun, *_: object) -> Report:
@@ -141,6 +146,21 @@ def test_what_failed_its_suites_gets_no_name(bench: Bench) -> None:
     (failed,) = (outcome for outcome in outcomes if not outcome.ok)
     assert "horovod: test_x" in (failed.error or "")
     assert bench.names() == _tags(bench, OLD)
+
+
+def test_an_image_that_somebody_built_on_top_is_never_taken_for_the_image(bench: Bench) -> None:
+    """It inherits every label; only its time of creation tells."""
+    bench.build()
+    stored = bench.engine.stored
+    theirs = {}
+    for number, image in enumerate(stored.values()):
+        changed = replace(image, id=f"sha256:{900 + number:064}", tags=(), created=1)
+        theirs[changed.id] = changed
+    stored.clear()
+    stored.update(theirs)
+    outcomes = bench.build()
+    assert {outcome.item.action for outcome in outcomes} == {Action.BUILD}
+    assert all(stored[one].tags == () for one in theirs)
 
 
 def test_after_failed_suites_the_image_is_tested_again_not_built(bench: Bench) -> None:

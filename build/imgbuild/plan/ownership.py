@@ -1,0 +1,45 @@
+"""Which images are imgbuild's own.
+
+Labels alone do not tell: an image that somebody builds ``FROM`` one of these inherits every label
+of it, and so does a container. What it cannot inherit is the time of creation: an image of imgbuild
+was created at the epoch of its matrix, which is also in its labels.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from imgbuild.engine.stored import StoredImage
+from imgbuild.inputs.base import REPOSITORY as BASE_REPOSITORY
+from imgbuild.inputs.oci_layout import short_id
+from imgbuild.render.labels import INPUT_DIGEST, NAME, REPOSITORY
+
+CREATED = "org.opencontainers.image.created"
+
+
+def is_own(image: StoredImage) -> bool:
+    """Return whether imgbuild built the image, rather than somebody on top of one."""
+    labels = image.labels
+    return NAME in labels and INPUT_DIGEST in labels and _seconds(labels) == image.created
+
+
+def is_own_base(image: StoredImage) -> bool:
+    """Return whether imgbuild made the base image: its own name ends with its own id."""
+    return any(_names_itself(tag, image.id) for tag in image.tags)
+
+
+def own_names(image: StoredImage) -> tuple[str, ...]:
+    """Return the names that imgbuild gave; others that somebody added are not among them."""
+    repository = image.labels.get(REPOSITORY)
+    return tuple(tag for tag in image.tags if tag.rpartition(":")[0] == repository)
+
+
+def _seconds(labels: Mapping[str, str]) -> int | None:
+    try:
+        return int(datetime.fromisoformat(labels[CREATED]).timestamp())
+    except (KeyError, ValueError):
+        return None
+
+
+def _names_itself(tag: str, image_id: str) -> bool:
+    repository, _, version = tag.rpartition(":")
+    return repository == BASE_REPOSITORY and version.endswith(f"-{short_id(image_id)}")
