@@ -30,16 +30,35 @@ def image_locks(names: Iterable[str], host: str | None, folder: Path) -> Iterato
 def _lock(name: str, host: str | None, folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     engine = re.sub(r"[^A-Za-z0-9]+", "-", host or "default").strip("-")
-    with (folder / f"{engine}-{name}.lock").open("a+", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise _busy(name, file) from error
+    with ExitStack() as stack:
+        file = stack.enter_context(_taken(name, folder / f"{engine}-{name}.lock"))
         file.seek(0)
         file.truncate()
         file.write(str(os.getpid()))
         file.flush()
         yield
+
+
+def _taken(name: str, path: Path) -> IO[str]:
+    """Return the lock file, open and locked; not one that `imgbuild clean` has just removed."""
+    while True:
+        file = path.open("a+", encoding="utf-8")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            with file:
+                raise _busy(name, file) from error
+        if _same(file, path):
+            return file
+        file.close()
+
+
+def _same(file: IO[str], path: Path) -> bool:
+    """Return whether the open file is still the one of that name."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _busy(name: str, file: IO[str]) -> MachineError:

@@ -16,6 +16,7 @@ COMMANDS = {
     "lock": ("lock", "lock"),
     "audit": ("audit", "audit"),
     "doctor": ("doctor", "doctor"),
+    "clean": ("clean", "clean"),
 }
 
 

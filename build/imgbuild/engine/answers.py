@@ -37,7 +37,7 @@ def listed_image(answer: Answer) -> StoredImage:
     return StoredImage(
         id=str(answer["Id"]),
         tags=_tags(answer),
-        labels=_labels(answer.get("Labels")),
+        labels=labels_of(answer.get("Labels")),
         size=int(answer.get("Size") or 0),
         created=int(answer.get("Created") or 0),
     )
@@ -48,9 +48,9 @@ def inspected_image(answer: Answer) -> StoredImage:
     return StoredImage(
         id=str(answer["Id"]),
         tags=_tags(answer),
-        labels=_labels((answer.get("Config") or {}).get("Labels")),
+        labels=labels_of((answer.get("Config") or {}).get("Labels")),
         size=int(answer.get("Size") or 0),
-        created=_seconds(str(answer.get("Created") or "")),
+        created=seconds_of(str(answer.get("Created") or "")),
     )
 
 
@@ -58,14 +58,14 @@ def listed_container(answer: Answer) -> StoredContainer:
     """Return one entry of ``/containers/json``."""
     return StoredContainer(
         id=str(answer["Id"]),
-        labels=_labels(answer.get("Labels")),
+        labels=labels_of(answer.get("Labels")),
         created=int(answer.get("Created") or 0),
     )
 
 
 def listed_network(answer: Answer) -> StoredNetwork:
     """Return one entry of ``/networks``."""
-    return StoredNetwork(id=str(answer["Id"]), labels=_labels(answer.get("Labels")))
+    return StoredNetwork(id=str(answer["Id"]), labels=labels_of(answer.get("Labels")))
 
 
 def loaded(messages: Iterable[Answer]) -> Iterator[str]:
@@ -93,13 +93,14 @@ def _tags(answer: Answer) -> tuple[str, ...]:
     return tuple(str(tag) for tag in answer.get("RepoTags") or () if "<none>" not in str(tag))
 
 
-def _labels(found: object) -> dict[str, str]:
+def labels_of(found: object) -> dict[str, str]:
+    """Return labels as the engine gave them; it writes ``null`` for none."""
     if not isinstance(found, Mapping):
         return {}
     return {str(key): str(value) for key, value in found.items()}
 
 
-def _seconds(timestamp: str) -> int:
+def seconds_of(timestamp: str) -> int:
     """Return seconds since 1970; an image without a date (``0001-01-01``) has 0."""
     try:
         return max(0, int(datetime.fromisoformat(timestamp).timestamp()))

@@ -54,7 +54,7 @@ class FakeEngine:
     def images(self, label: str) -> list[StoredImage]:
         """Return the images with ``label``."""
         self.calls.append("images")
-        return [image for image in self.stored.values() if _has(image.labels, label)]
+        return [image for image in self.stored.values() if carries(image.labels, label)]
 
     def inspect(self, reference: str) -> StoredImage | None:
         """Return the image of that name or id, or ``None``."""
@@ -141,13 +141,13 @@ class FakeEngine:
         return [
             StoredContainer(name, one.labels, 0)
             for name, one in self.running.items()
-            if _has(one.labels, label)
+            if carries(one.labels, label)
         ]
 
     def networks(self, label: str) -> list[StoredNetwork]:
         """Return the networks with ``label``."""
         self.calls.append("networks")
-        return [one for one in self.nets.values() if _has(one.labels, label)]
+        return [one for one in self.nets.values() if carries(one.labels, label)]
 
     def remove_network(self, network: str) -> None:
         """Forget a network."""
@@ -192,7 +192,8 @@ def _full(reference: str) -> str:
     return reference if ":" in reference.rpartition("/")[2] else f"{reference}:latest"
 
 
-def _has(labels: Mapping[str, str], label: str) -> bool:
+def carries(labels: Mapping[str, str], label: str) -> bool:
+    """Return whether labels hold `label` (``key`` or ``key=value``)."""
     key, given, value = label.partition("=")
     return key in labels and (not given or labels[key] == value)
 

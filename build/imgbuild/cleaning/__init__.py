@@ -1,0 +1,1 @@
+"""``imgbuild clean``: what imgbuild made and nobody needs, shown, and removed when asked."""

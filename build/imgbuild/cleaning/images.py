@@ -1,0 +1,126 @@
+"""imgbuild's images on the engine, sorted by why they could go."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+
+from imgbuild.cleaning.busy import worker_on
+from imgbuild.cleaning.finding import Finding
+from imgbuild.cleaning.kinds import Kind
+from imgbuild.engine.housekeeping import Housekeeping
+from imgbuild.engine.stored import StoredImage
+from imgbuild.inputs.base import REPOSITORY as BASE_REPOSITORY
+from imgbuild.inputs.oci_layout import short_id
+from imgbuild.plan.ownership import is_own, is_own_base, own_names
+from imgbuild.render.labels import INPUT_DIGEST, NAME, REPOSITORY, STANDIN
+
+BASE_NAME = "org.opencontainers.image.base.name"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a checkout would build now: the input digests by image name, and its repository.
+
+    Of images for another repository nothing is known here.
+    """
+
+    repository: str = ""
+    digests: Mapping[str, str] = field(default_factory=dict)
+
+    def knows(self, image: StoredImage) -> bool:
+        """Return whether the image was built by a checkout like this one."""
+        return bool(self.repository) and image.labels.get(REPOSITORY) == self.repository
+
+    def is_current(self, image: StoredImage) -> bool:
+        """Return whether the image is what the checkout would build now."""
+        wanted = self.digests.get(image.labels[NAME])
+        return self.knows(image) and wanted == image.labels[INPUT_DIGEST]
+
+
+@dataclass(frozen=True)
+class Images:
+    """The images on an engine, and how to remove them. ``busy``: see `busy_images`.
+
+    ``ask`` tells what is wanted; it takes a second, so it is asked only if it matters.
+    """
+
+    engine: Housekeeping
+    ask: Callable[[], Wanted]
+    busy: dict[str, str]
+    elsewhere: bool = False
+
+    def find(self) -> Iterator[Finding]:
+        """Yield every image that some kind stands for; a named one as `OLD` rather than `IMAGES`.
+
+        Of two kinds that fit, the narrower is taken: stand-ins, then old, then images.
+        """
+        own = [image for image in self.engine.images(NAME) if is_own(image)]
+        wanted = self.ask() if _some_are_doubtful(own) else Wanted()
+        renewed = {one.labels[NAME] for one in own if one.tags and wanted.is_current(one)}
+        for image in own:
+            kind, why = self._kind(image, wanted, renewed)
+            if kind:
+                yield self._finding(kind, image, why)
+        used = {image.labels.get(BASE_NAME, "") for image in own}
+        yield from self._bases(used)
+
+    def _kind(
+        self, image: StoredImage, wanted: Wanted, renewed: Collection[str]
+    ) -> tuple[Kind | None, str]:
+        known = wanted.knows(image)
+        if not image.tags:
+            return self._nameless(image, known=known, current=wanted.is_current(image))
+        if STANDIN in image.labels:
+            return Kind.STANDINS, "for tests: " + image.labels[STANDIN]
+        if known and image.labels[NAME] in renewed and not wanted.is_current(image):
+            return Kind.OLD, f"{image.labels[NAME]} has a newer image"
+        return Kind.IMAGES, "named by imgbuild"
+
+    def _nameless(
+        self, image: StoredImage, *, known: bool, current: bool
+    ) -> tuple[Kind | None, str]:
+        if known:
+            return (None, "") if current else (Kind.DANGLING, "nameless, and not current")
+        where = f"nameless, of another checkout ({image.labels.get(REPOSITORY, 'unknown')})"
+        return (Kind.DANGLING, where) if self.elsewhere else (None, "")
+
+    def _finding(self, kind: Kind, image: StoredImage, why: str) -> Finding:
+        worker = worker_on(image.labels[NAME], self.busy)
+        names = own_names(image)
+        shown = ", ".join(names) or f"{short_id(image.id)} ({image.labels[NAME]})"
+        kept = f"process {worker} is at work on it" if worker else None
+        remove = _remover(self.engine, image, names)
+        name = image.labels[NAME]
+        return Finding(kind, shown, why, remove, image.size, kept=kept, image=name)
+
+    def _bases(self, used: AbstractSet[str]) -> Iterator[Finding]:
+        for image in self.engine.named(BASE_REPOSITORY):
+            if is_own_base(image) and not used & {*image.tags}:
+                remove = _remover(self.engine, image, _in(image.tags, BASE_REPOSITORY))
+                why = "no image of imgbuild is built on it"
+                kept = "a build is running" if self.busy else None
+                names = ", ".join(image.tags)
+                yield Finding(Kind.BASES, names, why, remove, image.size, kept=kept)
+
+
+def _some_are_doubtful(own: Sequence[StoredImage]) -> bool:
+    """Return whether an image has no name, or there are two of one image."""
+    of = [(one.labels[NAME], one.labels.get(REPOSITORY)) for one in own]
+    return any(not one.tags for one in own) or len({*of}) < len(of)
+
+
+def _in(tags: Sequence[str], repository: str) -> tuple[str, ...]:
+    return tuple(tag for tag in tags if tag.rpartition(":")[0] == repository)
+
+
+def _remover(engine: Housekeeping, image: StoredImage, names: Sequence[str]) -> Callable[[], bool]:
+    """Return what takes the names away, and the image where no other name is left."""
+
+    def remove() -> bool:
+        if engine.in_use(image.id):
+            return False
+        for name in names:
+            engine.untag(name)
+        return engine.discard(image.id)
+
+    return remove

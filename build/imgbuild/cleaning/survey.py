@@ -1,0 +1,72 @@
+"""Looking at everything that imgbuild made, and removing what was chosen of it."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from imgbuild.building.image_lock import image_locks
+from imgbuild.cleaning.build_cache import find_build_cache
+from imgbuild.cleaning.busy import busy_images
+from imgbuild.cleaning.disk import find_caches
+from imgbuild.cleaning.finding import Finding
+from imgbuild.cleaning.images import Images, Wanted
+from imgbuild.cleaning.leftovers import Place, find_leftovers
+from imgbuild.cleaning.state import find_locks, find_logs, find_reports, find_work
+from imgbuild.engine.housekeeping import Housekeeping
+from imgbuild.errors import ImgbuildError
+from imgbuild.render.labels import NAME
+from imgbuild.suites.container import place_of
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Where to look: an engine, if there is one, and this user's cache and state.
+
+    ``elsewhere`` looks at what other state folders and other checkouts left on the engine too.
+    """
+
+    engine: Housekeeping | None
+    host: str | None
+    state: Path
+    cache: Path
+    wanted: Callable[[], Wanted] = Wanted
+    elsewhere: bool = False
+
+    def look(self) -> tuple[Finding, ...]:
+        """Return all that imgbuild made and could be removed, in the order of removing.
+
+        Raises:
+            MachineError: the engine cannot be reached.
+
+        """
+        return tuple(self._found())
+
+    def _found(self) -> Iterator[Finding]:
+        busy = busy_images(self.state)
+        if self.engine:
+            place = Place(place_of(self.state), busy, self.elsewhere)
+            yield from find_leftovers(self.engine, place)
+            yield from Images(self.engine, self.wanted, busy, self.elsewhere).find()
+            yield from find_build_cache(self.engine)
+            yield from find_reports(self.state, [one.id for one in self.engine.images(NAME)])
+        yield from find_caches(self.cache, busy)
+        yield from find_work(self.state, self.cache)
+        yield from find_logs(self.state)
+        yield from find_locks(self.state)
+
+    def remove(self, findings: Iterable[Finding]) -> Iterator[Finding]:
+        """Remove the findings and yield each as it then is: ``kept`` says why it is still there."""
+        for finding in findings:
+            yield replace(finding, kept=finding.kept or self._removed(finding))
+
+    def _removed(self, finding: Finding) -> str | None:
+        """Return why it could not be removed, or nothing."""
+        try:
+            with ExitStack() as stack:
+                if finding.image:
+                    locks = self.state / "locks"
+                    stack.enter_context(image_locks([finding.image], self.host, locks))
+                return None if finding.remove() else "it is in use"
+        except (ImgbuildError, OSError) as error:
+            return str(error)

@@ -1,0 +1,137 @@
+"""Which images on the engine are imgbuild's, and which of them nobody needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from imgbuild.cleaning.images import Images, Wanted
+from imgbuild.cleaning.kinds import Kind
+from imgbuild.engine.fake_housekeeping import FakeHousekeeping
+from imgbuild.engine.stored import StoredImage
+
+if TYPE_CHECKING:
+    from imgbuild.cleaning.finding import Finding
+
+EPOCH = 1793491200
+NAME, REPOSITORY = "tf-2.2-cpu-debian", "imgbuild/tensorflow"
+TAG = f"{REPOSITORY}:2.2-cpu-debian"
+CURRENT, OTHER = "sha256:current", "sha256:other"
+WANTED = Wanted(REPOSITORY, {NAME: CURRENT})
+DIGITS = "0123456789ab"
+
+
+def image(number: int, digest: str = CURRENT, *tags: str, **changes: Any) -> StoredImage:
+    labels = {
+        "imgbuild.name": NAME,
+        "imgbuild.input-digest": digest,
+        "imgbuild.repository": REPOSITORY,
+        "org.opencontainers.image.created": "2026-11-01T00:00:00Z",
+        **changes.pop("labels", {}),
+    }
+    created = changes.pop("created", EPOCH)
+    return StoredImage(f"sha256:{number:064x}", tags, labels, 1000, created)
+
+
+def found(engine: FakeHousekeeping, **options: Any) -> list[Finding]:
+    options = {"ask": lambda: WANTED, "busy": {}, **options}
+    return list(Images(engine, **options).find())
+
+
+def kinds(engine: FakeHousekeeping, **options: Any) -> list[str]:
+    return [finding.kind for finding in found(engine, **options)]
+
+
+def test_a_nameless_image_that_is_not_current_is_dangling_and_is_removed() -> None:
+    engine = FakeHousekeeping([image(1, OTHER), image(2, CURRENT)])
+    (finding,) = found(engine)
+    assert finding.kind == Kind.DANGLING
+    assert finding.size == 1000
+    assert NAME in finding.name
+    assert finding.remove()
+    assert [*engine.stored] == [image(2).id]
+
+
+def test_what_somebody_built_on_top_inherits_the_labels_and_stays() -> None:
+    """A nameless one and a named one: both carry every label, and another time."""
+    later = EPOCH + 100
+    theirs = [image(1, OTHER, created=later), image(2, OTHER, "app:1", created=later)]
+    assert kinds(FakeHousekeeping(theirs), elsewhere=True) == []
+
+
+def test_images_without_labels_stay() -> None:
+    foreign = [StoredImage("sha256:1"), StoredImage("sha256:2", ("debian:12",))]
+    assert kinds(FakeHousekeeping(foreign), elsewhere=True) == []
+
+
+def test_an_image_without_a_readable_time_stays() -> None:
+    odd = {"org.opencontainers.image.created": "yesterday"}
+    assert kinds(FakeHousekeeping([image(1, OTHER, labels=odd)])) == []
+
+
+def test_a_name_that_somebody_else_gave_stays() -> None:
+    engine = FakeHousekeeping([image(1, CURRENT, TAG, "mine:1")])
+    (finding,) = found(engine)
+    assert (finding.kind, finding.name) == (Kind.IMAGES, TAG)
+    assert not finding.remove()
+    assert engine.stored[image(1).id].tags == ("mine:1",)
+
+
+def test_a_named_image_is_old_only_beside_a_newer_one() -> None:
+    old = image(1, OTHER, f"{REPOSITORY}:2.2.0-cpu-debian")
+    assert kinds(FakeHousekeeping([old])) == [Kind.IMAGES]
+    assert kinds(FakeHousekeeping([old, image(2)])) == [Kind.IMAGES]
+    both = FakeHousekeeping([old, image(2, CURRENT, TAG)])
+    assert kinds(both) == [Kind.OLD, Kind.IMAGES]
+
+
+def test_of_another_checkout_nothing_is_known_here() -> None:
+    other = {"imgbuild.repository": "other/tensorflow"}
+    engine = FakeHousekeeping([image(1, OTHER, labels=other)])
+    assert kinds(engine) == []
+    (finding,) = found(engine, elsewhere=True)
+    assert "another checkout (other/tensorflow)" in finding.why
+
+
+def test_outside_a_checkout_nameless_images_stay() -> None:
+    assert kinds(FakeHousekeeping([image(1, OTHER)]), ask=Wanted) == []
+
+
+def test_stand_ins_are_a_kind_of_their_own() -> None:
+    labels = {"imgbuild.standin": "made up", "imgbuild.repository": "standin.invalid/x"}
+    (finding,) = found(FakeHousekeeping([image(1, OTHER, "standin.invalid/x:1", labels=labels)]))
+    assert (finding.kind, finding.name) == (Kind.STANDINS, "standin.invalid/x:1")
+
+
+def test_an_image_that_a_container_has_stays_with_all_its_names() -> None:
+    engine = FakeHousekeeping([image(1, CURRENT, TAG)])
+    engine.used = {image(1).id}
+    (finding,) = found(engine)
+    assert not finding.remove()
+    assert engine.stored[image(1).id].tags == (TAG,)
+
+
+def test_an_image_at_work_is_kept() -> None:
+    (finding,) = found(
+        FakeHousekeeping([image(1, OTHER)]), busy={f"unix-run-docker-sock-{NAME}": "77"}
+    )
+    assert finding.kept == "process 77 is at work on it"
+
+
+def test_what_is_wanted_is_asked_only_where_it_matters() -> None:
+    def ask() -> Wanted:
+        raise AssertionError
+
+    assert kinds(FakeHousekeeping([image(1, CURRENT, TAG)]), ask=ask) == [Kind.IMAGES]
+
+
+def test_a_base_image_is_known_by_its_own_id_and_kept_while_it_is_used() -> None:
+    own, other = f"imgbuild/base:debian-12-{DIGITS}", "imgbuild/base:debian-12-ffffffffffff"
+    base = StoredImage(f"sha256:{DIGITS}{'0' * 52}", (own,), {}, 5)
+    stranger = StoredImage(f"sha256:{'1' * 64}", (other,), {}, 5)
+    engine = FakeHousekeeping([base, stranger])
+    (finding,) = found(engine)
+    assert (finding.kind, finding.name) == (Kind.BASES, own)
+    on_it = image(1, CURRENT, TAG, labels={"org.opencontainers.image.base.name": own})
+    assert kinds(FakeHousekeeping([base, stranger, on_it])) == [Kind.IMAGES]
+    assert finding.remove()
+    assert [*engine.stored] == [stranger.id]
