@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
+from imgbuild.parent_death import dies_with_parent
+
 #: How long a program may take to end by itself. buildx tells the engine to stop the running steps.
 PATIENCE_SECONDS = 10.0
 _CHUNK_BYTES = 65536
@@ -27,7 +29,7 @@ def running(
     """
     with _terminable():
         process = subprocess.Popen(
-            command,
+            dies_with_parent(command),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

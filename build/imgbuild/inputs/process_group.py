@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from imgbuild.parent_death import dies_with_parent
+
 _GRACE = 10.0  # seconds for the group to end by itself
 _LAST_LINES = 20
 
@@ -37,7 +39,7 @@ def run_group(
     listener.log.parent.mkdir(parents=True, exist_ok=True)
     with _sigterm_raises(), listener.log.open("w", encoding="utf-8") as out:
         process = subprocess.Popen(
-            command,
+            dies_with_parent(command),
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from imgbuild.engine.protocol import Engine
 from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.parent_death import dies_with_parent
 from imgbuild.project import Project
 from imgbuild.suites.code import PREFIX, code_digest
 from imgbuild.suites.container import Started, suite_container
@@ -129,7 +130,7 @@ class Call:
         """Return the exit code; -1 if it took too long. Nothing that it started outlives it."""
         with output.open("w", encoding="utf-8") as file:
             process = subprocess.Popen(
-                self.command,
+                dies_with_parent(self.command),
                 env=self._environment(),
                 stdout=file,
                 stderr=subprocess.STDOUT,
