@@ -83,6 +83,7 @@ _SIGNS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
             "failed to list workers",
             "failed to create endpoint",
             "network bridge not found",
+            "database not open",
         ),
     ),
     (

@@ -122,12 +122,14 @@ class BuildRecord:
     def _failed_targets(self) -> tuple[str, ...]:
         """Return who is to blame; if nobody can be named, everybody who is not finished.
 
-        An empty answer would make a caller that goes on without the failed ones go on for ever.
+        Never nobody: a caller that goes on without the failed ones would go on for ever. An engine
+        that stops right after the last export has finished all of them, and given no ids.
         """
         named = {event.target for event in self._failed}
         blamed = {found[1] for error in self._errors() if (found := _TARGET_ERROR.match(error))}
         failed = [name for name in self.targets if name in named or bake_name(name) in blamed]
-        return tuple(failed or [name for name in self.targets if name not in self._finished])
+        unfinished = [name for name in self.targets if name not in self._finished]
+        return tuple(failed or unfinished or self.targets)
 
     def _errors(self) -> list[str]:
         return [text for text in self._remarks if text.startswith("ERROR: ")]

@@ -111,6 +111,17 @@ def test_somebody_always_failed() -> None:
     assert failure.error == "buildx said nothing"
 
 
+def test_an_engine_that_stops_after_the_last_export_has_failed_them_all() -> None:
+    record = BuildRecord(["a", "b"])
+    for target in ("a", "b"):
+        record.add(BuildEvent(target, "exporting to image", "done"))
+    record.add(Remark("ERROR: failed to solve: Internal: database not open"))
+    failure = record.failure(LOG)
+    assert (failure.failed, failure.finished) == (("a", "b"), ())
+    with pytest.raises(BuildStoppedError, match="stopped in mid-build"):
+        raise_failure(failure)
+
+
 def test_the_paragraph_does_not_repeat_the_command() -> None:
     record = BuildRecord(["a"])
     record.add(
