@@ -14,6 +14,9 @@ BYTES_PER_IMAGE = 2 * GIB
 #: What must be left in any case, so that the engine itself can go on.
 RESERVE = 2 * GIB
 
+#: With less than this free, what failed may well have failed for want of it.
+SCARCE = 256 << 20
+
 
 def require_room(items: Sequence[PlanItem], workshop: Workshop) -> None:
     """Raise unless the engine's data folder has room for the images to be built.
@@ -35,3 +38,19 @@ def require_room(items: Sequence[PlanItem], workshop: Workshop) -> None:
             f"{(wanted + RESERVE) / GIB:.0f} GB are needed. Free some, for example with "
             "`docker image prune` and `docker builder prune`; nothing was started."
         )
+
+
+def scarce_room(workshop: Workshop) -> str:
+    """Return what to say of the engine's disk if it is full, else nothing.
+
+    Programs say it in many ways ("I/O error", a container that does not start), the disk in one.
+    """
+    folder = Path(workshop.engine.version().root_dir)
+    free = shutil.disk_usage(folder).free if folder.is_dir() else SCARCE
+    if free >= SCARCE:
+        return ""
+    return (
+        f"The engine's disk is full: {free / (1 << 20):.0f} MB are free in {folder}. Free some, "
+        "for example with `imgbuild clean`, `docker image prune` and `docker builder prune`, and "
+        "build again: what is finished is kept."
+    )

@@ -194,11 +194,11 @@ def _run(
 ) -> None:
     from imgbuild.building.gate import remove_leftovers
     from imgbuild.building.produce import produce
-    from imgbuild.building.room import require_room
+    from imgbuild.building.room import require_room, scarce_room
     from imgbuild.cli.build_tables import outcome_lines
     from imgbuild.cli.outcome_shown import shown
     from imgbuild.cli.plan_table import usage_lines
-    from imgbuild.errors import CheckFailedError
+    from imgbuild.errors import CheckFailedError, MachineError
 
     remove_leftovers(images, workshop)
     items = workshop.plan(images, test=how.test)
@@ -214,9 +214,9 @@ def _run(
         typer.echo(outcome_lines(outcomes, len(items)))
     failed = [o for o in outcomes if not o.ok]
     if failed:
-        raise CheckFailedError(
-            "\n".join(f"{o.item.image.name} has no name: {o.error}" for o in failed)
-        )
+        said = "\n".join(f"{o.item.image.name} has no name: {o.error}" for o in failed)
+        full = scarce_room(workshop)
+        raise MachineError(f"{said}\n{full}") if full else CheckFailedError(said)
     if not as_json:
         typer.echo(usage_lines(outcomes[0].item.image, workshop.host))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from imgbuild.building.room import GIB, require_room
+from imgbuild.building.room import GIB, require_room, scarce_room
 from imgbuild.engine.fake import VERSION
 from imgbuild.errors import MachineError
 from imgbuild.matrix.image import Image
@@ -57,3 +57,20 @@ def test_an_engine_elsewhere_is_not_asked(
     monkeypatch: pytest.MonkeyPatch, images: dict[str, Any]
 ) -> None:
     _check(monkeypatch, images, "/nonexistent/docker", 0, Action.BUILD)
+
+
+@pytest.mark.parametrize(("free", "said"), [(GIB, ""), (9 << 20, "disk is full: 9 MB are free")])
+def test_a_full_disk_is_named_after_a_failure(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int, said: str
+) -> None:
+    monkeypatch.setattr("imgbuild.building.room.shutil.disk_usage", lambda _: Usage(0, 0, free))
+    version = SimpleNamespace(root_dir=str(tmp_path))
+    workshop = cast("Workshop", SimpleNamespace(engine=SimpleNamespace(version=lambda: version)))
+    assert said in scarce_room(workshop)
+    assert bool(scarce_room(workshop)) == bool(said)
+
+
+def test_nothing_is_said_of_the_disk_of_an_engine_elsewhere() -> None:
+    version = SimpleNamespace(root_dir="/no/such/folder")
+    workshop = cast("Workshop", SimpleNamespace(engine=SimpleNamespace(version=lambda: version)))
+    assert scarce_room(workshop) == ""
