@@ -91,6 +91,7 @@ def load_bases(names: Iterable[str], workshop: Workshop) -> None:
 def _load(base: BaseInput, workshop: Workshop) -> None:
     if base.layout is None:
         return
+    base.require_whole()
     with work_folder("base") as folder:
         archive = folder / "base.tar"
         save_archive(base.layout, archive)

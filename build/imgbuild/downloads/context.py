@@ -1,15 +1,16 @@
 """Fetched files as a named build context: one flat folder of hard links into the store."""
 
+import functools
 import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from imgbuild.downloads.download import Download, content_digest
+from imgbuild.downloads.download import Download, content_digest, file_sha256
 from imgbuild.downloads.many import fetch_all
 from imgbuild.downloads.progress import SILENCE, Progress
 from imgbuild.downloads.sites import Sites
-from imgbuild.downloads.store import FILE_TIME
+from imgbuild.downloads.store import FILE_TIME, stored_path
 from imgbuild.errors import InputError
 from imgbuild.inputs.stored_folder import stored_folder
 
@@ -29,18 +30,41 @@ def downloads_context(
 
     """
     wanted = _by_name(downloads)
+    files = wanted.values()
 
     def make(folder: Path) -> None:
+        for download in wanted.values():
+            _drop_damaged(download, cache / "downloads", progress)
         stored = fetch_all(wanted.values(), cache / "downloads", sites, progress)
         for download, path in stored.items():
             link_or_copy(path, folder / download.file_name)
         os.utime(folder, (FILE_TIME, FILE_TIME))
 
     def is_whole(folder: Path) -> bool:
-        return folder.is_dir() and {path.name for path in folder.iterdir()} == {*wanted}
+        names = {path.name for path in folder.iterdir()} if folder.is_dir() else None
+        return names == {*wanted} and all(is_right(one, folder / one.file_name) for one in files)
 
     digest = content_digest(wanted.values())
     return stored_folder(cache / "contexts" / f"downloads-{digest[:16]}", make, is_whole)
+
+
+def is_right(download: Download, path: Path) -> bool:
+    """Return whether a file is what its sha256 says; it is read once a process."""
+    status = path.stat()
+    return _sha256(path, status.st_ino, status.st_size, status.st_mtime_ns) == download.sha256
+
+
+@functools.cache
+def _sha256(path: Path, *_state: int) -> str:
+    return file_sha256(path)
+
+
+def _drop_damaged(download: Download, store: Path, progress: Progress) -> None:
+    """Throw a file of the store away that is not what its name says, so that it is fetched."""
+    path = stored_path(store, download.sha256)
+    if path.is_file() and not is_right(download, path):
+        progress.damaged(download)
+        path.unlink()
 
 
 def link_or_copy(source: Path, target: Path) -> None:

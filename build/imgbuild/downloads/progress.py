@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 
+_DAMAGED = "{} in the cache was damaged (its sha256 is another): it is fetched again"
+
+
 class Progress(Protocol):
     """Hears of each download as it goes on; called from several threads. Sizes are in bytes."""
 
@@ -23,6 +26,9 @@ class Progress(Protocol):
 
     def end(self, download: Download, size: int) -> None:
         """Hear that the file is in the store, and how large it is."""
+
+    def damaged(self, download: Download) -> None:
+        """Hear that the file of the store is not what its sha256 says, and was thrown away."""
 
 
 class Silence:
@@ -37,6 +43,9 @@ class Silence:
     def end(self, download: Download, size: int) -> None:
         """Say nothing."""
 
+    def damaged(self, download: Download) -> None:
+        """Say nothing."""
+
 
 class Lines(Silence):
     """Says one line a file, when it is here."""
@@ -47,6 +56,10 @@ class Lines(Silence):
     def end(self, download: Download, size: int) -> None:
         """Say that the file is here."""
         self._say(f"fetched {download.file_name} ({size_text(size)})")
+
+    def damaged(self, download: Download) -> None:
+        """Say which file is fetched again, and why."""
+        self._say(_DAMAGED.format(download.file_name))
 
 
 class Rows(Silence):
@@ -73,6 +86,10 @@ class Rows(Silence):
         """Take the bar away."""
         self._bars.remove_task(self._tasks.pop(download))
         self._bars.console.print(f"fetched {download.file_name} ({size_text(size)})")
+
+    def damaged(self, download: Download) -> None:
+        """Say which file is fetched again, and why."""
+        self._bars.console.print(_DAMAGED.format(download.file_name))
 
 
 SILENCE = Silence()

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
-from imgbuild.errors import InputError
+from imgbuild.errors import InputError, MachineError
 from imgbuild.inputs.bootstrap import MMDEBSTRAP_OPTIONS, require_tools, run_mmdebstrap
 from imgbuild.inputs.oci_layout import DamagedLayoutError, read_layout, write_archive, write_layout
 from imgbuild.inputs.process_group import Listener
@@ -111,6 +111,26 @@ def find_base(recipe: BaseRecipe, cache: Path) -> BaseLayout | None:
         ids, reference = read_layout(folder, verify_layer=False)
         return BaseLayout(folder, ids.config, reference, ids.manifest)
     return None
+
+
+def whole_base(
+    found: BaseLayout, make: Callable[[], BaseLayout], say: Callable[[str], None]
+) -> None:
+    """See that a base image is all that its digests say, and ``make`` it again if it is not.
+
+    Raises:
+        MachineError: it was made again, and has other content now: what was planned is void.
+
+    """
+    try:
+        read_layout(found.path)
+    except DamagedLayoutError as error:
+        say(f"the base image in the cache is damaged ({error}): it is made again")
+        if make().image_id != found.image_id:
+            raise MachineError(
+                f"The base image in {found.path} was damaged and has been made again; the "
+                "archive has moved on meanwhile, so it is another one now. Run this again."
+            ) from error
 
 
 def open_layout(folder: Path) -> BaseLayout:

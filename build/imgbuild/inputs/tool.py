@@ -1,5 +1,6 @@
 """``uv``, as a build context: the program that installs the locked packages into an image."""
 
+import filecmp
 import os
 import shutil
 from importlib.metadata import version
@@ -28,9 +29,14 @@ def uv_context(cache: Path) -> Path:
     def is_whole(folder: Path) -> bool:
         stored = folder / "uv"
         only = folder.is_dir() and [path.name for path in folder.iterdir()] == ["uv"]
-        return only and stored.stat().st_size == status.st_size and os.access(stored, os.X_OK)
+        return only and os.access(stored, os.X_OK) and _same(stored, source)
 
     return stored_folder(final, make, is_whole)
+
+
+def _same(stored: Path, source: Path) -> bool:
+    """Return whether the two are one file, as a rule, or hold the same."""
+    return stored.samefile(source) or filecmp.cmp(stored, source, shallow=False)
 
 
 def _uv_binary() -> Path:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from imgbuild.inputs.base import (
     bootstrap_base,
     find_base,
     open_layout,
+    whole_base,
 )
 from imgbuild.inputs.cpython import relocate_prefix
 from imgbuild.inputs.tool import uv_context
@@ -37,6 +39,8 @@ class BaseInput:
     digest: str | None
     origin: str
     layout: BaseLayout | None = None
+    require_whole: Callable[[], None] = lambda: None
+    """Makes a damaged layout again; called before an engine loads it, since it reads all of it."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +134,9 @@ def _base(image: Image, settings: Settings, preparation: Preparation) -> BaseInp
             log=preparation.log,
             on_line=None,
         )
-    return BaseInput(layout.reference, layout.image_id, "bootstrapped", layout)
+    again = partial(bootstrap_base, recipe, preparation.cache, log=preparation.log)
+    whole = partial(whole_base, layout, again, preparation.say)
+    return BaseInput(layout.reference, layout.image_id, "bootstrapped", layout, whole)
 
 
 def _interpreter(image: Image, settings: Settings, preparation: Preparation) -> InterpreterInput:

@@ -50,9 +50,11 @@ def keyrings_context(matrix: Matrix, settings: Settings, own: Path, cache: Path)
             shutil.copyfile(path, folder / name)
 
     def is_whole(folder: Path) -> bool:
-        return folder.is_dir() and {path.name for path in folder.iterdir()} == {*files}
+        names = {path.name for path in folder.iterdir()} if folder.is_dir() else None
+        return names == {*files} and _digest({n: folder / n for n in files}) == digest
 
-    return stored_folder(cache / "contexts" / f"keyrings-{_digest(files)[:16]}", make, is_whole)
+    digest = _digest(files)
+    return stored_folder(cache / "contexts" / f"keyrings-{digest[:16]}", make, is_whole)
 
 
 def _digest(files: dict[str, Path]) -> str:

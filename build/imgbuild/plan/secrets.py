@@ -64,7 +64,7 @@ def _upstreams(settings: Settings, cache: Path) -> Path | None:
     text = "".join(f"{name} {mirror.url}\n" for name, mirror in sorted(settings.mirrors.items()))
     digest = hashlib.sha256(text.encode()).hexdigest()
     path = cache / "contexts" / f"upstreams-{digest[:16]}.txt"
-    if not path.exists():
+    if not path.exists() or path.read_bytes() != text.encode():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, text)
     return path

@@ -1,6 +1,7 @@
 """Several files at once, and the build context made of them."""
 
 import hashlib
+import os
 import sys
 from pathlib import Path
 
@@ -58,6 +59,26 @@ def test_a_context_that_lost_a_file_is_made_again(server: FaultyServer, tmp_path
     folder = downloads_context(downloads, tmp_path, Sites())
     (folder / "a.tar").unlink()
     assert (downloads_context(downloads, tmp_path, Sites()) / "a.tar").is_file()
+
+
+@pytest.mark.parametrize("body", [b"a.tar" * 300, b"X" + b"a.tar" * 1000])
+def test_a_damaged_file_is_told_and_fetched_again(
+    server: FaultyServer, tmp_path: Path, body: bytes
+) -> None:
+    """Truncated, or of the right size with other bytes and the old time."""
+    download = _download(server, "a.tar")
+    folder = downloads_context([download], tmp_path, Sites())
+    stored = folder / "a.tar"
+    whole, status = stored.read_bytes(), stored.stat()
+    stored.write_bytes(body[: len(whole)])  # the store's file too: they are one
+    os.utime(stored, (status.st_atime, status.st_mtime + 1))
+    lines: list[str] = []
+    again = downloads_context([download], tmp_path, Sites(), Lines(lines.append))
+    assert (again / "a.tar").read_bytes() == whole
+    assert lines == [
+        "a.tar in the cache was damaged (its sha256 is another): it is fetched again",
+        "fetched a.tar (5.0 kB)",
+    ]
 
 
 def test_one_name_for_two_contents_is_refused(server: FaultyServer, tmp_path: Path) -> None:

@@ -14,7 +14,14 @@ import pytest
 
 from imgbuild.errors import InputError, MachineError
 from imgbuild.inputs import base, bootstrap
-from imgbuild.inputs.base import BaseLayout, BaseRecipe, bootstrap_base, find_base, save_archive
+from imgbuild.inputs.base import (
+    BaseLayout,
+    BaseRecipe,
+    bootstrap_base,
+    find_base,
+    save_archive,
+    whole_base,
+)
 
 RECIPE = BaseRecipe("debian-12", "debian", "bookworm", 1767225600)
 HERE = Path(__file__).parent
@@ -156,6 +163,38 @@ def test_damaged_layout_is_made_again(machine: Machine) -> None:
     (first.path / "index.json").write_text("{}")
     assert machine.bootstrap() == first
     assert len(machine.calls()) == 2
+
+
+def _garble_layer(layout: BaseLayout) -> None:
+    """Change one byte of the layer, and nothing that the file system tells."""
+    blobs = (layout.path / "blobs" / "sha256").iterdir()
+    blob = next(path for path in blobs if path.read_bytes().startswith(b"\x1f\x8b"))  # gzip
+    content, status = bytearray(blob.read_bytes()), blob.stat()
+    content[len(content) // 2] ^= 1
+    blob.write_bytes(content)
+    os.utime(blob, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def test_a_garbled_layer_is_told_and_made_again_before_it_is_loaded(machine: Machine) -> None:
+    found, said = machine.bootstrap(), list[str]()
+    whole_base(found, machine.bootstrap, said.append)
+    assert said == []
+    _garble_layer(found)
+    assert find_base(RECIPE, machine.cache) == found, "its layer is not read"
+    whole_base(found, machine.bootstrap, said.append)
+    assert "the base image in the cache is damaged" in said[0]
+    whole_base(found, machine.bootstrap, said.append)
+    assert len(said) == 1
+
+
+def test_a_base_that_became_another_ends_the_build(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = machine.bootstrap()
+    _garble_layer(found)
+    monkeypatch.setenv("FAKE_ARCHIVE_STATE", "later")
+    with pytest.raises(MachineError, match="it is another one now"):
+        whole_base(found, machine.bootstrap, lambda _: None)
 
 
 def test_refresh_takes_up_the_archive_of_now(

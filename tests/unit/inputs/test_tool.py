@@ -67,3 +67,17 @@ def test_package_without_its_program(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_the_installed_program_is_found(tmp_path: Path) -> None:
     assert (uv_context(tmp_path) / "uv").stat().st_size > 1_000_000
+
+
+def test_other_bytes_of_the_same_size_are_damage(
+    tmp_path: Path, installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "hardlink_to", _refuse)
+    stored = uv_context(tmp_path / "cache") / "uv"
+    whole = stored.read_bytes()
+    stored.write_bytes(whole[::-1])
+    assert (uv_context(tmp_path / "cache") / "uv").read_bytes() == whole == installed.read_bytes()
+
+
+def _refuse(*_: object) -> None:
+    raise OSError
