@@ -105,7 +105,7 @@ def _name(item: PlanItem, image_id: str, workshop: Workshop) -> None:
     for other in workshop.engine.images(f"{NAME}={item.image.name}"):
         ours = other.labels.get(REPOSITORY) == item.image.repository
         superseded = other.labels.get(INPUT_DIGEST) != item.digest.total
-        if ours and superseded and not other.tags and is_own(other):
+        if ours and superseded and not other.tags and is_own(other, workshop.engine.history):
             workshop.engine.discard(other.id)
 
 

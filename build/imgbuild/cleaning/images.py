@@ -54,7 +54,8 @@ class Images:
 
         Of two kinds that fit, the narrower is taken: stand-ins, then old, then images.
         """
-        own = [image for image in self.engine.images(NAME) if is_own(image)]
+        history = self.engine.history
+        own = [image for image in self.engine.images(NAME) if is_own(image, history)]
         wanted = self.ask() if _some_are_doubtful(own) else Wanted()
         renewed = {one.labels[NAME] for one in own if one.tags and wanted.is_current(one)}
         for image in own:

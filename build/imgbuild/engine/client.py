@@ -78,6 +78,12 @@ class DockerEngine:
             except NotFound:
                 return None
 
+    def history(self, image_id: str) -> list[str]:
+        """Return the instructions that the image was made by, the newest first."""
+        with self._api() as api:
+            listed = api.history(image_id)  # type: ignore[no-untyped-call]
+            return [str(one.get("CreatedBy") or "") for one in listed]
+
     def tag(self, image_id: str, reference: str) -> None:
         """Give an image a name."""
         repository, tag = _split(reference)

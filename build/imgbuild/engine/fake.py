@@ -43,6 +43,7 @@ class FakeEngine:
         self.nets: dict[str, StoredNetwork] = {}
         #: What ``save`` yields, by image id.
         self.archives: dict[str, bytes] = {}
+        self.histories: dict[str, list[str]] = {}
         self.calls: list[str] = []
         self.closed = False
 
@@ -60,6 +61,11 @@ class FakeEngine:
         """Return the image of that name or id, or ``None``."""
         self.calls.append("inspect")
         return self._find(reference)
+
+    def history(self, image_id: str) -> list[str]:
+        """Return what the test put into ``histories``."""
+        self.calls.append("history")
+        return self.histories.get(image_id, [])
 
     def tag(self, image_id: str, reference: str) -> None:
         """Give an image a name; the name moves."""

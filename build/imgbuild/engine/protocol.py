@@ -26,6 +26,9 @@ class Engine(Protocol):
     def inspect(self, reference: str) -> StoredImage | None:
         """Return the image of that name or id, or ``None``."""
 
+    def history(self, image_id: str) -> list[str]:
+        """Return the instructions that the image was made by, the newest first."""
+
     def tag(self, image_id: str, reference: str) -> None:
         """Give an image a name; the name moves if another image had it."""
 

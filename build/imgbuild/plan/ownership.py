@@ -2,10 +2,11 @@
 
 Labels alone do not tell: an image that somebody builds ``FROM`` one of these inherits every label
 of it, and so does a container. What it cannot inherit is the time of creation: an image of imgbuild
-was created at the epoch of its matrix, which is also in its labels.
+was created at the epoch of its matrix, which is also in its labels. An image that adds settings
+but no layer inherits even that; its history goes on after that of the image that it is from.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from imgbuild.engine.stored import StoredImage
@@ -16,10 +17,15 @@ from imgbuild.render.labels import INPUT_DIGEST, NAME, REPOSITORY
 CREATED = "org.opencontainers.image.created"
 
 
-def is_own(image: StoredImage) -> bool:
-    """Return whether imgbuild built the image, rather than somebody on top of one."""
+def is_own(image: StoredImage, history: Callable[[str], Sequence[str]]) -> bool:
+    """Return whether imgbuild built the image, rather than somebody on top of one.
+
+    ``history`` gives an image's instructions, the newest first. It is asked only for an image
+    without a name of imgbuild's.
+    """
     labels = image.labels
-    return NAME in labels and INPUT_DIGEST in labels and _seconds(labels) == image.created
+    ours = NAME in labels and INPUT_DIGEST in labels and _seconds(labels) == image.created
+    return ours and (bool(own_names(image)) or not _goes_on(history(image.id)))
 
 
 def is_own_base(image: StoredImage) -> bool:
@@ -31,6 +37,19 @@ def own_names(image: StoredImage) -> tuple[str, ...]:
     """Return the names that imgbuild gave; others that somebody added are not among them."""
     repository = image.labels.get(REPOSITORY)
     return tuple(tag for tag in image.tags if tag.rpartition(":")[0] == repository)
+
+
+def _goes_on(history: Sequence[str]) -> bool:
+    """Return whether there is more after the labels than a Dockerfile of imgbuild has."""
+    later = []
+    for instruction in history:
+        words = instruction.split()
+        if words[:1] == ["LABEL"] and f"{NAME}=" in instruction:
+            break
+        later.append(words[0] if words else "")
+    else:
+        return False
+    return len(set(later)) < len(later) or not {*later} <= {"ENTRYPOINT", "CMD"}
 
 
 def _seconds(labels: Mapping[str, str]) -> int | None:

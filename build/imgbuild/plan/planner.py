@@ -64,7 +64,7 @@ class Planner:
         """
         images = [self.own(image) for image in images]
         found = self.engine.images(INPUT_DIGEST) if stored is None else stored
-        stored = [one for one in found if is_own(one)]
+        stored = [one for one in found if is_own(one, self.engine.history)]
         if not images:
             return ()
         reading = Reading(self.project, images[0].matrix, self.memory)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from imgbuild.cleaning.images import Images, Wanted
 from imgbuild.cleaning.kinds import Kind
 from imgbuild.engine.fake_housekeeping import FakeHousekeeping
@@ -56,6 +58,28 @@ def test_what_somebody_built_on_top_inherits_the_labels_and_stays() -> None:
     later = EPOCH + 100
     theirs = [image(1, OTHER, created=later), image(2, OTHER, "app:1", created=later)]
     assert kinds(FakeHousekeeping(theirs), elsewhere=True) == []
+
+
+LABEL = f"LABEL org.opencontainers.image.title={NAME} imgbuild.name={NAME}"
+OURS = ['CMD ["/bin/bash"]', 'ENTRYPOINT ["init"]', LABEL, "RUN x"]
+
+
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [
+        ([], [Kind.DANGLING]),
+        (["ENV THEIRS=1"], []),
+        (['CMD ["theirs"]'], []),
+        (["LABEL x=1", "CMD x"], []),
+    ],
+)
+def test_an_image_that_adds_no_layer_is_known_by_its_history(
+    more: list[str], found: list[str]
+) -> None:
+    """It has the labels and the time of the image that it is from."""
+    engine = FakeHousekeeping([image(1, OTHER)])
+    engine.histories[image(1).id] = [*more, *OURS]
+    assert kinds(engine) == found
 
 
 def test_images_without_labels_stay() -> None:
