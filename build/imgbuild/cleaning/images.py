@@ -122,6 +122,7 @@ def _remover(engine: Housekeeping, image: StoredImage, names: Sequence[str]) -> 
             return False
         for name in names:
             engine.untag(name)
-        return engine.discard(image.id)
+        # Under another's name, or below an image that somebody built on it, its layers stay.
+        return engine.discard(image.id) or bool(names)
 
     return remove

@@ -96,7 +96,7 @@ def test_a_name_that_somebody_else_gave_stays() -> None:
     engine = FakeHousekeeping([image(1, CURRENT, TAG, "mine:1")])
     (finding,) = found(engine)
     assert (finding.kind, finding.name) == (Kind.IMAGES, TAG)
-    assert not finding.remove()
+    assert finding.remove()
     assert engine.stored[image(1).id].tags == ("mine:1",)
 
 
