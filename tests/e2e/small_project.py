@@ -1,0 +1,247 @@
+"""A checkout whose images are built in a second and tested in two, for faults at many moments.
+
+The matrix, the locks and the whole of imgbuild are the real ones; the templates and the suites are
+small. A build writes a layer of many files on the real base image, so that there is an export; the
+second suite starts a container and a network, as the real ones do. `pause` slows one place down.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import yaml
+from conftest import ROOT, Checkout
+
+from imgbuild.cleaning.busy import held_locks
+from imgbuild.engine.housekeeping import DockerHousekeeping
+from imgbuild.suites.container import CONTAINER_LABEL
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from imgbuild.engine.stored import StoredImage
+
+REPOSITORY = "imgbuild-small/tensorflow"
+#: What is built: two images, for faults between them.
+NAMES = ("tf-1.10-cpu-debian", "tf-1.11-cpu-debian")
+BUILD = ("build", "--tf", "1.10", "--tf", "1.11", "--jobs", "2")
+#: The places that can be slowed down, by seconds.
+PLACES = ("first", "middle", "last", "suite", "end")
+_TEMPLATE = """\
+FROM base AS os
+RUN --network=none sleep 0 # first
+FROM os AS final
+RUN --network=none mkdir /files && cd /files && head -c 8000000 /dev/urandom > bytes && \\
+    seq 3000 | xargs touch && sleep 0 # middle
+RUN --network=none echo {{ image.name }} > /name && cd /files && seq 6000 | split -l 1 -a 4 - && \\
+    sleep 0 # last
+LABEL {% for name, value in labels %}{{ name }}="{{ value }}"\
+{{ "" if loop.last else " \\\\\\n      " }}{% endfor %}
+
+CMD ["/bin/bash"]
+"""
+_CONFTEST = '''\
+"""The options that imgbuild gives, and what the suites start beside."""
+
+import signal
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+
+def pytest_addoption(parser):
+    parser.addoption("--expect")
+    parser.addoption("--no-gpu")
+
+
+def pytest_configure():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+
+def docker(*arguments):
+    found = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    return found.stdout.strip()
+
+
+@pytest.fixture
+def second(request):
+    """Give another container of the image, on a network of its own."""
+    first = request.config.getoption("--hosts").removeprefix("docker://")
+    of = docker("inspect", "--format", '{{.Image}} {{index .Config.Labels "LABEL"}}', first)
+    image, name = of.split()
+    made = f"small-{uuid.uuid4().hex}"
+    label = f"--label=LABEL={name}"
+    docker("network", "create", "--internal", label, made)
+    docker("run", "-d", "--name", made, label, f"--network={made}", image, "sleep", "600")
+    yield made
+    docker("rm", "--force", made)
+    docker("network", "rm", made)
+'''.replace("LABEL", CONTAINER_LABEL)
+_SUITES = {
+    "files": '''\
+"""The files are whole."""
+
+def test_files(host):
+    assert host.check_output("ls /files | wc -l").strip() == "9001"
+    assert host.check_output("stat -c %s /files/bytes").strip() == "8000000"
+''',
+    "second": '''\
+"""A second container can be started."""
+
+import time
+
+from conftest import docker
+
+def test_second(second):
+    time.sleep(0)  # suite
+    assert docker("exec", second, "cat", "/name").startswith("tf-")
+
+def test_end():
+    time.sleep(0)  # end
+''',
+}
+
+
+@dataclass(frozen=True)
+class SmallProject(Checkout):
+    """A checkout of small images, and what became of them on its engine."""
+
+    def pause(self, place: str, seconds: float) -> None:
+        """Let a build or test wait at one of `PLACES`; 0 takes the wait away."""
+        template = self.root / "images" / "templates" / "Dockerfile.j2"
+        suite = self.root / "tests" / "image" / "test_second.py"
+        for path in (template, suite):
+            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+            path.write_text("".join(_paused(line, place, seconds) for line in lines))
+        assert self.run("render").returncode == 0
+
+    def fresh(self, word: str) -> None:
+        """Change what is built, so that it has to be built again."""
+        (self.root / "images" / "files" / "word").write_text(word, encoding="utf-8")
+        path = self.root / "images" / "templates" / "Dockerfile.j2"
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        changed = [f"ENV WORD={word}\n" if x.startswith("ENV WORD=") else x for x in lines]
+        if changed == lines and not any(x.startswith("ENV WORD=") for x in lines):
+            changed = [lines[0], f"ENV WORD={word}\n", *lines[1:]]
+        path.write_text("".join(changed), encoding="utf-8")
+        assert self.run("render").returncode == 0
+
+    def build(self, *options: str) -> subprocess.CompletedProcess[str]:
+        return self.run(*BUILD, *options, timeout=300)
+
+    def log(self) -> str:
+        """Return the logs of all builds so far."""
+        logs = sorted((self.state / "imgbuild" / "logs").glob("*.log"))
+        return "".join(path.read_text(encoding="utf-8", errors="replace") for path in logs)
+
+    def named(self) -> dict[str, StoredImage]:
+        """Return the images that have a name of this project, by name."""
+        engine = DockerHousekeeping(self.host)
+        try:
+            images = engine.named(REPOSITORY)
+        finally:
+            engine.close()
+        return {tag: image for image in images for tag in image.tags}
+
+    def complete(self, image: StoredImage) -> bool:
+        """Return whether an image holds everything that its Dockerfile writes."""
+        count = (
+            "run",
+            "--rm",
+            "--network=none",
+            image.id,
+            "sh",
+            "-c",
+            "ls /files | wc -l; cat /name",
+        )
+        said = self.docker(*count).stdout.split()
+        return said == ["9001", image.labels["imgbuild.name"]]
+
+    def tested(self, image: StoredImage) -> bool:
+        """Return whether every suite passed on the image, as far as this machine remembers."""
+        path = self.state / "imgbuild" / "reports" / f"{image.id.removeprefix('sha256:')}.json"
+        suites = yaml.safe_load(path.read_text(encoding="utf-8"))["suites"] if path.exists() else {}
+        verdicts = {name: suite["verdict"] for name, suite in suites.items()}
+        return verdicts == dict.fromkeys(_SUITES, "passed")
+
+    def check_names(self) -> int:
+        """Fail unless every image with a name is complete and tested; return how many names."""
+        named = self.named()
+        for image in {image.id: image for image in named.values()}.values():
+            assert self.complete(image), f"{image.tags} is not complete"
+            assert self.tested(image), f"{image.tags} has not passed"
+        return len(named)
+
+    def left(self) -> list[str]:
+        """Return what is left of builds and tests: containers, networks, work folders, locks."""
+        place = self.state / "imgbuild"
+        of = f"--filter=label={CONTAINER_LABEL}"
+        listed = self.docker("ps", "-aq", of).stdout.split()
+        listed += self.docker("network", "ls", "-q", of).stdout.split()
+        listed += [str(path) for path in (place / "work").glob("*")]
+        return listed + [str(path) for path in held_locks(place / "locks")]
+
+    def forget(self) -> None:
+        """Take away the names and the images, so that the next build begins anew."""
+        images = self.docker("images", "-q", "--no-trunc", "--filter=label=imgbuild.name")
+        if images.stdout.split():
+            self.docker("rmi", "--force", *set(images.stdout.split()))
+
+
+def small_project(folder: Path, host: str) -> SmallProject:
+    """Return a new small project in ``folder`` for the engine at ``host``."""
+    root = folder / "checkout"
+    for part in ("images/files", "images/locks"):
+        shutil.copytree(ROOT / part, root / part, ignore=shutil.ignore_patterns("__pycache__"))
+    matrix = (ROOT / "matrix.yaml").read_text(encoding="utf-8")
+    matrix = matrix.replace("repository: imgbuild/tensorflow", f"repository: {REPOSITORY}", 1)
+    matrix = matrix.replace("defaults: {stack: ubuntu", "defaults: {stack: debian", 1)
+    (root / "matrix.yaml").write_text(matrix, encoding="utf-8")
+    _write_settings(root / "imgbuild.local.yaml", host)
+    templates, suites = root / "images" / "templates", root / "tests" / "image"
+    templates.mkdir(parents=True)
+    suites.mkdir(parents=True)
+    (templates / "Dockerfile.j2").write_text(_TEMPLATE, encoding="utf-8")
+    (suites / "conftest.py").write_text(_CONFTEST, encoding="utf-8")
+    for name, text in _SUITES.items():
+        (suites / f"test_{name}.py").write_text(text, encoding="utf-8")
+    project = SmallProject(root, folder / "state", host)
+    result = project.run("render")
+    assert result.returncode == 0, result.stderr
+    return project
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "what was waited for did not happen"
+        time.sleep(0.05)
+
+
+def _write_settings(path: Path, host: str) -> None:
+    """Write this checkout's settings with another engine."""
+    own = ROOT / "imgbuild.local.yaml"
+    settings = yaml.safe_load(own.read_text(encoding="utf-8")) if own.exists() else {}
+    engine = {**(settings or {}).get("engine", {}), "host": host}
+    path.write_text(yaml.safe_dump({**(settings or {}), "engine": engine}), encoding="utf-8")
+
+
+def _paused(line: str, place: str, seconds: float) -> str:
+    start, mark, rest = line.rpartition(f"# {place}")
+    if not mark:
+        return line
+    words = start.rstrip()
+    head = words[: words.rindex("sleep") + len("sleep")]
+    return (
+        f"{head}({seconds})  {mark}{rest}"
+        if "time.sleep" in words
+        else f"{head} {seconds} {mark}{rest}"
+    )

@@ -1,0 +1,171 @@
+"""`imgbuild clean` on an engine that has other people's things too."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+from own_dockerd import own_dockerd
+from small_project import REPOSITORY, SmallProject, small_project
+
+from imgbuild.suites.container import CONTAINER_LABEL, place_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ONE = ("build", "--tf", "1.10")
+NAME = "tf-1.10-cpu-debian"
+TAG = f"{REPOSITORY}:1.10-cpu-debian"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallProject]:
+    with own_dockerd() as engine:
+        made = small_project(tmp_path_factory.mktemp("clean"), engine.host)
+        result = made.run(*ONE)
+        assert result.returncode == 0, result.stderr
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _no_container_stays(project: SmallProject) -> Iterator[None]:
+    yield
+    for container in project.docker("ps", "-aq").stdout.split():
+        project.docker("rm", "--force", container)
+
+
+def _derived(project: SmallProject, *options: str) -> str:
+    """Build an image on top of one of imgbuild's, as users do; it inherits every label."""
+    folder = project.root / "theirs"
+    folder.mkdir(exist_ok=True)
+    (folder / "Dockerfile").write_text(f"FROM {TAG}\nENV THEIRS=1\n")
+    result = project.docker("build", "-q", *options, str(folder))
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip()
+
+
+def _foreign(project: SmallProject) -> dict[str, str]:
+    """Make what is none of imgbuild's business, some of it much like what is."""
+    sleep = ("--network=none", TAG, "sleep", "600")
+    theirs = {
+        "nameless": _derived(project),
+        "named": _derived(project, "--label=x=1", "--tag=theirs/app:1"),
+        "user's": project.docker("run", "-d", *sleep).stdout.strip(),
+        "labelled": project.docker("run", "-d", "--label=imgbuild-not=1", *sleep).stdout.strip(),
+        "network": project.docker("network", "create", "--internal", "theirs").stdout.strip(),
+        "volume": project.docker("volume", "create", "imgbuild-theirs").stdout.strip(),
+    }
+    assert all(theirs.values()), theirs
+    return theirs
+
+
+def _everything(project: SmallProject) -> set[str]:
+    listings = (("ps", "-aq"), ("network", "ls", "-q"), ("volume", "ls", "-q"), ("images", "-aq"))
+    found = [project.docker(*words, *_no_trunc(words)).stdout.split() for words in listings]
+    return {one for listing in found for one in listing}
+
+
+def _no_trunc(words: tuple[str, ...]) -> tuple[str, ...]:
+    return () if words[0] == "volume" else ("--no-trunc",)
+
+
+def _leave(project: SmallProject, value: str) -> set[str]:
+    """Leave a container, a network and a volume with the label of a test run."""
+    label = f"--label={CONTAINER_LABEL}={value}"
+    made = (
+        project.docker("run", "-d", label, "--network=none", TAG, "sleep", "600"),
+        project.docker("network", "create", "--internal", label, uuid.uuid4().hex),
+        project.docker("volume", "create", label),
+    )
+    assert all(one.returncode == 0 for one in made), [one.stderr for one in made]
+    return {one.stdout.strip() for one in made}
+
+
+def test_it_removes_what_is_imgbuilds_and_nothing_else(project: SmallProject) -> None:
+    _foreign(project)
+    elsewhere = _leave(project, f"{NAME}@000000000000")
+    theirs = _everything(project)
+    old = project.named()[TAG].id
+    project.docker("tag", old, "keep:1")  # a name that somebody gave the first image
+    project.fresh("second")
+    assert project.run(*ONE, "--no-test").returncode == 0
+    project.docker("rmi", "keep:1")
+    mine = _leave(project, f"{NAME}@{place_of(project.state / 'imgbuild')}")
+    shown = project.run("clean", "--json")
+    assert shown.returncode == 0, shown.stderr
+    assert _everything(project) >= theirs | mine, "showing removes nothing"
+    result = project.run("clean", "--yes")
+    assert result.returncode == 0, result.stdout + result.stderr
+    left = _everything(project)
+    assert not left & mine
+    assert left >= theirs - {old}
+    again = json.loads(project.run("clean", "--json").stdout)
+    assert [one for one in again if one["kind"] in {"containers", "networks", "volumes"}] == []
+    result = project.run("clean", "--yes", "--elsewhere", "--only", "containers")
+    assert result.returncode == 0, result.stdout
+    assert len(_everything(project) & elsewhere) == len(elsewhere) - 1
+
+
+def test_a_nameless_image_goes_when_it_is_no_longer_current(project: SmallProject) -> None:
+    """Its suites failed: it stays as long as the checkout would build it, and no longer."""
+    suite = project.root / "tests" / "image" / "test_files.py"
+    whole = suite.read_text()
+    suite.write_text(whole + "\ndef test_no(host):\n    assert False\n")
+    project.fresh("failing")
+    assert project.run(*ONE).returncode == 1
+    built = json.loads(project.run(*ONE, "--plan", "--json").stdout)[0]["image_id"]
+    assert project.run("clean", "--yes", "--only", "dangling").returncode == 0
+    assert built in _everything(project)
+    suite.write_text(whole)
+    project.fresh("other")
+    shown = project.run("clean", "--only", "dangling")
+    assert f"({NAME})" in shown.stdout
+    assert project.run("clean", "--yes", "--only", "dangling").returncode == 0
+    assert built not in _everything(project)
+
+
+def test_named_images_go_only_when_asked_for_and_not_while_in_use(project: SmallProject) -> None:
+    assert project.run(*ONE).returncode == 0
+    names = set(project.named())
+    assert project.run("clean", "--yes").returncode == 0
+    assert set(project.named()) == names
+    used = project.docker("run", "-d", "--network=none", TAG, "sleep", "600").stdout.strip()
+    result = project.run("clean", "--yes", "--only", "images")
+    assert result.returncode == 1
+    assert "it is in use" in result.stdout
+    assert set(project.named()) == names
+    project.docker("rm", "--force", used)
+    assert project.run("clean", "--yes", "--images").returncode == 0
+    assert project.named() == {}
+
+
+def test_what_somebody_built_on_top_is_not_named_by_the_next_build(project: SmallProject) -> None:
+    """Its labels, the input digest too, are those of the image that is gone."""
+    assert project.run(*ONE).returncode == 0
+    theirs = _derived(project, "--label=x=2")
+    for tag in project.named():
+        project.docker("rmi", tag)
+    result = project.run(*ONE)
+    assert result.returncode == 0, result.stderr
+    assert project.check_names() == 2
+    assert theirs not in {image.id for image in project.named().values()}
+
+
+def test_the_build_cache_goes_by_its_own_kinds(project: SmallProject) -> None:
+    template = project.root / "images" / "templates" / "Dockerfile.j2"
+    text = template.read_text()
+    mounts = "--mount=type=cache,id=imgbuild-x,target=/x --mount=type=cache,id=theirs,target=/y"
+    changed = text.replace("RUN --network=none sleep", f"RUN --network=none {mounts} sleep", 1)
+    template.write_text(changed)
+    assert project.run("render").returncode == 0
+    assert project.run(*ONE, "--no-test").returncode == 0
+    shown = json.loads(project.run("clean", "--only", "cache-mounts", "--json").stdout)
+    assert [one["name"] for one in shown] == ["imgbuild-x"]
+    assert project.run("clean", "--only", "cache-mounts", "--yes").returncode == 0
+    assert json.loads(project.run("clean", "--only", "cache-mounts", "--json").stdout) == []
+    left = project.docker("system", "df", "--verbose").stdout
+    assert "exec.cachemount" in left, "the other mount stays"
+    assert project.run("clean", "--build-cache", "--yes").returncode == 0
+    assert "exec.cachemount" not in project.docker("system", "df", "--verbose").stdout

@@ -1,0 +1,99 @@
+"""The engine's disk fills up at many moments of a build; then there is room again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from own_dockerd import OwnDockerd, own_dockerd
+from small_project import SmallProject, small_project, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BOTH = ("build", "--tf", "1.10", "--tf", "1.11", "--jobs", "2")
+#: The place that waits while the disk fills, how many bytes are left then, and where it must fail.
+#: After the last step the engine writes the layers: 9000 files take some hundred kB of records.
+MOMENTS = (
+    ("first", 0),
+    ("first", 4_000_000),
+    ("middle", 0),
+    ("last", 0),
+    ("last", 300_000),
+    ("last", 1_200_000),
+    ("last", 2_500_000),
+    ("suite", 0),
+    ("end", 0),
+)
+#: What is seen in the log of a build, or in a container's place, when the waiting has begun.
+MARKS = {"first": "# first", "middle": "# middle", "last": "# last"}
+
+
+@pytest.fixture(scope="module")
+def dockerd() -> Iterator[OwnDockerd]:
+    with own_dockerd() as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def project(dockerd: OwnDockerd, tmp_path_factory: pytest.TempPathFactory) -> SmallProject:
+    made = small_project(tmp_path_factory.mktemp("full"), dockerd.host)
+    assert made.build().returncode == 0
+    return made
+
+
+def _reached(project: SmallProject, place: str) -> bool:
+    """Return whether the build waits at a place; ``end`` is after the suites' last container."""
+    if place in MARKS:
+        return project.log().count(MARKS[place]) >= 2
+    wait_for(lambda: len(project.docker("ps", "-q").stdout.split()) > 1)
+    if place == "end":
+        wait_for(lambda: len(project.docker("ps", "-q").stdout.split()) == 1)
+    return True
+
+
+def _forget_logs(project: SmallProject) -> None:
+    for log in (project.state / "imgbuild" / "logs").glob("*"):
+        log.unlink()
+
+
+@pytest.mark.parametrize(("place", "left"), MOMENTS)
+def test_a_disk_that_fills_up_and_is_emptied(
+    project: SmallProject, dockerd: OwnDockerd, place: str, left: int
+) -> None:
+    before = {tag: image.id for tag, image in project.named().items()}
+    project.fresh(f"{place}-{left}")
+    project.pause(place, 2)
+    _forget_logs(project)
+    process = project.start(*BOTH)
+    wait_for(lambda: _reached(project, place))
+    dockerd.fill(left)
+    _, stderr = process.communicate(timeout=120)
+    dockerd.empty()
+    assert process.returncode in {1, 3}, stderr
+    assert "Traceback" not in stderr
+    assert "disk is full" in stderr or "no space left" in stderr.lower(), stderr
+    named = project.named()
+    assert set(before) <= set(named)
+    project.check_names()
+    assert project.left() == []
+    project.pause(place, 0)
+    result = project.build()
+    assert result.returncode == 0, result.stderr
+    assert project.check_names() == 4
+    assert project.left() == []
+    assert not {image.id for image in project.named().values()} & set(before.values())
+
+
+def test_a_full_disk_is_told_before_anything_starts(
+    project: SmallProject, dockerd: OwnDockerd
+) -> None:
+    project.fresh("before")
+    before = {tag: image.id for tag, image in project.named().items()}
+    dockerd.fill(1_000_000_000)
+    result = project.build()
+    dockerd.empty()
+    assert result.returncode == 3, result.stderr
+    assert "1.0 GB are free" in result.stderr or "0.9 GB are free" in result.stderr
+    assert "nothing was started" in result.stderr
+    assert {tag: image.id for tag, image in project.named().items()} == before

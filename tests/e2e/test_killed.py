@@ -1,0 +1,121 @@
+"""`kill -9` of imgbuild at many moments of a build, and the next build."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from own_dockerd import own_dockerd
+from small_project import SmallProject, small_project, wait_for
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Iterator
+
+ONE = ("build", "--tf", "1.10")
+#: Reproducible, and spread over the whole build: one moment in each tenth of it.
+MOMENTS = 10
+RANDOM = random.Random(5)  # noqa: S311
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallProject]:
+    with own_dockerd() as engine:
+        yield small_project(tmp_path_factory.mktemp("killed"), engine.host)
+
+
+def _processes(project: SmallProject) -> list[str]:
+    """Return the command lines of what works for the project: imgbuild, buildx, pytest, clients."""
+    mine = (str(project.root), str(project.state), project.host or "")
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if any(word in line for word in mine) and "dockerd" not in line.split(" ")[0]:
+            found.append(line)
+    return found
+
+
+def _kill(project: SmallProject, process: subprocess.Popen[str]) -> None:
+    """Kill imgbuild, and see that nothing that it started goes on."""
+    process.kill()
+    process.communicate()
+    wait_for(lambda: not _processes(project), 15)
+
+
+def _rerun(project: SmallProject) -> None:
+    result = project.run(*ONE)
+    assert result.returncode == 0, result.stderr
+    assert project.check_names() == 2
+    assert project.left() == []
+
+
+def test_kill_at_ten_moments_and_build_again(project: SmallProject) -> None:
+    started = time.monotonic()
+    _rerun(project)
+    whole = time.monotonic() - started
+    for moment in range(MOMENTS):
+        project.fresh(f"w{moment}")
+        before = project.named()
+        process = project.start(*ONE)
+        time.sleep(whole * (moment + RANDOM.random()) / MOMENTS)
+        _kill(project, process)
+        names = project.named()
+        assert project.check_names() in {len(before), 2}
+        time.sleep(0.5)
+        assert project.named() == names, "something went on naming"
+        _rerun(project)
+
+
+def _in_step(project: SmallProject) -> bool:
+    return "# middle" in project.log()
+
+
+def _in_suite(project: SmallProject) -> bool:
+    return len(project.docker("ps", "-q").stdout.split()) > 1
+
+
+@pytest.mark.parametrize(("place", "reached"), [("middle", _in_step), ("suite", _in_suite)])
+def test_kill_while_something_waits(
+    project: SmallProject, place: str, reached: Callable[[SmallProject], bool]
+) -> None:
+    """A step and a suite that would go on for minutes end at once; the rerun clears up."""
+    for log in (project.state / "imgbuild" / "logs").glob("*"):
+        log.unlink()
+    project.fresh(place)
+    project.pause(place, 300)
+    before = {image.id for image in project.named().values()}
+    process = project.start(*ONE)
+    wait_for(lambda: reached(project))
+    _kill(project, process)
+    assert {image.id for image in project.named().values()} == before
+    project.pause(place, 0)
+    _rerun(project)
+
+
+def test_clean_removes_what_a_killed_run_left(project: SmallProject) -> None:
+    project.fresh("clean")
+    project.pause("suite", 300)
+    process = project.start(*ONE)
+    wait_for(lambda: _in_suite(project))
+    busy = project.run("clean", "--yes", "--only", "containers", "--only", "networks")
+    assert busy.returncode == 1
+    assert f"process {process.pid} tests it now" in busy.stdout
+    assert len(project.left()) > 3
+    _kill(project, process)
+    assert project.left() != []
+    shown = project.run("clean")
+    assert shown.returncode == 0
+    assert "of a test of tf-1.10-cpu-debian" in shown.stdout
+    assert "its process was killed" in shown.stdout
+    assert project.left() != []
+    result = project.run("clean", "--yes")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert project.left() == []
+    project.pause("suite", 0)
+    _rerun(project)
