@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from imgbuild.doctor import processes
 from imgbuild.doctor.own_engine import OwnEngine
+from imgbuild.parent_death import dies_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,11 +49,12 @@ class OwnDockerd:
 
     def start(self) -> None:
         """Start it, and return when it answers."""
+        command = self._engine.command("dockerd", {})
         with (self.folder.parent / "dockerd.log").open("ab") as log:
             self.process = subprocess.Popen(
                 # In a network namespace of its own: dockerd --bridge=none removes the docker0 of
                 # every other engine that it sees.
-                ["unshare", "--net", *self._engine.command("dockerd", {}), *_OPTIONS],
+                dies_with_parent(["unshare", "--net", *command, *_OPTIONS]),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -137,7 +137,8 @@ def test_named_images_go_only_when_asked_for_and_not_while_in_use(project: Small
     assert "it is in use" in result.stdout
     assert set(project.named()) == names
     project.docker("rm", "--force", used)
-    assert project.run("clean", "--yes", "--images").returncode == 0
+    result = project.run("clean", "--yes", "--only", "images")
+    assert result.returncode == 0, result.stdout
     assert project.named() == {}
 
 

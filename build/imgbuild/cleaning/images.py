@@ -71,6 +71,8 @@ class Images:
         known = wanted.knows(image)
         if not image.tags:
             return self._nameless(image, known=known, current=wanted.is_current(image))
+        if not own_names(image):
+            return None, ""  # only others' names are left: it is theirs now
         if STANDIN in image.labels:
             return Kind.STANDINS, "for tests: " + image.labels[STANDIN]
         if known and image.labels[NAME] in renewed and not wanted.is_current(image):

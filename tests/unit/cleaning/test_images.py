@@ -98,6 +98,7 @@ def test_a_name_that_somebody_else_gave_stays() -> None:
     assert (finding.kind, finding.name) == (Kind.IMAGES, TAG)
     assert finding.remove()
     assert engine.stored[image(1).id].tags == ("mine:1",)
+    assert kinds(engine) == [], "it is theirs now"
 
 
 def test_a_named_image_is_old_only_beside_a_newer_one() -> None:
