@@ -17,8 +17,9 @@ from imgbuild.plan.inputs import BuildInputs, Preparation, prepare_inputs
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.plan.planner import Planner
 from imgbuild.project import Project
+from imgbuild.render.dockerfile import epoch_seconds
 from imgbuild.render.drift import render_all, write_all
-from imgbuild.render.labels import INPUT_DIGEST, INPUT_PARTS, pin_labels
+from imgbuild.render.labels import INPUT_DIGEST, INPUT_PARTS, REPOSITORY, pin_labels
 from imgbuild.rules.load import load_matrix
 from imgbuild.settings import Settings
 from imgbuild.suites.code import read_suites, required, suite_keys
@@ -88,7 +89,8 @@ class Checkout:
         for number, item in enumerate(self.plan().values()):
             image_id = f"sha256:{number:064x}"
             labels = {**pin_labels(item.image), **_input_labels(item)}
-            stored = StoredImage(image_id, item.image.tags, labels)
+            created = epoch_seconds(item.image)
+            stored = StoredImage(image_id, item.image.tags, labels, created=created)
             self.engine.stored[image_id] = stored
             self._pass(item.image, image_id)
         self.engine.calls.clear()
@@ -113,7 +115,11 @@ class Checkout:
 
 
 def _input_labels(item: PlanItem) -> Mapping[str, str]:
-    return {INPUT_DIGEST: item.digest.total, INPUT_PARTS: parts_label(item.digest)}
+    return {
+        INPUT_DIGEST: item.digest.total,
+        INPUT_PARTS: parts_label(item.digest),
+        REPOSITORY: item.image.repository,
+    }
 
 
 def copied(project: Project, root: Path) -> Project:
