@@ -1,0 +1,1 @@
+"""Measurements of imgbuild beside what people use today; ``python -m benchmarks`` runs them all."""
