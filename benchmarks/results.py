@@ -28,7 +28,6 @@ class Goal:
     measured: float | None
     unit: str
     at_least: bool = False
-    of: str = ""
 
     @property
     def met(self) -> bool | None:

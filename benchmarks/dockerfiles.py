@@ -1,0 +1,89 @@
+"""An image's Dockerfile as a plain build: what imgbuild would hand it, as options of buildx.
+
+The one place of the benchmarks that knows how imgbuild supplies a build with its inputs.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, StrictUndefined
+
+from imgbuild.building.opening import Opening, open_workshop
+from imgbuild.building.produce import load_bases
+from imgbuild.building.supplies import bring_downloads
+from imgbuild.building.targets import bake_target
+from imgbuild.engine.definition import BakeTarget
+from imgbuild.matrix.image import Image
+from imgbuild.project import Project
+from imgbuild.render.dockerfile import epoch_seconds, variables
+
+HERE = Path(__file__).resolve().parent
+
+
+@contextmanager
+def surroundings(env: Mapping[str, str]) -> Iterator[None]:
+    """Give imgbuild's functions in this process the environment of a measured command."""
+    before = dict(os.environ)
+    os.environ.update(env)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def supplied(
+    images: Sequence[Image], project: Project, env: Mapping[str, str]
+) -> dict[str, BakeTarget]:
+    """Return each image's build by its name, with everything brought that it needs.
+
+    The base images are loaded into the engine that the settings of ``env`` name.
+    """
+    with (
+        surroundings(env),
+        open_workshop(project, tuple(images), Opening(lambda _: None)) as workshop,
+    ):
+        items = workshop.plan(images, test=False)
+        load_bases({image.os_name for image in images}, workshop)
+        supplies = bring_downloads(items, workshop)
+        return {
+            item.image.name: bake_target(
+                item, workshop.inputs, supplies[item.image.name], project, None
+            )
+            for item in items
+        }
+
+
+def options(target: BakeTarget, image: Image) -> list[str]:
+    """Return the options of ``docker buildx build`` for a target, its tags and outputs aside."""
+    given = {**target.args, "SOURCE_DATE_EPOCH": str(epoch_seconds(image))}
+    words = ["--builder=default", "--progress=plain", "--file", str(target.dockerfile.absolute())]
+    for name, where in sorted(target.contexts.items()):
+        words += ["--build-context", f"{name}={where}"]
+    for name, value in sorted(given.items()):
+        words += ["--build-arg", f"{name}={value}"]
+    for secret in target.secrets:
+        words += ["--secret", secret]
+    return [*words, str(target.context.absolute())]
+
+
+def labels(target: BakeTarget) -> list[str]:
+    """Return the labels as options."""
+    return [word for k, v in sorted(target.labels.items()) for word in ("--label", f"{k}={v}")]
+
+
+def one_stage(image: Image, target: BakeTarget, project: Project, folder: Path) -> BakeTarget:
+    """Return the same image as one single-stage Dockerfile with pip, written to ``folder``."""
+    environment = Environment(  # noqa: S701 - no HTML
+        loader=ChoiceLoader([FileSystemLoader(project.templates), FileSystemLoader(HERE)]),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    text = environment.get_template("one_stage.j2").render(variables(image))
+    dockerfile = folder / f"{image.name}.Dockerfile"
+    dockerfile.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
+    return replace(target, dockerfile=dockerfile, labels={})
