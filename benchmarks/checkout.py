@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from benchmarks.command import MissingError
+from benchmarks.engine import BUILDX
 from benchmarks.results import ROOT
 from imgbuild.matrix.image import Image, all_images
 from imgbuild.project import Project, cache_dir
@@ -76,9 +77,7 @@ def environment(work: Path, host: str | None, *, cache: Path | None = None) -> d
     ours = {
         "IMGBUILD_SETTINGS": str(settings),
         "XDG_STATE_HOME": str(work / "state"),
-        "BUILDX_NO_DEFAULT_ATTESTATIONS": "1",
-        "BUILDX_METADATA_PROVENANCE": "disabled",
-        "BUILDX_BAKE_ENTITLEMENTS_FS": "0",
+        **BUILDX,
         "NO_COLOR": "1",
     }
     given = {"XDG_CACHE_HOME": str(cache)} if cache else {}

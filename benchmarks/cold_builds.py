@@ -87,8 +87,11 @@ def reference(name: str, kind: str) -> str:
 
 
 @contextmanager
-def yard(setting: Setting, names: Sequence[str]) -> Iterator[Yard]:
-    """Give an engine in which the builds of these images find all downloads, and nothing else."""
+def yard(setting: Setting, names: Sequence[str], *, single: bool = True) -> Iterator[Yard]:
+    """Give an engine in which the builds of these images find all downloads, and nothing else.
+
+    Without ``single`` no wheelhouse of pip is filled.
+    """
     project = checkout.copy_checkout(setting.work / "checkout")
     images = checkout.images(names, project)
     cache = setting.work / "start"
@@ -96,17 +99,17 @@ def yard(setting: Setting, names: Sequence[str]) -> Iterator[Yard]:
     with measuring_engine(setting.work, setting.options.engine) as engine:
         env = checkout.environment(setting.work, engine.host, cache=setting.work / "cache")
         own = dockerfiles.supplied(images, project, {**env, "XDG_CACHE_HOME": str(cache)})
-        single = {
+        stages = {
             image.name: dockerfiles.one_stage(image, own[image.name], project, setting.work)
             for image in images
         }
-        one = Yard(engine, project, images, env, setting.work, cache, own, single)
+        one = Yard(engine, project, images, env, setting.work, cache, own, stages)
         one.cold()
-        warm(one, setting.say)
+        warm(one, ("wheelhouse", "lock") if single else ("lock",), setting.say)
         yield one
 
 
-def warm(one: Yard, say: Callable[[str], None]) -> None:
+def warm(one: Yard, stages: Sequence[str], say: Callable[[str], None]) -> None:
     """Fetch every package once, into the engine's cache mounts.
 
     apt's archives come with the first stage; uv's cache and pip's wheelhouse each by a stage that
@@ -114,5 +117,5 @@ def warm(one: Yard, say: Callable[[str], None]) -> None:
     """
     for name, target in one.single.items():
         say(f"warming the downloads of {name}")
-        for stage in ("wheelhouse", "lock"):
+        for stage in stages:
             one.do(one.build(target, f"--target={stage}", "--output=type=cacheonly"))

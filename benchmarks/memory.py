@@ -6,11 +6,14 @@ the same, by its VmHWM. Pages that two processes share are counted twice.
 """
 
 import threading
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
 #: Programs of other people; imgbuild only waits for them.
 OTHERS = frozenset({"docker", "docker-buildx", "dockerd", "runc", "git"})
+#: A child with its parent's command line that is seen so often is a worker and no passing copy.
+LOOKS = 4
 
 
 class TreeWatch:
@@ -20,6 +23,7 @@ class TreeWatch:
         self._pid = pid
         self._seconds = seconds
         self._peak = 0
+        self._seen: Counter[int] = Counter()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
         self._thread.start()
@@ -32,8 +36,14 @@ class TreeWatch:
 
     def _look(self) -> None:
         while not self._ended.wait(self._seconds):
-            sizes = [status_bytes(pid, "VmRSS") for pid in tree(self._pid)]
+            pids = tree(self._pid)
+            self._seen.update(pids)
+            sizes = [status_bytes(pid, "VmRSS") for pid in pids if self._counts(pid)]
             self._peak = max(self._peak, sum(sizes), status_bytes(self._pid, "VmHWM"))
+
+    def _counts(self, pid: int) -> bool:
+        alike = pid != self._pid and _command_line(pid) == _command_line(self._pid)
+        return not alike or self._seen[pid] >= LOOKS
 
 
 def tree(pid: int) -> list[int]:
@@ -61,6 +71,12 @@ def _name(pid: int) -> str:
     with suppress(OSError):
         return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
     return ""
+
+
+def _command_line(pid: int) -> bytes:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
 
 
 def _children(pid: int) -> list[int]:

@@ -45,7 +45,7 @@ def checkout(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Chec
 def server(checkout: Checkout, tmp_path: Path) -> Iterator[SocketServer]:
     """Return the engine's socket: it has the images, and answers nothing else."""
     listed = [
-        {"Id": one.id, "RepoTags": one.tags, "Labels": one.labels}
+        {"Id": one.id, "RepoTags": one.tags, "Labels": one.labels, "Created": one.created}
         for one in checkout.engine.stored.values()
     ]
     with socket_server(tmp_path / "engine.sock") as started:
