@@ -5,6 +5,7 @@
 #   make slow     the broken images on which a suite waits for its time limits
 #   make standin  the documented images, all twenty, built and tested on stand-ins for the upstreams
 #   make unit     the unit tests alone: seconds, no engine
+#   make bench    the benchmarks, an hour, and their tables into docs/performance.md; needs root
 #   make clean    remove the virtual environment and the caches of the tools
 
 VENV := .venv
@@ -22,7 +23,7 @@ INSTALL = install() { echo "+ apt-get install -y $$*"; apt-get update -qq && \
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; }
 
 # No target is called "build": that is the source folder.
-.PHONY: help demo test slow standin unit machine stub-tools browser clean
+.PHONY: help demo test slow standin unit bench machine stub-tools browser clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -53,6 +54,9 @@ standin: machine stub-tools
 
 unit: $(READY)
 	$(BIN)/pytest -q -n auto tests/unit
+
+bench: machine
+	$(BIN)/python -m benchmarks
 
 # The stand-ins of the tests compile small libraries and sign archives of packages.
 stub-tools:

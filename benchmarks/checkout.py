@@ -26,7 +26,9 @@ def imgbuild() -> list[str]:
     """Return the command as people call it: the script that the installation made."""
     program = Path(sys.executable).with_name("imgbuild")
     if not program.is_file():
-        raise MissingError(f"there is no {program.name} beside {Path(sys.executable).name}; run make")
+        raise MissingError(
+            f"there is no {program.name} beside {Path(sys.executable).name}; run make"
+        )
     return [str(program)]
 
 
@@ -90,4 +92,3 @@ def seed_cache(target: Path) -> None:
         source = cache_dir() / name
         if source.is_dir():
             shutil.copytree(source, target / "imgbuild" / name, symlinks=True)
-

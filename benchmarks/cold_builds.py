@@ -56,13 +56,14 @@ class Yard:
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
         return ["sh", str(path)]
 
-    def cold(self, *, keep_wheels: bool = False) -> None:
-        """Bring about the start: no image, no layer, no wheel of Horovod; downloads stay."""
+    def cold(self, cache: Path | None = None) -> None:
+        """Bring about the start: no image, no layer, no wheel of Horovod; downloads stay.
+
+        ``cache`` is another state of imgbuild's cache folder to start with, such as one with wheels.
+        """
         self.engine.cold()
-        if keep_wheels:
-            return
         shutil.rmtree(self.work / "cache", ignore_errors=True)
-        shutil.copytree(self.cache, self.work / "cache", symlinks=True)
+        shutil.copytree(cache or self.cache, self.work / "cache", symlinks=True)
 
     def prove(self, references: Sequence[str]) -> None:
         """Import TensorFlow and Horovod in every image, and compare the version.

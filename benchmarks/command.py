@@ -2,6 +2,9 @@
 
 import argparse
 import platform
+import re
+import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -87,10 +90,19 @@ def show(result: Result) -> None:
 
 def versions() -> dict[str, str]:
     """Return the versions of what all benchmarks use."""
+    programs = {"dockerd": ("dockerd", "--version")}
     return {
-        "python": platform.python_version(),
+        "Python": platform.python_version(),
         **{name: version(name) for name in ("imgbuild", "jinja2", "uv")},
+        **{name: _said(command) for name, command in programs.items() if shutil.which(command[0])},
     }
+
+
+def _said(command: tuple[str, ...]) -> str:
+    """Return the version in the first line that a program prints."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = re.search(r"\d+\.\d+(\.\d+)?", done.stdout)
+    return found[0] if found else "unknown"
 
 
 def _positive(text: str) -> int:

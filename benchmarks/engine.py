@@ -24,7 +24,7 @@ BRIDGE = "imgbuild-bench"
 NETWORK = "10.213.77"
 START_SECONDS = 60.0
 STOP_SECONDS = 60.0
-#: The same for every contestant, as imgbuild sets them: no attestation is made and no question asked.
+#: The same for every contestant, as imgbuild sets them: no attestation, and no question.
 BUILDX = {
     "BUILDX_NO_DEFAULT_ATTESTATIONS": "1",
     "BUILDX_METADATA_PROVENANCE": "disabled",
@@ -149,8 +149,7 @@ def _network_commands(what: str) -> list[list[str]]:
     subnet = f"{NETWORK}.0/24"
     flag = "-I" if what == "add" else "-D"
     rules = [
-        ["iptables", "-t", "nat", flag, "POSTROUTING", "-s", subnet, "!", "-o", BRIDGE]
-        + ["-j", "MASQUERADE"],
+        f"iptables -t nat {flag} POSTROUTING -s {subnet} ! -o {BRIDGE} -j MASQUERADE".split(),
         ["iptables", flag, "FORWARD", "-i", BRIDGE, "-j", "ACCEPT"],
         ["iptables", flag, "FORWARD", "-o", BRIDGE, "-j", "ACCEPT"],
     ]

@@ -1,15 +1,15 @@
 """The whole debian family, downloads warm: one ``imgbuild build`` beside each Dockerfile alone.
 
-The others build the same Dockerfiles with ``docker buildx build``, one after another. They share one
-layer cache, so a step that two Dockerfiles have alike runs once for both; with --apart there is a
-row more in which each starts without any layer, as on a machine of its own. Every contestant starts
+The others build the same Dockerfiles with ``docker buildx build``, one after another. They share
+one layer cache, so a step that two Dockerfiles have alike runs once for both; with --apart there is
+a row more in which each starts without any layer, as on a machine of its own. Everyone starts
 without images, layers and Horovod wheels, in an engine of the benchmark's own, except in the row
 that says so; apt's and uv's packages lie ready. No suites run; afterwards every image must import
 TensorFlow and Horovod.
 """
 
 from argparse import ArgumentParser
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from benchmarks import checkout, dockerfiles
 from benchmarks.cold_builds import Yard, reference, yard
@@ -19,7 +19,7 @@ from benchmarks.one_image import imgbuild_command, warm_wheels
 from benchmarks.results import Goal, Result, Section
 from benchmarks.rounds import Contestant, compare
 from benchmarks.samples import Samples, find, ratio
-from benchmarks.table import timing_table, times
+from benchmarks.table import times, timing_table
 
 OURS, WARM, SERIAL, APART = (
     "imgbuild build",
@@ -59,15 +59,13 @@ def contestants(one: Yard, names: Sequence[str], *, apart: bool) -> list[Contest
     ] * len(names)
     each_cold = [command for pair in zip(forget, builds, strict=True) for command in pair]
 
-    def prove_ours(_: int) -> dict[str, float]:
+    def prove_ours(_: int) -> Mapping[str, float]:
         one.prove(tags)
         return family_bytes(one.engine, tags)
 
     ours = imgbuild_command(one, *names)
     found = [
-        Contestant(
-            OURS, ours, one.env, prepare=lambda _: one.cold(), check=prove_ours, watch=0.2
-        ),
+        Contestant(OURS, ours, one.env, prepare=lambda _: one.cold(), check=prove_ours, watch=0.2),
         Contestant(
             WARM,
             ours,

@@ -9,10 +9,22 @@ compilers, Horovod and a run-time stage. HPCCM's own building blocks write what 
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
-import hpccm
-from hpccm.building_blocks import apt_get, gnu, openmpi, packages
-from hpccm.primitives import comment, copy, environment, label, shell
+import hpccm  # type: ignore[import-not-found]  # in an environment of its own
+from hpccm.building_blocks import (  # type: ignore[import-not-found]
+    apt_get,
+    gnu,
+    openmpi,
+    packages,
+)
+from hpccm.primitives import (  # type: ignore[import-not-found]
+    comment,
+    copy,
+    environment,
+    label,
+    shell,
+)
 
 #: So many that a recipe is about as long as an image's Dockerfile.
 STEPS = 16
@@ -27,7 +39,7 @@ def main() -> None:
         (out / name / "Dockerfile").write_text(recipe(name, given), encoding="utf-8")
 
 
-def recipe(name: str, given: dict) -> str:
+def recipe(name: str, given: dict[str, Any]) -> str:
     """Return one Dockerfile of two stages."""
     lines = [f"{key}=={value}" for key, value in given["image"]["version_of"].items()]
     build = hpccm.Stage(name="build")

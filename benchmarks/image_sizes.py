@@ -7,7 +7,7 @@ installed in an engine of the benchmark's own.
 """
 
 from argparse import ArgumentParser
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,11 +83,13 @@ def _weigh(engine: Engine, one: Yard, image: Image, work: Path) -> Weight:
 def _part(one: Yard, image: Image, stage: str, work: Path) -> int:
     """Return the bytes that a measuring stage of one_stage.j2 found."""
     folder = work / f"{stage}-{image.name}"
-    one.do(one.build(one.single[image.name], f"--target={stage}", f"--output=type=local,dest={folder}"))
+    one.do(
+        one.build(one.single[image.name], f"--target={stage}", f"--output=type=local,dest={folder}")
+    )
     return int((folder / "bytes").read_text(encoding="ascii"))
 
 
-def _result(weights: Sequence[Weight], family: dict[str, float], count: int) -> Result:
+def _result(weights: Sequence[Weight], family: Mapping[str, float], count: int) -> Result:
     rows = [
         [
             w.name,
@@ -111,10 +113,18 @@ def _result(weights: Sequence[Weight], family: dict[str, float], count: int) -> 
     worst = max(w.ratio for w in weights)
     return Result(
         "image_sizes",
-        [Section("Size of each image", table(head, rows)), Section("What the family shares", shared)],
+        [
+            Section("Size of each image", table(head, rows)),
+            Section("What the family shares", shared),
+        ],
         [
             Goal("image size, the largest ratio", 1.15, worst, "× irreducible"),
-            Goal("unique bytes of the family", 0.7, family["unique_stored"] / family["sum"], "× the sum"),
+            Goal(
+                "unique bytes of the family",
+                0.7,
+                family["unique_stored"] / family["sum"],
+                "× the sum",
+            ),
         ],
         facts={"weights": [vars(w) for w in weights], "family": dict(family)},
     )

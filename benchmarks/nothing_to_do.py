@@ -20,7 +20,7 @@ from benchmarks.process import run
 from benchmarks.results import Goal, Result, Section
 from benchmarks.rounds import Contestant, WrongResultError, compare
 from benchmarks.samples import Samples, find, ratio
-from benchmarks.table import timing_table, times
+from benchmarks.table import times, timing_table
 from imgbuild.matrix.image import Image
 from imgbuild.project import Project
 from imgbuild.render.labels import INPUT_DIGEST, NAME, REPOSITORY
@@ -71,7 +71,7 @@ def measure(setting: Setting) -> Result:
 class Commands:
     """The four commands, and what makes their images beforehand."""
 
-    def __init__(  # noqa: PLR0913, PLR0917  # where, what, and with what
+    def __init__(  # where, what, and with what
         self,
         engine: Engine,
         project: Project,
@@ -217,15 +217,15 @@ def _is_mount(line: str) -> bool:
 
 def _result(samples: list[Samples], count: int) -> Result:
     ours = samples[0]
-    notes = [
-        f"{count} images. imgbuild asks the engine once; the others look through "
-        "every step of every image.",
-    ]
+    note = (
+        f"{count} images. imgbuild asks the engine once; the others look through every step of "
+        "every image."
+    )
     speed = {n: ratio(find(samples, n), ours) for n in (SERIAL, PARALLEL, BAKE)}
-    notes.append(", ".join(f"{n}: {times(v)} × imgbuild's time" for n, v in speed.items()))
+    compared = ", ".join(f"{n}: {times(v)} × imgbuild's time" for n, v in speed.items())
     return Result(
         "nothing_to_do",
-        [Section("Nothing to do, the whole matrix", timing_table(samples, ours), notes)],
+        [Section("Nothing to do, the whole matrix", timing_table(samples, ours), [note, compared])],
         [
             Goal("nothing to do, whole matrix, whole process", 0.5, ours.median(), "s"),
             Goal("nothing to do: speed beside bake", 3, speed[BAKE], "×", at_least=True),

@@ -8,15 +8,17 @@ is made of it. Nothing is tested in the image while the clock runs; afterwards e
 import TensorFlow and Horovod.
 """
 
+import shutil
 from argparse import ArgumentParser
 
 from benchmarks import checkout
 from benchmarks.cold_builds import Yard, reference, yard
 from benchmarks.command import Setting, main
+from benchmarks.process import run
 from benchmarks.results import Goal, Result, Section
-from benchmarks.rounds import Contestant, compare
+from benchmarks.rounds import Contestant, WrongResultError, compare
 from benchmarks.samples import Samples, ratio
-from benchmarks.table import timing_table, times
+from benchmarks.table import times, timing_table
 
 
 def measure(setting: Setting) -> Result:
@@ -80,29 +82,30 @@ def imgbuild_command(one: Yard, *names: str) -> list[str]:
 
 
 def warm_wheels(one: Yard, names: list[str]) -> None:
-    """Bring about a start with Horovod's wheels: whatever an earlier build left beside the engine.
+    """Bring about a start with whatever a build leaves in imgbuild's cache folder: Horovod's wheels.
 
-    The first time there is no earlier build, so there is one.
+    The first time there was no such build, so there is one.
     """
-    marker = one.work / "warm-cache"
-    if not marker.exists():
-        from benchmarks.process import run
-
+    saved = one.work / "warm-cache"
+    if not saved.exists():
         one.cold()
-        run(imgbuild_command(one, *names), one.work / "warm-wheels.log", env=one.env)
-        marker.touch()
-    one.cold(keep_wheels=True)
+        log = one.work / "warm-wheels.log"
+        done = run(imgbuild_command(one, *names), log, env=one.env)
+        if done.code:
+            raise WrongResultError(f"the build before: {done.said}")
+        shutil.copytree(one.work / "cache", saved, symlinks=True)
+    one.cold(saved)
 
 
 def _result(name: str, samples: list[Samples]) -> Result:
     ours, warm, single, floor = samples
-    notes = [
+    note = (
         f"With the wheel warm: {times(ratio(warm, floor))} × the floor, "
         f"{times(ratio(warm, single))} × one stage."
-    ]
+    )
     return Result(
         "one_image",
-        [Section(f"One image ({name}), downloads warm", timing_table(samples, floor), notes)],
+        [Section(f"One image ({name}), downloads warm", timing_table(samples, floor), [note])],
         [
             Goal("one image, downloads warm", 1.3, ratio(ours, floor), "× the floor"),
             Goal("one image, downloads warm", 0.6, ratio(ours, single), "× one stage with pip"),
@@ -114,7 +117,9 @@ def _result(name: str, samples: list[Samples]) -> Result:
 
 def add_options(parser: ArgumentParser) -> None:
     """Add what is built, and in which engine."""
-    parser.add_argument("--image", default="tf-1.15-cpu-debian", help="which (default: %(default)s)")
+    parser.add_argument(
+        "--image", default="tf-1.15-cpu-debian", help="which (default: %(default)s)"
+    )
     parser.add_argument("--engine", metavar="ADDRESS", help="an engine that may be emptied")
 
 

@@ -8,7 +8,6 @@ so nothing of it is cached. The bytes are those of the layers that the engine di
 import re
 from argparse import ArgumentParser
 from dataclasses import dataclass
-from pathlib import Path
 
 from benchmarks.cold_builds import Yard, reference, yard
 from benchmarks.command import Setting, main
@@ -18,7 +17,7 @@ from benchmarks.process import run
 from benchmarks.results import Goal, Result, Section
 from benchmarks.rounds import Contestant, WrongResultError, compare
 from benchmarks.samples import Samples, ratio
-from benchmarks.table import megabytes, table, timing_table, times
+from benchmarks.table import megabytes, table, times, timing_table
 
 PACKAGE = "absl-py"
 OURS, SINGLE = "imgbuild build", "one stage, pip"
@@ -135,8 +134,7 @@ def changed_lock(text: str, version: Version) -> str:
 def _build_first(one: Yard, name: str, setting: Setting) -> dict[str, list[Layer]]:
     """Build both images before the change and return their layers."""
     setting.say("building both before the change")
-    log: Path = setting.work / "first.log"
-    done = run(imgbuild_command(one, name), log, env=one.env)
+    done = run(imgbuild_command(one, name), setting.work / "first.log", env=one.env)
     if done.code:
         raise RuntimeError(f"imgbuild build: {done.said}")
     one.do(one.named(one.single[name], "single"))
@@ -164,7 +162,9 @@ def _result(name: str, samples: list[Samples]) -> Result:
 
 def add_options(parser: ArgumentParser) -> None:
     """Add what is built, and in which engine."""
-    parser.add_argument("--image", default="tf-1.15-cpu-debian", help="which (default: %(default)s)")
+    parser.add_argument(
+        "--image", default="tf-1.15-cpu-debian", help="which (default: %(default)s)"
+    )
     parser.add_argument("--engine", metavar="ADDRESS", help="an engine that may be emptied")
 
 

@@ -18,8 +18,8 @@ class Run:
     """One finished run: seconds, bytes, and the exit code.
 
     ``cpu`` is user + system time of the command and its children; ``engine_cpu`` is that of the
-    watched engine meanwhile, with the build steps it ran; ``peak`` is the largest resident memory of
-    the command's process tree, where it was watched.
+    watched engine meanwhile, with the build steps it ran; ``peak`` is the largest resident memory
+    of the command's process tree, where it was watched.
     """
 
     code: int
@@ -31,7 +31,7 @@ class Run:
     facts: Mapping[str, float] = field(default_factory=dict)
 
 
-def run(
+def run(  # noqa: PLR0913  # what, where, and how it is watched
     command: Sequence[str],
     log: Path,
     *,

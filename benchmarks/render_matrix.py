@@ -47,9 +47,7 @@ def measure(setting: Setting) -> Result:
     return _result(samples, project, recipes, len(expected))
 
 
-def _contestant(
-    name: str, command: list[str], out: Path, expected: dict[str, bytes]
-) -> Contestant:
+def _contestant(name: str, command: list[str], out: Path, expected: dict[str, bytes]) -> Contestant:
     """Every run starts without any file, and must write the committed ones."""
 
     def prepare(_: int) -> None:

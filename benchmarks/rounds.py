@@ -1,4 +1,4 @@
-"""Running contestants in turn: A B C, C B A, A B C, … so that drift meets all of them alike."""
+"""Running contestants in turn, A B C, C B A and so on, so that drift meets all of them alike."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,7 +32,7 @@ class Contestant:
 
 
 def orders(contestants: Sequence[Contestant], rounds: int) -> Iterator[list[Contestant]]:
-    """Yield the order of each round: forwards, backwards, forwards, …"""
+    """Yield the order of each round: forwards, then backwards, then forwards again."""
     for number in range(rounds):
         yield list(contestants) if number % 2 == 0 else list(reversed(contestants))
 

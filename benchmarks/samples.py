@@ -28,7 +28,11 @@ class Samples:
         if not self.ok:
             return []
         found = [one.facts.get(figure, getattr(one, figure, None)) for one in self.runs]
-        return [] if any(value is None for value in found) else [float(v) for v in found if v is not None]
+        return (
+            []
+            if any(value is None for value in found)
+            else [float(v) for v in found if v is not None]
+        )
 
     def median(self, figure: str = "wall") -> float | None:
         """Return the median of a figure, or ``None`` if there is none."""
@@ -37,7 +41,13 @@ class Samples:
 
     def as_json(self) -> dict[str, object]:
         """Return everything, for the results file."""
-        figures = {"wall", "cpu", "engine_cpu", "peak", *(k for run in self.runs for k in run.facts)}
+        figures = {
+            "wall",
+            "cpu",
+            "engine_cpu",
+            "peak",
+            *(k for run in self.runs for k in run.facts),
+        }
         kept = {name: self.values(name) for name in sorted(figures)}
         return {
             "name": self.name,

@@ -30,7 +30,7 @@ def megabytes(value: float | None) -> str:
 
 
 def timing_table(samples: Sequence[Samples], base: Samples) -> str:
-    """Return a row a contestant: median and spread of the wall seconds, and the ratio to ``base``."""
+    """Return a row a contestant: median and spread of the seconds, and the ratio to ``base``."""
     rows = [_timing_row(one, base) for one in samples]
     head = ["", "wall s", "from–to", "cpu s", "engine cpu s", "peak MB", f"× {base.name}"]
     kept = [i for i in range(len(head)) if i < 3 or any(row[i] != "–" for row in rows)]

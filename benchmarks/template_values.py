@@ -37,7 +37,9 @@ def plain(value: object) -> Any:  # noqa: ANN401 - JSON
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(v) for v in value]
     names = [*_data(value), *_properties(type(value))]
-    return {n: plain(getattr(value, n)) for n in names if not n.startswith("_") and n not in LEFT_OUT}
+    return {
+        n: plain(getattr(value, n)) for n in names if not n.startswith("_") and n not in LEFT_OUT
+    }
 
 
 def _data(value: object) -> list[str]:
@@ -48,4 +50,6 @@ def _data(value: object) -> list[str]:
 
 def _properties(kind: type) -> list[str]:
     found = [c for c in kind.__mro__ if c.__module__.startswith("imgbuild")]
-    return [n for c in found for n, v in vars(c).items() if isinstance(v, property | cached_property)]
+    return [
+        n for c in found for n, v in vars(c).items() if isinstance(v, property | cached_property)
+    ]

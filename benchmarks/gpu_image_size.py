@@ -1,43 +1,32 @@
 """How large an image is beside the same one as the documented Dockerfiles would have made it.
 
-    python benchmarks/image_size.py [--settings FILE] NAME...
+    python -m benchmarks.gpu_image_size [--settings FILE] NAME...
 
-Both are built from the same inputs on the same engine; the second from ``one_stage.j2``: one stage,
-development packages, compilers left in.
+Both are built from the same inputs on the engine that imgbuild uses; the second from
+``one_stage.j2``: one stage, development packages, compilers left in, and pip.
 """
 
 import argparse
 import os
+import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
-from jinja2 import ChoiceLoader, Environment, FileSystemLoader, StrictUndefined
-
+from benchmarks.dockerfiles import one_stage, options
 from imgbuild.building.bake import bake_images
 from imgbuild.building.opening import Opening, open_workshop
 from imgbuild.building.produce import load_bases
 from imgbuild.building.supplies import bring_downloads
 from imgbuild.building.targets import bake_target
 from imgbuild.engine.bake import run_bake
-from imgbuild.matrix.image import Image, all_images
+from imgbuild.engine.buildx import build_environment
+from imgbuild.matrix.image import all_images
 from imgbuild.project import find_project
-from imgbuild.render.dockerfile import epoch_seconds, variables
+from imgbuild.render.dockerfile import epoch_seconds
 from imgbuild.rules.load import load_matrix
 from imgbuild.work_folder import work_folder
 
 HERE = Path(__file__).resolve().parent
-
-
-def one_stage(image: Image, templates: Path) -> str:
-    """Return the Dockerfile of one stage."""
-    environment = Environment(  # noqa: S701 - no HTML
-        loader=ChoiceLoader([FileSystemLoader(templates), FileSystemLoader(HERE)]),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("one_stage.j2").render(variables(image))
 
 
 def measure(name: str) -> tuple[int, int]:
@@ -52,10 +41,12 @@ def measure(name: str) -> tuple[int, int]:
         (baked,) = bake_images([item], supplies, workshop, keep_going=False)
         if baked.image_id is None:
             sys.exit(baked.error)
-        dockerfile = folder / "Dockerfile"
-        dockerfile.write_text(one_stage(image, project.templates), encoding="utf-8")
         target = bake_target(item, workshop.inputs, supplies[name], project, None)
-        target = replace(target, dockerfile=dockerfile, labels={})
+        target = one_stage(image, target, project, folder)
+        # pip's wheelhouse is a cache mount, which a stage beside the image fills.
+        fill = [*options(target, image), "--target=wheelhouse", "--output=type=cacheonly"]
+        buildx = [str(workshop.buildx.path), "build", *fill]
+        subprocess.run(buildx, check=True, env=build_environment(workshop.host))
         other = run_bake(
             workshop.buildx,
             workshop.host,

@@ -1,0 +1,62 @@
+"""All benchmarks, one after another, and the report: ``python -m benchmarks``.
+
+Takes about an hour on 2 cores, of which the family's two ways take most; with --quick about a
+quarter of an hour. The machine should have nothing else to do. One benchmark that fails, or whose
+prerequisites are missing, does not keep the others from running.
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+
+from benchmarks import report
+from benchmarks.command import FAILED, MACHINE
+from benchmarks.results import RESULTS, ROOT
+
+#: The cheap ones first: they are not disturbed by what the engine still writes to the disk.
+NAMES = (
+    "quick_commands",
+    "render_matrix",
+    "growth",
+    "nothing_to_do",
+    "image_sizes",
+    "one_image",
+    "one_pin",
+    "family",
+)
+
+
+def main() -> None:
+    """Run what is named, then write docs/performance.md from whatever results there are."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of: {', '.join(NAMES)}")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, smaller subjects")
+    parser.add_argument("--no-report", action="store_true", help="leave docs/performance.md alone")
+    chosen = parser.parse_args()
+    unknown = [name for name in chosen.names if name not in NAMES]
+    if unknown:
+        parser.error(f"there is no benchmark {', '.join(unknown)}; there are: {', '.join(NAMES)}")
+    codes = [_run(name, quick=chosen.quick) for name in chosen.names or NAMES]
+    if not chosen.no_report:
+        report.write_report()
+    sys.exit(FAILED if FAILED in codes else MACHINE if MACHINE in codes else max(codes))
+
+
+def _run(name: str, *, quick: bool) -> int:
+    """Run one as a process of its own and return its exit code."""
+    (RESULTS / f"{name}.json").unlink(missing_ok=True)  # an old result is no result of this run
+    command = [sys.executable, "-m", f"benchmarks.{name}", *(["--quick"] if quick else [])]
+    started = time.monotonic()
+    code = subprocess.run(command, cwd=ROOT, check=False).returncode
+    minutes, seconds = divmod(round(time.monotonic() - started), 60)
+    print(f"\n=== {name}: exit code {code} after {minutes}:{seconds:02}\n", flush=True)
+    return code
+
+
+if __name__ == "__main__":
+    main()
