@@ -6,12 +6,16 @@ prerequisites are missing, does not keep the others from running.
 """
 
 import argparse
+import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Sequence
+from pathlib import Path
 
-from benchmarks import report
-from benchmarks.command import FAILED, MACHINE
+from benchmarks import engine, report
+from benchmarks.command import FAILED, MACHINE, MissingError
 from benchmarks.results import RESULTS, ROOT
 
 #: The cheap ones first: they are not disturbed by what the engine still writes to the disk.
@@ -27,6 +31,10 @@ NAMES = (
 )
 
 
+#: These build in an engine of their own; run together, in one that keeps its downloads.
+BUILDING = frozenset({"nothing_to_do", "image_sizes", "one_image", "one_pin", "family"})
+
+
 def main() -> None:
     """Run what is named, then write docs/performance.md from whatever results there are."""
     parser = argparse.ArgumentParser(
@@ -37,20 +45,43 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of: {', '.join(NAMES)}")
     parser.add_argument("--quick", action="store_true", help="fewer rounds, smaller subjects")
     parser.add_argument("--no-report", action="store_true", help="leave docs/performance.md alone")
+    parser.add_argument("--work", type=Path, help="where temporary files go (default: TMPDIR)")
+    engine.add_options(parser)
     chosen = parser.parse_args()
     unknown = [name for name in chosen.names if name not in NAMES]
     if unknown:
         parser.error(f"there is no benchmark {', '.join(unknown)}; there are: {', '.join(NAMES)}")
-    codes = [_run(name, quick=chosen.quick) for name in chosen.names or NAMES]
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    codes = _run_all(chosen.names or NAMES, chosen)
     if not chosen.no_report:
         report.write_report()
     sys.exit(FAILED if FAILED in codes else MACHINE if MACHINE in codes else max(codes))
 
 
-def _run(name: str, *, quick: bool) -> int:
+def _run_all(names: Sequence[str], chosen: argparse.Namespace) -> list[int]:
+    """Run them in turn and return their exit codes."""
+    words = ["--quick"] if chosen.quick else []
+    words += ["--work", str(chosen.work)] if chosen.work else []
+    alone = [name for name in names if name not in BUILDING]
+    building = [name for name in names if name in BUILDING]
+    codes = [_run(name, words) for name in alone]
+    if not building:
+        return codes
+    with tempfile.TemporaryDirectory(prefix="imgbuild-bench-", dir=chosen.work) as folder:
+        try:
+            with engine.measuring_engine(Path(folder), chosen) as one:
+                given = ["--engine", one.host]
+                given += ["--engine-pid", str(one.pid)] if one.pid else []
+                return [*codes, *(_run(name, [*words, *given]) for name in building)]
+        except MissingError as error:
+            print(f"{', '.join(building)}: {error}", file=sys.stderr)
+            return [*codes, MACHINE]
+
+
+def _run(name: str, words: Sequence[str]) -> int:
     """Run one as a process of its own and return its exit code."""
     (RESULTS / f"{name}.json").unlink(missing_ok=True)  # an old result is no result of this run
-    command = [sys.executable, "-m", f"benchmarks.{name}", *(["--quick"] if quick else [])]
+    command = [sys.executable, "-m", f"benchmarks.{name}", *words]
     started = time.monotonic()
     code = subprocess.run(command, cwd=ROOT, check=False).returncode
     minutes, seconds = divmod(round(time.monotonic() - started), 60)

@@ -59,7 +59,7 @@ class Yard:
     def cold(self, cache: Path | None = None) -> None:
         """Bring about the start: no image, no layer, no wheel of Horovod; downloads stay.
 
-        ``cache`` is another state of imgbuild's cache folder to start with, such as one with wheels.
+        ``cache`` is another state of imgbuild's cache folder to start with, as one with wheels.
         """
         self.engine.cold()
         shutil.rmtree(self.work / "cache", ignore_errors=True)
@@ -97,7 +97,7 @@ def yard(setting: Setting, names: Sequence[str], *, single: bool = True) -> Iter
     images = checkout.images(names, project)
     cache = setting.work / "start"
     checkout.seed_cache(cache)
-    with measuring_engine(setting.work, setting.options.engine) as engine:
+    with measuring_engine(setting.work, setting.options) as engine:
         env = checkout.environment(setting.work, engine.host, cache=setting.work / "cache")
         own = dockerfiles.supplied(images, project, {**env, "XDG_CACHE_HOME": str(cache)})
         stages = {

@@ -4,6 +4,7 @@ import argparse
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -61,6 +62,8 @@ def main(
     parser.add_argument("--work", type=Path, help="where temporary files go (default: TMPDIR)")
     options(parser)
     chosen = parser.parse_args()
+    # Ended by a signal, a benchmark still takes its engine away.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     count = chosen.rounds or rounds[1 if chosen.quick else 0]
     with tempfile.TemporaryDirectory(prefix="imgbuild-bench-", dir=chosen.work) as folder:
         try:

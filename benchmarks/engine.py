@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import time
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -95,16 +96,26 @@ def buildx_program() -> str:
         raise MissingError(str(error)) from error
 
 
+def add_options(parser: ArgumentParser) -> None:
+    """Add the options that name an engine."""
+    parser.add_argument(
+        "--engine", metavar="ADDRESS", help="an engine to use; its images and cache are removed"
+    )
+    parser.add_argument(
+        "--engine-pid", type=int, metavar="PID", help="its process, to tell its processor time"
+    )
+
+
 @contextmanager
-def measuring_engine(work: Path, given: str | None = None) -> Iterator[Engine]:
-    """Give an engine that may be emptied: ``given``, or one that is started and removed again.
+def measuring_engine(work: Path, options: Namespace) -> Iterator[Engine]:
+    """Give an engine that may be emptied: the options', or one that is started and removed again.
 
     Raises:
         MissingError: none can be started here.
 
     """
-    if given:
-        yield Engine(given, buildx_program(), client())
+    if options.engine:
+        yield Engine(options.engine, buildx_program(), client(), options.engine_pid)
         return
     _require()
     folder = work / "engine"

@@ -11,7 +11,7 @@ TensorFlow and Horovod.
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 
-from benchmarks import checkout, dockerfiles
+from benchmarks import checkout, dockerfiles, engine
 from benchmarks.cold_builds import Yard, reference, yard
 from benchmarks.command import Setting, main
 from benchmarks.layers import family_bytes
@@ -115,7 +115,7 @@ def add_options(parser: ArgumentParser) -> None:
     """Add what is built, and in which engine."""
     parser.add_argument("--images", nargs="+", metavar="NAME", help="not the whole family")
     parser.add_argument("--apart", action="store_true", help="also each without the others' layers")
-    parser.add_argument("--engine", metavar="ADDRESS", help="an engine that may be emptied")
+    engine.add_options(parser)
 
 
 if __name__ == "__main__":

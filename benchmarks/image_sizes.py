@@ -1,9 +1,9 @@
 """How large the images are, beside what nobody can leave out, and what the family shares.
 
 The irreducible bytes are those of the base image, of the lock that uv installs into an empty folder
-and of Horovod as pip installs it; the interpreter, Open MPI and the operating system's packages are
-not among them. The engine that is used otherwise is only asked; what is installed for measuring is
-installed in an engine of the benchmark's own.
+and of Horovod's files without byte code; the interpreter, Open MPI and the operating system's
+packages are not among them. The engine that imgbuild uses is only asked; what is installed for
+measuring is installed in an engine of the benchmark's own.
 """
 
 from argparse import ArgumentParser
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import checkout
+from benchmarks import engine as engines
 from benchmarks.cold_builds import Yard, yard
 from benchmarks.command import MissingError, Setting, main
 from benchmarks.engine import Engine, buildx_program, client
@@ -76,17 +77,28 @@ def _has(engine: Engine, reference: str) -> bool:
 
 def _weigh(engine: Engine, one: Yard, image: Image, work: Path) -> Weight:
     layers = layers_of(engine, image.tags[0])
-    parts = [_part(one, image, stage, work) for stage in ("lock-size", "horovod-size")]
-    return Weight(image.name, sum(i.size for i in layers), layers[0].size, *parts)
+    whole = sum(layer.size for layer in layers)
+    lock, horovod = _lock_bytes(one, image, work), _horovod_bytes(engine, image)
+    return Weight(image.name, whole, layers[0].size, lock, horovod)
 
 
-def _part(one: Yard, image: Image, stage: str, work: Path) -> int:
-    """Return the bytes that a measuring stage of one_stage.j2 found."""
-    folder = work / f"{stage}-{image.name}"
-    one.do(
-        one.build(one.single[image.name], f"--target={stage}", f"--output=type=local,dest={folder}")
-    )
-    return int((folder / "bytes").read_text(encoding="ascii"))
+def _lock_bytes(one: Yard, image: Image, work: Path) -> int:
+    """Install the lock into an empty folder and return its bytes."""
+    out = work / f"lock-size-{image.name}"
+    target = one.single[image.name]
+    one.do(one.build(target, "--target=lock-size", f"--output=type=local,dest={out}"))
+    return int((out / "bytes").read_text(encoding="ascii"))
+
+
+def _horovod_bytes(engine: Engine, image: Image) -> int:
+    """Return the bytes of the installed Horovod, as the image has it, without byte code."""
+    run = ("run", "--rm", "--network=none", "--entrypoint=/usr/bin/find", image.tags[0])
+    files = ("-path", "*/site-packages/horovod*", "-type", "f", "!", "-name", "*.pyc")
+    words = (*run, "/opt/python", *files, "-printf", r"%s\n")
+    found = sum(int(line) for line in engine.ask(*words).split())
+    if not found:
+        raise MissingError(f"{image.tags[0]} has no Horovod")
+    return found
 
 
 def _result(weights: Sequence[Weight], family: Mapping[str, float], count: int) -> Result:
@@ -133,7 +145,7 @@ def _result(weights: Sequence[Weight], family: Mapping[str, float], count: int) 
 def add_options(parser: ArgumentParser) -> None:
     """Add what is weighed, and in which engine the parts are installed."""
     parser.add_argument("--images", nargs="+", metavar="NAME", help="not the whole family")
-    parser.add_argument("--engine", metavar="ADDRESS", help="an engine that may be emptied")
+    engines.add_options(parser)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import checkout, dockerfiles
+from benchmarks import engine as engines
 from benchmarks.command import Setting, main
-from benchmarks.engine import Engine, measuring_engine
+from benchmarks.engine import Engine
 from benchmarks.process import run
 from benchmarks.results import Goal, Result, Section
 from benchmarks.rounds import Contestant, WrongResultError, compare
@@ -42,7 +43,8 @@ def measure(setting: Setting) -> Result:
     images = checkout.images(project=project)
     cache = setting.work / "cache"
     checkout.seed_cache(cache)
-    with measuring_engine(setting.work, setting.options.engine) as engine:
+    with engines.measuring_engine(setting.work, setting.options) as engine:
+        engine.cold()
         env = checkout.environment(setting.work, engine.host, cache=cache)
         # One image of the stack that any machine can build brings a base image and uv's folder.
         sample = checkout.images(checkout.debian_family()[:1], project)
@@ -238,7 +240,7 @@ def _result(samples: list[Samples], count: int) -> Result:
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the engine."""
-    parser.add_argument("--engine", metavar="ADDRESS", help="an engine that may be emptied")
+    engines.add_options(parser)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import TensorFlow and Horovod.
 import shutil
 from argparse import ArgumentParser
 
-from benchmarks import checkout
+from benchmarks import checkout, engine
 from benchmarks.cold_builds import Yard, reference, yard
 from benchmarks.command import Setting, main
 from benchmarks.process import run
@@ -20,10 +20,13 @@ from benchmarks.rounds import Contestant, WrongResultError, compare
 from benchmarks.samples import Samples, ratio
 from benchmarks.table import times, timing_table
 
+#: The first whose wheel needs no other compiler, and the one that compiles fastest.
+USUAL, QUICK = "tf-1.15-cpu-debian", "tf-1.10-cpu-debian"
+
 
 def measure(setting: Setting) -> Result:
     """Return the times of each way to make the image."""
-    name = setting.options.image
+    name = setting.options.image or (QUICK if setting.quick else USUAL)
     with yard(setting, [name]) as one:
         samples = compare(
             contestants(one, name),
@@ -82,7 +85,7 @@ def imgbuild_command(one: Yard, *names: str) -> list[str]:
 
 
 def warm_wheels(one: Yard, names: list[str]) -> None:
-    """Bring about a start with whatever a build leaves in imgbuild's cache folder: Horovod's wheels.
+    """Bring about a start with what a build leaves in imgbuild's cache folder: Horovod's wheels.
 
     The first time there was no such build, so there is one.
     """
@@ -117,11 +120,9 @@ def _result(name: str, samples: list[Samples]) -> Result:
 
 def add_options(parser: ArgumentParser) -> None:
     """Add what is built, and in which engine."""
-    parser.add_argument(
-        "--image", default="tf-1.15-cpu-debian", help="which (default: %(default)s)"
-    )
-    parser.add_argument("--engine", metavar="ADDRESS", help="an engine that may be emptied")
+    parser.add_argument("--image", help=f"which (default: {USUAL}; quick: {QUICK})")
+    engine.add_options(parser)
 
 
 if __name__ == "__main__":
-    main("one_image", __doc__, measure, rounds=(3, 1), options=add_options)
+    main("one_image", __doc__, measure, rounds=(2, 1), options=add_options)

@@ -9,10 +9,11 @@ import re
 from argparse import ArgumentParser
 from dataclasses import dataclass
 
+from benchmarks import engine
 from benchmarks.cold_builds import Yard, reference, yard
 from benchmarks.command import Setting, main
 from benchmarks.layers import Layer, layers_of, new_bytes
-from benchmarks.one_image import imgbuild_command
+from benchmarks.one_image import QUICK, USUAL, imgbuild_command
 from benchmarks.process import run
 from benchmarks.results import Goal, Result, Section
 from benchmarks.rounds import Contestant, WrongResultError, compare
@@ -41,7 +42,7 @@ VERSIONS = (
 
 def measure(setting: Setting) -> Result:
     """Return the times and the bytes of both."""
-    name = setting.options.image
+    name = setting.options.image or (QUICK if setting.quick else USUAL)
     rounds = min(setting.rounds, len(VERSIONS))
     with yard(setting, [name]) as one:
         start = _build_first(one, name, setting)
@@ -162,10 +163,8 @@ def _result(name: str, samples: list[Samples]) -> Result:
 
 def add_options(parser: ArgumentParser) -> None:
     """Add what is built, and in which engine."""
-    parser.add_argument(
-        "--image", default="tf-1.15-cpu-debian", help="which (default: %(default)s)"
-    )
-    parser.add_argument("--engine", metavar="ADDRESS", help="an engine that may be emptied")
+    parser.add_argument("--image", help=f"which (default: {USUAL}; quick: {QUICK})")
+    engine.add_options(parser)
 
 
 if __name__ == "__main__":

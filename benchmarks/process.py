@@ -57,7 +57,12 @@ def run(  # noqa: PLR0913  # what, where, and how it is watched
             cwd=cwd,
         )
         tree = TreeWatch(process.pid, watch) if watch else None
-        _, status, usage = os.wait4(process.pid, 0)
+        try:
+            _, status, usage = os.wait4(process.pid, 0)
+        except BaseException:  # interrupted: nothing goes on behind our back
+            process.terminate()
+            process.wait()
+            raise
         wall = time.monotonic() - started
     process.returncode = os.waitstatus_to_exitcode(status)
     after = engine_seconds(engine_pid)
