@@ -5,7 +5,7 @@
 #   make slow     the broken images on which a suite waits for its time limits
 #   make standin  the documented images, all twenty, built and tested on stand-ins for the upstreams
 #   make unit     the unit tests alone: seconds, no engine
-#   make bench    the benchmarks, an hour, and their tables into docs/performance.md; needs root
+#   make bench    the benchmarks, 45 min, and their tables into docs/performance.md; needs root
 #   make clean    remove the virtual environment and the caches of the tools
 
 VENV := .venv

@@ -65,6 +65,24 @@ class Yard:
         shutil.rmtree(self.work / "cache", ignore_errors=True)
         shutil.copytree(cache or self.cache, self.work / "cache", symlinks=True)
 
+    def keep_wheels(self) -> None:
+        """Keep what a cold build has just left in imgbuild's cache folder: Horovod's wheels."""
+        saved = self.work / "with-wheels"
+        shutil.rmtree(saved, ignore_errors=True)
+        shutil.copytree(self.work / "cache", saved, symlinks=True)
+
+    def cold_but_wheels(self) -> None:
+        """Bring about the start with the wheels that were kept.
+
+        Raises:
+            WrongResultError: there was no cold build before that ended well.
+
+        """
+        saved = self.work / "with-wheels"
+        if not saved.is_dir():
+            raise WrongResultError("no cold build before it left any wheels")
+        self.cold(saved)
+
     def prove(self, references: Sequence[str]) -> None:
         """Import TensorFlow and Horovod in every image, and compare the version.
 

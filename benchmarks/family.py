@@ -15,7 +15,7 @@ from benchmarks import checkout, dockerfiles, engine
 from benchmarks.cold_builds import Yard, reference, yard
 from benchmarks.command import Setting, main
 from benchmarks.layers import family_bytes
-from benchmarks.one_image import imgbuild_command, warm_wheels
+from benchmarks.one_image import imgbuild_command
 from benchmarks.results import Goal, Result, Section
 from benchmarks.rounds import Contestant, compare
 from benchmarks.samples import Samples, find, ratio
@@ -61,6 +61,7 @@ def contestants(one: Yard, names: Sequence[str], *, apart: bool) -> list[Contest
 
     def prove_ours(_: int) -> Mapping[str, float]:
         one.prove(tags)
+        one.keep_wheels()
         return family_bytes(one.engine, tags)
 
     ours = imgbuild_command(one, *names)
@@ -70,7 +71,7 @@ def contestants(one: Yard, names: Sequence[str], *, apart: bool) -> list[Contest
             WARM,
             ours,
             one.env,
-            prepare=lambda _: warm_wheels(one, list(names)),
+            prepare=lambda _: one.cold_but_wheels(),
             check=prove_ours,
         ),
         Contestant(

@@ -8,15 +8,13 @@ is made of it. Nothing is tested in the image while the clock runs; afterwards e
 import TensorFlow and Horovod.
 """
 
-import shutil
 from argparse import ArgumentParser
 
 from benchmarks import checkout, engine
 from benchmarks.cold_builds import Yard, reference, yard
 from benchmarks.command import Setting, main
-from benchmarks.process import run
 from benchmarks.results import Goal, Result, Section
-from benchmarks.rounds import Contestant, WrongResultError, compare
+from benchmarks.rounds import Contestant, compare
 from benchmarks.samples import Samples, ratio
 from benchmarks.table import times, timing_table
 
@@ -50,20 +48,24 @@ def contestants(one: Yard, name: str) -> list[Contestant]:
         one.cold()
         one.do(tools)
 
+    def prove_and_keep(_: int) -> None:
+        one.prove([one.image(name).tags[0]])
+        one.keep_wheels()
+
     return [
         Contestant(
             "imgbuild build",
             imgbuild_command(one, name),
             env=one.env,
             prepare=lambda _: one.cold(),
-            check=lambda _: one.prove([one.image(name).tags[0]]),
+            check=prove_and_keep,
             watch=0.1,
         ),
         Contestant(
             "imgbuild build, Horovod's wheel warm",
             imgbuild_command(one, name),
             env=one.env,
-            prepare=lambda _: warm_wheels(one, [name]),
+            prepare=lambda _: one.cold_but_wheels(),
             check=lambda _: one.prove([one.image(name).tags[0]]),
         ),
         Contestant(
@@ -82,22 +84,6 @@ def imgbuild_command(one: Yard, *names: str) -> list[str]:
     versions = [word for name in names for word in ("--tf", one.image(name).minor)]
     chosen = ["--stack", "debian", "--mpi", "openmpi", "--no-test"]
     return [*checkout.imgbuild(), "build", "--project", str(one.project.root), *chosen, *versions]
-
-
-def warm_wheels(one: Yard, names: list[str]) -> None:
-    """Bring about a start with what a build leaves in imgbuild's cache folder: Horovod's wheels.
-
-    The first time there was no such build, so there is one.
-    """
-    saved = one.work / "warm-cache"
-    if not saved.exists():
-        one.cold()
-        log = one.work / "warm-wheels.log"
-        done = run(imgbuild_command(one, *names), log, env=one.env)
-        if done.code:
-            raise WrongResultError(f"the build before: {done.said}")
-        shutil.copytree(one.work / "cache", saved, symlinks=True)
-    one.cold(saved)
 
 
 def _result(name: str, samples: list[Samples]) -> Result:
