@@ -1,8 +1,8 @@
 """All benchmarks, one after another, and the report: ``python -m benchmarks``.
 
 Takes about three quarters of an hour on 2 cores, half of it for the family; with --quick, which
-leaves the family out, about a quarter of an hour. The machine should have nothing else to do. One benchmark that fails, or whose
-prerequisites are missing, does not keep the others from running.
+leaves the family out, about a quarter of an hour. The machine should have nothing else to do. One
+benchmark that fails, or whose prerequisites are missing, does not keep the others from running.
 """
 
 import argparse
