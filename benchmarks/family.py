@@ -105,7 +105,6 @@ def _result(names: Sequence[str], samples: list[Samples]) -> Result:
         [Section(title, timing_table(samples, find(samples, SERIAL)), notes)],
         [
             Goal(goal, 0.5, ratio(ours, serial), "× one after another"),
-            Goal(f"{goal}, Horovod's wheels warm", 0.5, ratio(warm, serial), "× one after another"),
         ],
         samples,
         {"images": list(names)},

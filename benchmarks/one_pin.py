@@ -15,7 +15,7 @@ from benchmarks.command import Setting, main
 from benchmarks.layers import Layer, layers_of, new_bytes
 from benchmarks.one_image import QUICK, USUAL, imgbuild_command
 from benchmarks.process import run
-from benchmarks.results import Goal, Result, Section
+from benchmarks.results import Result, Section
 from benchmarks.rounds import Contestant, WrongResultError, compare
 from benchmarks.samples import Samples, ratio
 from benchmarks.table import megabytes, table, times, timing_table
@@ -155,9 +155,8 @@ def _result(name: str, samples: list[Samples]) -> Result:
             Section(f"One pin changed ({PACKAGE} of {name})", timing_table(samples, single)),
             Section("Bytes written by the same change", written, notes),
         ],
-        [Goal("one pin changed", 1, ratio(ours, single), "× one stage with pip")],
-        samples,
-        {"image": name, "package": PACKAGE},
+        samples=samples,
+        facts={"image": name, "package": PACKAGE},
     )
 
 

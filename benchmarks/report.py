@@ -38,10 +38,11 @@ def filled(text: str, documents: Documents) -> str:
         ValueError: a benchmark has results and no block on the page.
 
     """
-    blocks = {name for _, name, _ in BLOCK.findall(text)}
-    missing = sorted({*documents} - blocks)
+    blocks = [name for _, name, _ in BLOCK.findall(text)]
+    missing = sorted({*documents} - {*blocks})
     if missing:
         raise ValueError(f"the page has no block for {', '.join(missing)}")
+    documents = {name: documents[name] for name in blocks if name in documents}
     return BLOCK.sub(lambda m: f"{m[1]}{_block(m[2], documents)}\n{m[3]}", text)
 
 

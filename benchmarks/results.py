@@ -17,6 +17,8 @@ from benchmarks.samples import Samples
 #: Where results go unless told otherwise; git ignores it.
 RESULTS = Path(__file__).resolve().parent / "results"
 ROOT = Path(__file__).resolve().parents[1]
+#: Options that say where, on this machine; each has a value.
+HERE_ONLY = frozenset({"--work", "--json", "--engine", "--engine-pid"})
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ def write(result: Result, path: Path, versions: Mapping[str, str]) -> None:
     """Write the results file."""
     document = {
         "benchmark": result.name,
-        "command": shlex.join(["python", "-m", f"benchmarks.{result.name}", *sys.argv[1:]]),
+        "command": command_line(result.name, sys.argv[1:]),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "revision": revision(),
         "machine": machine(),
@@ -84,6 +86,17 @@ def write(result: Result, path: Path, versions: Mapping[str, str]) -> None:
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def command_line(name: str, words: Sequence[str]) -> str:
+    """Return the command that anyone may repeat: without this machine's paths and addresses."""
+    kept = [f"benchmarks.{name}"]
+    skipping = False
+    for word in words:
+        if not skipping and word.partition("=")[0] not in HERE_ONLY:
+            kept.append(word)
+        skipping = word in HERE_ONLY
+    return shlex.join(["python", "-m", *kept])
 
 
 def read_all(folder: Path = RESULTS) -> dict[str, dict[str, Any]]:

@@ -9,7 +9,7 @@ import pytest
 from benchmarks import engine
 from benchmarks.command import MissingError, Setting, main
 from benchmarks.process import Run
-from benchmarks.results import Goal, Result, Section, read_all
+from benchmarks.results import Goal, Result, Section, command_line, read_all
 from benchmarks.samples import Samples
 
 
@@ -57,6 +57,20 @@ def test_a_missing_prerequisite_is_exit_code_3_and_no_result(
     assert started(missing, tmp_path / "x.json", monkeypatch) == 3
     assert "there is no docker client" in capsys.readouterr().err
     assert read_all(tmp_path) == {}
+
+
+def test_the_recorded_command_names_nothing_of_this_machine() -> None:
+    words = [
+        "--work",
+        "/somewhere",
+        "--rounds",
+        "3",
+        "--engine=unix:///x",
+        "--engine-pid",
+        "7",
+        "-x",
+    ]
+    assert command_line("family", words) == "python -m benchmarks.family --rounds 3 -x"
 
 
 def test_an_engine_is_started_by_root_only(monkeypatch: pytest.MonkeyPatch) -> None:
