@@ -25,8 +25,10 @@ def times(value: float | None) -> str:
 
 
 def megabytes(value: float | None) -> str:
-    """Return bytes as MB; a dash if there are none."""
-    return "–" if value is None else f"{value / 1e6:.0f}"
+    """Return bytes as MB, small ones with a digit more; a dash if there are none."""
+    if value is None:
+        return "–"
+    return f"{value / 1e6:.0f}" if value >= 10e6 else f"{value / 1e6:.1f}"
 
 
 def timing_table(samples: Sequence[Samples], base: Samples) -> str:
