@@ -86,7 +86,13 @@ def _run(name: str, words: Sequence[str]) -> int:
     (RESULTS / f"{name}.json").unlink(missing_ok=True)  # an old result is no result of this run
     command = [sys.executable, "-m", f"benchmarks.{name}", *words]
     started = time.monotonic()
-    code = subprocess.run(command, cwd=ROOT, check=False).returncode
+    process = subprocess.Popen(command, cwd=ROOT)
+    try:
+        code = process.wait()
+    except BaseException:  # interrupted: it takes its own files away
+        process.terminate()
+        process.wait()
+        raise
     minutes, seconds = divmod(round(time.monotonic() - started), 60)
     print(f"\n=== {name}: exit code {code} after {minutes}:{seconds:02}\n", flush=True)
     return code
