@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks import checkout
 from benchmarks.command import Setting, main
-from benchmarks.generated_project import make_project
+from benchmarks.generated_project import generated_project
 from benchmarks.image_sizes import usual_engine
 from benchmarks.process import run
 from benchmarks.results import Goal, Result, Section
@@ -30,7 +30,7 @@ def measure(setting: Setting) -> Result:
     env = checkout.environment(setting.work, usual_engine().host, cache=cache)
     contestants = []
     for count in COUNTS:
-        root = make_project(setting.work / str(count), count)
+        root = generated_project(setting.work / str(count), count).root
         contestants += _contestants(root, count, env, setting.work)
     # Once with the inputs made, so that a plan finds them.
     samples = compare(contestants, setting.rounds, setting.work, say=setting.say)

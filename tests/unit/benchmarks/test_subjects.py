@@ -1,17 +1,13 @@
 """What the benchmarks make for themselves: emptied Dockerfiles, changed locks, layers, projects."""
 
-from pathlib import Path
-
 import pytest
-from benchmarks.generated_project import make_project
 from benchmarks.layers import Layer, layer_sizes, new_bytes, unique_bytes
 from benchmarks.nothing_to_do import emptied
 from benchmarks.one_pin import PACKAGE, VERSIONS, changed_lock
 from benchmarks.template_values import values_of
 
-from imgbuild.matrix.image import Image, all_images
+from imgbuild.matrix.image import Image
 from imgbuild.project import Project
-from imgbuild.rules.load import load_matrix
 
 
 def test_an_emptied_dockerfile_runs_nothing_and_keeps_its_steps(project: Project) -> None:
@@ -63,9 +59,3 @@ def test_plain_values_are_what_the_templates_read(images: dict[str, Image]) -> N
     values = values_of(image)
     assert values["image"]["version_of"]["horovod"] == image.version_of("horovod")
     assert values["image"]["mpi"]["origin"] == "apt"
-
-
-def test_a_generated_project_has_as_many_images_as_asked(tmp_path: Path) -> None:
-    root = make_project(tmp_path, 23)
-    found = all_images(load_matrix(Project(root).matrix))
-    assert len({image.name for image in found}) == 23
