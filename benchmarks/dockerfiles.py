@@ -83,7 +83,7 @@ def one_stage(image: Image, target: BakeTarget, project: Project, folder: Path) 
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    text = environment.get_template("one_stage.j2").render(variables(image))
+    text = environment.get_template("one_stage.j2").render(variables(image, project.locks))
     dockerfile = folder / f"{image.name}.Dockerfile"
     dockerfile.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
     return replace(target, dockerfile=dockerfile, labels={})

@@ -23,12 +23,16 @@ from benchmarks.rounds import Contestant, WrongResultError, compare
 from benchmarks.samples import Samples, find, ratio
 from benchmarks.table import times, timing_table
 from imgbuild.matrix.image import Image
+from imgbuild.plan.ownership import CREATED
 from imgbuild.project import Project
+from imgbuild.render.dockerfile import epoch_seconds
 from imgbuild.render.labels import INPUT_DIGEST, NAME, REPOSITORY
 
 AT_ONCE = 20
 #: What the copies of a Dockerfile name; the emptied commands make all of them.
-FOLDERS = "/opt/python/bin /opt/miniconda /out/opt/python/lib/python3.6/site-packages /build"
+FOLDERS = (
+    "/opt/python/bin /opt/miniconda /out/opt/python/lib/python3.6/site-packages /build /wheels"
+)
 OURS, SERIAL, PARALLEL, BAKE = (
     "imgbuild build --all",
     "docker build, one after another",
@@ -121,7 +125,9 @@ class Commands:
         for image in self._images:
             labels = {NAME: image.name, INPUT_DIGEST: digests[image.name]}
             labels[REPOSITORY] = image.repository
+            labels[CREATED] = image.matrix.epoch
             words = [w for k, v in labels.items() for w in ("--label", f"{k}={v}")]
+            words += ["--build-arg", f"SOURCE_DATE_EPOCH={epoch_seconds(image)}"]
             words += [word for tag in image.tags for word in ("--tag", tag)]
             self._engine.ask_buildx("build", "--builder=default", *words, str(folder))
 

@@ -31,7 +31,7 @@ def measure(setting: Setting) -> Result:
     listed = checkout.images(project=project)
     listed = (*listed, *documented_family(listed[0].matrix))
     values = setting.work / "values.json"
-    write_values(listed, values)
+    write_values(listed, project.locks, values)
     expected = {path.parent.name: path.read_bytes() for path in project.dockerfiles.glob("*/*")}
     render = [*checkout.imgbuild(), "render", "--project", str(project.root)]
     plain = setting.work / "plain"

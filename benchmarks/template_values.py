@@ -16,14 +16,15 @@ from imgbuild.render.dockerfile import variables
 LEFT_OUT = frozenset({"matrix", "row"})
 
 
-def write_values(images: Iterable[Image], path: Path) -> None:
+def write_values(images: Iterable[Image], locks: Path, path: Path) -> None:
     """Write the values of every image as JSON."""
-    path.write_text(json.dumps({i.name: values_of(i) for i in images}), encoding="utf-8")
+    values = {image.name: values_of(image, locks) for image in images}
+    path.write_text(json.dumps(values), encoding="utf-8")
 
 
-def values_of(image: Image) -> dict[str, Any]:
+def values_of(image: Image, locks: Path) -> dict[str, Any]:
     """Return the templates' variables; ``version_of`` is a mapping in place of a method."""
-    found: dict[str, Any] = {k: plain(v) for k, v in variables(image).items()}
+    found: dict[str, Any] = {k: plain(v) for k, v in variables(image, locks).items()}
     found["image"]["version_of"] = {pin.component: pin.version for pin in image.pins}
     return found
 

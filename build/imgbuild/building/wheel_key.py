@@ -38,7 +38,7 @@ def wheel_key(image: Image, dockerfile: str, inputs: BuildInputs, project: Proje
         name for stage in stages.values() for name in image.lock_names if name in stage.text
     }
     parts = {
-        "stages": {name: stage.instructions for name, stage in stages.items()},
+        "stages": {name: _own_instructions(stage) for name, stage in stages.items()},
         "files": {name: _digest(project.files / name) for name in _files(stages)},
         "locks": {name: _digest(project.locks / name) for name in lock_names},
         "packages": {n: entries[n] for n in (image.distribution, *BUILDERS) if n in entries},
@@ -54,6 +54,11 @@ def _compiling(stages: Mapping[str, Stage]) -> Mapping[str, Stage]:
     packages = {name for name in stages if name.split("-")[0] == "packages"}
     wanted = needed(stages, STAGE, {*_KNOWN_OTHERWISE, *packages})
     return {name: stage for name, stage in stages.items() if name in wanted}
+
+
+def _own_instructions(stage: Stage) -> list[str]:
+    """Return what the stage does, but for copies of packages: those that matter are known."""
+    return [one for one in stage.instructions if "COPY --link --from=packages" not in one]
 
 
 def _files(stages: Mapping[str, Stage]) -> list[str]:

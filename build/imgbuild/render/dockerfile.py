@@ -89,7 +89,7 @@ def render_dockerfile(image: Image, templates: Path) -> str:
 
     try:
         template = _environment(templates).get_template("Dockerfile.j2")
-        text = template.render({**variables(image), **_layers(image, templates.parent / "locks")})
+        text = template.render(variables(image, templates.parent / "locks"))
     except TemplateError as error:
         where = f"{getattr(error, 'name', None) or 'template'}:{getattr(error, 'lineno', '?')}"
         raise InputError(f"images/templates/{where}: {error} (for {image.name}).") from error
@@ -116,8 +116,13 @@ def _environment(templates: Path) -> "Environment":
     return environment
 
 
-def variables(image: Image) -> dict[str, object]:
-    """Return what the templates may name of an image."""
+def variables(image: Image, locks: Path) -> dict[str, object]:
+    """Return what the templates may name of an image.
+
+    Raises:
+        InputError: its lock is missing or damaged.
+
+    """
     minor = minor_of(image.version_of("python"))
     return {
         "image": image,
@@ -132,6 +137,7 @@ def variables(image: Image) -> dict[str, object]:
         **_downloads(image),
         **_packages(image),
         **_cuda(image),
+        **_layers(image, locks),
     }
 
 

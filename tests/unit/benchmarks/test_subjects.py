@@ -54,8 +54,10 @@ def test_shared_layers_are_counted_once_and_moved_ones_once_a_place() -> None:
     assert new_bytes(images[1], images[0]) == 51
 
 
-def test_plain_values_are_what_the_templates_read(images: dict[str, Image]) -> None:
+def test_plain_values_are_what_the_templates_read(
+    images: dict[str, Image], project: Project
+) -> None:
     image = images["tf-1.10-cpu-debian"]
-    values = values_of(image)
+    values = values_of(image, project.locks)
     assert values["image"]["version_of"]["horovod"] == image.version_of("horovod")
     assert values["image"]["mpi"]["origin"] == "apt"

@@ -58,7 +58,7 @@ def test_shared_layers_are_those_below_the_images_own_packages(
         return shared_layers(render_dockerfile(images[name], project.templates))
 
     assert layers("tf-2.2-cpu-debian") == layers("tf-2.2-cpu-debian-intelmpi")
-    assert layers("tf-2.2-cpu-debian") == layers("tf-2.3-cpu-debian")
+    assert layers("tf-2.2-cpu-debian")[:-1] == layers("tf-2.3-cpu-debian")[:-1]  # TensorFlow's
     assert layers("tf-2.2-cpu-debian")[:3] == layers("tf-1.10-cpu-debian")[:3]
     assert layers("tf-2.2-cpu-debian")[0] != layers("tf-2.2-cpu-ubuntu")[0]
 

@@ -39,6 +39,7 @@ def test_another_stack_takes_what_the_first_one_makes(
         "packages-common": "target:tf-2.2-cpu-debian-packages-common",
         "packages-numpy": "target:tf-2.2-cpu-debian-packages-numpy",
         "packages-scipy": "target:tf-2.2-cpu-debian-packages-scipy",
+        "packages-tensorflow": "target:tf-2.2-cpu-debian-packages-tensorflow",
     }
     linked = shared["tf-2.2-cpu-debian-packages-numpy"]
     assert (linked.target, linked.linked, linked.output) == ("packages-numpy", True, "")

@@ -88,6 +88,7 @@ def test_the_compiler_stays_in_its_stage(images: dict[str, Image], project: Proj
         "python packages-common",
         "python packages-numpy",
         "python packages-scipy",
+        "python packages-tensorflow",
         "python packages",
         "binutils compiler",
         "os mpi",
@@ -110,7 +111,7 @@ def test_images_share_every_stage_that_is_equal(images: dict[str, Image], projec
         for name in ("tf-2.1-cpu-debian", "tf-2.2-cpu-debian", "tf-2.2-cpu-debian-intelmpi")
     )
     equal = {name for name, stage in first.items() if second[name] == stage}
-    assert {*first} - equal == {"packages", "horovod-build", "final"}
+    assert {*first} - equal == {"packages-tensorflow", "packages", "horovod-build", "final"}
     equal = {name for name, stage in second.items() if intel.get(name) == stage}
     assert {*second} - equal == {"compiler", "mpi", "horovod-build", "final"}
 
