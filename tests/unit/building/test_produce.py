@@ -61,7 +61,9 @@ class Bench:
     def build(self, **options: bool | int) -> list[Outcome]:
         chosen = replace(BuildOptions(), **options)  # type: ignore[arg-type]
         plan = self.workshop.plan(self.images, test=chosen.test)
-        return list(produce(plan, self.workshop, chosen))
+        order = [item.image.name for item in plan]
+        outcomes = produce(plan, self.workshop, chosen)
+        return sorted(outcomes, key=lambda one: order.index(one.item.image.name))
 
     def names(self) -> set[str]:
         return {tag for image in self.engine.stored.values() for tag in image.tags}
