@@ -84,6 +84,11 @@ _REGISTRY_PREFIX = _matching(
     r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*",
     "a registry, such as registry.example.org:5000/mirror",
 )
+_CACHE_REPOSITORY = _matching(
+    r"((localhost|[a-z0-9-]+(\.[a-z0-9-]+)+)(:[0-9]+)?|[a-z0-9-]+:[0-9]+)"
+    r"(/[a-z0-9]+([._-]+[a-z0-9]+)*)+",
+    "HOST[:PORT]/REPOSITORY without a tag, such as registry.example.org:5000/ci/cache",
+)
 _FILE_NAME = _matching(
     r"[A-Za-z0-9_][A-Za-z0-9._+-]*", "a file name; allowed: letters, digits and ._+-"
 )
@@ -153,6 +158,7 @@ AptPin = Annotated[str, *_APT_PIN]
 Repository = Annotated[str, *_REPOSITORY]
 DigestReference = Annotated[str, *_DIGEST_REFERENCE]
 RegistryPrefix = Annotated[str, *_REGISTRY_PREFIX]
+CacheRepository = Annotated[str, *_CACHE_REPOSITORY]
 FileName = Annotated[str, *_FILE_NAME]
 KeyFingerprint = Annotated[str, *_KEY_FINGERPRINT]
 Capability = Annotated[str, *_CAPABILITY]

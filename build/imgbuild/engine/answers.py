@@ -51,6 +51,7 @@ def inspected_image(answer: Answer) -> StoredImage:
         labels=labels_of((answer.get("Config") or {}).get("Labels")),
         size=int(answer.get("Size") or 0),
         created=seconds_of(str(answer.get("Created") or "")),
+        layers=tuple(str(one) for one in (answer.get("RootFS") or {}).get("Layers") or ()),
     )
 
 

@@ -34,6 +34,7 @@ __all__ = ["DockerEngine", "Engine"]
 ANSWER_SECONDS = 60
 #: Unpacking a large layer is one silence of the engine, and so is packing an image.
 LOAD_SECONDS = 900
+SAVE_BYTES = 1 << 20
 
 
 class DockerEngine:
@@ -128,7 +129,7 @@ class DockerEngine:
     def save(self, reference: str) -> Iterator[bytes]:
         """Yield an image's archive; the engine writes one file of it before it sends the first."""
         with self._api(LOAD_SECONDS) as api:
-            yield from api.get_image(reference)
+            yield from api.get_image(reference, chunk_size=SAVE_BYTES)
 
     def pull(self, reference: str) -> None:
         """Fetch an image, by tag or by digest."""
@@ -136,6 +137,24 @@ class DockerEngine:
         with self._api(LOAD_SECONDS) as api:
             for _ in self._checked(api.pull(repository, tag, stream=True, decode=True)):
                 pass
+
+    def push(self, reference: str) -> None:
+        """Send an image to its registry, with the Docker client's login for it."""
+        repository, tag = _split(reference)
+        with self._api(LOAD_SECONDS) as api:
+            for _ in self._checked(api.push(repository, tag, stream=True, decode=True)):
+                pass
+
+    def distribution(self, reference: str) -> str | None:
+        """Return the digest of a name in its registry, with the Docker client's login for it."""
+        from docker.errors import NotFound  # noqa: PLC0415
+
+        with self._api() as api:
+            try:
+                found = api.inspect_distribution(reference)  # type: ignore[no-untyped-call]
+            except NotFound:
+                return None
+        return str(found["Descriptor"]["digest"])
 
     def start(
         self,

@@ -1,12 +1,10 @@
 """An engine in memory, for unit tests."""
 
-import hashlib
-import json
-import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
+from imgbuild.engine.fake_archive import Content, archived_images, image_archive, made_up
 from imgbuild.engine.protocol import DEFAULT_OPTIONS
 from imgbuild.engine.stored import (
     EngineVersion,
@@ -15,7 +13,7 @@ from imgbuild.engine.stored import (
     StoredImage,
     StoredNetwork,
 )
-from imgbuild.errors import CheckFailedError, InputError
+from imgbuild.errors import CheckFailedError, InputError, MachineError
 
 VERSION = EngineVersion("28.0.0", "1.48", "overlay2", False, "/var/lib/docker", "linux", "x86_64")
 
@@ -32,7 +30,11 @@ class FakeContainer:
 
 
 class FakeEngine:
-    """An `Engine` without a daemon; ``registry`` is what ``pull`` finds, ``calls`` what came."""
+    """An `Engine` without a daemon; ``registry`` is what ``pull`` finds, ``calls`` what came.
+
+    ``offline`` lets every call of a registry fail. As on a containerd store, an image that was
+    saved and loaded elsewhere can have another id there.
+    """
 
     def __init__(
         self, images: Sequence[StoredImage] = (), registry: Mapping[str, StoredImage] | None = None
@@ -46,6 +48,9 @@ class FakeEngine:
         self.histories: dict[str, list[str]] = {}
         self.calls: list[str] = []
         self.closed = False
+        self.offline = False
+        #: Configuration and layers of images that were loaded.
+        self.contents: dict[str, Content] = {}
 
     def version(self) -> EngineVersion:
         """Return a fixed version."""
@@ -98,28 +103,42 @@ class FakeEngine:
     def load(self, archive: BinaryIO) -> tuple[str, ...]:
         """Store the images of a ``docker save`` archive; the id is the configuration's sha256."""
         self.calls.append("load")
-        with tarfile.open(fileobj=archive) as tar:
-            names: list[str] = []
-            for entry in json.loads(_member(tar, "manifest.json")):
-                image = _archived(entry, _member(tar, entry["Config"]))
-                self.stored[image.id] = image
-                names += image.tags or (image.id,)
+        names: list[str] = []
+        for image, content in archived_images(archive):
+            self.contents[image.id] = content
+            self._store(image)
+            names += image.tags or (image.id,)
         return tuple(names)
 
     def save(self, reference: str) -> Iterator[bytes]:
-        """Yield an archive in small pieces."""
+        """Yield an archive in small pieces; one that was never loaded tells its layers' digests."""
         self.calls.append("save")
-        archive = self.archives[self._need(reference).id]
+        image = self._need(reference)
+        content = self.contents.get(image.id) or made_up(image)
+        archive = self.archives.get(image.id) or image_archive(content)
         for start in range(0, len(archive), 1000):
             yield archive[start : start + 1000]
 
     def pull(self, reference: str) -> None:
         """Take an image from ``registry``."""
         self.calls.append("pull")
+        self._ask_registry()
         if reference not in self.registry:
             raise CheckFailedError(f"The registry has no {reference}.")
-        image = self.registry[reference]
-        self.stored[image.id] = image
+        self._store(self.registry[reference])
+
+    def push(self, reference: str) -> None:
+        """Put an image into ``registry``."""
+        self.calls.append("push")
+        self._ask_registry()
+        self.registry[reference] = replace(self._need(reference), tags=(reference,))
+
+    def distribution(self, reference: str) -> str | None:
+        """Return the id of the image in ``registry``."""
+        self.calls.append("distribution")
+        self._ask_registry()
+        found = self.registry.get(reference)
+        return found.id if found else None
 
     def start(
         self,
@@ -171,6 +190,17 @@ class FakeEngine:
         """Remember that it was closed."""
         self.closed = True
 
+    def _ask_registry(self) -> None:
+        if self.offline:
+            raise MachineError("The registry does not answer.")
+
+    def _store(self, image: StoredImage) -> None:
+        """Add an image; the names it had before stay."""
+        before = self.stored[image.id].tags if image.id in self.stored else ()
+        for tag in image.tags:
+            self._drop(tag)
+        self.stored[image.id] = replace(image, tags=tuple(dict.fromkeys((*before, *image.tags))))
+
     def _find(self, reference: str) -> StoredImage | None:
         wanted = _full(reference)
         for image in self.stored.values():
@@ -202,16 +232,3 @@ def carries(labels: Mapping[str, str], label: str) -> bool:
     """Return whether labels hold `label` (``key`` or ``key=value``)."""
     key, given, value = label.partition("=")
     return key in labels and (not given or labels[key] == value)
-
-
-def _member(tar: tarfile.TarFile, name: str) -> bytes:
-    found = tar.extractfile(name)
-    if found is None:
-        raise CheckFailedError(f"The archive's {name} is not a file.")
-    return found.read()
-
-
-def _archived(entry: Mapping[str, list[str] | None], config: bytes) -> StoredImage:
-    labels = (json.loads(config).get("config") or {}).get("Labels") or {}
-    digest = "sha256:" + hashlib.sha256(config).hexdigest()
-    return StoredImage(digest, tuple(entry.get("RepoTags") or ()), labels, size=len(config))

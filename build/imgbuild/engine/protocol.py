@@ -47,6 +47,12 @@ class Engine(Protocol):
     def pull(self, reference: str) -> None:
         """Fetch an image from its registry."""
 
+    def push(self, reference: str) -> None:
+        """Send an image to the registry of its name."""
+
+    def distribution(self, reference: str) -> str | None:
+        """Return the digest that a registry has for a name, or ``None`` if it has no such image."""
+
     def start(
         self,
         image: str,

@@ -27,13 +27,18 @@ class EngineVersion:
 
 @dataclass(frozen=True)
 class StoredImage:
-    """One image of the engine. ``size`` is in bytes, ``created`` in seconds since 1970."""
+    """One image of the engine. ``size`` is in bytes, ``created`` in seconds since 1970.
+
+    ``layers`` are the sha256 of the layers' tar files, the lowest first: the same on every engine,
+    which the id is not. Only ``inspect`` tells them.
+    """
 
     id: str
     tags: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     size: int = 0
     created: int = 0
+    layers: tuple[str, ...] = ()
 
 
 class StoredContainer(NamedTuple):
