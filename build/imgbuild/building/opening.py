@@ -25,6 +25,9 @@ from imgbuild.suites.store import ReportStore
 
 if TYPE_CHECKING:
     from imgbuild.building.workshop import Workshop
+    from imgbuild.caches.place import Place
+    from imgbuild.caches.several import Caches
+    from imgbuild.engine.protocol import Engine
     from imgbuild.fetching.offline import FetchedInputs
 
 
@@ -34,7 +37,8 @@ class Opening:
 
     ``make`` false makes no input, ``refresh`` makes base images again. ``offline`` is a folder that
     ``imgbuild fetch`` filled, in place of the network. ``step_seconds`` is how long a step of a
-    build may run (0: for ever), in place of what the settings say.
+    build may run (0: for ever), in place of what the settings say. Caches are read from ``sources``
+    and written to ``targets``.
     """
 
     say: Callable[[str], None]
@@ -43,6 +47,8 @@ class Opening:
     refresh: bool = False
     offline: Path | None = None
     step_seconds: float | None = None
+    sources: "tuple[Place, ...]" = ()
+    targets: "tuple[Place, ...]" = ()
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,7 @@ class Opened:
     settings: Settings
     host: str | None
     fetched: "FetchedInputs | None"
+    caches: "Caches | None"
 
     def plan(self, *, test: bool) -> tuple[PlanItem, ...]:
         """Return what has to be done for the images; the engine is not asked again."""
@@ -85,11 +92,16 @@ def open_planner(project: Project, images: tuple[Image, ...], opening: Opening) 
         stored = tuple(engine.images(INPUT_DIGEST))
         log = state / "logs" / f"{time.strftime('%Y%m%dT%H%M%S')}-inputs.log"
         preparation = Preparation(cache, log, project, opening.say, opening.make, opening.refresh)
+        caches = _caches(opening, engine)
+        if caches:
+            _take_bases(images, settings, caches, preparation)
         inputs = prepare_inputs(images, settings, preparation)
+        if caches:
+            _keep_bases(images, settings, caches, preparation)
         inputs = fetched.known_bases(inputs, images) if fetched else inputs
         store = ReportStore(state / "reports")
         planner = Planner(project, engine, inputs, store, settings.standin, cache)
-        yield Opened(planner, stored, images, opening, settings, host, fetched)
+        yield Opened(planner, stored, images, opening, settings, host, fetched, caches)
     finally:
         engine.close()
 
@@ -119,6 +131,7 @@ def equip(opened: Opened) -> "Workshop":
     # Each of them, or what it imports, takes longer than to see that there is nothing to do.
     from imgbuild.building.revision import git_revision  # noqa: PLC0415
     from imgbuild.building.workshop import Workshop  # noqa: PLC0415
+    from imgbuild.caches.several import NO_CACHES  # noqa: PLC0415
     from imgbuild.downloads.sites import make_sites  # noqa: PLC0415
     from imgbuild.engine.buildx import find_buildx  # noqa: PLC0415
     from imgbuild.engine.display import LEARNT, BuildDisplay  # noqa: PLC0415
@@ -139,7 +152,34 @@ def equip(opened: Opened) -> "Workshop":
         standin=settings.standin,
         revision=git_revision(planner.project.root),
         fetched=opened.fetched,
+        caches=opened.caches or NO_CACHES,
     )
+
+
+def _caches(opening: Opening, engine: "Engine") -> "Caches | None":
+    if not opening.sources and not opening.targets:
+        return None
+    from imgbuild.caches.several import open_caches  # noqa: PLC0415
+
+    return open_caches(opening.sources, opening.targets, engine, opening.say)
+
+
+def _take_bases(
+    images: tuple[Image, ...], settings: Settings, caches: "Caches", preparation: Preparation
+) -> None:
+    from imgbuild.building.cached_bases import take_bases  # noqa: PLC0415
+
+    if not preparation.refresh:
+        take_bases(images, settings, caches, preparation.cache)
+
+
+def _keep_bases(
+    images: tuple[Image, ...], settings: Settings, caches: "Caches", preparation: Preparation
+) -> None:
+    from imgbuild.building.cached_bases import keep_bases  # noqa: PLC0415
+
+    if preparation.make:
+        keep_bases(images, settings, caches, preparation.cache, again=preparation.refresh)
 
 
 def _fetched(

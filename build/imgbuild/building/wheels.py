@@ -52,8 +52,8 @@ def open_wheels(items: Sequence[PlanItem], workshop: Workshop) -> Iterator[Wheel
         MachineError: the cache cannot be written.
 
     """
-    store = WheelStore(workshop.cache / "wheels")
-    keys = {item.image.name: _key(item, workshop) for item in items}
+    store = wheel_store(workshop)
+    keys = {item.image.name: wheel_key_of(item, workshop) for item in items}
     found = {name: store.find(key) for name, key in keys.items()}
     with work_folder("wheels") as exports:
         wheels = Wheels(keys, {n: place for n, place in found.items() if place}, exports)
@@ -65,7 +65,18 @@ def open_wheels(items: Sequence[PlanItem], workshop: Workshop) -> Iterator[Wheel
                     store.adopt(key, exports / name)
 
 
-def _key(item: PlanItem, workshop: Workshop) -> str:
+def wheel_store(workshop: Workshop) -> WheelStore:
+    """Return where this user's wheels are."""
+    return WheelStore(workshop.cache / "wheels")
+
+
+def wheel_key_of(item: PlanItem, workshop: Workshop) -> str:
+    """Return the key of the wheel that an image is built with.
+
+    Raises:
+        InputError: the image's lock is missing or damaged.
+
+    """
     path = dockerfile_path(item.image, workshop.project.dockerfiles)
     dockerfile = path.read_text(encoding="utf-8")
     return wheel_key(item.image, dockerfile, workshop.inputs, workshop.project)

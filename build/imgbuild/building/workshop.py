@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from imgbuild.caches.several import NO_CACHES, Caches
 from imgbuild.downloads.sites import Sites
 from imgbuild.engine.buildx import Buildx
 from imgbuild.engine.display import BuildDisplay
@@ -36,6 +37,7 @@ class Workshop:
     standin: StandIn | None = None
     revision: str | None = None
     fetched: FetchedInputs | None = None
+    caches: Caches = NO_CACHES
 
     @property
     def store(self) -> ReportStore:

@@ -77,6 +77,22 @@ def build(
             help="What standard error is: text, or one JSON object a line (docs/logging.md).",
         ),
     ] = LogFormat.TEXT,
+    cache_from: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cache-from",
+            metavar="SRC",
+            help="Take finished images from a folder or HOST/REPOSITORY; repeatable.",
+        ),
+    ] = None,
+    cache_to: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cache-to",
+            metavar="DEST",
+            help="Keep images that passed in a folder or HOST/REPOSITORY; repeatable.",
+        ),
+    ] = None,
     report: Annotated[
         Path | None,
         typer.Option("--report", help="Folder for report.json and junit.xml, one folder an image."),
@@ -92,6 +108,7 @@ def build(
     """
     from imgbuild.building.opening import Opening
     from imgbuild.building.options import BuildOptions
+    from imgbuild.caches.place import cache_place
     from imgbuild.errors import InputError
 
     del log_format  # whoever starts the program has asked for it before (imgbuild.json_log)
@@ -116,6 +133,8 @@ def build(
         refresh=refresh_base,
         offline=offline.absolute() if offline else None,
         step_seconds=options.seconds(step_timeout, "--step-timeout"),
+        sources=tuple(cache_place("--cache-from", value) for value in cache_from or ()),
+        targets=tuple(cache_place("--cache-to", value) for value in cache_to or ()),
     )
     (_plan if plan else _build)(opened, images, how, opening, as_json=as_json)
 
@@ -133,6 +152,10 @@ def _plan(
 
     with open_planner(project, images, opening) as opened:
         items = opened.plan(test=how.test)
+        if opened.caches:
+            from imgbuild.building.cached import foreseen
+
+            items = foreseen(items, opened.caches)
     if as_json:
         typer.echo(json.dumps([item.as_json() for item in items], indent=2))
     else:
@@ -154,7 +177,7 @@ def _build(
         require_docker_client()
     with open_planner(project, images, opening) as opened:
         items = opened.plan(test=how.test)
-        if any(item.busy for item in items):
+        if opening.targets or any(item.busy for item in items):
             _locked(equip(opened), images, how, as_json=as_json)
             return
     _idle(items, opened.host, as_json=as_json)
@@ -192,6 +215,7 @@ def _run(
     *,
     as_json: bool,
 ) -> None:
+    from imgbuild.building.cached import keep, releasing, restored
     from imgbuild.building.gate import remove_leftovers
     from imgbuild.building.produce import produce
     from imgbuild.building.room import require_room, scarce_room
@@ -201,13 +225,14 @@ def _run(
     from imgbuild.errors import CheckFailedError, MachineError
 
     remove_leftovers(images, workshop)
-    items = workshop.plan(images, test=how.test)
+    items = restored(images, workshop, test=how.test)
     require_room(items, workshop)
     workshop.display.expect({item.image.name: str(item.action) for item in items}, tests=how.test)
-    with workshop.display:
+    with releasing(items, workshop.caches), workshop.display:
         outcomes = [shown(one, workshop.display) for one in produce(items, workshop, how)]
     order = [item.image.name for item in items]
     outcomes.sort(key=lambda outcome: order.index(outcome.item.image.name))
+    keep(outcomes, workshop)
     if as_json:
         typer.echo(json.dumps([outcome.as_json() for outcome in outcomes], indent=2))
     else:

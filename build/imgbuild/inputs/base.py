@@ -7,6 +7,7 @@ as long as the archive stands still; ``refresh`` takes up what has come since.
 import hashlib
 import json
 import os
+import tarfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -77,12 +78,11 @@ def bootstrap_base(
         MachineError: a tool or keyring is missing, the archive cannot be reached, the disk is full.
 
     """
-    name = f"{recipe.os_name}-{recipe.digest[:12]}"
-    final = cache / "base" / name
+    final = _place(recipe, cache)
 
     def make(folder: Path) -> None:
         keyring = require_tools(recipe.distribution)
-        with scratch_folder(name) as scratch:
+        with scratch_folder(final.name) as scratch:
             rootfs = run_mmdebstrap(
                 recipe.suite,
                 keyring=keyring,
@@ -106,7 +106,7 @@ def find_base(recipe: BaseRecipe, cache: Path) -> BaseLayout | None:
 
     A damaged layer shows itself when the engine loads it: ``bootstrap_base`` makes it again.
     """
-    folder = cache / "base" / f"{recipe.os_name}-{recipe.digest[:12]}"
+    folder = _place(recipe, cache)
     with suppress(DamagedLayoutError):
         ids, reference = read_layout(folder, verify_layer=False)
         return BaseLayout(folder, ids.config, reference, ids.manifest)
@@ -133,6 +133,26 @@ def whole_base(
             ) from error
 
 
+def adopt_base(recipe: BaseRecipe, cache: Path, archive: Path) -> bool:
+    """Keep what `save_archive` wrote elsewhere of this recipe's image; return whether it is whole.
+
+    Raises:
+        MachineError: the cache cannot be written.
+
+    """
+
+    def make(folder: Path) -> None:
+        with tarfile.open(archive) as tar:
+            tar.extractall(folder, filter="data")
+        read_layout(folder)
+
+    try:
+        stored_folder(_place(recipe, cache), make, _is_whole)
+    except (DamagedLayoutError, tarfile.TarError):
+        return False
+    return True
+
+
 def open_layout(folder: Path) -> BaseLayout:
     """Return the base image in an OCI layout of this machine.
 
@@ -154,6 +174,10 @@ def save_archive(layout: BaseLayout, out: Path | IO[bytes]) -> None:
         return
     with out.open("wb") as stream:
         write_archive(layout.path, stream)
+
+
+def _place(recipe: BaseRecipe, cache: Path) -> Path:
+    return cache / "base" / f"{recipe.os_name}-{recipe.digest[:12]}"
 
 
 def _as_layout(folder: Path) -> BaseLayout:

@@ -121,7 +121,7 @@ def _base(image: Image, settings: Settings, preparation: Preparation) -> BaseInp
     if isinstance(choice, LayoutBase):
         local = open_layout(Path(choice.path))
         return BaseInput(local.reference, local.image_id, "OCI layout", local)
-    recipe = BaseRecipe(image.os_name, image.os.distribution, image.os.suite, epoch_seconds(image))
+    recipe = base_recipe(image)
     layout = None if preparation.refresh else find_base(recipe, preparation.cache)
     if layout is None and not preparation.make:
         return BaseInput("", None, "bootstrapped")
@@ -137,6 +137,11 @@ def _base(image: Image, settings: Settings, preparation: Preparation) -> BaseInp
     again = partial(bootstrap_base, recipe, preparation.cache, log=preparation.log)
     whole = partial(whole_base, layout, again, preparation.say)
     return BaseInput(layout.reference, layout.image_id, "bootstrapped", layout, whole)
+
+
+def base_recipe(image: Image) -> BaseRecipe:
+    """Return what the image's base is made from, where it is made here."""
+    return BaseRecipe(image.os_name, image.os.distribution, image.os.suite, epoch_seconds(image))
 
 
 def _interpreter(image: Image, settings: Settings, preparation: Preparation) -> InterpreterInput:

@@ -70,6 +70,15 @@ class ReportStore:
         whole = self.passed(image_id, keys, gpus=gpus).keys() == keys.keys()
         return Verdict.PASSED if keys and whole else Verdict.UNKNOWN
 
+    def document(self, image_id: str) -> dict[str, Any]:
+        """Return all that is remembered of an image, by suite; nothing if there is nothing."""
+        return self._load(image_id)
+
+    def adopt(self, image_id: str, suites: Mapping[str, Any]) -> None:
+        """Remember what was found elsewhere in the same image; what was found here counts more."""
+        document = {"image_id": image_id, "suites": {**suites, **self._load(image_id)}}
+        write_text(self._path(image_id), json.dumps(document, indent=2) + "\n")
+
     def _known(self, image_id: str, keys: Mapping[str, str]) -> dict[str, Entry]:
         entries = self._load(image_id)
         return {

@@ -1,0 +1,161 @@
+"""A build with caches: what others have built and tested is taken over, what is new is kept."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from imgbuild.building.outcome import Outcome
+from imgbuild.building.wheels import wheel_key_of, wheel_store
+from imgbuild.building.workshop import Workshop
+from imgbuild.caches.protocol import BuildCache, Kind, WantedImage, report_key
+from imgbuild.caches.several import Caches
+from imgbuild.matrix.image import Image
+from imgbuild.plan.plan import Action, PlanItem
+from imgbuild.work_folder import work_folder
+
+#: Enough of a wheel's key: what this user's own store goes by.
+WHEEL_DIGITS = 16
+
+
+def foreseen(items: Sequence[PlanItem], caches: Caches) -> tuple[PlanItem, ...]:
+    """Return the plan, telling of what is to be built which cache has it; nothing is fetched."""
+    return tuple(_foreseen(item, caches) for item in items)
+
+
+def _foreseen(item: PlanItem, caches: Caches) -> PlanItem:
+    cache = caches.holder(wanted(item)) if item.action is Action.BUILD else None
+    if cache is None:
+        return item
+    return replace(item, reason=f"{item.reason}; would be taken from the cache {cache.name}")
+
+
+def restored(images: Sequence[Image], workshop: Workshop, *, test: bool) -> tuple[PlanItem, ...]:
+    """Return what is left to do after the caches gave what they have.
+
+    That is images, then the verdicts on images that are there, then wheels for those to be built.
+    """
+    caches, items = workshop.caches, workshop.plan(images, test=test)
+    if not caches.sources:
+        return items
+    missing = {wanted(item): item for item in items if item.action is Action.BUILD}
+    found = caches.restore([*missing])
+    came_from = {missing[image].image.name: cache for image, cache in found.items()}
+    if found:
+        items = workshop.plan(images, test=test)
+    untested = [item for item in items if item.action is Action.TEST]
+    judged = [item for item in untested if _take_verdicts(item, workshop)]
+    if judged:
+        items = workshop.plan(images, test=test)
+    _take_wheels([item for item in items if item.action is Action.BUILD], workshop)
+    return tuple(_told(item, came_from.get(item.image.name)) for item in items)
+
+
+@contextmanager
+def releasing(items: Iterable[PlanItem], caches: Caches) -> Iterator[None]:
+    """Take the caches' own names away after the block, from images that have got another one."""
+    ids = {item.image_id for item in items if item.image_id}
+
+    def release(cache: BuildCache) -> None:
+        for image_id in ids:
+            cache.release(image_id)
+
+    try:
+        yield
+    finally:
+        for cache in caches.all:
+            caches.attempt(cache, "left a name on the engine", release, None)
+
+
+def keep(outcomes: Sequence[Outcome], workshop: Workshop) -> None:
+    """Keep what the caches lack: images that have their names, their verdicts, and wheels."""
+    caches = workshop.caches
+    for cache in caches.targets:
+        kept: list[str] = []
+
+        def write(one: BuildCache, kept: list[str] = kept) -> None:
+            kept.extend(_keep(outcomes, workshop, one))
+
+        caches.attempt(cache, "cannot be written", write, None)
+        if kept:
+            caches.say(f"Kept in the cache {cache.name}: {', '.join(kept)}.")
+
+
+def wanted(item: PlanItem) -> WantedImage:
+    """Return a plan's image as caches know it."""
+    return WantedImage(item.image.name, item.digest.total, item.image.repository)
+
+
+def _told(item: PlanItem, cache: BuildCache | None) -> PlanItem:
+    if cache is None or item.action not in {Action.NAME, Action.TEST}:
+        return item
+    untested = ", not tested yet" if item.action is Action.TEST else ""
+    return replace(item, reason=f"taken from the cache {cache.name}{untested}")
+
+
+def _take_verdicts(item: PlanItem, workshop: Workshop) -> bool:
+    image_id = item.image_id or ""
+    with work_folder("cache") as folder:
+        path = workshop.caches.read(Kind.REPORT, _report_key(item, image_id, workshop), folder)
+        suites = _suites_of(path) if path else {}
+    if suites:
+        workshop.store.adopt(image_id, suites)
+    return bool(suites)
+
+
+def _take_wheels(items: Sequence[PlanItem], workshop: Workshop) -> None:
+    store = wheel_store(workshop)
+    for key in {wheel_key_of(item, workshop) for item in items}:
+        if store.find(key) is None:
+            with work_folder("cache") as folder:
+                if workshop.caches.read(Kind.WHEEL, key[:WHEEL_DIGITS], folder):
+                    store.adopt(key, folder)
+
+
+def _keep(outcomes: Sequence[Outcome], workshop: Workshop, cache: BuildCache) -> Iterator[str]:
+    for outcome in outcomes:
+        image_id = outcome.image_id
+        image = wanted(outcome.item)
+        if outcome.ok and image_id:
+            if not cache.has_image(image):
+                cache.save_image(image, image_id)
+                yield image.name
+            _keep_verdicts(outcome.item, image_id, workshop, cache)
+    for key in {wheel_key_of(outcome.item, workshop) for outcome in outcomes}:
+        folder = wheel_store(workshop).find(key)
+        if folder and not cache.has(Kind.WHEEL, key[:WHEEL_DIGITS]):
+            (wheel,) = folder.iterdir()
+            cache.write(Kind.WHEEL, key[:WHEEL_DIGITS], wheel)
+            yield wheel.name
+
+
+def _keep_verdicts(item: PlanItem, image_id: str, workshop: Workshop, cache: BuildCache) -> None:
+    suites = workshop.store.document(image_id)
+    key = _report_key(item, image_id, workshop)
+    with work_folder("cache") as folder:
+        known = cache.read(Kind.REPORT, key, folder) if suites else None
+        if suites and (known is None or _verdicts(_suites_of(known)) != _verdicts(suites)):
+            path = folder / "report.json"
+            path.write_text(json.dumps({"suites": suites}, indent=1), encoding="utf-8")
+            cache.write(Kind.REPORT, key, path)
+
+
+def _report_key(item: PlanItem, image_id: str, workshop: Workshop) -> str:
+    stored = workshop.engine.inspect(image_id)
+    return report_key(item.digest.total, stored.layers if stored else ())
+
+
+def _suites_of(path: Path) -> dict[str, Any]:
+    try:
+        suites = json.loads(path.read_text(encoding="utf-8"))["suites"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return suites if isinstance(suites, dict) else {}
+
+
+def _verdicts(suites: dict[str, Any]) -> list[tuple[str, object, object]]:
+    """Return what counts of a report: it is the same if only times are others."""
+    entries = {name: entry for name, entry in suites.items() if isinstance(entry, dict)}
+    return sorted((name, one.get("key"), one.get("verdict")) for name, one in entries.items())

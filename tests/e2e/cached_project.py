@@ -1,0 +1,146 @@
+"""A checkout of one image that is built in a second, and machines that know nothing of each other.
+
+The matrix, the locks and the whole of imgbuild are the real ones; template and suite are small. The
+wheel is no Horovod, but it comes out of the stage that Horovod's wheel comes from.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import shutil
+import zipfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from conftest import ROOT, Checkout
+
+if TYPE_CHECKING:
+    import subprocess
+    from pathlib import Path
+
+    from imgbuild.engine.protocol import Engine
+    from imgbuild.engine.stored import StoredImage
+
+REPOSITORY = "imgbuild-cached/tensorflow"
+NAME = "tf-1.10-cpu-debian"
+WHEEL = "horovod-0.0.0-py3-none-any.whl"
+_TEMPLATE = """\
+FROM base AS os
+FROM os AS compiled
+COPY files/horovod-0.0.0-py3-none-any.whl /
+RUN --network=none echo the wheel is compiled
+FROM scratch AS horovod-wheel
+COPY --from=compiled /horovod-0.0.0-py3-none-any.whl /
+FROM os AS final
+RUN --network=none head -c 8000000 /dev/urandom > /bytes
+RUN --network=none --mount=type=bind,from=horovod-wheel,target=/run/wheels ls /run/wheels > /wheels
+ENV WORD=first
+LABEL {% for name, value in labels %}{{ name }}="{{ value }}"\
+{{ "" if loop.last else " \\\\\\n      " }}{% endfor %}
+
+CMD ["/bin/bash"]
+"""
+_CONFTEST = """\
+def pytest_addoption(parser):
+    parser.addoption("--expect")
+    parser.addoption("--no-gpu")
+"""
+_SUITE = '''\
+"""The files are whole."""
+
+
+def test_files(host):
+    assert host.check_output("stat -c %s /bytes").strip() == "8000000"
+    assert host.check_output("cat /wheels").strip().endswith(".whl")
+'''
+
+
+@dataclass(frozen=True)
+class CachedProject(Checkout):
+    """The checkout on one machine: ``state`` and ``cache`` are all that the machine knows."""
+
+    cache: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**super().environment, "XDG_CACHE_HOME": str(self.cache)}
+
+    def build(self, *options: str) -> tuple[dict[str, Any], subprocess.CompletedProcess[str]]:
+        """Build; return what became of the image."""
+        result = self.run("build", "--tf", "1.10", "--json", *options, timeout=300)
+        assert result.returncode == 0, result.stdout + result.stderr
+        (outcome,) = json.loads(result.stdout)
+        return outcome, result
+
+    def logs(self) -> str:
+        """Return the logs of all bakes of this machine."""
+        found = sorted((self.state / "imgbuild" / "logs").glob("*.log"))
+        return "".join(path.read_text(encoding="utf-8", errors="replace") for path in found)
+
+    def wheels(self) -> list[str]:
+        return [path.name for path in self.cache.glob("imgbuild/wheels/*/*.whl")]
+
+    def say(self, word: str) -> None:
+        """Change the image, not its wheel."""
+        template = self.root / "images" / "templates" / "Dockerfile.j2"
+        template.write_text(template.read_text().replace("WORD=first", f"WORD={word}"))
+        assert self.run("render").returncode == 0
+
+
+def stored(engine: Engine) -> list[StoredImage]:
+    """Return the engine's images of this project."""
+    return engine.images(f"imgbuild.repository={REPOSITORY}")
+
+
+def another_machine(project: CachedProject, engine: Engine, folder: Path) -> CachedProject:
+    """Forget everything: the images, what was found in them, the caches. Give a new machine."""
+    forget(engine)
+    return CachedProject(project.root, folder / "state", project.host, folder / "cache")
+
+
+def forget(engine: Engine) -> None:
+    """Remove the project's images."""
+    for image in stored(engine):
+        for tag in image.tags:
+            engine.untag(tag)
+        engine.discard(image.id)
+
+
+def cached_project(folder: Path, host: str | None, cache: Path) -> CachedProject:
+    """Return a new checkout in ``folder``; the first machine has the user's own cache."""
+    root = folder / "checkout"
+    for part in ("images/files", "images/locks"):
+        shutil.copytree(ROOT / part, root / part, ignore=shutil.ignore_patterns("__pycache__"))
+    matrix = (ROOT / "matrix.yaml").read_text(encoding="utf-8")
+    matrix = matrix.replace("repository: imgbuild/tensorflow", f"repository: {REPOSITORY}", 1)
+    matrix = matrix.replace("defaults: {stack: ubuntu", "defaults: {stack: debian", 1)
+    (root / "matrix.yaml").write_text(matrix, encoding="utf-8")
+    own = ROOT / "imgbuild.local.yaml"
+    settings = yaml.safe_load(own.read_text(encoding="utf-8")) if own.exists() else {}
+    (root / "imgbuild.local.yaml").write_text(yaml.safe_dump(settings or {}), encoding="utf-8")
+    _write_wheel(root / "images" / "files" / WHEEL)
+    for path, text in {
+        "images/templates/Dockerfile.j2": _TEMPLATE,
+        "tests/image/conftest.py": _CONFTEST,
+        "tests/image/test_files.py": _SUITE,
+    }.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text, encoding="utf-8")
+    project = CachedProject(root, folder / "state", host, cache)
+    result = project.run("render")
+    assert result.returncode == 0, result.stderr
+    return project
+
+
+def _write_wheel(path: Path) -> None:
+    content = b"code"
+    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+    folder = "horovod-0.0.0.dist-info"
+    with zipfile.ZipFile(path, "w") as wheel:
+        wheel.writestr("horovod/code.py", content)
+        wheel.writestr(
+            f"{folder}/RECORD", f"horovod/code.py,sha256={digest},4\n{folder}/RECORD,,\n"
+        )

@@ -1,0 +1,110 @@
+"""Caches, with a real engine, a folder and a real registry: nothing is built twice."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from cached_project import (
+    NAME,
+    REPOSITORY,
+    WHEEL,
+    CachedProject,
+    another_machine,
+    cached_project,
+    forget,
+    stored,
+)
+from test_registry_base import registry  # noqa: F401  # the fixture
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from imgbuild.engine.protocol import Engine
+
+
+@pytest.fixture
+def project(tmp_path: Path, host: str | None, engine: Engine) -> Iterator[CachedProject]:
+    forget(engine)
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    yield cached_project(tmp_path, host, cache)
+    forget(engine)
+
+
+def _tags(engine: Engine) -> set[str]:
+    return {tag for image in stored(engine) for tag in image.tags}
+
+
+def _is_taken_over(project: CachedProject, cache: str, engine: Engine) -> None:
+    """Fail unless a machine without anything takes image, verdict and base from the cache."""
+    plan = project.run("build", "--tf", "1.10", "--plan", "--cache-from", cache)
+    assert f"would be taken from the cache {cache}" in plan.stdout, plan.stderr
+    assert not stored(engine)
+    outcome, _ = project.build("--cache-from", cache)
+    assert (outcome["action"], outcome["state"]) == ("name", "done")
+    assert outcome["reason"] == f"taken from the cache {cache}"
+    assert outcome["test_seconds"] == 0
+    assert not project.logs()
+    assert _tags(engine) == {*outcome["tags"]}
+    again, _ = project.build()
+    assert again["action"] == "nothing"
+
+
+def test_a_folder(project: CachedProject, engine: Engine, tmp_path: Path) -> None:
+    cache = str(tmp_path / "kept")
+    built, said = project.build(
+        "--cache-from", f"type=local,src={cache}", "--cache-to", f"type=local,dest={cache}"
+    )
+    assert built["action"] == "build"
+    assert f"Kept in the cache {cache}: {NAME}, {WHEEL}" in said.stderr
+    second = another_machine(project, engine, tmp_path / "second")
+    _is_taken_over(second, cache, engine)
+
+    largest = max(Path(cache).glob("blobs/sha256/*"), key=lambda path: path.stat().st_size)
+    data = bytearray(largest.read_bytes())
+    data[len(data) // 2] ^= 1
+    largest.write_bytes(data)
+    third = another_machine(project, engine, tmp_path / "third")
+    rebuilt, said = third.build("--cache-from", cache, "--cache-to", cache)
+    assert rebuilt["action"] == "build"
+    assert f"holds {NAME}, but not whole" in said.stderr
+    fourth = another_machine(project, engine, tmp_path / "fourth")
+    _is_taken_over(fourth, cache, engine)
+
+
+def test_a_registry(
+    project: CachedProject,
+    engine: Engine,
+    tmp_path: Path,
+    registry: str,  # noqa: F811
+) -> None:
+    cache = f"{registry}/ci/cache"
+    before = {image.id for image in engine.images("imgbuild.cache")}
+    built, said = project.build("--cache-to", f"type=registry,ref={cache}")
+    assert f"Kept in the cache {cache}: {NAME}, {WHEEL}" in said.stderr
+    assert _tags(engine) == {*built["tags"]}
+    second = another_machine(project, engine, tmp_path / "second")
+    _is_taken_over(second, cache, engine)
+    assert {image.id for image in engine.images("imgbuild.cache")} == before
+    third = another_machine(project, engine, tmp_path / "third")
+    third.say("second")  # another image with the same wheel
+    changed, _ = third.build("--cache-from", cache)
+    assert changed["action"] == "build"
+    assert third.wheels() == [WHEEL]
+    assert "the wheel is compiled" not in third.logs()
+
+
+def test_a_registry_that_is_not_there(project: CachedProject, engine: Engine) -> None:
+    with closing(socket.socket()) as nobody:  # it is bound, and does not listen
+        nobody.bind(("127.0.0.1", 0))
+        cache = f"127.0.0.1:{nobody.getsockname()[1]}/ci/cache"
+        outcome, said = project.build("--cache-from", cache, "--cache-to", cache)
+    assert outcome["state"] == "done"
+    assert said.stderr.count("going on without it") == 1, said.stderr
+    assert f"The cache {cache} cannot be " in said.stderr
+    assert _tags(engine) == {*outcome["tags"]}
+    assert all(tag.startswith(REPOSITORY) for tag in outcome["tags"])
