@@ -27,7 +27,7 @@ def archived_images(archive: BinaryIO) -> Iterator[tuple[StoredImage, Content]]:
 def image_archive(content: Content) -> bytes:
     """Return the archive of one image without a name."""
     config, layers = content
-    names = [f"layer{number}" for number in range(len(layers))]
+    names = [f"blobs/{_sha256(layer).replace(':', '/')}" for layer in layers]
     manifest = [{"Config": "config.json", "RepoTags": None, "Layers": names}]
     files = {**dict(zip(names, layers, strict=True)), "config.json": config}
     return _tar({**files, "manifest.json": json.dumps(manifest).encode()})
@@ -43,8 +43,7 @@ def _image(names: tuple[str, ...], config: bytes) -> StoredImage:
     document = json.loads(config)
     labels = (document.get("config") or {}).get("Labels") or {}
     layers = tuple((document.get("rootfs") or {}).get("diff_ids") or ())
-    digest = "sha256:" + hashlib.sha256(config).hexdigest()
-    return StoredImage(digest, names, labels, size=len(config), layers=layers)
+    return StoredImage(_sha256(config), names, labels, size=len(config), layers=layers)
 
 
 def _member(tar: tarfile.TarFile, name: str) -> bytes:
@@ -62,3 +61,7 @@ def _tar(files: Mapping[str, bytes]) -> bytes:
             info.size = len(data)
             archive.addfile(info, io.BytesIO(data))
     return out.getvalue()
+
+
+def _sha256(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
