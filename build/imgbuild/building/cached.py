@@ -18,6 +18,8 @@ from imgbuild.work_folder import work_folder
 
 #: Enough of a wheel's key: what this user's own store goes by.
 WHEEL_DIGITS = 16
+#: More than these are counted, not named.
+_NAMED = 4
 
 
 def foreseen(items: Sequence[PlanItem], caches: Caches) -> tuple[PlanItem, ...]:
@@ -80,7 +82,13 @@ def keep(outcomes: Sequence[Outcome], workshop: Workshop) -> None:
 
         caches.attempt(cache, "cannot be written", write, None)
         if kept:
-            caches.say(f"Kept in the cache {cache.name}: {', '.join(kept)}.")
+            caches.say(f"Kept in the cache {cache.name}: {_listed(kept)}.")
+
+
+def _listed(kept: Sequence[str]) -> str:
+    wheels = sum(name.endswith(".whl") for name in kept)
+    images = len(kept) - wheels
+    return ", ".join(kept) if len(kept) <= _NAMED else f"{images} images, {wheels} wheels"
 
 
 def wanted(item: PlanItem) -> WantedImage:

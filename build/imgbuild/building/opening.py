@@ -36,9 +36,9 @@ class Opening:
     """What the command line decides about the workshop.
 
     ``make`` false makes no input, ``refresh`` makes base images again. ``offline`` is a folder that
-    ``imgbuild fetch`` filled, in place of the network. ``step_seconds`` is how long a step of a
-    build may run (0: for ever), in place of what the settings say. Caches are read from ``sources``
-    and written to ``targets``.
+    ``imgbuild fetch`` filled, in place of the network; ``seed`` is one that comes before it.
+    ``step_seconds`` is how long a step of a build may run (0: for ever), in place of what the
+    settings say. Caches are read from ``sources`` and written to ``targets``.
     """
 
     say: Callable[[str], None]
@@ -46,6 +46,7 @@ class Opening:
     make: bool = True
     refresh: bool = False
     offline: Path | None = None
+    seed: Path | None = None
     step_seconds: float | None = None
     sources: "tuple[Place, ...]" = ()
     targets: "tuple[Place, ...]" = ()
@@ -185,8 +186,21 @@ def _keep_bases(
 def _fetched(
     project: Project, images: tuple[Image, ...], opening: Opening, settings: Settings
 ) -> "FetchedInputs | None":
+    if opening.seed:
+        return _seeded(opening.seed, project, images, opening, settings)
     if opening.offline is None:
         return None
     from imgbuild.fetching.offline import open_fetched  # noqa: PLC0415 - brings requests
 
     return open_fetched(opening.offline, images, project, settings, cache_dir())
+
+
+def _seeded(
+    folder: Path, project: Project, images: tuple[Image, ...], opening: Opening, settings: Settings
+) -> "FetchedInputs":
+    from imgbuild.fetching.seed import open_seed  # noqa: PLC0415
+
+    seeded, lacking = open_seed(folder, images, project, settings, cache_dir())
+    for reason in lacking:
+        opening.say(reason)
+    return seeded

@@ -20,13 +20,17 @@ def bring_downloads(items: Sequence[PlanItem], workshop: Workshop) -> Supplies:
         MachineError: a file cannot be had.
 
     """
-    if workshop.fetched:
-        return {i.image.name: workshop.fetched.supplies(i.image.name) for i in items}
+    listed = workshop.fetched.listings if workshop.fetched else {}
+    supplies = {
+        name: workshop.fetched.supplies(name)
+        for name in (item.image.name for item in items)
+        if workshop.fetched and name in listed
+    }
+    rest = [item.image.name for item in items if item.image.name not in listed]
     with shown_progress() as progress:
-        return {
-            item.image.name: {
-                name: downloads_context(files, workshop.cache, workshop.sites, progress)
-                for name, files in workshop.inputs.downloads[item.image.name].contexts.items()
+        for name in rest:
+            supplies[name] = {
+                context: downloads_context(files, workshop.cache, workshop.sites, progress)
+                for context, files in workshop.inputs.downloads[name].contexts.items()
             }
-            for item in items
-        }
+    return supplies

@@ -77,6 +77,15 @@ def build(
             help="What standard error is: text, or one JSON object a line (docs/logging.md).",
         ),
     ] = LogFormat.TEXT,
+    seed: Annotated[
+        Path | None,
+        typer.Option(
+            "--seed",
+            metavar="DEST",
+            help="Take what `imgbuild fetch` put into a folder from there, the rest from the "
+            "network.",
+        ),
+    ] = None,
     cache_from: Annotated[
         list[str] | None,
         typer.Option(
@@ -120,6 +129,12 @@ def build(
         )
     if offline and refresh_base:
         raise InputError("--offline takes the base image that was fetched; drop --refresh-base.")
+    if seed and offline:
+        raise InputError(
+            "--seed asks the network for what is missing, --offline never; choose one."
+        )
+    if seed and not seed.is_dir():
+        raise InputError(f"--seed {seed}: there is no such folder; `imgbuild fetch` makes one.")
     opened = options.open_project(project)
     images = options.select(opened, tf, cpu, gpu, stack, mpi, everything, as_documented)
     for image in images:
@@ -133,6 +148,7 @@ def build(
         refresh=refresh_base,
         offline=offline.absolute() if offline else None,
         step_seconds=options.seconds(step_timeout, "--step-timeout"),
+        seed=seed.absolute() if seed else None,
         sources=tuple(cache_place("--cache-from", value) for value in cache_from or ()),
         targets=tuple(cache_place("--cache-to", value) for value in cache_to or ()),
     )

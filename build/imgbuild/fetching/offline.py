@@ -29,11 +29,15 @@ _PLACES = {
 
 @dataclass(frozen=True)
 class FetchedInputs:
-    """The listings of the images to be built, all of whose files are in ``folder``."""
+    """The listings of images to be built, all of whose files are in ``folder``.
+
+    ``partial``: there is a network, and images without a listing take everything from there.
+    """
 
     folder: Path
     listings: Mapping[str, Listing]
     cache: Path
+    partial: bool = False
 
     def supplies(self, image: str) -> Mapping[str, Path]:
         """Return the named contexts of one image: its downloads, packages and lists."""
@@ -48,11 +52,21 @@ class FetchedInputs:
         return {**flat, OFFLINE: self._folder(OFFLINE, placed)}
 
     def settings(self, settings: Settings, images: Iterable[Image]) -> Settings:
-        """Return the settings of a build without a network: base images from here, no login."""
+        """Return the settings of a build without a network: base images from here, no login.
+
+        Where there is one, only a registry's base images come from here.
+        """
         bases = {
-            image.os_name: self._base(self.listings[image.name], image.os_name) for image in images
+            image.os_name: self._base(self.listings[image.name], image.os_name)
+            for image in images
+            if image.name in self.listings and not (self.partial and self._is_made(image))
         }
+        if self.partial:
+            return settings.model_copy(update={"base": {**settings.base, **bases}})
         return settings.model_copy(update={"base": bases, "netrc": None})
+
+    def _is_made(self, image: Image) -> bool:
+        return not self.listings[image.name].base
 
     def known_bases(self, inputs: BuildInputs, images: Iterable[Image]) -> BuildInputs:
         """Return the inputs with base images of a registry under their digest there.
@@ -61,6 +75,8 @@ class FetchedInputs:
         """
         bases = dict(inputs.bases)
         for image in images:
+            if image.name not in self.listings:
+                continue
             digest = self.listings[image.name].base.rpartition("@")[2]
             if digest:
                 bases[image.os_name] = replace(bases[image.os_name], digest=digest)
@@ -94,11 +110,17 @@ def open_fetched(
         InputError: an image was never fetched, or for other inputs, or files are missing.
 
     """
-    listings = {image.name: _checked(folder, image, project, settings) for image in images}
+    listings = {image.name: checked_listing(folder, image, project, settings) for image in images}
     return FetchedInputs(folder, listings, cache)
 
 
-def _checked(folder: Path, image: Image, project: Project, settings: Settings) -> Listing:
+def checked_listing(folder: Path, image: Image, project: Project, settings: Settings) -> Listing:
+    """Return the listing of one image, for the inputs of now, with every file in the folder.
+
+    Raises:
+        InputError: it was never fetched, or for other inputs, or files are missing.
+
+    """
     listing = read_listing(folder, image.name)
     again = f"Run `imgbuild fetch` for it where there is a network, into {folder}."
     if listing is None:
