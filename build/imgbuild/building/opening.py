@@ -15,7 +15,7 @@ from imgbuild.engine.client import DockerEngine
 from imgbuild.engine.endpoint import resolve_host
 from imgbuild.engine.stored import StoredImage
 from imgbuild.matrix.image import Image
-from imgbuild.plan.inputs import Preparation, prepare_inputs
+from imgbuild.plan.inputs import BuildInputs, Preparation, prepare_inputs
 from imgbuild.plan.plan import PlanItem
 from imgbuild.plan.planner import Planner
 from imgbuild.project import Project, cache_dir, state_dir
@@ -94,11 +94,7 @@ def open_planner(project: Project, images: tuple[Image, ...], opening: Opening) 
         log = state / "logs" / f"{time.strftime('%Y%m%dT%H%M%S')}-inputs.log"
         preparation = Preparation(cache, log, project, opening.say, opening.make, opening.refresh)
         caches = _caches(opening, engine)
-        if caches:
-            _take_bases(images, settings, caches, preparation)
-        inputs = prepare_inputs(images, settings, preparation)
-        if caches:
-            _keep_bases(images, settings, caches, preparation)
+        inputs = _inputs(images, settings, preparation, caches)
         inputs = fetched.known_bases(inputs, images) if fetched else inputs
         store = ReportStore(state / "reports")
         planner = Planner(project, engine, inputs, store, settings.standin, cache)
@@ -165,22 +161,17 @@ def _caches(opening: Opening, engine: "Engine") -> "Caches | None":
     return open_caches(opening.sources, opening.targets, engine, opening.say)
 
 
-def _take_bases(
-    images: tuple[Image, ...], settings: Settings, caches: "Caches", preparation: Preparation
-) -> None:
-    from imgbuild.building.cached_bases import take_bases  # noqa: PLC0415
+def _inputs(
+    images: tuple[Image, ...],
+    settings: Settings,
+    preparation: Preparation,
+    caches: "Caches | None",
+) -> BuildInputs:
+    if caches is None:
+        return prepare_inputs(images, settings, preparation)
+    from imgbuild.building.cached_bases import prepare_with_caches  # noqa: PLC0415
 
-    if not preparation.refresh:
-        take_bases(images, settings, caches, preparation.cache)
-
-
-def _keep_bases(
-    images: tuple[Image, ...], settings: Settings, caches: "Caches", preparation: Preparation
-) -> None:
-    from imgbuild.building.cached_bases import keep_bases  # noqa: PLC0415
-
-    if preparation.make:
-        keep_bases(images, settings, caches, preparation.cache, again=preparation.refresh)
+    return prepare_with_caches(images, settings, preparation, caches)
 
 
 def _fetched(

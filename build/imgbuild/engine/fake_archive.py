@@ -5,8 +5,10 @@ import io
 import json
 import tarfile
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import BinaryIO
 
+from imgbuild.engine.answers import seconds_of
 from imgbuild.engine.stored import StoredImage
 from imgbuild.errors import CheckFailedError
 
@@ -35,7 +37,11 @@ def image_archive(content: Content) -> bytes:
 
 def made_up(image: StoredImage) -> Content:
     """Return a content for an image that was never loaded: each layer tells its own digest."""
-    config = {"config": {"Labels": dict(image.labels)}, "rootfs": {"diff_ids": [*image.layers]}}
+    config = {
+        "created": datetime.fromtimestamp(image.created, UTC).isoformat(),
+        "config": {"Labels": dict(image.labels)},
+        "rootfs": {"diff_ids": [*image.layers]},
+    }
     return json.dumps(config).encode(), [_tar({"id": layer.encode()}) for layer in image.layers]
 
 
@@ -43,7 +49,8 @@ def _image(names: tuple[str, ...], config: bytes) -> StoredImage:
     document = json.loads(config)
     labels = (document.get("config") or {}).get("Labels") or {}
     layers = tuple((document.get("rootfs") or {}).get("diff_ids") or ())
-    return StoredImage(_sha256(config), names, labels, size=len(config), layers=layers)
+    created = seconds_of(str(document.get("created") or ""))
+    return StoredImage(_sha256(config), names, labels, len(config), created, layers)
 
 
 def _member(tar: tarfile.TarFile, name: str) -> bytes:

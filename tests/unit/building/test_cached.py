@@ -9,8 +9,9 @@ from test_produce import NEW, OLD, Bench, bench  # noqa: F401  # the fixture
 from test_wheels import WHEEL, make_wheel
 
 from imgbuild.building.cached import foreseen, keep, releasing, restored
+from imgbuild.building.options import BuildOptions
 from imgbuild.building.outcome import Outcome
-from imgbuild.building.produce import BuildOptions, produce
+from imgbuild.building.produce import produce
 from imgbuild.building.wheels import wheel_key_of, wheel_store
 from imgbuild.caches.place import FolderPlace, Place, RegistryPlace
 from imgbuild.caches.several import open_caches
