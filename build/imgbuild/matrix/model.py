@@ -181,7 +181,10 @@ Python = Annotated[SourcePython | CondaPython, Field(discriminator="origin")]
 
 
 class AptMpi(Section):
-    """An MPI from the distribution's archive."""
+    """An MPI from the distribution's archive.
+
+    ``without`` are packages that others demand and nothing needs: an empty one stands in.
+    """
 
     flavour: Flavour
     version: Version
@@ -189,6 +192,7 @@ class AptMpi(Section):
     os: Name
     runtime: tuple[AptPin, ...]
     build: tuple[AptPin, ...]
+    without: tuple[AptPackage, ...] = ()
 
 
 class SourceMpi(Section):
