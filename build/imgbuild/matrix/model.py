@@ -192,7 +192,7 @@ class AptMpi(Section):
     os: Name
     runtime: tuple[AptPin, ...]
     build: tuple[AptPin, ...]
-    without: tuple[AptPackage, ...] = ()
+    without: tuple[AptPin, ...] = ()
 
 
 class SourceMpi(Section):

@@ -186,7 +186,7 @@ def _packages(image: Image) -> dict[str, object]:
     return {
         "os_packages": sorted({*packages.runtime, git}),
         "mpi_packages": sorted(runtime),
-        "mpi_without": sorted(mpi.without) if mpi.origin == "apt" else [],
+        "mpi_without": [p.split("=", 1) for p in mpi.without] if mpi.origin == "apt" else [],
         "compiler_packages": sorted({*packages.compiler, *build}),
         "cpython_packages": sorted({*packages.compiler, *packages.cpython}),
     }
