@@ -1,6 +1,7 @@
 """One pin changed: time and bytes written, beside the same change in a single-stage Dockerfile.
 
-One package of the lock gets another version, as after ``imgbuild lock``. Both images are built and
+One package of the lock gets another version, as after ``imgbuild lock``. What was compiled is kept
+on both sides as each keeps it: Horovod's wheel here, layers there. Both images are built and
 their layers cached before; the new version is fetched before too. Every round is another version,
 so nothing of it is cached. The bytes are those of the layers that the engine did not have before.
 """
@@ -20,7 +21,7 @@ from benchmarks.rounds import Contestant, WrongResultError, compare
 from benchmarks.samples import Samples, ratio
 from benchmarks.table import megabytes, table, times, timing_table
 
-PACKAGE = "absl-py"
+PACKAGE = "astor"
 OURS, SINGLE = "imgbuild build", "one stage, pip"
 
 
@@ -32,11 +33,12 @@ class Version:
     sha256: str
 
 
-#: Releases before the locked one that run on Python 3.6, pure Python, about 0.1 MB each.
+#: Releases before the locked one that run on Python 3.6, pure Python, 27 kB each. The package is of
+#: the last layer, as all are that no other version of TensorFlow shares.
 VERSIONS = (
-    Version("1.3.0", "34995df9bd7a09b3b8749e230408f5a2a2dd7a68a0d33c12a3d0cb15a041a507"),
-    Version("1.2.0", "5d15f85b8cc859c6245bc9886ba664460ed96a6fee895416caa37d669ee74a9a"),
-    Version("1.1.0", "db97287655e30336938f8058d2c81ed2be6af1d9b6ebbcd8df1080a6c7fcd24e"),
+    Version("0.8.0", "0e41295809baf43ae8303350e031aff81ae52189b6f881f36d623fa8b2f1960e"),
+    Version("0.7.1", "fb503b9e2fdd05609fbf557b916b4a7824171203701660f0c55bbf5a7a68713e"),
+    Version("0.7.0", "8c26fd9d5f216401d2908ccbf8890200329391af35471dba515fa5eb0af0021d"),
 )
 
 
