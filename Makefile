@@ -40,6 +40,7 @@ test: machine stub-tools browser
 	$(BIN)/mypy tests/unit
 	$(BIN)/mypy tests/e2e
 	$(BIN)/mypy tests/standin
+	$(BIN)/mypy benchmarks
 	$(BIN)/pytest -q -n auto tests/unit
 	$(BIN)/imgbuild render --check
 	$(BIN)/imgbuild lock --check

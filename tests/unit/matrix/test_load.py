@@ -129,6 +129,11 @@ def test_a_section_of_another_kind_is_one_fault_not_a_crash(
     assert "matrix.yaml:" in refusal(path)
 
 
+def test_every_image_that_any_machine_can_build_has_a_budget(project: Project) -> None:
+    rows = [row for row in load_matrix(project.matrix).images if row.stack == "debian"]
+    assert all(row.budget.get(variant) for row in rows for variant in row.variants)
+
+
 def test_a_wrong_item_does_not_make_the_list_short(edited: Edited, refusal: Refusal) -> None:
     message = refusal(edited("variants: [cpu]", "variants: [tpu]"))
     assert "at least" not in message

@@ -13,7 +13,6 @@ from imgbuild.cli.size_tables import instruction, megabytes
 from imgbuild.engine.fake import FakeEngine
 from imgbuild.engine.stored import StoredImage
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError
-from imgbuild.project import Project
 
 MB = 1_000_000
 OLD, NEW, ABSENT = "tf-2.0-cpu-debian", "tf-2.2-cpu-debian", "tf-2.3-cpu-debian"
@@ -55,8 +54,8 @@ class Size:
 
 
 @pytest.fixture
-def size(tmp_path: Path, project: Project, monkeypatch: pytest.MonkeyPatch) -> Size:
-    (tmp_path / "matrix.yaml").write_bytes(project.matrix.read_bytes())
+def size(tmp_path: Path, matrix_text: str, monkeypatch: pytest.MonkeyPatch) -> Size:
+    (tmp_path / "matrix.yaml").write_text(matrix_text, encoding="utf-8")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.delenv("IMGBUILD_SETTINGS", raising=False)
