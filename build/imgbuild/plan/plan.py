@@ -10,6 +10,7 @@ from imgbuild.matrix.image import Image
 from imgbuild.plan.changes import Change, changes_since, described
 from imgbuild.plan.digest import InputDigest
 from imgbuild.render.labels import INPUT_DIGEST, INPUT_PARTS, NAME
+from imgbuild.suites.verdict import Verdict
 
 
 class Action(StrEnum):
@@ -19,14 +20,6 @@ class Action(StrEnum):
     TEST = "test"
     NAME = "name"
     NOTHING = "nothing"
-
-
-class Verdict(StrEnum):
-    """What is known of an image's suites, for the suites' present code."""
-
-    PASSED = "passed"
-    FAILED = "failed"
-    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from imgbuild.matrix.image import Image, standin_image
 from imgbuild.plan.digest import input_digest
 from imgbuild.plan.inputs import BuildInputs
 from imgbuild.plan.ownership import is_own
-from imgbuild.plan.plan import PlanItem, Verdict, make_plan
+from imgbuild.plan.plan import PlanItem, make_plan
 from imgbuild.plan.reading import Reading
 from imgbuild.project import Project
 from imgbuild.render.labels import INPUT_DIGEST, NAME
@@ -20,6 +20,7 @@ from imgbuild.settings import StandIn
 from imgbuild.suites.code import read_suites, required, suite_keys
 from imgbuild.suites.expectation import expectation
 from imgbuild.suites.store import ReportStore
+from imgbuild.suites.verdict import Verdict
 
 
 @dataclass(frozen=True)

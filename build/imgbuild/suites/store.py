@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from imgbuild.atomic import write_text
-from imgbuild.plan.plan import Verdict
 from imgbuild.suites.report import NEEDS_GPU, Found, SuiteResult, TestSkip
+from imgbuild.suites.verdict import Verdict
 
 Entry = Mapping[str, Any]
 

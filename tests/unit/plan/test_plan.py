@@ -8,7 +8,8 @@ import pytest
 from imgbuild.engine.stored import StoredImage
 from imgbuild.matrix.image import Image
 from imgbuild.plan.digest import InputDigest
-from imgbuild.plan.plan import Action, PlanItem, Verdict, make_plan
+from imgbuild.plan.plan import Action, PlanItem, make_plan
+from imgbuild.suites.verdict import Verdict
 
 PARTS = {"lock": "1", "lock packages": "a==1,b==2", "base": "2", "stage os": "3"}
 DIGEST = InputDigest("sha256:new", PARTS)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from imgbuild.plan.plan import Verdict
 from imgbuild.project import Project
 from imgbuild.suites.code import read_suites, suite_keys
 from imgbuild.suites.report import SuiteResult, TestFailure, TestSkip
 from imgbuild.suites.store import ReportStore
+from imgbuild.suites.verdict import Verdict
 
 ID = "sha256:id"
 KEYS = {"pins": "sha256:a", "horovod": "sha256:b"}
