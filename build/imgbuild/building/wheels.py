@@ -11,6 +11,7 @@ from imgbuild.building.workshop import Workshop
 from imgbuild.engine.definition import BakeTarget
 from imgbuild.plan.plan import PlanItem
 from imgbuild.render.drift import dockerfile_path
+from imgbuild.render.stages import stages_of
 from imgbuild.work_folder import work_folder
 
 
@@ -28,8 +29,8 @@ class Wheels:
 
     def is_missing(self, image: str) -> bool:
         """Return whether the image's bake has to compile, and is the one that exports the wheel."""
-        key = self.keys[image]
-        first = next(name for name, known in self.keys.items() if known == key)
+        key = self.keys.get(image)
+        first = next((name for name, known in self.keys.items() if known == key), None)
         return image not in self.kept and image == first
 
     def export(self, target: BakeTarget) -> BakeTarget:
@@ -53,7 +54,7 @@ def open_wheels(items: Sequence[PlanItem], workshop: Workshop) -> Iterator[Wheel
 
     """
     store = wheel_store(workshop)
-    keys = {item.image.name: wheel_key_of(item, workshop) for item in items}
+    keys = {item.image.name: wheel_key_of(item, workshop) for item in items if _has(item, workshop)}
     found = {name: store.find(key) for name, key in keys.items()}
     with work_folder("wheels") as exports:
         wheels = Wheels(keys, {n: place for n, place in found.items() if place}, exports)
@@ -77,6 +78,14 @@ def wheel_key_of(item: PlanItem, workshop: Workshop) -> str:
         InputError: the image's lock is missing or damaged.
 
     """
+    return wheel_key(item.image, _text(item, workshop), workshop.inputs, workshop.project)
+
+
+def _has(item: PlanItem, workshop: Workshop) -> bool:
+    """Return whether the image's Dockerfile compiles a wheel: templates of others need not."""
+    return STAGE in stages_of(_text(item, workshop))
+
+
+def _text(item: PlanItem, workshop: Workshop) -> str:
     path = dockerfile_path(item.image, workshop.project.dockerfiles)
-    dockerfile = path.read_text(encoding="utf-8")
-    return wheel_key(item.image, dockerfile, workshop.inputs, workshop.project)
+    return path.read_text(encoding="utf-8")

@@ -56,11 +56,12 @@ def needed(stages: Mapping[str, Stage], target: str, replaced: Collection[str] =
 
 
 def instructions(text: str) -> Iterator[str]:
-    """Yield each instruction with its continuation lines."""
+    """Yield each instruction with its continuation lines; a comment between them ends nothing."""
     current = ""
     for line in text.splitlines(keepends=True):
+        within = bool(current) and line.lstrip().startswith("#")
         current += line
-        if not line.rstrip("\n").endswith("\\"):
+        if not within and not line.rstrip("\n").endswith("\\"):
             yield current
             current = ""
     if current:

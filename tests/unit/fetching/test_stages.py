@@ -44,6 +44,11 @@ def test_what_a_named_context_replaces_needs_nothing() -> None:
     assert [stage.name for stage in install_stages(DOCKERFILE, {"cpython"})] == ["os"]
 
 
+def test_a_comment_within_an_instruction_ends_nothing() -> None:
+    text = "FROM base AS os\nRUN sh /run/apt-install 'a' \\\n    # why\n    && tidy\n"
+    assert with_plan(text, install_stages(text), "apt").count("    && tidy\n") == 2
+
+
 def test_no_stages() -> None:
     assert install_stages("FROM scratch\n") == ()
 
