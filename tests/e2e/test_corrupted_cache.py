@@ -17,7 +17,11 @@ import yaml
 from own_dockerd import own_dockerd
 from small_project import SmallProject, small_project
 
+from imgbuild.inputs.base import find_base
+from imgbuild.matrix.image import all_images
+from imgbuild.plan.inputs import base_recipe
 from imgbuild.project import cache_dir
+from imgbuild.rules.load import load_matrix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -83,11 +87,19 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnCache]:
         small = small_project(folder, engine.host)
         made = OwnCache(small.root, small.state, small.host)
         _take_source_from(made, url)
-        if (cache_dir() / "base").is_dir():  # what was made before need not be made again
-            shutil.copytree(cache_dir() / "base", made.cache / "imgbuild" / "base")
+        _take_base(made)
         result = made.run(*ONE)
         assert result.returncode == 0, result.stderr
         yield made
+
+
+def _take_base(project: OwnCache) -> None:
+    """Take over the base image if it was made before; others in the cache are of no build here."""
+    images = all_images(load_matrix(project.root / "matrix.yaml"))
+    recipe = base_recipe(next(image for image in images if image.stack == "debian"))
+    known = find_base(recipe, cache_dir())
+    if known:
+        shutil.copytree(known.path, project.cache / "imgbuild" / "base" / known.path.name)
 
 
 def _take_source_from(project: OwnCache, url: str) -> None:

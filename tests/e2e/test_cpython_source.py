@@ -7,12 +7,14 @@ to the interpreter are built; TensorFlow has no wheel for it.
 from __future__ import annotations
 
 import hashlib
+import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 from imgbuild.engine.buildx import build_environment, find_buildx
+from imgbuild.matrix.image import minor_of
 from imgbuild.project import Project
 from imgbuild.settings import load_settings
 
@@ -63,8 +65,15 @@ def _render(copy: Checkout, archive: Path, sha256: str) -> None:
             lines[number : number + 2] = [f"    url: {url}\n", f"    sha256: {sha256}\n"]
             break
     path.write_text("".join(lines).replace("3.6.15", VERSION))
+    _keep_locks(copy)
     result = copy.run("render")
     assert result.returncode == 0, result.stderr
+
+
+def _keep_locks(copy: Checkout) -> None:
+    """Give the other interpreter the locks of the first: nothing is installed from them."""
+    for lock in (copy.root / "images" / "locks").glob("*py3.6*.txt"):
+        shutil.copy(lock, lock.with_name(lock.name.replace("py3.6", f"py{minor_of(VERSION)}")))
 
 
 def _build(copy: Checkout, base: str, archive: Path) -> subprocess.CompletedProcess[str]:

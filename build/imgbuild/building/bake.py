@@ -12,6 +12,7 @@ from imgbuild.building.wheels import Wheels, open_wheels
 from imgbuild.building.workshop import Workshop
 from imgbuild.engine.bake import BuildFailedError, run_bake
 from imgbuild.engine.definition import BakeTarget
+from imgbuild.engine.failure import BuildFailure
 from imgbuild.engine.progress import BakeBegun, Event, Transfer
 from imgbuild.plan.plan import PlanItem
 from imgbuild.render.dockerfile import epoch_seconds
@@ -48,9 +49,10 @@ def bake_images(
         except BuildFailedError as error:
             seconds = time.monotonic() - started
             blamed = _images_of(error, left)
+            told = _of_images(error.failure, blamed, left)
             failed = blamed if keep_going else {item.image.name for item in left}
             yield from (
-                Baked(item, None, seconds, _reason(item, error, blamed))
+                Baked(item, None, seconds, _reason(item, told, blamed))
                 for item in left
                 if item.image.name in failed
             )
@@ -109,9 +111,16 @@ def _images_of(error: BuildFailedError, items: Sequence[PlanItem]) -> set[str]:
     return blamed - {""} or {names[0]}
 
 
-def _reason(item: PlanItem, error: BuildFailedError, blamed: set[str]) -> str:
+def _of_images(failure: BuildFailure, blamed: set[str], items: Sequence[PlanItem]) -> BuildFailure:
+    """Return the failure as people know its targets: images alone, not what is beside them."""
+    names = {item.image.name for item in items}
+    cancelled = tuple(one for one in failure.cancelled if one in names - blamed)
+    return replace(failure, failed=tuple(sorted(blamed)), cancelled=cancelled)
+
+
+def _reason(item: PlanItem, failure: BuildFailure, blamed: set[str]) -> str:
     if item.image.name in blamed:
-        return str(error)
+        return str(failure)
     return f"cancelled, since {', '.join(sorted(blamed))} failed"
 
 

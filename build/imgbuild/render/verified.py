@@ -67,7 +67,7 @@ class VerifiedDockerfiles:
     def remember(self) -> None:
         """Keep what was found, if anything new was, and if it can be kept."""
         if self._changed and self._memory:
-            document = {"key": self._key, "verified": self._known}
+            document = {"key": self._key, "verified": self._known, "sum": _sum(self._known)}
             # A cache that cannot be written is no reason to fail.
             with suppress(MachineError):
                 write_text(self._memory, json.dumps(document, sort_keys=True))
@@ -86,9 +86,9 @@ class VerifiedDockerfiles:
         try:
             document = json.loads(self._memory.read_bytes()) if self._memory else {}
             found = document["verified"] if document["key"] == self._key else {}
+            return found if document["sum"] == _sum(found) and isinstance(found, dict) else {}
         except (OSError, ValueError, KeyError, TypeError):
             return {}
-        return found if isinstance(found, dict) else {}
 
     @cached_property
     def _key(self) -> str:
@@ -104,6 +104,11 @@ class VerifiedDockerfiles:
             _named(package, [*code, package / "values.py"]),
         ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _sum(verified: Mapping[str, str]) -> str:
+    """Return what tells that not a byte of the memory is another."""
+    return hashlib.sha256(json.dumps(verified, sort_keys=True).encode()).hexdigest()
 
 
 def _named(root: Path, files: Iterable[Path]) -> Mapping[str, str]:

@@ -223,7 +223,9 @@ def test_a_wheel_that_cannot_be_compiled_is_its_images_failure(
 
     monkeypatch.setattr("imgbuild.building.bake.run_bake", bake)
     bench.broken = {OLD}
-    assert _states(bench.build(keep_going=True)) == {OLD: "failed", NEW: "done"}
+    outcomes = bench.build(keep_going=True)
+    assert _states(outcomes) == {OLD: "failed", NEW: "done"}
+    assert f"Building {OLD} failed" in (outcomes[0].error or "")
 
 
 def test_with_keep_going_failed_suites_stop_nothing(bench: Bench) -> None:
