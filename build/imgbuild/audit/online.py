@@ -9,10 +9,10 @@ from imgbuild.audit.other_inputs import OtherInput, compare_inputs, look_at_all
 from imgbuild.audit.outcome import LocksOutcome, Outcome, SdistOutcome, WheelOutcome
 from imgbuild.audit.packages import compare_locks, locked_projects
 from imgbuild.audit.pages import Pages, read_pages
-from imgbuild.audit.parallel import in_parallel
 from imgbuild.audit.sources import Sources
 from imgbuild.doctor.concurrently import Question
 from imgbuild.locks.lockfile import Lock
+from imgbuild.parallel import in_parallel
 
 _WORKERS = 3
 

@@ -14,9 +14,9 @@ import requests
 from imgbuild.audit.client import Client
 from imgbuild.audit.facts import Contradiction
 from imgbuild.audit.failure import ReadError, UnreachableError
-from imgbuild.audit.parallel import in_parallel
 from imgbuild.audit.registry import BaseImage, judge_image
 from imgbuild.audit.signature import State, judge_signature
+from imgbuild.parallel import in_parallel
 from imgbuild.yaml_document import Location
 
 _CHUNK = 1 << 20

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from imgbuild.audit.failure import ReadError, UnreachableError
-from imgbuild.audit.parallel import in_parallel
 from imgbuild.audit.project_page import Project, read_project
 from imgbuild.audit.sources import Sources
+from imgbuild.parallel import in_parallel
 
 _WORKERS = 8
 

@@ -20,9 +20,9 @@ from imgbuild.audit.facts import SdistFacts, WheelFacts
 from imgbuild.audit.needs import SdistNeed, WheelNeed, sdist_needs, wheel_needs
 from imgbuild.audit.offline import audit_offline
 from imgbuild.audit.other_inputs import OtherInput, compare_inputs, look_at, look_at_all
-from imgbuild.audit.parallel import in_parallel
 from imgbuild.errors import InputError
 from imgbuild.matrix.image import Image
+from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
 
 pytest_plugins = ("audit_fixtures",)
