@@ -18,6 +18,7 @@ from imgbuild.values import (
     FileName,
     Name,
     Prose,
+    PublishingRepository,
     PythonVersion,
     RegistryPrefix,
     Sha256,
@@ -116,6 +117,17 @@ Base = Annotated[BootstrapBase | RegistryBase | LayoutBase, Field(discriminator=
 Interpreter = Annotated[SourceInterpreter | PrefixInterpreter, Field(discriminator="source")]
 
 
+class PublishingSettings(Strict):
+    """Where images are published, and how often a registry that fails is asked.
+
+    Between two tries a random time passes, of at most ``first_wait`` seconds, which doubles.
+    """
+
+    repository: PublishingRepository | None = None
+    attempts: Annotated[int, Field(ge=1, le=20)] = 5
+    first_wait: Annotated[float, Field(ge=0, le=60)] = 1.0
+
+
 class Settings(Strict):
     """Everything ``imgbuild.local.yaml`` may say; an absent file means all defaults."""
 
@@ -132,6 +144,7 @@ class Settings(Strict):
     #: Other content under the name of a download, by its file name.
     substitutes: dict[FileName, Sha256] = Field(default_factory=dict)
     standin: StandIn | None = None
+    publishing: PublishingSettings = PublishingSettings()
 
     def base_for(self, os_name: str, image: str | None = None) -> Base:
         """Return where the base image of an operating system comes from.

@@ -89,6 +89,12 @@ _CACHE_REPOSITORY = _matching(
     r"(/[a-z0-9]+([._-]+[a-z0-9]+)*)+",
     "HOST[:PORT]/REPOSITORY without a tag, such as registry.example.org:5000/ci/cache",
 )
+_PUBLISHING_REPOSITORY = _matching(
+    # Source: the grammar of <name> in the OCI distribution specification; Docker's of hosts.
+    r"(?=.{1,255}$)((localhost|[a-z0-9-]+(\.[a-z0-9-]+)+)(:[0-9]{1,5})?|[a-z0-9-]+:[0-9]{1,5})"
+    r"(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)+",
+    "HOST[:PORT]/REPOSITORY without a tag, in lower case, such as registry.example.org:5000/ml/tf",
+)
 _FILE_NAME = _matching(
     r"[A-Za-z0-9_][A-Za-z0-9._+-]*", "a file name; allowed: letters, digits and ._+-"
 )
@@ -159,6 +165,7 @@ Repository = Annotated[str, *_REPOSITORY]
 DigestReference = Annotated[str, *_DIGEST_REFERENCE]
 RegistryPrefix = Annotated[str, *_REGISTRY_PREFIX]
 CacheRepository = Annotated[str, *_CACHE_REPOSITORY]
+PublishingRepository = Annotated[str, *_PUBLISHING_REPOSITORY]
 FileName = Annotated[str, *_FILE_NAME]
 KeyFingerprint = Annotated[str, *_KEY_FINGERPRINT]
 Capability = Annotated[str, *_CAPABILITY]

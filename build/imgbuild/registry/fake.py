@@ -1,0 +1,118 @@
+"""A registry in memory, for unit tests."""
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from imgbuild.errors import CheckFailedError
+from imgbuild.registry.digest import digest_of, is_digest
+from imgbuild.registry.media_types import DOCKER_MANIFEST
+from imgbuild.registry.protocol import Manifest
+
+
+class MemoryRegistry:
+    """A `Registry` without a server; ``calls`` is what it was asked, as ``head 1.0``.
+
+    ``before`` is called with each of these before it is done: it may raise, wait or change things.
+    """
+
+    def __init__(
+        self,
+        name: str = "registry.test/team/app",
+        before: Callable[[str], None] = lambda _call: None,
+    ) -> None:
+        self.name = name
+        self.before = before
+        self.calls: list[str] = []
+        #: Digests by tag.
+        self.tagged: dict[str, str] = {}
+        #: By digest.
+        self.manifests: dict[str, Manifest] = {}
+        self.blobs: dict[str, bytes] = {}
+        self.closed = False
+        self._lock = threading.RLock()
+
+    def head(self, reference: str) -> str | None:
+        """Return a manifest's digest."""
+        self._called(f"head {reference}")
+        found = self._find(reference)
+        return found.digest if found else None
+
+    def manifest(self, reference: str) -> Manifest | None:
+        """Return a manifest."""
+        self._called(f"manifest {reference}")
+        return self._find(reference)
+
+    def put_manifest(self, reference: str, content: bytes, media_type: str) -> str:
+        """Store a manifest; refused, as by a real registry, if a blob of it is missing."""
+        self._called(f"put {reference}")
+        document, digest = json.loads(content), digest_of(content)
+        wanted = [one["digest"] for one in (document["config"], *document["layers"])]
+        with self._lock:
+            missing = [one for one in wanted if one not in self.blobs]
+            if missing or (is_digest(reference) and reference != digest):
+                raise CheckFailedError(f"{self.name} refuses {reference}: blob unknown {missing}.")
+            self.manifests[digest] = Manifest(digest, media_type, content)
+            if not is_digest(reference):
+                self.tagged[reference] = digest
+        return digest
+
+    def blob(self, digest: str) -> bytes:
+        """Return a blob."""
+        self._called(f"blob {digest}")
+        if digest not in self.blobs:
+            raise CheckFailedError(f"{self.name} has no blob {digest}.")
+        return self.blobs[digest]
+
+    def put_blob(self, content: bytes) -> str:
+        """Store a blob."""
+        digest = digest_of(content)
+        self._called(f"put blob {digest}")
+        with self._lock:
+            self.blobs[digest] = content
+        return digest
+
+    def tags(self) -> tuple[str, ...]:
+        """Return every tag, sorted."""
+        self._called("tags")
+        with self._lock:
+            return tuple(sorted(self.tagged))
+
+    def close(self) -> None:
+        """Remember that it was closed."""
+        self.closed = True
+
+    def add_image(self, tag: str, layers: Sequence[bytes] = (b"layer",)) -> Manifest:
+        """Put an image there, as an engine's push does; no call. Its configuration is the tag."""
+
+        def described(content: bytes, kind: str) -> dict[str, Any]:
+            digest = digest_of(content)
+            self.blobs[digest] = content
+            return {"mediaType": kind, "digest": digest, "size": len(content)}
+
+        docker = "application/vnd.docker."
+        document = {
+            "schemaVersion": 2,
+            "mediaType": DOCKER_MANIFEST,
+            "config": described(
+                json.dumps({"tag": tag}).encode(), f"{docker}container.image.v1+json"
+            ),
+            "layers": [described(layer, f"{docker}image.rootfs.diff.tar.gzip") for layer in layers],
+        }
+        content = json.dumps(document).encode()
+        digest = digest_of(content)
+        with self._lock:
+            self.manifests[digest] = Manifest(digest, DOCKER_MANIFEST, content)
+            self.tagged[tag] = digest
+        return self.manifests[digest]
+
+    def _called(self, call: str) -> None:
+        with self._lock:
+            self.calls.append(call)
+        self.before(call)
+
+    def _find(self, reference: str) -> Manifest | None:
+        with self._lock:
+            digest = reference if is_digest(reference) else self.tagged.get(reference, "")
+            return self.manifests.get(digest)
