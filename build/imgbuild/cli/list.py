@@ -10,6 +10,7 @@ from imgbuild.cli.text_table import aligned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from imgbuild.matrix.image import Image
 
@@ -28,9 +29,15 @@ def list_images(
     opened = options.open_project(project)
     images = options.select(opened, tf, cpu, gpu, stack, mpi, not tf, as_documented)
     if as_json:
-        typer.echo(json.dumps([image.as_json() for image in images], indent=2))
+        typer.echo(json.dumps([_described(image) for image in images], indent=2))
         return
     typer.echo("\n".join(aligned(_rows(images))))
+
+
+def _described(image: "Image") -> "dict[str, Any]":
+    from imgbuild.publishing.tags import planned_tags
+
+    return {**image.as_json(), "published": planned_tags(image).as_json()}
 
 
 def _rows(images: "Sequence[Image]") -> list[tuple[str, ...]]:

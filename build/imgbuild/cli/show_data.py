@@ -8,6 +8,7 @@ from imgbuild.locks.recorded import conda_packages
 from imgbuild.matrix.documented import corrections
 from imgbuild.matrix.image import Image
 from imgbuild.matrix.model import Matrix
+from imgbuild.publishing.tags import planned_tags
 from imgbuild.rules.facts import pins_of
 from imgbuild.rules.judge import broken_rules
 
@@ -16,6 +17,7 @@ def described(image: Image, locks: Path) -> dict[str, Any]:
     """Return the image's pins with sources and reasons, its locks, its GPUs, the broken rules."""
     return {
         **image.as_json(),
+        "published": planned_tags(image).as_json(),
         "pins": _pins(image, locks),
         "lock": f"images/locks/{image.lock_name}",
         "as_documented": image.documented,

@@ -14,6 +14,7 @@ GPU_TITLE = (
 def image_text(image: dict[str, Any]) -> str:
     """Return an image as :mod:`imgbuild.cli.show_data` describes it, for people."""
     lines = [image["name"], *(f"  is named {tag}" for tag in image["tags"])]
+    lines += _published(image["published"])
     lines.append(f"  Python packages: {image['lock']}")
     for pin in image["pins"]:
         lines += [*_headline(pin, image), *_details(pin)]
@@ -23,6 +24,11 @@ def image_text(image: dict[str, Any]) -> str:
     if image["gpu"]:
         lines += ["", *_gpu(image["gpu"])]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _published(tags: dict[str, Any]) -> list[str]:
+    moving = f"and as {', '.join(tags['moving'])}, which move" if tags["moving"] else ""
+    return ["  is published as", f"{INDENT}{tags['immutable']}", *_wrapped(moving)]
 
 
 def _headline(pin: dict[str, Any], image: dict[str, Any]) -> list[str]:

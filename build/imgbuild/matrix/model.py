@@ -12,6 +12,7 @@ from pydantic_core import CoreSchema
 
 from imgbuild.matrix.rule import Rule
 from imgbuild.matrix.section import Section
+from imgbuild.matrix.tags import Tags
 from imgbuild.values import (
     AptPackage,
     AptPin,
@@ -347,6 +348,7 @@ class Matrix(Section):
     repository: Repository
     epoch: Timestamp
     defaults: Defaults
+    tags: Tags
     upstreams: dict[Name, Upstream] = Field(default_factory=dict)
     stacks: dict[Name, Stack]
     operating_systems: dict[Name, OperatingSystem]

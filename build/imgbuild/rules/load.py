@@ -5,6 +5,7 @@ from pathlib import Path
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.references import find_faults
 from imgbuild.rules.faults import rule_faults
+from imgbuild.rules.tags import tag_faults
 from imgbuild.strict_yaml import check
 from imgbuild.yaml_document import read_document
 
@@ -19,7 +20,7 @@ def load_matrix(path: Path) -> Matrix:
     """
     document = read_document(path)
     matrix, faults = check(document, Matrix)
-    broken = rule_faults(matrix) if matrix else []
+    broken = [*rule_faults(matrix), *tag_faults(matrix)] if matrix else []
     faults = [*faults, *find_faults(document.value), *broken]
     if matrix is None or faults:
         raise document.reject(faults)

@@ -93,6 +93,14 @@ def _set_horovod(index: int, version: str, document: dict[str, Any]) -> None:
     document["images"][index]["horovod"] = version
 
 
+def test_the_scheme_of_tags_is_no_input(checkout: Checkout) -> None:
+    def fewer(document: dict[str, Any]) -> None:
+        document["tags"] = {"immutable": [*document["tags"]["immutable"], "stack"], "moving": []}
+
+    checkout.edit_matrix(fewer)
+    assert checkout.rebuilt() == {}
+
+
 def test_a_pin_of_a_stack(checkout: Checkout) -> None:
     def newer(document: dict[str, Any]) -> None:
         document["stacks"]["debian"]["pins"]["git"] = "2.99.1"
