@@ -12,6 +12,7 @@ COMMANDS = {
     "build": ("build", "build"),
     "test": ("test", "test"),
     "size": ("size", "size"),
+    "published": ("published", "published"),
     "fetch": ("fetch", "fetch"),
     "lock": ("lock", "lock"),
     "audit": ("audit", "audit"),

@@ -1,0 +1,86 @@
+"""``imgbuild published``: what is in a registry, and under which tags."""
+
+import json
+from contextlib import closing
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from imgbuild.cli import options
+
+if TYPE_CHECKING:
+    from imgbuild.publishing.index import Index
+    from imgbuild.registry.protocol import Registry
+
+FromOption = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="HOST[:PORT]/PATH",
+        help="The repository. Default: publishing.repository of the settings.",
+        show_default=False,
+    ),
+]
+
+
+def published(
+    source: FromOption = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Ask the registry whether every tag is what the index says."),
+    ] = False,
+    rebuild: Annotated[
+        bool,
+        typer.Option("--rebuild", help="Write the index anew from what the registry holds."),
+    ] = False,
+    as_json: options.JsonOption = False,
+    project: options.ProjectOption = None,
+) -> None:
+    """List the images that were published, from the index in the registry itself.
+
+    With --check, exit 1 if a tag is not there or is another image's.
+    """
+    from imgbuild.errors import CheckFailedError
+    from imgbuild.publishing.index import Index, read_index
+    from imgbuild.publishing.tag_check import misplaced_tags
+
+    with closing(_open(source, project)) as registry:
+        index = _rebuilt(registry) if rebuild else read_index(registry) or Index()
+        _show(registry.name, index, as_json=as_json)
+        faults = misplaced_tags(registry, index) if check else ()
+    if faults:
+        raise CheckFailedError("\n".join(faults))
+
+
+def _open(source: str | None, project: "options.ProjectOption") -> "Registry":
+    from imgbuild.registry.opening import chosen_repository, open_registry
+    from imgbuild.settings import load_settings
+
+    settings = load_settings(options.open_project(project).settings)
+    repository, option = chosen_repository(source, settings, "--from")
+    return open_registry(repository, settings, _say, option=option)
+
+
+def _rebuilt(registry: "Registry") -> "Index":
+    from imgbuild.publishing.index import rebuild_index
+
+    index, changed = rebuild_index(registry, _say)
+    for change in changed:
+        _say(f"{change.what}: {change.tag}")
+    _say(f"The index of {registry.name} was {'written anew' if changed else 'right'}.")
+    return index
+
+
+def _show(name: str, index: "Index", *, as_json: bool) -> None:
+    from imgbuild.cli.published_table import published_json, published_lines
+
+    if not index.records:
+        _say(f"Nothing has been published in {name}.")
+    if as_json:
+        typer.echo(json.dumps(published_json(index), indent=2))
+    elif index.records:
+        typer.echo("\n".join(published_lines(index)))
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)

@@ -1,0 +1,161 @@
+"""What is kept of one published image: a document beside it, under its tag and ``.record``."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from imgbuild.errors import CheckFailedError
+from imgbuild.publishing.artifact import DamagedError, get_artifact, put_artifact
+from imgbuild.registry.protocol import Registry
+from imgbuild.values import Timestamp
+
+ARTIFACT_TYPE = "application/vnd.imgbuild.record.v1+json"
+SUFFIX = ".record"
+#: Counted up when records change so that older imgbuilds would misread them.
+SCHEMA = 1
+
+Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+#: Source: the grammar of a reference as a tag in the OCI distribution specification.
+Tag = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$")]
+_NUMBERS = re.compile(r"[0-9]+")
+
+
+@dataclass(frozen=True)
+class SuiteFound:
+    """What one suite found: its verdict, the number of its checks, and why some were skipped."""
+
+    suite: str
+    verdict: str
+    passed: int
+    skipped: int
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Record:
+    """One published image. ``size`` is that of configuration and layers in the registry, in bytes.
+
+    ``tag`` is immutable; ``moving`` are the tags that were moved to the image when it was
+    published. ``report`` is all that the store of reports remembers of it, so that who pulls the
+    image need not test it again. ``published`` is in UTC.
+    """
+
+    image: str
+    digest: Digest
+    image_id: Digest
+    size: Annotated[int, Field(ge=0)]
+    release: str
+    tag: Tag
+    moving: tuple[Tag, ...]
+    input_digest: Digest
+    variant: str
+    stack: str
+    pins: Mapping[str, str]
+    suites: tuple[SuiteFound, ...]
+    report: Mapping[str, Any]
+    substitutes: tuple[str, ...]
+    published: Timestamp
+
+    @property
+    def age(self) -> tuple[str, tuple[int, ...], str]:
+        """What sorts records: the later published one is greater."""
+        release = tuple(int(number) for number in _NUMBERS.findall(self.release))
+        return self.published, release, self.tag
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the document."""
+        return {"schema": SCHEMA, **asdict(self)}
+
+
+def record_of(document: object) -> Record:
+    """Return the record that a document is; what it holds besides is from a later imgbuild.
+
+    Raises:
+        DamagedError: it is none, or one that this imgbuild does not know to read.
+
+    """
+    if not isinstance(document, Mapping):
+        raise DamagedError("a record is a JSON object, and this is none")
+    schema = document.get("schema")
+    if schema != SCHEMA:
+        raise DamagedError(f"it is a record of schema {schema!r}; this imgbuild reads {SCHEMA}")
+    try:
+        return _adapter().validate_python(dict(document))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise DamagedError(f"it is no record: {where}: {first['msg']}") from None
+
+
+def record_tag(tag: str) -> str:
+    """Return the tag of an image's record, from the image's immutable tag."""
+    return f"{tag}{SUFFIX}"
+
+
+def put_record(registry: Registry, record: Record) -> str:
+    """Put the record of an image that is there; return the record's digest.
+
+    Raises:
+        CheckFailedError: the image is not there, or nobody could read this record.
+
+    """
+    record_of(record.as_json())
+    image = registry.manifest(record.digest)
+    if image is None:
+        raise CheckFailedError(
+            f"{registry.name}@{record.digest} is not there: nothing is recorded."
+        )
+    return put_artifact(registry, record_tag(record.tag), ARTIFACT_TYPE, record.as_json(), image)
+
+
+def read_record(registry: Registry, tag: str) -> Record | None:
+    """Return the record of the image with an immutable tag, or ``None`` if there is none.
+
+    The image itself is not looked at: `verified_record` does.
+
+    Raises:
+        DamagedError: what is there is no record of this image.
+
+    """
+    artifact = get_artifact(registry, record_tag(tag), ARTIFACT_TYPE)
+    if artifact is None:
+        return None
+    where = f"{registry.name}:{record_tag(tag)}"
+    try:
+        record = record_of(artifact.document)
+    except DamagedError as error:
+        raise DamagedError(f"{where}: {error}.") from error
+    if record.tag != tag or artifact.subject != record.digest:
+        raise DamagedError(
+            f"{where} is about {record.tag} with {record.digest}, its subject is "
+            f"{artifact.subject}: it is another image's."
+        )
+    return record
+
+
+def verified_record(registry: Registry, tag: str) -> Record | None:
+    """Return the record of an image that is there, with the digest that the record says.
+
+    Raises:
+        DamagedError: the record is none, or the image is not there or another.
+
+    """
+    record = read_record(registry, tag)
+    if record is None:
+        return None
+    found = registry.head(tag)
+    if found != record.digest:
+        is_there = f"is {found}" if found else "is not there"
+        raise DamagedError(
+            f"{registry.name}:{tag} {is_there}, but its record says {record.digest}."
+        )
+    return record
+
+
+@cache
+def _adapter() -> TypeAdapter[Record]:
+    return TypeAdapter(Record)

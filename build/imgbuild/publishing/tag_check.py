@@ -1,0 +1,20 @@
+"""Whether every tag that the index tells of points where it says."""
+
+from imgbuild.parallel import in_parallel
+from imgbuild.publishing.index import Index
+from imgbuild.registry.protocol import Registry
+
+_WORKERS = 8
+
+
+def misplaced_tags(registry: Registry, index: Index) -> tuple[str, ...]:
+    """Return a sentence for each tag that is not there or is another image's. Nothing is read."""
+    wanted = {record.tag: record.digest for record in index.records}
+    wanted |= {tag: record.digest for tag, record in index.holders.items()}
+    found = in_parallel(registry.head, list(wanted), _WORKERS)
+    return tuple(
+        f"{registry.name}:{tag} {f'is {digest}' if digest else 'is not there'}, the index says "
+        f"{wanted[tag]}."
+        for tag, digest in zip(wanted, found, strict=True)
+        if digest != wanted[tag]
+    )
