@@ -3,9 +3,7 @@
 Every manifest is checked against the digest it was asked by, every blob by the store.
 """
 
-import hashlib
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,20 +12,13 @@ from urllib.parse import urlencode
 from imgbuild.downloads.page import Page, read_page
 from imgbuild.downloads.sites import Sites
 from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.registry.challenge import challenge_of
+from imgbuild.registry.digest import digest_of
+from imgbuild.registry.media_types import ACCEPT, INDEXES
+from imgbuild.registry.repository import HUB_REGISTRY, is_loopback
 
-#: Where an image without a registry in its name is, and its folder for official images.
-_HUB, _OFFICIAL = "registry-1.docker.io", "library/"
-_INDEXES = (
-    "application/vnd.oci.image.index.v1+json",
-    "application/vnd.docker.distribution.manifest.list.v2+json",
-)
-_MANIFESTS = (
-    "application/vnd.oci.image.manifest.v1+json",
-    "application/vnd.docker.distribution.manifest.v2+json",
-)
-_ACCEPT = {"Accept": ", ".join((*_MANIFESTS, *_INDEXES))}
-_CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
-_LOCAL = re.compile(r"(localhost|127\.[0-9.]+)(:[0-9]+)?")
+#: The folder of Docker Hub's official images.
+_OFFICIAL = "library/"
 
 
 @dataclass(frozen=True)
@@ -68,10 +59,10 @@ def find_image(reference: str, sites: Sites) -> RegistryImage:
     """
     name, _, digest = reference.partition("@")
     root = _root(name)
-    headers = {**_ACCEPT, **_authorization(f"{root}/manifests/{digest}", reference, sites)}
+    headers = {**ACCEPT, **_authorization(f"{root}/manifests/{digest}", reference, sites)}
     content = _manifest(root, digest, reference, sites, headers)
     document = json.loads(content)
-    if document.get("mediaType") in _INDEXES or "manifests" in document:
+    if document.get("mediaType") in INDEXES or "manifests" in document:
         digest = _for_this_platform(document, reference)
         content = _manifest(root, digest, reference, sites, headers)
         document = json.loads(content)
@@ -89,11 +80,11 @@ def _root(name: str) -> str:
     """Return the address of a repository."""
     first, slash, rest = name.partition("/")
     if slash and (first == "localhost" or "." in first or ":" in first):
-        scheme = "http" if _LOCAL.fullmatch(first) else "https"
+        scheme = "http" if is_loopback(first) else "https"
         return f"{scheme}://{first}/v2/{rest.split(':')[0]}"
     repository = name.split(":", maxsplit=1)[0]
     official = "" if slash else _OFFICIAL
-    return f"https://{_HUB}/v2/{official}{repository}"
+    return f"https://{HUB_REGISTRY}/v2/{official}{repository}"
 
 
 def _blob(root: str, entry: Mapping[str, Any]) -> Blob:
@@ -106,7 +97,7 @@ def _manifest(
     page = read_page(f"{root}/manifests/{digest}", sites, headers)
     if page.status != 200:
         raise MachineError(f"{reference}: the registry answered {page.status}{_said(page)}.")
-    found = f"sha256:{hashlib.sha256(page.body).hexdigest()}"
+    found = digest_of(page.body)
     if found != digest:
         raise CheckFailedError(
             f"{reference}: the registry gave a manifest with digest {found} for {digest}. Nothing "
@@ -128,11 +119,11 @@ def _authorization(url: str, reference: str, sites: Sites) -> dict[str, str]:
 
     A login, if any, goes to whom the netrc file names it for: the registry or its token server.
     """
-    page = read_page(url, sites, _ACCEPT)
-    challenge = page.headers.get("WWW-Authenticate", "")
-    if page.status != 401 or not challenge.lower().startswith("bearer "):
+    page = read_page(url, sites, ACCEPT)
+    challenge = challenge_of(page.headers.get("WWW-Authenticate", ""), "bearer")
+    if page.status != 401 or challenge is None:
         return {}
-    asked = dict(_CHALLENGE.findall(challenge))
+    asked = dict(challenge.parameters)
     realm = asked.pop("realm", "")
     answer = read_page(f"{realm}?{urlencode(asked)}", sites)
     try:

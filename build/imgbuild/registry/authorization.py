@@ -52,7 +52,8 @@ class Authorization:
             header = self._new(challenge, write=write)
             if header == refused:
                 raise login_needed(self._name, has_one=True)
-            self._known[write] = header
+            # A login is good for both; a token for what it was asked for.
+            self._known[write or header.startswith("Basic ")] = header
             return header
 
     def reject(self) -> CheckFailedError:
