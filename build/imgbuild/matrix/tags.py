@@ -22,6 +22,11 @@ Part = Literal[
     "release",
 ]
 
+#: What was published lies beside the images: the record of an image under its immutable tag with
+#: this, the index of all records under that tag.
+RECORD_SUFFIX = ".record"
+INDEX_TAG = "index"
+
 
 class Tags(Section):
     """The tags that every image is published under: one that stays, and those that move.

@@ -5,6 +5,7 @@ from typing import Any
 
 from imgbuild.matrix.image import Image
 from imgbuild.matrix.tag_parts import joined, parts_of
+from imgbuild.matrix.tags import RECORD_SUFFIX
 
 #: In place of a release where none is meant; no release and no name of the matrix is upper-case.
 PLACEHOLDER = "RELEASE"
@@ -39,3 +40,8 @@ def moving_tags(image: Image) -> tuple[str, ...]:
     """Return the tags that move to the newest release, each once."""
     parts = parts_of(image)
     return tuple(dict.fromkeys(joined(scheme, parts) for scheme in image.matrix.tags.moving))
+
+
+def record_tag(immutable: str) -> str:
+    """Return the tag of the record of what was published under an immutable tag."""
+    return f"{immutable}{RECORD_SUFFIX}"

@@ -10,15 +10,12 @@ from dataclasses import dataclass
 from imgbuild.matrix.image import as_documented_image, resolve_image
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.tag_parts import Parts, joined, parts_of
-from imgbuild.matrix.tags import Part
+from imgbuild.matrix.tags import INDEX_TAG, RECORD_SUFFIX, Part
 from imgbuild.yaml_document import Fault, Location
 
 #: What a registry takes as a tag. Source: OCI Distribution Specification 1.1, "Pulling manifests".
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 LONGEST_TAG = 128
-#: The tag of an image's record is the image's immutable tag with this; that of the index is fixed.
-RECORD = ".record"
-INDEX = "index"
 #: A release as the part of a tag: publishing/release.py says what it means.
 RELEASE = re.compile(r"(?<![^-])[0-9]{8}\.[1-9][0-9]{0,3}(?![^-])")
 LONGEST_RELEASE = "20991231.9999"
@@ -86,7 +83,7 @@ def _tag(scheme: _Scheme, parts: Parts) -> str:
 
 def _unusable(scheme: _Scheme, images: Sequence[_Named]) -> Iterator[Fault]:
     """Yield a fault for each reason why tags cannot be, with the first image that has one."""
-    longest = LONGEST_TAG - (0 if scheme.moves else len(RECORD))
+    longest = LONGEST_TAG - (0 if scheme.moves else len(RECORD_SUFFIX))
     found: dict[str, str] = {}
     for name, parts in images:
         tag = _tag(scheme, parts)
@@ -98,8 +95,10 @@ def _unusable(scheme: _Scheme, images: Sequence[_Named]) -> Iterator[Fault]:
 
 
 def _refused(tag: str, longest: int) -> str | None:
-    if tag == INDEX or tag.endswith(RECORD):
-        return f"{INDEX!r} and what ends in {RECORD!r} are the tags of what was published"
+    if tag == INDEX_TAG or tag.endswith(RECORD_SUFFIX):
+        return (
+            f"{INDEX_TAG!r} and what ends in {RECORD_SUFFIX!r} are the tags of what was published"
+        )
     if len(tag) > longest:
         return f"there is room for {longest} characters"
     if not TAG.fullmatch(tag):

@@ -1,0 +1,151 @@
+"""The gate before the registry: which images are not published, and what was allowed. Pure.
+
+What the suites of a build must have found is decided in :mod:`imgbuild.suites.report`; here it must
+have been found in the very image that would be pushed, for the suites of this checkout.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from imgbuild.engine.stored import StoredImage
+from imgbuild.errors import InputError
+from imgbuild.matrix.image import Image
+from imgbuild.plan.plan import Action, PlanItem
+from imgbuild.publishing.candidate import Candidate
+from imgbuild.publishing.substitutes import substitutes
+from imgbuild.render.labels import INPUT_DIGEST, STANDIN
+from imgbuild.suites.report import NEEDS_GPU, Found
+
+#: The suites without which an image can be published if that is said: they need what not every
+#: machine has.
+SKIPPABLE = (NEEDS_GPU,)
+_STANDIN_HOST = "standin.invalid/"
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What the command line allows beside what is right."""
+
+    substituted: bool = False
+    skipped: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """Refuse to allow what cannot be.
+
+        Raises:
+            InputError: a suite is none that can be left out.
+
+        """
+        for suite in self.skipped:
+            if suite not in SKIPPABLE:
+                raise InputError(
+                    f"--allow-skipped {suite}: no image is published without that suite. Only "
+                    f"{', '.join(SKIPPABLE)} can be left out, since not every machine can run it."
+                )
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Why an image is not published, in words; and what was published only by allowance."""
+
+    refusals: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is published."""
+        return not self.refusals
+
+
+def judge(candidate: Candidate, allowance: Allowance) -> Judgement:
+    """Return whether an image may be published, with every reason why not."""
+    item, stored = candidate.item, candidate.stored
+    absent = _absent(item, stored)
+    if absent or stored is None:
+        return Judgement((absent,))
+    replaced = substitutes(item.image, stored.labels)
+    skipped = tuple(_skipped(candidate))
+    refusals = [*_standin(item.image, stored), *_unproved(candidate), *_unnamed(item)]
+    if not allowance.substituted:
+        refusals += [f"{one}; --allow-substituted publishes it all the same" for one in replaced]
+    for suite, words in skipped:
+        if suite not in allowance.skipped:
+            refusals.append(f"{words}; --allow-skipped {suite} publishes it all the same")
+    return Judgement(tuple(refusals), (*replaced, *(words for _, words in skipped)))
+
+
+def refusal_text(image: Image, refusals: Sequence[str]) -> str:
+    """Return what is said of an image that is not published."""
+    return f"{image.name} is not published: {'; '.join(refusals)}."
+
+
+def _absent(item: PlanItem, stored: StoredImage | None) -> str:
+    """Return why there is no image of what the checkout says now; nothing if there is one."""
+    if item.action is Action.BUILD:
+        return f"no image has the inputs of this checkout ({item.reason}): run `imgbuild build`"
+    if stored is None or stored.id != item.image_id:
+        return "the engine's image has gone meanwhile: run `imgbuild build`"
+    if stored.labels.get(INPUT_DIGEST) != item.digest.total:
+        return "the engine's image has other inputs than this checkout: run `imgbuild build`"
+    return ""
+
+
+def _standin(image: Image, stored: StoredImage) -> Iterator[str]:
+    """Yield the one thing that nothing allows: upstreams that were stand-ins."""
+    if STANDIN in stored.labels or image.repository.startswith(_STANDIN_HOST):
+        note = stored.labels.get(STANDIN, "this machine's settings say so").rstrip(".")
+        yield f"it is built from stand-ins, which are never published ({note})"
+
+
+def _unnamed(item: PlanItem) -> Iterator[str]:
+    if item.action is Action.NAME:
+        yield "it passed its suites and has no name, as one over its budget: run `imgbuild build`"
+
+
+def _unproved(candidate: Candidate) -> Iterator[str]:
+    """Yield what was not found, or found to be wrong, in this very image."""
+    report, stored = candidate.report, candidate.stored
+    asked = [suite for suite in candidate.keys if _entry(report, suite)]
+    if not asked:
+        image_id = stored.id if stored else ""
+        yield f"no suite was run on this image ({image_id}): run `imgbuild test`"
+        return
+    for suite, key in candidate.keys.items():
+        entry = _entry(report, suite)
+        if not entry:
+            yield f"suite {suite} was not run on this image: run `imgbuild test`"
+        elif entry.get("key") != key:
+            yield f"suite {suite} was run in an earlier form, or by other pins: run `imgbuild test`"
+        elif not _green(suite, entry):
+            yield f"suite {suite} {_verdict(entry)}: {_said(entry) or 'nothing was checked'}"
+
+
+def _skipped(candidate: Candidate) -> Iterator[tuple[str, str]]:
+    """Yield the suites that were skipped as a whole and can be left out, with the reasons."""
+    for suite in SKIPPABLE:
+        entry = _entry(candidate.report, suite)
+        if entry.get("key") == candidate.keys.get(suite, "") and _verdict(entry) == Found.SKIPPED:
+            yield suite, f"suite {suite} skipped: {_said(entry)}"
+
+
+def _green(suite: str, entry: Mapping[str, Any]) -> bool:
+    """Return whether a suite passed; one that was skipped and may be is asked for by itself."""
+    verdict = _verdict(entry)
+    return verdict == Found.PASSED or (suite in SKIPPABLE and verdict == Found.SKIPPED)
+
+
+def _verdict(entry: Mapping[str, Any]) -> str:
+    return str(entry.get("verdict", "without a verdict"))
+
+
+def _said(entry: Mapping[str, Any]) -> str:
+    """Return which checks failed, and why others were skipped."""
+    failed = [str(one["test"]) for one in entry.get("failures", ())]
+    reasons = dict.fromkeys(str(one["reason"]) for one in entry.get("skipped", ()))
+    return ", ".join([*failed, *reasons])
+
+
+def _entry(report: Mapping[str, Any], suite: str) -> Mapping[str, Any]:
+    entry = report.get(suite)
+    return entry if isinstance(entry, dict) else {}

@@ -1,0 +1,108 @@
+"""Run in an image, by its own Python (3.6 and later): print what the image's tags say, as JSON.
+
+TensorFlow is not imported: that takes seconds, and up to 1.13 for GPUs it needs a driver. Whether
+it is a CUDA build is read from its files, twice: from what its build wrote down
+(``build_info.py``), and from whether its library holds GPU kernels (the ELF section ``.nv_fatbin``,
+into which NVIDIA's compiler puts them; read from the section headers, not from the half gigabyte).
+"""
+
+import json
+import os
+import platform
+import re
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+DISTRIBUTION = re.compile(
+    r"(tensorflow(?:_cpu|_gpu)?|horovod)-([0-9.]+)(?:-.*)?\.(?:dist|egg)-info"
+)
+#: ``is_cuda_build = True`` until TensorFlow 2.2, a dictionary's ``'is_cuda_build': True`` since.
+CUDA_BUILD = re.compile(r"is_cuda_build'?\s*[:=]\s*(True|False)\b")
+CUDA_RUNTIME = re.compile(r"libcudart\.so\.([0-9]+(?:\.[0-9]+)+)")
+LIBRARY_FOLDERS = "/usr/local/cuda*/lib64:/usr/local/cuda*/targets/*/lib:/usr/lib/x86_64-linux-gnu"
+KERNELS = b".nv_fatbin"
+#: Where an ELF header has the place of the section headers, and their size, number and names.
+ELF_HEADER = struct.Struct("<40xQ10xHHH")
+#: A section header's place and size.
+SECTION = struct.Struct("<24xQQ24x")
+MPIRUN_SECONDS = 30
+
+
+def distributions() -> "list[list[str]]":
+    """Return name and version of every TensorFlow and Horovod that is installed."""
+    folders = {Path(folder).resolve() for folder in sys.path if folder}
+    files = (file for folder in folders if folder.is_dir() for file in folder.iterdir())
+    matches = filter(None, (DISTRIBUTION.fullmatch(file.name) for file in files))
+    return sorted([match.group(1).replace("_", "-"), match.group(2)] for match in matches)
+
+
+def of_tensorflow(path: str) -> "Path | None":
+    """Return the file of that path in the package; from 1.15 to 2.1 its files lay in another."""
+    for folder in sys.path:
+        for package in ("tensorflow_core", "tensorflow"):
+            found = Path(folder, package, path)
+            if found.is_file():
+                return found
+    return None
+
+
+def built_with_cuda() -> "bool | None":
+    """Return what the build wrote down; None if nothing."""
+    path = of_tensorflow("python/platform/build_info.py")
+    match = CUDA_BUILD.search(path.read_text(encoding="utf-8")) if path else None
+    return match.group(1) == "True" if match else None
+
+
+def has_kernels() -> "bool | None":
+    """Return whether the library has code for GPUs; None if there is no library."""
+    path = of_tensorflow("python/_pywrap_tensorflow_internal.so")
+    if path is None:
+        return None
+    with path.open("rb") as file:
+        place, size, count, names = ELF_HEADER.unpack(file.read(ELF_HEADER.size))
+        file.seek(place)
+        begin, length = SECTION.unpack_from(file.read(size * count), names * size)
+        file.seek(begin)
+        return KERNELS in file.read(length).split(b"\0")
+
+
+def cuda_runtimes() -> "list[str]":
+    """Return the versions in the names of all of CUDA's runtime libraries, links followed."""
+    folders = os.environ.get("LD_LIBRARY_PATH", "").split(":") + LIBRARY_FOLDERS.split(":")
+    patterns = [folder.strip("/") + "/libcudart.so*" for folder in folders if folder.strip("/")]
+    files = {file.resolve() for pattern in patterns for file in Path("/").glob(pattern)}
+    matches = filter(None, (CUDA_RUNTIME.fullmatch(file.name) for file in files))
+    return sorted({match.group(1) for match in matches})
+
+
+def mpirun() -> str:
+    """Return what the ``mpirun`` on PATH says of itself; nothing if it cannot be run."""
+    command = ["mpirun", "--version"]
+    try:
+        said = subprocess.check_output(command, stderr=subprocess.STDOUT, timeout=MPIRUN_SECONDS)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return said.decode(errors="replace")
+
+
+def os_release() -> "dict[str, str]":
+    """Return /etc/os-release without its quotes."""
+    lines = Path("/etc/os-release").read_text(encoding="utf-8").splitlines()
+    pairs = (line.split("=", 1) for line in lines if "=" in line)
+    return {key: value.strip("\"'") for key, value in pairs}
+
+
+if __name__ == "__main__":
+    system = os_release()
+    answer = {
+        "distributions": distributions(),
+        "built_with_cuda": built_with_cuda(),
+        "kernels": has_kernels(),
+        "python": platform.python_version(),
+        "mpirun": mpirun(),
+        "cuda": cuda_runtimes(),
+        "os": [system.get("ID", ""), system.get("VERSION_ID", "")],
+    }
+    sys.stdout.write(json.dumps(answer))

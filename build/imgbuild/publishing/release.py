@@ -1,0 +1,55 @@
+"""Releases: the day on which an image was published, and which time of that day. Pure."""
+
+import re
+from collections.abc import Collection
+from datetime import date
+
+from imgbuild.errors import InputError
+from imgbuild.matrix.image import Image
+from imgbuild.publishing.tags import immutable_tag
+
+#: So many times a day: the scheme of tags has room for four digits (rules/tags.py).
+MOST_A_DAY = 9999
+_RELEASE = re.compile(r"(?P<day>[0-9]{8})\.(?P<number>[1-9][0-9]{0,3})")
+
+
+def check_release(text: str) -> str:
+    """Return a release that was given, as it is.
+
+    Raises:
+        InputError: it is no ``YYYYMMDD.N``.
+
+    """
+    match = _RELEASE.fullmatch(text)
+    if match and _is_a_day(match["day"]):
+        return text
+    raise InputError(
+        f"--release {text!r} is no release; give YYYYMMDD.N: a day in UTC, and which time of that "
+        f"day from 1 to {MOST_A_DAY} without zeros before it, such as 20261120.1."
+    )
+
+
+def next_release(today: date, tags: Collection[str], *images: Image) -> str:
+    """Return the first release of a day whose immutable tag is free for every one of the images.
+
+    ``today`` is a day in UTC; ``tags`` are all tags that the registry has.
+
+    Raises:
+        InputError: that day has no release left.
+
+    """
+    taken = frozenset(tags)
+    for number in range(1, MOST_A_DAY + 1):
+        release = f"{today:%Y%m%d}.{number}"
+        if not any(immutable_tag(image, release) in taken for image in images):
+            return release
+    names = ", ".join(image.name for image in images)
+    raise InputError(f"{names}: {today} has had all of its {MOST_A_DAY} releases; wait for a day.")
+
+
+def _is_a_day(text: str) -> bool:
+    try:
+        date(int(text[:4]), int(text[4:6]), int(text[6:]))
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,148 @@
+"""What images said, as parts of tags: the same as planned, or another thing, part by part."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from imgbuild.matrix.documented import documented_family
+from imgbuild.matrix.image import Image
+from imgbuild.matrix.model import Matrix
+from imgbuild.matrix.tag_parts import parts_of
+from imgbuild.publishing.answers import Answers, answers_of, parts_read
+
+OPEN_MPI = "mpirun (Open MPI) {}\n\nReport bugs to http://www.open-mpi.org/community/help/\n"
+INTEL_2021 = "Intel(R) MPI Library for Linux* OS, Version 2021.8 Build 20221129 (id: 339ec755a1)\n"
+INTEL_2018 = "Intel(R) MPI Library for Linux* OS, Version 2018 Update 3 Build 20180411 (id: 1)\n"
+INTEL = {"2021.8.0": INTEL_2021, "2018.3.222": INTEL_2018}
+
+
+@pytest.fixture(scope="module")
+def every(images: dict[str, Image], matrix: Matrix) -> dict[str, Image]:
+    """Return the family and the images as documented, by name."""
+    return {**images, **{image.name: image for image in documented_family(matrix)}}
+
+
+def answers(image: Image) -> Answers:
+    """Return what the image says that is as planned, in the words of the real programs."""
+    gpu = image.variant == "gpu"
+    mpi = image.mpi.version
+    distributions = (
+        ("horovod", image.version_of("horovod")),
+        (image.distribution, image.tensorflow),
+    )
+    return Answers(
+        distributions,
+        gpu,
+        gpu,
+        image.version_of("python"),
+        INTEL[mpi] if image.mpi.flavour == "intelmpi" else OPEN_MPI.format(mpi),
+        (f"{image.version_of('cuda')}.243",) if gpu else (),
+        (image.os.distribution, image.os.version),
+    )
+
+
+def test_every_image_as_planned_says_what_its_tags_say(every: dict[str, Image]) -> None:
+    for image in every.values():
+        assert parts_read(answers(image), image) == parts_of(image)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "different"),
+    [
+        ("tf-2.2-cpu-debian", {"python": "3.7.9"}, {"python": "py37"}),
+        ("tf-2.2-cpu-debian", {"python": "3.6.9"}, {}),
+        (
+            "tf-2.2-cpu-debian",
+            {"distributions": (("tensorflow-cpu", "2.3.0"),)},
+            {"tensorflow": "2.3.0", "minor": "2.3"},
+        ),
+        (
+            "tf-2.2-cpu-debian",
+            {"distributions": (("tensorflow-cpu", "2.2.0"), ("tensorflow-gpu", "2.2.0"))},
+            {
+                "tensorflow": "2.2.0 and 2.2.0",
+                "variant": "cpu of tensorflow-cpu and tensorflow-gpu",
+            },
+        ),
+        (
+            "tf-2.2-cpu-debian",
+            {"distributions": ()},
+            {"tensorflow": "nothing", "minor": "nothing", "variant": "cpu of nothing"},
+        ),
+        (
+            "tf-2.2-cpu-debian",
+            {"built_with_cuda": True, "kernels": True},
+            {"variant": "gpu of tensorflow-cpu"},
+        ),
+        (
+            "tf-2.2-gpu-ubuntu",
+            {"kernels": False},
+            {"variant": "gpu by its build_info.py but cpu by its library"},
+        ),
+        (
+            "tf-2.2-gpu-ubuntu",
+            {"built_with_cuda": None},
+            {"variant": "nothing by its build_info.py but gpu by its library"},
+        ),
+        (
+            "tf-1.15-cpu-ubuntu",
+            {"distributions": (("tensorflow", "1.15.0"),)},
+            {"variant": "cpu of tensorflow"},
+        ),
+        ("tf-2.0-gpu-ubuntu", {"cuda": ("10.1.243",)}, {"cuda": "cuda10.1"}),
+        ("tf-2.0-gpu-ubuntu", {"cuda": ("10.0.130", "9.0.176")}, {"cuda": "cuda10.0 and 9.0"}),
+        ("tf-2.0-gpu-ubuntu", {"cuda": ()}, {"cuda": ""}),
+        ("tf-2.2-cpu-debian", {"cuda": ("10.1.243",)}, {"cuda": "cuda10.1"}),
+        ("tf-2.2-cpu-debian", {"mpirun": OPEN_MPI.format("4.1.40")}, {"mpi": "openmpi4.1.40"}),
+        (
+            "tf-2.2-cpu-debian",
+            {"mpirun": INTEL_2021},
+            {"mpi": "intelmpi2021.8", "flavour": "intelmpi"},
+        ),
+        (
+            "tf-2.2-cpu-debian-intelmpi",
+            {"mpirun": OPEN_MPI.format("4.1.4")},
+            {"mpi": "openmpi4.1.4", "flavour": "openmpi"},
+        ),
+        ("tf-1.10-cpu-ubuntu", {"mpirun": INTEL_2021}, {"mpi": "intelmpi2021.8"}),
+        ("tf-2.2-cpu-debian", {"mpirun": ""}, {"mpi": "nothing", "flavour": "nothing"}),
+        ("tf-2.2-cpu-debian", {"os": ("debian", "13")}, {"os": "debian13", "stack": "nothing"}),
+        ("tf-2.2-cpu-debian", {"os": ("ubuntu", "18.04")}, {"os": "ubuntu18.04", "stack": ""}),
+        ("tf-2.2-cpu-ubuntu", {"os": ("debian", "12")}, {"os": "debian12", "stack": "debian"}),
+        ("tf-2.2-cpu-ubuntu", {"os": ("ubuntu", "16.04")}, {"os": "ubuntu16.04"}),
+    ],
+)
+def test_each_part_is_read(
+    every: dict[str, Image], name: str, change: dict[str, Any], different: dict[str, str]
+) -> None:
+    image = every[name]
+    read = parts_read(replace(answers(image), **change), image)
+    planned: dict[str, str] = {str(part): text for part, text in parts_of(image).items()}
+    assert read == planned | different
+
+
+@pytest.mark.parametrize("name", ["tf-2.1-gpu-ubuntu", "tf-2.3-cpu-debian", "tf-2.3-gpu-ubuntu"])
+def test_an_image_with_the_other_pins_says_so(every: dict[str, Image], name: str) -> None:
+    corrected, documented = every[name], every[f"{name}-as-documented"]
+    assert parts_read(answers(documented), corrected)["documented"] == "as-documented"
+    assert parts_read(answers(corrected), documented)["documented"] == ""
+
+
+def test_an_image_with_neither_pins_says_so(every: dict[str, Image]) -> None:
+    image = every["tf-2.3-gpu-ubuntu"]
+    changed = replace(answers(image), distributions=(("horovod", "0.19.5"),))
+    said = "neither as documented nor as corrected"
+    assert parts_read(changed, image)["documented"] == said
+
+
+def test_what_the_program_printed_is_read(every: dict[str, Image]) -> None:
+    expected = answers(every["tf-2.2-gpu-ubuntu"])
+    assert answers_of(json.dumps(expected.__dict__)) == expected
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "3", '{"distributions": [3]}', "Traceback"])
+def test_what_it_did_not_print_is_no_answer(text: str) -> None:
+    with pytest.raises(ValueError, match=r"not what was asked|Expecting value"):
+        answers_of(text)

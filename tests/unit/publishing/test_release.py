@@ -1,0 +1,70 @@
+"""Releases: which are some, and which is the next."""
+
+from datetime import date
+
+import pytest
+
+from imgbuild.errors import InputError
+from imgbuild.matrix.image import Image
+from imgbuild.publishing import release
+from imgbuild.publishing.release import check_release, next_release
+from imgbuild.publishing.tags import immutable_tag
+from imgbuild.rules.tags import LONGEST_RELEASE, RELEASE
+
+TODAY = date(2026, 11, 20)
+
+
+@pytest.mark.parametrize("text", ["20261120.1", "20261120.10", "20280229.9999", LONGEST_RELEASE])
+def test_a_release_is_used_as_it_is_given(text: str) -> None:
+    assert check_release(text) == text
+    assert RELEASE.fullmatch(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "1",
+        "20261120",
+        "20261120.0",
+        "20261120.01",
+        "20261120.10000",
+        "2026-11-20.1",
+        "20261131.1",
+        "20270229.1",
+        "00001120.1",
+        "20261120.1\n",
+        "20261120.-1",
+    ],
+)
+def test_what_is_no_release_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match=r"is no release; give YYYYMMDD\.N"):
+        check_release(text)
+
+
+def test_the_first_of_a_day(images: dict[str, Image]) -> None:
+    image = images["tf-2.2-cpu-debian"]
+    assert next_release(TODAY, (), image) == "20261120.1"
+    yesterday = immutable_tag(image, "20261119.1")
+    assert next_release(TODAY, [yesterday, *image.tags], image) == "20261120.1"
+
+
+def test_what_is_taken_by_this_image_is_left_out(images: dict[str, Image]) -> None:
+    image, other = images["tf-2.2-cpu-debian"], images["tf-2.3-cpu-debian"]
+    tags = [immutable_tag(image, f"20261120.{number}") for number in (1, 2, 4)]
+    assert next_release(TODAY, tags, image) == "20261120.3"
+    assert next_release(TODAY, tags, other) == "20261120.1"
+
+
+def test_one_release_of_several_images_is_free_for_all(images: dict[str, Image]) -> None:
+    image, other = images["tf-2.2-cpu-debian"], images["tf-2.3-cpu-debian"]
+    tags = [immutable_tag(image, "20261120.1"), immutable_tag(other, "20261120.2")]
+    assert next_release(TODAY, tags, image, other) == "20261120.3"
+
+
+def test_a_day_has_an_end(images: dict[str, Image], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(release, "MOST_A_DAY", 2)
+    image = images["tf-2.2-cpu-debian"]
+    tags = [immutable_tag(image, f"20261120.{number}") for number in (1, 2)]
+    with pytest.raises(InputError, match=r"tf-2\.2-cpu-debian: 2026-11-20 has had all of its 2"):
+        next_release(TODAY, tags, image)
