@@ -11,6 +11,7 @@ COMMANDS = {
     "render": ("render", "render"),
     "build": ("build", "build"),
     "test": ("test", "test"),
+    "push": ("push", "push"),
     "size": ("size", "size"),
     "published": ("published", "published"),
     "fetch": ("fetch", "fetch"),

@@ -12,7 +12,7 @@ from imgbuild.engine import answers
 from imgbuild.engine.endpoint import DEFAULT_HOST
 from imgbuild.engine.faults import answered_error, translated
 from imgbuild.engine.listing import list_images, unix_socket
-from imgbuild.engine.protocol import DEFAULT_OPTIONS, Engine
+from imgbuild.engine.protocol import DEFAULT_OPTIONS, Engine, Hearing
 from imgbuild.errors import InputError, MachineError
 
 if TYPE_CHECKING:
@@ -138,12 +138,14 @@ class DockerEngine:
             for _ in self._checked(api.pull(repository, tag, stream=True, decode=True)):
                 pass
 
-    def push(self, reference: str) -> None:
+    def push(self, reference: str, hear: Hearing | None = None) -> None:
         """Send an image to its registry, with the Docker client's login for it."""
         repository, tag = _split(reference)
         with self._api(LOAD_SECONDS) as api:
-            for _ in self._checked(api.push(repository, tag, stream=True, decode=True)):
-                pass
+            stream = api.push(repository, tag, stream=True, decode=True)
+            for message in self._checked(stream):
+                if hear:
+                    hear(message)
 
     def distribution(self, reference: str) -> str | None:
         """Return the digest of a name in its registry, with the Docker client's login for it."""

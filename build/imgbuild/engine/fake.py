@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
 from imgbuild.engine.fake_archive import Content, archived_images, image_archive, made_up
-from imgbuild.engine.protocol import DEFAULT_OPTIONS
+from imgbuild.engine.protocol import DEFAULT_OPTIONS, Hearing
 from imgbuild.engine.stored import (
     EngineVersion,
     RunOptions,
@@ -127,10 +127,12 @@ class FakeEngine:
             raise CheckFailedError(f"The registry has no {reference}.")
         self._store(self.registry[reference])
 
-    def push(self, reference: str) -> None:
+    def push(self, reference: str, hear: Hearing | None = None) -> None:
         """Put an image into ``registry``."""
         self.calls.append("push")
         self._ask_registry()
+        if hear:
+            hear({"status": "Pushing", "id": "one", "progressDetail": {"current": 1, "total": 2}})
         self.registry[reference] = replace(self._need(reference), tags=(reference,))
 
     def distribution(self, reference: str) -> str | None:

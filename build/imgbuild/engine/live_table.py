@@ -23,6 +23,8 @@ _STYLES = {
     "exporting": "cyan",
     "built": "blue",
     "testing": "magenta",
+    "pushing": "cyan",
+    "published": "green",
     "passed": "green",
     "named": "green",
     "failed": "bold red",

@@ -1,6 +1,6 @@
 """What imgbuild asks of an engine: `DockerEngine` is the real one, `FakeEngine` one for tests."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import BinaryIO, Protocol
 
 from imgbuild.engine.stored import (
@@ -12,6 +12,8 @@ from imgbuild.engine.stored import (
 )
 
 DEFAULT_OPTIONS = RunOptions()
+#: Gets what the engine says while it works, such as ``{"id": …, "progressDetail": {…}}``.
+Hearing = Callable[[Mapping[str, object]], None]
 
 
 class Engine(Protocol):
@@ -47,8 +49,8 @@ class Engine(Protocol):
     def pull(self, reference: str) -> None:
         """Fetch an image from its registry."""
 
-    def push(self, reference: str) -> None:
-        """Send an image to the registry of its name."""
+    def push(self, reference: str, hear: Hearing | None = None) -> None:
+        """Send an image to the registry of its name; ``hear`` gets the engine's messages."""
 
     def distribution(self, reference: str) -> str | None:
         """Return the digest that a registry has for a name, or ``None`` if it has no such image."""

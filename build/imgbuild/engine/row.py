@@ -13,7 +13,7 @@ from imgbuild.engine.progress import (
 )
 
 #: The states in which nothing more is done for an image.
-FINAL = frozenset({"named", "failed", "cancelled", "up to date", "passed", "skipped"})
+FINAL = frozenset({"named", "failed", "cancelled", "up to date", "passed", "skipped", "published"})
 #: What a row shows for its latest event.
 _WORDS = {"failed": "failed", "cancelled": "cancelled"}
 #: A base image that is there is found in less, in seconds; pulling one is work.

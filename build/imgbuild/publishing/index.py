@@ -6,8 +6,8 @@ anew. So whoever writes last has listed every record that was there before its o
 the writer of any later record is still to come.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -60,8 +60,12 @@ class Change:
 
 
 def index_of(records: Iterable[Record]) -> Index:
-    """Return the index of some records, in whatever order they come."""
-    return Index(tuple(sorted(records, key=lambda record: record.age)))
+    """Return the index of some records, in whatever order they come.
+
+    The suites' reports stay in the records: they would make the index grow by megabytes.
+    """
+    brief = (replace(record, report={}) for record in records)
+    return Index(tuple(sorted(brief, key=lambda record: record.age)))
 
 
 def read_index(registry: Registry) -> Index | None:
@@ -81,18 +85,19 @@ def read_index(registry: Registry) -> Index | None:
         ) from error
 
 
-def update_index(registry: Registry, say: Say) -> Index:
+def update_index(registry: Registry, say: Say, written: Collection[str] = ()) -> Index:
     """Let the index be of exactly the records that are there; return it.
 
     To be called after every push, also of what was there already: another may have been stopped
-    before it came to this. What is in the index is not read again. A damaged index is written anew.
-    ``say`` is told of records that do not fit their images; they are left out.
+    before it came to this. What is in the index is not read again, except for the immutable tags
+    whose records were ``written`` just now. A damaged index is written anew. ``say`` is told of
+    records that do not fit their images; they are left out.
 
     Raises:
         MachineError: others publish faster than this can follow.
 
     """
-    return _settled(registry, lambda: _known(registry, say), say)
+    return _settled(registry, lambda: _known(registry, say), say, written)
 
 
 def rebuild_index(registry: Registry, say: Say) -> tuple[Index, tuple[Change, ...]]:
@@ -115,11 +120,17 @@ def changes(before: Index, after: Index) -> tuple[Change, ...]:
     )
 
 
-def _settled(registry: Registry, known: Callable[[], Index | None], say: Say) -> Index:
+def _settled(
+    registry: Registry,
+    known: Callable[[], Index | None],
+    say: Say,
+    written: Collection[str] = (),
+) -> Index:
     tags = _recorded(registry)
     for _ in range(ROUNDS):
         before = known()
-        index = _made(registry, before, tags, say)
+        old = {one.tag: one for one in before.records if one.tag not in written} if before else {}
+        index = _made(registry, old, tags, say)
         if index != before and (index.records or registry.head(TAG)):
             put_artifact(registry, TAG, ARTIFACT_TYPE, index.as_json())
         after = _recorded(registry)
@@ -132,9 +143,8 @@ def _settled(registry: Registry, known: Callable[[], Index | None], say: Say) ->
     )
 
 
-def _made(registry: Registry, before: Index | None, tags: Sequence[str], say: Say) -> Index:
-    """Return the index of the images with these tags; records that it has are not read again."""
-    old = {record.tag: record for record in before.records} if before else {}
+def _made(registry: Registry, old: Mapping[str, Record], tags: Sequence[str], say: Say) -> Index:
+    """Return the index of the images with these tags; ``old`` records are not read again."""
     missing = [tag for tag in tags if tag not in old]
     read = in_parallel(lambda tag: _readable(registry, tag, say), missing, _WORKERS)
     kept = [old[tag] for tag in tags if tag in old]

@@ -6,7 +6,7 @@ from datetime import date
 
 from imgbuild.errors import InputError
 from imgbuild.matrix.image import Image
-from imgbuild.publishing.tags import immutable_tag
+from imgbuild.publishing.tags import PLACEHOLDER, immutable_tag
 
 #: So many times a day: the scheme of tags has room for four digits (rules/tags.py).
 MOST_A_DAY = 9999
@@ -45,6 +45,19 @@ def next_release(today: date, tags: Collection[str], *images: Image) -> str:
             return release
     names = ", ".join(image.name for image in images)
     raise InputError(f"{names}: {today} has had all of its {MOST_A_DAY} releases; wait for a day.")
+
+
+def releases_in(tags: Collection[str], image: Image) -> tuple[str, ...]:
+    """Return the releases of which an image has its immutable tag among these, the oldest first."""
+    before, _, after = immutable_tag(image, PLACEHOLDER).partition(PLACEHOLDER)
+    found = [
+        tag[len(before) : len(tag) - len(after)]
+        for tag in tags
+        if tag.startswith(before) and tag.endswith(after)
+    ]
+    releases = [_RELEASE.fullmatch(text) for text in found]
+    ordered = sorted((one["day"], int(one["number"])) for one in releases if one)
+    return tuple(f"{day}.{number}" for day, number in ordered)
 
 
 def _is_a_day(text: str) -> bool:

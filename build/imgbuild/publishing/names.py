@@ -1,0 +1,63 @@
+"""The name that an image has on the engine while it is pushed, and only then."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from imgbuild.atomic import write_text
+from imgbuild.engine.protocol import Engine
+from imgbuild.errors import MachineError
+
+
+@contextmanager
+def lent_name(
+    engine: Engine, name: str, image_id: str, reference: str, folder: Path
+) -> Iterator[None]:
+    """Give an image ``reference`` as a name for the block; one that it had before stays its own.
+
+    What is lent is written into ``folder`` first, under the image's ``name`` in the matrix: after
+    a kill, `take_back` finds it there.
+
+    Raises:
+        MachineError: the image is gone.
+
+    """
+    found = engine.inspect(image_id)
+    if found is None:
+        raise MachineError(f"{name} ({image_id}) was removed from the engine in the meantime.")
+    if reference in found.tags:
+        yield
+        return
+    note = _note(folder, name)
+    write_text(note, json.dumps({"reference": reference, "image_id": image_id}) + "\n")
+    try:
+        engine.tag(image_id, reference)
+        yield
+    finally:
+        engine.untag(reference)
+        note.unlink(missing_ok=True)
+
+
+def take_back(engine: Engine, name: str, folder: Path) -> None:
+    """Take away the name that a killed push left on an image; the caller holds the image's lock.
+
+    A name that stands for another image by now is somebody else's, and stays.
+    """
+    note = _note(folder, name)
+    try:
+        lent = json.loads(note.read_text(encoding="utf-8"))
+        reference, image_id = str(lent["reference"]), str(lent["image_id"])
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError, KeyError, TypeError):
+        note.unlink(missing_ok=True)
+        return
+    found = engine.inspect(reference)
+    if found and found.id == image_id:
+        engine.untag(reference)
+    note.unlink(missing_ok=True)
+
+
+def _note(folder: Path, name: str) -> Path:
+    return folder / f"{name}.json"

@@ -1,0 +1,238 @@
+"""Publishing one image: content under its immutable tag, its record, then the tags that move."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from imgbuild.errors import CheckFailedError
+from imgbuild.publishing.approved import Approved
+from imgbuild.publishing.artifact import DamagedError
+from imgbuild.publishing.content import found_content, of_image, sent_content, size_of, taken
+from imgbuild.publishing.index import Index
+from imgbuild.publishing.record import Record, put_record, read_record, record_tag
+from imgbuild.publishing.release import next_release, releases_in
+from imgbuild.publishing.tags import immutable_tag, moving_tags
+from imgbuild.registry.protocol import Manifest, Registry
+
+
+@dataclass(frozen=True)
+class Published:
+    """What became of one image: its record, and what had to be done for it.
+
+    ``done`` are words such as ``pushed`` or ``moved 2.2-gpu``, in order; nothing had to be done if
+    there are none. ``left`` are moving tags that a newer release keeps.
+    """
+
+    record: Record
+    done: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """What publishing an image would do: its immutable tag, and words such as ``move 2.2-gpu``."""
+
+    image: str
+    tag: str
+    to_do: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Publisher:
+    """A repository, what its index says, and how content gets there.
+
+    ``send`` pushes an image (name, image id, reference); ``check`` asks the running image what it
+    is before (image, release). ``release`` is one that was asked for: else an image keeps the one
+    that it has, or gets the next of the day. ``roll_back`` moves tags back from a newer release.
+    """
+
+    registry: Registry
+    index: Index
+    tags: Callable[[], tuple[str, ...]]
+    now: Callable[[], datetime]
+    send: Callable[[str, str, str], None]
+    check: Callable[[Approved, str], None]
+    release: str | None = None
+    roll_back: bool = False
+
+    def publish(self, image: Approved) -> Published:
+        """Publish an image, doing only what is not done yet; what another run began is completed.
+
+        Raises:
+            CheckFailedError: the immutable tag is another image's; a moving tag was moved by
+                someone else meanwhile; the registry refuses.
+            MachineError: the registry or the engine cannot be reached, or keeps failing.
+
+        """
+        known = self.known(image)
+        if known and self.release in {None, known.release} and self._is_complete(image, known):
+            return Published(known)
+        release = self.release or (known.release if known else self._release(image))
+        tag = immutable_tag(image.image, release)
+        before = {moving: self.registry.head(moving) for moving in moving_tags(image.image)}
+        there = self._recorded(tag)
+        manifest, done = self._content(image, release, tag, there)
+        mine = _record(image, release, tag, manifest, self._stamp())
+        record, recorded = self._record(mine, manifest, there)
+        moved, left = self._move(record, manifest, before)
+        return Published(record, (*done, *recorded, *moved), left)
+
+    def foresee(self, image: Approved) -> Foreseen:
+        """Return what `publish` would do; nothing is changed."""
+        known = self.known(image)
+        if known and self.release in {None, known.release} and self._is_complete(image, known):
+            return Foreseen(image.name, known.tag)
+        release = self.release or (known.release if known else self._release(image))
+        tag = immutable_tag(image.image, release)
+        manifest = found_content(self.registry, tag, image.image_id)
+        there = manifest.digest if manifest else None
+        to_do = [] if manifest else ["push"]
+        to_do += [] if there and known and known.suites == image.suites else ["record"]
+        to_do += [
+            f"move {moving}"
+            for moving in moving_tags(image.image)
+            if there is None or self.registry.head(moving) != there
+        ]
+        return Foreseen(image.name, tag, tuple(to_do))
+
+    def known(self, image: Approved) -> Record | None:
+        """Return the index's newest record of this very image."""
+        of_it = [
+            record
+            for record in self.index.records
+            if (record.image, record.image_id) == (image.name, image.image_id)
+        ]
+        return of_it[-1] if of_it else None
+
+    def _is_complete(self, image: Approved, known: Record) -> bool:
+        """Return whether nothing is to be done: HEAD requests alone, nothing is read."""
+        if (known.suites, known.substitutes) != (image.suites, image.substitutes):
+            return False
+        head = self.registry.head
+        if not all(self._is_placed(tag, head(tag), known) for tag in moving_tags(image.image)):
+            return False
+        return head(known.tag) == known.digest and head(record_tag(known.tag)) is not None
+
+    def _is_placed(self, tag: str, digest: str | None, record: Record) -> bool:
+        return digest == record.digest or self._newer(tag, digest, record) is not None
+
+    def _newer(self, tag: str, digest: str | None, than: Record) -> Record | None:
+        """Return the later record of the same image whose digest a moving tag has."""
+        if self.roll_back:
+            return None
+        holder = self.index.holders.get(tag)
+        later = holder and holder.image == than.image and holder.age > than.age
+        return holder if holder and later and holder.digest == digest else None
+
+    def _release(self, image: Approved) -> str:
+        """Return the release of a push that was cut short before its record, or the day's next."""
+        tags = self.tags()
+        for release in releases_in(tags, image.image):
+            tag = immutable_tag(image.image, release)
+            manifest = None if record_tag(tag) in tags else self.registry.manifest(tag)
+            if manifest and of_image(manifest, image.image_id):
+                return release
+        return next_release(self.now().date(), tags, image.image)
+
+    def _recorded(self, tag: str) -> Record | None:
+        """Return what the registry has as a record; one that is damaged is written anew."""
+        try:
+            return read_record(self.registry, tag)
+        except DamagedError:
+            return None
+
+    def _content(
+        self, image: Approved, release: str, tag: str, there: Record | None
+    ) -> tuple[Manifest, tuple[str, ...]]:
+        """Return the image's manifest in the registry, and what had to be done for that."""
+        recorded = self.registry.manifest(there.digest) if there else None
+        if recorded and not of_image(recorded, image.image_id):
+            raise CheckFailedError(taken(self.registry, tag, recorded, image.image_id))
+        if recorded:  # the record decides, wherever the tag is
+            return recorded, self._put_back(tag, recorded)
+        found = found_content(self.registry, tag, image.image_id)
+        if found:
+            return found, ()
+        self.check(image, release)
+        sent = sent_content(self.registry, tag, image.name, image.image_id, self.send)
+        return sent, ("pushed",)
+
+    def _put_back(self, tag: str, manifest: Manifest) -> tuple[str, ...]:
+        if self.registry.head(tag) == manifest.digest:
+            return ()
+        self.registry.put_manifest(tag, manifest.content, manifest.media_type)
+        return (f"put back {tag}",)
+
+    def _record(
+        self, mine: Record, manifest: Manifest, there: Record | None
+    ) -> tuple[Record, tuple[str, ...]]:
+        """Return the image's record in the registry, and what had to be done for that.
+
+        Of two images pushed under one tag at the same time that one is published whose record is
+        there in the end; the other's push gives the tag back.
+        """
+        if there and there.digest == mine.digest:
+            mine = replace(mine, published=there.published)
+        if there == mine:
+            return mine, ()
+        put_record(self.registry, mine)
+        now = self._recorded(mine.tag)
+        if now and now.digest != mine.digest:
+            winner = self.registry.manifest(now.digest)
+            self._put_back(mine.tag, winner or manifest)
+            raise CheckFailedError(
+                f"{self.registry.name}:{mine.tag} was published by someone else at the same time: "
+                f"its record says {now.digest}, and here it is {mine.digest}. Run again; the "
+                "image gets the next release, unless --release asks for this one."
+            )
+        return mine, ("recorded", *self._put_back(mine.tag, manifest))
+
+    def _move(
+        self, record: Record, manifest: Manifest, before: Mapping[str, str | None]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Move the moving tags; return what was moved, and what a newer release keeps."""
+        moved, left = [], []
+        for tag, old in before.items():
+            now = self.registry.head(tag)
+            if now == record.digest:
+                continue
+            if now != old:
+                raise CheckFailedError(self._moved_meanwhile(tag, old, now, record))
+            newer = self._newer(tag, now, record)
+            if newer:
+                left.append(f"{tag} stays at {newer.tag}")
+                continue
+            self.registry.put_manifest(tag, manifest.content, manifest.media_type)
+            moved.append(f"moved {tag}")
+        return tuple(moved), tuple(left)
+
+    def _moved_meanwhile(self, tag: str, old: str | None, now: str | None, record: Record) -> str:
+        return (
+            f"{self.registry.name}:{tag} was moved by someone else while this push ran: from "
+            f"{old or 'nothing'} to {now or 'nothing'}. It was left so; {record.tag} itself is "
+            f"complete. Run again to move it to {record.digest}."
+        )
+
+    def _stamp(self) -> str:
+        return f"{self.now():%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _record(image: Approved, release: str, tag: str, manifest: Manifest, stamp: str) -> Record:
+    of = image.image
+    return Record(
+        image=of.name,
+        digest=manifest.digest,
+        image_id=image.image_id,
+        size=size_of(manifest),
+        release=release,
+        tag=tag,
+        moving=moving_tags(of),
+        input_digest=image.item.digest.total,
+        variant=of.variant,
+        stack=of.stack,
+        pins={pin.component: pin.version for pin in of.pins},
+        suites=image.suites,
+        report=image.report,
+        substitutes=image.substitutes,
+        published=stamp,
+    )

@@ -1,0 +1,188 @@
+"""One ``imgbuild push``: the images of this checkout that are green, into one repository."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+from imgbuild.building.image_lock import image_locks
+from imgbuild.building.opening import Opening, open_planner
+from imgbuild.engine.client import DockerEngine
+from imgbuild.engine.display import BuildDisplay
+from imgbuild.errors import CheckFailedError
+from imgbuild.matrix.image import Image
+from imgbuild.plan.planner import Planner
+from imgbuild.project import Project, state_dir
+from imgbuild.publishing.approved import Approved, approved
+from imgbuild.publishing.candidate import candidate_of
+from imgbuild.publishing.content import Sender
+from imgbuild.publishing.family import Family, StoppedError, publish_family
+from imgbuild.publishing.gate import Allowance, judge, refusal_text
+from imgbuild.publishing.index import Index, read_index, update_index
+from imgbuild.publishing.names import take_back
+from imgbuild.publishing.publish import Foreseen, Published, Publisher
+from imgbuild.publishing.read_tag import docker_exec, read_tags
+from imgbuild.registry.opening import chosen_repository, open_registry
+from imgbuild.registry.patience import Patience
+from imgbuild.registry.protocol import Registry
+from imgbuild.settings import Settings, load_settings
+
+Say = Callable[[str], None]
+NOTHING_ALLOWED = Allowance()
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the command line asks for."""
+
+    images: tuple[Image, ...]
+    to: str | None = None
+    release: str | None = None
+    allowance: Allowance = NOTHING_ALLOWED
+    roll_back: bool = False
+    jobs: int = 3
+
+
+@dataclass(frozen=True)
+class Session:
+    """A repository that is open, and the images that the gate let through."""
+
+    registry: Registry
+    index: Index
+    images: tuple[Approved, ...]
+    settings: Settings
+    host: str | None
+    wish: Wish
+    display: BuildDisplay
+    say: Say
+
+    def run(self) -> Family:
+        """Publish the images, then let the index say so; the index is right also after failures.
+
+        Raises:
+            MachineError: the registry cannot be reached.
+
+        """
+        stop = threading.Event()
+        with self.display:
+            family = publish_family(
+                self.images, lambda one: self._publish(one, stop), self.wish.jobs, stop
+            )
+        changed = [one.record.tag for one in family.published if one.done]
+        if changed or self._lacks(family):
+            update_index(self.registry, self.say, changed)
+        return family
+
+    def planned(self) -> tuple[Foreseen, ...]:
+        """Return what publishing would do for each image; the registry is only read."""
+        engine = DockerEngine(self.host)
+        publisher = self._publisher(engine, threading.Event())
+        return tuple(publisher.foresee(image) for image in self.images)
+
+    def _lacks(self, family: Family) -> bool:
+        """Return whether the index says nothing of an image that is published."""
+        tags = {record.tag for record in self.index.records}
+        return any(one.record.tag not in tags for one in family.published)
+
+    def _publish(self, image: Approved, stop: threading.Event) -> Published:
+        """Publish one image with a connection to the engine of its own."""
+        engine = DockerEngine(self.host)
+        try:
+            take_back(engine, image.name, _names())
+            self.display.note(image.name, "checking")
+            found = self._publisher(engine, stop).publish(image)
+        except BaseException:
+            if not stop.is_set():
+                self.display.finished(image.name, "failed")
+            raise
+        finally:
+            engine.close()
+        self.display.finished(image.name, "published" if found.done else "up to date")
+        return found
+
+    def _publisher(self, engine: DockerEngine, stop: threading.Event) -> Publisher:
+        def told(name: str, text: str) -> None:
+            if stop.is_set():
+                raise StoppedError
+            self.display.step(name, text)
+
+        def pause(seconds: float) -> None:
+            if stop.wait(seconds):
+                raise StoppedError
+
+        def send(name: str, image_id: str, reference: str) -> None:
+            self.display.note(name, "pushing", reference.rpartition(":")[2])
+            patience = Patience(
+                self.settings.publishing.attempts, self.settings.publishing.first_wait
+            )
+            Sender(engine, _names(), patience, pause, told).send(name, image_id, reference)
+
+        def check(image: Approved, release: str) -> None:
+            execute = docker_exec(self.host)
+            read_tags(image.image, image.image_id, release, engine, execute)
+
+        return Publisher(
+            registry=self.registry,
+            index=self.index,
+            tags=cache(self.registry.tags),
+            now=lambda: datetime.now(UTC),
+            send=send,
+            check=check,
+            release=self.wish.release,
+            roll_back=self.wish.roll_back,
+        )
+
+
+@contextmanager
+def open_session(project: Project, wish: Wish, say: Say) -> Iterator[Session]:
+    """Give what publishes images that all passed the gate, whose locks are held.
+
+    Raises:
+        CheckFailedError: the gate refuses an image: then none is published.
+        InputError: no repository is named, or it is none.
+        MachineError: the engine or the registry cannot be reached; another imgbuild works on one
+            of the images.
+
+    """
+    settings = load_settings(project.settings)
+    repository, option = chosen_repository(wish.to, settings, "--to")
+    with ExitStack() as stack:
+        registry = stack.enter_context(
+            closing(open_registry(repository, settings, say, option=option))
+        )
+        opened = stack.enter_context(open_planner(project, wish.images, Opening(say, make=False)))
+        names = [image.name for image in wish.images]
+        stack.enter_context(image_locks(names, opened.host, state_dir() / "locks"))
+        images = approved_images(opened.planner, wish)
+        index = read_index(registry) or Index()
+        display = BuildDisplay(names)
+        display.expect(dict.fromkeys(names, "push"), tests=False)
+        yield Session(registry, index, images, settings, opened.host, wish, display, say)
+
+
+def approved_images(planner: Planner, wish: Wish) -> tuple[Approved, ...]:
+    """Return the images, all of which may be published.
+
+    Raises:
+        CheckFailedError: one may not; each that may not is named, with every reason.
+
+    """
+    found, refused = [], []
+    for item in planner.plan(wish.images, test=True):
+        candidate = candidate_of(item, planner)
+        judgement = judge(candidate, wish.allowance)
+        if judgement.ok:
+            found.append(approved(candidate, judgement.allowed))
+        else:
+            refused.append(refusal_text(item.image, judgement.refusals))
+    if refused:
+        raise CheckFailedError("\n".join(refused))
+    return tuple(found)
+
+
+def _names() -> Path:
+    """Return the folder of the names that images have while they are pushed."""
+    return state_dir() / "pushed-names"
