@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
-import socket
-import subprocess
-import time
-import urllib.request
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 from conftest import COPY_REPOSITORY
+from own_registry import own_registry
 
 from imgbuild.settings import load_settings
 
@@ -25,56 +20,11 @@ if TYPE_CHECKING:
     from imgbuild.engine.protocol import Engine
 
 
-def _program(folder: Path) -> str:
-    """Return the path of docker-registry, unpacked from Debian's package if not installed."""
-    installed = shutil.which("docker-registry")
-    if installed:
-        return installed
-    if not shutil.which("apt-get"):
-        pytest.skip("no docker-registry here, and no apt-get to fetch it with")
-    subprocess.run(["apt-get", "-q", "download", "docker-registry"], cwd=folder, check=True)
-    (package,) = folder.glob("docker-registry_*.deb")
-    subprocess.run(["dpkg-deb", "-x", package, folder / "root"], check=True)
-    return str(folder / "root" / "usr" / "bin" / "docker-registry")
-
-
-def _free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @pytest.fixture
 def registry(tmp_path: Path) -> Iterator[str]:
     """Give the address of a registry that lives as long as the test."""
-    address = f"127.0.0.1:{_free_port()}"
-    config = {
-        "version": "0.1",
-        "storage": {"filesystem": {"rootdirectory": str(tmp_path / "data")}},
-        "http": {"addr": address},
-        "log": {"level": "error"},
-    }
-    (tmp_path / "config.yml").write_text(json.dumps(config))
-    command = [_program(tmp_path), "serve", str(tmp_path / "config.yml")]
-    with (tmp_path / "registry.log").open("w") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-    try:
-        _wait_for(address)
-        yield address
-    finally:
-        process.terminate()
-        process.wait(10)
-
-
-def _wait_for(address: str) -> None:
-    for _ in range(100):
-        try:
-            with urllib.request.urlopen(f"http://{address}/v2/", timeout=1):
-                return
-        except OSError:
-            time.sleep(0.1)
-    pytest.fail(f"the registry at {address} does not answer")
+    with own_registry(tmp_path / "registry") as own:
+        yield own.host
 
 
 def _pushed(checkout: Checkout, engine: Engine, repository: str) -> str:
