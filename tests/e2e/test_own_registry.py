@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 import requests
-from own_registry import own_registry, small_disk
+from own_registry import own_registry
+from small_disk import small_disk
 
 if TYPE_CHECKING:
     from pathlib import Path
