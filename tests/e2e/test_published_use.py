@@ -1,0 +1,150 @@
+"""What docs/using-images.md tells a user to type, against a real registry; see the page.
+
+The test is a user without imgbuild: `docker`, the page's own command lines, a browser's requests.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import time
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import requests
+from conftest import ROOT
+from own_registry import free_port, own_registry
+from page_commands import PageCommand, page_commands
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from conftest import Base, Checkout
+
+PAGE = (ROOT / "docs" / "using-images.md").read_text(encoding="utf-8")
+REPOSITORY = "registry.example.org/ml/tensorflow"
+TAG = "2.2-cpu-debian"
+LEARNT = re.compile(r"2 ranks learnt: y = (1\.9\d|2\.0\d) x \+ (0\.9\d|1\.0\d)")
+#: A user whom the image does not know; the page's `$(id -u)` is this one.
+USER = 4321
+SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Types what the page says, with this machine's registry, ports and names for the page's."""
+
+    checkout: Checkout
+    folder: Path
+    names: dict[str, str]
+
+    def type(self, command: PageCommand) -> str:
+        """Type one line; return what it printed."""
+        line = f"id() {{ echo {USER}; }}\n{self.here(command.line)}"
+        result = subprocess.run(
+            ["bash", "-euc", line],
+            cwd=self.folder,
+            env=self.checkout.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=600,
+        )
+        assert result.returncode == 0, f"{command.line}\n{result.stdout}{result.stderr}"
+        return result.stdout
+
+    def here(self, text: str) -> str:
+        for name, mine in self.names.items():
+            text = re.sub(name, mine, text)
+        return text
+
+
+@pytest.fixture
+def published(
+    base: Callable[[str], Base], checkout: Checkout, tmp_path: Path
+) -> Iterator[tuple[str, str]]:
+    """Have the page's image in a registry; give its name there and its id."""
+    tag = base(f"tf-{TAG}").tag
+    with own_registry(tmp_path / "registry") as registry:
+        there = f"{registry.host}/ml/tensorflow"
+        for line in (("tag", tag, f"{there}:{TAG}"), ("push", f"{there}:{TAG}")):
+            assert checkout.docker(*line).returncode == 0
+        image = checkout.docker("image", "inspect", "--format", "{{.Id}}", tag).stdout.strip()
+        checkout.docker("rmi", f"{there}:{TAG}")
+        yield there, image
+        checkout.docker("rmi", f"{there}:{TAG}")
+
+
+@pytest.fixture
+def reader(checkout: Checkout, published: tuple[str, str], tmp_path: Path) -> Iterator[Reader]:
+    mark = uuid.uuid4().hex[:12]
+    names = {
+        re.escape(REPOSITORY): published[0],
+        r"\bjob\b(?!/)": f"imgbuild-e2e/job-{mark}",
+        r"\bboard\b": f"imgbuild-e2e-board-{mark}",
+        r"127\.0\.0\.1:6006": f"127.0.0.1:{free_port()}",
+    }
+    shutil.copytree(ROOT / "examples" / "on-top", tmp_path / "examples" / "on-top")
+    made = Reader(checkout, tmp_path, names)
+    yield made
+    checkout.docker("rm", "--force", "--volumes", made.here("board"))
+    checkout.docker("rmi", "--force", made.here("job"))
+
+
+def _check(reader: Reader, command: PageCommand, printed: str) -> None:
+    """Fail unless it printed what the page says; what is learnt may differ in the last digit."""
+    if command.line == "mkdir logs":
+        shutil.chown(reader.folder / "logs", USER, USER)  # the reader made it
+    for line in command.prints:
+        found = LEARNT.search(printed) if LEARNT.fullmatch(line) else line in printed.splitlines()
+        assert found, f"{command.line}\nprints {printed!r}, not {line!r}"
+
+
+def _scalars(reader: Reader) -> Any:
+    """Return the scalars by run that the page of TensorBoard draws, once it has found them all."""
+    end = time.monotonic() + SECONDS
+    (url,) = re.findall(r"<(http://\S+/tags)>", PAGE)
+    with requests.Session() as http:
+        http.trust_env = False
+        while time.monotonic() < end:
+            time.sleep(0.2)
+            try:
+                found = http.get(reader.here(url), timeout=10)
+            except requests.ConnectionError:
+                continue
+            if found.ok and len(found.json()) == 3:
+                page = http.get(reader.here("http://127.0.0.1:6006/"), timeout=10)
+                assert "tensorboard" in page.text.lower()
+                return found.json()
+    raise AssertionError(f"nothing at {url} after {SECONDS} s")
+
+
+def test_the_page_as_it_is_written(reader: Reader, published: tuple[str, str]) -> None:
+    commands = page_commands(PAGE)
+    assert len(commands) == 10, "a command of the page that the test does not know"
+    there, image = published
+    scalars: Any = {}
+    for command in commands:
+        if command.line.startswith("docker rm "):
+            scalars = _scalars(reader)
+        _check(reader, command, reader.type(command))
+    assert {run.partition("/")[0] for run in scalars} == {"root", "user", "horovodrun"}
+    assert all("loss" in tag for tags in scalars.values() for tag in list(tags)[:1])
+    inspect = ("image", "inspect", "--format", "{{.Id}}", f"{there}:{TAG}")
+    assert reader.checkout.docker(*inspect).stdout.strip() == image
+    owners = {path.name: path.stat().st_uid for path in (reader.folder / "logs").iterdir()}
+    assert owners == {"root": 0, "user": USER, "horovodrun": USER}
+
+
+def test_a_page_that_promises_too_much_is_found(tmp_path: Path, checkout: Checkout) -> None:
+    reader = Reader(checkout, tmp_path, {})
+    (command, wrong) = page_commands("```console\n$ echo 2.2.0\n2.2.0\n$ false\n```\n")
+    _check(reader, command, reader.type(command))
+    with pytest.raises(AssertionError, match=r"not '2\.3\.0'"):
+        _check(reader, PageCommand("echo 2.2.0", ("2.3.0",)), reader.type(command))
+    with pytest.raises(AssertionError, match="false"):
+        reader.type(wrong)
