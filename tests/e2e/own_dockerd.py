@@ -31,9 +31,10 @@ _OPTIONS = ("--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-masq
 
 @dataclass
 class OwnDockerd:
-    """An engine whose data is below ``folder``, a tmpfs."""
+    """An engine whose data is below ``folder``, a tmpfs; ``options`` are dockerd's."""
 
     folder: Path
+    options: tuple[str, ...] = ()
     process: subprocess.Popen[bytes] | None = None
     _engine: OwnEngine = field(init=False)
 
@@ -54,7 +55,7 @@ class OwnDockerd:
             self.process = subprocess.Popen(
                 # In a network namespace of its own: dockerd --bridge=none removes the docker0 of
                 # every other engine that it sees.
-                dies_with_parent(["unshare", "--net", *command, *_OPTIONS]),
+                dies_with_parent(["unshare", "--net", *command, *_OPTIONS, *self.options]),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -124,16 +125,19 @@ class OwnDockerd:
 
 
 @contextmanager
-def own_dockerd() -> Iterator[OwnDockerd]:
-    """Give a running engine of one's own; it and its data are gone afterwards."""
+def own_dockerd(*options: str) -> Iterator[OwnDockerd]:
+    """Give a running engine of one's own; it and its data are gone afterwards.
+
+    ``options`` are dockerd's, such as ``--max-upload-attempts=1``.
+    """
     assert os.geteuid() == 0, "run these tests as root: they start an engine of their own"
     with TemporaryDirectory(prefix="imgbuild-e2e-") as parent:  # a socket's path is a short one
         folder = Path(parent) / "d"
         folder.mkdir()
-        options = ["-t", "tmpfs", "-o", f"size={ROOM},mode=0755", "imgbuild-e2e", str(folder)]
-        subprocess.run(["mount", *options], check=True)
+        mount = ["-t", "tmpfs", "-o", f"size={ROOM},mode=0755", "imgbuild-e2e", str(folder)]
+        subprocess.run(["mount", *mount], check=True)
         try:
-            engine = OwnDockerd(folder)
+            engine = OwnDockerd(folder, options)
             try:
                 engine.start()
                 yield engine
