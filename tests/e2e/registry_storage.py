@@ -32,7 +32,7 @@ class RegistryStorage:
 
     def tags(self) -> dict[str, str]:
         """Return the digest of each tag."""
-        links = self._place("_manifests/tags").glob("*/current/link")
+        links = self.place("_manifests/tags").glob("*/current/link")
         return {link.parent.parent.name: link.read_text(encoding="ascii") for link in links}
 
     def document(self, digest: str) -> Any:
@@ -41,7 +41,7 @@ class RegistryStorage:
 
     def missing(self, digest: str) -> list[str]:
         """Return what a manifest lacks: itself, and blobs that are not here or not as they say."""
-        link = self._place("_manifests/revisions") / digest.replace(":", "/") / "link"
+        link = self.place("_manifests/revisions") / digest.replace(":", "/") / "link"
         if not link.exists() or not self._is_whole(digest):
             return [digest]
         manifest = self.document(digest)
@@ -59,7 +59,7 @@ class RegistryStorage:
         shutil.copytree(kept, self.folder, copy_function=_copied, dirs_exist_ok=True)
 
     def _has(self, digest: str, size: int) -> bool:
-        link = self._place("_layers") / digest.replace(":", "/") / "link"
+        link = self.place("_layers") / digest.replace(":", "/") / "link"
         return (
             link.exists() and self._is_whole(digest) and self._data(digest).stat().st_size == size
         )
@@ -82,7 +82,8 @@ class RegistryStorage:
         kind, _, name = digest.partition(":")
         return self.folder / _ROOT / "blobs" / kind / name[:2] / name / "data"
 
-    def _place(self, of: str) -> Path:
+    def place(self, of: str) -> Path:
+        """Return a folder of the repository, such as ``_manifests``."""
         return self.folder / _ROOT / "repositories" / self.repository / of
 
 
