@@ -34,6 +34,7 @@ def build(
     mpi: options.MpiOption = None,
     everything: options.AllOption = False,
     as_documented: options.AsDocumentedOption = False,
+    name: options.NameOption = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Show what would be built and why; do nothing.")
     ] = False,
@@ -136,7 +137,7 @@ def build(
     if seed and not seed.is_dir():
         raise InputError(f"--seed {seed}: there is no such folder; `imgbuild fetch` makes one.")
     opened = options.open_project(project)
-    images = options.select(opened, tf, cpu, gpu, stack, mpi, everything, as_documented)
+    images = options.select(opened, tf, cpu, gpu, stack, mpi, everything, as_documented, names=name)
     for image in images:
         _warn(image)
     goes_on = everything if keep_going is None else keep_going

@@ -29,6 +29,7 @@ def fetch(
     mpi: options.MpiOption = None,
     everything: options.AllOption = False,
     as_documented: options.AsDocumentedOption = False,
+    name: options.NameOption = None,
     refresh: Annotated[
         bool, typer.Option("--refresh", help="Ask upstreams again which packages are the newest.")
     ] = False,
@@ -41,7 +42,7 @@ def fetch(
 
     _require_folder(folder)
     opened = options.open_project(project)
-    images = options.select(opened, tf, cpu, gpu, stack, mpi, everything, as_documented)
+    images = options.select(opened, tf, cpu, gpu, stack, mpi, everything, as_documented, names=name)
     settings = load_settings(opened.settings)
     sites = make_sites(images[0].matrix, settings)
     job = FetchJob(opened, settings, sites, folder.absolute())

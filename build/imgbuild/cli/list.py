@@ -22,12 +22,15 @@ def list_images(
     stack: options.StackOption = None,
     mpi: options.MpiOption = None,
     as_documented: options.AsDocumentedOption = False,
+    name: options.NameOption = None,
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
 ) -> None:
     """List the images of the matrix."""
     opened = options.open_project(project)
-    images = options.select(opened, tf, cpu, gpu, stack, mpi, not tf, as_documented)
+    images = options.select(
+        opened, tf, cpu, gpu, stack, mpi, not (tf or name), as_documented, names=name
+    )
     if as_json:
         typer.echo(json.dumps([_described(image) for image in images], indent=2))
         return

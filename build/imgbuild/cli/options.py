@@ -40,6 +40,15 @@ AsDocumentedOption = Annotated[
         help="The image with the documented pins, also where they cannot work (--tf 2.1 --gpu).",
     ),
 ]
+NameOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--name",
+        metavar="IMAGE",
+        help="Exactly this image, such as tf-2.2-cpu-debian, in place of --tf and the others; "
+        "repeatable.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
@@ -73,8 +82,12 @@ def select(
     mpi: str | None,
     everything: bool,
     as_documented: bool = False,
+    *,
+    names: list[str] | None = None,
 ) -> "tuple[Image, ...]":
     """Return the images that the selection options mean.
+
+    ``names`` are those of ``--name``: exactly these images, without any other option.
 
     ``as_documented`` takes them with the documented pins. A version that is named must differ from
     the family's then; where every version is meant, those that do not differ are left out.
@@ -83,6 +96,22 @@ def select(
     from imgbuild.matrix.select import Selection, select_images
     from imgbuild.rules.load import load_matrix
 
+    if names:
+        from imgbuild.matrix.named import named_images
+
+        _require_alone(tf, cpu, gpu, stack, mpi, everything, as_documented)
+        return named_images(load_matrix(project.matrix), names)
     selection = Selection(tuple(tf or ()), cpu, gpu, stack, mpi, everything)
     images = select_images(load_matrix(project.matrix), selection)
     return with_documented_pins(images, each=not everything) if as_documented else images
+
+
+def _require_alone(*others: object) -> None:
+    """Refuse other selection options beside ``--name``."""
+    from imgbuild.errors import InputError
+
+    if any(others):
+        raise InputError(
+            "--name says exactly which images: leave out --tf, --cpu, --gpu, --stack, --mpi, --all "
+            "and --as-documented."
+        )

@@ -15,6 +15,7 @@ def show(
     mpi: options.MpiOption = None,
     everything: options.AllOption = False,
     as_documented: options.AsDocumentedOption = False,
+    name: options.NameOption = None,
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
 ) -> None:
@@ -23,7 +24,7 @@ def show(
     from imgbuild.cli.show_text import image_text
 
     opened = options.open_project(project)
-    images = options.select(opened, tf, cpu, gpu, stack, mpi, everything, as_documented)
+    images = options.select(opened, tf, cpu, gpu, stack, mpi, everything, as_documented, names=name)
     shown = [described(image, opened.locks) for image in images]
     if as_json:
         typer.echo(json.dumps(shown, indent=2))

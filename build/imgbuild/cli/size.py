@@ -27,6 +27,7 @@ def size(
     mpi: options.MpiOption = None,
     everything: options.AllOption = False,
     as_documented: options.AsDocumentedOption = False,
+    name: options.NameOption = None,
     image: Annotated[
         list[str] | None,
         typer.Option("--image", help="An image of the engine, by name or id; repeatable."),
@@ -52,20 +53,21 @@ def size(
     from imgbuild.settings import load_settings
     from imgbuild.sizes import weighed as measured
 
-    selected = bool(tf or cpu or gpu or stack or mpi or everything)
+    selected = bool(tf or cpu or gpu or stack or mpi or everything or name)
     if image and (selected or as_documented):
         raise InputError("--image names images by themselves; leave the selection out.")
     opened = options.open_project(project)
     settings = load_settings(opened.settings)
-    if write_budgets and (image or as_documented or settings.standin):
+    documented = as_documented or any(one.endswith("-as-documented") for one in name or ())
+    if write_budgets and (image or documented or settings.standin):
         raise InputError(
             "--write-budgets is for images of the matrix: not for --image, --as-documented, nor "
             "for what this machine builds from stand-ins."
         )
     images: Sequence[Image] = ()
     if not image:
-        whole = everything or not tf
-        images = options.select(opened, tf, cpu, gpu, stack, mpi, whole, as_documented)
+        whole = everything or not (tf or name)
+        images = options.select(opened, tf, cpu, gpu, stack, mpi, whole, as_documented, names=name)
     with closing(DockerEngine(resolve_host(settings.engine))) as engine:
         found = _weigh_others(image, engine) if image else _weigh(images, engine, settings)
     if as_json:

@@ -20,6 +20,7 @@ def test(
     mpi: options.MpiOption = None,
     everything: options.AllOption = False,
     as_documented: options.AsDocumentedOption = False,
+    name: options.NameOption = None,
     suite: Annotated[
         list[str] | None, typer.Option("--suite", help="Run this suite only; repeatable.")
     ] = None,
@@ -74,17 +75,17 @@ def test(
     how = How(tuple(suite or ()), rerun=rerun, fail_fast=fail_fast)
     folder = report.absolute() if report else None
     wanted = Wanted(how, image, tuple(expect or ()), jobs, folder, as_json)
-    selecting = bool(tf or cpu or gpu or stack or mpi or everything or as_documented)
+    selecting = bool(tf or cpu or gpu or stack or mpi or everything or as_documented or name)
     if expect and (not image or selecting):
         raise InputError(
             "--expect says what an image from elsewhere must be: give it with --image, and without "
-            "--tf, --cpu, --gpu, --stack, --mpi, --all and --as-documented."
+            "--tf, --cpu, --gpu, --stack, --mpi, --all, --as-documented and --name."
         )
     if expect:
         require_docker_client()
         test_elsewhere(opened, wanted)
         return
-    images = options.select(opened, tf, cpu, gpu, stack, mpi, everything, as_documented)
+    images = options.select(opened, tf, cpu, gpu, stack, mpi, everything, as_documented, names=name)
     wanted.check(opened, images)
     require_docker_client()
     test_family(opened, images, wanted)

@@ -1,4 +1,7 @@
-"""Which images a command is about: ``--tf``, ``--cpu``, ``--gpu``, ``--stack``, ``--mpi``."""
+"""Which images a command is about: ``--tf``, ``--cpu``, ``--gpu``, ``--stack``, ``--mpi``.
+
+Images that are named exactly, with ``--name``, are found by `imgbuild.matrix.named`.
+"""
 
 import re
 from dataclasses import dataclass, replace
