@@ -71,6 +71,8 @@ class RegistryServer(http.server.ThreadingHTTPServer):
         self.elsewhere = ""
         self.tells_digests = True
         self.uploads = 0
+        #: Those that HTTP was spoken on.
+        self.connections: set[object] = set()
 
     @property
     def host(self) -> str:
@@ -102,6 +104,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         asked = Asked(self.command, self.path, self.headers.get("Authorization") or "", body)
         server = self.server
         server.asked.append(asked)
+        server.connections.add(self.client_address)
         fault = self._fault(asked)
         if fault:
             self._fail(fault)

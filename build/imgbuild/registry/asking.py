@@ -114,12 +114,17 @@ class Asking:
 
     def _spoken(self) -> str:
         """Return the scheme of a registry on this machine: as engines do, https is tried first."""
-        for scheme in ("https", "http"):
-            status = self._exchange.probe(f"{scheme}://{self.name.registry}/v2/")
+        try:
+            self._exchange.ask(Question("GET", f"https://{self.name.registry}/v2/"))
+        except PassingError as error:
+            if "Connection refused" in str(error):
+                raise
+            status = self._exchange.ask(Question("GET", f"http://{self.name.registry}/v2/")).status
             # What servers say that want TLS; nothing of HTTP's own is wrong with this question.
-            if status is not None and (scheme, status) != ("http", 400):
-                return scheme
-        raise PassingError("it speaks neither https nor http")
+            if status == 400:
+                raise
+            return "http"
+        return "https"
 
     def _wait(self, what: str, error: PassingError, failed: int) -> None:
         seconds = self._patience.seconds(failed, error.wait)

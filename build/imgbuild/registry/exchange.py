@@ -76,21 +76,6 @@ class Exchange:
         except OSError as error:
             raise MachineError(f"{shown(question.url)} cannot be asked: {error}.") from None
 
-    def probe(self, url: str) -> int | None:
-        """Return the status of a page, or ``None`` if the server does not speak that scheme.
-
-        Raises:
-            PassingError: nobody listens.
-            MachineError: TLS is spoken, by somebody who is not trusted.
-
-        """
-        try:
-            return self.ask(Question("GET", url)).status
-        except PassingError as error:
-            if "Connection refused" in str(error):
-                raise
-        return None
-
     def close(self) -> None:
         """Close the connections of all threads."""
         while self._sessions:

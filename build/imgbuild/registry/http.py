@@ -113,6 +113,8 @@ class HttpRegistry:
                 return None
             begun = self._asking.ask("POST", "/blobs/uploads/", content=b"", write=True)
             self._require(begun, what, 202)
+            if "Location" not in begun.headers:
+                raise CheckFailedError(f"{self.name} does not say where an upload goes.")
             address = _upload_address(begun, digest)
             ended = self._asking.ask("PUT", address, headers=_BYTES, content=content, write=True)
             if ended.status == 404:  # the registry was restarted in between
@@ -181,6 +183,6 @@ def _manifest(reference: str) -> str:
 
 def _upload_address(begun: Answer, digest: str) -> str:
     """Return where the content goes: ``Location``, relative or not, with the digest added."""
-    address = moved(begun.url, begun.headers.get("Location", ""))
+    address = moved(begun.url, begun.headers["Location"])
     joint = "&" if "?" in address else "?"
     return f"{address}{joint}digest={quote(digest, safe='')}"

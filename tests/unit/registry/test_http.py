@@ -6,22 +6,22 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from registry_server import RegistryServer, registry_server
+from registry_client import ATTEMPTS, opened
+from registry_server import Fault, RegistryServer, registry_server
 
-from imgbuild.registry.asking import Asking
+from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.parallel import in_parallel
 from imgbuild.registry.digest import digest_of
-from imgbuild.registry.exchange import Exchange
-from imgbuild.registry.http import HttpRegistry
 from imgbuild.registry.media_types import OCI_MANIFEST
 from imgbuild.registry.patience import Patience
-from imgbuild.registry.repository import parse_repository
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from imgbuild.registry.credentials import FindCredentials
+    from imgbuild.registry.http import HttpRegistry
 
 ABSENT = "sha256:" + "0" * 64
+EMPTY = digest_of(b"{}")
 
 
 @pytest.fixture
@@ -37,31 +37,22 @@ def said() -> list[str]:
 
 @pytest.fixture
 def registry(server: RegistryServer, said: list[str]) -> Iterator[HttpRegistry]:
-    opened = opened_registry(server.name, said)
-    yield opened
-    opened.close()
+    made = opened(server.name, say=said.append)
+    yield made
+    made.close()
 
 
-def opened_registry(
-    name: str, said: list[str], find: FindCredentials = lambda _host: None, attempts: int = 3
-) -> HttpRegistry:
-    patience = Patience(attempts, 0.0)
-    exchange = Exchange(verify=True, seconds=(2.0, 2.0))
-    return HttpRegistry(
-        Asking(parse_repository(name, "test"), exchange, patience, find, said.append)
-    )
-
-
-def manifest_of(registry: HttpRegistry, content: bytes = b"{}") -> bytes:
-    digest = registry.put_blob(content)
-    entry = {"mediaType": "x/y", "digest": digest, "size": len(content)}
+def manifest_of(registry: HttpRegistry) -> bytes:
+    entry = {"mediaType": "x/y", "digest": registry.put_blob(b"{}"), "size": 2}
     return json.dumps({"schemaVersion": 2, "config": entry, "layers": []}).encode()
 
 
-def test_an_empty_repository(registry: HttpRegistry) -> None:
+def test_an_empty_repository(registry: HttpRegistry, server: RegistryServer) -> None:
     assert registry.tags() == ()
     assert registry.head("1.0") is None
     assert registry.manifest("1.0") is None
+    server.fail("GET /tags", Fault(404))
+    assert registry.tags() == ()
 
 
 def test_what_is_written_is_read(registry: HttpRegistry, server: RegistryServer) -> None:
@@ -71,8 +62,219 @@ def test_what_is_written_is_read(registry: HttpRegistry, server: RegistryServer)
     found = registry.manifest("1.0")
     assert found
     assert (found.digest, found.media_type, found.content) == (digest, OCI_MANIFEST, content)
-    assert registry.blob(digest_of(b"{}")) == b"{}"
+    assert registry.blob(EMPTY) == b"{}"
     assert registry.tags() == ("1.0",)
     server.asked.clear()
     registry.put_blob(b"{}")
-    assert server.lines() == [f"HEAD /blobs/{digest_of(b'{}')}"]
+    assert server.lines() == [f"HEAD /blobs/{EMPTY}"]
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+def test_an_upload_goes_where_it_is_told(
+    registry: HttpRegistry, server: RegistryServer, absolute: bool
+) -> None:
+    server.absolute = absolute
+    assert registry.put_blob(b"record") == digest_of(b"record")
+    assert server.store.blobs[digest_of(b"record")] == b"record"
+    assert "_state=s&digest=sha256%3A" in server.asked[-1].path
+
+
+def test_an_upload_without_an_address(registry: HttpRegistry, server: RegistryServer) -> None:
+    server.fail("POST", Fault(202))
+    with pytest.raises(CheckFailedError, match="does not say where"):
+        registry.put_blob(b"record")
+
+
+def test_a_registry_that_tells_no_digests(registry: HttpRegistry, server: RegistryServer) -> None:
+    content = manifest_of(registry)
+    digest = registry.put_manifest("1.0", content, OCI_MANIFEST)
+    server.tells_digests = False
+    assert registry.head("1.0") == digest
+    assert registry.head("2.0") is None
+
+
+@pytest.mark.parametrize("page", [1, 2, 5, 7])
+def test_tags_come_page_by_page(registry: HttpRegistry, server: RegistryServer, page: int) -> None:
+    tags = tuple(f"1.{number}" for number in range(7))
+    for tag in tags:
+        server.store.add_image(tag)
+    server.page = page
+    assert registry.tags() == tags
+
+
+def test_pages_of_another_host_are_not_read(registry: HttpRegistry, server: RegistryServer) -> None:
+    link = {"Link": '<http://localhost:9/v2/team/app/tags/list?last=a>; rel="next"'}
+    server.fail("GET /tags", Fault(200, link, b'{"tags": ["a"]}'))
+    with pytest.raises(CheckFailedError, match="goes on at another host"):
+        registry.tags()
+
+
+def test_what_is_no_list_of_tags(registry: HttpRegistry, server: RegistryServer) -> None:
+    server.fail("GET /tags", Fault(200, {}, b"<html>"))
+    with pytest.raises(CheckFailedError, match="Is it a registry"):
+        registry.tags()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(500),
+        Fault(502),
+        Fault(503, {"Retry-After": "0"}),
+        Fault(429, {"Retry-After": "0"}),
+        Fault(reset=True),
+        Fault(cut=True),
+    ],
+    ids=["500", "502", "503", "429", "reset", "cut"],
+)
+@pytest.mark.parametrize("what", ["HEAD", "GET", "PUT", "POST", "blob"])
+def test_a_fault_that_passes(
+    registry: HttpRegistry, server: RegistryServer, said: list[str], fault: Fault, what: str
+) -> None:
+    content = manifest_of(registry)
+    registry.put_manifest("1.0", content, OCI_MANIFEST)
+    digest = digest_of(content)
+    if fault.cut and what not in {"GET", "blob"}:
+        fault = Fault(reset=True)  # no body is awaited
+    works: dict[str, tuple[str, Callable[[], object], object]] = {
+        "HEAD": ("HEAD /manifests", lambda: registry.head("1.0"), digest),
+        "GET": ("GET /manifests", lambda: registry.manifest("1.0"), server.store.manifest("1.0")),
+        "PUT": (
+            "PUT /manifests",
+            lambda: registry.put_manifest("2.0", content, OCI_MANIFEST),
+            digest,
+        ),
+        "POST": ("POST", lambda: registry.put_blob(b"x"), digest_of(b"x")),
+        "blob": ("GET /blobs", lambda: registry.blob(EMPTY), b"{}"),
+    }
+    line, work, expected = works[what]
+    server.fail(line, *[fault] * (ATTEMPTS - 1))
+    assert work() == expected
+    assert [text.rpartition("Again in ")[2] for text in said] == [
+        "0.0 s (1 of 3 tries).",
+        "0.0 s (2 of 3 tries).",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        (Fault(500), "answered 500 .3 tries.. See that"),
+        (
+            Fault(429, {}, b'{"errors": [{"code": "TOOMANYREQUESTS", "message": "slow down"}]}'),
+            "answered 429: TOOMANYREQUESTS: slow down .3 tries.. It limits how often",
+        ),
+        (
+            Fault(500, {}, b'{"errors": [{"code": "UNKNOWN", "detail": {"Op": "x", "Err": 28}}]}'),
+            "no space left on device .3 tries.. Its disk is full",
+        ),
+        (Fault(reset=True), "no connection"),
+        (Fault(cut=True), "its answer broke off"),
+    ],
+)
+def test_a_fault_that_stays(
+    registry: HttpRegistry, server: RegistryServer, fault: Fault, expected: str
+) -> None:
+    server.fail("GET /manifests", *[fault] * ATTEMPTS)
+    with pytest.raises(MachineError, match=expected) as caught:
+        registry.manifest("1.0")
+    assert str(caught.value).startswith(f"{server.name}: reading 1.0 failed: ")
+    assert server.lines().count("GET /manifests/1.0") == ATTEMPTS
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 405, 409, 413])
+def test_what_is_refused_is_not_asked_again(
+    registry: HttpRegistry, server: RegistryServer, status: int
+) -> None:
+    content = manifest_of(registry)
+    server.fail("PUT /manifests", Fault(status, {}, b'{"errors": [{"code": "NO"}]}'))
+    with pytest.raises(
+        CheckFailedError, match=f"writing 1.0 was refused: it answered {status}: NO"
+    ):
+        registry.put_manifest("1.0", content, OCI_MANIFEST)
+    assert server.lines().count("PUT /manifests/1.0") == 1
+    assert registry.head("1.0") is None
+
+
+def test_a_blob_that_is_not_there(registry: HttpRegistry) -> None:
+    with pytest.raises(CheckFailedError, match=f"has no blob {ABSENT}"):
+        registry.blob(ABSENT)
+
+
+def test_an_upload_that_the_registry_forgot(registry: HttpRegistry, server: RegistryServer) -> None:
+    lost = Fault(404, {}, b'{"errors": [{"code": "BLOB_UPLOAD_UNKNOWN"}]}')
+    server.fail("PUT /blobs", lost)
+    registry.put_blob(b"record")
+    assert server.lines().count("POST /blobs/uploads/") == 2
+
+
+@pytest.mark.parametrize("what", ["manifest", "digest", "blob", "head", "put"])
+def test_wrong_content_is_not_taken(
+    registry: HttpRegistry, server: RegistryServer, what: str
+) -> None:
+    content = manifest_of(registry)
+    digest = registry.put_manifest("1.0", content, OCI_MANIFEST)
+    told = {"Docker-Content-Digest": digest}
+    server.fail("GET", Fault(200, told, content + b" "))
+    server.fail("HEAD", Fault(200, {"Docker-Content-Digest": ABSENT}))
+    server.fail("PUT", Fault(201, {"Docker-Content-Digest": ABSENT}))
+    works: dict[str, Callable[[], object]] = {
+        "manifest": lambda: registry.manifest("1.0"),
+        "digest": lambda: registry.manifest(digest),
+        "blob": lambda: registry.blob(EMPTY),
+        "head": lambda: registry.head(digest),
+        "put": lambda: registry.put_manifest("2.0", content, OCI_MANIFEST),
+    }
+    with pytest.raises(CheckFailedError, match="sha256:"):
+        works[what]()
+
+
+def test_an_answer_without_end(registry: HttpRegistry, server: RegistryServer) -> None:
+    server.fail("GET /manifests", Fault(200, {}, b"x" * ((1 << 24) + 1)))
+    with pytest.raises(MachineError, match="sent more than 16 MiB"):
+        registry.manifest("1.0")
+
+
+def test_nobody_listens() -> None:
+    with pytest.raises(MachineError, match=r"Connection refused \(3 tries\)"):
+        opened("127.0.0.1:9/x").tags()
+
+
+def test_connections_are_kept(registry: HttpRegistry, server: RegistryServer) -> None:
+    server.store.add_image("1.0")
+    digests = in_parallel(registry.head, ["1.0"] * 60, 4)
+    assert len(set(digests)) == 1
+    assert len(server.connections) <= 4 + 2  # and those that ask which scheme is spoken
+
+
+def test_the_scheme_is_asked_for_once(registry: HttpRegistry, server: RegistryServer) -> None:
+    for _ in range(3):
+        registry.head("1.0")
+    assert [one.path for one in server.asked].count("/v2/") == 1
+
+
+def test_faults_while_the_scheme_is_asked_for(server: RegistryServer) -> None:
+    server.fail("GET /v2/", Fault(reset=True), Fault(cut=True))
+    assert opened(server.name).tags() == ()
+    server.fail("GET /v2/", *[Fault(400)] * ATTEMPTS)
+    with pytest.raises(MachineError, match="its TLS broke off, or it speaks none"):
+        opened(server.name).tags()
+
+
+def test_closing_ends_the_waiting(server: RegistryServer) -> None:
+    server.fail("GET /manifests", *[Fault(503, {"Retry-After": "1000"})] * 9)
+    patient = Patience(9, 1000.0, 1000.0)
+    said: list[str] = []
+
+    def say(text: str) -> None:
+        said.append(text)
+        waiting.close()
+
+    waiting = opened(server.name, say=say, patience=patient)
+    with pytest.raises(MachineError, match=r"reading 1\.0 was given up: it answered 503"):
+        waiting.manifest("1.0")
+    assert "Again in 1000.0 s (1 of 9 tries)" in said[0]
+
+
+def test_nothing_shows_a_repository_is_more_than_its_name(registry: HttpRegistry) -> None:
+    assert repr(registry) == f"HttpRegistry({registry.name})"

@@ -1,0 +1,145 @@
+"""``imgbuild published``: table, JSON, an index written anew, and what is wrong told."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import typer
+from published_images import RECORD, publish
+from registry_server import Fault, RegistryServer, registry_server
+from typer.testing import CliRunner
+
+from imgbuild.cli import commands
+from imgbuild.cli.published_table import published_lines
+from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
+from imgbuild.publishing.index import index_of, update_index
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FIRST, SECOND = "2026-11-20T08:00:00Z", "2026-11-21T09:30:00Z"
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RegistryServer]:
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("publishing: {attempts: 2, first_wait: 0}\n")
+    monkeypatch.setenv("IMGBUILD_SETTINGS", str(settings))
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    with registry_server() as started:
+        yield started
+
+
+class Run:
+    """Runs the command; an error of imgbuild's own is raised."""
+
+    def __init__(self, *arguments: str) -> None:
+        app = typer.Typer()
+        commands.register(app)
+        result = CliRunner().invoke(app, ["published", *arguments])
+        if isinstance(result.exception, ImgbuildError):
+            raise result.exception
+        assert result.exit_code == 0, result.output
+        self.out, self.err = result.stdout, result.stderr
+
+
+def filled(server: RegistryServer) -> None:
+    publish(server.store, "2.2.0-old", moving=("2.2-cpu", "2.2.0-cpu"), published=FIRST)
+    publish(server.store, "2.2.0-new", moving=("2.2-cpu",), published=SECOND)
+    update_index(server.store, lambda _text: None)
+
+
+def test_nothing_has_been_published(server: RegistryServer) -> None:
+    for options in ((), ("--rebuild",), ("--check",)):
+        found = Run("--from", server.name, *options)
+        assert found.out == ""
+        assert f"Nothing has been published in {server.name}." in found.err
+    assert json.loads(Run("--from", server.name, "--json").out) == []
+    assert server.store.tags() == ()
+
+
+def test_the_table(server: RegistryServer) -> None:
+    filled(server)
+    digests = [server.store.tagged[tag][7:19] for tag in ("2.2.0-new", "2.2.0-old")]
+    assert Run("--from", server.name).out.splitlines() == [
+        "image              digest        MB      published         suites",
+        f"tf-2.2-cpu-debian  {digests[0]}  1234.6  2026-11-21 09:30  1 passed, gpu_runs skipped",
+        "  2.2.0-new 2.2-cpu",
+        f"tf-2.2-cpu-debian  {digests[1]}  1234.6  2026-11-20 08:00  1 passed, gpu_runs skipped",
+        "  2.2.0-old 2.2.0-cpu",
+    ]
+
+
+def test_the_table_fits_a_terminal() -> None:
+    tag = "2.2.0-gpu-py36-cuda10.1-openmpi3.1.2-ubuntu18.04-as-documented-20261120.1"
+    moving = ("2.2.0-gpu-as-documented", "2.2-gpu-as-documented", "2-gpu-as-documented-x" * 2)
+    name = "tf-2.2-gpu-ubuntu-openmpi-as-documented"
+    record = replace(RECORD, image=name, tag=tag, moving=moving)
+    lines = published_lines(index_of([record]))
+    assert max(len(line) for line in lines) <= 120
+    assert " ".join(" ".join(lines[2:]).split()) == " ".join((tag, *moving))
+    assert len(lines) == 4
+
+
+def test_json_has_whole_records(server: RegistryServer) -> None:
+    filled(server)
+    found: list[dict[str, Any]] = json.loads(Run("--from", server.name, "--json").out)
+    assert [(one["tag"], one["points_here"]) for one in found] == [
+        ("2.2.0-old", ["2.2.0-cpu"]),
+        ("2.2.0-new", ["2.2-cpu"]),
+    ]
+    assert found[0]["pins"] == RECORD.pins
+    assert found[0]["report"] == RECORD.report
+    assert found[0]["moving"] == ["2.2-cpu", "2.2.0-cpu"]
+
+
+def test_the_repository_of_the_settings(server: RegistryServer, tmp_path: Path) -> None:
+    filled(server)
+    (tmp_path / "settings.yaml").write_text(f"publishing: {{repository: '{server.name}'}}\n")
+    assert "2.2.0-new" in Run().out
+
+
+def test_rebuilding(server: RegistryServer) -> None:
+    filled(server)
+    del server.store.tagged["index"]
+    found = Run("--from", server.name, "--rebuild")
+    assert "added: 2.2.0-new\nadded: 2.2.0-old\n" in found.err
+    assert f"The index of {server.name} was written anew." in found.err
+    assert "2.2.0-old" in found.out
+    assert f"The index of {server.name} was right." in Run("--from", server.name, "--rebuild").err
+
+
+def test_a_damaged_index(server: RegistryServer) -> None:
+    filled(server)
+    server.store.tagged["index"] = server.store.tagged["2.2.0-old"]
+    with pytest.raises(CheckFailedError, match=f"published --from {server.name} --rebuild"):
+        Run("--from", server.name)
+    assert "2.2.0-new" in Run("--from", server.name, "--rebuild").out
+    assert "2.2.0-new" in Run("--from", server.name).out
+
+
+def test_tags_that_are_elsewhere(server: RegistryServer) -> None:
+    filled(server)
+    assert "2.2.0-new" in Run("--from", server.name, "--check").out
+    server.store.tagged["2.2-cpu"] = server.store.tagged["2.2.0-old"]
+    with pytest.raises(CheckFailedError, match=f"{server.name}:2.2-cpu is sha256:.*index says"):
+        Run("--from", server.name, "--check")
+
+
+def test_exit_codes(server: RegistryServer) -> None:
+    with pytest.raises(InputError, match="--from: 'Nonsense' is not HOST"):
+        Run("--from", "Nonsense")
+    with pytest.raises(InputError, match="Which registry"):
+        Run()
+    with pytest.raises(MachineError, match="Connection refused"):
+        Run("--from", "127.0.0.1:9/x")
+    server.fail("GET /manifests", *[Fault(503)] * 2)
+    with pytest.raises(MachineError, match=r"answered 503 \(2 tries\)"):
+        Run("--from", server.name)
+    server.wanted = {"Basic x"}
+    with pytest.raises(CheckFailedError, match="docker login"):
+        Run("--from", server.name)

@@ -1,0 +1,43 @@
+"""Images in a registry in memory, and their records."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from imgbuild.publishing.record import Record, SuiteFound, put_record
+
+if TYPE_CHECKING:
+    from imgbuild.registry.fake import MemoryRegistry
+
+INPUT = "sha256:" + "1" * 64
+RECORD = Record(
+    image="tf-2.2-cpu-debian",
+    digest="sha256:" + "2" * 64,
+    image_id="sha256:" + "3" * 64,
+    size=1_234_567_890,
+    release="20261120.1",
+    tag="2.2.0-cpu-py38-openmpi4.1.4-debian12-20261120.1",
+    moving=("2.2.0-cpu-debian", "2.2-cpu-debian"),
+    input_digest=INPUT,
+    variant="cpu",
+    stack="debian",
+    pins={"tensorflow": "2.2.0", "horovod": "0.19.5"},
+    suites=(
+        SuiteFound("pins", "passed", 12, 0),
+        SuiteFound("gpu_runs", "skipped", 0, 3, ("no driver",)),
+    ),
+    report={"pins": {"verdict": "passed", "key": "sha256:a", "skipped": []}},
+    substitutes=("cpython",),
+    published="2026-11-20T10:11:12Z",
+)
+
+
+def publish(registry: MemoryRegistry, tag: str, **changes: Any) -> Record:
+    """Put an image and its record there, and move its tags; return the record."""
+    image = registry.add_image(tag)
+    record = replace(RECORD, tag=tag, digest=image.digest, **changes)
+    put_record(registry, record)
+    for moving in record.moving:
+        registry.tagged[moving] = record.digest
+    return record

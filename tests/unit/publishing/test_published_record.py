@@ -1,0 +1,121 @@
+"""Records of published images: whole or refused, and only of the image that they lie beside."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from published_images import RECORD, publish
+
+from imgbuild.errors import CheckFailedError
+from imgbuild.publishing.artifact import DamagedError, put_artifact
+from imgbuild.publishing.record import (
+    ARTIFACT_TYPE,
+    put_record,
+    read_record,
+    record_of,
+    record_tag,
+    verified_record,
+)
+from imgbuild.registry.fake import MemoryRegistry
+
+TAG = RECORD.tag
+
+
+@pytest.fixture
+def registry() -> MemoryRegistry:
+    return MemoryRegistry()
+
+
+def test_a_record_survives_json() -> None:
+    document = json.loads(json.dumps(RECORD.as_json()))
+    assert document["schema"] == 1
+    assert record_of(document) == RECORD
+    assert record_of({**document, "later": "what a later imgbuild writes"}) == RECORD
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"schema": 2}, "of schema 2; this imgbuild reads 1"),
+        ({"digest": "sha256:12"}, "digest: String should match"),
+        ({"image_id": ""}, "image_id: "),
+        ({"size": -1}, "size: "),
+        ({"size": "big"}, "size: "),
+        ({"tag": "with space"}, "tag: "),
+        ({"moving": "2.2"}, "moving: "),
+        ({"moving": [".x"]}, "moving.0: "),
+        ({"published": "yesterday"}, "published: .* is not a UTC time"),
+        ({"suites": [{"suite": "pins"}]}, "suites.0.verdict: Field required"),
+        ({"pins": {"tensorflow": 2}}, "pins.tensorflow: "),
+        ({"report": []}, "report: "),
+    ],
+)
+def test_nonsense_is_refused(change: dict[str, Any], expected: str) -> None:
+    with pytest.raises(DamagedError, match=expected):
+        record_of({**RECORD.as_json(), **change})
+
+
+@pytest.mark.parametrize("key", ["image", "input_digest", "substitutes", "report"])
+def test_what_is_missing_is_named(key: str) -> None:
+    document = {name: value for name, value in RECORD.as_json().items() if name != key}
+    with pytest.raises(DamagedError, match=f"{key}: Field required"):
+        record_of(document)
+
+
+@pytest.mark.parametrize("document", [None, [], "text", {}])
+def test_what_is_no_record(document: object) -> None:
+    with pytest.raises(DamagedError):
+        record_of(document)
+
+
+def test_a_record_lies_beside_its_image(registry: MemoryRegistry) -> None:
+    record = publish(registry, TAG)
+    assert registry.tags() == tuple(sorted([TAG, f"{TAG}.record", *RECORD.moving]))
+    assert read_record(registry, TAG) == verified_record(registry, TAG) == record
+    assert read_record(registry, "other") is None
+    assert verified_record(registry, "other") is None
+
+
+def test_a_record_needs_its_image(registry: MemoryRegistry) -> None:
+    with pytest.raises(CheckFailedError, match="is not there: nothing is recorded"):
+        put_record(registry, RECORD)
+    assert registry.tags() == ()
+
+
+def test_what_nobody_could_read_is_not_recorded(registry: MemoryRegistry) -> None:
+    image = registry.add_image(TAG)
+    with pytest.raises(DamagedError, match="published: "):
+        put_record(registry, replace(RECORD, digest=image.digest, published="now"))
+    assert registry.tags() == (TAG,)
+
+
+def test_a_record_of_another_image_is_none(registry: MemoryRegistry) -> None:
+    publish(registry, "other")
+    registry.tagged[record_tag(TAG)] = registry.tagged[record_tag("other")]
+    with pytest.raises(DamagedError, match=r"is about other with .*: it is another image's"):
+        read_record(registry, TAG)
+
+
+def test_a_record_whose_subject_is_another_is_none(registry: MemoryRegistry) -> None:
+    record = publish(registry, TAG)
+    other = registry.add_image("other")
+    put_artifact(registry, record_tag(TAG), ARTIFACT_TYPE, record.as_json(), other)
+    with pytest.raises(DamagedError, match=f"its subject is {other.digest}"):
+        read_record(registry, TAG)
+
+
+def test_a_tag_that_was_taken_by_another_image(registry: MemoryRegistry) -> None:
+    record = publish(registry, TAG)
+    other = registry.add_image("other")
+    registry.tagged[TAG] = other.digest
+    assert read_record(registry, TAG) == record
+    with pytest.raises(DamagedError, match=f"is {other.digest}, but its record says"):
+        verified_record(registry, TAG)
+
+
+def test_an_image_that_was_deleted(registry: MemoryRegistry) -> None:
+    publish(registry, TAG)
+    del registry.tagged[TAG]
+    with pytest.raises(DamagedError, match="is not there, but its record says"):
+        verified_record(registry, TAG)

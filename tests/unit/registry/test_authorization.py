@@ -1,0 +1,251 @@
+"""Logins and tokens: taken, refused, expired, and never shown or sent where they do not belong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from registry_client import LOGIN, opened
+from registry_server import Fault, RegistryServer, registry_server
+
+from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.parallel import in_parallel
+from imgbuild.registry.credentials import Credentials
+from imgbuild.registry.digest import digest_of
+from imgbuild.registry.exchange import Exchange, Question, require_safe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TOKEN, OTHER = Fault(200, {}, b'{"token": "t1"}'), Fault(200, {}, b'{"access_token": "t2"}')
+SECRETS = ("pass-word-1", LOGIN.basic.removeprefix("Basic "), "t1", "t2", "identity-1")
+
+
+@pytest.fixture
+def server() -> Iterator[RegistryServer]:
+    with registry_server() as started:
+        started.store.add_image("1.0")
+        yield started
+
+
+@pytest.fixture
+def bearer(server: RegistryServer) -> RegistryServer:
+    realm = f"http://{server.host}/token"
+    server.challenge = f'Bearer realm="{realm}",service="reg, one",scope="repository:x:pull"'
+    server.wanted = {"Bearer t1"}
+    server.tokens = [TOKEN]
+    return server
+
+
+def tokens_asked(server: RegistryServer) -> list[dict[str, list[str]]]:
+    asked = [one for one in server.asked if one.path.startswith("/token")]
+    return [parse_qs(urlsplit(one.path).query) | parse_qs(one.body.decode()) for one in asked]
+
+
+def refusal(server: RegistryServer, login: Credentials | None) -> str:
+    said: list[str] = []
+    with pytest.raises(CheckFailedError) as caught:
+        opened(server.name, lambda _: login, said.append).head("1.0")
+    text = f"{caught.value} {said} {caught.value.__cause__!r} {caught.value.__context__!r}"
+    assert not [secret for secret in SECRETS if secret in text]
+    return str(caught.value)
+
+
+def test_a_name_and_password(server: RegistryServer) -> None:
+    server.wanted = {LOGIN.basic}
+    hosts: list[str] = []
+
+    def find(host: str) -> Credentials:
+        hosts.append(host)
+        return LOGIN
+
+    registry = opened(server.name, find)
+    assert registry.head("1.0")
+    assert registry.put_blob(b"x")
+    assert hosts == [server.host]
+    first, *others = [one.authorization for one in server.asked if "/team/" in one.path]
+    assert (first, {*others}) == ("", {LOGIN.basic})
+
+
+def test_a_name_and_password_that_are_wrong(server: RegistryServer) -> None:
+    server.wanted = {"Basic other"}
+    text = refusal(server, LOGIN)
+    assert f"wrong or has expired, or it may not do this: docker login {server.host}." in text
+    assert [one.authorization for one in server.asked if "/team/" in one.path] == ["", LOGIN.basic]
+
+
+def test_no_login(server: RegistryServer) -> None:
+    server.wanted = {"Basic other"}
+    assert "wants a login, and this machine has none: docker login" in refusal(server, None)
+
+
+def test_a_challenge_that_nobody_knows(server: RegistryServer) -> None:
+    server.wanted, server.challenge = {"x"}, "Negotiate"
+    assert "refuses the login" in refusal(server, LOGIN)
+
+
+def test_a_password_that_was_changed_in_the_middle(server: RegistryServer) -> None:
+    logins = {"now": LOGIN}
+    server.wanted = {LOGIN.basic}
+    registry = opened(server.name, lambda _: logins["now"])
+    assert registry.head("1.0")
+    other = Credentials("user", "pass-word-1-new")
+    server.wanted = {other.basic}
+    with pytest.raises(CheckFailedError, match="wrong or has expired"):
+        registry.head("1.0")
+    logins["now"] = other
+    assert registry.head("1.0")
+
+
+def test_a_token(bearer: RegistryServer) -> None:
+    registry = opened(bearer.name, lambda _: LOGIN)
+    assert registry.head("1.0")
+    assert registry.tags() == ("1.0",)
+    registry.put_blob(b"x")
+    service, scope = ["reg, one"], "repository:team/app:"
+    assert tokens_asked(bearer) == [
+        {"service": service, "scope": [f"{scope}pull"]},
+        {"service": service, "scope": [f"{scope}pull,push"]},
+    ]
+    sent = {one.authorization for one in bearer.asked if one.path.startswith("/token")}
+    assert sent == {LOGIN.basic}
+
+
+def test_a_token_for_anybody(bearer: RegistryServer) -> None:
+    assert opened(bearer.name).head("1.0")
+    (asked,) = [one for one in bearer.asked if one.path.startswith("/token")]
+    assert asked.authorization == ""
+
+
+def test_a_token_by_a_token_of_identity(bearer: RegistryServer) -> None:
+    assert opened(bearer.name, lambda _: Credentials(identity="identity-1")).head("1.0")
+    (asked,) = tokens_asked(bearer)
+    assert asked["grant_type"] == ["refresh_token"]
+    assert asked["refresh_token"] == ["identity-1"]
+    assert not [one for one in bearer.asked if "identity-1" in one.path + one.authorization]
+
+
+def test_a_token_that_expired(bearer: RegistryServer) -> None:
+    registry = opened(bearer.name, lambda _: LOGIN)
+    assert registry.head("1.0")
+    bearer.wanted, bearer.tokens = {"Bearer t2"}, [OTHER]
+    assert registry.head("1.0")
+    assert len(tokens_asked(bearer)) == 2
+
+
+def test_a_token_that_expired_is_renewed_once(bearer: RegistryServer) -> None:
+    registry = opened(bearer.name, lambda _: LOGIN)
+    assert registry.head("1.0")
+    bearer.wanted, bearer.tokens = {"Bearer t3"}, [OTHER]
+    with pytest.raises(CheckFailedError, match="wrong or has expired, or it may not do this"):
+        registry.head("1.0")
+    assert len(tokens_asked(bearer)) == 2
+
+
+def test_a_token_that_expired_in_an_upload(bearer: RegistryServer) -> None:
+    registry = opened(bearer.name, lambda _: LOGIN)
+    bearer.fail("PUT /blobs", Fault(401, {"WWW-Authenticate": bearer.challenge}))
+    bearer.tokens = [TOKEN, TOKEN, OTHER]
+    bearer.wanted = {"Bearer t1", "Bearer t2"}
+    assert registry.put_blob(b"x") == digest_of(b"x")
+    assert len(tokens_asked(bearer)) == 3
+
+
+def test_many_at_once_ask_for_one_token(bearer: RegistryServer) -> None:
+    registry = opened(bearer.name, lambda _: LOGIN)
+    assert all(in_parallel(registry.head, ["1.0"] * 40, 8))
+    assert len(tokens_asked(bearer)) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Fault(401),
+        Fault(403, {}, b"{}"),
+        Fault(200, {}, b"[]"),
+        Fault(200, {}, b'{"token": "a\\nb"}'),
+    ],
+    ids=["401", "403", "no object", "line end"],
+)
+def test_no_token_is_given(bearer: RegistryServer, answer: Fault) -> None:
+    bearer.tokens = [answer]
+    assert "wrong or has expired" in refusal(bearer, LOGIN)
+    assert "wants a login" in refusal(bearer, None)
+
+
+def test_a_token_server_with_a_cold(bearer: RegistryServer) -> None:
+    bearer.tokens = [Fault(503), Fault(reset=True), TOKEN]
+    assert opened(bearer.name, lambda _: LOGIN).head("1.0")
+
+
+def test_a_token_server_that_stays_ill(bearer: RegistryServer) -> None:
+    bearer.tokens = [Fault(503)]
+    with pytest.raises(MachineError, match="answered 503"):
+        opened(bearer.name, lambda _: LOGIN).head("1.0")
+
+
+def test_a_login_is_not_sent_to_a_token_server_without_tls(bearer: RegistryServer) -> None:
+    bearer.challenge = 'Bearer realm="http://token.example.org/x",service="s"'
+    for login in (LOGIN, Credentials(identity="identity-1")):
+        assert "plain http: the login is not sent" in refusal(bearer, login)
+
+
+@pytest.mark.parametrize("host", ["registry.example.org", "127.example.org", "10.0.0.1:5000"])
+def test_a_login_is_not_sent_over_plain_http(host: str) -> None:
+    with pytest.raises(CheckFailedError, match="plain http"):
+        require_safe(Question("GET", f"http://{host}/v2/", authorization=LOGIN.basic))
+    require_safe(Question("GET", f"http://{host}/v2/"))
+    require_safe(Question("GET", f"https://{host}/v2/", authorization=LOGIN.basic))
+
+
+def test_another_host_gets_no_login(server: RegistryServer) -> None:
+    server.wanted = {LOGIN.basic}
+    digest = next(iter(server.store.blobs))
+    with registry_server() as storage:
+        storage.store.blobs.update(server.store.blobs)
+        server.elsewhere = f"http://{storage.host}"
+        registry = opened(server.name, lambda _: LOGIN)
+        assert registry.blob(digest) == server.store.blobs[digest]
+        assert [(one.line, one.authorization) for one in storage.asked] == [
+            (f"GET /blobs/{digest}", "")
+        ]
+
+
+def test_an_upload_to_another_host_gets_no_login(server: RegistryServer) -> None:
+    server.wanted = {LOGIN.basic}
+    with registry_server() as storage:
+        there = f"http://user:secret@{storage.host}/v2/team/app/blobs/uploads/7"
+        registry = opened(server.name, lambda _: LOGIN)
+        assert registry.head("1.0")
+        server.fail("POST", Fault(202, {"Location": there}))
+        registry.put_blob(b"x")
+        assert [(one.method, one.authorization) for one in storage.asked] == [("PUT", "")]
+
+
+def test_a_redirect_within_the_host_keeps_the_login(server: RegistryServer) -> None:
+    server.wanted = {LOGIN.basic}
+    registry = opened(server.name, lambda _: LOGIN)
+    assert registry.head("1.0")
+    server.fail("GET", Fault(307, {"Location": "/v2/team/app/tags/list"}))
+    assert registry.tags() == ("1.0",)
+
+
+def test_a_secret_body_is_not_redirected_to_another_host(bearer: RegistryServer) -> None:
+    with registry_server() as other:
+        bearer.tokens = [Fault(307, {"Location": f"http://{other.host}/token"})]
+        assert "wrong or has expired" in refusal(bearer, Credentials(identity="identity-1"))
+        assert other.asked == []
+
+
+def test_redirects_without_end(server: RegistryServer) -> None:
+    server.fail("GET", *[Fault(302, {"Location": "/v2/team/app/tags/list"})] * 9)
+    with pytest.raises(MachineError, match="redirects without end"):
+        opened(server.name).tags()
+
+
+def test_questions_and_logins_show_no_secret() -> None:
+    question = Question("POST", "https://x/", content=b"pass-word-1", authorization=LOGIN.basic)
+    exchange = Exchange(verify=True)
+    shown = f"{question!r} {LOGIN!r} {LOGIN!s} {exchange!r} {opened('x.org/y', lambda _: LOGIN)!r}"
+    assert not [secret for secret in SECRETS if secret in shown.replace("t1", "", 0)]
