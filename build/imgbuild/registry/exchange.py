@@ -1,6 +1,5 @@
 """One question to a registry, and its whole answer. Redirects followed; who asks judges it."""
 
-import threading
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -49,7 +48,7 @@ class Answer:
 
 
 class Exchange:
-    """Asks questions; each thread keeps its own connections alive."""
+    """Asks questions; threads may share it, and its connections are kept alive."""
 
     def __init__(
         self, verify: str | bool, seconds: tuple[float, float] = (CONNECT_SECONDS, READ_SECONDS)
@@ -57,8 +56,8 @@ class Exchange:
         """Remember what ``requests`` verifies TLS with, and how long it waits to connect, read."""
         self._verify = verify
         self._seconds = seconds
-        self._local = threading.local()
-        self._sessions: list[requests.Session] = []
+        #: Nobody says that threads may share a session at the same moment.
+        self._idle: list[requests.Session] = []
 
     def ask(self, question: Question) -> Answer:
         """Return the answer.
@@ -77,9 +76,9 @@ class Exchange:
             raise MachineError(f"{shown(question.url)} cannot be asked: {error}.") from None
 
     def close(self) -> None:
-        """Close the connections of all threads."""
-        while self._sessions:
-            self._sessions.pop().close()
+        """Close the connections that are not in use."""
+        while self._idle:
+            self._idle.pop().close()
 
     def _follow(self, question: Question) -> Answer:
         here = question
@@ -93,9 +92,19 @@ class Exchange:
 
     def _send(self, question: Question) -> Answer:
         require_safe(question)
+        session = self._session()
+        try:
+            answer = self._sent(session, question)
+        except BaseException:
+            session.close()
+            raise
+        self._idle.append(session)
+        return answer
+
+    def _sent(self, session: requests.Session, question: Question) -> Answer:
         own = {"Authorization": question.authorization} if question.authorization else {}
         local = is_loopback(urlsplit(question.url).netloc)
-        response = self._session().request(
+        response = session.request(
             question.method,
             question.url,
             data=question.content,
@@ -107,18 +116,17 @@ class Exchange:
             proxies={} if local else get_environ_proxies(question.url),
         )
         with closing(response):
-            return Answer(
-                response.status_code, response.headers, _body(response, question), question.url
-            )
+            body = _body(response, question)
+        return Answer(response.status_code, response.headers, body, question.url)
 
     def _session(self) -> requests.Session:
-        session: requests.Session | None = getattr(self._local, "session", None)
-        if session is None:
-            session = self._local.session = requests.Session()
+        try:
+            return self._idle.pop()
+        except IndexError:
+            session = requests.Session()
             # Neither logins (~/.netrc) nor CAs of the environment: only what is given here.
             session.trust_env = False
-            self._sessions.append(session)
-        return session
+            return session
 
 
 def shown(url: str) -> str:
