@@ -1,0 +1,167 @@
+"""Input digests of a checkout and of a revision of it, without an engine and without making a base.
+
+Both sides are given what this machine gives: the same settings, the same base images. A base image
+that is made here, and is not made yet, stands for its recipe: that is enough to compare, but the
+digest of an image on it is not what a build will find (`Side.exact`).
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from imgbuild.errors import InputError
+from imgbuild.matrix.image import Image
+from imgbuild.plan.digest import SHORT, InputDigest, input_digest
+from imgbuild.plan.inputs import (
+    BaseInput,
+    BuildInputs,
+    Preparation,
+    base_recipe,
+    prepare_inputs,
+)
+from imgbuild.plan.instructions import DockerfileInputs, read_dockerfile
+from imgbuild.plan.reading import Reading
+from imgbuild.project import Project, cache_dir, state_dir
+from imgbuild.render.drift import dockerfile_path
+from imgbuild.settings import Settings
+
+_UV = re.compile(r"uv\s*==\s*([0-9][0-9A-Za-z.]*)")
+
+
+@dataclass(frozen=True)
+class Side:
+    """One checkout's images by name, their digests, and why some have none.
+
+    ``inexact`` are the images whose base image is not made yet.
+    """
+
+    images: Mapping[str, Image]
+    digests: Mapping[str, InputDigest]
+    unreadable: Mapping[str, str]
+    inexact: frozenset[str]
+
+    def exact(self, name: str) -> str | None:
+        """Return the digest that a build here will find; None where its base is to be made."""
+        return None if name in self.inexact else self.digests[name].total
+
+
+class RevisionReading(Reading):
+    """A look at a revision, whose committed files are what was built from it.
+
+    They are not rendered again: imgbuild's code may be another by now, and its rendering with it.
+    """
+
+    def dockerfile(self, image: Image) -> DockerfileInputs:
+        """Return what is in the image's committed Dockerfile.
+
+        Raises:
+            InputError: there is none.
+
+        """
+        path = dockerfile_path(image, self.project.dockerfiles)
+        try:
+            return read_dockerfile(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeError):
+            raise InputError("it had no Dockerfile that can be read") from None
+
+    def require_locks(self, image: Image) -> None:
+        """Take the locks as they are: whatever they hold is part of the digest."""
+
+
+def this_side(
+    project: Project, images: tuple[Image, ...], inputs: BuildInputs
+) -> tuple[Side, Reading]:
+    """Return the digests of the checkout as it is, and the reading of it.
+
+    Raises:
+        InputError: a Dockerfile or lock is missing or not the current one.
+
+    """
+    compared, inexact = _comparable(images, inputs)
+    reading = Reading(project, images[0].matrix, cache_dir())
+    digests = {i.name: input_digest(i, compared, project, reading) for i in images}
+    reading.dockerfiles.remember()
+    return Side({i.name: i for i in images}, digests, {}, inexact), reading
+
+
+def other_side(
+    project: Project, images: tuple[Image, ...], settings: Settings, here: Project
+) -> Side:
+    """Return the digests of a revision; what is wrong with an image there is told, not raised.
+
+    Raises:
+        InputError: nothing can be told of any of them.
+
+    """
+    known = _known_to(images[0], settings)
+    compared, inexact = _comparable(images, look_at_inputs(project, images, known))
+    compared = replace(compared, uv_version=_uv_there(project, here) or compared.uv_version)
+    reading = RevisionReading(project, images[0].matrix)
+    digests, unreadable = {}, {}
+    for image in images:
+        try:
+            digests[image.name] = input_digest(image, compared, project, reading)
+        except InputError as error:
+            unreadable[image.name] = str(error)
+    return Side({i.name: i for i in images}, digests, unreadable, inexact)
+
+
+def look_at_inputs(project: Project, images: tuple[Image, ...], settings: Settings) -> BuildInputs:
+    """Return the inputs beside the checkout, as a build has them; no base image is made.
+
+    Raises:
+        InputError: the settings name something that cannot be used.
+
+    """
+    log = state_dir() / "logs" / "matrix-inputs.log"
+    look = Preparation(cache_dir(), log, project, lambda _: None, make=False)
+    return prepare_inputs(images, settings, look)
+
+
+def _comparable(
+    images: tuple[Image, ...], inputs: BuildInputs
+) -> tuple[BuildInputs, frozenset[str]]:
+    """Return the inputs with recipes in place of base images that are not made yet."""
+    recipes = {i.os_name: f"recipe {base_recipe(i).digest[:SHORT]}" for i in images}
+    missing = {name for name, base in inputs.bases.items() if base.digest is None}
+    bases = {
+        name: BaseInput("", recipes[name], base.origin) if name in missing else base
+        for name, base in inputs.bases.items()
+    }
+    inexact = frozenset(image.name for image in images if image.os_name in missing)
+    return replace(inputs, bases=bases), inexact
+
+
+def _known_to(image: Image, settings: Settings) -> Settings:
+    """Return the settings without what an older matrix does not know, which would be an error."""
+    matrix = image.matrix
+    sections: Iterator[tuple[str, Mapping[str, object], Mapping[str, object]]] = iter(
+        (
+            ("base", settings.base, matrix.operating_systems),
+            ("cpython", settings.cpython, matrix.python),
+            ("mirrors", settings.mirrors, matrix.upstreams),
+        )
+    )
+    kept = {
+        section: {name: value for name, value in named.items() if name in known}
+        for section, named, known in sections
+    }
+    return settings.model_copy(update=kept)
+
+
+def _uv_there(project: Project, here: Project) -> str | None:
+    """Return the uv that the revision pins, if the checkout's own pin is another one."""
+    there, now = _pinned_uv(project), _pinned_uv(here)
+    return there if there != now else None
+
+
+def _pinned_uv(project: Project) -> str | None:
+    """Return the uv that an imgbuild of this checkout installs with; None where nothing says."""
+    try:
+        text = (project.root / "pyproject.toml").read_text(encoding="utf-8")
+        needs = tomllib.loads(text)["project"]["dependencies"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    found = (_UV.match(str(need)) for need in needs)
+    return next((match[1] for match in found if match), None)

@@ -1,0 +1,153 @@
+"""A revision read from git's objects, and what is said where git does not have it."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from git_checkout import commit, git
+
+from imgbuild.ci import revision as git_revision
+from imgbuild.ci.revision import PARTS, resolve, revision
+from imgbuild.errors import InputError, MachineError
+from imgbuild.project import Project
+
+NAMES = ("with blank", "ümlaut", 'quo"te', "new\nline")
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a small repository with two commits."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    root = tmp_path / "repository"
+    (root / "images" / "files").mkdir(parents=True)
+    git(root, "init", "--quiet", "--initial-branch=main")
+    (root / "matrix.yaml").write_text("old\n", encoding="utf-8")
+    for name in NAMES:
+        (root / "images" / name).write_bytes(name.encode() + b"\0\n")
+    (root / "images" / "run").write_text("#!\n", encoding="utf-8")
+    (root / "images" / "run").chmod(0o755)
+    (root / "images" / "link").symlink_to("run")
+    (root / "images" / "empty").touch()
+    (root / "other").write_text("not wanted\n", encoding="utf-8")
+    commit(root)
+    (root / "matrix.yaml").write_text("new\n", encoding="utf-8")
+    commit(root)
+    return root
+
+
+@contextmanager
+def _at(root: Path, reference: str) -> Iterator[Path]:
+    with revision(Project(root), reference) as project:
+        yield project.root
+
+
+def test_files_as_they_were(root: Path) -> None:
+    with _at(root, "HEAD~1") as folder:
+        assert (folder / "matrix.yaml").read_text(encoding="utf-8") == "old\n"
+        for name in NAMES:
+            assert (folder / "images" / name).read_bytes() == name.encode() + b"\0\n"
+        assert (folder / "images" / "run").stat().st_mode & 0o777 == 0o755
+        assert (folder / "images" / "empty").stat().st_mode & 0o777 == 0o644
+        assert (folder / "images" / "link").readlink() == Path("run")
+        assert {path.name for path in folder.iterdir()} <= {*PARTS}
+    assert not folder.exists()
+    assert (root / "matrix.yaml").read_text(encoding="utf-8") == "new\n"
+
+
+def test_any_name_of_a_commit(root: Path) -> None:
+    head = git(root, "rev-parse", "HEAD")
+    git(root, "tag", "--annotate", "--message", "1", "v1")
+    for reference in ("HEAD", "main", "v1", head, head[:10], "HEAD^{commit}"):
+        assert resolve(root, reference) == head
+
+
+@pytest.mark.parametrize("reference", ["nowhere", "HEAD~9", "", "--help", "--upload-pack=x", "a b"])
+def test_a_revision_that_is_none(root: Path, reference: str) -> None:
+    with pytest.raises(InputError, match="git knows no such revision here") as caught:
+        resolve(root, reference)
+    assert "fetch-depth: 0" in str(caught.value)
+
+
+def test_a_shallow_clone_says_how_to_deepen_it(root: Path, tmp_path: Path) -> None:
+    clone = tmp_path / "shallow"
+    git(root, "clone", "--quiet", "--depth=1", root.as_uri(), str(clone))
+    with pytest.raises(InputError, match=r"This clone is shallow.*fetch-depth: 0"):
+        resolve(clone, "HEAD~1")
+    with _at(clone, "HEAD") as folder:
+        assert (folder / "matrix.yaml").read_text(encoding="utf-8") == "new\n"
+
+
+def test_a_bare_clone_serves_a_checkout_beside_it(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare, beside = tmp_path / "bare.git", tmp_path / "beside"
+    git(root, "clone", "--quiet", "--bare", str(root), str(bare))
+    shutil.copytree(root, beside, ignore=shutil.ignore_patterns(".git"), symlinks=True)
+    monkeypatch.setenv("GIT_DIR", str(bare))
+    with _at(beside, "HEAD~1") as folder:
+        assert (folder / "matrix.yaml").read_text(encoding="utf-8") == "old\n"
+
+
+def test_a_checkout_in_a_folder_of_a_repository(tmp_path: Path) -> None:
+    whole = tmp_path / "whole"
+    (whole / "part").mkdir(parents=True)
+    git(whole, "init", "--quiet")
+    (whole / "matrix.yaml").write_text("another's\n", encoding="utf-8")
+    (whole / "part" / "matrix.yaml").write_text("mine\n", encoding="utf-8")
+    commit(whole)
+    with _at(whole / "part", "HEAD") as folder:
+        assert (folder / "matrix.yaml").read_text(encoding="utf-8") == "mine\n"
+
+
+def test_a_linked_work_tree(root: Path, tmp_path: Path) -> None:
+    git(root, "worktree", "add", "--quiet", "--detach", str(tmp_path / "linked"), "HEAD~1")
+    with _at(tmp_path / "linked", "main") as folder:
+        assert (folder / "matrix.yaml").read_text(encoding="utf-8") == "new\n"
+
+
+def test_no_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    with pytest.raises(InputError, match="is no checkout of git"):
+        resolve(tmp_path, "HEAD")
+
+
+def test_no_git(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(root))
+    with pytest.raises(MachineError, match="Install git"):
+        resolve(root, "HEAD")
+
+
+def test_an_object_that_is_missing(root: Path) -> None:
+    blob = git(root, "rev-parse", "HEAD:images/run")
+    (root / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    with (
+        pytest.raises(InputError, match="does not have the content of images/run"),
+        _at(root, "HEAD"),
+    ):
+        pytest.fail("nothing can be compared with half a revision")
+
+
+def test_a_git_that_does_not_end(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = root / "programs"
+    folder.mkdir()
+    (folder / "git").write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
+    (folder / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    monkeypatch.setattr(git_revision, "_SECONDS", 0.2)
+    with pytest.raises(MachineError, match="has not ended within"):
+        resolve(root, "HEAD")
+
+
+def test_the_folder_goes_when_the_block_fails(root: Path) -> None:
+    places: list[Path] = []
+
+    def stopped() -> None:
+        with _at(root, "HEAD") as folder:
+            places.append(folder)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stopped()
+    assert not places[0].exists()
