@@ -13,6 +13,7 @@ COMMANDS = {
     "test": ("test", "test"),
     "push": ("push", "push"),
     "size": ("size", "size"),
+    "matrix": ("matrix", "matrix"),
     "published": ("published", "published"),
     "fetch": ("fetch", "fetch"),
     "lock": ("lock", "lock"),

@@ -1,0 +1,115 @@
+"""``imgbuild matrix``: which images a CI system has to build, as its jobs."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from imgbuild.cli import options
+
+if TYPE_CHECKING:
+    from imgbuild.ci.choice import Choice
+    from imgbuild.project import Project
+
+
+class Format(StrEnum):
+    """Who reads the list."""
+
+    JSON = "json"
+    GITHUB = "github"
+    GITLAB = "gitlab"
+    BAKE = "bake"
+
+
+def matrix(
+    tf: options.TfOption = None,
+    cpu: options.CpuOption = False,
+    gpu: options.GpuOption = False,
+    stack: options.StackOption = None,
+    mpi: options.MpiOption = None,
+    everything: options.AllOption = False,
+    as_documented: options.AsDocumentedOption = False,
+    name: options.NameOption = None,
+    form: Annotated[
+        Format,
+        typer.Option(
+            "--format",
+            help="json: all that is known of each image; github: one line for fromJSON; gitlab: "
+            "jobs of a child pipeline; bake: what docker buildx bake reads.",
+        ),
+    ] = Format.JSON,
+    changed_since: Annotated[
+        str | None,
+        typer.Option(
+            "--changed-since",
+            metavar="REF",
+            help="Only images whose input digest is another than at this revision of git.",
+        ),
+    ] = None,
+    missing: Annotated[
+        bool,
+        typer.Option("--missing", help="Only images not published with their input digest."),
+    ] = False,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="HOST/REPO",
+            help="Where --missing looks. Default: publishing.repository of the settings.",
+        ),
+    ] = None,
+    shards: Annotated[
+        int | None,
+        typer.Option(
+            "--shards",
+            min=1,
+            max=1000,
+            metavar="N",
+            help="One job for each of N shards, in place of one for each image.",
+        ),
+    ] = None,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            "--shard", metavar="I/N", help="Only the images of shard I of N, such as 1/4."
+        ),
+    ] = None,
+    project: options.ProjectOption = None,
+) -> None:
+    """List the images that CI has to build. Without a selection it is every image of the matrix.
+
+    --changed-since and --missing narrow the list, so together they list what changed and is not
+    published. No engine is asked.
+    """
+    from imgbuild.ci.choice import Wanted, choose
+    from imgbuild.ci.shards import parse_shard
+    from imgbuild.errors import InputError
+
+    if shard and shards:
+        raise InputError("--shard takes one shard and --shards lists all of them; choose one.")
+    if source and not missing:
+        raise InputError("--from says where --missing looks; give both.")
+    part = parse_shard(shard) if shard else None
+    opened = options.open_project(project)
+    whole = everything or not (tf or name)
+    images = options.select(opened, tf, cpu, gpu, stack, mpi, whole, as_documented, names=name)
+    wanted = Wanted(changed_since, missing, source, part, shards)
+    typer.echo(_text(form, choose(opened, images, wanted, _say), opened))
+
+
+def _text(form: Format, choice: "Choice", project: "Project") -> str:
+    from imgbuild.ci.formats import github_text, gitlab_text, json_text
+    from imgbuild.ci.listed import jobs
+
+    if form is Format.JSON:
+        return json_text(choice.listed)
+    todo = jobs(choice.listed, choice.shards)
+    if form is Format.BAKE:
+        from imgbuild.ci.bake import bake_text
+
+        return bake_text(choice.listed, todo, choice.side.digests, choice.inputs, project)
+    return github_text(todo) if form is Format.GITHUB else gitlab_text(todo)
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)

@@ -1,0 +1,115 @@
+"""Jobs as GitHub, GitLab and programs read them."""
+
+import json
+import re
+
+import pytest
+import yaml
+
+from imgbuild.ci.formats import GITHUB_JOBS, github_text, gitlab_text, json_text
+from imgbuild.ci.listed import Job, Listed, jobs
+from imgbuild.ci.shards import Shard
+from imgbuild.errors import InputError
+from imgbuild.matrix.image import Image
+
+CPU, GPU, OTHER = "tf-2.2-cpu-debian", "tf-2.2-gpu-ubuntu", "tf-2.2-cpu-debian-intelmpi"
+#: What a shell takes a variable's text apart into: words of these characters alone.
+_WORDS = re.compile(r"(--name tf-[a-z0-9.-]+ ?)+")
+
+
+@pytest.fixture
+def listed(images: dict[str, Image]) -> list[Listed]:
+    return [Listed(images[name], f"sha256:{'a' * 64}", "selected") for name in (CPU, GPU, OTHER)]
+
+
+@pytest.fixture
+def sharded(listed: list[Listed]) -> tuple[Job, ...]:
+    return jobs(listed, [Shard(1, 4, (CPU, OTHER)), Shard(2, 4, (GPU,))])
+
+
+def test_json_says_all_that_is_known(images: dict[str, Image]) -> None:
+    one = Listed(images[CPU], None, "changed: pin git 1 → 2", "1/4")
+    assert json.loads(json_text([one])) == [
+        {
+            "name": CPU,
+            "tensorflow": "2.2.0",
+            "variant": "cpu",
+            "stack": "debian",
+            "mpi": images[CPU].mpi_name,
+            "input_digest": None,
+            "reason": "changed: pin git 1 → 2",
+            "shard": "1/4",
+        }
+    ]
+    assert "shard" not in Listed(images[CPU], None, "").as_json()
+    assert json_text([]) == "[]"
+
+
+def test_github_has_one_entry_an_image_on_one_line(listed: list[Listed]) -> None:
+    text = github_text(jobs(listed, None))
+    assert "\n" not in text
+    assert json.loads(text)["include"][1] == {
+        "name": GPU,
+        "tensorflow": "2.2.0",
+        "variant": "gpu",
+        "stack": "ubuntu",
+        "mpi": "openmpi-3.1.2",
+        "images": GPU,
+        "names": f"--name {GPU}",
+        "gpu": True,
+    }
+
+
+def test_github_has_one_entry_a_shard(sharded: tuple[Job, ...]) -> None:
+    assert json.loads(github_text(sharded))["include"] == [
+        {
+            "shard": "1/4",
+            "images": f"{CPU} {OTHER}",
+            "names": f"--name {CPU} --name {OTHER}",
+            "gpu": False,
+        },
+        {"shard": "2/4", "images": GPU, "names": f"--name {GPU}", "gpu": True},
+    ]
+
+
+def test_nothing_to_do_is_an_empty_matrix() -> None:
+    assert github_text(()) == '{"include":[]}'
+
+
+def test_more_jobs_than_github_runs(images: dict[str, Image]) -> None:
+    one = Job(CPU, (images[CPU],), sharded=False)
+    assert len(json.loads(github_text([one] * GITHUB_JOBS))["include"]) == 256
+    with pytest.raises(InputError, match=r"257 jobs.*at most 256.*--shards N"):
+        github_text([one] * (GITHUB_JOBS + 1))
+
+
+def test_gitlab_has_one_job_an_image_or_a_shard(
+    listed: list[Listed], sharded: tuple[Job, ...]
+) -> None:
+    assert [*yaml.safe_load(gitlab_text(jobs(listed, None)))] == [CPU, GPU, OTHER]
+    found = yaml.safe_load(gitlab_text(sharded))
+    assert found["shard 1 of 4"] == {
+        "extends": ".imgbuild",
+        "variables": {
+            "IMGBUILD_IMAGES": f"{CPU} {OTHER}",
+            "IMGBUILD_NAMES": f"--name {CPU} --name {OTHER}",
+            "IMGBUILD_GPU": "false",
+        },
+    }
+    assert found["shard 2 of 4"]["variables"]["IMGBUILD_GPU"] == "true"
+
+
+def test_gitlab_takes_no_pipeline_without_a_job() -> None:
+    assert yaml.safe_load(gitlab_text(())) == {
+        "nothing to build": {"extends": ".imgbuild", "script": ["true"]}
+    }
+
+
+def test_gitlab_goes_on_after_what_the_author_writes(listed: list[Listed]) -> None:
+    """The template comes first in one file: the formats join without a mark between them."""
+    template = ".imgbuild:\n  script: [imgbuild build $IMGBUILD_NAMES]\n"
+    assert [*yaml.safe_load(template + gitlab_text(jobs(listed, None)))][:2] == [".imgbuild", CPU]
+
+
+def test_no_text_needs_quoting_in_a_shell(images: dict[str, Image]) -> None:
+    assert _WORDS.fullmatch(Job("all", tuple(images.values()), sharded=True).options)

@@ -1,0 +1,134 @@
+"""``imgbuild matrix`` as a CI job calls it: one process, no engine, exit codes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from git_checkout import GitCheckout, commit, git_checkout
+
+from imgbuild.project import Project
+from imgbuild.settings import Settings
+
+
+@pytest.fixture(scope="module")
+def checkout(project: Project, tmp_path_factory: pytest.TempPathFactory) -> GitCheckout:
+    """Return a checkout whose last commit changed the MPI of some images."""
+    made = git_checkout(project, tmp_path_factory.mktemp("cli") / "checkout", Settings())
+    made.replace("images/templates/partials/mpi-index.j2", "set -eu\n", "set -eux\n")
+    made.render()
+    commit(made.root)
+    return made
+
+
+@pytest.fixture(scope="module")
+def intelmpi(checkout: GitCheckout) -> list[str]:
+    """Return the images whose MPI that is, in the order of the matrix."""
+    return [image.name for image in checkout.images if image.mpi.origin == "index"]
+
+
+def _matrix(checkout: GitCheckout, *options: str) -> subprocess.CompletedProcess[str]:
+    folder = checkout.root.parent
+    environment = {
+        **os.environ,
+        "DOCKER_HOST": "unix:///no/engine",
+        "XDG_STATE_HOME": str(folder / "state"),
+        "XDG_CACHE_HOME": str(folder / "cache"),
+    }
+    return subprocess.run(
+        [sys.executable, "-c", "from imgbuild.cli import main; main()", "matrix", *options],
+        cwd=checkout.root,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def _output(checkout: GitCheckout, *options: str) -> str:
+    result = _matrix(checkout, *options)
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout
+
+
+def test_every_image_without_a_selection(checkout: GitCheckout) -> None:
+    found = json.loads(_output(checkout))
+    assert [one["name"] for one in found] == [image.name for image in checkout.images]
+
+
+def test_github_since_a_revision(checkout: GitCheckout, intelmpi: list[str]) -> None:
+    text = _output(checkout, "--format", "github", "--changed-since", "HEAD~1")
+    assert text.count("\n") == 1
+    assert [one["name"] for one in json.loads(text)["include"]] == intelmpi
+    assert _output(checkout, "--format", "github", "--changed-since", "HEAD") == '{"include":[]}\n'
+
+
+def test_what_a_shard_says_is_what_commands_take(
+    checkout: GitCheckout, intelmpi: list[str]
+) -> None:
+    options = ("--changed-since", "HEAD~1", "--shards", "2")
+    listed = []
+    for one in json.loads(_output(checkout, "--format", "github", *options))["include"]:
+        again = json.loads(_output(checkout, *one["names"].split()))
+        assert [image["name"] for image in again] == one["images"].split()
+        number = _output(checkout, "--changed-since", "HEAD~1", "--shard", one["shard"])
+        assert [image["name"] for image in json.loads(number)] == one["images"].split()
+        listed += one["images"].split()
+    assert sorted(listed) == sorted(intelmpi)
+
+
+def test_gitlab_is_yaml(checkout: GitCheckout) -> None:
+    found = yaml.safe_load(_output(checkout, "--format", "gitlab", "--shards", "3"))
+    assert [*found] == ["shard 1 of 3", "shard 2 of 3", "shard 3 of 3"]
+
+
+def test_bake_is_json(checkout: GitCheckout) -> None:
+    found = json.loads(_output(checkout, "--format", "bake", "--name", "tf-2.2-gpu-ubuntu"))
+    assert [*found["target"]] == ["tf-2_2-gpu-ubuntu"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--changed-since", "nowhere"), "fetch-depth: 0"),
+        (("--shard", "5/4"), "such as 1/4"),
+        (("--shard", "1/4", "--shards", "4"), "choose one"),
+        (("--from", "registry.example.org/x"), "--from says where --missing looks"),
+        (("--missing", "--from", "nonsense"), "nonsense"),
+        (("--missing",), "publishing"),
+        (("--name", "tf-2.2-cpu-debain"), "tf-2.2-cpu-debian"),
+        (("--name", "tf-2.2-cpu-debian", "--all"), "leave out"),
+    ],
+)
+def test_wrong_input_is_one_paragraph_and_exit_code_2(
+    checkout: GitCheckout, options: tuple[str, ...], said: str
+) -> None:
+    result = _matrix(checkout, *options)
+    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert said in result.stderr
+
+
+def test_an_unreachable_registry_is_exit_code_3(checkout: GitCheckout) -> None:
+    quick = Path(checkout.root.parent / "settings.yaml")
+    quick.write_text("publishing: {attempts: 1, first_wait: 0}\n", encoding="utf-8")
+    program = "from imgbuild.cli import main; main()"
+    given = ["--settings", str(quick), "matrix", "--missing", "--from", "localhost:1/x"]
+    result = subprocess.run(
+        [sys.executable, "-c", program, *given],
+        cwd=checkout.root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.returncode, result.stdout) == (3, "")
+
+
+def test_a_drifted_dockerfile_is_exit_code_2(checkout: GitCheckout, tmp_path: Path) -> None:
+    with checkout.copy(tmp_path) as other:
+        other.replace("images/templates/partials/mpi-index.j2", "set -eux\n", "set -e\n")
+        result = _matrix(other, "--format", "github")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "imgbuild render" in result.stderr
