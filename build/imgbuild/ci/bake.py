@@ -42,7 +42,8 @@ def bake_text(
     epoch = epoch_seconds(listed[0].image) if listed else None
     definition: dict[str, dict[str, Any]] = {**bake_definition(targets, epoch)}
     definition["group"] = {**definition["group"], **_groups(jobs)}
-    return json.dumps(definition, indent=2)
+    # Bake takes a section that is not there, and none that is empty.
+    return json.dumps({name: section for name, section in definition.items() if section}, indent=2)
 
 
 def _target(

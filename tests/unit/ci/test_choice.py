@@ -229,4 +229,4 @@ def test_bake_without_a_base_claims_no_digest(checkout: GitCheckout) -> None:
 
 def test_bake_of_nothing(checkout: GitCheckout) -> None:
     nothing = replace(_chosen(checkout, Wanted(), ONE), listed=())
-    assert _bake(checkout, nothing) == {"group": {"default": {"targets": []}}, "target": {}}
+    assert _bake(checkout, nothing) == {"group": {"default": {"targets": []}}}
