@@ -143,4 +143,4 @@ def _git(root: Path, *arguments: str, asked: bytes = b"") -> subprocess.Complete
 
 def _said(result: subprocess.CompletedProcess[bytes]) -> str:
     lines = result.stderr.decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else f"exit status {result.returncode}"
+    return lines[0] if lines else f"exit status {result.returncode}"
