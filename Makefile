@@ -2,6 +2,7 @@
 #
 #   make demo     set up what is missing, build TensorFlow 2.2, and say how to use the image
 #   make test     the same set-up, then every check and test, the ones with real builds too
+#   make check    the checks and tests of it that need no engine: what CI says first
 #   make slow     the broken images on which a suite waits for its time limits
 #   make standin  the documented images, all twenty, built and tested on stand-ins for the upstreams
 #   make unit     the unit tests alone: seconds, no engine
@@ -23,7 +24,7 @@ INSTALL = install() { echo "+ apt-get install -y $$*"; apt-get update -qq && \
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; }
 
 # No target is called "build": that is the source folder.
-.PHONY: help demo test slow standin unit bench machine stub-tools browser clean
+.PHONY: help demo test check slow standin unit bench machine stub-tools browser clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -33,19 +34,22 @@ help:
 demo: machine
 	$(BIN)/imgbuild build --tf 2.2 --stack debian
 
-test: machine stub-tools browser
+test: machine stub-tools browser check
+	$(BIN)/pytest tests/e2e -m "not slow"
+
+check: $(READY)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/mypy tests/unit
 	$(BIN)/mypy tests/e2e
 	$(BIN)/mypy tests/standin
+	$(BIN)/mypy tests/actions
 	$(BIN)/mypy benchmarks
 	$(BIN)/pytest -q -n auto tests/unit
 	$(BIN)/imgbuild render --check
 	$(BIN)/imgbuild lock --check
 	$(BIN)/imgbuild audit --offline
-	$(BIN)/pytest tests/e2e -m "not slow"
 
 slow: machine
 	$(BIN)/pytest tests/e2e -m slow
