@@ -36,14 +36,17 @@ def audit(
         bool,
         typer.Option("--download", help="Download other inputs whole, to verify their sha256."),
     ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit 1 also if an input cannot be reached.")
+    ] = False,
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
 ) -> None:
     """Compare the pins with the wheels, source distributions and downloads themselves."""
     from imgbuild.errors import InputError
 
-    if offline and (write or refresh or download):
-        raise InputError("--offline reads nothing; it goes with none of the other three.")
+    if offline and (write or refresh or download or strict):
+        raise InputError("--offline reads nothing; it goes with none of the other four.")
     opened = options.open_project(project)
     # Without a selection it is about everything: what is not looked at is not proved.
     images = options.select(opened, tf, cpu, gpu, stack, mpi, everything or not tf)
@@ -51,7 +54,7 @@ def audit(
     _print(opened, outcome, as_json)
     if write:
         _write(opened, outcome)
-    _conclude(outcome)
+    _conclude(outcome, strict=strict)
 
 
 def _offline(opened: "Project", images: "Sequence[Image]") -> "Outcome":
@@ -134,7 +137,7 @@ def _write(opened: "Project", outcome: "Outcome") -> None:
     typer.echo(f"images/evidence.json: {'written' if changed else 'unchanged'}.", err=True)
 
 
-def _conclude(outcome: "Outcome") -> None:
+def _conclude(outcome: "Outcome", *, strict: bool) -> None:
     from imgbuild.audit.failure import ReadError
     from imgbuild.errors import CheckFailedError
 
@@ -145,3 +148,8 @@ def _conclude(outcome: "Outcome") -> None:
         raise CheckFailedError("\n".join(filter(None, [said, unread])))
     if unread:
         raise ReadError(f"no contradiction, but not everything could be read:\n{unread}")
+    away = [one.input.name for one in outcome.inputs if one.state == "not reachable from here"]
+    if strict and away:
+        raise CheckFailedError(
+            f"Not reachable from here, which --strict forbids: {', '.join(away)}."
+        )

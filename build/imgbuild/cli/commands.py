@@ -9,6 +9,7 @@ COMMANDS = {
     "list": ("list", "list_images"),
     "show": ("show", "show"),
     "render": ("render", "render"),
+    "base": ("base", "base"),
     "build": ("build", "build"),
     "test": ("test", "test"),
     "push": ("push", "push"),

@@ -202,6 +202,19 @@ def test_an_audit_without_contradiction_is_cached_and_written(
     assert (offline.returncode, offline.stderr) == (0, "")
 
 
+def test_inputs_that_are_away_are_a_failure_where_that_is_asked_for(
+    checkout: Path, index: FakeServer
+) -> None:
+    (checkout / "imgbuild.local.yaml").write_text(
+        "mirrors: " + json.dumps(dict.fromkeys(("open-mpi", "anaconda"), "http://127.0.0.1:9/"))
+    )
+    assert _audit(checkout, index).returncode == 0
+    result = _audit(checkout, index, "--strict")
+    assert result.returncode == 1
+    assert "which --strict forbids: " in result.stderr
+    assert "openmpi-3.1.2" in result.stderr
+
+
 def test_a_contradiction_is_placed_and_ends_with_1(checkout: Path, index: FakeServer) -> None:
     loader = {"CudaRuntime": "10.0", "Cublas": "10.0", "Cudnn": "7"}
     _offer(index, FakeWheel(loader=loader), 'data-yanked="no good"')

@@ -1,4 +1,4 @@
-"""``.ci/login``: the network may fail a few times, a wrong password once; it is never an argument."""
+"""``.ci/login``: the network may fail a few times, a password once; it is never an argument."""
 
 import os
 import subprocess
