@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -62,6 +63,10 @@ class Machine:
         return self.folder / "clone"
 
     @property
+    def state(self) -> Path:
+        return self.folder / "state"
+
+    @property
     def contexts(self) -> dict[str, Any]:
         return {
             "github": dict(self.github),
@@ -74,8 +79,10 @@ class Machine:
     def checkout(self, given: Mapping[str, Any]) -> None:
         """Do what actions/checkout does on a runner that is used again, but for ``.venv``.
 
-        That would be made anew in every job, which takes a minute and proves nothing more.
+        That would be made anew in every job, which takes a minute and proves nothing more. What
+        imgbuild remembers of earlier jobs (reports, logs) is gone, as on a machine of GitHub's.
         """
+        shutil.rmtree(self.state, ignore_errors=True)
         if unknown := {*given} - {"persist-credentials", "fetch-depth"}:
             raise WorkflowError(f"actions/checkout is given {unknown}, which is not known here")
         if not (self.clone / ".git").exists():
@@ -119,7 +126,7 @@ class Machine:
         (programs / "sudo").write_text(_SUDO, encoding="utf-8")
         (programs / "sudo").chmod(0o755)
         path = f"{programs}{os.pathsep}{self.environment['PATH']}"
-        return {**self.environment, "PATH": path}
+        return {**self.environment, "PATH": path, "XDG_STATE_HOME": str(self.state)}
 
     def _new_file(self, name: str) -> Path:
         path = self.folder / name

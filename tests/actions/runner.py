@@ -10,7 +10,7 @@ from actions.expression import PURE, ExpressionError, Scope, as_text
 from actions.workflow import WorkflowError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from actions.machine import Machine
     from actions.workflow import Job, Step, Workflow
@@ -66,18 +66,19 @@ class WorkflowRun:
 
 
 def run_workflow(
-    workflow: Workflow, machine: Machine, on_step: Callable[[JobRun, StepRun], None] | None = None
+    workflow: Workflow, machine: Machine, *, only: Collection[str] = ()
 ) -> WorkflowRun:
-    """Run all jobs; ``on_step`` hears of each step when it is done.
+    """Run all jobs, or ``only`` some that need no other.
 
     Raises:
         WorkflowError: something is asked for that this runner does not know.
         ExpressionError: the same, in an expression.
 
     """
-    runner = _Runner(workflow, machine, on_step or (lambda _job, _step: None))
+    runner = _Runner(workflow, machine)
     for job in _ordered(workflow):
-        runner.job(job)
+        if not only or job.id in only:
+            runner.job(job)
     return runner.run
 
 
@@ -96,7 +97,6 @@ def _ordered(workflow: Workflow) -> Iterator[Job]:
 class _Runner:
     workflow: Workflow
     machine: Machine
-    on_step: Callable[[JobRun, StepRun], None]
     run: WorkflowRun = field(default_factory=WorkflowRun)
 
     def job(self, job: Job) -> None:
@@ -129,7 +129,6 @@ class _Runner:
             done.steps.append(one)
             if one.result == "failure":
                 done.result = "failure"
-            self.on_step(done, one)
         if done.result == "success":  # else no job reads them: what needs this one is skipped
             known = {**contexts, "env": variables, "steps": outputs}
             done.outputs = _texts(job.outputs, _scope(known, succeeded=True))

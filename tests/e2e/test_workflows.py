@@ -1,0 +1,115 @@
+"""The workflows' own steps, executed: a pin is changed, and exactly what uses it is published."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ci_project import LOCAL, PASSWORD, CiProject, ci_project
+from own_registry import own_registry
+from publishing_project import publishing_project
+
+from imgbuild.engine.endpoint import resolve_host
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from actions.runner import WorkflowRun
+    from imgbuild.engine.protocol import Engine
+
+#: The row whose Horovod is changed, and what its image is called before the release.
+ROW = "  - {tensorflow: 1.13.1, stack: debian, variants: [cpu], horovod: 0.16.1"
+CHANGED, TAG = "tf-1.13-cpu-debian", "1.13.1-cpu-py36-openmpi4.1.4-debian12"
+OTHERS = {"1.12": "1.12.0-cpu-py36-openmpi4.1.4-debian12"}
+PLAN = "Decide the release, and what is in it"
+
+
+@pytest.fixture
+def project(
+    request: pytest.FixtureRequest, tmp_path: Path, host: str | None, engine: Engine
+) -> Iterator[CiProject]:
+    """Give a repository, of images as the parameter says: ``tiny``, or the real ones."""
+    login = ("ci", PASSWORD)
+    with own_registry(tmp_path / "registry", login=login) as registry:
+        address = host or resolve_host(None) or ""
+        selection = "--tf 1.12 --tf 1.13 --stack debian"
+        made = ci_project(tmp_path, address, registry, selection)
+        made.edit("matrix.yaml", "repository: imgbuild/tensorflow", f"repository: {LOCAL}")
+        if request.param == "tiny":
+            _make_tiny(made, tmp_path, address)
+        made.imgbuild("render")
+        made.commit("first")
+        before = {image.id for image in engine.images("imgbuild.name")}
+        yield made
+    for image in engine.images("imgbuild.name"):
+        for tag in image.tags:
+            if tag.startswith((LOCAL, made.registry.host)):
+                engine.untag(tag)
+        if image.id not in before:
+            engine.discard(image.id)
+
+
+def _make_tiny(project: CiProject, folder: Path, host: str) -> None:
+    """Give the repository templates and suites of images that are built in a second."""
+    (folder / "tiny").mkdir()
+    tiny = publishing_project(folder / "tiny", host, local=LOCAL)
+    for part in ("images/templates", "tests/image"):
+        shutil.rmtree(project.root / part)
+        shutil.copytree(tiny.root / part, project.root / part)
+
+
+def _planned(run: WorkflowRun) -> list[str]:
+    """Return the images that the plan job listed, in the order of their names."""
+    (plan,) = run.of("plan")
+    entries: list[dict[str, Any]] = json.loads(plan.outputs["shards"])["include"]
+    return sorted(name for entry in entries for name in entry["images"].split())
+
+
+def _succeeded(run: WorkflowRun) -> None:
+    assert all(job.result != "failure" for job in run.jobs), run.said
+    assert PASSWORD not in run.said
+
+
+def _releases(tags: dict[str, str], release: str) -> set[str]:
+    return {tag for tag in tags if f"-{release}" in tag}
+
+
+@pytest.mark.parametrize(
+    "project", ["tiny", pytest.param("real", marks=pytest.mark.slow)], indirect=True
+)
+def test_a_changed_pin_is_all_that_is_published(project: CiProject) -> None:
+    first = project.push("images.yml")
+    _succeeded(first)
+    assert _planned(first) == ["tf-1.12-cpu-debian", CHANGED]
+    before = project.tags()
+    assert len(_releases(before, _release(first))) == 4  # two images, two records
+
+    project.edit("matrix.yaml", ROW, ROW.replace("0.16.1", "0.16.4"))
+    project.imgbuild("render")
+    project.commit("Horovod 0.16.4")
+    listed = json.loads(project.imgbuild("matrix", "--changed-since", "HEAD~1"))
+    assert [one["name"] for one in listed] == [CHANGED]
+
+    second = project.push("images.yml")
+    _succeeded(second)
+    assert _planned(second) == [CHANGED]
+    after = project.tags()
+    immutable = f"{TAG}-{_release(second)}"
+    assert {*after} - {*before} == {immutable, f"{immutable}.record"}
+    moved = {tag for tag in before if before[tag] != after[tag]}
+    assert moved == {"1.13.1-cpu-debian", "1.13-cpu-debian", "index"}
+    assert {after[tag] for tag in moved - {"index"}} == {after[immutable]}
+
+    third = project.push("images.yml")
+    _succeeded(third)
+    assert _planned(third) == []
+    assert third.result("publish") == "skipped"
+    assert project.tags() == after
+
+
+def _release(run: WorkflowRun) -> str:
+    (plan,) = run.of("plan")
+    return plan.outputs["release"]
