@@ -68,10 +68,10 @@ def judge(candidate: Candidate, allowance: Allowance) -> Judgement:
     skipped = tuple(_skipped(candidate))
     refusals = [*_standin(item.image, stored), *_unproved(candidate), *_unnamed(item)]
     if not allowance.substituted:
-        refusals += [f"{one}; --allow-substituted publishes it all the same" for one in replaced]
+        refusals += [f"{one} (--allow-substituted publishes it all the same)" for one in replaced]
     for suite, words in skipped:
         if suite not in allowance.skipped:
-            refusals.append(f"{words}; --allow-skipped {suite} publishes it all the same")
+            refusals.append(f"{words} (--allow-skipped {suite} publishes it all the same)")
     return Judgement(tuple(refusals), (*replaced, *(words for _, words in skipped)))
 
 

@@ -168,7 +168,7 @@ def test_damaged_memory_is_no_verdict(good: Candidate) -> None:
 
 def test_a_mandatory_suite_that_was_skipped(gpu: Candidate) -> None:
     assert _only(judge(gpu, STRICT)) == (
-        f"suite gpu_runs skipped: {REASON}; --allow-skipped gpu_runs publishes it all the same"
+        f"suite gpu_runs skipped: {REASON} (--allow-skipped gpu_runs publishes it all the same)"
     )
     allowed = judge(gpu, Allowance(skipped=("gpu_runs",)))
     assert allowed == Judgement((), (f"suite gpu_runs skipped: {REASON}",))
@@ -230,7 +230,7 @@ def test_a_machine_with_stand_ins_publishes_nothing(good: Candidate) -> None:
 def test_a_substituted_input(good: Candidate, label: str, value: str, expected: str) -> None:
     changed = _labelled(good, **{label: value})
     assert _only(judge(changed, STRICT)) == (
-        f"{expected}; --allow-substituted publishes it all the same"
+        f"{expected} (--allow-substituted publishes it all the same)"
     )
     assert judge(changed, Allowance(substituted=True)) == Judgement((), (expected,))
 
