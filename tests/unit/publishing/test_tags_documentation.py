@@ -23,12 +23,12 @@ def text(project: Project) -> str:
 
 
 def test_the_scheme_is_that_of_the_matrix(text: str, project: Project) -> None:
-    block = text.split("```yaml\n")[1].split("```")[0]
+    block = text.split("```yaml\n")[1].split("```", maxsplit=1)[0]
     assert block in project.matrix.read_text(encoding="utf-8")
 
 
 def test_every_part_is_in_the_table_and_no_other(text: str) -> None:
-    table = text.split("| part |")[1].split("\n\n")[0]
+    table = text.split("| part |")[1].split("\n\n", maxsplit=1)[0]
     assert re.findall(r"\n\| `([a-z]+)` \|", table) == list(get_args(Part))
 
 
