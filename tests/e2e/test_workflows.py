@@ -12,6 +12,7 @@ from own_registry import own_registry
 from publishing_project import publishing_project
 
 from imgbuild.engine.endpoint import resolve_host
+from imgbuild.settings import EngineSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +35,7 @@ def project(
     """Give a repository, of images as the parameter says: ``tiny``, or the real ones."""
     login = ("ci", PASSWORD)
     with own_registry(tmp_path / "registry", login=login) as registry:
-        address = host or resolve_host(None) or ""
+        address = host or resolve_host(EngineSettings()) or ""
         selection = "--tf 1.12 --tf 1.13 --stack debian"
         made = ci_project(tmp_path, address, registry, selection)
         made.edit("matrix.yaml", "repository: imgbuild/tensorflow", f"repository: {LOCAL}")

@@ -34,10 +34,10 @@ RECORD = Record(
 
 
 def publish(registry: MemoryRegistry, tag: str, **changes: Any) -> Record:
-    """Put an image and its record there, and move its tags; return the record."""
+    """Put an image and its record there, and move its tags; return what the index has of it."""
     image = registry.add_image(tag)
     record = replace(RECORD, tag=tag, digest=image.digest, **changes)
     put_record(registry, record)
     for moving in record.moving:
         registry.tagged[moving] = record.digest
-    return record
+    return record.brief

@@ -26,6 +26,7 @@ from imgbuild.suites.store import ReportStore
 if TYPE_CHECKING:
     from imgbuild.building.workshop import Workshop
     from imgbuild.caches.place import Place
+    from imgbuild.caches.protocol import BuildCache
     from imgbuild.caches.several import Caches
     from imgbuild.engine.protocol import Engine
     from imgbuild.fetching.offline import FetchedInputs
@@ -38,7 +39,8 @@ class Opening:
     ``make`` false makes no input, ``refresh`` makes base images again. ``offline`` is a folder that
     ``imgbuild fetch`` filled, in place of the network; ``seed`` is one that comes before it.
     ``step_seconds`` is how long a step of a build may run (0: for ever), in place of what the
-    settings say. Caches are read from ``sources`` and written to ``targets``.
+    settings say. Caches are read from ``sources`` and written to ``targets``; ``published`` opens
+    one that is read before them.
     """
 
     say: Callable[[str], None]
@@ -50,6 +52,7 @@ class Opening:
     step_seconds: float | None = None
     sources: "tuple[Place, ...]" = ()
     targets: "tuple[Place, ...]" = ()
+    published: "Callable[[Engine, Callable[[str], None]], BuildCache] | None" = None
 
 
 @dataclass(frozen=True)
@@ -154,11 +157,12 @@ def equip(opened: Opened) -> "Workshop":
 
 
 def _caches(opening: Opening, engine: "Engine") -> "Caches | None":
-    if not opening.sources and not opening.targets:
+    if not (opening.sources or opening.targets or opening.published):
         return None
     from imgbuild.caches.several import open_caches  # noqa: PLC0415
 
-    return open_caches(opening.sources, opening.targets, engine, opening.say)
+    first = [opening.published(engine, opening.say)] if opening.published else []
+    return open_caches(opening.sources, opening.targets, engine, opening.say, first)
 
 
 def _inputs(

@@ -86,8 +86,12 @@ def open_caches(
     targets: Sequence[Place],
     engine: Engine,
     say: Callable[[str], None],
+    first: Sequence[BuildCache] = (),
 ) -> Caches:
-    """Return the caches at these places; one that is read and written is one cache."""
+    """Return the caches at these places; one that is read and written is one cache.
+
+    ``first`` are others that are read before them.
+    """
     each: dict[Place, BuildCache] = {
         place: FolderCache(place.path, engine, say)
         if isinstance(place, FolderPlace)
@@ -95,7 +99,7 @@ def open_caches(
         for place in (*sources, *targets)
     }
     return Caches(
-        tuple(each[place] for place in dict.fromkeys(sources)),
+        (*first, *(each[place] for place in dict.fromkeys(sources))),
         tuple(each[place] for place in dict.fromkeys(targets)),
         say,
     )

@@ -11,9 +11,13 @@ import typer
 from imgbuild.cli import options
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from imgbuild.building.opening import Opening
     from imgbuild.building.options import BuildOptions
     from imgbuild.building.workshop import Workshop
+    from imgbuild.caches.protocol import BuildCache
+    from imgbuild.engine.protocol import Engine
     from imgbuild.matrix.image import Image
     from imgbuild.plan.plan import PlanItem
     from imgbuild.project import Project
@@ -103,6 +107,23 @@ def build(
             help="Keep images that passed in a folder or HOST/REPOSITORY; repeatable.",
         ),
     ] = None,
+    pull: Annotated[
+        bool,
+        typer.Option(
+            "--pull",
+            help="Take images that are published with the same inputs from there (`imgbuild "
+            "published`), instead of building them.",
+        ),
+    ] = False,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="HOST/REPOSITORY",
+            help="Where --pull looks. Default: publishing.repository of imgbuild.local.yaml.",
+            show_default=False,
+        ),
+    ] = None,
     report: Annotated[
         Path | None,
         typer.Option("--report", help="Folder for report.json and junit.xml, one folder an image."),
@@ -136,6 +157,8 @@ def build(
         )
     if seed and not seed.is_dir():
         raise InputError(f"--seed {seed}: there is no such folder; `imgbuild fetch` makes one.")
+    if source and not pull:
+        raise InputError("--from says where --pull looks: give both, or neither.")
     opened = options.open_project(project)
     images = options.select(opened, tf, cpu, gpu, stack, mpi, everything, as_documented, names=name)
     for image in images:
@@ -152,8 +175,23 @@ def build(
         seed=seed.absolute() if seed else None,
         sources=tuple(cache_place("--cache-from", value) for value in cache_from or ()),
         targets=tuple(cache_place("--cache-to", value) for value in cache_to or ()),
+        published=_published(opened, source) if pull else None,
     )
     (_plan if plan else _build)(opened, images, how, opening, as_json=as_json)
+
+
+def _published(
+    project: "Project", source: str | None
+) -> "Callable[[Engine, Callable[[str], None]], BuildCache]":
+    """Return what opens the published images; nothing is asked yet."""
+    from imgbuild.publishing.pulled import PublishedImages
+    from imgbuild.registry.opening import chosen_repository, open_registry
+    from imgbuild.settings import load_settings
+
+    settings = load_settings(project.settings)
+    repository, option = chosen_repository(source, settings, "--from")
+    registry = open_registry(repository, settings, _say, option=option)
+    return lambda engine, say: PublishedImages(registry, engine, say)
 
 
 def _plan(

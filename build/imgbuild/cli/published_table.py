@@ -29,9 +29,13 @@ def published_lines(index: Index) -> list[str]:
 
 
 def published_json(index: Index) -> list[dict[str, Any]]:
-    """Return every record whole, and as ``points_here`` the moving tags that it has now."""
+    """Return every record without its report; ``points_here`` are the moving tags it has now."""
     return [
-        {**record.as_json(), "points_here": list(index.moving(record))} for record in index.records
+        {
+            **{key: value for key, value in record.as_json().items() if key != "report"},
+            "points_here": list(index.moving(record)),
+        }
+        for record in index.records
     ]
 
 

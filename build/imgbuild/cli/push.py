@@ -30,6 +30,7 @@ def push(
     mpi: options.MpiOption = None,
     everything: options.AllOption = False,
     as_documented: options.AsDocumentedOption = False,
+    name: options.NameOption = None,
     to: ToOption = None,
     release: Annotated[
         str | None,
@@ -87,7 +88,7 @@ def push(
     if release:
         check_release(release)
     opened = options.open_project(project)
-    images = options.select(opened, tf, cpu, gpu, stack, mpi, everything, as_documented)
+    images = options.select(opened, tf, cpu, gpu, stack, mpi, everything, as_documented, names=name)
     wish = Wish(images, to, release, allowance, roll_back, jobs)
     (_plan if plan else _push)(opened, wish, as_json=as_json)
 

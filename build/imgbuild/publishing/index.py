@@ -7,17 +7,17 @@ the writer of any later record is still to come.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from imgbuild.errors import MachineError
+from imgbuild.matrix.tags import INDEX_TAG, RECORD_SUFFIX
 from imgbuild.parallel import in_parallel
 from imgbuild.publishing.artifact import DamagedError, get_artifact, put_artifact
-from imgbuild.publishing.record import SUFFIX, Record, record_of, verified_record
+from imgbuild.publishing.record import Record, record_of, verified_record
 from imgbuild.registry.protocol import Registry
 
-TAG = "index"
 ARTIFACT_TYPE = "application/vnd.imgbuild.index.v1+json"
 SCHEMA = 1
 #: Each time, another image was published in between.
@@ -62,9 +62,9 @@ class Change:
 def index_of(records: Iterable[Record]) -> Index:
     """Return the index of some records, in whatever order they come.
 
-    The suites' reports stay in the records: they would make the index grow by megabytes.
+    The suites' reports are in the records alone.
     """
-    brief = (replace(record, report={}) for record in records)
+    brief = (record.brief for record in records)
     return Index(tuple(sorted(brief, key=lambda record: record.age)))
 
 
@@ -76,12 +76,13 @@ def read_index(registry: Registry) -> Index | None:
 
     """
     try:
-        artifact = get_artifact(registry, TAG, ARTIFACT_TYPE)
+        artifact = get_artifact(registry, INDEX_TAG, ARTIFACT_TYPE)
         return None if artifact is None else _parsed(artifact.document)
     except DamagedError as error:
         raise DamagedError(
-            f"The index {registry.name}:{TAG} is damaged: {str(error).rstrip('.')}. Write it anew "
-            f"from what the registry holds: imgbuild published --from {registry.name} --rebuild."
+            f"The index {registry.name}:{INDEX_TAG} is damaged: {str(error).rstrip('.')}. "
+            "Write it anew from what the registry holds: imgbuild published --from "
+            f"{registry.name} --rebuild."
         ) from error
 
 
@@ -131,8 +132,8 @@ def _settled(
         before = known()
         old = {one.tag: one for one in before.records if one.tag not in written} if before else {}
         index = _made(registry, old, tags, say)
-        if index != before and (index.records or registry.head(TAG)):
-            put_artifact(registry, TAG, ARTIFACT_TYPE, index.as_json())
+        if index != before and (index.records or registry.head(INDEX_TAG)):
+            put_artifact(registry, INDEX_TAG, ARTIFACT_TYPE, index.as_json())
         after = _recorded(registry)
         if after == tags:
             return index
@@ -169,7 +170,9 @@ def _known(registry: Registry, say: Say) -> Index | None:
 
 def _recorded(registry: Registry) -> tuple[str, ...]:
     """Return the immutable tags that have a record."""
-    return tuple(tag.removesuffix(SUFFIX) for tag in registry.tags() if tag.endswith(SUFFIX))
+    return tuple(
+        tag.removesuffix(RECORD_SUFFIX) for tag in registry.tags() if tag.endswith(RECORD_SUFFIX)
+    )
 
 
 def _parsed(document: Mapping[str, Any]) -> Index:

@@ -2,19 +2,19 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from imgbuild.errors import CheckFailedError
+from imgbuild.matrix.tags import RECORD_SUFFIX
 from imgbuild.publishing.artifact import DamagedError, get_artifact, put_artifact
 from imgbuild.registry.protocol import Registry
 from imgbuild.values import Timestamp
 
 ARTIFACT_TYPE = "application/vnd.imgbuild.record.v1+json"
-SUFFIX = ".record"
 #: Counted up when records change so that older imgbuilds would misread them.
 SCHEMA = 1
 
@@ -66,6 +66,11 @@ class Record:
         release = tuple(int(number) for number in _NUMBERS.findall(self.release))
         return self.published, release, self.tag
 
+    @property
+    def brief(self) -> "Record":
+        """The same without the suites' report, which is megabytes over many images."""
+        return replace(self, report={})
+
     def as_json(self) -> dict[str, Any]:
         """Return the document."""
         return {"schema": SCHEMA, **asdict(self)}
@@ -93,7 +98,7 @@ def record_of(document: object) -> Record:
 
 def record_tag(tag: str) -> str:
     """Return the tag of an image's record, from the image's immutable tag."""
-    return f"{tag}{SUFFIX}"
+    return f"{tag}{RECORD_SUFFIX}"
 
 
 def put_record(registry: Registry, record: Record) -> str:

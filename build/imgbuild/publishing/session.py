@@ -29,6 +29,7 @@ from imgbuild.registry.opening import chosen_repository, open_registry
 from imgbuild.registry.patience import Patience
 from imgbuild.registry.protocol import Registry
 from imgbuild.settings import Settings, load_settings
+from imgbuild.suites.container import remove_leftovers
 
 Say = Callable[[str], None]
 NOTHING_ALLOWED = Allowance()
@@ -156,6 +157,7 @@ def open_session(project: Project, wish: Wish, say: Say) -> Iterator[Session]:
         opened = stack.enter_context(open_planner(project, wish.images, Opening(say, make=False)))
         names = [image.name for image in wish.images]
         stack.enter_context(image_locks(names, opened.host, state_dir() / "locks"))
+        remove_leftovers(names, opened.planner.engine)
         images = approved_images(opened.planner, wish)
         index = read_index(registry) or Index()
         display = BuildDisplay(names)

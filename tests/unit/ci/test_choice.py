@@ -17,10 +17,11 @@ from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.inputs.base import BaseLayout
 from imgbuild.matrix.image import Image
 from imgbuild.matrix.named import named_images, whole_family
+from imgbuild.matrix.tags import INDEX_TAG
 from imgbuild.plan import inputs
 from imgbuild.project import Project
 from imgbuild.publishing.artifact import put_artifact
-from imgbuild.publishing.index import ARTIFACT_TYPE, TAG, index_of
+from imgbuild.publishing.index import ARTIFACT_TYPE, index_of
 from imgbuild.publishing.record import Record
 from imgbuild.registry.fake import MemoryRegistry
 from imgbuild.registry.protocol import Registry
@@ -97,7 +98,7 @@ def _publish(registry: Registry, digests: Mapping[str, str]) -> None:
         )
         for name, digest in digests.items()
     ]
-    put_artifact(registry, TAG, ARTIFACT_TYPE, index_of(records).as_json())
+    put_artifact(registry, INDEX_TAG, ARTIFACT_TYPE, index_of(records).as_json())
 
 
 def _digests(found: Choice) -> dict[str, str]:
@@ -157,7 +158,7 @@ def test_missing_where_no_registry_is_named(checkout: GitCheckout) -> None:
 
 
 def test_a_damaged_index_is_no_empty_one(checkout: GitCheckout, registry: MemoryRegistry) -> None:
-    put_artifact(registry, TAG, ARTIFACT_TYPE, {"schema": 0})
+    put_artifact(registry, INDEX_TAG, ARTIFACT_TYPE, {"schema": 0})
     with pytest.raises(CheckFailedError, match="--rebuild"):
         _chosen(checkout, Wanted(missing=True, repository=WHERE))
 

@@ -85,7 +85,7 @@ def test_the_table_fits_a_terminal() -> None:
     assert len(lines) == 4
 
 
-def test_json_has_whole_records(server: RegistryServer) -> None:
+def test_json_has_what_the_index_has(server: RegistryServer) -> None:
     filled(server)
     found: list[dict[str, Any]] = json.loads(Run("--from", server.name, "--json").out)
     assert [(one["tag"], one["points_here"]) for one in found] == [
@@ -93,7 +93,7 @@ def test_json_has_whole_records(server: RegistryServer) -> None:
         ("2.2.0-new", ["2.2-cpu"]),
     ]
     assert found[0]["pins"] == RECORD.pins
-    assert found[0]["report"] == RECORD.report
+    assert "report" not in found[0]
     assert found[0]["moving"] == ["2.2-cpu", "2.2.0-cpu"]
 
 

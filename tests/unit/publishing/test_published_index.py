@@ -7,10 +7,10 @@ import pytest
 from published_images import INPUT, RECORD, publish
 
 from imgbuild.errors import MachineError
+from imgbuild.matrix.tags import INDEX_TAG
 from imgbuild.publishing.artifact import DamagedError
 from imgbuild.publishing.index import (
     ROUNDS,
-    TAG,
     Change,
     Index,
     changes,
@@ -24,6 +24,7 @@ from imgbuild.publishing.tag_check import misplaced_tags
 from imgbuild.registry.fake import MemoryRegistry
 from imgbuild.registry.media_types import OCI_MANIFEST
 
+BRIEF = RECORD.brief
 FIRST, SECOND = "2026-11-20T00:00:00Z", "2026-11-21T00:00:00Z"
 
 
@@ -102,7 +103,7 @@ def test_what_does_not_fit_is_told_and_left_out(registry: MemoryRegistry, said: 
 @pytest.mark.parametrize("content", [b"[]", b"no JSON", b"{}"])
 def test_a_damaged_index(registry: MemoryRegistry, said: list[str], content: bytes) -> None:
     record = publish(registry, "a")
-    damage(registry, TAG, content)
+    damage(registry, INDEX_TAG, content)
     remedy = "imgbuild published --from registry.test/team/app --rebuild"
     with pytest.raises(DamagedError, match=f"index is damaged: .*{remedy}"):
         read_index(registry)
@@ -113,7 +114,7 @@ def test_a_damaged_index(registry: MemoryRegistry, said: list[str], content: byt
 def test_an_index_of_a_later_imgbuild(registry: MemoryRegistry, said: list[str]) -> None:
     publish(registry, "a")
     update_index(registry, said.append)
-    manifest = registry.manifest(TAG)
+    manifest = registry.manifest(INDEX_TAG)
     assert manifest
     digest = manifest.document()["layers"][0]["digest"]
     registry.blobs[digest] = b'{"schema": 2, "records": []}'
@@ -131,7 +132,7 @@ def test_rebuilding_believes_no_index(registry: MemoryRegistry, said: list[str])
     update_index(other, said.append)
     registry.manifests |= other.manifests
     registry.blobs |= other.blobs
-    registry.tagged[TAG] = other.tagged[TAG]
+    registry.tagged[INDEX_TAG] = other.tagged[INDEX_TAG]
     new = publish(registry, "b", moving=(), published=SECOND)
     before = read_index(registry)
     assert before
@@ -151,8 +152,8 @@ def test_an_index_without_any_record_left(registry: MemoryRegistry, said: list[s
 
 
 def test_moving_tags_are_those_of_the_last_image() -> None:
-    old = replace(RECORD, tag="old", moving=("2.2", "2.2.0"), published=FIRST)
-    new = replace(RECORD, tag="new", moving=("2.2", "2.2.1"), published=SECOND)
+    old = replace(BRIEF, tag="old", moving=("2.2", "2.2.0"), published=FIRST)
+    new = replace(BRIEF, tag="new", moving=("2.2", "2.2.1"), published=SECOND)
     index = index_of([new, old])
     assert index.records == (old, new)
     assert index.moving(old) == ("2.2.0",)
@@ -161,15 +162,15 @@ def test_moving_tags_are_those_of_the_last_image() -> None:
 
 
 def test_of_one_moment_the_later_release_is_the_last() -> None:
-    ninth = replace(RECORD, tag="x-9", release="20261120.9")
-    tenth = replace(RECORD, tag="x-10", release="20261120.10")
+    ninth = replace(BRIEF, tag="x-9", release="20261120.9")
+    tenth = replace(BRIEF, tag="x-10", release="20261120.10")
     assert index_of([tenth, ninth]).records == (ninth, tenth)
 
 
 def test_looking_up_by_what_went_in() -> None:
-    old = replace(RECORD, tag="old", published=FIRST)
-    new = replace(RECORD, tag="new", published=SECOND)
-    other = replace(RECORD, tag="other", image="tf-2.3-cpu-debian", published=SECOND)
+    old = replace(BRIEF, tag="old", published=FIRST)
+    new = replace(BRIEF, tag="new", published=SECOND)
+    other = replace(BRIEF, tag="other", image="tf-2.3-cpu-debian", published=SECOND)
     index = index_of([new, old, other])
     assert find_published(index, RECORD.image, INPUT) == new
     assert find_published(index, RECORD.image, "sha256:" + "4" * 64) is None
@@ -178,7 +179,7 @@ def test_looking_up_by_what_went_in() -> None:
 
 
 def test_differences() -> None:
-    one, two = replace(RECORD, tag="one"), replace(RECORD, tag="two")
+    one, two = replace(BRIEF, tag="one"), replace(BRIEF, tag="two")
     assert changes(Index((one,)), Index((two,))) == (
         Change("removed", "one"),
         Change("added", "two"),
@@ -205,7 +206,7 @@ def test_others_who_publish_without_end(said: list[str]) -> None:
     busy = MemoryRegistry()
 
     def another(call: str) -> None:
-        if call == f"put {TAG}":
+        if call == f"put {INDEX_TAG}":
             busy.before = lambda _call: None
             publish(busy, f"other-{len(busy.tagged)}", moving=())
             busy.before = another

@@ -70,7 +70,7 @@ def test_what_is_no_record(document: object) -> None:
 
 
 def test_a_record_lies_beside_its_image(registry: MemoryRegistry) -> None:
-    record = publish(registry, TAG)
+    record = replace(publish(registry, TAG), report=RECORD.report)
     assert registry.tags() == tuple(sorted([TAG, f"{TAG}.record", *RECORD.moving]))
     assert read_record(registry, TAG) == verified_record(registry, TAG) == record
     assert read_record(registry, "other") is None
@@ -106,7 +106,7 @@ def test_a_record_whose_subject_is_another_is_none(registry: MemoryRegistry) -> 
 
 
 def test_a_tag_that_was_taken_by_another_image(registry: MemoryRegistry) -> None:
-    record = publish(registry, TAG)
+    record = replace(publish(registry, TAG), report=RECORD.report)
     other = registry.add_image("other")
     registry.tagged[TAG] = other.digest
     assert read_record(registry, TAG) == record
