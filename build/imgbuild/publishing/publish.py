@@ -126,10 +126,10 @@ class Publisher:
 
     def _release(self, image: Approved) -> str:
         """Return the release of a push that was cut short before its record, or the day's next."""
-        tags = self.tags()
+        tags, recorded = self.tags(), {record.tag for record in self.index.records}
         for release in releases_in(tags, image.image):
             tag = immutable_tag(image.image, release)
-            manifest = None if record_tag(tag) in tags else self.registry.manifest(tag)
+            manifest = None if tag in recorded else self.registry.manifest(tag)
             if manifest and of_image(manifest, image.image_id):
                 return release
         return next_release(self.now().date(), tags, image.image)
