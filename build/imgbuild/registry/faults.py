@@ -27,7 +27,10 @@ def gave_up(name: RepositoryName, what: str, reason: str, attempts: int) -> Mach
     elif "answered 429" in reason:
         hint = "It limits how often it is asked: wait, or let fewer jobs run at once."
     else:
-        hint = f"See that {name.host} can be reached and is well, then run this again."
+        hint = (
+            f"See that {name.host} can be reached and is well (its log, its disk), then run this "
+            "again."
+        )
     tries = "1 try" if attempts == 1 else f"{attempts} tries"
     return MachineError(f"{name}: {what} failed: {reason} ({tries}). {hint}")
 

@@ -196,6 +196,18 @@ def test_what_is_refused_is_not_asked_again(
     assert registry.head("1.0") is None
 
 
+def test_a_blob_that_another_writes_at_the_same_moment(
+    registry: HttpRegistry, server: RegistryServer
+) -> None:
+    content = manifest_of(registry)
+    busy = Fault(400, {}, b'{"errors": [{"code": "DIGEST_INVALID", "message": "did not match"}]}')
+    server.fail("PUT /manifests", *[busy] * (ATTEMPTS - 1))
+    assert registry.put_manifest("1.0", content, OCI_MANIFEST) == registry.head("1.0")
+    server.fail("PUT /manifests", *[busy] * ATTEMPTS)
+    with pytest.raises(MachineError, match="DIGEST_INVALID: did not match"):
+        registry.put_manifest("2.0", content, OCI_MANIFEST)
+
+
 def test_a_blob_that_is_not_there(registry: HttpRegistry) -> None:
     with pytest.raises(CheckFailedError, match=f"has no blob {ABSENT}"):
         registry.blob(ABSENT)
