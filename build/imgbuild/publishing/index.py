@@ -42,6 +42,10 @@ class Index:
         """Return those of a record's moving tags that no later image has taken."""
         return tuple(tag for tag in record.moving if self.holders[tag].tag == record.tag)
 
+    def tells(self, record: Record) -> bool:
+        """Return whether it says of an image what the image's record says."""
+        return record.brief in self.records
+
     def as_json(self) -> dict[str, Any]:
         """Return the document; ``moving`` is for readers that are no imgbuild."""
         return {

@@ -72,9 +72,9 @@ class Session:
             family = publish_family(
                 self.images, lambda one: self._publish(one, stop), self.wish.jobs, stop
             )
-        changed = [one.record.tag for one in family.published if one.done]
-        if changed or self._lacks(family):
-            update_index(self.registry, self.say, changed)
+        untold = [one.record.tag for one in family.published if not self.index.tells(one.record)]
+        if untold:
+            update_index(self.registry, self.say, untold)
         return family
 
     def planned(self) -> tuple[Foreseen, ...]:
@@ -82,11 +82,6 @@ class Session:
         engine = DockerEngine(self.host)
         publisher = self._publisher(engine, threading.Event())
         return tuple(publisher.foresee(image) for image in self.images)
-
-    def _lacks(self, family: Family) -> bool:
-        """Return whether the index says nothing of an image that is published."""
-        tags = {record.tag for record in self.index.records}
-        return any(one.record.tag not in tags for one in family.published)
 
     def _publish(self, image: Approved, stop: threading.Event) -> Published:
         """Publish one image with a connection to the engine of its own."""

@@ -66,6 +66,15 @@ def test_the_index_has_every_record(registry: MemoryRegistry, said: list[str]) -
     assert said == []
 
 
+def test_an_index_that_is_behind_a_record(registry: MemoryRegistry, said: list[str]) -> None:
+    """Whoever wrote the record again was stopped before the index: the next push must see it."""
+    publish(registry, "a")
+    index = update_index(registry, said.append)
+    new = publish(registry, "a", substitutes=(), report={"pins": {"verdict": "passed"}})
+    assert not index.tells(new)
+    assert update_index(registry, said.append, ["a"]).tells(new)
+
+
 def test_an_index_that_is_right_is_not_written(registry: MemoryRegistry, said: list[str]) -> None:
     publish(registry, "a")
     update_index(registry, said.append)
