@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from imgbuild.ci.changed import changes_between
 from imgbuild.ci.digests import Side, look_at_inputs, this_side
 from imgbuild.ci.listed import Listed
-from imgbuild.ci.missing import not_published
 from imgbuild.ci.shards import Shard, shards
 from imgbuild.ci.work import work_of
 from imgbuild.matrix.image import Image
@@ -18,7 +17,7 @@ from imgbuild.matrix.named import whole_family
 from imgbuild.plan.inputs import BuildInputs
 from imgbuild.plan.reading import Reading
 from imgbuild.project import Project
-from imgbuild.settings import load_settings
+from imgbuild.settings import Settings, load_settings
 
 SELECTED = "selected"
 
@@ -61,19 +60,28 @@ def choose(
     settings = load_settings(project.settings)
     inputs = look_at_inputs(project, images, settings)
     side, reading = this_side(project, images, inputs)
-    reasons = {image.name: SELECTED for image in images}
-    if wanted.changed_since is not None:
-        family = whole_family(images[0].matrix)
-        changes = changes_between(side, family, wanted.changed_since, project, settings)
-        for line in (*changes.told, *(f"{name} is gone from the matrix" for name in changes.gone)):
-            say(line)
-        reasons = dict(changes.reasons)
+    reasons = _changed(side, wanted, project, settings, say)
     if wanted.missing:
+        from imgbuild.ci.missing import not_published  # noqa: PLC0415 - brings requests
+
         missing = not_published(side, [*reasons], wanted.repository, settings, say)
         reasons = _narrowed(reasons, missing)
     listed = [Listed(i, side.exact(i.name), reasons[i.name]) for i in images if i.name in reasons]
     parts = _shards(listed, wanted, reading)
     return Choice(*_sharded(listed, parts, wanted), side, inputs)
+
+
+def _changed(
+    side: Side, wanted: Wanted, project: Project, settings: Settings, say: Callable[[str], None]
+) -> Mapping[str, str]:
+    """Return why images are wanted, as far as git can tell; every one without a revision."""
+    if wanted.changed_since is None:
+        return dict.fromkeys(side.images, SELECTED)
+    family = whole_family(next(iter(side.images.values())).matrix)
+    changes = changes_between(side, family, wanted.changed_since, project, settings)
+    for line in (*changes.told, *(f"{name} is gone from the matrix" for name in changes.gone)):
+        say(line)
+    return changes.reasons
 
 
 def _narrowed(reasons: Mapping[str, str], others: Mapping[str, str]) -> dict[str, str]:
