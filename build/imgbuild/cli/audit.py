@@ -22,6 +22,7 @@ def audit(
     stack: options.StackOption = None,
     mpi: options.MpiOption = None,
     everything: options.AllOption = False,
+    name: options.NameOption = None,
     offline: Annotated[
         bool,
         typer.Option("--offline", help="Compare with images/evidence.json alone; no network."),
@@ -49,7 +50,8 @@ def audit(
         raise InputError("--offline reads nothing; it goes with none of the other four.")
     opened = options.open_project(project)
     # Without a selection it is about everything: what is not looked at is not proved.
-    images = options.select(opened, tf, cpu, gpu, stack, mpi, everything or not tf)
+    whole = everything or not (tf or name)
+    images = options.select(opened, tf, cpu, gpu, stack, mpi, whole, names=name)
     outcome = _offline(opened, images) if offline else _online(opened, images, refresh, download)
     _print(opened, outcome, as_json)
     if write:

@@ -14,6 +14,7 @@ def base(
     stack: options.StackOption = None,
     mpi: options.MpiOption = None,
     everything: options.AllOption = False,
+    name: options.NameOption = None,
     refresh: Annotated[
         bool, typer.Option("--refresh", help="Make them again, with their archive's updates.")
     ] = False,
@@ -45,7 +46,7 @@ def base(
     from imgbuild.cli.text_table import aligned
 
     opened = options.open_project(project)
-    images = options.select(opened, tf, cpu, gpu, stack, mpi, everything)
+    images = options.select(opened, tf, cpu, gpu, stack, mpi, everything, names=name)
     opening = Opening(
         _say,
         refresh=refresh,
