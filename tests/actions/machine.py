@@ -86,9 +86,12 @@ class Machine:
         if unknown := {*given} - {"persist-credentials", "fetch-depth"}:
             raise WorkflowError(f"actions/checkout is given {unknown}, which is not known here")
         if not (self.clone / ".git").exists():
-            _git(self.folder, "clone", "--quiet", str(self.origin), str(self.clone))
-        _git(self.clone, "fetch", "--quiet", "origin", str(self.github["sha"]))
-        _git(self.clone, "checkout", "--quiet", "--force", "--detach", str(self.github["sha"]))
+            _git(self.folder, "init", "--quiet", str(self.clone))
+        depth = int(given.get("fetch-depth", 1))
+        only = (f"--depth={depth}",) if depth else ()
+        sha = str(self.github["sha"])
+        _git(self.clone, "fetch", "--quiet", *only, self.origin.as_uri(), sha)
+        _git(self.clone, "checkout", "--quiet", "--force", "--detach", sha)
         _git(self.clone, "clean", "-ffdxq", "--exclude=/.venv", "--exclude=*.egg-info")
 
     def script(self, step: Step, variables: Mapping[str, str], seconds: float) -> Ran:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from own_registry import own_registry
 from publishing_project import publishing_project
 
 from imgbuild.engine.endpoint import resolve_host
+from imgbuild.render.labels import REPOSITORY
 from imgbuild.settings import EngineSettings
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 ROW = "  - {tensorflow: 1.13.1, stack: debian, variants: [cpu], horovod: 0.16.1"
 CHANGED, TAG = "tf-1.13-cpu-debian", "1.13.1-cpu-py36-openmpi4.1.4-debian12"
 OTHERS = {"1.12": "1.12.0-cpu-py36-openmpi4.1.4-debian12"}
-PLAN = "Decide the release, and what is in it"
+BUILD = "Build and test it from its upstreams, without caches"
 
 
 @pytest.fixture
@@ -43,13 +45,10 @@ def project(
             _make_tiny(made, tmp_path, address)
         made.imgbuild("render")
         made.commit("first")
-        before = {image.id for image in engine.images("imgbuild.name")}
         yield made
-    for image in engine.images("imgbuild.name"):
-        for tag in image.tags:
-            if tag.startswith((LOCAL, made.registry.host)):
+        for image in engine.images(f"{REPOSITORY}={LOCAL}"):
+            for tag in image.tags:
                 engine.untag(tag)
-        if image.id not in before:
             engine.discard(image.id)
 
 
@@ -109,6 +108,18 @@ def test_a_changed_pin_is_all_that_is_published(project: CiProject) -> None:
     assert _planned(third) == []
     assert third.result("publish") == "skipped"
     assert project.tags() == after
+
+
+@pytest.mark.parametrize("project", ["tiny"], indirect=True)
+def test_a_night_rebuilds_its_part_and_publishes_nothing(project: CiProject) -> None:
+    run = project.push("nightly.yml", ["rebuild"], SELECTION="--all --stack debian")
+    _succeeded(run)
+    (job,) = run.of("rebuild")
+    said = job.step("Tonight's part of the family").said
+    assert re.fullmatch(r"NAMES=--name tf-\S+-debian\S*\n", said)  # 14 images in 14 nights
+    assert f"{said.split()[-1]}  named" in job.step(BUILD).said
+    assert "1 of 1 passed" in "".join(project.summaries)
+    assert project.tags() == {}
 
 
 def _release(run: WorkflowRun) -> str:

@@ -23,7 +23,7 @@ def machine(tmp_path: Path) -> Machine:
     origin.mkdir()
     commands = (
         ("init", "--quiet"),
-        ("-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "c", "--allow-empty"),
+        *(("-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "c", "--allow-empty"),) * 2,
     )
     for words in commands:
         subprocess.run(["git", *words], cwd=origin, check=True)
@@ -78,7 +78,7 @@ def test_outputs_variables_and_summaries_reach_who_needs_them(play: Play, machin
     assert run.of("first")[0].step("last").said == "said off\n"
     assert run.of("second")[0].step("s").said == "8 none\n"
     assert "seen\n" in machine.summaries
-    assert (machine.clone / ".git").is_dir()
+    assert (machine.clone / ".git" / "shallow").is_file()
 
 
 def test_after_a_failure_only_what_asks_for_it_runs(play: Play) -> None:
