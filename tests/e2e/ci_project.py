@@ -128,7 +128,7 @@ class CiProject:
             "REGISTRY_USER": USER,
             "GPU_RUNNER": "",
             # The CPython of the machine that tests may be one that was there.
-            "PUSH_OPTIONS": "--allow-substituted",
+            "PUSH_OPTIONS": "--allow-skipped gpu_runs --allow-substituted",
         }
 
     def _environment(self) -> dict[str, str]:
