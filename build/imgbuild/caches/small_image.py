@@ -6,6 +6,7 @@ import json
 import shutil
 import tarfile
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,6 +16,9 @@ from imgbuild.inputs.oci_layout import short_id
 
 #: What such an image says of itself.
 LABEL = "imgbuild.cache"
+#: Its time of creation, always the same, so that the same file is the same image.
+_CREATED = "1980-01-02T00:00:00Z"
+CREATED_SECONDS = int(datetime.fromisoformat(_CREATED).timestamp())
 _LAYER = "application/vnd.oci.image.layer.v1.tar"
 
 
@@ -25,7 +29,7 @@ def small_image(file: Path, reference: str, labels: Mapping[str, str]) -> Iterat
     config = {
         "architecture": "amd64",
         "os": "linux",
-        "created": "1980-01-02T00:00:00Z",
+        "created": _CREATED,
         "config": {"Labels": dict(labels)},
         "rootfs": {"type": "layers", "diff_ids": [diff_id]},
         "history": [{"created_by": f"imgbuild: {file.name} {short_id(diff_id)}"}],

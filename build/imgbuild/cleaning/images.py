@@ -4,6 +4,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
+from imgbuild.caches.small_image import CREATED_SECONDS
+from imgbuild.caches.small_image import LABEL as CACHE_FILE
 from imgbuild.cleaning.busy import worker_on
 from imgbuild.cleaning.finding import Finding
 from imgbuild.cleaning.kinds import Kind
@@ -64,6 +66,7 @@ class Images:
                 yield self._finding(kind, image, why)
         used = {image.labels.get(BASE_NAME, "") for image in own}
         yield from self._bases(used)
+        yield from self._cache_files()
 
     def _kind(
         self, image: StoredImage, wanted: Wanted, renewed: Collection[str]
@@ -104,6 +107,17 @@ class Images:
                 kept = "a build is running" if self.busy else None
                 names = ", ".join(image.tags)
                 yield Finding(Kind.BASES, names, why, remove, image.size, kept=kept)
+
+    def _cache_files(self) -> Iterator[Finding]:
+        """Yield what a build has on the engine for moments only, on its way to or from a cache."""
+        for image in self.engine.images(CACHE_FILE):
+            if image.created != CREATED_SECONDS:  # somebody built on it, or it is theirs
+                continue
+            names = ", ".join(image.tags) or short_id(image.id)
+            remove = _remover(self.engine, image, image.tags)
+            why = f"{image.labels[CACHE_FILE]}, of a killed build"
+            kept = "a build is running" if self.busy else None
+            yield Finding(Kind.CACHE_FILES, names, why, remove, image.size, kept=kept)
 
 
 def _some_are_doubtful(own: Sequence[StoredImage]) -> bool:

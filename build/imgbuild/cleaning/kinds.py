@@ -14,6 +14,7 @@ class Kind(StrEnum):
     STANDINS = "standins"
     IMAGES = "images"
     BASES = "bases"
+    CACHE_FILES = "cache-files"
     CACHE_MOUNTS = "cache-mounts"
     BUILD_CACHE = "build-cache"
     CACHE = "cache"
@@ -33,6 +34,7 @@ MEANING: dict[Kind, str] = {
     Kind.STANDINS: "images for tests, with stand-ins in place of real upstreams",
     Kind.IMAGES: "all images that imgbuild named",
     Kind.BASES: "base images that imgbuild made and no image of its is built on",
+    Kind.CACHE_FILES: "files for a cache in a registry, which killed builds left as images",
     Kind.CACHE_MOUNTS: "packages that builds keep in the engine (cache mounts imgbuild-*)",
     Kind.BUILD_CACHE: "the engine's whole build cache, of other projects too",
     Kind.CACHE: "folders of the cache on disk; cache/FOLDER is one of them",
@@ -44,7 +46,7 @@ MEANING: dict[Kind, str] = {
 #: What is cleaned without being asked for: nothing of it is of use to anyone.
 DEFAULT = frozenset(
     {
-        *(Kind.CONTAINERS, Kind.NETWORKS, Kind.VOLUMES, Kind.DANGLING),
+        *(Kind.CONTAINERS, Kind.NETWORKS, Kind.VOLUMES, Kind.DANGLING, Kind.CACHE_FILES),
         *(Kind.WORK, Kind.LOGS, Kind.REPORTS, Kind.LOCKS),
     }
 )

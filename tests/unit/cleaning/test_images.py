@@ -160,3 +160,23 @@ def test_a_base_image_is_known_by_its_own_id_and_kept_while_it_is_used() -> None
     assert kinds(FakeHousekeeping([base, stranger, on_it])) == [Kind.IMAGES]
     assert finding.remove()
     assert [*engine.stored] == [stranger.id]
+
+
+def cache_file(number: int, *tags: str, created: int = 315619200) -> StoredImage:
+    return StoredImage(f"sha256:{number:064x}", tags, {"imgbuild.cache": "wheel-1"}, 10, created)
+
+
+def test_files_of_a_cache_that_a_killed_build_left_go() -> None:
+    engine = FakeHousekeeping([cache_file(1, "registry.test/cache:wheel-1"), cache_file(2)])
+    named, nameless = found(engine)
+    assert (named.kind, named.name) == (Kind.CACHE_FILES, "registry.test/cache:wheel-1")
+    assert "wheel-1, of a killed build" in named.why
+    assert named.remove()
+    assert nameless.remove()
+    assert engine.stored == {}
+
+
+def test_files_of_a_cache_stay_while_a_build_runs_and_those_of_others_always() -> None:
+    (finding,) = found(FakeHousekeeping([cache_file(1)]), busy={"tf-2.2-cpu-debian": "17"})
+    assert finding.kept == "a build is running"
+    assert found(FakeHousekeeping([cache_file(1, created=EPOCH)])) == []

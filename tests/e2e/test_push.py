@@ -1,0 +1,220 @@
+"""Publishing and taking what is published: through TLS, with a login, on a real registry."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from own_dockerd import own_dockerd
+from own_registry import OwnRegistry, own_registry
+from publishing_project import (
+    IMMUTABLE,
+    LOCAL,
+    MOVING,
+    REPOSITORY,
+    TWO,
+    PublishingProject,
+    publishing_project,
+)
+
+from imgbuild.publishing.index import read_index
+from imgbuild.registry.opening import open_registry
+from imgbuild.settings import load_settings
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator
+
+    from imgbuild.registry.protocol import Registry
+
+LOGIN = ("publisher", "a password: with a colon")
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnRegistry]:
+    folder = tmp_path_factory.mktemp("registry")
+    with own_registry(folder, tls=True, login=LOGIN) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def project(
+    registry: OwnRegistry, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PublishingProject]:
+    """Give a checkout with two images that passed, and a login."""
+    with own_dockerd() as engine:
+        made = publishing_project(tmp_path_factory.mktemp("publishing"), engine.host)
+        made.build(*TWO)
+        made.set_up(ca_bundle=str(registry.ca), publishing={"attempts": 3, "first_wait": 0.1})
+        made.log_in(registry.host, *LOGIN)
+        yield made
+
+
+@pytest.fixture
+def client(
+    project: PublishingProject, registry: OwnRegistry, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Registry]:
+    """Give the registry as the checkout's owner sees it."""
+    monkeypatch.setenv("DOCKER_CONFIG", str(project.docker_config))
+    settings = load_settings(project.project.settings)
+    opened = open_registry(f"{registry.host}/{REPOSITORY}", settings, print)
+    yield opened
+    opened.close()
+
+
+def _push(
+    project: PublishingProject, registry: OwnRegistry, *options: str
+) -> subprocess.CompletedProcess[str]:
+    return project.push(registry.host, "--allow-substituted", *options, selection=TWO)
+
+
+def _published(
+    project: PublishingProject, registry: OwnRegistry, *options: str
+) -> list[dict[str, Any]]:
+    source = f"{registry.host}/{REPOSITORY}"
+    result = project.run("published", "--from", source, "--json", *options)
+    assert result.returncode == 0, result.stderr
+    found: list[dict[str, Any]] = json.loads(result.stdout)
+    return found
+
+
+def test_two_images_in_one_go_and_then_nothing_to_do(
+    project: PublishingProject, registry: OwnRegistry, client: Registry
+) -> None:
+    planned = _push(project, registry, "--plan", "--json")
+    assert planned.returncode == 0, planned.stderr
+    assert all("push" in one["to_do"] for one in json.loads(planned.stdout)["images"])
+    assert client.tags() == ()
+    result = _push(project, registry, "--json")
+    assert result.returncode == 0, result.stderr
+    said = json.loads(result.stdout)["published"]
+    immutable = {one["tag"] for one in said}
+    assert {tag.rpartition("-")[0] for tag in immutable} == {*IMMUTABLE.values()}
+    records = {f"{tag}.record" for tag in immutable}
+    moving = {tag for tags in MOVING.values() for tag in tags}
+    assert {*client.tags()} == immutable | records | moving | {"index"}
+    for one in said:
+        assert {client.head(tag) for tag in (one["tag"], *one["moving"])} == {one["digest"]}
+    again = _push(project, registry, "--json")
+    assert [one["done"] for one in json.loads(again.stdout)["published"]] == [[], []]
+    for text in (result.stderr, result.stdout, again.stderr):
+        assert LOGIN[1] not in text
+
+
+def test_the_index_says_what_is_there_and_can_be_made_again(
+    project: PublishingProject, registry: OwnRegistry, client: Registry
+) -> None:
+    assert _push(project, registry).returncode == 0
+    found = _published(project, registry, "--check")
+    assert [one["image"] for one in found] == ["tf-1.10-cpu-debian", "tf-1.11-cpu-debian"]
+    for one in found:
+        assert one["suites"] == [
+            {"suite": "bytes", "verdict": "passed", "passed": 1, "skipped": 0, "reasons": []}
+        ]
+        assert client.head(one["tag"]) == one["digest"]
+        assert (one["pins"]["python"], one["size"] > 60_000) == ("3.6.15", True)
+        assert "CPython is substituted" in one["substitutes"][0] or not one["substitutes"]
+    before = read_index(client)
+    other = client.manifest(found[0]["tag"])
+    assert other
+    client.put_manifest("index", other.content, other.media_type)
+    source = f"{registry.host}/{REPOSITORY}"
+    damaged = project.run("published", "--from", source)
+    assert damaged.returncode == 1
+    assert "--rebuild" in damaged.stderr
+    assert _published(project, registry, "--rebuild") == found
+    assert read_index(client) == before
+
+
+def test_another_machine_takes_what_is_published(
+    project: PublishingProject, registry: OwnRegistry
+) -> None:
+    """Nothing is built and no suite is run there: the record tells what was found."""
+    assert _push(project, registry).returncode == 0
+    with own_dockerd() as engine:
+        state = project.state.parent / "another"
+        other = PublishingProject(project.root, state, engine.host)
+        before = other.project.settings.read_text(encoding="utf-8")
+        _host(other, engine.host)
+        try:
+            source = ("--pull", "--from", f"{registry.host}/{REPOSITORY}")
+            plan = other.run("build", *TWO, *source, "--plan")
+            assert plan.stdout.count("would be taken from") == 2, plan.stdout + plan.stderr
+            result = other.run("build", *TWO, *source)
+            assert result.returncode == 0, result.stderr
+            assert "building" not in result.stderr
+            assert "testing" not in result.stderr
+            names = other.docker("images", "--format", "{{.Repository}}:{{.Tag}}").stdout.split()
+            assert len([name for name in names if name.startswith(LOCAL)]) == 4
+            assert not [name for name in names if name.startswith(registry.host)]
+            assert other.plan("1.10")["action"] == "nothing"
+        finally:
+            other.project.settings.write_text(before, encoding="utf-8")
+
+
+def _host(project: PublishingProject, host: str) -> None:
+    project.set_up(engine={"host": host})
+
+
+def test_who_may_not_is_told_so(
+    project: PublishingProject, registry: OwnRegistry, client: Registry
+) -> None:
+    before = {tag: client.head(tag) for tag in client.tags()}
+    project.log_in(registry.host, LOGIN[0], "another password")
+    try:
+        result = _push(project, registry)
+    finally:
+        project.log_in(registry.host, *LOGIN)
+    assert result.returncode == 1, result.stderr
+    assert f"docker login {registry.host}" in result.stderr
+    assert "another password" not in result.stdout + result.stderr
+    assert {tag: client.head(tag) for tag in client.tags()} == before
+
+
+def test_an_authority_that_is_not_known_is_told(
+    project: PublishingProject, registry: OwnRegistry
+) -> None:
+    before = project.project.settings.read_text(encoding="utf-8")
+    project.set_up(ca_bundle=None)
+    try:
+        result = _push(project, registry)
+    finally:
+        project.project.settings.write_text(before, encoding="utf-8")
+    assert result.returncode == 3, result.stderr
+    assert "ca_bundle" in result.stderr or "certificate" in result.stderr.lower()
+
+
+def test_what_has_not_passed_is_refused_by_name(
+    project: PublishingProject, registry: OwnRegistry, client: Registry
+) -> None:
+    before = {tag: client.head(tag) for tag in client.tags()}
+    project.say("untested")
+    changed = _push(project, registry)
+    assert changed.returncode == 1
+    assert "tf-1.10-cpu-debian is not published: no image has the inputs" in changed.stderr
+    assert project.run("build", *TWO, "--no-test").returncode == 0
+    untested = _push(project, registry)
+    assert untested.returncode == 1
+    for name in ("tf-1.10-cpu-debian", "tf-1.11-cpu-debian"):
+        assert f"{name} is not published: no suite was run on this image" in untested.stderr
+    substituted = project.run("push", *TWO, "--to", f"{registry.host}/{REPOSITORY}")
+    assert substituted.returncode == 1
+    assert {tag: client.head(tag) for tag in client.tags()} == before
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--to", "user:secret@registry.test/app"), "docker login HOST"),
+        (("--to", "no repository"), "--to"),
+        (("--release", "today"), "YYYYMMDD.N"),
+        (("--allow-skipped", "horovod"), "no image is published without that suite"),
+    ],
+)
+def test_bad_input(project: PublishingProject, options: tuple[str, ...], said: str) -> None:
+    result = project.run("push", *TWO, *options)
+    assert result.returncode == 2, result.stderr
+    assert said in result.stderr
+    assert "secret" not in result.stderr
+    assert "Traceback" not in result.stderr
