@@ -34,13 +34,14 @@ BUILD = "Build and test it from its upstreams, without caches"
 def project(
     request: pytest.FixtureRequest, tmp_path: Path, host: str | None, engine: Engine
 ) -> Iterator[CiProject]:
-    """Give a repository, of images as the parameter says: ``tiny``, or the real ones."""
+    """Give a repository of images: ``tiny``, ``real`` ones, or the user's ``own``, which stay."""
     login = ("ci", PASSWORD)
     with own_registry(tmp_path / "registry", login=login) as registry:
         address = host or resolve_host(EngineSettings()) or ""
         selection = "--tf 1.12 --tf 1.13 --stack debian"
         made = ci_project(tmp_path, address, registry, selection)
-        made.edit("matrix.yaml", "repository: imgbuild/tensorflow", f"repository: {LOCAL}")
+        if request.param != "own":
+            made.edit("matrix.yaml", "repository: imgbuild/tensorflow", f"repository: {LOCAL}")
         if request.param == "tiny":
             _make_tiny(made, tmp_path, address)
         made.imgbuild("render")
@@ -120,6 +121,16 @@ def test_a_night_rebuilds_its_part_and_publishes_nothing(project: CiProject) -> 
     assert f"{said.split()[-1]}  named" in job.step(BUILD).said
     assert "1 of 1 passed" in "".join(project.summaries)
     assert project.tags() == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("project", ["own"], indirect=True)
+def test_one_image_is_built_tested_and_used_for_a_pull_request(project: CiProject) -> None:
+    run = project.push("ci.yml", ["image"])
+    _succeeded(run)
+    assert "1 of 1 passed" in "".join(project.summaries)
+    (job,) = run.of("image")
+    assert "learnt: y = " in job.step("Train with it, on two ranks").said
 
 
 def _release(run: WorkflowRun) -> str:
