@@ -10,8 +10,14 @@ import fcntl
 import os
 import socket
 import struct
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _CLONE_NEWNET = 0x40000000  # linux/sched.h
 _SIOCSIFFLAGS = 0x8914  # linux/sockios.h
@@ -24,6 +30,34 @@ def listening_socket(port: int, pid: int | None = None) -> socket.socket:
         return _listen(port)
     with ThreadPoolExecutor(1) as thread:  # it ends, and with it the change of namespace
         return thread.submit(_listen_in, port, pid).result()
+
+
+@contextmanager
+def forwarded(port: int, pid: int) -> Iterator[None]:
+    """Let who is in a process's namespace reach this one's 127.0.0.1:port at the same address."""
+    with listening_socket(port, pid) as listening:
+        threading.Thread(target=_forward_all, args=(listening, port), daemon=True).start()
+        try:
+            yield
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)  # wakes who waits in accept
+
+
+def _forward_all(listening: socket.socket, port: int) -> None:
+    with suppress(OSError):  # it is closed
+        while True:
+            inside, _ = listening.accept()
+            outside = socket.create_connection(("127.0.0.1", port))
+            for pair in ((inside, outside), (outside, inside)):
+                threading.Thread(target=_forward, args=pair, daemon=True).start()
+
+
+def _forward(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while piece := source.recv(1 << 16):
+            target.sendall(piece)
+    with suppress(OSError):
+        target.shutdown(socket.SHUT_WR)
 
 
 def _listen_in(port: int, pid: int) -> socket.socket:

@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -35,6 +36,8 @@ START_SECONDS = 30
 #: Below the ports that Linux gives to outgoing connections (ip_local_port_range starts at 32768),
 #: so that a port that was given up for a while is still free.
 _PORTS = range(20000, 32000)
+#: The parent with which a registry dies is a thread: one that lasts as long as the tests.
+_STARTER = ThreadPoolExecutor(1)
 _BCRYPT_COST = "04"  # the least: a password is hashed at each request
 _BCRYPT_LETTERS = "./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
@@ -68,13 +71,14 @@ class OwnRegistry:
         config = self.folder / "config.yml"
         config.write_text(json.dumps(self._config()), encoding="utf-8")  # JSON is YAML
         with self.log_file.open("ab") as log:
-            self.process = subprocess.Popen(
+            self.process = _STARTER.submit(
+                subprocess.Popen,
                 dies_with_parent([_program(), "serve", str(config)]),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-            )
+            ).result()
         end = time.monotonic() + START_SECONDS
         while not self._answers():
             assert self.process.poll() is None, self.log()
@@ -174,7 +178,8 @@ def _program() -> str:
     atexit.register(kept.cleanup)
     folder = Path(kept.name)
     folder.chmod(0o755)  # apt-get fetches as another user
-    subprocess.run(["apt-get", "-q", "download", "docker-registry"], cwd=folder, check=True)
+    download = ["apt-get", "-qq", "download", "docker-registry"]
+    subprocess.run(download, cwd=folder, check=True, stdout=subprocess.DEVNULL)
     (package,) = folder.glob("docker-registry_*.deb")
     subprocess.run(["dpkg-deb", "-x", package, folder / "root"], check=True)
     return str(folder / "root" / "usr" / "bin" / "docker-registry")

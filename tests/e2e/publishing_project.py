@@ -103,7 +103,7 @@ class PublishingProject(Checkout):
     def push_words(
         self, host: str, *options: str, selection: tuple[str, ...] = ONE
     ) -> tuple[str, ...]:
-        return ("push", *selection, "--to", f"{host}/{REPOSITORY}", *options)
+        return ("push", *selection, "--to", f"{host}/{REPOSITORY}", "--allow-substituted", *options)
 
     def say(self, word: str) -> None:
         """Change the images, not their names."""

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ class RegistryStorage:
 
     def document(self, digest: str) -> Any:
         """Return what a blob, such as a manifest, says."""
-        return json.loads(self._data(digest).read_bytes())
+        return json.loads(self.path(digest).read_bytes())
 
     def missing(self, digest: str) -> list[str]:
         """Return what a manifest lacks: itself, and blobs that are not here or not as they say."""
@@ -54,19 +55,18 @@ class RegistryStorage:
 
     def restore(self, kept: Path) -> None:
         """Let the registry hold what it held, and nothing else; it may run, if nobody asks it."""
+        self.folder.mkdir(exist_ok=True)
         for path in self.folder.iterdir():
             shutil.rmtree(path)
         shutil.copytree(kept, self.folder, copy_function=_copied, dirs_exist_ok=True)
 
     def _has(self, digest: str, size: int) -> bool:
         link = self.place("_layers") / digest.replace(":", "/") / "link"
-        return (
-            link.exists() and self._is_whole(digest) and self._data(digest).stat().st_size == size
-        )
+        return link.exists() and self._is_whole(digest) and self.path(digest).stat().st_size == size
 
     def _is_whole(self, digest: str) -> bool:
         """Return whether a blob is what its digest says; a file that is known is not read again."""
-        path = self._data(digest)
+        path = self.path(digest)
         if not path.exists():
             return False
         status = path.stat()
@@ -78,7 +78,8 @@ class RegistryStorage:
             self._whole.add(known)
         return True
 
-    def _data(self, digest: str) -> Path:
+    def path(self, digest: str) -> Path:
+        """Return the file of a blob, which need not be there."""
         kind, _, name = digest.partition(":")
         return self.folder / _ROOT / "blobs" / kind / name[:2] / name / "data"
 
@@ -89,6 +90,7 @@ class RegistryStorage:
 
 def _copied(source: str, target: str) -> None:
     if os.stat(source).st_size >= _SHARED_BYTES:  # noqa: PTH116 - copytree gives texts
-        os.link(source, target)
-    else:
-        shutil.copy2(source, target)
+        with suppress(OSError):  # another file system
+            os.link(source, target)
+            return
+    shutil.copy2(source, target)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -64,3 +66,13 @@ def test_its_disk_can_be_full(tmp_path: Path, left: int) -> None:
         assert _upload(registry, 100_000) >= 500
         disk.empty()
         assert _upload(registry, 100_000) == 202
+
+
+def test_it_outlives_the_thread_that_starts_it(tmp_path: Path) -> None:
+    with own_registry(tmp_path) as registry:
+        registry.stop()
+        thread = threading.Thread(target=registry.start)
+        thread.start()
+        thread.join()
+        time.sleep(0.2)  # a signal from the kernel would have come by now
+        assert requests.get(f"{registry.url}/v2/", timeout=10).status_code == 200

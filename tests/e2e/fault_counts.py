@@ -1,0 +1,63 @@
+"""The table of docs/reliability.md: how many faults the tests of `imgbuild push` injected.
+
+Each test writes its row into `reports/publishing-faults.json`. As a program this puts all of them
+into the page: `python tests/e2e/fault_counts.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_ROOT = Path(__file__).resolve().parents[2]
+REPORT = _ROOT / "reports" / "publishing-faults.json"
+PAGE = _ROOT / "docs" / "reliability.md"
+_HEAD = "| fault | injected | survived by itself | completed by a rerun | lost |"
+_TABLE = re.compile(rf"^{re.escape(_HEAD)}\n(?:\|.*\n)+", re.MULTILINE)
+
+
+@dataclass
+class FaultCounts:
+    """What became of the pushes in which one kind of fault happened; threads may share it."""
+
+    fault: str
+    survived: int = 0
+    rerun: int = 0
+    lost: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def note(self, word: str) -> None:
+        """Count one push: ``survived``, ``rerun`` or ``lost``."""
+        with self._lock:
+            setattr(self, word, getattr(self, word) + 1)
+
+    def save(self, report: Path = REPORT) -> None:
+        """Write the row into the report, in place of an earlier one of this fault."""
+        report.parent.mkdir(exist_ok=True)
+        rows = json.loads(report.read_text(encoding="utf-8")) if report.exists() else {}
+        rows[self.fault] = {"survived": self.survived, "rerun": self.rerun, "lost": self.lost}
+        report.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+
+
+def table(report: Path = REPORT) -> str:
+    """Return the report as the page's table, with a sum."""
+    rows = json.loads(report.read_text(encoding="utf-8"))
+    counts = {name: (row["survived"], row["rerun"], row["lost"]) for name, row in rows.items()}
+    counts["**all**"] = tuple(map(sum, zip(*counts.values(), strict=True)))  # type: ignore[assignment]
+    lines = [
+        f"| {name} | {sum(row)} | {' | '.join(map(str, row))} |" for name, row in counts.items()
+    ]
+    return "\n".join([_HEAD, "|---|---|---|---|---|", *lines, ""])
+
+
+def main() -> None:
+    """Replace the page's table."""
+    page = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(_TABLE.sub(lambda _: table(), page, count=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

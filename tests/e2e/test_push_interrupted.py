@@ -1,0 +1,61 @@
+"""Ctrl-C and `kill -9` at any one request of `imgbuild push`, and the push after it."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from fault_counts import FaultCounts
+from push_kit import at_each
+from test_push_faults import dockerd, kits, project, requests  # noqa: F401  # fixtures
+
+if TYPE_CHECKING:
+    from push_kit import PushKit
+    from registry_proxy import Asked
+
+SECONDS = 60
+NAMES = {signal.SIGINT: "Ctrl-C", signal.SIGKILL: "`kill -9`"}
+
+
+@pytest.mark.parametrize("number", NAMES)
+def test_a_signal(
+    kits: list[PushKit],  # noqa: F811
+    requests: range,  # noqa: F811
+    number: signal.Signals,
+) -> None:
+    counts = FaultCounts(f"{NAMES[number]} before a request")
+
+    def work(kit: PushKit, at: int) -> None:
+        def send(asked: Asked) -> None:
+            if asked.number == at:
+                process.send_signal(number)
+
+        process = kit.start()
+        kit.proxy.before = send
+        _, stderr = process.communicate(timeout=SECONDS)
+        kit.proxy.before = None
+        if number == signal.SIGINT:
+            # Before the last requests it may come too late to stop anything.
+            assert process.returncode in ({0, 130} if at > requests[-3] else {130}), stderr
+            assert "Traceback" not in stderr, stderr
+        kit.quiet()
+        assert _lent(kit) == [] or number == signal.SIGKILL, "a name was left on the engine"
+        try:
+            kit.state.check()
+            kit.rerun()
+            kit.check("1.10")
+            assert _lent(kit) == [], "a name was left on the engine"
+        except AssertionError:
+            counts.note("lost")
+            raise
+        counts.note("rerun" if process.returncode else "survived")
+
+    at_each(kits, requests, work)
+    counts.save()
+
+
+def _lent(kit: PushKit) -> list[str]:
+    """Return the names that the engine's images have of the registry."""
+    reference = f"--filter=reference={kit.proxy.host}/*/*"
+    return kit.project.docker("images", "--quiet", reference).stdout.split()

@@ -1,0 +1,212 @@
+"""Two pushes into one repository at once, and someone else who moves a tag in between."""
+
+from __future__ import annotations
+
+import subprocess
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+import requests as http
+from fault_counts import FaultCounts
+from publishing_project import MOVING, ONE, REPOSITORY, publishing_project
+from push_kit import at_each, explained, of_another_machine, said
+from test_push_faults import dockerd, kits, project, requests  # noqa: F401  # fixtures
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from own_dockerd import OwnDockerd
+    from publishing_project import PublishingProject
+    from push_kit import PushKit
+    from registry_proxy import Asked
+
+#: How long one push is held while the other one runs. It must end: where both want one engine to
+#: send one layer to one place, the engine sends it once, and the other waits for the held one.
+HELD_SECONDS = 8
+ROUNDS = 12
+OTHERS = ("--tf", "1.11")
+
+Result = subprocess.CompletedProcess[str]
+
+
+@pytest.fixture(scope="module")
+def rival(
+    dockerd: OwnDockerd,  # noqa: F811
+    tmp_path_factory: pytest.TempPathFactory,
+) -> PublishingProject:
+    """Give a checkout with another image for the same tags."""
+    local = "imgbuild-rival/tensorflow"
+    made = publishing_project(tmp_path_factory.mktemp("rival"), dockerd.host, local=local)
+    made.say("rival")
+    made.build(*ONE)
+    return made
+
+
+@pytest.fixture
+def other_kits(
+    kits: list[PushKit],  # noqa: F811
+    rival: PublishingProject,
+) -> Iterator[list[PushKit]]:
+    """Give the kits, in which the rival's image counts as tested too."""
+    known = rival.green()
+    for kit in kits:
+        kit.state.green = partial(_with, kit.project, known)
+    yield kits
+    for kit in kits:
+        kit.state.green = kit.project.green
+
+
+def _with(project: PublishingProject, others: set[str]) -> set[str]:  # noqa: F811
+    return project.green() | others
+
+
+def _held(kit: PushKit, at: int, other: PublishingProject) -> tuple[Result, Result]:
+    """Push, and hold it before its request number ``at`` while the other one pushes."""
+    started: list[subprocess.Popen[str]] = []
+
+    def push_too(asked: Asked) -> None:
+        if asked.number == at and not started:
+            started.append(other.start(*other.push_words(kit.proxy.host)))
+            try:
+                started[0].wait(HELD_SECONDS)
+            except subprocess.TimeoutExpired:
+                return
+
+    kit.proxy.before = push_too
+    mine = kit.push()
+    kit.proxy.before = None
+    assert started, "the push took fewer requests"
+    return mine, _ended(started[0])
+
+
+def _ended(process: subprocess.Popen[str]) -> Result:
+    stdout, stderr = process.communicate(timeout=120)
+    return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
+
+
+def _complete(
+    kit: PushKit,
+    others: PublishingProject,
+    results: tuple[Result, Result],
+    counts: FaultCounts,
+    releases: int,
+) -> None:
+    """Let both push again until nothing is left to do, and count."""
+    try:
+        for result in results:
+            if result.returncode:
+                explained(result, kit.proxy.host)
+        kit.state.check()
+        if any(result.returncode for result in results):
+            for project in (kit.project, others):
+                again = project.push(kit.proxy.host)
+                assert again.returncode == 0, f"the rerun: {said(again)}"
+        kit.check("1.10", releases=releases)
+    except AssertionError:
+        counts.note("lost")
+        raise
+    counts.note("rerun" if any(result.returncode for result in results) else "survived")
+
+
+def test_the_same_image_by_two_machines(
+    kits: list[PushKit],  # noqa: F811
+    requests: range,  # noqa: F811
+) -> None:
+    """One is held before each of its requests in turn, while the other does all that it can."""
+    counts = FaultCounts("two machines push the same image, one held before a request")
+
+    def work(kit: PushKit, at: int) -> None:
+        other = of_another_machine(kit.project, kit.registry.folder / f"other-{at}")
+        _complete(kit, other, _held(kit, at, other), counts, releases=1)
+
+    at_each(kits, requests, work)
+    counts.save()
+
+
+def test_two_images_of_the_same_names(
+    other_kits: list[PushKit],
+    rival: PublishingProject,
+    requests: range,  # noqa: F811
+) -> None:
+    """Both are published in the end, each under a release of its own, and none is overwritten."""
+    counts = FaultCounts(
+        "two machines push two images of the same names, one held before a request"
+    )
+
+    def work(kit: PushKit, at: int) -> None:
+        other = of_another_machine(rival, kit.registry.folder / f"rival-{at}")
+        _complete(kit, other, _held(kit, at, other), counts, releases=2)
+
+    at_each(other_kits, requests, work)
+    counts.save()
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_at_the_same_moment(
+    other_kits: list[PushKit], rival: PublishingProject, *, same: bool
+) -> None:
+    """As chance has it, several times."""
+    what = "the same image" if same else "two images of the same names"
+    counts = FaultCounts(f"two machines push {what} at the same moment")
+
+    def work(kit: PushKit, at: int) -> None:
+        of = kit.project if same else rival
+        other = of_another_machine(of, kit.registry.folder / f"moment-{same}-{at}")
+        started = [one.start(*one.push_words(kit.proxy.host)) for one in (kit.project, other)]
+        first, second = map(_ended, started)
+        _complete(kit, other, (first, second), counts, releases=1 if same else 2)
+
+    at_each(other_kits, range(1, ROUNDS + 1), work)
+    counts.save()
+
+
+def test_twice_on_one_machine(kits: list[PushKit]) -> None:  # noqa: F811
+    """The second one is told that the first one is at work, or finds that all is done."""
+    counts = FaultCounts("the same push twice on one machine")
+
+    def work(kit: PushKit, _: int) -> None:
+        first, second = map(_ended, (kit.start(), kit.start()))
+        _complete(kit, kit.project, (first, second), counts, releases=1)
+
+    at_each(kits, range(1, ROUNDS + 1), work)
+    counts.save()
+
+
+def test_a_tag_that_someone_else_moves(
+    kits: list[PushKit],  # noqa: F811
+    requests: range,  # noqa: F811
+) -> None:
+    """To another whole image, before each request in turn: it is told, and the rerun moves it."""
+    counts = FaultCounts("a moving tag moved by someone else before a request")
+
+    def work(kit: PushKit, at: int) -> None:
+        published = kit.push(selection=OTHERS)
+        assert published.returncode == 0, said(published)
+        kit.proxy.forget()
+
+        def move(asked: Asked) -> None:
+            if asked.number == at:
+                _move(kit, MOVING["1.10"][0], to=MOVING["1.11"][0])
+
+        kit.proxy.before = move
+        result = kit.push()
+        kit.proxy.before = None
+        if result.returncode:
+            explained(result, MOVING["1.10"][0], "someone else")
+        kit.state.check()
+        kit.rerun()
+        tags = kit.check("1.10", "1.11")
+        assert tags[MOVING["1.10"][0]] != tags[MOVING["1.11"][0]]
+        counts.note("rerun" if result.returncode else "survived")
+
+    at_each(kits, requests, work)
+    counts.save()
+
+
+def _move(kit: PushKit, tag: str, *, to: str) -> None:
+    url = f"{kit.registry.url}/v2/{REPOSITORY}/manifests"
+    kind = "application/vnd.docker.distribution.manifest.v2+json"
+    found = http.get(f"{url}/{to}", headers={"Accept": kind}, timeout=10)
+    sent = {"Content-Type": found.headers["Content-Type"]}
+    assert http.put(f"{url}/{tag}", data=found.content, headers=sent, timeout=10).ok
