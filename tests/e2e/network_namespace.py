@@ -47,9 +47,15 @@ def _forward_all(listening: socket.socket, port: int) -> None:
     with suppress(OSError):  # it is closed
         while True:
             inside, _ = listening.accept()
-            outside = socket.create_connection(("127.0.0.1", port))
-            for pair in ((inside, outside), (outside, inside)):
-                threading.Thread(target=_forward, args=pair, daemon=True).start()
+            threading.Thread(target=_forward_both, args=(inside, port), daemon=True).start()
+
+
+def _forward_both(inside: socket.socket, port: int) -> None:
+    with inside, suppress(OSError), socket.create_connection(("127.0.0.1", port)) as outside:
+        back = threading.Thread(target=_forward, args=(outside, inside), daemon=True)
+        back.start()
+        _forward(inside, outside)
+        back.join()
 
 
 def _forward(source: socket.socket, target: socket.socket) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
+from network_namespace import forwarded
 from own_dockerd import own_dockerd
 from own_registry import OwnRegistry, own_registry
 from publishing_project import (
@@ -48,7 +51,9 @@ def project(
         made.build(*TWO)
         made.set_up(ca_bundle=str(registry.ca), publishing={"attempts": 3, "first_wait": 0.1})
         made.log_in(registry.host, *LOGIN)
-        yield made
+        assert engine.process
+        with forwarded(registry.port, engine.process.pid):
+            yield made
 
 
 @pytest.fixture
@@ -66,7 +71,7 @@ def client(
 def _push(
     project: PublishingProject, registry: OwnRegistry, *options: str
 ) -> subprocess.CompletedProcess[str]:
-    return project.push(registry.host, "--allow-substituted", *options, selection=TWO)
+    return project.push(registry.host, *options, selection=TWO)
 
 
 def _published(
@@ -136,8 +141,9 @@ def test_another_machine_takes_what_is_published(
         state = project.state.parent / "another"
         other = PublishingProject(project.root, state, engine.host)
         before = other.project.settings.read_text(encoding="utf-8")
-        _host(other, engine.host)
-        try:
+        other.set_up(engine={"host": engine.host})
+        assert engine.process
+        with forwarded(registry.port, engine.process.pid), _restored(other, before):
             source = ("--pull", "--from", f"{registry.host}/{REPOSITORY}")
             plan = other.run("build", *TWO, *source, "--plan")
             assert plan.stdout.count("would be taken from") == 2, plan.stdout + plan.stderr
@@ -149,12 +155,14 @@ def test_another_machine_takes_what_is_published(
             assert len([name for name in names if name.startswith(LOCAL)]) == 4
             assert not [name for name in names if name.startswith(registry.host)]
             assert other.plan("1.10")["action"] == "nothing"
-        finally:
-            other.project.settings.write_text(before, encoding="utf-8")
 
 
-def _host(project: PublishingProject, host: str) -> None:
-    project.set_up(engine={"host": host})
+@contextmanager
+def _restored(project: PublishingProject, settings: str) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        project.project.settings.write_text(settings, encoding="utf-8")
 
 
 def test_who_may_not_is_told_so(
@@ -176,11 +184,11 @@ def test_an_authority_that_is_not_known_is_told(
     project: PublishingProject, registry: OwnRegistry
 ) -> None:
     before = project.project.settings.read_text(encoding="utf-8")
-    project.set_up(ca_bundle=None)
-    try:
+    with _restored(project, before):
+        known = yaml.safe_load(before)
+        del known["ca_bundle"]
+        project.project.settings.write_text(yaml.safe_dump(known), encoding="utf-8")
         result = _push(project, registry)
-    finally:
-        project.project.settings.write_text(before, encoding="utf-8")
     assert result.returncode == 3, result.stderr
     assert "ca_bundle" in result.stderr or "certificate" in result.stderr.lower()
 
