@@ -119,7 +119,7 @@ def test_a_night_rebuilds_its_part_and_publishes_nothing(project: CiProject) -> 
     said = job.step("Tonight's part of the family").said
     assert re.fullmatch(r"NAMES=--name tf-\S+-debian\S*\n", said)  # 14 images in 14 nights
     assert f"{said.split()[-1]}  named" in job.step(BUILD).said
-    assert "1 of 1 passed" in "".join(project.summaries)
+    assert "1 of 1 image passed" in "".join(project.summaries)
     assert project.tags() == {}
 
 
@@ -128,7 +128,7 @@ def test_a_night_rebuilds_its_part_and_publishes_nothing(project: CiProject) -> 
 def test_one_image_is_built_tested_and_used_for_a_pull_request(project: CiProject) -> None:
     run = project.push("ci.yml", ["image"])
     _succeeded(run)
-    assert "1 of 1 passed" in "".join(project.summaries)
+    assert "1 of 1 image passed" in "".join(project.summaries)
     (job,) = run.of("image")
     assert "learnt: y = " in job.step("Train with it, on two ranks").said
 
