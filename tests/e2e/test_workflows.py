@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: The row whose Horovod is changed, and what its image is called before the release.
 ROW = "  - {tensorflow: 1.13.1, stack: debian, variants: [cpu], horovod: 0.16.1"
 CHANGED, TAG = "tf-1.13-cpu-debian", "1.13.1-cpu-py36-openmpi4.1.4-debian12"
-OTHERS = {"1.12": "1.12.0-cpu-py36-openmpi4.1.4-debian12"}
+OTHER_TAG = "1.12.0-cpu-py36-openmpi4.1.4-debian12"
 BUILD = "Build and test it from its upstreams, without caches"
 
 
@@ -109,6 +109,34 @@ def test_a_changed_pin_is_all_that_is_published(project: CiProject) -> None:
     assert _planned(third) == []
     assert third.result("publish") == "skipped"
     assert project.tags() == after
+
+
+@pytest.mark.parametrize("project", ["tiny"], indirect=True)
+def test_a_shard_that_fails_publishes_nothing_and_the_next_run_makes_up_for_it(
+    project: CiProject,
+) -> None:
+    suite, good = "tests/image/test_bytes.py", 'strip() == "60000"'
+    project.edit(suite, good, f'{good} and "0.16.1" not in host.check_output("python")')
+    project.commit("a suite that TensorFlow 1.13 fails")
+    first = project.push("images.yml")
+    assert sorted(job.result for job in first.of("publish")) == ["failure", "success"]
+    (failed,) = (job for job in first.of("publish") if job.result == "failure")
+    pushing = [
+        failed.step(name).result for name in ("Build and test", "Push what passed", "Log out")
+    ]
+    assert pushing == ["failure", "skipped", "success"]
+    assert "### Failures" in "".join(project.summaries)
+    assert _releases(project.tags(), _release(first)) == {
+        f"{OTHER_TAG}-{_release(first)}",
+        f"{OTHER_TAG}-{_release(first)}.record",
+    }
+
+    project.edit(suite, ' and "0.16.1" not in host.check_output("python")', "")
+    project.commit("a better suite")
+    second = project.push("images.yml")
+    _succeeded(second)
+    assert _planned(second) == [CHANGED]
+    assert f"{TAG}-{_release(second)}" in project.tags()
 
 
 @pytest.mark.parametrize("project", ["tiny"], indirect=True)
