@@ -12,6 +12,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from actions.values import ExpressionError, as_text, equal, part, truth
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -21,10 +23,6 @@ _TOKEN = re.compile(
 )
 _INSERTED = re.compile(r"\$\{\{((?:(?!\}\}).)*)\}\}", re.DOTALL)
 _WORDS = {"true": True, "false": False, "null": None}
-
-
-class ExpressionError(Exception):
-    """An expression that cannot be evaluated here, and why."""
 
 
 @dataclass(frozen=True)
@@ -62,27 +60,13 @@ def expressions(text: str) -> list[str]:
     return [found.strip() for found in _INSERTED.findall(text)]
 
 
-def truth(value: Any) -> bool:
-    """Return whether a value counts as true: all but false, 0, the empty text and null."""
-    return value not in (False, 0, "", None)
-
-
-def as_text(value: Any) -> str:
-    """Return a value as GitHub inserts it."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return json.dumps(value) if isinstance(value, dict | list) else str(value)
-
-
 def _format(template: str, *values: Any) -> str:
     return re.sub(r"\{(\d+)\}", lambda found: as_text(values[int(found[1])]), template)
 
 
 def _contains(where: Any, what: Any) -> bool:
     if isinstance(where, list):
-        return any(_equal(one, what) for one in where)
+        return any(equal(one, what) for one in where)
     return as_text(what).lower() in as_text(where).lower()
 
 
@@ -93,25 +77,6 @@ PURE: Mapping[str, Callable[..., Any]] = {
     "fromJSON": json.loads,
     "join": lambda values, between=",": str(between).join(as_text(value) for value in values),
 }
-
-
-def _equal(left: Any, right: Any) -> bool:
-    """Compare as GitHub does: texts without regard to case, unlike types as numbers."""
-    if isinstance(left, str) and isinstance(right, str):
-        return left.lower() == right.lower()
-    if type(left) is type(right):
-        return bool(left == right)
-    return _number(left) == _number(right)
-
-
-def _number(value: Any) -> float:
-    """Return what a value is as a number; what is none equals nothing, not even itself."""
-    if value is None or value == "":
-        return 0.0
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return float("nan")
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
@@ -155,9 +120,9 @@ class _Parser:
     def comparison(self) -> Any:
         value = self.negation()
         if self.taken("=="):
-            return _equal(value, self.negation())
+            return equal(value, self.negation())
         if self.taken("!="):
-            return not _equal(value, self.negation())
+            return not equal(value, self.negation())
         return value
 
     def negation(self) -> Any:
@@ -206,12 +171,12 @@ class _Parser:
                 self.demand("]")
             else:
                 return value
-            value, name = _part(value, key, name), f"{name}.{key}"
+            value, name = part(value, key, name), f"{name}.{key}"
 
     def each_of(self, value: Any, name: str) -> list[Any]:
         self.demand(".")
         key = self.next()[1]
-        return [_part(one, key, f"{name}.*") for one in dict(value).values()]
+        return [part(one, key, f"{name}.*") for one in dict(value).values()]
 
     def next(self) -> tuple[str, str]:
         if self.place == len(self.tokens):
@@ -227,12 +192,3 @@ class _Parser:
     def demand(self, sign: str) -> None:
         if not self.taken(sign):
             raise ExpressionError(f"{sign} is missing")
-
-
-def _part(value: Any, key: Any, name: str) -> Any:
-    """Return an entry; of a list without it null, as on GitHub, of a mapping an error."""
-    if isinstance(value, list) and isinstance(key, int):
-        return value[key] if key < len(value) else None
-    if isinstance(value, dict) and key in value:
-        return value[key]
-    raise ExpressionError(f"{name} has no {key!r} here")

@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from actions.expression import PURE, ExpressionError, Scope, as_text
+from actions.expression import PURE, Scope
+from actions.values import ExpressionError, as_text
 from actions.workflow import WorkflowError
 
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from actions.expression import PURE, ExpressionError, Scope, expressions
+from actions.expression import PURE, Scope, expressions
+from actions.values import ExpressionError
 
 SCOPE = Scope(
     {

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from actions.expression import ExpressionError
 from actions.machine import Machine
 from actions.runner import WorkflowRun, run_workflow
+from actions.values import ExpressionError
 from actions.workflow import WorkflowError, workflow_of
 
 CHECKOUT = "uses: actions/checkout@v1"
