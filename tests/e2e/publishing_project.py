@@ -86,10 +86,11 @@ class PublishingProject(Checkout):
         (self.docker_config / "config.json").write_text(config, encoding="utf-8")
 
     def set_up(self, **settings: Any) -> None:
-        """Change settings of the machine, such as ``publishing``."""
+        """Change settings of the machine, such as ``publishing``; None takes one away."""
         path = self.root / "imgbuild.local.yaml"
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-        path.write_text(yaml.safe_dump({**document, **settings}), encoding="utf-8")
+        document = {**yaml.safe_load(path.read_text(encoding="utf-8")), **settings}
+        kept = {name: value for name, value in document.items() if value is not None}
+        path.write_text(yaml.safe_dump(kept), encoding="utf-8")
 
     def build(self, *selection: str) -> None:
         result = self.run("build", *selection, timeout=300)
