@@ -72,6 +72,8 @@ class Publisher:
         before = {moving: self.registry.head(moving) for moving in moving_tags(image.image)}
         there = self._recorded(tag)
         manifest, done = self._content(image, release, tag, there)
+        if "pushed" in done:  # which may have taken minutes: others may have been here
+            there = self._unless_lost(tag, manifest)
         mine = _record(image, release, tag, manifest, self._stamp())
         record, recorded = self._record(mine, manifest, there)
         moved, left = self._move(record, manifest, before)
@@ -176,16 +178,26 @@ class Publisher:
         if there == mine:
             return mine, ()
         put_record(self.registry, mine)
-        now = self._recorded(mine.tag)
-        if now and now.digest != mine.digest:
-            winner = self.registry.manifest(now.digest)
-            self._put_back(mine.tag, winner or manifest)
-            raise CheckFailedError(
-                f"{self.registry.name}:{mine.tag} was published by someone else at the same time: "
-                f"its record says {now.digest}, and here it is {mine.digest}. Run again; the "
-                "image gets the next release, unless --release asks for this one."
-            )
+        self._unless_lost(mine.tag, manifest)
         return mine, ("recorded", *self._put_back(mine.tag, manifest))
+
+    def _unless_lost(self, tag: str, manifest: Manifest) -> Record | None:
+        """Return the record that is there now.
+
+        Raises:
+            CheckFailedError: it is another image's, which gets its tag back.
+
+        """
+        now = self._recorded(tag)
+        if now is None or now.digest == manifest.digest:
+            return now
+        winner = self.registry.manifest(now.digest)
+        self._put_back(tag, winner or manifest)
+        raise CheckFailedError(
+            f"{self.registry.name}:{tag} was published by someone else at the same time: its "
+            f"record says {now.digest}, and here it is {manifest.digest}. Run again; the image "
+            "gets the next release, unless --release asks for this one."
+        )
 
     def _move(
         self, record: Record, manifest: Manifest, before: Mapping[str, str | None]

@@ -293,6 +293,24 @@ def test_a_tag_that_another_took_is_given_back_by_who_lost(bench: Bench) -> None
     assert bench.registry.tagged[FIRST] == bench.registry.tagged["elsewhere"] != mine[0]
 
 
+def test_what_was_published_while_the_content_was_sent_stays(bench: Bench) -> None:
+    """Another imgbuild's push begins after ours and ends before: it took the release."""
+    theirs: list[Record] = []
+
+    def overtake(asked: str) -> None:
+        if asked == f"manifest {FIRST}" and "send" in bench.registry.calls and not theirs:
+            digest = place_image(bench.registry, "other", "elsewhere")
+            theirs.append(replace(bench.like(digest), image_id=id_of("other")))
+            put_record(bench.registry, theirs[0])
+
+    bench.registry.before = overtake
+    with pytest.raises(CheckFailedError, match="published by someone else at the same time"):
+        bench.push(release="20261120.1")
+    assert bench.registry.tagged[FIRST] == theirs[0].digest
+    assert bench.record() == theirs[0]
+    assert not {*MOVING} & {*bench.registry.tagged}
+
+
 def test_what_would_be_done(bench: Bench) -> None:
     def foreseen() -> tuple[str, ...]:
         publisher = Publisher(
