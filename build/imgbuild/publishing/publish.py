@@ -110,6 +110,8 @@ class Publisher:
         """Return whether nothing is to be done: HEAD requests alone, nothing is read."""
         if (known.suites, known.substitutes) != (image.suites, image.substitutes):
             return False
+        if self._rolls_back(known):
+            return False
         head = self.registry.head
         if not all(self._is_placed(tag, head(tag), known) for tag in moving_tags(image.image)):
             return False
@@ -125,6 +127,14 @@ class Publisher:
         holder = self.index.holders.get(tag)
         later = holder and holder.image == than.image and holder.age > than.age
         return holder if holder and later and holder.digest == digest else None
+
+    def _rolls_back(self, record: Record) -> bool:
+        """Return whether an image is published again, since it is to have a later one's tags.
+
+        What was published last has them: so the index and every later push know of it, too.
+        """
+        holders = [self.index.holders.get(tag) for tag in record.moving]
+        return self.roll_back and any(one and one.age > record.age for one in holders)
 
     def _release(self, image: Approved) -> str:
         """Return the release of a push that was cut short before its record, or the day's next."""
@@ -173,7 +183,7 @@ class Publisher:
         Of two images pushed under one tag at the same time that one is published whose record is
         there in the end; the other's push gives the tag back.
         """
-        if there and there.digest == mine.digest:
+        if there and there.digest == mine.digest and not self._rolls_back(there):
             mine = replace(mine, published=there.published)
         if there == mine:
             return mine, ()

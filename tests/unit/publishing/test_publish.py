@@ -236,8 +236,21 @@ def test_a_newer_release_keeps_its_tags_unless_told_otherwise(bench: Bench) -> N
     assert again.done == ("recorded",)
     assert again.left == tuple(f"{tag} stays at {newer.tag}" for tag in MOVING)
     back = bench.push("one", roll_back=True, suites=(*SUITES, *SUITES))
-    assert back.done == tuple(f"moved {tag}" for tag in MOVING)
+    assert back.done == ("recorded", *(f"moved {tag}" for tag in MOVING))
     assert bench.registry.tagged[MOVING[1]] == back.record.digest
+
+
+def test_what_was_rolled_back_stays_so(bench: Bench) -> None:
+    bench.push("one")
+    bench.day = 21
+    bench.push("two")
+    bench.day = 22
+    back = bench.push("one", roll_back=True).record
+    index = update_index(bench.registry, print, [back.tag])
+    assert index.holders[MOVING[1]].digest == back.digest
+    assert bench.push("one", roll_back=True, index=index).done == ()
+    assert bench.push("two", index=index).done == ()
+    assert bench.registry.tagged[MOVING[1]] == back.digest
 
 
 def test_suites_that_ran_since_are_recorded(bench: Bench) -> None:
