@@ -39,7 +39,13 @@ class _Work:
     left: queue.SimpleQueue[Approved] = field(default_factory=queue.SimpleQueue)
     found: dict[str, Published | Exception] = field(default_factory=dict)
 
-    def run(self) -> None:
+    def run(self, ended: threading.Event) -> None:
+        try:
+            self._run()
+        finally:
+            ended.set()
+
+    def _run(self) -> None:
         while not self.stop.is_set():
             try:
                 image = self.left.get_nowait()
@@ -62,24 +68,28 @@ def publish_family(
     work = _Work(publish, stop)
     for image in images:
         work.left.put(image)
-    threads = [threading.Thread(target=work.run, daemon=True) for _ in range(jobs)]
-    for thread in threads:
-        thread.start()
+    ends = [threading.Event() for _ in range(jobs)]
+    for ended in ends:
+        threading.Thread(target=work.run, args=(ended,), daemon=True).start()
     try:
-        _join(threads, None)
+        _wait(ends, None)
     except BaseException:
         stop.set()
-        _join(threads, time.monotonic() + _END_SECONDS)
+        _wait(ends, time.monotonic() + _END_SECONDS)
         raise
     return _family(images, work.found)
 
 
-def _join(threads: Sequence[threading.Thread], until: float | None) -> None:
-    while any(thread.is_alive() for thread in threads):
+def _wait(ends: Sequence[threading.Event], until: float | None) -> None:
+    """Wait for all threads; not by join, which takes its thread for ended when interrupted.
+
+    Seen in Python 3.11: cpython issue 90882.
+    """
+    while not all(ended.is_set() for ended in ends):
         if until is not None and time.monotonic() > until:
             return
-        for thread in threads:
-            thread.join(_BEAT_SECONDS)
+        for ended in ends:
+            ended.wait(_BEAT_SECONDS)
 
 
 def _family(images: Sequence[Approved], found: dict[str, Published | Exception]) -> Family:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -207,27 +210,30 @@ def test_a_fault_of_the_program_is_not_hidden() -> None:
         publish_family(_family("one"), publish, 1, threading.Event())
 
 
+@pytest.mark.parametrize("names", [("listens",), ("listens", "silent", "never begun")])
 def test_an_interrupt_ends_what_listens_and_leaves_what_does_not(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr("imgbuild.publishing.family._END_SECONDS", 0.2)
+    """A real signal: a join that it interrupts would take the threads for ended."""
+    monkeypatch.setattr("imgbuild.publishing.family._END_SECONDS", 0.5)
     stop, ended, silent = threading.Event(), threading.Event(), threading.Event()
 
     def publish(image: Approved) -> Published:
         if image.name == "silent":
             silent.wait()
         stop.wait()
+        time.sleep(0.2)  # as it takes to give a name back
         ended.set()
         raise RuntimeError(image.name)
 
-    def join(self: threading.Thread, timeout: float | None = None) -> None:
-        if not stop.is_set():
-            raise KeyboardInterrupt
-        original(self, timeout)
-
-    original = threading.Thread.join
-    monkeypatch.setattr(threading.Thread, "join", join)
-    with pytest.raises(KeyboardInterrupt):
-        publish_family(_family("listens", "silent", "never begun"), publish, 2, stop)
-    assert ended.is_set()
-    silent.set()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    interrupt = threading.Timer(0.25, os.kill, (os.getpid(), signal.SIGINT))
+    interrupt.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            publish_family(_family(*names), publish, min(2, len(names)), stop)
+        assert ended.is_set()
+    finally:
+        interrupt.join()
+        signal.signal(signal.SIGINT, before)
+        silent.set()
