@@ -11,6 +11,10 @@ import re
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _ROOT = Path(__file__).resolve().parents[2]
 REPORT = _ROOT / "reports" / "publishing-faults.json"
@@ -33,6 +37,15 @@ class FaultCounts:
         """Count one push: ``survived``, ``rerun`` or ``lost``."""
         with self._lock:
             setattr(self, word, getattr(self, word) + 1)
+
+    def of(self, push: Callable[[], str]) -> None:
+        """Count a push by what it returns; one that fails is lost."""
+        try:
+            word = push()
+        except BaseException:
+            self.note("lost")
+            raise
+        self.note(word)
 
     def save(self, report: Path = REPORT) -> None:
         """Write the row into the report, in place of an earlier one of this fault."""

@@ -170,10 +170,16 @@ class ProxiedConnection(BaseHTTPRequestHandler):
         if not self._is_chunked():
             yield from self._read(int(self.headers.get("Content-Length", "0")))
             return
-        while size := int(self.rfile.readline().split(b";")[0], 16):
+        while size := self._chunk():
             yield from self._read(size)
             self.rfile.readline()
         self.rfile.readline()  # after the last; nobody sends trailers
+
+    def _chunk(self) -> int:
+        line = self.rfile.readline()
+        if not line:  # the client has gone
+            raise ConnectionResetError
+        return int(line.split(b";")[0], 16)
 
     def _read(self, size: int) -> Iterator[bytes]:
         while size:

@@ -58,6 +58,7 @@ class PushKit:
         self.quiet()
         self.state.storage.restore(self.kept)
         self.state.fixed.clear()
+        self.state.race = False
         self.proxy.broken.clear()
         self.proxy.forget()
 
@@ -88,8 +89,10 @@ class PushKit:
         ]
         tags = self.state.check_done(*planned)
         for version in versions:
-            newest = tags[f"{IMMUTABLE[version]}-{found[-1]}"]
-            assert {tags[tag] for tag in MOVING[version]} == {newest}, tags
+            released = {tags[f"{IMMUTABLE[version]}-{release}"] for release in found}
+            moved = {tags[tag] for tag in MOVING[version]}
+            assert len(moved) == 1, f"the ladder is split: {tags}"
+            assert moved <= released, f"{version} is another image: {tags}"
         return tags
 
     def quiet(self) -> None:

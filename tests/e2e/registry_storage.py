@@ -49,6 +49,17 @@ class RegistryStorage:
         blobs = [manifest["config"], *manifest["layers"]]
         return [blob["digest"] for blob in blobs if not self._has(blob["digest"], blob["size"])]
 
+    def mend(self) -> int:
+        """Remove what docker-registry left half-written, as its operator has to; return how much.
+
+        Up to 2.8 it writes links and manifests in place: on a full disk they stay empty.
+        """
+        links = [path for path in self.folder.rglob("link") if path.stat().st_size == 0]
+        blobs = [path for path in self.folder.glob(f"{_ROOT}/blobs/*/*/*/data") if _cut(path)]
+        for path in (*links, *blobs):
+            path.unlink()
+        return len(links) + len(blobs)
+
     def keep(self, kept: Path) -> None:
         """Keep all that the registry holds now, for `restore`."""
         shutil.copytree(self.folder, kept, copy_function=_copied)
@@ -86,6 +97,12 @@ class RegistryStorage:
     def place(self, of: str) -> Path:
         """Return a folder of the repository, such as ``_manifests``."""
         return self.folder / _ROOT / "repositories" / self.repository / of
+
+
+def _cut(path: Path) -> bool:
+    """Return whether a blob is not what its folder's name says; large ones were uploaded whole."""
+    small = path.stat().st_size < _SHARED_BYTES
+    return small and hashlib.sha256(path.read_bytes()).hexdigest() != path.parent.name
 
 
 def _copied(source: str, target: str) -> None:

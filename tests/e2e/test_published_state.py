@@ -73,7 +73,8 @@ class Written:
         report = {"files": {"verdict": "passed"}}
         self.document(f"{TAG}.record", RECORD, {**record, "report": report}, digest)
         self.image("1.10-cpu")
-        self.document("index", INDEX, {"records": [{**record, "report": {}}]})
+        told = {"records": [{**record, "report": {}}], "moving": {"1.10-cpu": TAG}}
+        self.document("index", INDEX, told)
         return digest
 
 
@@ -130,7 +131,7 @@ def test_a_tag_too_many(written: Written) -> None:
 
 def test_an_index_that_lacks_an_image(written: Written) -> None:
     written.whole()
-    written.document("index", INDEX, {"records": []})
+    written.document("index", INDEX, {"records": [], "moving": {"1.10-cpu": TAG}})
     with pytest.raises(AssertionError):
         written.state.check_done(TAG, "1.10-cpu")
 
