@@ -7,7 +7,10 @@ from typing import Any
 from imgbuild.matrix.image import Image
 from imgbuild.plan.plan import PlanItem
 from imgbuild.publishing.candidate import Candidate
-from imgbuild.publishing.record import SuiteFound
+from imgbuild.publishing.content import size_of
+from imgbuild.publishing.record import Record, SuiteFound
+from imgbuild.publishing.tags import moving_tags
+from imgbuild.registry.protocol import Manifest
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,27 @@ class Approved:
     def name(self) -> str:
         """Its name in the matrix."""
         return self.image.name
+
+    def record(self, release: str, tag: str, manifest: Manifest, published: str) -> Record:
+        """Return the record of its publication; ``published`` is the time, in UTC."""
+        image = self.image
+        return Record(
+            image=image.name,
+            digest=manifest.digest,
+            image_id=self.image_id,
+            size=size_of(manifest),
+            release=release,
+            tag=tag,
+            moving=moving_tags(image),
+            input_digest=self.item.digest.total,
+            variant=image.variant,
+            stack=image.stack,
+            pins={pin.component: pin.version for pin in image.pins},
+            suites=self.suites,
+            report=self.report,
+            substitutes=self.substitutes,
+            published=published,
+        )
 
 
 def approved(candidate: Candidate, allowed: tuple[str, ...]) -> Approved:

@@ -7,7 +7,8 @@ from datetime import datetime
 from imgbuild.errors import CheckFailedError
 from imgbuild.publishing.approved import Approved
 from imgbuild.publishing.artifact import DamagedError
-from imgbuild.publishing.content import found_content, of_image, sent_content, size_of, taken
+from imgbuild.publishing.content import found_content, of_image, sent_content, taken
+from imgbuild.publishing.history import History
 from imgbuild.publishing.index import Index
 from imgbuild.publishing.record import Record, put_record, read_record, record_tag
 from imgbuild.publishing.release import next_release, releases_in
@@ -55,6 +56,11 @@ class Publisher:
     release: str | None = None
     roll_back: bool = False
 
+    @property
+    def history(self) -> History:
+        """What was published before."""
+        return History(self.index, self.roll_back)
+
     def publish(self, image: Approved) -> Published:
         """Publish an image, doing only what is not done yet; what another run began is completed.
 
@@ -64,7 +70,7 @@ class Publisher:
             MachineError: the registry or the engine cannot be reached, or keeps failing.
 
         """
-        known = self.known(image)
+        known = self.history.known(image)
         if known and self.release in {None, known.release} and self._is_complete(image, known):
             return Published(known)
         release = self.release or (known.release if known else self._release(image))
@@ -74,14 +80,14 @@ class Publisher:
         manifest, done = self._content(image, release, tag, there)
         if "pushed" in done:  # which may have taken minutes: others may have been here
             there = self._unless_lost(tag, manifest)
-        mine = _record(image, release, tag, manifest, self._stamp())
+        mine = image.record(release, tag, manifest, self._stamp())
         record, recorded = self._record(mine, manifest, there)
         moved, left = self._move(record, manifest, before)
         return Published(record, (*done, *recorded, *moved), left)
 
     def foresee(self, image: Approved) -> Foreseen:
         """Return what `publish` would do; nothing is changed."""
-        known = self.known(image)
+        known = self.history.known(image)
         if known and self.release in {None, known.release} and self._is_complete(image, known):
             return Foreseen(image.name, known.tag)
         release = self.release or (known.release if known else self._release(image))
@@ -97,20 +103,11 @@ class Publisher:
         ]
         return Foreseen(image.name, tag, tuple(to_do))
 
-    def known(self, image: Approved) -> Record | None:
-        """Return the index's newest record of this very image."""
-        of_it = [
-            record
-            for record in self.index.records
-            if (record.image, record.image_id) == (image.name, image.image_id)
-        ]
-        return of_it[-1] if of_it else None
-
     def _is_complete(self, image: Approved, known: Record) -> bool:
         """Return whether nothing is to be done: HEAD requests alone, nothing is read."""
         if (known.suites, known.substitutes) != (image.suites, image.substitutes):
             return False
-        if self._rolls_back(known):
+        if self.history.rolls_back(known):
             return False
         head = self.registry.head
         if not all(self._is_placed(tag, head(tag), known) for tag in moving_tags(image.image)):
@@ -118,23 +115,7 @@ class Publisher:
         return head(known.tag) == known.digest and head(record_tag(known.tag)) is not None
 
     def _is_placed(self, tag: str, digest: str | None, record: Record) -> bool:
-        return digest == record.digest or self._newer(tag, digest, record) is not None
-
-    def _newer(self, tag: str, digest: str | None, than: Record) -> Record | None:
-        """Return the later record of the same image whose digest a moving tag has."""
-        if self.roll_back:
-            return None
-        holder = self.index.holders.get(tag)
-        later = holder and holder.image == than.image and holder.age > than.age
-        return holder if holder and later and holder.digest == digest else None
-
-    def _rolls_back(self, record: Record) -> bool:
-        """Return whether an image is published again, since it is to have a later one's tags.
-
-        What was published last has them: so the index and every later push know of it, too.
-        """
-        holders = [self.index.holders.get(tag) for tag in record.moving]
-        return self.roll_back and any(one and one.age > record.age for one in holders)
+        return digest == record.digest or self.history.newer(tag, digest, record) is not None
 
     def _release(self, image: Approved) -> str:
         """Return the release of a push that was cut short before its record, or the day's next."""
@@ -183,7 +164,7 @@ class Publisher:
         Of two images pushed under one tag at the same time that one is published whose record is
         there in the end; the other's push gives the tag back.
         """
-        if there and there.digest == mine.digest and not self._rolls_back(there):
+        if there and there.digest == mine.digest and not self.history.rolls_back(there):
             mine = replace(mine, published=there.published)
         if there == mine:
             return mine, ()
@@ -220,7 +201,7 @@ class Publisher:
                 continue
             if now != old:
                 raise CheckFailedError(self._moved_meanwhile(tag, old, now, record))
-            newer = self._newer(tag, now, record)
+            newer = self.history.newer(tag, now, record)
             if newer:
                 left.append(f"{tag} stays at {newer.tag}")
                 continue
@@ -237,24 +218,3 @@ class Publisher:
 
     def _stamp(self) -> str:
         return f"{self.now():%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _record(image: Approved, release: str, tag: str, manifest: Manifest, stamp: str) -> Record:
-    of = image.image
-    return Record(
-        image=of.name,
-        digest=manifest.digest,
-        image_id=image.image_id,
-        size=size_of(manifest),
-        release=release,
-        tag=tag,
-        moving=moving_tags(of),
-        input_digest=image.item.digest.total,
-        variant=of.variant,
-        stack=of.stack,
-        pins={pin.component: pin.version for pin in of.pins},
-        suites=image.suites,
-        report=image.report,
-        substitutes=image.substitutes,
-        published=stamp,
-    )
