@@ -116,7 +116,7 @@ def test_two_builds_of_one_image_at_once(copy: Checkout, engine: Engine) -> None
     second = copy.run("build", "--tf", TF)
     assert second.returncode == 3
     assert (
-        f"{NAME} is being built or tested by another imgbuild (process {first.pid})"
+        f"{NAME} is being built, tested or pushed by another imgbuild (process {first.pid})"
         in second.stderr
     )
     first.send_signal(signal.SIGINT)

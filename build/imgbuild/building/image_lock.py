@@ -65,6 +65,6 @@ def _busy(name: str, file: IO[str]) -> MachineError:
     file.seek(0)
     owner = file.read().strip() or "unknown"
     return MachineError(
-        f"{name} is being built or tested by another imgbuild (process {owner}) on this engine. "
-        "Wait until it has ended, or stop it; nothing was started here."
+        f"{name} is being built, tested or pushed by another imgbuild (process {owner}) on this "
+        "engine. Wait until it has ended, or stop it; nothing was started here."
     )

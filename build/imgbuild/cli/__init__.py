@@ -26,6 +26,17 @@ app = typer.Typer(
 )
 
 
+#: How things stand after an interrupt, by command; "" is any other.
+_STANDING = {
+    "build": "Images that had passed before keep their names; nothing else was named, and nothing "
+    "is left running.",
+    "test": "Nothing was named, and nothing is left running.",
+    "push": "What is in the registry stays, and no moving tag stands for an image that is not "
+    "complete. Run the same again to go on.",
+    "": "Nothing is left running.",
+}
+
+
 def main() -> NoReturn:
     """Run the command line; every foreseen error is one paragraph on stderr and an exit code."""
     from imgbuild.cli import commands
@@ -45,15 +56,17 @@ def main() -> NoReturn:
         _end(str(error), error.exit_code)
     except SystemExit as ending:  # Typer's way to end, of an interrupt too
         if ending.code == INTERRUPTED:
-            _end(
-                "interrupted. Images that had passed before keep their names; nothing else was "
-                "named, and nothing is left running.",
-                INTERRUPTED,
-            )
+            _end(interruption(sys.argv[1:]), INTERRUPTED)
         raise
     except OSError as error:  # a full disk, a folder without permission
         _end(_refusal(error), MachineError.exit_code)
     sys.exit(0)
+
+
+def interruption(words: list[str]) -> str:
+    """Return what is said of an interrupted command line, by its command."""
+    command = next((word for word in words if word in _STANDING), "")
+    return f"interrupted. {_STANDING[command]}"
 
 
 def _refusal(error: OSError) -> str:

@@ -115,7 +115,7 @@ def _plan(project: "Project", wish: "Wish", *, as_json: bool) -> None:
     from imgbuild.cli.push_table import planned_json, planned_lines
     from imgbuild.publishing.session import open_session
 
-    with open_session(project, wish, _say) as session:
+    with open_session(project, wish, _say, only_look=True) as session:
         planned = session.planned()
         name = session.registry.name
     if as_json:

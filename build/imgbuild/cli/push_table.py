@@ -5,7 +5,8 @@ from typing import Any
 
 from imgbuild.cli.text_table import aligned
 from imgbuild.publishing.family import Family
-from imgbuild.publishing.publish import Foreseen, Published
+from imgbuild.publishing.foresee import Foreseen
+from imgbuild.publishing.publish import Published
 
 #: Digits of a digest that are shown, as engines show them.
 _DIGITS = 12

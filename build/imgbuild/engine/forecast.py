@@ -15,6 +15,8 @@ from imgbuild.engine.workload import Workload
 _TELLING_WORK = 1.0
 #: How often the future is played, in seconds: some milliseconds each time for a whole matrix.
 _LOOK_SECONDS = 2.0
+#: What of a plan is known to take how long: not a push, which is the network's business.
+_FORESEEN = {"build", "test", "name"}
 #: How much finished work it takes until this build's own pace counts as much as the earlier ones'.
 _PACE_WORK = 60.0
 
@@ -71,6 +73,9 @@ class Forecast:
             return
         self._at = now
         self._load.charge(now)
+        if not {row.to_do for row in board.busy} <= _FORESEEN:
+            self._end, self._left = None, 0.0
+            return
         known = self._known()
         together = self._load.together or (known.expected("together") or 0.0) >= 0.5
         tasks = prospect(board, self._load, known, together=together).complete()

@@ -48,7 +48,7 @@ class Step:
 class Row:
     """One image. ``text`` is what a note said; while steps run, `step` is the oldest of them.
 
-    ``to_do`` is what the plan has for it: ``build``, ``test``, ``name`` or ``nothing``.
+    ``to_do`` is what the plan has for it: ``build``, ``test``, ``name``, ``push`` or ``nothing``.
     """
 
     image: str
@@ -156,6 +156,8 @@ class Row:
 
         ``None`` where the steps to come are not known. 1 only when the image is there.
         """
+        if self.to_do == "push":
+            return None
         if self.built_at is not None or (self.to_do != "build" and self.state != "waiting"):
             return 1.0
         if not self.planned or not self.steps:

@@ -45,8 +45,18 @@ def config_digest(manifest: Manifest) -> str:
 
 
 def size_of(manifest: Manifest) -> int:
-    """Return the bytes of configuration and layers, packed as the registry holds them."""
+    """Return the bytes of configuration and layers, packed as the registry holds them.
+
+    Raises:
+        CheckFailedError: it is no image's, but an index of several platforms.
+
+    """
     document = manifest.document()
+    if "config" not in document or "layers" not in document:
+        raise CheckFailedError(
+            f"{manifest.digest} is the manifest of several platforms, not of one image: imgbuild "
+            "publishes images that it has built itself. Build it again."
+        )
     return sum(int(part["size"]) for part in (document["config"], *document["layers"]))
 
 
@@ -103,7 +113,7 @@ class Sender:
     """Pushes images by the engine; tries again while that may help.
 
     ``folder`` remembers the names that are lent; ``pause`` waits so many seconds; ``told`` hears an
-    image and how far it is. Both may raise to end a push.
+    image and how far it is. Both may raise to end a push. ``say`` hears of each failed attempt.
     """
 
     engine: Engine
@@ -111,6 +121,7 @@ class Sender:
     patience: Patience
     pause: Callable[[float], None]
     told: Callable[[str, str], None]
+    say: Callable[[str], None]
 
     def send(self, name: str, image_id: str, reference: str) -> None:
         """Push an image under ``reference``, a name that it has for this alone.
@@ -126,9 +137,11 @@ class Sender:
                 if said is None:
                     return
                 if attempt >= self.patience.attempts:
-                    raise MachineError(_gave_up(name, reference, said, attempt))
-                self.told(name, f"failed, try {attempt + 1} follows: {said}")
-                self.pause(self.patience.seconds(attempt, None))
+                    raise MachineError(_gave_up(reference, said, attempt))
+                seconds = self.patience.seconds(attempt, None)
+                tries = f"{attempt} of {self.patience.attempts} tries"
+                self.say(f"{name}: {said} Again in {seconds:.1f} s ({tries}).")
+                self.pause(seconds)
 
     def _attempt(self, name: str, reference: str) -> str | None:
         """Return what went wrong in words, if another attempt may end otherwise."""
@@ -158,8 +171,9 @@ def _refused(said: str, reference: str) -> str:
     )
 
 
-def _gave_up(name: str, reference: str, said: str, attempts: int) -> str:
+def _gave_up(reference: str, said: str, attempts: int) -> str:
+    tries = "1 try" if attempts == 1 else f"{attempts} tries"
     return (
-        f"{name} could not be pushed to {reference.partition('/')[0]} in {attempts} attempts. The "
-        f"last: {said} What is there already stays; see that the registry is well, and run again."
+        f"It could not be pushed to {reference.partition('/')[0]} ({tries}). {said} What is there "
+        "already stays; see that the registry is well (its log, its disk), then run this again."
     )

@@ -15,11 +15,15 @@ class History:
     roll_back: bool = False
 
     def known(self, image: Approved) -> Record | None:
-        """Return the index's newest record of this very image."""
+        """Return the index's newest record of this very image.
+
+        Its id is the digest of its configuration, or of its manifest where the engine keeps images
+        as containerd does.
+        """
         of_it = [
             record
             for record in self.index.records
-            if (record.image, record.image_id) == (image.name, image.image_id)
+            if record.image == image.name and image.image_id in {record.image_id, record.digest}
         ]
         return of_it[-1] if of_it else None
 

@@ -26,7 +26,7 @@ def lent_name(
     found = engine.inspect(image_id)
     if found is None:
         raise MachineError(f"{name} ({image_id}) was removed from the engine in the meantime.")
-    if reference in found.tags:
+    if familiar(reference) in map(familiar, found.tags):
         yield
         return
     note = _note(folder, name)
@@ -57,6 +57,15 @@ def take_back(engine: Engine, name: str, folder: Path) -> None:
     if found and found.id == image_id:
         engine.untag(reference)
     note.unlink(missing_ok=True)
+
+
+def familiar(reference: str) -> str:
+    """Return a name as engines list it: they leave out Docker Hub's address.
+
+    Source: the "familiar name" of the distribution project's reference package.
+    """
+    name = reference.removeprefix("index.").removeprefix("docker.io/")
+    return name.removeprefix("library/") if name != reference else name
 
 
 def _note(folder: Path, name: str) -> Path:

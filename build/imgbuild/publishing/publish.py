@@ -30,15 +30,6 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Foreseen:
-    """What publishing an image would do: its immutable tag, and words such as ``move 2.2-gpu``."""
-
-    image: str
-    tag: str
-    to_do: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Publisher:
     """A repository, what its index says, and how content gets there.
 
@@ -84,24 +75,6 @@ class Publisher:
         record, recorded = self._record(mine, manifest, there)
         moved, left = self._move(record, manifest, before)
         return Published(record, (*done, *recorded, *moved), left)
-
-    def foresee(self, image: Approved) -> Foreseen:
-        """Return what `publish` would do; nothing is changed."""
-        known = self.history.known(image)
-        if known and self.release in {None, known.release} and self._is_complete(image, known):
-            return Foreseen(image.name, known.tag)
-        release = self.release or (known.release if known else self._release(image))
-        tag = immutable_tag(image.image, release)
-        manifest = found_content(self.registry, tag, image.image_id)
-        there = manifest.digest if manifest else None
-        to_do = [] if manifest else ["push"]
-        to_do += [] if there and known and known.suites == image.suites else ["record"]
-        to_do += [
-            f"move {moving}"
-            for moving in moving_tags(image.image)
-            if there is None or self.registry.head(moving) != there
-        ]
-        return Foreseen(image.name, tag, tuple(to_do))
 
     def _is_complete(self, image: Approved, known: Record) -> bool:
         """Return whether nothing is to be done: HEAD requests alone, nothing is read."""

@@ -1,5 +1,6 @@
 """One ``imgbuild push``: the images of this checkout that are green, into one repository."""
 
+import hashlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -20,11 +21,12 @@ from imgbuild.publishing.approved import Approved, approved
 from imgbuild.publishing.candidate import candidate_of
 from imgbuild.publishing.content import Sender
 from imgbuild.publishing.family import Family, StoppedError, publish_family
+from imgbuild.publishing.foresee import Foreseen, foresee
 from imgbuild.publishing.gate import Allowance, judge, refusal_text
 from imgbuild.publishing.index import Index, read_index, update_index
 from imgbuild.publishing.ladder import give_back_tags
 from imgbuild.publishing.names import take_back
-from imgbuild.publishing.publish import Foreseen, Published, Publisher
+from imgbuild.publishing.publish import Published, Publisher
 from imgbuild.publishing.read_tag import docker_exec, read_tags
 from imgbuild.publishing.record import Record
 from imgbuild.registry.opening import chosen_repository, open_registry
@@ -91,13 +93,13 @@ class Session:
         """Return what publishing would do for each image; the registry is only read."""
         engine = DockerEngine(self.host)
         publisher = self._publisher(engine, threading.Event())
-        return tuple(publisher.foresee(image) for image in self.images)
+        return tuple(foresee(publisher, image) for image in self.images)
 
     def _publish(self, image: Approved, stop: threading.Event) -> Published:
         """Publish one image with a connection to the engine of its own."""
         engine = DockerEngine(self.host)
         try:
-            take_back(engine, image.name, _names())
+            take_back(engine, image.name, _names(self.host))
             self.display.note(image.name, "checking")
             found = self._publisher(engine, stop).publish(image)
         except BaseException:
@@ -124,7 +126,8 @@ class Session:
             patience = Patience(
                 self.settings.publishing.attempts, self.settings.publishing.first_wait
             )
-            Sender(engine, _names(), patience, pause, told).send(name, image_id, reference)
+            sender = Sender(engine, _names(self.host), patience, pause, told, self.say)
+            sender.send(name, image_id, reference)
 
         def check(image: Approved, release: str) -> None:
             execute = docker_exec(self.host)
@@ -143,8 +146,12 @@ class Session:
 
 
 @contextmanager
-def open_session(project: Project, wish: Wish, say: Say) -> Iterator[Session]:
+def open_session(
+    project: Project, wish: Wish, say: Say, *, only_look: bool = False
+) -> Iterator[Session]:
     """Give what publishes images that all passed the gate, whose locks are held.
+
+    To ``only_look`` needs no lock, and removes nothing that a killed test left.
 
     Raises:
         CheckFailedError: the gate refuses an image: then none is published.
@@ -161,8 +168,9 @@ def open_session(project: Project, wish: Wish, say: Say) -> Iterator[Session]:
         )
         opened = stack.enter_context(open_planner(project, wish.images, Opening(say, make=False)))
         names = [image.name for image in wish.images]
-        stack.enter_context(image_locks(names, opened.host, state_dir() / "locks"))
-        remove_leftovers(names, opened.planner.engine)
+        if not only_look:
+            stack.enter_context(image_locks(names, opened.host, state_dir() / "locks"))
+            remove_leftovers(names, opened.planner.engine)
         images = approved_images(opened.planner, wish)
         index = read_index(registry) or Index()
         display = BuildDisplay(names)
@@ -190,6 +198,7 @@ def approved_images(planner: Planner, wish: Wish) -> tuple[Approved, ...]:
     return tuple(found)
 
 
-def _names() -> Path:
-    """Return the folder of the names that images have while they are pushed."""
-    return state_dir() / "pushed-names"
+def _names(host: str | None) -> Path:
+    """Return the folder of the names that images of an engine have while they are pushed."""
+    engine = hashlib.sha256((host or "").encode()).hexdigest()[:12]
+    return state_dir() / "pushed-names" / engine

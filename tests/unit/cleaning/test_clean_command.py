@@ -89,7 +89,7 @@ def test_a_build_that_starts_after_the_look_keeps_its_image(
     locks = tmp_path / "state" / "imgbuild" / "locks"
     with image_locks([NAME], "unix:///nowhere.sock", locks):
         result = _run("--yes", "--only", "dangling")
-    assert "is being built or tested by another imgbuild" in result.output
+    assert "is being built, tested or pushed by another imgbuild" in result.output
     assert len(engine.stored) == 2
 
 

@@ -8,7 +8,9 @@ import pytest
 from simulated_build import Simulation, family
 from terminal import Terminal
 
+from imgbuild.engine.board import Board
 from imgbuild.engine.display import BuildDisplay, on_ci
+from imgbuild.engine.forecast import Forecast
 from imgbuild.engine.progress import BuildEvent, State
 
 RUN = "[horovod 3/4] RUN pip install horovod"
@@ -194,3 +196,17 @@ def test_a_whole_build_is_told_and_learnt(tmp_path: Path) -> None:
         assert told == ["building", "built", "testing", "passed", "named"]
         assert (display.seconds(image) or 0) > 60
     assert file.is_file()
+
+
+def test_a_push_has_no_estimate_and_counts_what_is_published() -> None:
+    """Nothing was learnt of it: what it takes is the network's business."""
+    board = Board.of(["one", "two"])
+    board.expect({"one": "push", "two": "push"}, 0.0, tests=False)
+    forecast = Forecast(None)
+    for name in ("one", "two"):
+        row = board.note(name, "pushing", "", 1.0, ended=False)
+        forecast.note(row, board, 1.0, tested=False)
+    assert forecast.fraction(board, 3.0) == 0.0
+    assert forecast.seconds(board, 3.0) is None
+    board.note("one", "published", "", 4.0, ended=True)
+    assert forecast.fraction(board, 6.0) == 0.5

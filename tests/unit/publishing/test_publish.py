@@ -13,12 +13,14 @@ from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.publishing.approved import Approved
-from imgbuild.publishing.content import config_digest
+from imgbuild.publishing.content import config_digest, size_of
+from imgbuild.publishing.foresee import foresee
 from imgbuild.publishing.index import Index, update_index
 from imgbuild.publishing.publish import Published, Publisher
 from imgbuild.publishing.record import Record, SuiteFound, put_record, read_record
 from imgbuild.registry.digest import digest_of
 from imgbuild.registry.fake import MemoryRegistry
+from imgbuild.registry.protocol import Manifest
 
 if TYPE_CHECKING:
     from imgbuild.matrix.image import Image
@@ -253,6 +255,29 @@ def test_what_was_rolled_back_stays_so(bench: Bench) -> None:
     assert bench.registry.tagged[MOVING[1]] == back.digest
 
 
+def test_an_image_that_another_kind_of_engine_published_keeps_its_release(bench: Bench) -> None:
+    """Its id there is the digest of its manifest."""
+    published = bench.push().record
+    index = update_index(bench.registry, print)
+    publisher = Publisher(
+        registry=bench.registry,
+        index=index,
+        tags=bench.registry.tags,
+        now=lambda: datetime(2026, 11, 25, tzinfo=UTC),
+        send=lambda *_: pytest.fail("it is there"),
+        check=lambda *_: pytest.fail("it is there"),
+    )
+    found = publisher.publish(replace(bench.approved(), image_id=published.digest))
+    assert found.record.tag == FIRST
+    assert found.done == ()
+
+
+def test_the_manifest_of_several_platforms_is_no_image() -> None:
+    manifest = Manifest(digest_of(b"x"), "application/json", b'{"manifests": []}')
+    with pytest.raises(CheckFailedError, match="several platforms"):
+        size_of(manifest)
+
+
 def test_suites_that_ran_since_are_recorded(bench: Bench) -> None:
     first = bench.push().record
     more = (*SUITES, SuiteFound("gpu_runs", "passed", 4, 0))
@@ -335,11 +360,16 @@ def test_what_would_be_done(bench: Bench) -> None:
             check=lambda *_: pytest.fail("nothing is started"),
         )
         bench.registry.calls.clear()
-        return publisher.foresee(bench.approved()).to_do
+        return foresee(publisher, bench.approved()).to_do
 
     assert foreseen() == ("push", "record", *(f"move {tag}" for tag in MOVING))
     bench.push()
     assert foreseen() == ()
     del bench.registry.tagged[MOVING[1]]
     assert foreseen() == (f"move {MOVING[1]}",)
+    place_image(bench.registry, "other", FIRST)
+    del bench.registry.tagged[f"{FIRST}.record"]
+    bench.registry.tagged[f"{FIRST}.record"] = bench.registry.tagged[MOVING[0]]
+    with pytest.raises(CheckFailedError, match="for another image"):
+        foreseen()
     assert not [one for one in bench.registry.calls if one.startswith("put")]

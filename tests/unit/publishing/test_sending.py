@@ -54,11 +54,17 @@ class Bench:
     folder: Path
     waits: list[float] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
 
     def send(self, attempts: int = 3) -> None:
         patience = Patience(attempts, 1.0, between=lambda _, most: most)
         sender = Sender(
-            self.engine, self.folder, patience, self.waits.append, lambda _, x: self.told.append(x)
+            self.engine,
+            self.folder,
+            patience,
+            self.waits.append,
+            lambda _, text: self.told.append(text),
+            self.said.append,
         )
         sender.send(NAME, ID, REFERENCE)
 
@@ -81,12 +87,13 @@ def test_what_may_pass_is_tried_again(tmp_path: Path) -> None:
     bench.send()
     assert bench.waits == [1.0, 2.0]
     assert REFERENCE in bench.engine.registry
-    assert "try 2 follows" in bench.told[0]
+    assert "Again in 1.0 s (1 of 3 tries)." in bench.said[0]
+    assert bench.said[0].startswith(f"{NAME}: ")
 
 
 def test_in_the_end_it_is_given_up(tmp_path: Path) -> None:
     bench = Bench(Failing(*["received unexpected HTTP status: 500"] * 5), tmp_path)
-    with pytest.raises(MachineError, match=r"in 3 attempts.*500.*run again"):
+    with pytest.raises(MachineError, match=r"\(3 tries\).*500.*run this again"):
         bench.send()
     assert bench.names == ("imgbuild/tensorflow:2.2",)
     assert [*tmp_path.iterdir()] == []
@@ -116,6 +123,24 @@ def test_a_name_that_was_there_stays(tmp_path: Path) -> None:
     with lent_name(engine, NAME, ID, REFERENCE, tmp_path):
         assert [*tmp_path.iterdir()] == []
     assert engine.stored[ID].tags == (REFERENCE,)
+
+
+@pytest.mark.parametrize(
+    ("pushed", "listed"),
+    [
+        ("docker.io/user/app:1", "user/app:1"),
+        ("docker.io/library/app:1", "app:1"),
+        ("index.docker.io/user/app:1", "docker.io/user/app:1"),
+    ],
+)
+def test_a_name_of_docker_hub_is_known_as_the_engine_lists_it(
+    tmp_path: Path, pushed: str, listed: str
+) -> None:
+    engine = FakeEngine([StoredImage(ID, (listed,))])
+    with lent_name(engine, NAME, ID, pushed, tmp_path):
+        pass
+    assert engine.stored[ID].tags == (listed,)
+    assert engine.calls == ["inspect"]
 
 
 def test_an_image_that_is_gone_gets_no_name(tmp_path: Path) -> None:
