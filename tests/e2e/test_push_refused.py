@@ -117,7 +117,7 @@ def test_a_full_disk(
     """The registry's, from a request on; then there is room again."""
     project.set_up(publishing=HASTY)
     counts = FaultCounts("a full disk of the registry from a request on")
-    mended = FaultCounts("the same, and the registry left empty files that had to be removed")
+    mended = FaultCounts("a full disk that left empty files in the registry, which were removed")
 
     def work(kit: PushKit, at: int) -> None:
         def fill(asked: Asked) -> None:
