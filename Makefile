@@ -4,6 +4,7 @@
 #   make test     the same set-up, then every check and test, the ones with real builds too
 #   make check    the checks and tests of it that need no engine: what CI says first
 #   make slow     the broken images on which a suite waits for its time limits
+#   make faults   every fault at every request of a push, 45 min, and the counts into docs/reliability.md
 #   make standin  the documented images, all twenty, built and tested on stand-ins for the upstreams
 #   make unit     the unit tests alone: seconds, no engine
 #   make bench    the benchmarks, 45 min, and their tables into docs/performance.md; needs root
@@ -24,7 +25,7 @@ INSTALL = install() { echo "+ apt-get install -y $$*"; apt-get update -qq && \
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; }
 
 # No target is called "build": that is the source folder.
-.PHONY: help demo test check slow standin unit bench machine stub-tools browser clean
+.PHONY: help demo test check slow faults standin unit bench machine stub-tools browser clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -53,6 +54,11 @@ check: $(READY)
 
 slow: machine
 	$(BIN)/pytest tests/e2e -m slow
+
+faults: machine
+	IMGBUILD_FAULTS=every $(BIN)/pytest tests/e2e/test_push_faults.py tests/e2e/test_push_interrupted.py \
+		tests/e2e/test_push_refused.py tests/e2e/test_push_together.py
+	$(BIN)/python tests/e2e/fault_counts.py
 
 standin: machine stub-tools
 	cd tests && ../$(BIN)/python -m standin.family --all

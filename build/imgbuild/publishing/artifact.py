@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from imgbuild.errors import CheckFailedError
+from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.registry.media_types import EMPTY, OCI_MANIFEST
 from imgbuild.registry.protocol import Manifest, Registry
 
@@ -37,7 +37,12 @@ def put_artifact(
 ) -> str:
     """Put a document under a tag, which moves if it is there; return the digest.
 
-    The same document has the same digest whoever writes it.
+    The same document has the same digest whoever writes it. It is read again: a registry whose
+    disk is full may say that it wrote what it then does not have.
+
+    Raises:
+        MachineError: it is not there afterwards.
+
     """
     content = json.dumps(document, sort_keys=True, ensure_ascii=False).encode()
     layer = _descriptor(artifact_type, registry.put_blob(content), len(content))
@@ -50,7 +55,13 @@ def put_artifact(
     }
     if subject:
         manifest["subject"] = _descriptor(subject.media_type, subject.digest, len(subject.content))
-    return registry.put_manifest(tag, json.dumps(manifest).encode(), OCI_MANIFEST)
+    digest = registry.put_manifest(tag, json.dumps(manifest).encode(), OCI_MANIFEST)
+    if registry.manifest(tag) is None:  # its digest is checked as it is read
+        raise MachineError(
+            f"{registry.name}:{tag} was written and is not there. See that the registry is well "
+            "(its log, its disk), then run this again."
+        )
+    return digest
 
 
 def get_artifact(registry: Registry, tag: str, artifact_type: str) -> Artifact | None:

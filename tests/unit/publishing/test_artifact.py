@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from imgbuild.errors import CheckFailedError
+from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.publishing.artifact import DamagedError, get_artifact, put_artifact
 from imgbuild.registry.digest import digest_of
 from imgbuild.registry.fake import MemoryRegistry
@@ -87,3 +87,13 @@ def test_a_manifest_needs_its_blobs(registry: MemoryRegistry) -> None:
     manifest = {"config": entry, "layers": []}
     with pytest.raises(CheckFailedError, match="blob unknown"):
         registry.put_manifest("doc", json.dumps(manifest).encode(), OCI_MANIFEST)
+
+
+def test_what_the_registry_says_it_wrote_and_has_not(registry: MemoryRegistry) -> None:
+    def forget(call: str) -> None:
+        if call == "manifest tag":
+            del registry.tagged["tag"]
+
+    registry.before = forget
+    with pytest.raises(MachineError, match="was written and is not there"):
+        put_artifact(registry, "tag", "application/x", {})

@@ -373,3 +373,43 @@ def test_what_would_be_done(bench: Bench) -> None:
     with pytest.raises(CheckFailedError, match="for another image"):
         foreseen()
     assert not [one for one in bench.registry.calls if one.startswith("put")]
+
+
+def test_cut_off_at_any_call_another_push_completes_it(bench: Bench) -> None:
+    """Each call of a whole push fails in its turn; no tag moves before its record is there."""
+    cut = 0
+    while _is_cut(bench, cut):
+        if {*MOVING} & {*bench.registry.tagged}:
+            assert bench.record().digest == bench.registry.tagged[FIRST]
+        bench.day = 21
+        again = bench.push().record
+        index = update_index(bench.registry, print, [again.tag])
+        assert {*bench.registry.tagged} == {again.tag, f"{again.tag}.record", *MOVING, "index"}
+        assert {bench.registry.tagged[tag] for tag in MOVING} == {again.digest}
+        assert index.records == (again.brief,)
+        assert bench.push(index=index).done == ()
+        cut += 1
+    assert cut > 20
+
+
+def _is_cut(bench: Bench, at: int) -> bool:
+    """Push to an empty registry that fails from its n-th call on; return whether it came to that."""
+    bench.registry, bench.day = MemoryRegistry(before=_Cut(at)), 20
+    try:
+        update_index(bench.registry, print, [bench.push(index=Index()).record.tag])
+    except MachineError:
+        bench.registry.before = lambda _: None
+        return True
+    return False
+
+
+class _Cut:
+    """Fails at the n-th call, and at all that follow."""
+
+    def __init__(self, at: int) -> None:
+        self.left = at
+
+    def __call__(self, call: str) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise MachineError(f"{call}: the registry is away")
