@@ -393,7 +393,7 @@ def test_cut_off_at_any_call_another_push_completes_it(bench: Bench) -> None:
 
 
 def _is_cut(bench: Bench, at: int) -> bool:
-    """Push to an empty registry that fails from its n-th call on; return whether it came to that."""
+    """Push to an empty registry that fails from a call on; return whether it came to that."""
     bench.registry, bench.day = MemoryRegistry(before=_Cut(at)), 20
     try:
         update_index(bench.registry, print, [bench.push(index=Index()).record.tag])
