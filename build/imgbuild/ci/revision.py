@@ -55,6 +55,10 @@ def resolve(root: Path, reference: str) -> str:
         MachineError: there is no git.
 
     """
+    if not reference.strip():
+        raise InputError(
+            "--changed-since is given nothing: name a revision of git, such as main or HEAD~1."
+        )
     inside = _git(root, "rev-parse", "--git-dir")
     if inside.returncode:
         raise InputError(

@@ -157,7 +157,7 @@ def build(
         )
     if seed and not seed.is_dir():
         raise InputError(f"--seed {seed}: there is no such folder; `imgbuild fetch` makes one.")
-    if source and not pull:
+    if source is not None and not pull:
         raise InputError("--from says where --pull looks: give both, or neither.")
     opened = options.open_project(project)
     images = options.select(opened, tf, cpu, gpu, stack, mpi, everything, as_documented, names=name)

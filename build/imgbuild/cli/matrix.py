@@ -85,11 +85,11 @@ def matrix(
     from imgbuild.ci.shards import parse_shard
     from imgbuild.errors import InputError
 
-    if shard and shards:
+    if shard is not None and shards:
         raise InputError("--shard takes one shard and --shards lists all of them; choose one.")
-    if source and not missing:
+    if source is not None and not missing:
         raise InputError("--from says where --missing looks; give both.")
-    part = parse_shard(shard) if shard else None
+    part = None if shard is None else parse_shard(shard)
     opened = options.open_project(project)
     whole = everything or not (tf or name)
     images = options.select(opened, tf, cpu, gpu, stack, mpi, whole, as_documented, names=name)

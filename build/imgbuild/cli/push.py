@@ -85,7 +85,7 @@ def push(
 
     allowance = Allowance(allow_substituted, tuple(allow_skipped or ()))
     allowance.check()
-    if release:
+    if release is not None:
         check_release(release)
     opened = options.open_project(project)
     images = options.select(opened, tf, cpu, gpu, stack, mpi, everything, as_documented, names=name)

@@ -49,7 +49,7 @@ def chosen_repository(given: str | None, settings: "Settings", option: str) -> t
         InputError: neither names one.
 
     """
-    if given:
+    if given is not None:
         return given, option
     if settings.publishing.repository:
         return settings.publishing.repository, "publishing.repository"

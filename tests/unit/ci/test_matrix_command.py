@@ -95,7 +95,12 @@ def test_bake_is_json(checkout: GitCheckout) -> None:
     [
         (("--changed-since", "nowhere"), "fetch-depth: 0"),
         (("--shard", "5/4"), "such as 1/4"),
+        (("--changed-since", ""), "--changed-since is given nothing"),
+        (("--shard", ""), "--shard ''"),
         (("--shard", "1/4", "--shards", "4"), "choose one"),
+        (("--shard", "", "--shards", "4"), "choose one"),
+        (("--from", ""), "--from says where --missing looks"),
+        (("--missing", "--from", ""), "--from: '' is not HOST"),
         (("--from", "registry.example.org/x"), "--from says where --missing looks"),
         (("--missing", "--from", "nonsense"), "nonsense"),
         (("--missing",), "publishing"),

@@ -17,6 +17,8 @@ from imgbuild.project import Project
         (("--cache-to", "type=gha"), "--cache-to: of BuildKit's spelling there are"),
         (("--seed", "./nowhere"), "--seed nowhere: there is no such folder"),
         (("--seed", ".", "--offline", "."), "choose one"),
+        (("--from", ""), "--from says where --pull looks"),
+        (("--pull", "--from", ""), "--from: '' is not HOST[:PORT]/REPOSITORY"),
     ],
 )
 def test_one_paragraph_and_exit_code_2(

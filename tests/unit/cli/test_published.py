@@ -133,6 +133,8 @@ def test_tags_that_are_elsewhere(server: RegistryServer) -> None:
 def test_exit_codes(server: RegistryServer) -> None:
     with pytest.raises(InputError, match="--from: 'Nonsense' is not HOST"):
         Run("--from", "Nonsense")
+    with pytest.raises(InputError, match="--from: '' is not HOST"):
+        Run("--from", "")
     with pytest.raises(InputError, match="Which registry"):
         Run()
     with pytest.raises(MachineError, match="Connection refused"):
