@@ -129,6 +129,19 @@ _ENGINE_HOST = _matching(
 _PROSE = _matching(r"[^\x00-\x1f\x7f]+", "one line of text (no line ends or control characters)")
 
 
+def _reachable(value: str) -> str:
+    """Refuse the repository of a registry that cannot be: its port, or how Docker Hub is called."""
+    host, _, path = value.partition("/")
+    name, _, port = host.partition(":")
+    if port and not 0 < int(port) <= 65535:
+        raise ValueError(f"{value!r} has a port that cannot be; they go from 1 to 65535")
+    if name in {"registry-1.docker.io", "index.docker.io"}:
+        raise ValueError(f"{value!r} is Docker Hub by another name; write docker.io/USER/NAME")
+    if name == "docker.io" and path.count("/") != 1:
+        raise ValueError(f"{value!r} is none of Docker Hub's; they are docker.io/USER/NAME")
+    return value
+
+
 #: An image of less holds no system, one of more no engine stores gladly: likely bytes or GB.
 _SMALLEST_MB, _LARGEST_MB = 10, 50_000
 
@@ -164,8 +177,8 @@ AptPin = Annotated[str, *_APT_PIN]
 Repository = Annotated[str, *_REPOSITORY]
 DigestReference = Annotated[str, *_DIGEST_REFERENCE]
 RegistryPrefix = Annotated[str, *_REGISTRY_PREFIX]
-CacheRepository = Annotated[str, *_CACHE_REPOSITORY]
-PublishingRepository = Annotated[str, *_PUBLISHING_REPOSITORY]
+CacheRepository = Annotated[str, *_CACHE_REPOSITORY, AfterValidator(_reachable)]
+PublishingRepository = Annotated[str, *_PUBLISHING_REPOSITORY, AfterValidator(_reachable)]
 FileName = Annotated[str, *_FILE_NAME]
 KeyFingerprint = Annotated[str, *_KEY_FINGERPRINT]
 Capability = Annotated[str, *_CAPABILITY]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imgbuild.caches.place import cache_place
 from imgbuild.errors import InputError, MachineError
 from imgbuild.registry.opening import chosen_repository, open_registry
 from imgbuild.registry.repository import is_loopback, parse_repository
@@ -55,6 +56,24 @@ def test_what_is_no_name(text: str) -> None:
         parse_repository(text, "--to")
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("docker.io/ubuntu", "--to: 'docker.io/ubuntu' is none of Docker Hub's"),
+        ("docker.io/a/b/c", "they are docker.io/USER/NAME"),
+        ("registry-1.docker.io/me/tf", "another name; write docker.io/USER/NAME"),
+        ("index.docker.io/tf", "another name; write docker.io/USER/NAME"),
+        ("127.0.0.1:99999/x", "has a port that cannot be; they go from 1 to 65535"),
+        ("registry:0/x", "has a port that cannot be"),
+    ],
+)
+def test_what_no_registry_can_be(text: str, expected: str) -> None:
+    with pytest.raises(InputError, match=expected):
+        parse_repository(text, "--to")
+    with pytest.raises(InputError, match="neither a folder"):
+        cache_place("--cache-from", text)
+
+
 @pytest.mark.parametrize("text", ["user:secret@registry.example.org/a", "https://u:secret@x.org/a"])
 def test_a_login_in_a_name_is_not_shown(text: str) -> None:
     with pytest.raises(InputError, match="docker login HOST") as caught:
@@ -101,6 +120,7 @@ def test_settings(tmp_path: Path) -> None:
     ("text", "expected"),
     [
         ("publishing: {repository: TF}\n", r"1:14: .* is not HOST\[:PORT\]/REPOSITORY"),
+        ("publishing: {repository: docker.io/tf}\n", r"1:14: .* they are docker.io/USER/NAME"),
         ("publishing: {repository: 'x.org/y:1.0'}\n", "without a tag"),
         ("publishing: {attempts: 0}\n", "greater than or equal to 1"),
         ("publishing: {first_wait: -1}\n", "greater than or equal to 0"),
