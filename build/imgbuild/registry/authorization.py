@@ -46,8 +46,9 @@ class Authorization:
 
         """
         with self._lock:
+            self._forget(refused)
             known = self.header(write=write)
-            if known and known != refused:
+            if known:
                 return known  # another thread was here before
             header = self._new(challenge, write=write)
             if header == refused:
@@ -55,6 +56,13 @@ class Authorization:
             # A login is good for both; a token for what it was asked for.
             self._known[write or header.startswith("Basic ")] = header
             return header
+
+    def _forget(self, refused: str) -> None:
+        """Drop what was refused; a token to write also with any to read, which is the older one."""
+        if refused == self._known.get(True):
+            self._known = {}
+        else:
+            self._known = {key: one for key, one in self._known.items() if one != refused}
 
     def reject(self) -> CheckFailedError:
         """Return the error of a registry that refuses what it was just given."""

@@ -143,6 +143,23 @@ def test_a_token_that_expired_is_renewed_once(bearer: RegistryServer) -> None:
     assert len(tokens_asked(bearer)) == 2
 
 
+def test_after_the_token_to_write_expired_one_new_token_reads_everything(
+    bearer: RegistryServer,
+) -> None:
+    bearer.tokens = [TOKEN, OTHER, Fault(200, {}, b'{"token": "t3"}')]
+    bearer.wanted = {"Bearer t1", "Bearer t2"}
+    registry = opened(bearer.name, lambda _: LOGIN)
+    assert registry.head("1.0")
+    assert registry.put_blob(b"x")
+    bearer.wanted = {"Bearer t3"}
+    before = len(bearer.asked)
+    for _ in range(5):
+        assert registry.head("1.0")
+    sent = [one.authorization for one in bearer.asked[before:] if "/team/" in one.path]
+    assert sent == ["Bearer t2", *["Bearer t3"] * 5]
+    assert len(tokens_asked(bearer)) == 3
+
+
 def test_a_token_that_expired_in_an_upload(bearer: RegistryServer) -> None:
     registry = opened(bearer.name, lambda _: LOGIN)
     bearer.fail("PUT /blobs", Fault(401, {"WWW-Authenticate": bearer.challenge}))
