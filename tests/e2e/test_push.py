@@ -217,7 +217,7 @@ def test_what_has_not_passed_is_refused_by_name(
         (("--to", "user:secret@registry.test/app"), "docker login HOST"),
         (("--to", "no repository"), "--to"),
         (("--release", "today"), "YYYYMMDD.N"),
-        (("--allow-skipped", "horovod"), "no image is published without that suite"),
+        (("--allow-skipped", "horovod"), "there is no such suite that can be left out"),
     ],
 )
 def test_bad_input(project: PublishingProject, options: tuple[str, ...], said: str) -> None:

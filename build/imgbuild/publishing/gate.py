@@ -40,8 +40,8 @@ class Allowance:
         for suite in self.skipped:
             if suite not in SKIPPABLE:
                 raise InputError(
-                    f"--allow-skipped {suite}: no image is published without that suite. Only "
-                    f"{', '.join(SKIPPABLE)} can be left out, since not every machine can run it."
+                    f"--allow-skipped {suite}: there is no such suite that can be left out. Only "
+                    f"{', '.join(SKIPPABLE)} can, since not every machine can run it."
                 )
 
 
