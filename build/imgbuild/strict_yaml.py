@@ -45,6 +45,7 @@ _WANTED = {
     "dict_type": "a mapping (key: value)",
     "tuple_type": "a list",
     "list_type": "a list",
+    "too_short": "a list that is not empty",
     "string_type": "text",
     "bool_parsing": "true or false",
 }

@@ -44,7 +44,11 @@ def tag_faults(matrix: Matrix) -> list[Fault]:
     schemes = [_Scheme(("tags", "immutable"), matrix.tags.immutable)]
     schemes += [_Scheme(("tags", "moving", i), p) for i, p in enumerate(matrix.tags.moving)]
     images = tuple(_images(matrix))
+    empty = [Fault(one.at, f"{one.name} must not be empty") for one in schemes if not one.parts]
+    schemes = [scheme for scheme in schemes if scheme.parts]
     return [
+        *empty,
+        *(fault for scheme in schemes for fault in _repeated(scheme)),
         *(fault for scheme in schemes for fault in _misplaced(scheme)),
         *(fault for scheme in schemes for fault in _unusable(scheme, images)),
         *_shared(schemes, images),
@@ -65,6 +69,13 @@ def _images(matrix: Matrix) -> Iterator[_Named]:
             except KeyError:
                 continue
             yield from found.items()
+
+
+def _repeated(scheme: _Scheme) -> Iterator[Fault]:
+    for place, part in enumerate(scheme.parts):
+        if part in scheme.parts[:place]:
+            what = f"the part {part!r} is there twice; leave one out"
+            yield Fault((*scheme.at, place), f"{scheme.name}: {what}")
 
 
 def _misplaced(scheme: _Scheme) -> Iterator[Fault]:
@@ -113,6 +124,8 @@ def _shared(schemes: Sequence[_Scheme], images: Sequence[_Named]) -> Iterator[Fa
         clashes = []
         for name, parts in images:
             tag = _tag(scheme, parts)
+            if not tag:  # a fault of its own, told by _unusable
+                continue
             # Whatever looks like a release counts as one: it could be that of another image.
             owner, first = owners.setdefault(RELEASE.sub("RELEASE", tag), (name, scheme))
             if owner != name or first.moves != scheme.moves:

@@ -35,7 +35,6 @@ def _renamed_stack(path: Path, name: str) -> Path:
     ("old", "new", "expected"),
     [
         (IMMUTABLE, "[tensorflow, colour, release]", "'colour' is not allowed; allowed: 'tensorf"),
-        (IMMUTABLE, "[]", "at least 1"),
         (
             IMMUTABLE,
             IMMUTABLE.replace(", release", ""),
@@ -73,7 +72,6 @@ def _renamed_stack(path: Path, name: str) -> Path:
         ),
         (FIRST, FIRST.replace("stack, ", ""), "tf-1.10-cpu-debian would be 1.10.0-cpu, as tf-1.10"),
         (SECOND, "[stack, documented]", "tf-1.10-cpu-ubuntu would be '': a registry takes letters"),
-        (SECOND, "[]", "tf-1.10-cpu-ubuntu would be '': a registry takes letters, digits"),
         (
             "version: 4.1.4\n",
             "version: 4.1.4+1\n",
@@ -130,6 +128,41 @@ def test_the_place_is_that_of_the_scheme(edited: Edited, refusal: Refusal) -> No
     path = edited(SECOND, SECOND.replace("minor, ", ""))
     line = next(i for i, one in enumerate(path.read_text().splitlines(), 1) if "- [variant" in one)
     assert refusal(path).startswith(f"matrix.yaml:{line}:7: tags.moving, entry 2: ")
+
+
+@pytest.mark.parametrize(
+    ("change", "place", "expected"),
+    [
+        ((IMMUTABLE, "[]"), "  immutable: []", "immutable must be a list that is not empty"),
+        ((FIRST, "[]"), "    - []", "tags.moving, entry 1 must not be empty"),
+        ((SECOND, "[]"), "    - []", "tags.moving, entry 2 must not be empty"),
+        (
+            (IMMUTABLE, IMMUTABLE.replace("mpi,", "mpi, mpi,")),
+            "  immutable: [",
+            "tags.immutable: the part 'mpi' is there twice; leave one out",
+        ),
+        (
+            (SECOND, SECOND.replace("[minor,", "[minor, variant,")),
+            "    - [minor,",
+            "tags.moving, entry 2: the part 'variant' is there twice; leave one out",
+        ),
+    ],
+)
+def test_empty_and_repeated_parts_are_one_fault_each(
+    edited: Edited, refusal: Refusal, change: tuple[str, str], place: str, expected: str
+) -> None:
+    path = edited(*change)
+    lines = path.read_text().splitlines()
+    line = next(number for number, one in enumerate(lines, 1) if one.startswith(place))
+    said = refusal(path).splitlines()
+    assert [one.split(" ", 1)[1] for one in said[:-1]] == [expected]
+    assert said[0].startswith(f"matrix.yaml:{line}:")
+    assert said[-1].endswith(": 1 fault; nothing was done.")
+
+
+def test_a_tag_of_nothing_is_told_once(edited: Edited, refusal: Refusal) -> None:
+    said = refusal(edited(SECOND, "[stack, documented]"))
+    assert "would be , as" not in said
 
 
 def test_tags_are_required(edited: Edited, refusal: Refusal) -> None:
