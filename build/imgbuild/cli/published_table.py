@@ -1,30 +1,29 @@
 """What ``imgbuild published`` prints: a line an image, its tags below it. 1 MB is 10⁶ bytes."""
 
-from collections.abc import Iterator
 from typing import Any
 
-from imgbuild.cli.text_table import aligned
+from imgbuild.cli.text_table import fitted, wrapped
 from imgbuild.publishing.index import Index
 from imgbuild.publishing.record import Record
 
 #: Digits of a digest that are shown, as engines show them.
 _DIGITS = 12
-_WIDTH = 100
 
 
 def published_lines(index: Index) -> list[str]:
-    """Return the table, by image, of each the latest first; tags are in lines of their own.
+    """Return the table, by image, of each the latest first.
 
-    A line of tags holds what the row's image can be pulled by: the immutable tag, then those moving
-    tags that point to it now.
+    Below a row are the suites that did not pass, if there are any, and what the image can be pulled
+    by: the immutable tag, then those moving tags that point to it now.
     """
     records = sorted(index.records, key=lambda record: record.age, reverse=True)
     records.sort(key=lambda record: record.image)
     header = ("image", "digest", "MB", "published", "suites")
-    table = aligned([header, *(_row(record) for record in records)])
-    lines = table[:1]
-    for row, record in zip(table[1:], records, strict=True):
-        lines += [row, *_wrapped((record.tag, *index.moving(record)))]
+    head, *rows = fitted([header, *(_row(record) for record in records)])
+    lines = head
+    for row, record in zip(rows, records, strict=True):
+        tags = (record.tag, *index.moving(record))
+        lines += [*row, *wrapped(_others(record)), *wrapped(tags)]
     return lines
 
 
@@ -42,21 +41,11 @@ def published_json(index: Index) -> list[dict[str, Any]]:
 def _row(record: Record) -> tuple[str, ...]:
     digest = record.digest.removeprefix("sha256:")[:_DIGITS]
     when = record.published[:16].replace("T", " ")
-    return record.image, digest, f"{record.size / 1e6:.1f}", when, _suites(record)
+    passed = sum(one.verdict == "passed" for one in record.suites)
+    return record.image, digest, f"{record.size / 1e6:.1f}", when, f"{passed} passed"
 
 
-def _suites(record: Record) -> str:
-    """Return how many suites passed, and which did not: those that were skipped."""
+def _others(record: Record) -> list[str]:
+    """Return the words for the suites that did not pass: those that were skipped."""
     other = [f"{one.suite} {one.verdict}" for one in record.suites if one.verdict != "passed"]
-    passed = len(record.suites) - len(other)
-    return ", ".join([f"{passed} passed", *other])
-
-
-def _wrapped(tags: tuple[str, ...]) -> Iterator[str]:
-    line = " "
-    for tag in tags:
-        if len(line) > 1 and len(line) + 1 + len(tag) > _WIDTH:
-            yield line
-            line = " "
-        line += f" {tag}"
-    yield line
+    return f"suites: {', '.join(other)}".split() if other else []
