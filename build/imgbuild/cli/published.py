@@ -27,7 +27,10 @@ def published(
     source: FromOption = None,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Ask the registry whether every tag is what the index says."),
+        typer.Option(
+            "--check",
+            help="Ask the registry whether every tag is what the index says; say how many are.",
+        ),
     ] = False,
     rebuild: Annotated[
         bool,
@@ -42,7 +45,7 @@ def published(
     """
     from imgbuild.errors import CheckFailedError
     from imgbuild.publishing.index import Index, read_index
-    from imgbuild.publishing.tag_check import misplaced_tags
+    from imgbuild.publishing.tag_check import digests, misplaced_tags
 
     with closing(_open(source, project)) as registry:
         index = _rebuilt(registry) if rebuild else read_index(registry) or Index()
@@ -50,6 +53,9 @@ def published(
         faults = misplaced_tags(registry, index) if check else ()
     if faults:
         raise CheckFailedError("\n".join(faults))
+    if check and index.records:
+        count = len(digests(index))
+        _say(f"{count} tags are as the index says." if count > 1 else "1 tag is as the index says.")
 
 
 def _open(source: str | None, project: "options.ProjectOption") -> "Registry":

@@ -84,9 +84,8 @@ def read_index(registry: Registry) -> Index | None:
         return None if artifact is None else _parsed(artifact.document)
     except DamagedError as error:
         raise DamagedError(
-            f"The index {registry.name}:{INDEX_TAG} is damaged: {str(error).rstrip('.')}. "
-            "Write it anew from what the registry holds: imgbuild published --from "
-            f"{registry.name} --rebuild."
+            f"{_damage(registry, error)} Write it anew from what the registry holds: "
+            f"imgbuild published --from {registry.name} --rebuild."
         ) from error
 
 
@@ -165,11 +164,16 @@ def _readable(registry: Registry, tag: str, say: Say) -> Record | None:
 
 
 def _known(registry: Registry, say: Say) -> Index | None:
+    """Return the index before it is written anew; one that is damaged tells nothing."""
     try:
         return read_index(registry)
     except DamagedError as error:
-        say(f"{error} That is done now.")
+        say(_damage(registry, error.__cause__ or error))
         return None
+
+
+def _damage(registry: Registry, error: BaseException) -> str:
+    return f"The index {registry.name}:{INDEX_TAG} is damaged: {str(error).rstrip('.')}."
 
 
 def _recorded(registry: Registry) -> tuple[str, ...]:

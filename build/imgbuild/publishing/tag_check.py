@@ -7,10 +7,16 @@ from imgbuild.registry.protocol import Registry
 _WORKERS = 8
 
 
+def digests(index: Index) -> dict[str, str]:
+    """Return what each tag that the index tells of should be, by tag."""
+    return {record.tag: record.digest for record in index.records} | {
+        tag: record.digest for tag, record in index.holders.items()
+    }
+
+
 def misplaced_tags(registry: Registry, index: Index) -> tuple[str, ...]:
     """Return a sentence for each tag that is not there or is another image's. Nothing is read."""
-    wanted = {record.tag: record.digest for record in index.records}
-    wanted |= {tag: record.digest for tag, record in index.holders.items()}
+    wanted = digests(index)
     found = in_parallel(registry.head, list(wanted), _WORKERS)
     return tuple(
         f"{registry.name}:{tag} {f'is {digest}' if digest else 'is not there'}, the index says "

@@ -127,13 +127,26 @@ def test_a_damaged_index(server: RegistryServer) -> None:
     server.store.tagged["index"] = server.store.tagged["2.2.0-old"]
     with pytest.raises(CheckFailedError, match=f"published --from {server.name} --rebuild"):
         Run("--from", server.name)
-    assert "2.2.0-new" in Run("--from", server.name, "--rebuild").out
+    found = Run("--from", server.name, "--rebuild")
+    assert "2.2.0-new" in found.out
+    damage, *rest = found.err.splitlines()
+    assert damage.startswith(f"The index {server.name}:index is damaged: ")
+    assert rest == [
+        "added: 2.2.0-new",
+        "added: 2.2.0-old",
+        f"The index of {server.name} was written anew.",
+    ]
+    assert "--rebuild" not in damage
+    assert "new" not in damage
     assert "2.2.0-new" in Run("--from", server.name).out
 
 
 def test_tags_that_are_elsewhere(server: RegistryServer) -> None:
     filled(server)
-    assert "2.2.0-new" in Run("--from", server.name, "--check").out
+    found = Run("--from", server.name, "--check")
+    assert "2.2.0-new" in found.out
+    assert found.err == "4 tags are as the index says.\n"
+    assert Run("--from", server.name).err == ""
     server.store.tagged["2.2-cpu"] = server.store.tagged["2.2.0-old"]
     with pytest.raises(CheckFailedError, match=f"{server.name}:2.2-cpu is sha256:.*index says"):
         Run("--from", server.name, "--check")
