@@ -67,7 +67,7 @@ def _unknown(option: str, folder_key: str, pairs: Mapping[str, str]) -> str:
     given = ", ".join(key for key in pairs if re.fullmatch("[a-z_-]+", key))
     return (
         f"{option}: of BuildKit's spelling there are type=local,{folder_key}=DIR and "
-        f"type=registry,ref=HOST/REPOSITORY (given: {given}). It may also be {_FORMS}."
+        f"type=registry,ref=HOST[:PORT]/REPOSITORY (given: {given}). It may also be {_FORMS}."
     )
 
 

@@ -23,7 +23,7 @@ def base(
         typer.Option(
             "--cache-from",
             metavar="SRC",
-            help="Take them from a folder or HOST/REPOSITORY if it has them; repeatable.",
+            help="Take them from a folder or HOST[:PORT]/REPOSITORY if it has them; repeatable.",
         ),
     ] = None,
     cache_to: Annotated[
@@ -31,7 +31,7 @@ def base(
         typer.Option(
             "--cache-to",
             metavar="DEST",
-            help="Keep them in a folder or HOST/REPOSITORY; repeatable.",
+            help="Keep them in a folder or HOST[:PORT]/REPOSITORY; repeatable.",
         ),
     ] = None,
     project: options.ProjectOption = None,

@@ -96,7 +96,7 @@ def build(
         typer.Option(
             "--cache-from",
             metavar="SRC",
-            help="Take finished images from a folder or HOST/REPOSITORY; repeatable.",
+            help="Take finished images from a folder or HOST[:PORT]/REPOSITORY; repeatable.",
         ),
     ] = None,
     cache_to: Annotated[
@@ -104,7 +104,7 @@ def build(
         typer.Option(
             "--cache-to",
             metavar="DEST",
-            help="Keep images that passed in a folder or HOST/REPOSITORY; repeatable.",
+            help="Keep images that passed in a folder or HOST[:PORT]/REPOSITORY; repeatable.",
         ),
     ] = None,
     pull: Annotated[
@@ -119,7 +119,7 @@ def build(
         str | None,
         typer.Option(
             "--from",
-            metavar="HOST/REPOSITORY",
+            metavar="HOST[:PORT]/REPOSITORY",
             help="Where --pull looks. Default: publishing.repository of imgbuild.local.yaml.",
             show_default=False,
         ),

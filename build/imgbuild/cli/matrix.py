@@ -54,7 +54,7 @@ def matrix(
         str | None,
         typer.Option(
             "--from",
-            metavar="HOST/REPO",
+            metavar="HOST[:PORT]/REPOSITORY",
             help="Where --missing looks. Default: publishing.repository of the settings.",
         ),
     ] = None,

@@ -16,7 +16,7 @@ FromOption = Annotated[
     str | None,
     typer.Option(
         "--from",
-        metavar="HOST[:PORT]/PATH",
+        metavar="HOST[:PORT]/REPOSITORY",
         help="The repository. Default: publishing.repository of the settings.",
         show_default=False,
     ),

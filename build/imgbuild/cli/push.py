@@ -15,7 +15,7 @@ ToOption = Annotated[
     str | None,
     typer.Option(
         "--to",
-        metavar="HOST/REPOSITORY",
+        metavar="HOST[:PORT]/REPOSITORY",
         help="Where to. Default: publishing.repository of imgbuild.local.yaml.",
         show_default=False,
     ),

@@ -25,7 +25,7 @@ def open_registry(
     *,
     option: str = "publishing.repository",
 ) -> "Registry":
-    """Return the repository ``HOST[:PORT]/PATH``; nothing is asked yet.
+    """Return the repository ``HOST[:PORT]/REPOSITORY``; nothing is asked yet.
 
     Logins are the Docker client's. http is spoken on this machine only. TLS is verified with the
     settings' CA bundle, else the system's. ``say`` is told of every try that is made again, and
@@ -54,6 +54,6 @@ def chosen_repository(given: str | None, settings: "Settings", option: str) -> t
     if settings.publishing.repository:
         return settings.publishing.repository, "publishing.repository"
     raise InputError(
-        f"Which registry? Give {option} HOST[:PORT]/PATH, or set publishing: {{repository: …}} in "
-        "imgbuild.local.yaml."
+        f"Which registry? Give {option} HOST[:PORT]/REPOSITORY, or set publishing: "
+        "{repository: …} in imgbuild.local.yaml."
     )

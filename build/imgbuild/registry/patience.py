@@ -8,7 +8,7 @@ from email.utils import parsedate_to_datetime
 
 
 class PassingError(Exception):
-    """A fault that may pass by itself; the message completes "HOST/PATH: ".
+    """A fault that may pass by itself; the message completes "HOST[:PORT]/REPOSITORY: ".
 
     ``wait`` is the number of seconds that the registry asked for.
     """

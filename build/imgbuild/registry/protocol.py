@@ -42,7 +42,7 @@ class Registry(Protocol):
 
     @property
     def name(self) -> str:
-        """Return ``HOST[:PORT]/PATH``, for messages and as an engine's name of it."""
+        """Return ``HOST[:PORT]/REPOSITORY``, for messages and as an engine's name of it."""
 
     def head(self, reference: str) -> str | None:
         """Return the digest of a manifest, or ``None`` if it is not there. Nothing is read."""

@@ -1,4 +1,4 @@
-"""The name of a repository: ``HOST[:PORT]/PATH``, and how its registry is reached."""
+"""The name of a repository: ``HOST[:PORT]/REPOSITORY``, and how its registry is reached."""
 
 import ipaddress
 from dataclasses import dataclass
@@ -42,8 +42,8 @@ def parse_repository(text: str, option: str) -> RepositoryName:
     """
     if "@" in text:  # never quoted: a login may be in it
         raise InputError(
-            f"{option}: a repository is HOST[:PORT]/PATH, without login and digest. Logins are the "
-            "Docker client's: docker login HOST."
+            f"{option}: a repository is HOST[:PORT]/REPOSITORY, without login and digest. Logins "
+            "are the Docker client's: docker login HOST."
         )
     try:
         TypeAdapter(PublishingRepository).validate_python(text)

@@ -135,5 +135,7 @@ def test_settings_that_are_wrong(tmp_path: Path, text: str, expected: str) -> No
 
 
 def test_no_repository() -> None:
-    with pytest.raises(InputError, match=r"Give --from HOST\[:PORT\]/PATH, or set publishing"):
+    with pytest.raises(
+        InputError, match=r"Give --from HOST\[:PORT\]/REPOSITORY, or set publishing"
+    ):
         chosen_repository(None, Settings(), "--from")
