@@ -1,14 +1,26 @@
 """docs/published.md says what records and the index are."""
 
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
+from published_images import RECORD
 
+from imgbuild.cli.published_table import published_lines
+from imgbuild.matrix.image import Image
 from imgbuild.matrix.tags import INDEX_TAG, RECORD_SUFFIX
 from imgbuild.project import Project
 from imgbuild.publishing import index, record
+from imgbuild.publishing.tags import planned_tags
 from imgbuild.settings import PublishingSettings
+from imgbuild.suites.code import list_suites
+
+#: A row of the example, and the tags below it.
+_ROW = re.compile(
+    r"^(?P<image>tf-\S+) +(?P<digest>[0-9a-f]{12})  (?P<size>[0-9.]+)  (?P<day>\S+) (?P<time>\S+)"
+    r"  (?P<passed>[0-9]+) passed\n(?P<tags>(  .+\n)+)",
+    re.MULTILINE,
+)
 
 
 @pytest.fixture(scope="module")
@@ -32,3 +44,31 @@ def test_defaults_of_trying_again(text: str) -> None:
     flat, settings = " ".join(text.split()), PublishingSettings()
     assert f"`publishing.attempts` times ({settings.attempts})" in flat
     assert f"`publishing.first_wait` seconds ({settings.first_wait:g})" in flat
+
+
+def test_the_example_is_what_is_printed_of_images_of_the_matrix(
+    text: str, images: dict[str, Image], project: Project
+) -> None:
+    example = text.split("```\n")[1].partition("\n")[2].partition("…")[0]
+    rows = list(_ROW.finditer(example))
+    assert len(rows) == 2
+    records = []
+    for row in rows:
+        immutable, *moving = row["tags"].split()
+        release = immutable.rpartition("-")[2]
+        planned = planned_tags(images[row["image"]], release)
+        assert (immutable, tuple(moving)) == (planned.immutable, planned.moving)
+        assert int(row["passed"]) == len(list_suites(project.suites, "cpu"))
+        records.append(
+            replace(
+                RECORD,
+                image=row["image"],
+                digest=f"sha256:{row['digest']}",
+                size=round(float(row["size"]) * 1e6),
+                tag=immutable,
+                moving=tuple(moving),
+                suites=RECORD.suites[:1] * int(row["passed"]),
+                published=f"{row['day']}T{row['time']}:00Z",
+            )
+        )
+    assert published_lines(index.index_of(records)) == example.splitlines()
