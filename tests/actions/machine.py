@@ -63,6 +63,11 @@ class Machine:
         return self.folder / "clone"
 
     @property
+    def temp(self) -> Path:
+        """The folder that is empty at the beginning of each job."""
+        return self.folder / "temp"
+
+    @property
     def state(self) -> Path:
         return self.folder / "state"
 
@@ -82,7 +87,8 @@ class Machine:
         That would be made anew in every job, which takes a minute and proves nothing more. What
         imgbuild remembers of earlier jobs (reports, logs) is gone, as on a machine of GitHub's.
         """
-        shutil.rmtree(self.state, ignore_errors=True)
+        for folder in (self.state, self.temp):
+            shutil.rmtree(folder, ignore_errors=True)
         if unknown := {*given} - {"persist-credentials", "fetch-depth"}:
             raise WorkflowError(f"actions/checkout is given {unknown}, which is not known here")
         if not (self.clone / ".git").exists():
@@ -96,6 +102,7 @@ class Machine:
 
     def script(self, step: Step, variables: Mapping[str, str], seconds: float) -> Ran:
         """Run a script as GitHub does for ``shell: bash``, in the clone."""
+        self.temp.mkdir(exist_ok=True)
         files = {name: self._new_file(name) for name in ("GITHUB_OUTPUT", "GITHUB_ENV")}
         summary = self._new_file("GITHUB_STEP_SUMMARY")
         script = self._new_file("script")
@@ -121,7 +128,7 @@ class Machine:
         """Return the variables that GitHub sets, as far as these workflows may use them."""
         told = {f"GITHUB_{name.upper()}": str(value) for name, value in self.github.items()}
         told.pop("GITHUB_TOKEN", None)  # GitHub gives it to those who ask for it only
-        return {**told, "GITHUB_ACTIONS": "true", "CI": "true"}
+        return {**told, "GITHUB_ACTIONS": "true", "CI": "true", "RUNNER_TEMP": str(self.temp)}
 
     def _own(self) -> dict[str, str]:
         programs = self.folder / "bin"
