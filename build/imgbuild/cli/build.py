@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imgbuild.cli import options
+from imgbuild.cli.selecting import Chosen, selecting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,15 +31,9 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
+@selecting
 def build(
-    tf: options.TfOption = None,
-    cpu: options.CpuOption = False,
-    gpu: options.GpuOption = False,
-    stack: options.StackOption = None,
-    mpi: options.MpiOption = None,
-    everything: options.AllOption = False,
-    as_documented: options.AsDocumentedOption = False,
-    name: options.NameOption = None,
+    chosen: Chosen,
     plan: Annotated[
         bool, typer.Option("--plan", help="Show what would be built and why; do nothing.")
     ] = False,
@@ -160,10 +155,10 @@ def build(
     if source is not None and not pull:
         raise InputError("--from says where --pull looks: give both, or neither.")
     opened = options.open_project(project)
-    images = options.select(opened, tf, cpu, gpu, stack, mpi, everything, as_documented, names=name)
+    images = chosen.images(opened)
     for image in images:
         _warn(image)
-    goes_on = everything if keep_going is None else keep_going
+    goes_on = chosen.everything if keep_going is None else keep_going
     how = BuildOptions(test=not no_test, keep_going=goes_on, jobs=jobs)
     opening = Opening(
         _say,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imgbuild.cli import options
+from imgbuild.cli.selecting import Chosen, selecting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from imgbuild.matrix.image import Image
 
 
+@selecting
 def fetch(
     folder: Annotated[
         Path,
@@ -22,14 +24,7 @@ def fetch(
             metavar="DEST", help="Where to; what is there already is kept.", show_default=False
         ),
     ],
-    tf: options.TfOption = None,
-    cpu: options.CpuOption = False,
-    gpu: options.GpuOption = False,
-    stack: options.StackOption = None,
-    mpi: options.MpiOption = None,
-    everything: options.AllOption = False,
-    as_documented: options.AsDocumentedOption = False,
-    name: options.NameOption = None,
+    chosen: Chosen,
     refresh: Annotated[
         bool, typer.Option("--refresh", help="Ask upstreams again which packages are the newest.")
     ] = False,
@@ -42,7 +37,7 @@ def fetch(
 
     _require_folder(folder)
     opened = options.open_project(project)
-    images = options.select(opened, tf, cpu, gpu, stack, mpi, everything, as_documented, names=name)
+    images = chosen.images(opened)
     settings = load_settings(opened.settings)
     sites = make_sites(images[0].matrix, settings)
     job = FetchJob(opened, settings, sites, folder.absolute())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imgbuild.cli import options
+from imgbuild.cli.selecting import Chosen, selecting
 
 if TYPE_CHECKING:
     from imgbuild.ci.choice import Choice
@@ -21,15 +22,9 @@ class Format(StrEnum):
     BAKE = "bake"
 
 
+@selecting
 def matrix(
-    tf: options.TfOption = None,
-    cpu: options.CpuOption = False,
-    gpu: options.GpuOption = False,
-    stack: options.StackOption = None,
-    mpi: options.MpiOption = None,
-    everything: options.AllOption = False,
-    as_documented: options.AsDocumentedOption = False,
-    name: options.NameOption = None,
+    chosen: Chosen,
     form: Annotated[
         Format,
         typer.Option(
@@ -91,8 +86,7 @@ def matrix(
         raise InputError("--from says where --missing looks; give both.")
     part = None if shard is None else parse_shard(shard)
     opened = options.open_project(project)
-    whole = everything or not (tf or name)
-    images = options.select(opened, tf, cpu, gpu, stack, mpi, whole, as_documented, names=name)
+    images = chosen.or_everything.images(opened)
     wanted = Wanted(changed_since, missing, source, part, shards)
     typer.echo(_text(form, choose(opened, images, wanted, _say), opened))
 

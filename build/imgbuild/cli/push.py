@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imgbuild.cli import options
+from imgbuild.cli.selecting import Chosen, selecting
 
 if TYPE_CHECKING:
     from imgbuild.project import Project
@@ -22,15 +23,9 @@ ToOption = Annotated[
 ]
 
 
+@selecting
 def push(
-    tf: options.TfOption = None,
-    cpu: options.CpuOption = False,
-    gpu: options.GpuOption = False,
-    stack: options.StackOption = None,
-    mpi: options.MpiOption = None,
-    everything: options.AllOption = False,
-    as_documented: options.AsDocumentedOption = False,
-    name: options.NameOption = None,
+    chosen: Chosen,
     to: ToOption = None,
     release: Annotated[
         str | None,
@@ -88,7 +83,7 @@ def push(
     if release is not None:
         check_release(release)
     opened = options.open_project(project)
-    images = options.select(opened, tf, cpu, gpu, stack, mpi, everything, as_documented, names=name)
+    images = chosen.images(opened)
     wish = Wish(images, to, release, allowance, roll_back, jobs)
     (_plan if plan else _push)(opened, wish, as_json=as_json)
 

@@ -5,17 +5,12 @@ import json
 import typer
 
 from imgbuild.cli import options
+from imgbuild.cli.selecting import Chosen, selecting
 
 
+@selecting
 def show(
-    tf: options.TfOption = None,
-    cpu: options.CpuOption = False,
-    gpu: options.GpuOption = False,
-    stack: options.StackOption = None,
-    mpi: options.MpiOption = None,
-    everything: options.AllOption = False,
-    as_documented: options.AsDocumentedOption = False,
-    name: options.NameOption = None,
+    chosen: Chosen,
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
 ) -> None:
@@ -24,7 +19,7 @@ def show(
     from imgbuild.cli.show_text import image_text
 
     opened = options.open_project(project)
-    images = options.select(opened, tf, cpu, gpu, stack, mpi, everything, as_documented, names=name)
+    images = chosen.images(opened)
     shown = [described(image, opened.locks) for image in images]
     if as_json:
         typer.echo(json.dumps(shown, indent=2))

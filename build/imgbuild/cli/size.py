@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imgbuild.cli import options
+from imgbuild.cli.selecting import Chosen, selecting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,15 +20,9 @@ if TYPE_CHECKING:
     from imgbuild.sizes.weighed import Weighed
 
 
+@selecting
 def size(
-    tf: options.TfOption = None,
-    cpu: options.CpuOption = False,
-    gpu: options.GpuOption = False,
-    stack: options.StackOption = None,
-    mpi: options.MpiOption = None,
-    everything: options.AllOption = False,
-    as_documented: options.AsDocumentedOption = False,
-    name: options.NameOption = None,
+    chosen: Chosen,
     image: Annotated[
         list[str] | None,
         typer.Option("--image", help="An image of the engine, by name or id; repeatable."),
@@ -53,12 +48,12 @@ def size(
     from imgbuild.settings import load_settings
     from imgbuild.sizes import weighed as measured
 
-    selected = bool(tf or cpu or gpu or stack or mpi or everything or name)
-    if image and (selected or as_documented):
+    if image and chosen.any:
         raise InputError("--image names images by themselves; leave the selection out.")
     opened = options.open_project(project)
     settings = load_settings(opened.settings)
-    documented = as_documented or any(one.endswith("-as-documented") for one in name or ())
+    named = [one.endswith("-as-documented") for one in chosen.name or ()]
+    documented = chosen.as_documented or any(named)
     if write_budgets and (image or documented or settings.standin):
         raise InputError(
             "--write-budgets is for images of the matrix: not for --image, --as-documented, nor "
@@ -66,8 +61,7 @@ def size(
         )
     images: Sequence[Image] = ()
     if not image:
-        whole = everything or not (tf or name)
-        images = options.select(opened, tf, cpu, gpu, stack, mpi, whole, as_documented, names=name)
+        images = chosen.or_everything.images(opened)
     with closing(DockerEngine(resolve_host(settings.engine))) as engine:
         found = _weigh_others(image, engine) if image else _weigh(images, engine, settings)
     if as_json:

@@ -7,20 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imgbuild.cli import options
+from imgbuild.cli.selecting import Chosen, selecting
 
 if TYPE_CHECKING:
     from imgbuild.project import Project
 
 
+@selecting
 def test(
-    tf: options.TfOption = None,
-    cpu: options.CpuOption = False,
-    gpu: options.GpuOption = False,
-    stack: options.StackOption = None,
-    mpi: options.MpiOption = None,
-    everything: options.AllOption = False,
-    as_documented: options.AsDocumentedOption = False,
-    name: options.NameOption = None,
+    chosen: Chosen,
     suite: Annotated[
         list[str] | None, typer.Option("--suite", help="Run this suite only; repeatable.")
     ] = None,
@@ -75,8 +70,7 @@ def test(
     how = How(tuple(suite or ()), rerun=rerun, fail_fast=fail_fast)
     folder = report.absolute() if report else None
     wanted = Wanted(how, image, tuple(expect or ()), jobs, folder, as_json)
-    selecting = bool(tf or cpu or gpu or stack or mpi or everything or as_documented or name)
-    if expect and (not image or selecting):
+    if expect and (not image or chosen.any):
         raise InputError(
             "--expect says what an image from elsewhere must be: give it with --image, and without "
             "--tf, --cpu, --gpu, --stack, --mpi, --all, --as-documented and --name."
@@ -85,7 +79,7 @@ def test(
         require_docker_client()
         test_elsewhere(opened, wanted)
         return
-    images = options.select(opened, tf, cpu, gpu, stack, mpi, everything, as_documented, names=name)
+    images = chosen.images(opened)
     wanted.check(opened, images)
     require_docker_client()
     test_family(opened, images, wanted)
