@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imgbuild.cli import options
+from imgbuild.cli.selecting import Chosen, selecting_without
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,14 +16,9 @@ if TYPE_CHECKING:
     from imgbuild.project import Project
 
 
+@selecting_without("as_documented")
 def audit(
-    tf: options.TfOption = None,
-    cpu: options.CpuOption = False,
-    gpu: options.GpuOption = False,
-    stack: options.StackOption = None,
-    mpi: options.MpiOption = None,
-    everything: options.AllOption = False,
-    name: options.NameOption = None,
+    chosen: Chosen,
     offline: Annotated[
         bool,
         typer.Option("--offline", help="Compare with images/evidence.json alone; no network."),
@@ -50,8 +46,7 @@ def audit(
         raise InputError("--offline reads nothing; it goes with none of the other four.")
     opened = options.open_project(project)
     # Without a selection it is about everything: what is not looked at is not proved.
-    whole = everything or not (tf or name)
-    images = options.select(opened, tf, cpu, gpu, stack, mpi, whole, names=name)
+    images = chosen.or_everything.images(opened)
     outcome = _offline(opened, images) if offline else _online(opened, images, refresh, download)
     _print(opened, outcome, as_json)
     if write:

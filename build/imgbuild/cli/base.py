@@ -5,16 +5,12 @@ from typing import Annotated
 import typer
 
 from imgbuild.cli import options
+from imgbuild.cli.selecting import Chosen, selecting_without
 
 
+@selecting_without("as_documented")
 def base(
-    tf: options.TfOption = None,
-    cpu: options.CpuOption = False,
-    gpu: options.GpuOption = False,
-    stack: options.StackOption = None,
-    mpi: options.MpiOption = None,
-    everything: options.AllOption = False,
-    name: options.NameOption = None,
+    chosen: Chosen,
     refresh: Annotated[
         bool, typer.Option("--refresh", help="Make them again, with their archive's updates.")
     ] = False,
@@ -46,7 +42,7 @@ def base(
     from imgbuild.cli.text_table import aligned
 
     opened = options.open_project(project)
-    images = options.select(opened, tf, cpu, gpu, stack, mpi, everything, names=name)
+    images = chosen.images(opened)
     opening = Opening(
         _say,
         refresh=refresh,

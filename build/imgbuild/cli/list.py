@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from imgbuild.cli import options
+from imgbuild.cli.selecting import Chosen, selecting_without
 from imgbuild.cli.text_table import aligned
 
 if TYPE_CHECKING:
@@ -15,22 +16,15 @@ if TYPE_CHECKING:
     from imgbuild.matrix.image import Image
 
 
+@selecting_without("everything")
 def list_images(
-    tf: options.TfOption = None,
-    cpu: options.CpuOption = False,
-    gpu: options.GpuOption = False,
-    stack: options.StackOption = None,
-    mpi: options.MpiOption = None,
-    as_documented: options.AsDocumentedOption = False,
-    name: options.NameOption = None,
+    chosen: Chosen,
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
 ) -> None:
     """List the images of the matrix."""
     opened = options.open_project(project)
-    images = options.select(
-        opened, tf, cpu, gpu, stack, mpi, not (tf or name), as_documented, names=name
-    )
+    images = chosen.or_everything.images(opened)
     if as_json:
         typer.echo(json.dumps([_described(image) for image in images], indent=2))
         return

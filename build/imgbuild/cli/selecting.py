@@ -1,7 +1,7 @@
 """The options that select images of the matrix, written once for all commands that have them."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -69,25 +69,34 @@ def _selection(
 
 
 def selecting(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command that has the selection options in place of its parameter ``chosen``.
+    """Return a command that has the selection options in place of its parameter ``chosen``."""
+    return _with_options(command, ())
 
-    Typer reads a command's parameters from its signature and its annotations.
-    """
-    shared = inspect.signature(_selection).parameters
+
+def selecting_without(option: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator like `selecting`, whose commands lack one option: a field of `Chosen`."""
+    return lambda command: _with_options(command, (option,))
+
+
+def _with_options(command: Callable[..., None], lacking: Sequence[str]) -> Callable[..., None]:
+    """Return the command; Typer reads its parameters from its signature and its annotations."""
+    known = inspect.signature(_selection).parameters
+    shared = {name: one for name, one in known.items() if name not in lacking}
     parameters = []
     for parameter in inspect.signature(command).parameters.values():
         own = shared.values() if parameter.name == "chosen" else (parameter,)
         parameters += [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
 
-    def run(**given: object) -> None:
-        chosen = _selection(**{name: given.pop(name) for name in shared})  # type: ignore[arg-type]
-        command(chosen=chosen, **given)
+    signature = inspect.Signature(parameters)
 
-    run.__name__, run.__doc__, run.__module__ = (
-        command.__name__,
-        command.__doc__,
-        command.__module__,
-    )
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    def run(**given: object) -> None:
+        bound = signature.bind(**given)
+        bound.apply_defaults()
+        all_of_it = dict(bound.arguments)
+        chosen = _selection(**{name: all_of_it.pop(name) for name in shared})
+        command(chosen=chosen, **all_of_it)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__signature__ = signature  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in parameters}
     return run

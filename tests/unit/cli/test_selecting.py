@@ -6,7 +6,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from imgbuild.cli.selecting import Chosen, selecting
+from imgbuild.cli.selecting import Chosen, selecting, selecting_without
 
 OPTIONS = ("--tf", "--cpu", "--gpu", "--stack", "--mpi", "--all", "--as-documented", "--name")
 
@@ -38,6 +38,21 @@ def test_a_command_has_the_options_where_its_parameter_was() -> None:
 def test_what_is_given_arrives() -> None:
     said = _run("x", "--tf", "2.2", "--gpu", "--last", "--name", "a", "--name", "b")
     assert said.strip() == f"x {Chosen(tf=['2.2'], gpu=True, name=['a', 'b'])} True"
+
+
+def test_a_command_can_be_called_as_it_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+    command(first="x", tf=["2.2"])
+    assert capsys.readouterr().out.strip() == f"x {Chosen(tf=['2.2'])} False"
+
+
+def test_a_command_may_lack_an_option() -> None:
+    @selecting_without("everything")
+    def lacking(chosen: Chosen) -> None:
+        typer.echo(chosen.everything)
+
+    names = inspect.signature(lacking).parameters
+    assert "everything" not in names
+    assert "as_documented" in names
 
 
 @pytest.mark.parametrize(
