@@ -10,9 +10,9 @@ from imgbuild.publishing.artifact import DamagedError
 from imgbuild.publishing.content import found_content, of_image, sent_content, taken
 from imgbuild.publishing.history import History
 from imgbuild.publishing.index import Index
-from imgbuild.publishing.record import Record, put_record, read_record, record_tag
+from imgbuild.publishing.record import Record, put_record, read_record
 from imgbuild.publishing.release import next_release, releases_in
-from imgbuild.publishing.tags import immutable_tag, moving_tags
+from imgbuild.publishing.tags import immutable_tag, moving_tags, record_tag
 from imgbuild.registry.protocol import Manifest, Registry
 
 

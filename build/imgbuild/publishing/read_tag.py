@@ -1,6 +1,5 @@
 """What an image's tags say is read from the running image, and must be what was planned."""
 
-import os
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,11 +10,10 @@ from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.image import Image
 from imgbuild.matrix.tag_parts import Parts, joined, parts_of
 from imgbuild.matrix.tags import Part, Tags
-from imgbuild.parent_death import dies_with_parent
 from imgbuild.publishing.answers import NOTHING, Answers, answers_of, parts_read
 from imgbuild.publishing.tags import PlannedTags
 from imgbuild.suites.container import CONTAINER_LABEL, label_of
-from imgbuild.suites.docker_client import require_docker_client
+from imgbuild.suites.docker_client import require_docker_client, run_docker
 
 #: It takes a third of a second; a machine under load is given time.
 SECONDS = 120
@@ -92,20 +90,10 @@ def docker_exec(host: str | None) -> Execute:
 
     """
     require_docker_client()
-    environment = {**os.environ, **({"DOCKER_HOST": host} if host else {})}
 
     def execute(container: str, command: Sequence[str]) -> str:
         try:
-            ran = subprocess.run(
-                dies_with_parent(["docker", "exec", container, *command]),
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=SECONDS,
-                check=False,
-            )
+            ran = run_docker(["exec", container, *command], host, SECONDS)
         except subprocess.TimeoutExpired as error:
             raise CheckFailedError(
                 f"The image did not say in {SECONDS} s what is in it; nothing was published. Is "

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError
 
 from imgbuild.errors import CheckFailedError
-from imgbuild.matrix.tags import RECORD_SUFFIX
 from imgbuild.publishing.artifact import DamagedError, get_artifact, put_artifact
+from imgbuild.publishing.tags import record_tag
 from imgbuild.registry.protocol import Registry
 from imgbuild.values import Timestamp
 
@@ -94,11 +94,6 @@ def record_of(document: object) -> Record:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise DamagedError(f"it is no record: {where}: {first['msg']}") from None
-
-
-def record_tag(tag: str) -> str:
-    """Return the tag of an image's record, from the image's immutable tag."""
-    return f"{tag}{RECORD_SUFFIX}"
 
 
 def put_record(registry: Registry, record: Record) -> str:

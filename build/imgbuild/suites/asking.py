@@ -1,12 +1,12 @@
 """What an image from elsewhere says of itself: how it has to be used, never what is right."""
 
 import json
-import os
 import subprocess
 from dataclasses import dataclass
 from typing import Any
 
 from imgbuild.errors import InputError
+from imgbuild.suites.docker_client import run_docker
 
 SECONDS = 120
 #: How the flavours' ``mpirun --version`` begins or ends.
@@ -47,21 +47,11 @@ def ask_image(image_id: str, host: str | None) -> Answers:
 
     """
     command = [
-        *("docker", "run", "--rm", "--network=none", "--env=NVIDIA_VISIBLE_DEVICES=void"),
+        *("run", "--rm", "--network=none", "--env=NVIDIA_VISIBLE_DEVICES=void"),
         *("--entrypoint=/bin/sh", image_id, "-c", _SCRIPT, "sh", _PYTHON),
     ]
-    environment = {**os.environ, **({"DOCKER_HOST": host} if host else {})}
     try:
-        ran = subprocess.run(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=SECONDS,
-            check=False,
-        )
+        ran = run_docker(command, host, SECONDS)
     except subprocess.TimeoutExpired as error:
         raise InputError(f"{image_id} did not say in {SECONDS} s what is in it.") from error
     lines = ran.stdout.splitlines()

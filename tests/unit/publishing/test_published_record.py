@@ -14,9 +14,9 @@ from imgbuild.publishing.record import (
     put_record,
     read_record,
     record_of,
-    record_tag,
     verified_record,
 )
+from imgbuild.publishing.tags import record_tag
 from imgbuild.registry.fake import MemoryRegistry
 
 TAG = RECORD.tag
