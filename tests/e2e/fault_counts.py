@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+EVERY = os.environ.get("IMGBUILD_FAULTS") == "every"
+"""Whether a fault is put at every moment, not at some of them."""
 _ROOT = Path(__file__).resolve().parents[2]
 REPORT = _ROOT / "reports" / "publishing-faults.json"
 PAGE = _ROOT / "docs" / "reliability.md"
@@ -48,12 +50,12 @@ class FaultCounts:
             raise
         self.note(word)
 
-    def save(self, report: Path = REPORT) -> None:
+    def save(self, report: Path = REPORT, *, every: bool = EVERY) -> None:
         """Write the row into the report, in place of an earlier one of this fault.
 
         Not if only some moments were taken: the page tells of all.
         """
-        if os.environ.get("IMGBUILD_FAULTS") != "every":
+        if not every:
             return
         report.parent.mkdir(exist_ok=True)
         rows = json.loads(report.read_text(encoding="utf-8")) if report.exists() else {}

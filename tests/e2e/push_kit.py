@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
+from fault_counts import EVERY
 from own_registry import own_registry
 from published_state import IMMUTABLE as RELEASED
 from published_state import PublishedState
@@ -41,7 +42,6 @@ QUIET_SECONDS = 0.25
 
 
 #: A few dozen moments of a fault take minutes: `make faults` takes them all.
-EVERY = os.environ.get("IMGBUILD_FAULTS") == "every"
 STRIDE = 8
 
 

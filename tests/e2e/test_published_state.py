@@ -153,9 +153,15 @@ def test_the_counts_make_the_table(tmp_path: Path) -> None:
         for word, times in (("survived", survived), ("rerun", 2), ("lost", lost)):
             for _ in range(times):
                 counts.note(word)
-        counts.save(report)
+        counts.save(report, every=True)
     assert table(report).splitlines()[2:] == [
         "| a reset | 6 | 4 | 2 | 0 |",
         "| a full disk | 3 | 0 | 2 | 1 |",
         "| **all** | 9 | 4 | 4 | 1 |",
     ]
+
+
+def test_counts_of_some_moments_are_not_the_page_s(tmp_path: Path) -> None:
+    report = tmp_path / "faults.json"
+    FaultCounts("a reset", survived=1).save(report, every=False)
+    assert not report.exists()

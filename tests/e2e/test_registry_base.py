@@ -28,10 +28,10 @@ def registry(tmp_path: Path) -> Iterator[str]:
 
 
 def _pushed(checkout: Checkout, engine: Engine, repository: str) -> str:
-    """Push the bootstrapped base image; return its reference by digest."""
-    label = "org.opencontainers.image.base.name"
-    source = next(image.labels[label] for image in engine.images(label))
-    engine.tag(source, f"{repository}:12")
+    """Push the base image that the checkout's image stands on; return its reference by digest."""
+    built = engine.inspect(f"{COPY_REPOSITORY}:1.10-cpu-debian")
+    assert built is not None
+    engine.tag(built.labels["org.opencontainers.image.base.name"], f"{repository}:12")
     pushed = checkout.docker("push", f"{repository}:12")
     assert pushed.returncode == 0, pushed.stderr
     engine.untag(f"{repository}:12")
