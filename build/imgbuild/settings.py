@@ -120,10 +120,12 @@ Interpreter = Annotated[SourceInterpreter | PrefixInterpreter, Field(discriminat
 class PublishingSettings(Strict):
     """Where images are published, and how often a registry that fails is asked.
 
-    Between two tries a random time passes, of at most ``first_wait`` seconds, which doubles.
+    Between two tries a random time passes, of at most ``first_wait`` seconds, which doubles. With
+    ``gzip`` the engine packs the layers and sends them, with ``zstd`` imgbuild does.
     """
 
     repository: PublishingRepository | None = None
+    compression: Literal["gzip", "zstd"] = "gzip"
     attempts: Annotated[int, Field(ge=1, le=20)] = 5
     first_wait: Annotated[float, Field(ge=0, le=60)] = 1.0
 

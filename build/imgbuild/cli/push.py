@@ -1,6 +1,7 @@
 """``imgbuild push``: publish images whose report is green."""
 
 import json
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,6 +22,13 @@ ToOption = Annotated[
         show_default=False,
     ),
 ]
+
+
+class Compression(StrEnum):
+    """How layers are packed."""
+
+    GZIP = "gzip"
+    ZSTD = "zstd"
 
 
 @selecting
@@ -62,6 +70,15 @@ def push(
             "--roll-back", help="Move the moving tags also where a newer release holds them."
         ),
     ] = False,
+    compression: Annotated[
+        Compression | None,
+        typer.Option(
+            "--compression",
+            help="How layers are packed. Default: publishing.compression of "
+            "imgbuild.local.yaml, else gzip. What is published already stays as it is.",
+            show_default=False,
+        ),
+    ] = None,
     jobs: Annotated[
         int, typer.Option("--jobs", min=1, max=32, help="How many images to push at once.")
     ] = 3,
@@ -84,7 +101,9 @@ def push(
         check_release(release)
     opened = options.open_project(project)
     images = chosen.images(opened)
-    wish = Wish(images, to, release, allowance, roll_back, jobs)
+    wish = Wish(
+        images, to, release, allowance, roll_back, jobs, compression.value if compression else None
+    )
     (_plan if plan else _push)(opened, wish, as_json=as_json)
 
 

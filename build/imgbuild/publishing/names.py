@@ -25,7 +25,7 @@ def lent_name(
     """
     found = engine.inspect(image_id)
     if found is None:
-        raise MachineError(f"{name} ({image_id}) was removed from the engine in the meantime.")
+        raise gone(name, image_id)
     if familiar(reference) in map(familiar, found.tags):
         yield
         return
@@ -57,6 +57,11 @@ def take_back(engine: Engine, name: str, folder: Path) -> None:
     if found and found.id == image_id:
         engine.untag(reference)
     note.unlink(missing_ok=True)
+
+
+def gone(name: str, image_id: str) -> MachineError:
+    """Return the error of an image that is no longer on the engine."""
+    return MachineError(f"{name} ({image_id}) was removed from the engine in the meantime.")
 
 
 def familiar(reference: str) -> str:

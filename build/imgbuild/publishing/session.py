@@ -1,13 +1,11 @@
 """One ``imgbuild push``: the images of this checkout that are green, into one repository."""
 
-import hashlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from pathlib import Path
 
 from imgbuild.building.image_lock import image_locks
 from imgbuild.building.opening import Opening, open_planner
@@ -19,7 +17,6 @@ from imgbuild.plan.planner import Planner
 from imgbuild.project import Project, state_dir
 from imgbuild.publishing.approved import Approved, approved
 from imgbuild.publishing.candidate import candidate_of
-from imgbuild.publishing.content import Sender
 from imgbuild.publishing.family import Family, StoppedError, publish_family
 from imgbuild.publishing.foresee import Foreseen, foresee
 from imgbuild.publishing.gate import Allowance, judge, refusal_text
@@ -29,10 +26,11 @@ from imgbuild.publishing.names import take_back
 from imgbuild.publishing.publish import Published, Publisher
 from imgbuild.publishing.read_tag import docker_exec, read_tags
 from imgbuild.publishing.record import Record
+from imgbuild.publishing.sending import Compression, Sending, by_engine, packed
 from imgbuild.registry.opening import chosen_repository, open_registry
 from imgbuild.registry.patience import Patience
 from imgbuild.registry.protocol import Registry
-from imgbuild.settings import Settings, load_settings
+from imgbuild.settings import load_settings
 from imgbuild.suites.container import remove_leftovers
 
 Say = Callable[[str], None]
@@ -49,6 +47,7 @@ class Wish:
     allowance: Allowance = NOTHING_ALLOWED
     roll_back: bool = False
     jobs: int = 3
+    compression: Compression | None = None
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Session:
     registry: Registry
     index: Index
     images: tuple[Approved, ...]
-    settings: Settings
+    sending: Sending
     host: str | None
     wish: Wish
     display: BuildDisplay
@@ -99,7 +98,7 @@ class Session:
         """Publish one image with a connection to the engine of its own."""
         engine = DockerEngine(self.host)
         try:
-            take_back(engine, image.name, _names(self.host))
+            take_back(engine, image.name, self.sending.names)
             self.display.note(image.name, "checking")
             found = self._publisher(engine, stop).publish(image)
         except BaseException:
@@ -123,11 +122,7 @@ class Session:
 
         def send(name: str, image_id: str, reference: str) -> None:
             self.display.note(name, "pushing", reference.rpartition(":")[2])
-            patience = Patience(
-                self.settings.publishing.attempts, self.settings.publishing.first_wait
-            )
-            sender = Sender(engine, _names(self.host), patience, pause, told, self.say)
-            sender.send(name, image_id, reference)
+            self.sending.sender(engine, pause, told)(name, image_id, reference)
 
         def check(image: Approved, release: str) -> None:
             execute = docker_exec(self.host)
@@ -173,9 +168,13 @@ def open_session(
             remove_leftovers(names, opened.planner.engine)
         images = approved_images(opened.planner, wish)
         index = read_index(registry) or Index()
+        patience = Patience(settings.publishing.attempts, settings.publishing.first_wait)
+        sending = by_engine(opened.host, patience, say)
+        if (wish.compression or settings.publishing.compression) == "zstd":
+            sending = stack.enter_context(packed(sending, opened.planner.engine, registry))
         display = BuildDisplay(names)
         display.expect(dict.fromkeys(names, "push"), tests=False)
-        yield Session(registry, index, images, settings, opened.host, wish, display, say)
+        yield Session(registry, index, images, sending, opened.host, wish, display, say)
 
 
 def approved_images(planner: Planner, wish: Wish) -> tuple[Approved, ...]:
@@ -196,9 +195,3 @@ def approved_images(planner: Planner, wish: Wish) -> tuple[Approved, ...]:
     if refused:
         raise CheckFailedError("\n".join(refused))
     return tuple(found)
-
-
-def _names(host: str | None) -> Path:
-    """Return the folder of the names that images of an engine have while they are pushed."""
-    engine = hashlib.sha256((host or "").encode()).hexdigest()[:12]
-    return state_dir() / "pushed-names" / engine

@@ -10,6 +10,7 @@ from imgbuild.registry.authorization import Authorization
 from imgbuild.registry.credentials import FindCredentials
 from imgbuild.registry.exchange import Answer, Exchange, Question, same_site
 from imgbuild.registry.faults import gave_up, passing
+from imgbuild.registry.file_content import FileContent
 from imgbuild.registry.patience import PassingError, Patience
 from imgbuild.registry.repository import RepositoryName
 
@@ -67,7 +68,7 @@ class Asking:
         path: str,
         *,
         headers: Mapping[str, str] | None = None,
-        content: bytes | None = None,
+        content: bytes | FileContent | None = None,
         write: bool = False,
     ) -> Answer:
         """Return the answer to one request; ``path`` is below the repository, or an address.

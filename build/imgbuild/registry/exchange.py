@@ -1,7 +1,7 @@
 """One question to a registry, and its whole answer. Redirects followed; who asks judges it."""
 
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
@@ -11,11 +11,12 @@ from urllib3.exceptions import HTTPError, IncompleteRead
 
 from imgbuild.downloads.faults import reason_of
 from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.registry.file_content import FileContent
 from imgbuild.registry.patience import PassingError
 from imgbuild.registry.repository import is_loopback
 
 CONNECT_SECONDS, READ_SECONDS = 10.0, 60.0
-#: What is asked here is small: manifests, records, lists of tags.
+#: What is read here is small: manifests, records, lists of tags.
 LARGEST = 1 << 24  # bytes
 _CHUNK = 1 << 18
 _MOST_REDIRECTS = 5
@@ -32,7 +33,7 @@ class Question:
     method: str
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
-    content: bytes | None = field(default=None, repr=False)
+    content: bytes | FileContent | None = field(default=None, repr=False)
     authorization: str = field(default="", repr=False)
     secret: bool = False
 
@@ -104,17 +105,20 @@ class Exchange:
     def _sent(self, session: requests.Session, question: Question) -> Answer:
         own = {"Authorization": question.authorization} if question.authorization else {}
         local = is_loopback(urlsplit(question.url).netloc)
-        response = session.request(
-            question.method,
-            question.url,
-            data=question.content,
-            headers={**_ALWAYS, **question.headers, **own},
-            timeout=self._seconds,
-            allow_redirects=False,
-            stream=True,
-            verify=self._verify,
-            proxies={} if local else get_environ_proxies(question.url),
-        )
+        content = question.content
+        sent = content.opened() if isinstance(content, FileContent) else nullcontext(content)
+        with sent as data:
+            response = session.request(
+                question.method,
+                question.url,
+                data=data,
+                headers={**_ALWAYS, **question.headers, **own},
+                timeout=self._seconds,
+                allow_redirects=False,
+                stream=True,
+                verify=self._verify,
+                proxies={} if local else get_environ_proxies(question.url),
+            )
         with closing(response):
             body = _body(response, question)
         return Answer(response.status_code, response.headers, body, question.url)

@@ -7,6 +7,7 @@ from typing import Any
 
 from imgbuild.errors import CheckFailedError
 from imgbuild.registry.digest import digest_of, is_digest
+from imgbuild.registry.file_content import FileContent
 from imgbuild.registry.media_types import DOCKER_MANIFEST
 from imgbuild.registry.protocol import Manifest
 
@@ -72,6 +73,21 @@ class MemoryRegistry:
         with self._lock:
             self.blobs[digest] = content
         return digest
+
+    def has_blob(self, digest: str) -> bool:
+        """Return whether a blob is there."""
+        self._called(f"head blob {digest}")
+        return digest in self.blobs
+
+    def put_file(self, content: FileContent) -> None:
+        """Store a file's bytes; refused, as by a real registry, if they are not its digest's."""
+        self._called(f"put file {content.digest}")
+        with content.opened() as file:
+            found = file.read()
+        if digest_of(found) != content.digest:
+            raise CheckFailedError(f"{self.name} refuses {content.digest}: digest invalid.")
+        with self._lock:
+            self.blobs[content.digest] = found
 
     def tags(self) -> tuple[str, ...]:
         """Return every tag, sorted."""

@@ -9,6 +9,7 @@ from imgbuild.registry.asking import Asking
 from imgbuild.registry.digest import checked, digest_of, is_digest
 from imgbuild.registry.exchange import Answer, moved, same_site
 from imgbuild.registry.faults import refused, said
+from imgbuild.registry.file_content import FileContent
 from imgbuild.registry.media_types import ACCEPT
 from imgbuild.registry.patience import PassingError
 from imgbuild.registry.protocol import Manifest
@@ -110,10 +111,25 @@ class HttpRegistry:
     def put_blob(self, content: bytes) -> str:
         """Store a small blob: an upload that failed is begun anew."""
         digest = digest_of(content)
+        self._upload(digest, content)
+        return digest
+
+    def has_blob(self, digest: str) -> bool:
+        """Return whether a blob is there."""
+        return self._asking.persistently(f"asking for {digest}", lambda: self._there(digest))
+
+    def put_file(self, content: FileContent) -> None:
+        """Store a blob, in one piece: an upload that failed is begun anew."""
+        self._upload(content.digest, content)
+
+    def _there(self, digest: str) -> bool:
+        return self._asking.ask("HEAD", f"/blobs/{digest}").status == 200
+
+    def _upload(self, digest: str, content: bytes | FileContent) -> None:
         what = f"writing {digest}"
 
         def upload() -> Answer | None:
-            if self._asking.ask("HEAD", f"/blobs/{digest}").status == 200:
+            if self._there(digest):
                 return None
             begun = self._asking.ask("POST", "/blobs/uploads/", content=b"", write=True)
             self._require(begun, what, 202)
@@ -128,7 +144,6 @@ class HttpRegistry:
         answer = self._asking.persistently(what, upload)
         if answer is not None:
             self._require(answer, what, 201)
-        return digest
 
     def tags(self) -> tuple[str, ...]:
         """Return every tag."""

@@ -1,6 +1,7 @@
 """A registry as it would be: what is written to it stays here, the real one is only read."""
 
 from imgbuild.registry.digest import digest_of, is_digest
+from imgbuild.registry.file_content import FileContent
 from imgbuild.registry.protocol import Manifest, Registry
 
 
@@ -45,6 +46,15 @@ class OverlayRegistry:
         digest = digest_of(content)
         self._blobs[digest] = content
         return digest
+
+    def has_blob(self, digest: str) -> bool:
+        """Return whether a blob is there."""
+        return digest in self._blobs or self._below.has_blob(digest)
+
+    def put_file(self, content: FileContent) -> None:
+        """Keep a file's bytes here."""
+        with content.opened() as file:
+            self._blobs[content.digest] = file.read()
 
     def tags(self) -> tuple[str, ...]:
         """Return every tag, sorted."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from imgbuild.errors import CheckFailedError
+from imgbuild.registry.file_content import FileContent
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,12 @@ class Registry(Protocol):
 
     def put_blob(self, content: bytes) -> str:
         """Store a small blob, unless it is there; return its digest."""
+
+    def has_blob(self, digest: str) -> bool:
+        """Return whether a blob is there. Nothing is read."""
+
+    def put_file(self, content: FileContent) -> None:
+        """Store a blob of any size, unless it is there."""
 
     def tags(self) -> tuple[str, ...]:
         """Return every tag, sorted; none of a repository that does not exist yet."""

@@ -73,14 +73,14 @@ def read_archive(chunks: Iterable[bytes], name: str) -> SavedImage:
     """Return the image that ``chunks`` are the archive of; ``name`` is for errors.
 
     Raises:
-        MachineError: the archive is damaged, ends too early or has layers packed with zstd.
+        MachineError: the archive is damaged or ends too early.
 
     """
     members = _Members()
     try:
         with tarfile.open(fileobj=io.BufferedReader(_Chunks(chunks), 1 << 20), mode="r|") as tar:
             for member in tar:
-                _take(tar, member, members, name)
+                _take(tar, member, members)
         return _assemble(members)
     except _DAMAGE as error:
         raise MachineError(
@@ -89,7 +89,7 @@ def read_archive(chunks: Iterable[bytes], name: str) -> SavedImage:
         ) from error
 
 
-def _take(tar: tarfile.TarFile, member: tarfile.TarInfo, members: _Members, image: str) -> None:
+def _take(tar: tarfile.TarFile, member: tarfile.TarInfo, members: _Members) -> None:
     if member.issym() or member.islnk():  # old engines save a layer once and link to it
         folder = member.name.rpartition("/")[0] if member.issym() else ""
         members.links[member.name] = _joined(folder, member.linkname)
@@ -100,7 +100,7 @@ def _take(tar: tarfile.TarFile, member: tarfile.TarInfo, members: _Members, imag
     start = file.peek(512)[:512] if isinstance(file, io.BufferedReader) else b""
     if start[:1] in {b"{", b"["} and member.size <= _LONGEST_DOCUMENT:
         members.documents[member.name] = _document(file.read())
-    elif layer := _layer(file, start, image):
+    elif layer := _layer(file, start):
         members.layers[member.name] = layer
 
 
@@ -118,16 +118,16 @@ def _document(content: bytes) -> Any:  # noqa: ANN401 - whatever JSON holds
         return None  # of no use: what needs it says that it is missing
 
 
-def _layer(file: IO[bytes], start: bytes, image: str) -> Layer | None:
+def _layer(file: IO[bytes], start: bytes) -> Layer | None:
     """Return a member as a layer; None if it is something else, such as a short text."""
     if start.startswith(_GZIP):
         with gzip.open(file) as unpacked:
             return read_layer(unpacked)  # type: ignore[arg-type]
     if start.startswith(_ZSTD):
-        raise MachineError(
-            f"The layers of {image} are packed with zstd, which imgbuild cannot unpack. Measure "
-            "it on an engine that keeps images unpacked, or export it again with gzip layers."
-        )
+        from imgbuild.zstd import unpacked as open_zstd  # noqa: PLC0415 - most layers are not
+
+        with open_zstd(file) as unpacked:
+            return read_layer(unpacked)
     if start[257:262] == b"ustar" or (len(start) == 512 and not any(start)):
         return read_layer(file)
     return None

@@ -7,6 +7,7 @@ from hand_made import digest, docker_archive, oci_archive, old_archive, tar
 
 from imgbuild.errors import MachineError
 from imgbuild.sizes.archive import SavedImage, read_archive
+from imgbuild.zstd import packer
 
 BASE, EMPTY = tar(("a", b"12345")), tar()
 TOP = tar((".wh.a", b""), ("b", b"1" * 2000))
@@ -61,7 +62,19 @@ def test_an_archive_without_the_image_is_refused() -> None:
             read_archive(chunks(archive), "app:1")
 
 
-def test_zstd_is_named() -> None:
-    packed = b"\x28\xb5\x2f\xfd" + b"\0" * 600
-    with pytest.raises(MachineError, match="The layers of app:1 are packed with zstd"):
+def _zstd(layer: bytes) -> bytes:
+    packing = packer()
+    return packing.compress(layer) + packing.flush()
+
+
+def test_layers_packed_with_zstd() -> None:
+    image = read_archive(chunks(oci_archive((BASE,), pack=_zstd(BASE))), "app:1")
+    assert sizes(image) == [(f"sha256:{digest(BASE)}", 5)]
+
+
+@pytest.mark.parametrize(
+    "packed", [b"\x28\xb5\x2f\xfd" + b"\0" * 600, _zstd(BASE)[:-9] + b"\0" * 9, _zstd(BASE)[:-9]]
+)
+def test_damage_inside_zstd_is_refused(packed: bytes) -> None:
+    with pytest.raises(MachineError, match="What the engine saves of app:1 cannot be read"):
         read_archive(chunks(oci_archive((BASE,), pack=packed)), "app:1")
