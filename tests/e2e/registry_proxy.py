@@ -78,6 +78,15 @@ class RegistryProxy:
         self._places.append(pid)
         self._listen(pid)
 
+    @contextmanager
+    def listening_in(self, pid: int) -> Iterator[None]:
+        """Listen there for the block: the process may be gone afterwards."""
+        self.listen_in(pid)
+        try:
+            yield
+        finally:
+            self._places.remove(pid)
+
     def inject(self, fault: str, at: int, times: int | None = 1) -> None:
         """Count from 1 again; from the ``at``-th on ``times`` requests (None: all) go wrong."""
         assert fault in FAULTS

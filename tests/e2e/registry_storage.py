@@ -60,6 +60,14 @@ class RegistryStorage:
             path.unlink()
         return len(links) + len(blobs)
 
+    def forget_images(self) -> None:
+        """Forget every manifest and every small blob: what is left are the base image's layers."""
+        shutil.rmtree(self.place("_manifests"))
+        for path in self.folder.glob(f"{_ROOT}/blobs/*/*/*/data"):
+            if path.stat().st_size < _SHARED_BYTES:
+                shutil.rmtree(path.parent)
+                shutil.rmtree(self.place(f"_layers/sha256/{path.parent.name}"), ignore_errors=True)
+
     def keep(self, kept: Path) -> None:
         """Keep all that the registry holds now, for `restore`."""
         shutil.copytree(self.folder, kept, copy_function=_copied)

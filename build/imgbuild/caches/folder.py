@@ -53,7 +53,8 @@ class FolderCache:
     def save_image(self, image: WantedImage, image_id: str) -> None:
         """Keep an image of the engine; layers that another image has are not packed again."""
         known = dict(self._known_layers())
-        saved = keep_saved(self.engine.save(image_id), self._store, known)
+        with contextlib.closing(self.engine.save(image_id)) as pieces:
+            saved = keep_saved(pieces, self._store, known)
         if not image.fits(saved.labels):
             raise CacheError(f"the engine saves another image than {image.name}")
         config = self._store.add(as_file([saved.config]), CONFIG)

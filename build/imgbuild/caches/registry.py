@@ -1,6 +1,7 @@
 """A cache in a repository of a registry, by way of the engine: its TLS and mirrors, its logins."""
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,7 +56,8 @@ class RegistryCache:
             return None
         try:
             self.engine.pull(tag)
-            return unpack(only_layer(self.engine.save(tag)), folder)
+            with closing(self.engine.save(tag)) as pieces:
+                return unpack(only_layer(pieces), folder)
         except CheckFailedError as error:
             self.say(f"The {kind} {key} of the cache {self.name} cannot be read: {error}")
             return None

@@ -16,7 +16,7 @@ from imgbuild.engine.protocol import DEFAULT_OPTIONS, Engine, Hearing
 from imgbuild.errors import InputError, MachineError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
     from docker import APIClient
     from docker.types import DeviceRequest
@@ -126,7 +126,7 @@ class DockerEngine:
             messages = api.load_image(archive)  # type: ignore[no-untyped-call]
             return tuple(answers.loaded(self._checked(messages)))
 
-    def save(self, reference: str) -> Iterator[bytes]:
+    def save(self, reference: str) -> Generator[bytes, None, None]:
         """Yield an image's archive; the engine writes one file of it before it sends the first."""
         with self._api(LOAD_SECONDS) as api:
             yield from api.get_image(reference, chunk_size=SAVE_BYTES)

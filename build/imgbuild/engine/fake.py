@@ -1,6 +1,6 @@
 """An engine in memory, for unit tests."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
@@ -110,7 +110,7 @@ class FakeEngine:
             names += image.tags or (image.id,)
         return tuple(names)
 
-    def save(self, reference: str) -> Iterator[bytes]:
+    def save(self, reference: str) -> Generator[bytes, None, None]:
         """Yield an archive in small pieces; one that was never loaded tells its layers' digests."""
         self.calls.append("save")
         image = self._need(reference)

@@ -1,6 +1,6 @@
 """What imgbuild asks of an engine: `DockerEngine` is the real one, `FakeEngine` one for tests."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import BinaryIO, Protocol
 
 from imgbuild.engine.stored import (
@@ -43,8 +43,12 @@ class Engine(Protocol):
     def load(self, archive: BinaryIO) -> tuple[str, ...]:
         """Load a ``docker save`` archive; return the names or ids of its images."""
 
-    def save(self, reference: str) -> Iterator[bytes]:
-        """Yield the ``docker save`` archive of one image, in pieces."""
+    def save(self, reference: str) -> Generator[bytes, None, None]:
+        """Yield the ``docker save`` archive of one image, in pieces.
+
+        Nothing else can be asked meanwhile: close it, in the thread that began it, where not all is
+        read.
+        """
 
     def pull(self, reference: str) -> None:
         """Fetch an image from its registry."""

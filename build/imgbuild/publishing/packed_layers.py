@@ -4,7 +4,7 @@ import json
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -53,7 +53,8 @@ class PackedLayers:
         with self._packing:
             known = {layer: blob for layer in layers if (blob := self._known(layer))}
             try:
-                saved = keep_saved(_heard(engine.save(image_id), heard), self.store, known)
+                with closing(engine.save(image_id)) as pieces:
+                    saved = keep_saved(_heard(pieces, heard), self.store, known)
             except CacheError as error:
                 raise MachineError(f"{image_id} cannot be packed: {error}.") from error
             except OSError as error:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -88,6 +89,7 @@ def measure(
     known = store.image(image_id)
     if known is None:
         say(f"reading {name}")
-        known = read_archive(engine.save(image_id), name)
+        with closing(engine.save(image_id)) as pieces:
+            known = read_archive(pieces, name)
         store.keep(image_id, known)
     return MeasuredImage(image_id, known)

@@ -27,7 +27,7 @@ from imgbuild.registry.patience import Patience
 from imgbuild.zstd import unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
     from pathlib import Path
 
 #: Larger than what is read as a document, as layers are.
@@ -257,3 +257,30 @@ def test_notes_are_small_json(bench: Bench) -> None:
     assert note.name == f"{diff_id(BASE).removeprefix('sha256:')}.json"
     (digest,) = bench.sent()
     assert json.loads(note.read_text())["digest"] == digest
+
+
+def test_the_engine_is_free_after_one_that_is_stopped(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An archive that is not read to its end holds the engine's connection until it is closed."""
+    image_id = bench.image(BASE)
+    ended: list[str] = []
+
+    def pieces() -> Generator[bytes, None, None]:
+        try:
+            yield from (b"x", b"y")
+        finally:
+            ended.append(threading.current_thread().name)
+
+    def stop(_name: str, _text: str) -> None:
+        raise StoppedError
+
+    monkeypatch.setattr(bench.engine, "save", lambda _: pieces())
+    kept: list[BaseException] = []  # a traceback keeps what its frames hold
+    try:
+        PackingSender(bench.engine, bench.layers, stop).send(
+            "tf", image_id, "registry.test/app:1.0"
+        )
+    except StoppedError as error:
+        kept.append(error)
+    assert ended == [threading.current_thread().name]
