@@ -10,7 +10,7 @@ from typing import Any
 
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.registry.media_types import EMPTY, OCI_MANIFEST
-from imgbuild.registry.protocol import Manifest, Registry
+from imgbuild.registry.protocol import LARGEST_BLOB, Manifest, Registry
 
 _EMPTY = b"{}"
 
@@ -41,10 +41,11 @@ def put_artifact(
     disk is full may say that it wrote what it then does not have.
 
     Raises:
+        CheckFailedError: it is larger than what is read; nothing is written.
         MachineError: it is not there afterwards.
 
     """
-    content = json.dumps(document, sort_keys=True, ensure_ascii=False).encode()
+    content = _readable(tag, document)
     layer = _descriptor(artifact_type, registry.put_blob(content), len(content))
     manifest: dict[str, Any] = {
         "schemaVersion": 2,
@@ -85,6 +86,17 @@ def get_artifact(registry: Registry, tag: str, artifact_type: str) -> Artifact |
     if kind != artifact_type:
         raise DamagedError(f"{where} is of the kind {kind}, not {artifact_type}.")
     return Artifact(_document(registry.blob(digest), where), manifest.digest, about)
+
+
+def _readable(tag: str, document: Mapping[str, Any]) -> bytes:
+    content = json.dumps(document, sort_keys=True, ensure_ascii=False).encode()
+    if len(content) > LARGEST_BLOB:
+        raise CheckFailedError(
+            f"{tag} would be {len(content) >> 20} MiB, and imgbuild reads {LARGEST_BLOB >> 20} MiB "
+            "at most: it is not written. Publish into another repository, or take old images away "
+            "with the registry's own means, their tags and their .record tags."
+        )
+    return content
 
 
 def _document(content: bytes, where: str) -> Mapping[str, Any]:

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import count
 from typing import TypeVar
 
 from imgbuild.errors import MachineError
@@ -12,6 +13,7 @@ from imgbuild.registry.exchange import Answer, Exchange, Question, same_site
 from imgbuild.registry.faults import gave_up, passing
 from imgbuild.registry.file_content import FileContent
 from imgbuild.registry.patience import PassingError, Patience
+from imgbuild.registry.protocol import LARGEST_ANSWER
 from imgbuild.registry.repository import RepositoryName
 
 T = TypeVar("T")
@@ -49,20 +51,19 @@ class Asking:
         ``work`` is begun anew each time, so it must be safe to repeat; ``what`` names it.
 
         Raises:
-            MachineError: it failed in every try.
+            MachineError: it failed in every try, or asked for a longer wait than is kept.
 
         """
-        attempts = self._patience.attempts
-        for failed in range(1, attempts + 1):
+        for failed in count(1):
             try:
                 return work()
             except PassingError as error:
-                if failed == attempts or self._closed.is_set():
-                    raise gave_up(self.name, what, str(error), failed) from None
+                if self._patience.ends(failed, error.wait) or self._closed.is_set():
+                    raise gave_up(self.name, what, error, failed) from None
                 self._wait(what, error, failed)
-        raise AssertionError(attempts)
+        raise AssertionError(what)
 
-    def ask(
+    def ask(  # noqa: PLR0913 - the parts of a request
         self,
         method: str,
         path: str,
@@ -70,10 +71,11 @@ class Asking:
         headers: Mapping[str, str] | None = None,
         content: bytes | FileContent | None = None,
         write: bool = False,
+        most: int = LARGEST_ANSWER,
     ) -> Answer:
         """Return the answer to one request; ``path`` is below the repository, or an address.
 
-        A refusal (401) is answered with one new login or token.
+        ``most`` bytes are read of it. A refusal (401) is answered with one new login or token.
 
         Raises:
             PassingError: there was no answer, or 429, or a server error.
@@ -81,7 +83,7 @@ class Asking:
 
         """
         url = path if "://" in path else self.address(path)
-        question = Question(method, url, headers or {}, content)
+        question = Question(method, url, headers or {}, content, most=most)
         if not same_site(url, self.address("")):
             answer = self._exchange.ask(question)  # another site: no login of this one
         else:

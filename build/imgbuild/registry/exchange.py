@@ -13,11 +13,10 @@ from imgbuild.downloads.faults import reason_of
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.registry.file_content import FileContent
 from imgbuild.registry.patience import PassingError
+from imgbuild.registry.protocol import LARGEST_ANSWER
 from imgbuild.registry.repository import is_loopback
 
 CONNECT_SECONDS, READ_SECONDS = 10.0, 60.0
-#: What is read here is small: manifests, records, lists of tags.
-LARGEST = 1 << 24  # bytes
 _CHUNK = 1 << 18
 _MOST_REDIRECTS = 5
 #: Any method follows these; the older ones only what is safe to ask anywhere.
@@ -28,7 +27,10 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True)
 class Question:
-    """One request. ``authorization`` is for the site of ``url`` alone, a ``secret`` content too."""
+    """One request. ``authorization`` is for the site of ``url`` alone, a ``secret`` content too.
+
+    ``most`` is how much of an answer is read, in bytes.
+    """
 
     method: str
     url: str
@@ -36,6 +38,7 @@ class Question:
     content: bytes | FileContent | None = field(default=None, repr=False)
     authorization: str = field(default="", repr=False)
     secret: bool = False
+    most: int = LARGEST_ANSWER
 
 
 @dataclass(frozen=True)
@@ -197,8 +200,8 @@ def _body(response: requests.Response, question: Question) -> bytes:
     body = bytearray()
     for chunk in response.raw.stream(_CHUNK, decode_content=False):
         body += chunk
-        if len(body) > LARGEST:
-            raise MachineError(f"{shown(question.url)} sent more than {LARGEST >> 20} MiB.")
+        if len(body) > question.most:
+            raise MachineError(f"{shown(question.url)} sent more than {question.most >> 20} MiB.")
     return bytes(body)
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from math import ceil
 
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.registry.exchange import Answer
@@ -20,10 +21,13 @@ def passing(answer: Answer) -> PassingError | None:
     return PassingError(f"it answered {answer.status}{said(answer)}", retry_after(answer.headers))
 
 
-def gave_up(name: RepositoryName, what: str, reason: str, attempts: int) -> MachineError:
+def gave_up(name: RepositoryName, what: str, error: PassingError, attempts: int) -> MachineError:
     """Return the error after the last try."""
+    reason = str(error)
     if _DISK_FULL in reason.lower():
         hint = "Its disk is full: free some, then run this again."
+    elif error.wait:
+        hint = f"It asks to be left alone for {ceil(error.wait)} s: run this again after that."
     elif "answered 429" in reason:
         hint = "It limits how often it is asked: wait, or let fewer jobs run at once."
     else:

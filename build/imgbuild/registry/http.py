@@ -12,7 +12,7 @@ from imgbuild.registry.faults import refused, said
 from imgbuild.registry.file_content import FileContent
 from imgbuild.registry.media_types import ACCEPT
 from imgbuild.registry.patience import PassingError
-from imgbuild.registry.protocol import Manifest
+from imgbuild.registry.protocol import LARGEST_BLOB, Manifest
 
 #: Tags asked for at once; registries may give fewer.
 _PAGE = 1000
@@ -99,7 +99,7 @@ class HttpRegistry:
         """Return a small blob."""
         what = f"reading {digest}"
         answer = self._asking.persistently(
-            what, lambda: self._asking.ask("GET", f"/blobs/{digest}")
+            what, lambda: self._asking.ask("GET", f"/blobs/{digest}", most=LARGEST_BLOB)
         )
         if answer.status == 404:
             raise CheckFailedError(

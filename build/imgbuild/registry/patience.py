@@ -28,14 +28,20 @@ class Patience:
     attempts: int = 5
     #: The most seconds before the second try; it doubles with each further one.
     first_wait: float = 1.0
-    #: The most seconds of any wait, also of one that a registry asks for.
+    #: The most seconds of a wait that the registry did not ask for.
     longest: float = 60.0
+    #: The longest wait that is kept if the registry asks for it; beyond it there is no other try.
+    longest_asked: float = 300.0
     between: Callable[[float, float], float] = random.uniform
 
     def seconds(self, failed: int, asked: float | None) -> float:
         """Return how long to wait after so many failed tries; never less than was asked for."""
         most = min(self.longest, self.first_wait * 2.0 ** (failed - 1))
-        return min(self.longest, max(self.between(0.0, most), asked or 0.0))
+        return max(self.between(0.0, most), asked or 0.0)
+
+    def ends(self, failed: int, asked: float | None) -> bool:
+        """Return whether there is no other try: these were all, or it asks for too long a wait."""
+        return failed >= self.attempts or (asked or 0.0) > self.longest_asked
 
 
 def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time) -> float | None:

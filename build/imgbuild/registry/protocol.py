@@ -8,6 +8,9 @@ from typing import Any, Protocol
 from imgbuild.errors import CheckFailedError
 from imgbuild.registry.file_content import FileContent
 
+#: What is read of a registry at most, in bytes: a blob that is a document, and all else.
+LARGEST_BLOB, LARGEST_ANSWER = 1 << 28, 1 << 24
+
 
 @dataclass(frozen=True)
 class Manifest:
@@ -55,7 +58,7 @@ class Registry(Protocol):
         """Store a manifest, all of whose blobs are there; return its digest. A tag moves."""
 
     def blob(self, digest: str) -> bytes:
-        """Return a small blob; `CheckFailedError` if it is not there."""
+        """Return a blob of at most `LARGEST_BLOB`; `CheckFailedError` if it is not there."""
 
     def put_blob(self, content: bytes) -> str:
         """Store a small blob, unless it is there; return its digest."""

@@ -97,3 +97,14 @@ def test_what_the_registry_says_it_wrote_and_has_not(registry: MemoryRegistry) -
     registry.before = forget
     with pytest.raises(MachineError, match="was written and is not there"):
         put_artifact(registry, "tag", "application/x", {})
+
+
+def test_what_nobody_could_read_is_not_written(
+    registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("imgbuild.publishing.artifact.LARGEST_BLOB", 1 << 20)
+    put_artifact(registry, "tag", KIND, {"a": "x" * ((1 << 20) - 9)})
+    before = dict(registry.tagged), dict(registry.blobs)
+    with pytest.raises(CheckFailedError, match="tag would be 1 MiB, and imgbuild reads 1 MiB"):
+        put_artifact(registry, "tag", KIND, {"a": "x" * (1 << 20)})
+    assert (registry.tagged, registry.blobs) == before

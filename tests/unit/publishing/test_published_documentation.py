@@ -12,6 +12,8 @@ from imgbuild.matrix.tags import INDEX_TAG, RECORD_SUFFIX
 from imgbuild.project import Project
 from imgbuild.publishing import index, record
 from imgbuild.publishing.tags import planned_tags
+from imgbuild.registry.patience import Patience
+from imgbuild.registry.protocol import LARGEST_ANSWER, LARGEST_BLOB
 from imgbuild.settings import PublishingSettings
 from imgbuild.suites.code import list_suites
 
@@ -44,6 +46,13 @@ def test_defaults_of_trying_again(text: str) -> None:
     flat, settings = " ".join(text.split()), PublishingSettings()
     assert f"`publishing.attempts` times ({settings.attempts})" in flat
     assert f"`publishing.first_wait` seconds ({settings.first_wait:g})" in flat
+    assert f"kept up to {Patience().longest_asked / 60:g} minutes" in flat
+
+
+def test_sizes(text: str) -> None:
+    flat = " ".join(text.split())
+    assert f"blob at most {LARGEST_BLOB >> 20} MiB" in flat
+    assert f"every other answer {LARGEST_ANSWER >> 20} MiB" in flat
 
 
 def test_the_example_is_what_is_printed_of_images_of_the_matrix(

@@ -247,6 +247,24 @@ def test_an_answer_without_end(registry: HttpRegistry, server: RegistryServer) -
         registry.manifest("1.0")
 
 
+def test_a_blob_may_be_larger_than_other_answers(
+    registry: HttpRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = b"x" * ((1 << 24) + 1)
+    digest = registry.put_blob(content)
+    assert registry.blob(digest) == content
+    monkeypatch.setattr("imgbuild.registry.http.LARGEST_BLOB", 1 << 20)
+    with pytest.raises(MachineError, match="sent more than 1 MiB"):
+        registry.blob(digest)
+
+
+def test_a_wait_that_is_too_long_is_told_at_once(server: RegistryServer) -> None:
+    server.fail("GET /manifests", Fault(429, {"Retry-After": "3600"}))
+    with pytest.raises(MachineError, match=r"429 \(1 try\)\. It asks .* for 3600 s: run this"):
+        opened(server.name, patience=Patience(5, 0.0)).manifest("1.0")
+    assert len([one for one in server.asked if "manifests" in one.path]) == 1
+
+
 def test_nobody_listens() -> None:
     with pytest.raises(MachineError, match=r"Connection refused \(3 tries\)"):
         opened("127.0.0.1:9/x").tags()
@@ -275,7 +293,7 @@ def test_faults_while_the_scheme_is_asked_for(server: RegistryServer) -> None:
 
 def test_closing_ends_the_waiting(server: RegistryServer) -> None:
     server.fail("GET /manifests", *[Fault(503, {"Retry-After": "1000"})] * 9)
-    patient = Patience(9, 1000.0, 1000.0)
+    patient = Patience(9, 1000.0, 1000.0, 1000.0)
     said: list[str] = []
 
     def say(text: str) -> None:

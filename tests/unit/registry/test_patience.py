@@ -22,8 +22,15 @@ def test_any_wait_up_to_the_most_is_possible() -> None:
 def test_what_the_registry_asks_for_is_the_least() -> None:
     patience = Patience(5, 1.0, 60.0)
     assert patience.seconds(1, 17.0) == 17
-    assert patience.seconds(1, 3600.0) == 60
+    assert patience.seconds(1, 240.0) == 240
     assert Patience(5, 100.0, between=lambda _, most: most).seconds(1, 5.0) == 60
+
+
+def test_there_is_another_try_unless_a_long_wait_is_asked_for() -> None:
+    patience = Patience(5)
+    assert [patience.ends(failed, None) for failed in (1, 4, 5)] == [False, False, True]
+    assert not patience.ends(1, 300.0)
+    assert patience.ends(1, 301.0)
 
 
 @pytest.mark.parametrize(
