@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import random
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from published_images import publish
 
 from imgbuild.publishing import index as index_module
 from imgbuild.publishing.index import read_index, update_index
+from imgbuild.publishing.record import read_record
 from imgbuild.registry.fake import MemoryRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 #: More calls than one who publishes alone makes.
-STEPS = 16
+STEPS = 20
+FIRST, SECOND, LAST = (f"2026-11-2{day}T00:00:00Z" for day in range(3))
 
 
 class Killed(BaseException):
@@ -25,14 +27,18 @@ class Killed(BaseException):
 
 
 class Writer:
-    """Publishes one image in a thread of its own, one call of the registry a `step`."""
+    """Publishes one image in a thread of its own, one call of the registry a `step`.
 
-    def __init__(self, shared: MemoryRegistry, tag: str) -> None:
+    ``changes`` are those of its record; the image may be there: then its record is written again.
+    """
+
+    def __init__(self, shared: MemoryRegistry, tag: str, **changes: Any) -> None:
         self.registry = MemoryRegistry(shared.name, self._wait)
         self.registry.tagged = shared.tagged
         self.registry.manifests = shared.manifests
         self.registry.blobs = shared.blobs
         self.tag = tag
+        self.changes = {"moving": (), **changes}
         self.done = False
         self._killed = False
         self._go, self._stopped = threading.Semaphore(0), threading.Semaphore(0)
@@ -63,8 +69,8 @@ class Writer:
 
     def _run(self) -> None:
         try:
-            publish(self.registry, self.tag, moving=())
-            update_index(self.registry, lambda _text: None)
+            publish(self.registry, self.tag, **self.changes)
+            update_index(self.registry, lambda _text: None, [self.tag])
         except Killed:
             pass
         finally:
@@ -115,6 +121,47 @@ def test_two_stop_at_every_pair_of_steps(first: int) -> None:
             one.finish()
 
         run(play)
+
+
+def _rolled_back() -> tuple[MemoryRegistry, Writer]:
+    """Return a registry where two images have one moving tag, and who gives it to the older one."""
+    shared = MemoryRegistry()
+    for tag, published in (("old", FIRST), ("new", SECOND)):
+        publish(shared, tag, moving=("2.2",), published=published)
+    assert update_index(shared, print).holders["2.2"].tag == "new"
+    return shared, Writer(shared, "old", moving=("2.2",), published=LAST)
+
+
+@pytest.mark.parametrize("first", range(STEPS))
+def test_a_record_is_written_again_beside_another_push(first: int) -> None:
+    """Both stop at every pair of steps: a roll-back is never lost from the index."""
+    for second in range(STEPS):
+        for one_ends_first in (True, False):
+            shared, back = _rolled_back()
+            other = Writer(shared, "other")
+            for writer, count in ((back, first), (other, second)):
+                for _ in range(count):
+                    writer.step()
+            for writer in (back, other) if one_ends_first else (other, back):
+                writer.finish()
+            index = read_index(shared)
+            assert index
+            assert (index.holders["2.2"].tag, indexed(shared)) == ("old", {"old", "new", "other"})
+            assert index.holders["2.2"].published == LAST
+
+
+@pytest.mark.parametrize("killed_at", range(STEPS))
+def test_a_roll_back_that_was_killed_is_in_the_next_index(killed_at: int) -> None:
+    """If its record is there: then another push tells of it."""
+    shared, back = _rolled_back()
+    for _ in range(killed_at):
+        back.step()
+    back.kill()
+    Writer(shared, "other").finish()
+    index, record = read_index(shared), read_record(shared, "old")
+    assert index
+    assert record
+    assert record.brief in index.records
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -8,8 +8,9 @@ from published_images import INPUT, RECORD, publish
 
 from imgbuild.errors import MachineError
 from imgbuild.matrix.tags import INDEX_TAG
-from imgbuild.publishing.artifact import DamagedError
+from imgbuild.publishing.artifact import DamagedError, put_artifact
 from imgbuild.publishing.index import (
+    ARTIFACT_TYPE,
     ROUNDS,
     Change,
     Index,
@@ -81,7 +82,65 @@ def test_an_index_that_is_right_is_not_written(registry: MemoryRegistry, said: l
     registry.calls.clear()
     update_index(registry, said.append)
     assert [call for call in registry.calls if call.startswith("put")] == []
-    assert len(registry.calls) == 4
+    assert registry.calls == [
+        "tags",
+        "manifest index",
+        *(call for call in registry.calls if call.startswith("blob")),
+        "tags",
+        "head a.record",
+    ]
+    assert len(registry.calls) == 5
+
+
+def test_a_record_that_was_written_again_is_noticed_by_anyone(
+    registry: MemoryRegistry, said: list[str]
+) -> None:
+    """Who rolled it back, or ran more suites, was stopped before the index."""
+    publish(registry, "a", moving=("2.2",), published=FIRST)
+    publish(registry, "b", moving=("2.2",), published=FIRST)
+    assert update_index(registry, said.append).holders["2.2"].tag == "b"
+    back = publish(registry, "a", moving=("2.2",), published=SECOND)
+    assert update_index(registry, said.append).holders["2.2"] == back
+    found = read_index(registry)
+    assert found
+    assert found.holders["2.2"] == back
+    assert found.digests == {tag: registry.tagged[f"{tag}.record"] for tag in ("a", "b")}
+
+
+def test_an_index_of_an_imgbuild_that_kept_no_digests(
+    registry: MemoryRegistry, said: list[str]
+) -> None:
+    """It can be read; nobody knows whether its records are still those that are there."""
+    old = publish(registry, "a")
+    document = update_index(registry, said.append).as_json()
+    del document["digests"]
+    put_artifact(registry, INDEX_TAG, ARTIFACT_TYPE, document)
+    assert read_index(registry) == Index((old,))
+    new = publish(registry, "a", substitutes=())
+    assert update_index(registry, said.append) == Index((new,))
+    registry.calls.clear()
+    update_index(registry, said.append)
+    assert "manifest a.record" not in registry.calls
+
+
+def test_an_index_that_cannot_be_read_is_rebuilt(registry: MemoryRegistry, said: list[str]) -> None:
+    """Its blob is gone from the registry, or is too large to be read."""
+    record = publish(registry, "a")
+    update_index(registry, said.append)
+    manifest = registry.manifest(INDEX_TAG)
+    assert manifest
+    blob = f"blob {manifest.document()['layers'][0]['digest']}"
+
+    def fail(call: str) -> None:
+        if call == blob:
+            raise MachineError("sent more than it may.")
+
+    registry.before = fail
+    index, changed = rebuild_index(registry, said.append)
+    assert (index, changed) == (Index((record,)), (Change("added", "a"),))
+    assert said == [f"The index {registry.name}:index cannot be read: sent more than it may."]
+    registry.before = lambda _: None
+    assert read_index(registry) == index
 
 
 def test_a_record_that_is_gone_is_no_longer_in_it(
