@@ -3,10 +3,10 @@
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from imgbuild.errors import ImgbuildError
+from imgbuild.errors import CheckFailedError, ImgbuildError
 from imgbuild.publishing.approved import Approved
 from imgbuild.publishing.publish import Published
 
@@ -28,6 +28,11 @@ class Family:
 
     published: list[Published] = field(default_factory=list)
     errors: dict[str, ImgbuildError] = field(default_factory=dict)
+
+    def fail(self, faults: Mapping[str, str]) -> None:
+        """Let these images, by name, have failed with these words after all."""
+        self.published = [one for one in self.published if one.record.image not in faults]
+        self.errors |= {name: CheckFailedError(text) for name, text in faults.items()}
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """Publishing one image: content under its immutable tag, its record, then the tags that move."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -10,6 +10,7 @@ from imgbuild.publishing.artifact import DamagedError
 from imgbuild.publishing.content import found_content, of_image, sent_content, taken
 from imgbuild.publishing.history import History
 from imgbuild.publishing.index import Index
+from imgbuild.publishing.ladder import lost_text
 from imgbuild.publishing.record import Record, put_record, read_record
 from imgbuild.publishing.release import next_release, releases_in
 from imgbuild.publishing.tags import immutable_tag, moving_tags, record_tag
@@ -73,7 +74,7 @@ class Publisher:
             there = self._unless_lost(tag, manifest)
         mine = image.record(release, tag, manifest, self._stamp())
         record, recorded = self._record(mine, manifest, there)
-        moved, left = self._move(record, manifest, before)
+        moved, left = self._moved(record, manifest, before)
         return Published(record, (*done, *recorded, *moved), left)
 
     def _is_complete(self, image: Approved, known: Record) -> bool:
@@ -145,11 +146,14 @@ class Publisher:
         self._unless_lost(mine.tag, manifest)
         return mine, ("recorded", *self._put_back(mine.tag, manifest))
 
-    def _unless_lost(self, tag: str, manifest: Manifest) -> Record | None:
+    def _unless_lost(
+        self, tag: str, manifest: Manifest, moving: Iterable[str] = ()
+    ) -> Record | None:
         """Return the record that is there now.
 
         Raises:
-            CheckFailedError: it is another image's, which gets its tag back.
+            CheckFailedError: it is another image's, which gets its tag back, and those of the
+                ``moving`` ones that this image has.
 
         """
         now = self._recorded(tag)
@@ -157,11 +161,23 @@ class Publisher:
             return now
         winner = self.registry.manifest(now.digest)
         self._put_back(tag, winner or manifest)
-        raise CheckFailedError(
-            f"{self.registry.name}:{tag} was published by someone else at the same time: its "
-            f"record says {now.digest}, and here it is {manifest.digest}. Run again; the image "
-            "gets the next release, unless --release asks for this one."
-        )
+        for one in moving:
+            if winner and self.registry.head(one) == manifest.digest:
+                self._put_back(one, winner)
+        raise CheckFailedError(lost_text(self.registry, tag, now.digest, manifest.digest))
+
+    def _moved(
+        self, record: Record, manifest: Manifest, before: Mapping[str, str | None]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return as `_move`, if the record is still this image's when the tags were moved."""
+        try:
+            moved, left = self._move(record, manifest, before)
+        except CheckFailedError:  # some may have been moved
+            self._unless_lost(record.tag, manifest, before)
+            raise
+        if moved:
+            self._unless_lost(record.tag, manifest, before)
+        return moved, left
 
     def _move(
         self, record: Record, manifest: Manifest, before: Mapping[str, str | None]

@@ -1,7 +1,7 @@
 """One ``imgbuild push``: the images of this checkout that are green, into one repository."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,11 +21,10 @@ from imgbuild.publishing.family import Family, StoppedError, publish_family
 from imgbuild.publishing.foresee import Foreseen, foresee
 from imgbuild.publishing.gate import Allowance, judge, refusal_text
 from imgbuild.publishing.index import Index, read_index, update_index
-from imgbuild.publishing.ladder import give_back_tags
+from imgbuild.publishing.ladder import settled
 from imgbuild.publishing.names import take_back
 from imgbuild.publishing.publish import Published, Publisher
 from imgbuild.publishing.read_tag import docker_exec, read_tags
-from imgbuild.publishing.record import Record
 from imgbuild.publishing.sending import Compression, Sending, by_engine, packed
 from imgbuild.registry.opening import chosen_repository, open_registry
 from imgbuild.registry.patience import Patience
@@ -79,14 +78,9 @@ class Session:
         untold = [one.record.tag for one in family.published if not self.index.tells(one.record)]
         if untold or changed:
             index = update_index(self.registry, self.say, untold)
-            self._settle(index, changed)
+            roll_back = self.wish.roll_back
+            family.fail(settled(self.registry, index, changed, self.say, roll_back=roll_back))
         return family
-
-    def _settle(self, index: Index, changed: Sequence[Record]) -> None:
-        """Give tags back that a push beside this one had for a later image."""
-        if not self.wish.roll_back:
-            for tag in give_back_tags(self.registry, index, changed):
-                self.say(f"{tag} stays with an image that was published later meanwhile.")
 
     def planned(self) -> tuple[Foreseen, ...]:
         """Return what publishing would do for each image; the registry is only read."""

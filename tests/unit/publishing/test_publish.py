@@ -331,6 +331,43 @@ def test_a_tag_that_another_took_is_given_back_by_who_lost(bench: Bench) -> None
     assert bench.registry.tagged[FIRST] == bench.registry.tagged["elsewhere"] != mine[0]
 
 
+@pytest.mark.parametrize("moment", [f"put {MOVING[0]}", f"head {MOVING[1]}", f"put {MOVING[1]}"])
+def test_who_loses_the_record_while_the_tags_move_hands_them_over(
+    bench: Bench, moment: str
+) -> None:
+    """Another image's push looked before our record was there, and puts its own over it."""
+    theirs: list[Record] = []
+
+    def overtake(asked: str) -> None:
+        if asked == moment and f"put {FIRST}.record" in bench.registry.calls and not theirs:
+            digest = place_image(bench.registry, "other", FIRST)
+            theirs.append(replace(bench.like(digest), image_id=id_of("other")))
+            put_record(bench.registry, theirs[0])
+
+    bench.registry.before = overtake
+    with pytest.raises(CheckFailedError, match="published by someone else at the same time"):
+        bench.push(release="20261120.1")
+    assert {bench.registry.tagged[tag] for tag in (FIRST, *MOVING)} == {theirs[0].digest}
+    assert bench.record() == theirs[0]
+
+
+def test_who_loses_the_record_and_finds_a_tag_moved_hands_over_the_other(bench: Bench) -> None:
+    """The other image's push moves the second tag before we do."""
+    theirs: list[Record] = []
+
+    def overtake(asked: str) -> None:
+        if asked == f"put {MOVING[0]}" and not theirs:
+            digest = place_image(bench.registry, "other", FIRST)
+            theirs.append(replace(bench.like(digest), image_id=id_of("other")))
+            put_record(bench.registry, theirs[0])
+            bench.registry.tagged[MOVING[1]] = digest
+
+    bench.registry.before = overtake
+    with pytest.raises(CheckFailedError, match="published by someone else at the same time"):
+        bench.push(release="20261120.1")
+    assert {bench.registry.tagged[tag] for tag in (FIRST, *MOVING)} == {theirs[0].digest}
+
+
 def test_what_was_published_while_the_content_was_sent_stays(bench: Bench) -> None:
     """Another imgbuild's push begins after ours and ends before: it took the release."""
     theirs: list[Record] = []
