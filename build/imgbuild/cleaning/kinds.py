@@ -9,6 +9,7 @@ class Kind(StrEnum):
     CONTAINERS = "containers"
     NETWORKS = "networks"
     VOLUMES = "volumes"
+    NAMES = "names"
     DANGLING = "dangling"
     OLD = "old"
     STANDINS = "standins"
@@ -29,6 +30,7 @@ MEANING: dict[Kind, str] = {
     Kind.CONTAINERS: "containers that killed test runs left",
     Kind.NETWORKS: "their networks",
     Kind.VOLUMES: "their volumes",
+    Kind.NAMES: "names in a registry that killed pushes left on images",
     Kind.DANGLING: "nameless images that are not what the checkout's matrix would build now",
     Kind.OLD: "named images beside a newer one of the same image",
     Kind.STANDINS: "images for tests, with stand-ins in place of real upstreams",
@@ -47,7 +49,7 @@ MEANING: dict[Kind, str] = {
 DEFAULT = frozenset(
     {
         *(Kind.CONTAINERS, Kind.NETWORKS, Kind.VOLUMES, Kind.DANGLING, Kind.CACHE_FILES),
-        *(Kind.WORK, Kind.LOGS, Kind.REPORTS, Kind.LOCKS),
+        *(Kind.NAMES, Kind.WORK, Kind.LOGS, Kind.REPORTS, Kind.LOCKS),
     }
 )
 

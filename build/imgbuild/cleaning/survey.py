@@ -24,6 +24,8 @@ class Survey:
     """Where to look: an engine, if there is one, and this user's cache and state.
 
     ``elsewhere`` looks at what other state folders and other checkouts left on the engine too.
+    ``names`` finds what pushes left on the engine, of which nothing is known here; it is told which
+    processes are at work.
     """
 
     engine: Housekeeping | None
@@ -32,6 +34,7 @@ class Survey:
     cache: Path
     wanted: Callable[[], Wanted] = Wanted
     elsewhere: bool = False
+    names: Callable[[Housekeeping, dict[str, str]], Iterable[Finding]] = lambda _engine, _busy: ()
 
     def look(self) -> tuple[Finding, ...]:
         """Return all that imgbuild made and could be removed, in the order of removing.
@@ -47,6 +50,7 @@ class Survey:
         if self.engine:
             place = Place(place_of(self.state), busy, self.elsewhere)
             yield from find_leftovers(self.engine, place)
+            yield from self.names(self.engine, busy)
             yield from Images(self.engine, self.wanted, busy, self.elsewhere).find()
             yield from find_build_cache(self.engine)
             yield from find_reports(self.state, [one.id for one in self.engine.images(NAME)])

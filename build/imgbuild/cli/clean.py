@@ -115,6 +115,8 @@ def _survey(project: "Project | None", *, elsewhere: bool) -> "Survey":
     from imgbuild.engine.housekeeping import DockerHousekeeping
     from imgbuild.errors import MachineError
     from imgbuild.project import cache_dir, state_dir
+    from imgbuild.publishing.left_names import find_left_names
+    from imgbuild.publishing.names import names_folder
     from imgbuild.settings import Settings, load_settings
 
     settings = load_settings(project.settings) if project else Settings()
@@ -126,9 +128,9 @@ def _survey(project: "Project | None", *, elsewhere: bool) -> "Survey":
     except MachineError as error:
         _say(f"note: {error} So only the disk is looked at.")
         engine = None
-    return Survey(
-        engine, host, state_dir(), cache_dir(), partial(_wanted, project, settings), elsewhere
-    )
+    state, wanted = state_dir(), partial(_wanted, project, settings)
+    names = partial(find_left_names, folder=names_folder(state, host))
+    return Survey(engine, host, state, cache_dir(), wanted, elsewhere, names)
 
 
 def _wanted(project: "Project | None", settings: "Settings") -> "Wanted":

@@ -1,5 +1,6 @@
 """The name that an image has on the engine while it is pushed, and only then."""
 
+import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,6 +9,12 @@ from pathlib import Path
 from imgbuild.atomic import write_text
 from imgbuild.engine.protocol import Engine
 from imgbuild.errors import MachineError
+
+
+def names_folder(state: Path, host: str | None) -> Path:
+    """Return the folder of the names that images have on the engine at ``host`` for a push."""
+    engine = hashlib.sha256((host or "").encode()).hexdigest()[:12]
+    return state / "pushed-names" / engine
 
 
 @contextmanager

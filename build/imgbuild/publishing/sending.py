@@ -1,6 +1,5 @@
 """How the images of one push get to the registry: by the engine, or packed by imgbuild."""
 
-import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from imgbuild.engine.protocol import Engine
 from imgbuild.errors import MachineError
 from imgbuild.project import state_dir
 from imgbuild.publishing.content import Sender
+from imgbuild.publishing.names import names_folder
 from imgbuild.publishing.packed_layers import PackedLayers, packed_layers
 from imgbuild.publishing.packing import PackingSender
 from imgbuild.registry.patience import Patience
@@ -41,8 +41,7 @@ class Sending:
 
 def by_engine(host: str | None, patience: Patience, say: Say) -> Sending:
     """Return how the engine at ``host`` sends images itself."""
-    engine = hashlib.sha256((host or "").encode()).hexdigest()[:12]
-    return Sending(patience, state_dir() / "pushed-names" / engine, say)
+    return Sending(patience, names_folder(state_dir(), host), say)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +17,7 @@ from imgbuild.cli import app, commands
 from imgbuild.cli.clean_tables import age_text, finding_lines
 from imgbuild.engine.fake_housekeeping import FakeHousekeeping
 from imgbuild.errors import MachineError
+from imgbuild.publishing.names import lent_name, names_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from typer.testing import Result
 
 commands.register(app)
+REMOTE = "registry.test/team/app:2.2.0-20261120.1"
 
 
 @pytest.fixture
@@ -149,3 +152,43 @@ def test_ages_are_in_their_largest_unit() -> None:
     ages = [age_text(1000, 1000 + passed) for passed in (0, 59, 60, 7200, 200_000)]
     assert ages == ["0 s", "59 s", "1 min", "2 h", "2 d"]
     assert age_text(0) == ""
+
+
+@pytest.fixture
+def left(engine: FakeHousekeeping, tmp_path: Path) -> Path:
+    """Return the note of a name that a killed push left."""
+    folder = names_folder(tmp_path / "state" / "imgbuild", "unix:///nowhere.sock")
+    with suppress(KeyboardInterrupt), lent_name(engine, NAME, image(2).id, REMOTE, folder):
+        note = (folder / f"{NAME}.json").read_text(encoding="utf-8")
+        raise KeyboardInterrupt
+    engine.tag(image(2).id, REMOTE)
+    (folder / f"{NAME}.json").write_text(note, encoding="utf-8")
+    return folder / f"{NAME}.json"
+
+
+def test_a_name_that_a_killed_push_left(engine: FakeHousekeeping, left: Path) -> None:
+    shown = _run()
+    assert REMOTE in shown.output
+    assert f"of a push of {NAME} that was killed" in shown.output
+    result = _run("--yes", "--only", "names")
+    assert result.exit_code == 0, result.output
+    assert engine.stored[image(2).id].tags == (TAG,)
+    assert not left.exists()
+
+
+def test_the_name_of_a_push_that_is_at_work_stays(
+    engine: FakeHousekeeping, left: Path, tmp_path: Path
+) -> None:
+    locks = tmp_path / "state" / "imgbuild" / "locks"
+    with image_locks([NAME], "unix:///nowhere.sock", locks):
+        result = _run("--yes", "--only", "names")
+    assert result.exit_code == 1
+    assert REMOTE in engine.stored[image(2).id].tags
+    assert left.exists()
+
+
+def test_a_note_that_nobody_can_read_goes(engine: FakeHousekeeping, left: Path) -> None:
+    left.write_text("{", encoding="utf-8")
+    assert _run("--yes", "--only", "names").exit_code == 0
+    assert REMOTE in engine.stored[image(2).id].tags
+    assert not left.exists()
