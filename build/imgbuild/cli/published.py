@@ -29,7 +29,8 @@ def published(
         bool,
         typer.Option(
             "--check",
-            help="Ask the registry whether every tag is what the index says; say how many are.",
+            help="Ask the registry whether every tag is what the index says; say how many are, and "
+            "which images have no record.",
         ),
     ] = False,
     rebuild: Annotated[
@@ -45,12 +46,14 @@ def published(
     """
     from imgbuild.errors import CheckFailedError
     from imgbuild.publishing.index import Index, read_index
-    from imgbuild.publishing.tag_check import digests, misplaced_tags
+    from imgbuild.publishing.tag_check import digests, misplaced_tags, unrecorded_tags
 
     with closing(_open(source, project)) as registry:
         index = _rebuilt(registry) if rebuild else read_index(registry) or Index()
         _show(registry.name, index, as_json=as_json)
         faults = misplaced_tags(registry, index) if check else ()
+        for text in unrecorded_tags(registry) if check else ():
+            _say(f"note: {text}")
     if faults:
         raise CheckFailedError("\n".join(faults))
     if check and index.records:

@@ -1,8 +1,10 @@
-"""Whether every tag that the index tells of points where it says."""
+"""Whether every tag that the index tells of points where it says, and whether it tells of all."""
 
+from imgbuild.matrix.tags import RECORD_SUFFIX
 from imgbuild.parallel import in_parallel
 from imgbuild.publishing.index import Index
 from imgbuild.registry.protocol import Registry
+from imgbuild.rules.tags import RELEASE
 
 _WORKERS = 8
 
@@ -23,4 +25,17 @@ def misplaced_tags(registry: Registry, index: Index) -> tuple[str, ...]:
         f"{wanted[tag]}."
         for tag, digest in zip(wanted, found, strict=True)
         if digest != wanted[tag]
+    )
+
+
+def unrecorded_tags(registry: Registry) -> tuple[str, ...]:
+    """Return a sentence for each tag with a release in it that has no record beside it."""
+    tags = frozenset(registry.tags())
+    return tuple(
+        f"{registry.name}:{tag} has no record: its push was cut off, or is at work. "
+        f"imgbuild push --release {release[0]} of the same image completes it."
+        for tag in sorted(tags)
+        if (release := RELEASE.search(tag))
+        and not tag.endswith(RECORD_SUFFIX)
+        and f"{tag}{RECORD_SUFFIX}" not in tags
     )

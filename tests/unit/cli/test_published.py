@@ -152,6 +152,22 @@ def test_tags_that_are_elsewhere(server: RegistryServer) -> None:
         Run("--from", server.name, "--check")
 
 
+def test_images_without_a_record_are_told(server: RegistryServer) -> None:
+    """Their push was killed, and no later one had the same release."""
+    publish(server.store, "2.2.0-cpu-20261120.1", moving=("2.2-cpu",))
+    update_index(server.store, lambda _text: None)
+    tags = dict(server.store.tagged)
+    orphan = "2.2.0-cpu-20261120.2"
+    server.store.tagged[orphan] = tags["2.2-cpu"]
+    told = f"{server.name}:{orphan} has no record: "
+    found = Run("--from", server.name, "--check")
+    assert f"note: {told}" in found.err
+    assert "--release 20261120.2 " in found.err
+    assert len(found.err.splitlines()) == 2
+    assert "2 tags are as the index says." in found.err
+    assert "no record" not in Run("--from", server.name).err
+
+
 def test_exit_codes(server: RegistryServer) -> None:
     with pytest.raises(InputError, match="--from: 'Nonsense' is not HOST"):
         Run("--from", "Nonsense")
