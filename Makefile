@@ -56,9 +56,10 @@ slow: machine
 	$(BIN)/pytest tests/e2e -m slow
 
 faults: machine
+	rm -f reports/publishing-faults.json
 	IMGBUILD_FAULTS=every $(BIN)/pytest tests/e2e/test_push_faults.py tests/e2e/test_push_interrupted.py \
-		tests/e2e/test_push_refused.py tests/e2e/test_push_together.py
-	$(BIN)/python tests/e2e/fault_counts.py
+		tests/e2e/test_push_refused.py tests/e2e/test_push_together.py; \
+		code=$$?; $(BIN)/python tests/e2e/fault_counts.py && exit $$code
 
 standin: machine stub-tools
 	cd tests && ../$(BIN)/python -m standin.family --all

@@ -12,11 +12,12 @@ import re
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+Kit = TypeVar("Kit")
 EVERY = os.environ.get("IMGBUILD_FAULTS") == "every"
 """Whether a fault is put at every moment, not at some of them."""
 _ROOT = Path(__file__).resolve().parents[2]
@@ -26,14 +27,29 @@ _HEAD = "| fault | injected | survived by itself | completed by a rerun | lost |
 _TABLE = re.compile(rf"^{re.escape(_HEAD)}\n(?:\|.*\n)+", re.MULTILINE)
 
 
+class NotInjectedError(Exception):
+    """The push never came to the moment of its fault: it counts for nothing, and the test fails."""
+
+
+def injected(happened: object) -> None:
+    """Fail unless the fault happened."""
+    if not happened:
+        raise NotInjectedError("it took fewer requests")
+
+
 @dataclass
 class FaultCounts:
-    """What became of the pushes in which one kind of fault happened; threads may share it."""
+    """What became of the pushes in which one kind of fault happened; threads may share it.
+
+    In a ``with`` block the row is written at its end, also if a push was lost.
+    """
 
     fault: str
     survived: int = 0
     rerun: int = 0
     lost: int = 0
+    report: Path = REPORT
+    every: bool = EVERY
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def note(self, word: str) -> None:
@@ -45,22 +61,37 @@ class FaultCounts:
         """Count a push by what it returns; one that fails is lost."""
         try:
             word = push()
+        except NotInjectedError:
+            raise
         except BaseException:
             self.note("lost")
             raise
         self.note(word)
 
-    def save(self, report: Path = REPORT, *, every: bool = EVERY) -> None:
+    def each(self, work: Callable[[Kit, int], str]) -> Callable[[Kit, int], None]:
+        """Return the work at one moment, counted."""
+        return lambda kit, at: self.of(lambda: work(kit, at))
+
+    def __enter__(self) -> Self:
+        """Count."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Save."""
+        self.save()
+
+    def save(self) -> None:
         """Write the row into the report, in place of an earlier one of this fault.
 
         Not if only some moments were taken: the page tells of all.
         """
-        if not every:
+        if not self.every:
             return
-        report.parent.mkdir(exist_ok=True)
-        rows = json.loads(report.read_text(encoding="utf-8")) if report.exists() else {}
+        self.report.parent.mkdir(exist_ok=True)
+        known = self.report.exists()
+        rows = json.loads(self.report.read_text(encoding="utf-8")) if known else {}
         rows[self.fault] = {"survived": self.survived, "rerun": self.rerun, "lost": self.lost}
-        report.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+        self.report.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
 
 
 def table(report: Path = REPORT) -> str:

@@ -25,8 +25,9 @@ class PublishedState:
     green: Callable[[], set[str]]
     #: Every immutable tag that has a record, and its digest: no other one may ever be there.
     fixed: dict[str, str] = field(default_factory=dict)
-    #: Whether two pushes of different images are at work: an engine can put content under a tag
-    #: that another one has just taken. Its push gives the tag back.
+    #: Whether two pushes of different images are at work. Then an engine can put content under a
+    #: tag that another one has just taken, until its push gives the tag back; and moving tags can
+    #: be at the image that lost its record, until its push hands them over (docs/reliability.md).
     race: bool = False
 
     def check(self, asked: Asked | None = None) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import requests
-from fault_counts import FaultCounts, table
+from fault_counts import FaultCounts, NotInjectedError, injected, table
 from own_registry import own_registry
 from published_state import INDEX, RECORD, PublishedState
 from registry_storage import RegistryStorage
@@ -149,11 +150,11 @@ def test_a_registry_as_it_was(written: Written, tmp_path: Path) -> None:
 def test_the_counts_make_the_table(tmp_path: Path) -> None:
     report = tmp_path / "reports" / "faults.json"
     for fault, survived, lost in (("a reset", 3, 0), ("a full disk", 0, 1), ("a reset", 4, 0)):
-        counts = FaultCounts(fault)
+        counts = FaultCounts(fault, report=report, every=True)
         for word, times in (("survived", survived), ("rerun", 2), ("lost", lost)):
             for _ in range(times):
                 counts.note(word)
-        counts.save(report, every=True)
+        counts.save()
     assert table(report).splitlines()[2:] == [
         "| a reset | 6 | 4 | 2 | 0 |",
         "| a full disk | 3 | 0 | 2 | 1 |",
@@ -163,5 +164,26 @@ def test_the_counts_make_the_table(tmp_path: Path) -> None:
 
 def test_counts_of_some_moments_are_not_the_page_s(tmp_path: Path) -> None:
     report = tmp_path / "faults.json"
-    FaultCounts("a reset", survived=1).save(report, every=False)
+    FaultCounts("a reset", survived=1, report=report, every=False).save()
     assert not report.exists()
+
+
+def test_a_push_that_is_lost_is_on_the_page_and_one_without_its_fault_is_not(
+    tmp_path: Path,
+) -> None:
+    report = tmp_path / "faults.json"
+
+    def lose(_kit: str, at: int) -> str:
+        injected(at < 3)
+        assert at < 2, "a tag is gone"
+        return "survived"
+
+    def pushes() -> None:
+        with FaultCounts("a reset", report=report, every=True) as counts:
+            for at in (1, 2, 3):
+                with suppress(AssertionError):
+                    counts.each(lose)("kit", at)
+
+    with pytest.raises(NotInjectedError):
+        pushes()
+    assert table(report).splitlines()[2] == "| a reset | 2 | 1 | 0 | 1 |"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import signal
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from fault_counts import FaultCounts
+from fault_counts import FaultCounts, injected
 from push_kit import at_each
 from test_push_faults import dockerd, kits, project, requests  # noqa: F401  # fixtures
 
@@ -24,31 +25,36 @@ def test_a_signal(
     requests: range,  # noqa: F811
     number: signal.Signals,
 ) -> None:
-    counts = FaultCounts(f"{NAMES[number]} before a request")
+    def work(kit: PushKit, at: int) -> str:
+        sent = threading.Event()
 
-    def work(kit: PushKit, at: int) -> None:
         def send(asked: Asked) -> None:
             if asked.number == at:
                 process.send_signal(number)
+                sent.set()
 
         process = kit.start()
         kit.proxy.before = send
         _, stderr = process.communicate(timeout=SECONDS)
         kit.proxy.before = None
+        injected(sent.is_set())
         if number == signal.SIGINT:
             # Before the last requests it may come too late to stop anything.
             assert process.returncode in ({0, 130} if at > requests[-3] else {130}), stderr
             assert "Traceback" not in stderr, stderr
         kit.quiet()
         assert _lent(kit) == [] or number == signal.SIGKILL, "a name was left on the engine"
-        counts.of(lambda: _completed(kit, process.returncode))
+        return _completed(kit, process.returncode)
 
-    at_each(kits, requests, work)
-    counts.save()
+    with FaultCounts(f"{NAMES[number]} before a request") as counts:
+        at_each(kits, requests, counts.each(work))
 
 
 def _completed(kit: PushKit, code: int) -> str:
-    kit.state.check()
+    if code:
+        kit.state.check()
+    else:
+        kit.check("1.10")
     kit.rerun()
     kit.check("1.10")
     assert _lent(kit) == [], "a name was left on the engine"

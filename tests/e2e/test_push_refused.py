@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from fault_counts import FaultCounts
+from fault_counts import FaultCounts, injected
 from network_namespace import forwarded
 from own_registry import own_registry
 from published_state import PublishedState
@@ -61,18 +62,20 @@ def test_no_login_or_a_wrong_one(guarded: list[PushKit], password: str) -> None:
     kit = guarded[0]
     kit.registry.set_login(USER, PASSWORD)
     kit.reset()
-    counts = FaultCounts("a wrong login" if password else "no login")
     if password:
         _log_in(kit, password)
     else:
         (kit.project.docker_config / "config.json").unlink()
-    _told_to_log_in(kit, kit.push())
-    assert kit.state.storage.tags() == {}
-    _log_in(kit, PASSWORD)
-    kit.rerun()
-    kit.check("1.10")
-    counts.note("rerun")
-    counts.save()
+
+    def refused() -> str:
+        result = kit.push()
+        _told_to_log_in(kit, result)
+        assert kit.state.storage.tags() == {}
+        _log_in(kit, PASSWORD)
+        return _completed(kit, result)
+
+    with FaultCounts("a wrong login" if password else "no login") as counts:
+        counts.of(refused)
 
 
 def test_a_login_that_expires(
@@ -81,7 +84,6 @@ def test_a_login_that_expires(
 ) -> None:
     """Before each request in turn: it is told, and the push after a new login completes it."""
     project.set_up(publishing=PATIENT)
-    counts = FaultCounts("a login that expires before a request")
     first = guarded[0]
     first.registry.set_login(USER, PASSWORD)
     first.reset()
@@ -89,26 +91,29 @@ def test_a_login_that_expires(
     assert first.push().returncode == 0
     moments = range(1, len(first.proxy.asked) + 1)
 
-    def work(kit: PushKit, at: int) -> None:
+    def work(kit: PushKit, at: int) -> str:
         kit.registry.set_login(USER, PASSWORD)
         _log_in(kit, PASSWORD)
+        expired = threading.Event()
 
         def expire(asked: Asked) -> None:
             if asked.number == at:
                 kit.registry.set_login(USER, NEXT)
+                expired.set()
 
         kit.proxy.before = expire
         result = kit.push()
         kit.proxy.before = None
+        injected(expired.is_set())
         _told_to_log_in(kit, result)
         kit.quiet()
         # Of two versions that it reads at the same time docker-registry may keep the older one.
         kit.registry.set_login(USER, NEXT)
         _log_in(kit, NEXT)
-        counts.of(lambda: _completed(kit, result))
+        return _completed(kit, result)
 
-    at_each(guarded, moments, work)
-    counts.save()
+    with FaultCounts("a login that expires before a request") as counts:
+        at_each(guarded, moments, counts.each(work))
 
 
 def test_a_full_disk(
@@ -123,22 +128,24 @@ def test_a_full_disk(
     mended = FaultCounts("a full disk that left empty files in the registry, which were removed")
 
     def work(kit: PushKit, at: int) -> None:
+        filled = threading.Event()
+
         def fill(asked: Asked) -> None:
             if asked.number == at and kit.disk:
                 kit.disk.fill()
+                filled.set()
 
         kit.proxy.before = fill
         result = kit.push()
         kit.proxy.before = None
+        injected(filled.is_set())
         assert kit.disk
         kit.disk.empty()
         damaged = kit.state.storage.mend()
         (mended if damaged else counts).of(lambda: _completed(kit, result))
 
-    with PushKits(project, dockerd, tmp_path, disk=DISK).made(KITS) as full:
+    with counts, mended, PushKits(project, dockerd, tmp_path, disk=DISK).made(KITS) as full:
         at_each(full, requests, work)
-    counts.save()
-    mended.save()
 
 
 def test_an_immutable_tag_that_is_taken(kits: list[PushKit]) -> None:  # noqa: F811
@@ -185,10 +192,15 @@ def test_tls(
 
 
 def _completed(kit: PushKit, result: subprocess.CompletedProcess[str]) -> str:
-    """Push again, and fail unless all is there; return what this was, for the counts."""
+    """Push again, and fail unless all is there; return what this was, for the counts.
+
+    All must be there before that if the push said so.
+    """
     if result.returncode:
         explained(result, kit.proxy.host)
-    kit.state.check()
+        kit.state.check()
+    else:
+        kit.check("1.10")
     kit.rerun()
     kit.check("1.10")
     return "rerun" if result.returncode else "survived"
