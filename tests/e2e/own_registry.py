@@ -16,6 +16,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
@@ -40,6 +41,7 @@ _PORTS = range(20000, 32000)
 _STARTER = ThreadPoolExecutor(1)
 _BCRYPT_COST = "04"  # the least: a password is hashed at each request
 _BCRYPT_LETTERS = "./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+_ONE_AT_A_TIME = threading.Lock()  # crypt(3) has one buffer for its results
 
 
 @dataclass
@@ -206,7 +208,8 @@ def _bcrypt(password: str) -> str:
     crypt = ctypes.CDLL("libcrypt.so.1").crypt
     crypt.argtypes, crypt.restype = (ctypes.c_char_p, ctypes.c_char_p), ctypes.c_char_p
     salt = "".join(secrets.choice(_BCRYPT_LETTERS) for _ in range(22))
-    hashed: bytes | None = crypt(password.encode(), f"$2b${_BCRYPT_COST}${salt}".encode())
+    with _ONE_AT_A_TIME:
+        hashed: bytes | None = crypt(password.encode(), f"$2b${_BCRYPT_COST}${salt}".encode())
     assert hashed
     assert hashed.startswith(b"$2b$"), "libcrypt knows no bcrypt"
     return hashed.decode()
