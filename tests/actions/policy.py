@@ -19,6 +19,8 @@ _GITHUB_LIMIT = 360  # minutes a job on GitHub's own runners may take
 _DANGEROUS = {"pull_request_target", "workflow_run", "issue_comment", "issues", "discussion"}
 #: A pull request may come from anyone: its jobs read, and nothing else.
 _OPEN = {"pull_request"}
+#: What is not of this branch was not reviewed, and is not published.
+_REVIEWED = "github.ref == 'refs/heads/main'"
 
 
 def problems(workflow: Workflow, text: str) -> list[str]:
@@ -66,6 +68,20 @@ def permissions(workflow: Workflow, _text: str) -> Iterator[str]:
         for what in job.permissions.items():
             if what not in allowed:
                 yield f"{job.id} must not have {': '.join(what)}"
+
+
+def only_from_main(workflow: Workflow, _text: str) -> Iterator[str]:
+    """Demand that a job which writes packages is of ``main``; who starts a run chooses its branch.
+
+    The events do not tell: one that is added later, or a branch, would publish what it brings.
+    """
+    for job in workflow.jobs.values():
+        given = job.permissions if isinstance(job.permissions, dict) else {}
+        whole = str(job.condition)
+        # `a && b || c` may be true where `a` is not.
+        of_main = whole.partition(" && ")[0] == _REVIEWED and "||" not in whole
+        if given.get("packages") == "write" and not of_main:
+            yield f"{job.id} writes packages: its `if` must be {_REVIEWED}, or that && more"
 
 
 def triggers(workflow: Workflow, text: str) -> Iterator[str]:
@@ -153,6 +169,7 @@ RULES: tuple[Callable[[Workflow, str], Iterator[str]], ...] = (
     known_actions,
     timeouts,
     permissions,
+    only_from_main,
     triggers,
     concurrency,
     shell,

@@ -31,6 +31,7 @@ jobs:
         run: echo word=x >> "$GITHUB_OUTPUT"
   two:
     needs: one
+    if: github.ref == 'refs/heads/main'
     runs-on: ubuntu-24.04
     timeout-minutes: 5
     permissions: {{contents: read, packages: write}}
@@ -84,6 +85,10 @@ def test_what_can_be_set_is_documented(path: Path) -> None:
         ("{contents: read}", "{contents: write}", "one must not have contents: write"),
         ("push: {branches: [main]}", "pull_request: {}", "two must not have packages: write"),
         ("push: {branches: [main]}", "pull_request_target: {}", "gives strangers the secrets"),
+        ("    if: github.ref == 'refs/heads/main'\n", "", "two writes packages: its `if` must be"),
+        ("ref == 'refs/heads/main'", "ref != 'refs/heads/main'", "two writes packages"),
+        ("ref == 'refs/heads/main'", "ref == 'refs/heads/main' || true", "two writes packages"),
+        ("if: github.ref ==", "if: true || github.ref ==", "two writes packages"),
         ('echo "$WORD"\n', "true\n        env: {A: '${{ github.event.issue.title }}'}\n", "strang"),
         ('echo "$WORD"', "echo ${{ github.event.issue.title }}", "has ${{ github.event.issue.ti"),
         ("concurrency: {group: good, cancel-in-progress: false}\n", "", "no concurrency group"),

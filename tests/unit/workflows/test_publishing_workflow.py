@@ -10,6 +10,7 @@ from actions.workflow import read_workflow
 
 IMAGES = read_workflow(ROOT / ".github" / "workflows" / "images.yml")
 PUBLISH = IMAGES.jobs["publish"]
+MAIN = {"ref": "refs/heads/main"}
 
 
 def _scope(**contexts: Any) -> Scope:
@@ -49,8 +50,25 @@ def test_what_push_lets_through(runner: str, options: str, given: str) -> None:
     ("shards", "work"), [('{"include":[]}', False), ('{"include":[{"shard":"1/1"}]}', True)]
 )
 def test_without_work_there_is_no_matrix(shards: str, work: bool) -> None:
-    scope = _scope(needs={"plan": {"outputs": {"shards": shards}}})
+    scope = _scope(github=MAIN, needs={"plan": {"outputs": {"shards": shards}}})
     assert scope.condition(PUBLISH.condition) == work
+
+
+@pytest.mark.parametrize(
+    ("ref", "publishes"),
+    [
+        ("refs/heads/main", True),
+        ("refs/heads/main-2", False),
+        ("refs/heads/other", False),
+        ("refs/tags/main", False),
+        ("refs/pull/1/merge", False),
+    ],
+)
+@pytest.mark.parametrize("job", ["plan", "publish"])
+def test_only_main_publishes(job: str, ref: str, publishes: bool) -> None:
+    shards = {"plan": {"outputs": {"shards": '{"include":[{"shard":"1/1"}]}'}}}
+    scope = _scope(github={"ref": ref}, needs=shards)
+    assert scope.condition(IMAGES.jobs[job].condition) == publishes
 
 
 def test_the_defaults_name_the_registry_of_github() -> None:

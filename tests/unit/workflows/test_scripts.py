@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,26 +12,31 @@ from conftest import ROOT
 
 from actions.expression import PURE, Scope
 from actions.workflow import Step, read_workflow
+from imgbuild.ci.formats import github_text, json_text
+from imgbuild.ci.listed import Listed, jobs
+from imgbuild.matrix.image import Image
 from imgbuild.publishing.release import check_release
 
 WORKFLOWS = ROOT / ".github" / "workflows"
 IMAGES = read_workflow(WORKFLOWS / "images.yml")
 CI = read_workflow(WORKFLOWS / "ci.yml")
+NIGHTLY = read_workflow(WORKFLOWS / "nightly.yml")
 SUDO = '#!/bin/sh\necho "$*" >> "$ASKED"\necho "[]"\n'
 CHOWN = '#!/bin/sh\n[ "$1" = chown ] && shift && echo "$*" >> "$ASKED"\n'
 
 
 def _step(job: str, name: str) -> Step:
-    jobs = {**IMAGES.jobs, **CI.jobs}
+    jobs = {**IMAGES.jobs, **CI.jobs, **NIGHTLY.jobs}
     return next(step for step in jobs[job].steps if step.name == name)
 
 
 def _run(step: Step, folder: Path, sudo: str = SUDO, **variables: str) -> list[str]:
     """Run a step in a folder, which must succeed; return what `sudo` was asked to run."""
     (folder / "bin").mkdir()
-    for name, text in (("sudo", sudo), ("jq", "#!/bin/sh\ncat\n")):
-        (folder / "bin" / name).write_text(text, encoding="utf-8")
-        (folder / "bin" / name).chmod(0o755)
+    (folder / "bin" / "sudo").write_text(sudo, encoding="utf-8")
+    (folder / "bin" / "sudo").chmod(0o755)
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    (folder / ".venv" / "bin" / "python").symlink_to(sys.executable)
     files = ("ASKED", "GITHUB_OUTPUT", "GITHUB_ENV", "GITHUB_STEP_SUMMARY")
     for name in files:
         (folder / name).touch()
@@ -65,12 +71,48 @@ def test_the_release_of_every_run_is_one(tmp_path: Path, run: str, number: str) 
 
 @pytest.mark.parametrize("commits", [1, 2])
 def test_the_first_commit_changes_no_image(tmp_path: Path, commits: int) -> None:
-    who = ("-c", "user.name=n", "-c", "user.email=e")
-    for words in (("init", "--quiet"), *((*who, "commit", "-qm", "c", "--allow-empty"),) * commits):
-        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    _commits(tmp_path, commits)
     asked = _run(_step("checks", "Which images this change rebuilds, and why"), tmp_path)
     wanted = ".venv/bin/imgbuild matrix --changed-since HEAD~1"
     assert asked == [wanted] * (commits - 1)
+
+
+def _commits(folder: Path, count: int) -> None:
+    """Make a repository with so many commits."""
+    who = ("-c", "user.name=n", "-c", "user.email=e")
+    for words in (("init", "--quiet"), *((*who, "commit", "-qm", "c", "--allow-empty"),) * count):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_the_summary_says_which_images_and_why(
+    tmp_path: Path, images: dict[str, Image], count: int
+) -> None:
+    _commits(tmp_path, 2)
+    reason = 'changed: pin horovod 0.16.1 → 0.16.4; `it\'s` "quoted" {name}'
+    listed = [Listed(image, None, reason) for image in [*images.values()][:count]]
+    step = _step("checks", "Which images this change rebuilds, and why")
+    _run(step, tmp_path, sudo=_saying(tmp_path, json_text(listed)))
+    said = (tmp_path / "GITHUB_STEP_SUMMARY").read_text(encoding="utf-8").splitlines()
+    assert said == [f"- `{one.image.name}`: {reason}" for one in listed]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_a_night_s_part_is_what_imgbuild_build_takes(
+    tmp_path: Path, images: dict[str, Image], count: int
+) -> None:
+    listed = [Listed(image, None, "selected") for image in [*images.values()][:count]]
+    step = _step("rebuild", "Tonight's part of the family")
+    sudo = _saying(tmp_path, github_text(jobs(listed, None)))
+    _run(step, tmp_path, sudo=sudo, SELECTION="--all", PARTS="14")
+    said = (tmp_path / "GITHUB_ENV").read_text(encoding="utf-8")
+    assert said == "NAMES=" + " ".join(f"--name {one.image.name}" for one in listed) + "\n"
+
+
+def _saying(folder: Path, text: str) -> str:
+    """Return a `sudo` whose command prints a text."""
+    (folder / "answer").write_text(f"{text}\n", encoding="utf-8")
+    return f"#!/bin/sh\ncat '{folder}/answer'\n"
 
 
 def test_a_login_is_the_job_s_own(tmp_path: Path) -> None:
@@ -84,9 +126,19 @@ def test_a_login_is_the_job_s_own(tmp_path: Path) -> None:
         assert exported == f"DOCKER_CONFIG={folder}/temp/docker\n"
 
 
+@pytest.mark.parametrize("job", ["plan", "publish"])
+def test_who_logs_in_logs_out_whatever_happened(job: str) -> None:
+    names = [step.name for step in IMAGES.jobs[job].steps]
+    assert names.index("Log in to the registry") < names.index("Log out")
+    assert _step(job, "Log out").condition == "always()"
+    scripts = [str(step.run) for step in IMAGES.jobs[job].steps[names.index("Log out") + 1 :]]
+    assert not any("imgbuild" in script or "docker" in script for script in scripts)
+
+
+@pytest.mark.parametrize("job", ["plan", "publish"])
 @pytest.mark.parametrize("config", ["", "/run/x"])
-def test_the_logout_is_of_the_job_s_own_login_alone(tmp_path: Path, config: str) -> None:
-    asked = _run(_step("publish", "Log out"), tmp_path, DOCKER_CONFIG=config, REPOSITORY="x.org/y")
+def test_the_logout_is_of_the_job_s_own_login_alone(tmp_path: Path, job: str, config: str) -> None:
+    asked = _run(_step(job, "Log out"), tmp_path, DOCKER_CONFIG=config, REPOSITORY="x.org/y")
     assert asked == ["--preserve-env=DOCKER_CONFIG docker logout x.org"] * bool(config)
 
 
