@@ -5,10 +5,10 @@ from typing import Annotated
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.selecting import Chosen, selecting_without
+from imgbuild.cli.selecting import Chosen, selecting
 
 
-@selecting_without("as_documented")
+@selecting
 def base(
     chosen: Chosen,
     refresh: Annotated[

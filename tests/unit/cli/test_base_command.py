@@ -57,6 +57,13 @@ def test_without_a_word_nothing_is_made_anew(project: Project, asked: list[Any])
     assert (how.refresh, how.sources, how.targets) == (False, (), ())
 
 
+def test_whatever_selects_images_to_publish_selects_their_bases(
+    project: Project, asked: list[Any]
+) -> None:
+    assert _base(project, "--tf", "2.1", "--gpu", "--as-documented").exit_code == 0
+    assert asked[0] == ("tf-2.1-gpu-ubuntu-as-documented",)
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [((), "--tf VERSION or --all"), (("--all", "--cache-to", "host/x:1"), "--cache-to")],
