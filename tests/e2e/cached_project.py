@@ -9,13 +9,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import shutil
 import zipfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import yaml
-from conftest import ROOT, Checkout
+from conftest import Checkout
+from copied_checkout import copied_checkout, remove_images, take_base
 
 if TYPE_CHECKING:
     import subprocess
@@ -103,32 +102,20 @@ def another_machine(project: CachedProject, engine: Engine, folder: Path) -> Cac
 
 def forget(engine: Engine) -> None:
     """Remove the project's images."""
-    for image in stored(engine):
-        for tag in image.tags:
-            engine.untag(tag)
-        engine.discard(image.id)
+    remove_images(engine, REPOSITORY)
 
 
-def cached_project(folder: Path, host: str | None, cache: Path) -> CachedProject:
-    """Return a new checkout in ``folder``; the first machine has the user's own cache."""
-    root = folder / "checkout"
-    for part in ("images/files", "images/locks"):
-        shutil.copytree(ROOT / part, root / part, ignore=shutil.ignore_patterns("__pycache__"))
-    matrix = (ROOT / "matrix.yaml").read_text(encoding="utf-8")
-    matrix = matrix.replace("repository: imgbuild/tensorflow", f"repository: {REPOSITORY}", 1)
-    matrix = matrix.replace("defaults: {stack: ubuntu", "defaults: {stack: debian", 1)
-    (root / "matrix.yaml").write_text(matrix, encoding="utf-8")
-    own = ROOT / "imgbuild.local.yaml"
-    settings = yaml.safe_load(own.read_text(encoding="utf-8")) if own.exists() else {}
-    (root / "imgbuild.local.yaml").write_text(yaml.safe_dump(settings or {}), encoding="utf-8")
-    _write_wheel(root / "images" / "files" / WHEEL)
-    for path, text in {
+def cached_project(folder: Path, host: str | None) -> CachedProject:
+    """Return a new checkout in ``folder``; its machine has a cache with a base image at most."""
+    root, cache = folder / "checkout", folder / "cache"
+    files = {
         "images/templates/Dockerfile.j2": _TEMPLATE,
         "tests/image/conftest.py": _CONFTEST,
         "tests/image/test_files.py": _SUITE,
-    }.items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(text, encoding="utf-8")
+    }
+    copied_checkout(root, REPOSITORY, files=files)
+    take_base(root, cache)
+    _write_wheel(root / "images" / "files" / WHEEL)
     project = CachedProject(root, folder / "state", host, cache)
     result = project.run("render")
     assert result.returncode == 0, result.stderr

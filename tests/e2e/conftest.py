@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from copied_checkout import SOURCE, copied_checkout, remove_images
 
 from imgbuild.engine.client import DockerEngine
 from imgbuild.engine.endpoint import resolve_host
@@ -28,13 +27,27 @@ from standin.family import CORNERS, Family
 from standin.server import serve
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
     from imgbuild.engine.protocol import Engine
     from standin.server import StandInServer
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = SOURCE
 COPY_REPOSITORY = "imgbuild-e2e/tensorflow"
+
+
+#: Where inputs come from does not change what tests find; settings, log format and project do.
+_KEPT = ("IMGBUILD_MIRRORS",)
+
+
+def _not_imgbuilds(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without the variables that make imgbuild do something else."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if not name.startswith("IMGBUILD_") or name in _KEPT
+    }
 
 
 @dataclass(frozen=True)
@@ -51,9 +64,10 @@ class Checkout:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The user's environment, with state (reports, logs, locks) kept apart."""
+        """The user's environment without imgbuild's, with state (reports, logs, locks) apart."""
         docker = {"DOCKER_HOST": self.host} if self.host else {}
-        return {**os.environ, **docker, "XDG_STATE_HOME": str(self.state), "COLUMNS": "200"}
+        own = {"XDG_STATE_HOME": str(self.state), "COLUMNS": "200"}
+        return {**_not_imgbuilds(os.environ), **docker, **own}
 
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-c", "from imgbuild.cli import main; main()", *arguments]
@@ -112,6 +126,15 @@ class Checkout:
         assert result.returncode == 0, result.stderr
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_settings_of_the_user() -> Iterator[None]:
+    """Let this process, too, read the settings of the checkouts: another engine is named there."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in {*os.environ} - {*_not_imgbuilds(os.environ)}:
+            patch.delenv(name)
+        yield
+
+
 @pytest.fixture(scope="session")
 def host() -> str | None:
     return resolve_host(load_settings(Project(ROOT).settings).engine)
@@ -139,24 +162,12 @@ def checkout(host: str | None, state: Path) -> Checkout:
 def copy(tmp_path: Path, host: str | None, engine: Engine) -> Iterator[Checkout]:
     """Give a copy to break things in; its images are removed again."""
     root = tmp_path / "checkout"
-    ignored = shutil.ignore_patterns("__pycache__")
-    for folder in ("images", "tests/image"):
-        shutil.copytree(ROOT / folder, root / folder, ignore=ignored)
-    for file in ("matrix.yaml", "imgbuild.local.yaml"):
-        if (ROOT / file).exists():
-            shutil.copy(ROOT / file, root / file)
+    copied_checkout(root, COPY_REPOSITORY, ("images", "tests/image"))
     made = Checkout(root, tmp_path / "state", host)
-    made.edit("matrix.yaml", "repository: imgbuild/tensorflow", f"repository: {COPY_REPOSITORY}")
-    # The tests break images of the stack that needs nothing but what every machine reaches.
-    made.edit("matrix.yaml", "defaults: {stack: ubuntu", "defaults: {stack: debian")
-    before = {image.id for image in engine.images("imgbuild.name")}
+    result = made.run("render")
+    assert result.returncode == 0, result.stderr
     yield made
-    for image in engine.images("imgbuild.name"):
-        for tag in image.tags:
-            if tag.startswith(COPY_REPOSITORY):
-                engine.untag(tag)
-        if image.id not in before:
-            engine.discard(image.id)
+    remove_images(engine, COPY_REPOSITORY)
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from small_disk import SmallDisk, small_disk
+
 from imgbuild.doctor import processes
 from imgbuild.doctor.own_engine import OwnEngine
 from imgbuild.parent_death import dies_with_parent
@@ -31,9 +33,9 @@ _OPTIONS = ("--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-masq
 
 @dataclass
 class OwnDockerd:
-    """An engine whose data is below ``folder``, a tmpfs; ``options`` are dockerd's."""
+    """An engine whose data is on ``disk``; ``options`` are dockerd's."""
 
-    folder: Path
+    disk: SmallDisk
     options: tuple[str, ...] = ()
     process: subprocess.Popen[bytes] | None = None
     _engine: OwnEngine = field(init=False)
@@ -43,6 +45,10 @@ class OwnDockerd:
         self._engine.state.mkdir()
         self._engine.run.mkdir()
         self._engine.config.write_text("{}", encoding="utf-8")
+
+    @property
+    def folder(self) -> Path:
+        return self.disk.folder
 
     @property
     def host(self) -> str:
@@ -77,23 +83,10 @@ class OwnDockerd:
     def log(self) -> str:
         return (self.folder.parent / "dockerd.log").read_text(errors="replace")[-3000:]
 
-    def fill(self, left: int = 0) -> None:
-        """Let no more than ``left`` bytes be free."""
-        for _ in range(20):  # what is written meanwhile makes the kernel refuse
-            status = os.statvfs(self.folder)
-            used = (status.f_blocks - status.f_bfree) * status.f_frsize
-            if self._resize(used + left):
-                return
-        raise AssertionError("the tmpfs could not be shrunk")
-
-    def empty(self) -> None:
-        """Give the room back."""
-        assert self._resize(ROOM)
-
     def close(self) -> None:
         """End it and all that is left of it."""
         with suppress(AssertionError):
-            self.empty()
+            self.disk.empty()
         self.stop()
         for pid in self._engine.leftovers():
             with suppress(ProcessLookupError):
@@ -114,10 +107,6 @@ class OwnDockerd:
         command = ["docker", "--host", self.host, *arguments]
         return subprocess.run(command, capture_output=True, check=False, timeout=60)
 
-    def _resize(self, size: int) -> bool:
-        command = ["mount", "-o", f"remount,size={size}", str(self.folder)]
-        return subprocess.run(command, capture_output=True, check=False).returncode == 0
-
     def _mounts(self) -> list[str]:
         mounts = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
         places = [line.split()[1] for line in mounts]
@@ -130,18 +119,13 @@ def own_dockerd(*options: str) -> Iterator[OwnDockerd]:
 
     ``options`` are dockerd's, such as ``--max-upload-attempts=1``.
     """
-    assert os.geteuid() == 0, "run these tests as root: they start an engine of their own"
-    with TemporaryDirectory(prefix="imgbuild-e2e-") as parent:  # a socket's path is a short one
-        folder = Path(parent) / "d"
-        folder.mkdir()
-        mount = ["-t", "tmpfs", "-o", f"size={ROOM},mode=0755", "imgbuild-e2e", str(folder)]
-        subprocess.run(["mount", *mount], check=True)
+    with (
+        TemporaryDirectory(prefix="imgbuild-e2e-") as parent,  # a socket's path is a short one
+        small_disk(Path(parent) / "d", ROOM) as disk,
+    ):
+        engine = OwnDockerd(disk, options)
         try:
-            engine = OwnDockerd(folder, options)
-            try:
-                engine.start()
-                yield engine
-            finally:
-                engine.close()
+            engine.start()
+            yield engine
         finally:
-            subprocess.run(["umount", "--lazy", str(folder)], check=False, capture_output=True)
+            engine.close()

@@ -7,13 +7,12 @@ second suite starts a container and a network, as the real ones do. `pause` slow
 
 from __future__ import annotations
 
-import shutil
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import yaml
-from conftest import ROOT, Checkout
+from conftest import Checkout
+from copied_checkout import copied_checkout
 
 from imgbuild.cleaning.busy import held_locks
 from imgbuild.engine.housekeeping import DockerHousekeeping
@@ -21,7 +20,6 @@ from imgbuild.suites.container import CONTAINER_LABEL
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable
     from pathlib import Path
 
     from imgbuild.engine.stored import StoredImage
@@ -199,39 +197,16 @@ class SmallProject(Checkout):
 def small_project(folder: Path, host: str) -> SmallProject:
     """Return a new small project in ``folder`` for the engine at ``host``."""
     root = folder / "checkout"
-    for part in ("images/files", "images/locks"):
-        shutil.copytree(ROOT / part, root / part, ignore=shutil.ignore_patterns("__pycache__"))
-    matrix = (ROOT / "matrix.yaml").read_text(encoding="utf-8")
-    matrix = matrix.replace("repository: imgbuild/tensorflow", f"repository: {REPOSITORY}", 1)
-    matrix = matrix.replace("defaults: {stack: ubuntu", "defaults: {stack: debian", 1)
-    (root / "matrix.yaml").write_text(matrix, encoding="utf-8")
-    _write_settings(root / "imgbuild.local.yaml", host)
-    templates, suites = root / "images" / "templates", root / "tests" / "image"
-    templates.mkdir(parents=True)
-    suites.mkdir(parents=True)
-    (templates / "Dockerfile.j2").write_text(_TEMPLATE, encoding="utf-8")
-    (suites / "conftest.py").write_text(_CONFTEST, encoding="utf-8")
-    for name, text in _SUITES.items():
-        (suites / f"test_{name}.py").write_text(text, encoding="utf-8")
+    files = {
+        "images/templates/Dockerfile.j2": _TEMPLATE,
+        "tests/image/conftest.py": _CONFTEST,
+        **{f"tests/image/test_{name}.py": text for name, text in _SUITES.items()},
+    }
+    copied_checkout(root, REPOSITORY, files=files, host=host)
     project = SmallProject(root, folder / "state", host)
     result = project.run("render")
     assert result.returncode == 0, result.stderr
     return project
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "what was waited for did not happen"
-        time.sleep(0.05)
-
-
-def _write_settings(path: Path, host: str) -> None:
-    """Write this checkout's settings with another engine."""
-    own = ROOT / "imgbuild.local.yaml"
-    settings = yaml.safe_load(own.read_text(encoding="utf-8")) if own.exists() else {}
-    engine = {**(settings or {}).get("engine", {}), "host": host}
-    path.write_text(yaml.safe_dump({**(settings or {}), "engine": engine}), encoding="utf-8")
 
 
 def _paused(line: str, place: str, seconds: float) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 from contextlib import closing
 from pathlib import Path
@@ -31,8 +30,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def project(tmp_path: Path, host: str | None, engine: Engine) -> Iterator[CachedProject]:
     forget(engine)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    yield cached_project(tmp_path, host, cache)
+    yield cached_project(tmp_path, host)
     forget(engine)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -13,27 +12,19 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
-import yaml
+from copied_checkout import CONTENT, CPYTHON, SHA256, change_settings, take_base
 from own_dockerd import own_dockerd
 from small_project import SmallProject, small_project
-
-from imgbuild.inputs.base import find_base
-from imgbuild.matrix.image import all_images
-from imgbuild.plan.inputs import base_recipe
-from imgbuild.project import cache_dir
-from imgbuild.rules.load import load_matrix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
 ONE = ("build", "--tf", "1.10")
-#: What stands in for CPython's source: the small images only check that it is what was asked for.
-SOURCE, CONTENT = "Python-3.6.15.tar.xz", b"a source" * 1000
 _USE = f"""\
 FROM os AS checked
 ARG SHA256_CPYTHON
-RUN --network=none --mount=type=bind,from=downloads,source={SOURCE},target=/run/source \\
+RUN --network=none --mount=type=bind,from=downloads,source={CPYTHON},target=/run/source \\
     echo "$SHA256_CPYTHON  /run/source" | sha256sum --check > /checked
 """
 
@@ -82,33 +73,20 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnCache]:
     folder = tmp_path_factory.mktemp("corrupted")
     served = folder / "served" / "python" / "3.6.15"
     served.mkdir(parents=True)
-    (served / SOURCE).write_bytes(CONTENT)
+    (served / CPYTHON).write_bytes(CONTENT)
     with own_dockerd() as engine, _served(folder / "served") as url:
         small = small_project(folder, engine.host)
         made = OwnCache(small.root, small.state, small.host)
         _take_source_from(made, url)
-        _take_base(made)
+        take_base(made.root, made.cache)
         result = made.run(*ONE)
         assert result.returncode == 0, result.stderr
         yield made
 
 
-def _take_base(project: OwnCache) -> None:
-    """Take over the base image if it was made before; others in the cache are of no build here."""
-    images = all_images(load_matrix(project.root / "matrix.yaml"))
-    recipe = base_recipe(next(image for image in images if image.stack == "debian"))
-    known = find_base(recipe, cache_dir())
-    if known:
-        shutil.copytree(known.path, project.cache / "imgbuild" / "base" / known.path.name)
-
-
 def _take_source_from(project: OwnCache, url: str) -> None:
-    settings = project.root / "imgbuild.local.yaml"
-    document = yaml.safe_load(settings.read_text(encoding="utf-8"))
-    document.pop("cpython", None)
-    document["mirrors"] = {"python-org": url}
-    document["substitutes"] = {SOURCE: hashlib.sha256(CONTENT).hexdigest()}
-    settings.write_text(yaml.safe_dump(document), encoding="utf-8")
+    mirrors, substitutes = {"python-org": url}, {CPYTHON: SHA256}
+    change_settings(project.root, cpython=None, mirrors=mirrors, substitutes=substitutes)
     template = project.root / "images" / "templates" / "Dockerfile.j2"
     text = template.read_text(encoding="utf-8")
     head, tail = text.split("FROM os AS final\n")
@@ -168,7 +146,7 @@ def test_every_kind_of_file_is_damaged_and_made_right(
     result = project.run(*ONE)
     assert result.returncode == 0, result.stderr
     assert ("the base image in the cache is damaged" in result.stderr) is not bool(spared)
-    assert f"{SOURCE} in the cache was damaged" in result.stderr
+    assert f"{CPYTHON} in the cache was damaged" in result.stderr
     assert project.check_names() == 2
     assert project.left() == []
     for path, digest in before.items():

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from own_dockerd import OwnDockerd, own_dockerd
-from small_project import SmallProject, small_project, wait_for
+from small_project import SmallProject, small_project
+from waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,9 +73,9 @@ def test_a_disk_that_fills_up_and_is_emptied(
     _forget_logs(project)
     process = project.start(*BOTH)
     wait_for(lambda: _reached(project, place))
-    dockerd.fill(left)
+    dockerd.disk.fill(left)
     _, stderr = process.communicate(timeout=120)
-    dockerd.empty()
+    dockerd.disk.empty()
     assert "Traceback" not in stderr
     # At the end the containers go first, which can make room enough for two names.
     if place != "end" or process.returncode:
@@ -97,9 +98,9 @@ def test_a_full_disk_is_told_before_anything_starts(
 ) -> None:
     project.fresh("before")
     before = {tag: image.id for tag, image in project.named().items()}
-    dockerd.fill(1_000_000_000)
+    dockerd.disk.fill(1_000_000_000)
     result = project.build()
-    dockerd.empty()
+    dockerd.disk.empty()
     assert result.returncode == 3, result.stderr
     assert "1.0 GB are free" in result.stderr or "0.9 GB are free" in result.stderr
     assert "nothing was started" in result.stderr

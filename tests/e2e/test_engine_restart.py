@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from own_dockerd import OwnDockerd, own_dockerd
-from small_project import SmallProject, small_project, wait_for
+from small_project import SmallProject, small_project
+from waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from conftest import COPY_REPOSITORY
+from waiting import wait_for
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable
 
     from conftest import Checkout
 
@@ -20,18 +20,13 @@ if TYPE_CHECKING:
 #: The quickest image to build.
 TF = "1.10"
 NAME = "tf-1.10-cpu-debian"
+#: How long it may take to build it.
+BUILDING = 600
 
 
 def _named(engine: Engine) -> list[str]:
     tags = [tag for image in engine.images("imgbuild.name") for tag in image.tags]
     return [tag for tag in tags if tag.startswith(COPY_REPOSITORY)]
-
-
-def _wait_for(condition: Callable[[], bool], seconds: float = 600) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "what was waited for did not happen"
-        time.sleep(0.2)
 
 
 def _ended(process: subprocess.Popen[str]) -> tuple[int, str]:
@@ -43,6 +38,11 @@ def _stall(copy: Checkout) -> None:
     """Let the step that installs the packages wait for minutes."""
     partial, step = "images/templates/partials/packages.j2", ". /run/network.sh"
     copy.edit(partial, f"set -eu\n{step}", f"sleep 300\n{step}")
+
+
+def _stalls(copy: Checkout) -> bool:
+    logs = copy.state / "imgbuild" / "logs"
+    return any("sleep" in path.read_text() for path in logs.glob(f"*{NAME}.log"))
 
 
 def test_an_image_whose_suites_fail_gets_no_name(copy: Checkout, engine: Engine) -> None:
@@ -71,8 +71,7 @@ def test_an_interrupted_build_leaves_nothing(
 ) -> None:
     _stall(copy)
     process = copy.start("build", "--tf", TF)
-    logs = copy.state / "imgbuild" / "logs"
-    _wait_for(lambda: any("sleep" in f.read_text() for f in logs.glob(f"*{NAME}.log")))
+    wait_for(lambda: _stalls(copy), BUILDING)
     process.send_signal(number)
     started = time.monotonic()
     code, stderr = _ended(process)
@@ -86,7 +85,7 @@ def test_an_interrupted_build_leaves_nothing(
 
 def test_an_interrupted_test_leaves_no_container(copy: Checkout, engine: Engine) -> None:
     process = copy.start("build", "--tf", TF)
-    _wait_for(lambda: bool(copy.started(engine)))
+    wait_for(lambda: bool(copy.started(engine)), BUILDING)
     process.send_signal(signal.SIGTERM)
     code, stderr = _ended(process)
     assert code == 130, stderr
@@ -96,7 +95,7 @@ def test_an_interrupted_test_leaves_no_container(copy: Checkout, engine: Engine)
 
 def test_what_a_killed_test_left_is_cleared_by_the_next(copy: Checkout, engine: Engine) -> None:
     process = copy.start("build", "--tf", TF)
-    _wait_for(lambda: bool(copy.started(engine)))
+    wait_for(lambda: bool(copy.started(engine)), BUILDING)
     process.kill()
     _ended(process)
     assert copy.started(engine)
@@ -111,8 +110,7 @@ def test_what_a_killed_test_left_is_cleared_by_the_next(copy: Checkout, engine: 
 def test_two_builds_of_one_image_at_once(copy: Checkout, engine: Engine) -> None:
     _stall(copy)
     first = copy.start("build", "--tf", TF)
-    logs = copy.state / "imgbuild" / "logs"
-    _wait_for(lambda: any("sleep" in f.read_text() for f in logs.glob(f"*{NAME}.log")))
+    wait_for(lambda: _stalls(copy), BUILDING)
     second = copy.run("build", "--tf", TF)
     assert second.returncode == 3
     assert (

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from waiting import wait_for
 
 if TYPE_CHECKING:
     import subprocess
@@ -181,7 +182,7 @@ def test_an_interrupted_run_leaves_nothing(
 ) -> None:
     toy(SLOW)
     process = copy.start("test", "--image", one.tag, "--expect", "tf=1.12", "--suite", "a_toy")
-    _wait_for(lambda: len(copy.started(engine)) == len(("suspect", "other", "network")))
+    wait_for(lambda: _all_started(copy, engine), 120)
     time.sleep(1)  # the slow command runs
     process.send_signal(number)
     started = time.monotonic()
@@ -200,7 +201,7 @@ def test_what_a_killed_run_left_goes_with_the_next(
     toy(SLOW)
     command = ("test", "--image", one.tag, "--expect", "tf=1.12")
     process = copy.start(*command, "--suite", "a_toy")
-    _wait_for(lambda: len(copy.started(engine)) == len(("suspect", "other", "network")))
+    wait_for(lambda: _all_started(copy, engine), 120)
     pytests = _processes(copy)
     process.kill()
     process.communicate(timeout=60)
@@ -211,6 +212,10 @@ def test_what_a_killed_run_left_goes_with_the_next(
     result = copy.run(*command, "--suite", "pins")
     assert result.returncode == 0, result.stderr
     assert copy.started(engine) == set()
+
+
+def _all_started(copy: Checkout, engine: Engine) -> bool:
+    return len(copy.started(engine)) == len(("suspect", "other", "network"))
 
 
 def _processes(copy: Checkout) -> list[int]:
@@ -236,10 +241,3 @@ def _kill(pid: int) -> None:
 
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-
-
-def _wait_for(condition: Callable[[], bool], seconds: float = 120) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "what was waited for did not happen"
-        time.sleep(0.2)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ci_project import LOCAL, PASSWORD, CiProject, ci_project
+from copied_checkout import remove_images
 from own_registry import own_registry
 from publishing_project import publishing_project
 
 from imgbuild.engine.endpoint import resolve_host
-from imgbuild.render.labels import REPOSITORY
 from imgbuild.settings import EngineSettings
 
 if TYPE_CHECKING:
@@ -47,10 +47,7 @@ def project(
         made.imgbuild("render")
         made.commit("first")
         yield made
-        for image in engine.images(f"{REPOSITORY}={LOCAL}"):
-            for tag in image.tags:
-                engine.untag(tag)
-            engine.discard(image.id)
+        remove_images(engine, LOCAL)
 
 
 def _make_tiny(project: CiProject, folder: Path, host: str) -> None:

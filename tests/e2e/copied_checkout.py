@@ -1,0 +1,110 @@
+"""Copies of this checkout to break things in; their images have another repository.
+
+The matrix, the locks and the whole of imgbuild are the real ones; the stack is the one that needs
+nothing but what every machine reaches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from imgbuild.downloads.store import stored_path
+from imgbuild.inputs.base import find_base
+from imgbuild.matrix.image import all_images
+from imgbuild.plan.inputs import base_recipe
+from imgbuild.project import cache_dir
+from imgbuild.render.labels import REPOSITORY
+from imgbuild.rules.load import load_matrix
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from imgbuild.engine.protocol import Engine
+
+SOURCE = Path(__file__).resolve().parents[2]
+#: What the tiny images of some tests need of ``images/``, beside templates of their own.
+INPUTS = ("images/files", "images/locks")
+#: A download that a machine may substitute, and what stands in its place.
+CPYTHON, CONTENT = "Python-3.6.15.tar.xz", b"a source" * 1000
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+_SETTINGS = "imgbuild.local.yaml"
+
+
+def copied_checkout(
+    root: Path,
+    repository: str,
+    parts: Sequence[str] = INPUTS,
+    files: Mapping[str, str] = MappingProxyType({}),
+    host: str | None = None,
+) -> None:
+    """Make a checkout in ``root``: matrix, settings, the folders ``parts``, and ``files`` by path.
+
+    Nothing is rendered. With ``host`` the settings name that engine.
+    """
+    for part in parts:
+        shutil.copytree(SOURCE / part, root / part, ignore=shutil.ignore_patterns("__pycache__"))
+    matrix = (SOURCE / "matrix.yaml").read_text(encoding="utf-8")
+    for old, new in (
+        ("repository: imgbuild/tensorflow", f"repository: {repository}"),
+        ("defaults: {stack: ubuntu", "defaults: {stack: debian"),
+    ):
+        assert matrix.count(old) == 1, f"matrix.yaml no longer holds {old!r} once"
+        matrix = matrix.replace(old, new)
+    for path, text in {"matrix.yaml": matrix, **files}.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text, encoding="utf-8")
+    if (SOURCE / _SETTINGS).exists():
+        shutil.copy(SOURCE / _SETTINGS, root / _SETTINGS)
+    if host:
+        change_settings(root, engine={**settings_of(root).get("engine", {}), "host": host})
+
+
+def remove_images(engine: Engine, repository: str) -> None:
+    """Remove what imgbuild built for this repository, and no other image, new as it may be."""
+    for image in engine.images(f"{REPOSITORY}={repository}"):
+        for tag in image.tags:
+            if tag.startswith(f"{repository}:"):
+                engine.untag(tag)
+        engine.discard(image.id)
+
+
+def settings_of(root: Path) -> dict[str, Any]:
+    """Return what the settings of a checkout say."""
+    path = root / _SETTINGS
+    found = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return dict(found or {})
+
+
+def change_settings(root: Path, **settings: Any) -> None:
+    """Change settings of a checkout, such as ``publishing``; None takes one away."""
+    kept = {key: one for key, one in {**settings_of(root), **settings}.items() if one is not None}
+    (root / _SETTINGS).write_text(yaml.safe_dump(kept), encoding="utf-8")
+
+
+def take_base(root: Path, cache: Path) -> None:
+    """Take over the base image, if this user has it, into the cache of another one.
+
+    Nothing else is taken: what tests make shall not be in the user's cache, nor the reverse.
+    """
+    images = all_images(load_matrix(root / "matrix.yaml"))
+    recipe = base_recipe(next(image for image in images if image.stack == "debian"))
+    known = find_base(recipe, cache_dir())
+    if known:
+        shutil.copytree(known.path, cache / "imgbuild" / "base" / known.path.name)
+
+
+def substitute_cpython(root: Path, cache: Path) -> None:
+    """Let CPython come from its source on every machine, and the source be a substitute.
+
+    It is in the cache already: nothing is fetched, and no tiny image compiles it.
+    """
+    change_settings(root, cpython=None, substitutes={CPYTHON: SHA256})
+    stored = stored_path(cache / "imgbuild" / "downloads", SHA256)
+    stored.parent.mkdir(parents=True, exist_ok=True)
+    stored.write_bytes(CONTENT)

@@ -1,0 +1,50 @@
+"""What the tests make does not depend on a user's environment, and what they remove is theirs."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from copied_checkout import remove_images
+
+from imgbuild.engine.fake import FakeEngine
+from imgbuild.engine.stored import StoredImage
+from imgbuild.render.labels import REPOSITORY
+
+if TYPE_CHECKING:
+    import pytest
+    from conftest import Checkout
+
+MINE, OTHERS = "imgbuild-mine/tensorflow", "imgbuild-others/tensorflow"
+
+
+def test_the_user_s_own_imgbuild_is_another(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Settings that name another engine would let a test stop that one."""
+    monkeypatch.setenv("IMGBUILD_LOG_FORMAT", "json")
+    monkeypatch.setenv("IMGBUILD_PROJECT", "/nowhere")
+    monkeypatch.setenv("IMGBUILD_SETTINGS", "/nowhere/settings.yaml")
+    monkeypatch.setenv("IMGBUILD_MIRRORS", "pypi=http://127.0.0.1:9/")
+    found = {name for name in checkout.environment if name.startswith("IMGBUILD_")}
+    assert found == {"IMGBUILD_MIRRORS"}
+    assert checkout.environment["PATH"] == os.environ["PATH"]
+    listed = checkout.run("list", "--json")
+    assert listed.returncode == 0, listed.stderr
+
+
+def test_only_images_of_one_repository_are_removed() -> None:
+    """Another checkout may build beside the tests: its images are new, too, and not all named."""
+    label = {"imgbuild.name": "tf-2.2-cpu-debian"}
+    others = [
+        StoredImage("sha256:3", (f"{OTHERS}:2.2-cpu-debian",), {**label, REPOSITORY: OTHERS}),
+        StoredImage("sha256:4", (), {**label, REPOSITORY: OTHERS}),
+        StoredImage("sha256:5", (f"{MINE}-too:2.2",), {**label, REPOSITORY: f"{MINE}-too"}),
+    ]
+    mine = [
+        StoredImage("sha256:1", (f"{MINE}:2.2-cpu-debian",), {**label, REPOSITORY: MINE}),
+        StoredImage("sha256:2", (), {**label, REPOSITORY: MINE}),
+    ]
+    engine = FakeEngine([*mine, *others])
+    remove_images(engine, MINE)
+    assert [*engine.stored.values()] == others
