@@ -12,15 +12,14 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import yaml
-from conftest import ROOT, Checkout
+from conftest import Checkout
+from copied_checkout import change_settings, copied_checkout, substitute_cpython, take_base
 
 if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
 
 LOCAL = "imgbuild-publishing/tensorflow"
-#: Where it is published, below a registry's address.
 REPOSITORY = "ml/tensorflow"
 ONE = ("--tf", "1.10")
 TWO = ("--tf", "1.10", "--tf", "1.11")
@@ -30,6 +29,8 @@ IMMUTABLE = {
     "1.11": "1.11.0-cpu-py36-openmpi4.1.4-debian12",
 }
 MOVING = {"1.10": ("1.10.0-cpu", "1.10-cpu"), "1.11": ("1.11.0-cpu", "1.11-cpu")}
+#: What is said of an image whose source of CPython is a substitute.
+SUBSTITUTED = "downloads are substituted: SHA256_CPYTHON"
 _TEMPLATE = """\
 FROM base AS os
 FROM os AS final
@@ -69,11 +70,22 @@ def test_bytes(host):
 
 @dataclass(frozen=True)
 class PublishingProject(Checkout):
-    """The checkout of one who publishes, with a Docker configuration of their own."""
+    """The checkout of one who publishes, with a Docker configuration of their own.
+
+    ``repository`` is where it is published, below a registry's address.
+    """
+
+    repository: str = REPOSITORY
 
     @property
     def environment(self) -> dict[str, str]:
-        return {**super().environment, "DOCKER_CONFIG": str(self.docker_config)}
+        own = {"DOCKER_CONFIG": str(self.docker_config), "XDG_CACHE_HOME": str(self.cache)}
+        return {**super().environment, **own}
+
+    @property
+    def cache(self) -> Path:
+        """The cache of all who work with this checkout: their base image is one."""
+        return self.root.parent / "cache"
 
     @property
     def docker_config(self) -> Path:
@@ -87,10 +99,7 @@ class PublishingProject(Checkout):
 
     def set_up(self, **settings: Any) -> None:
         """Change settings of the machine, such as ``publishing``; None takes one away."""
-        path = self.root / "imgbuild.local.yaml"
-        document = {**yaml.safe_load(path.read_text(encoding="utf-8")), **settings}
-        kept = {name: value for name, value in document.items() if value is not None}
-        path.write_text(yaml.safe_dump(kept), encoding="utf-8")
+        change_settings(self.root, **settings)
 
     def build(self, *selection: str) -> None:
         result = self.run("build", *selection, timeout=300)
@@ -104,7 +113,19 @@ class PublishingProject(Checkout):
     def push_words(
         self, host: str, *options: str, selection: tuple[str, ...] = ONE
     ) -> tuple[str, ...]:
-        return ("push", *selection, "--to", f"{host}/{REPOSITORY}", "--allow-substituted", *options)
+        to = f"{host}/{self.repository}"
+        return ("push", *selection, "--to", to, "--allow-substituted", *options)
+
+    def copied(self, folder: Path, repository: str) -> PublishingProject:
+        """Return a copy in ``folder`` that knows what was found in the images, and publishes there.
+
+        The engine and the cache are the same.
+        """
+        shutil.copytree(self.root, folder / "checkout")
+        shutil.copytree(self.state, folder / "state")
+        shutil.copytree(self.docker_config, folder / "docker-config")
+        (folder / "cache").symlink_to(self.cache)
+        return PublishingProject(folder / "checkout", folder / "state", self.host, repository)
 
     def say(self, word: str) -> None:
         """Change the images, not their names."""
@@ -126,26 +147,19 @@ def _passed(suites: dict[str, dict[str, Any]]) -> bool:
 
 
 def publishing_project(folder: Path, host: str, *, local: str = LOCAL) -> PublishingProject:
-    """Return a new checkout in ``folder`` for the engine at ``host``; nothing is built yet."""
-    root = folder / "checkout"
-    for part in ("images/files", "images/locks"):
-        shutil.copytree(ROOT / part, root / part, ignore=shutil.ignore_patterns("__pycache__"))
-    matrix = (ROOT / "matrix.yaml").read_text(encoding="utf-8")
-    matrix = matrix.replace("repository: imgbuild/tensorflow", f"repository: {local}", 1)
-    matrix = matrix.replace("defaults: {stack: ubuntu", "defaults: {stack: debian", 1)
-    own = ROOT / "imgbuild.local.yaml"
-    settings = yaml.safe_load(own.read_text(encoding="utf-8")) if own.exists() else {}
-    settings = {**(settings or {}), "engine": {**(settings or {}).get("engine", {}), "host": host}}
-    for path, text in {
-        "matrix.yaml": matrix,
-        "imgbuild.local.yaml": yaml.safe_dump(settings),
+    """Return a new checkout in ``folder`` for the engine at ``host``; nothing is built yet.
+
+    `SUBSTITUTED` is true of its images, on every machine.
+    """
+    files = {
         "images/templates/Dockerfile.j2": _TEMPLATE,
         "tests/image/conftest.py": _CONFTEST,
         "tests/image/test_bytes.py": _SUITE,
-    }.items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(text, encoding="utf-8")
-    project = PublishingProject(root, folder / "state", host)
+    }
+    project = PublishingProject(folder / "checkout", folder / "state", host)
+    copied_checkout(project.root, local, files=files, host=host)
+    take_base(project.root, project.cache)
+    substitute_cpython(project.root, project.cache)
     project.docker_config.mkdir()
     result = project.run("render")
     assert result.returncode == 0, result.stderr

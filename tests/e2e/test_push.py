@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 from network_namespace import forwarded
 from own_dockerd import own_dockerd
 from own_registry import OwnRegistry, own_registry
@@ -15,7 +14,8 @@ from publishing_project import (
     IMMUTABLE,
     LOCAL,
     MOVING,
-    REPOSITORY,
+    ONE,
+    SUBSTITUTED,
     TWO,
     PublishingProject,
     publishing_project,
@@ -28,9 +28,11 @@ from imgbuild.settings import load_settings
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Iterator
+    from pathlib import Path
 
     from imgbuild.registry.protocol import Registry
 
+NAMES = ("tf-1.10-cpu-debian", "tf-1.11-cpu-debian")
 LOGIN = ("publisher", "a password: with a colon")
 
 
@@ -42,7 +44,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnRegistry]:
 
 
 @pytest.fixture(scope="module")
-def project(
+def built(
     registry: OwnRegistry, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[PublishingProject]:
     """Give a checkout with two images that passed, and a login."""
@@ -57,27 +59,36 @@ def project(
 
 
 @pytest.fixture
+def project(built: PublishingProject, tmp_path: Path) -> PublishingProject:
+    """Give a copy of it that publishes to a repository of its own: no test depends on another."""
+    return built.copied(tmp_path, f"ml/{uuid.uuid4().hex}")
+
+
+@pytest.fixture
 def client(
     project: PublishingProject, registry: OwnRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Registry]:
     """Give the registry as the checkout's owner sees it."""
     monkeypatch.setenv("DOCKER_CONFIG", str(project.docker_config))
     settings = load_settings(project.project.settings)
-    opened = open_registry(f"{registry.host}/{REPOSITORY}", settings, print)
+    opened = open_registry(f"{registry.host}/{project.repository}", settings, print)
     yield opened
     opened.close()
 
 
 def _push(
-    project: PublishingProject, registry: OwnRegistry, *options: str
+    project: PublishingProject,
+    registry: OwnRegistry,
+    *options: str,
+    selection: tuple[str, ...] = TWO,
 ) -> subprocess.CompletedProcess[str]:
-    return project.push(registry.host, *options, selection=TWO)
+    return project.push(registry.host, *options, selection=selection)
 
 
 def _published(
     project: PublishingProject, registry: OwnRegistry, *options: str
 ) -> list[dict[str, Any]]:
-    source = f"{registry.host}/{REPOSITORY}"
+    source = f"{registry.host}/{project.repository}"
     result = project.run("published", "--from", source, "--json", *options)
     assert result.returncode == 0, result.stderr
     found: list[dict[str, Any]] = json.loads(result.stdout)
@@ -112,19 +123,20 @@ def test_the_index_says_what_is_there_and_can_be_made_again(
 ) -> None:
     assert _push(project, registry).returncode == 0
     found = _published(project, registry, "--check")
-    assert [one["image"] for one in found] == ["tf-1.10-cpu-debian", "tf-1.11-cpu-debian"]
+    assert {one["image"] for one in found} == {*NAMES}
+    assert len(found) == len(NAMES)
     for one in found:
         assert one["suites"] == [
             {"suite": "bytes", "verdict": "passed", "passed": 1, "skipped": 0, "reasons": []}
         ]
         assert client.head(one["tag"]) == one["digest"]
         assert (one["pins"]["python"], one["size"] > 60_000) == ("3.6.15", True)
-        assert "CPython is substituted" in one["substitutes"][0] or not one["substitutes"]
+        assert SUBSTITUTED in one["substitutes"]
     before = read_index(client)
     other = client.manifest(found[0]["tag"])
     assert other
     client.put_manifest("index", other.content, other.media_type)
-    source = f"{registry.host}/{REPOSITORY}"
+    source = f"{registry.host}/{project.repository}"
     damaged = project.run("published", "--from", source)
     assert damaged.returncode == 1
     assert "--rebuild" in damaged.stderr
@@ -139,12 +151,11 @@ def test_another_machine_takes_what_is_published(
     assert _push(project, registry).returncode == 0
     with own_dockerd() as engine:
         state = project.state.parent / "another"
-        other = PublishingProject(project.root, state, engine.host)
-        before = other.project.settings.read_text(encoding="utf-8")
+        other = PublishingProject(project.root, state, engine.host, project.repository)
         other.set_up(engine={"host": engine.host})
         assert engine.process
-        with forwarded(registry.port, engine.process.pid), _restored(other, before):
-            source = ("--pull", "--from", f"{registry.host}/{REPOSITORY}")
+        with forwarded(registry.port, engine.process.pid):
+            source = ("--pull", "--from", f"{registry.host}/{project.repository}")
             plan = other.run("build", *TWO, *source, "--plan")
             assert plan.stdout.count("would be taken from") == 2, plan.stdout + plan.stderr
             result = other.run("build", *TWO, *source)
@@ -157,38 +168,31 @@ def test_another_machine_takes_what_is_published(
             assert other.plan("1.10")["action"] == "nothing"
 
 
-@contextmanager
-def _restored(project: PublishingProject, settings: str) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        project.project.settings.write_text(settings, encoding="utf-8")
+def _digests(client: Registry) -> dict[str, str | None]:
+    """Return what is published, by tag."""
+    return {tag: client.head(tag) for tag in client.tags()}
 
 
 def test_who_may_not_is_told_so(
     project: PublishingProject, registry: OwnRegistry, client: Registry
 ) -> None:
-    before = {tag: client.head(tag) for tag in client.tags()}
+    assert _push(project, registry, selection=ONE).returncode == 0
+    before = _digests(client)
+    assert before
     project.log_in(registry.host, LOGIN[0], "another password")
-    try:
-        result = _push(project, registry)
-    finally:
-        project.log_in(registry.host, *LOGIN)
+    result = _push(project, registry)
+    project.log_in(registry.host, *LOGIN)
     assert result.returncode == 1, result.stderr
     assert f"docker login {registry.host}" in result.stderr
     assert "another password" not in result.stdout + result.stderr
-    assert {tag: client.head(tag) for tag in client.tags()} == before
+    assert _digests(client) == before
 
 
 def test_an_authority_that_is_not_known_is_told(
     project: PublishingProject, registry: OwnRegistry
 ) -> None:
-    before = project.project.settings.read_text(encoding="utf-8")
-    with _restored(project, before):
-        known = yaml.safe_load(before)
-        del known["ca_bundle"]
-        project.project.settings.write_text(yaml.safe_dump(known), encoding="utf-8")
-        result = _push(project, registry)
+    project.set_up(ca_bundle=None)
+    result = _push(project, registry)
     assert result.returncode == 3, result.stderr
     assert "ca_bundle" in result.stderr or "certificate" in result.stderr.lower()
 
@@ -196,7 +200,11 @@ def test_an_authority_that_is_not_known_is_told(
 def test_what_has_not_passed_is_refused_by_name(
     project: PublishingProject, registry: OwnRegistry, client: Registry
 ) -> None:
-    before = {tag: client.head(tag) for tag in client.tags()}
+    assert _push(project, registry, selection=ONE).returncode == 0
+    before = _digests(client)
+    assert before
+    # Under another name here: the engine's images that passed are those of the other tests.
+    project.edit("matrix.yaml", f"repository: {LOCAL}", "repository: imgbuild-untested/tensorflow")
     project.say("untested")
     changed = _push(project, registry)
     assert changed.returncode == 1
@@ -204,11 +212,29 @@ def test_what_has_not_passed_is_refused_by_name(
     assert project.run("build", *TWO, "--no-test").returncode == 0
     untested = _push(project, registry)
     assert untested.returncode == 1
-    for name in ("tf-1.10-cpu-debian", "tf-1.11-cpu-debian"):
+    for name in NAMES:
         assert f"{name} is not published: no suite was run on this image" in untested.stderr
-    substituted = project.run("push", *TWO, "--to", f"{registry.host}/{REPOSITORY}")
-    assert substituted.returncode == 1
-    assert {tag: client.head(tag) for tag in client.tags()} == before
+    assert _digests(client) == before
+
+
+def test_what_is_substituted_is_refused_unless_it_is_allowed(
+    project: PublishingProject, registry: OwnRegistry, client: Registry
+) -> None:
+    """The images passed all their suites: nothing else is in their way."""
+    command = ("push", *TWO, "--to", f"{registry.host}/{project.repository}")
+    refused = project.run(*command)
+    assert refused.returncode == 1, refused.stderr
+    said = f"{SUBSTITUTED} (--allow-substituted publishes it all the same)"
+    for name in NAMES:
+        assert f"{name} is not published: " in refused.stderr
+    assert refused.stderr.count(said) == len(NAMES)
+    assert "suite" not in refused.stderr
+    assert client.tags() == ()
+    allowed = project.run(*command, "--allow-substituted")
+    assert allowed.returncode == 0, allowed.stderr
+    found = _published(project, registry)
+    assert {one["image"] for one in found} == {*NAMES}
+    assert all(SUBSTITUTED in one["substitutes"] for one in found)
 
 
 @pytest.mark.parametrize(
