@@ -75,8 +75,10 @@ class CiProject:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def push(self, workflow: str, jobs: Collection[str] = (), **variables: str) -> WorkflowRun:
-        """Execute a workflow as a push of the last commit to ``main`` does; all jobs, or some."""
+    def push(
+        self, workflow: str, jobs: Collection[str] = (), *, to: str = "main", **variables: str
+    ) -> WorkflowRun:
+        """Execute a workflow as a push of the last commit to a branch does; all jobs, or some."""
         self.runs += 1
         place = self.folder / "machine"
         place.mkdir(parents=True, exist_ok=True)
@@ -86,7 +88,7 @@ class CiProject:
             environment=self._environment(),
             github={
                 "event_name": "push",
-                "ref": "refs/heads/main",
+                "ref": f"refs/heads/{to}",
                 "sha": self._git("rev-parse", "HEAD").strip(),
                 "repository": "ml/images",
                 "actor": "somebody",

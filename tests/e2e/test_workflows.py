@@ -148,6 +148,16 @@ def test_a_night_rebuilds_its_part_and_publishes_nothing(project: CiProject) -> 
     assert project.tags() == {}
 
 
+@pytest.mark.parametrize("project", ["tiny"], indirect=True)
+def test_another_branch_publishes_nothing(project: CiProject) -> None:
+    run = project.push("images.yml", to="feature")
+    assert [(job.id, job.result) for job in run.jobs] == [
+        ("plan", "skipped"),
+        ("publish", "skipped"),
+    ]
+    assert project.tags() == {}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("project", ["own"], indirect=True)
 def test_one_image_is_built_tested_and_used_for_a_pull_request(project: CiProject) -> None:
