@@ -37,7 +37,7 @@ FROM os AS final
 RUN --network=none mkdir /files && cd /files && head -c 8000000 /dev/urandom > bytes && \\
     seq 3000 | xargs touch && sleep 0 # middle
 RUN --network=none echo {{ image.name }} > /name && cd /files && seq 6000 | split -l 1 -a 4 - && \\
-    sleep 0 # last
+    echo $((9000 + 1)) files && sleep 0 # last
 LABEL {% for name, value in labels %}{{ name }}="{{ value }}"\
 {{ "" if loop.last else " \\\\\\n      " }}{% endfor %}
 

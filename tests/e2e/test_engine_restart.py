@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ONE = ("build", "--tf", "1.10")
+TEMPLATE, FINAL = "images/templates/Dockerfile.j2", "FROM os AS final\n"
+#: Its export takes half a second.
+HEAVY = "RUN --network=none head -c 100000000 /dev/urandom > /heavy\n"
+EXPORTED = "exporting to image (done"
 
 
 def _in_step(project: SmallProject) -> bool:
@@ -21,7 +25,7 @@ def _in_step(project: SmallProject) -> bool:
 
 
 def _in_export(project: SmallProject) -> bool:
-    return "exporting" in project.log()
+    return "exporting to image (started)" in project.log()
 
 
 def _in_suite(project: SmallProject) -> bool:
@@ -60,6 +64,8 @@ def test_an_engine_that_goes_and_comes_back(
 ) -> None:
     place, reached = MOMENTS[moment]
     project.fresh(f"{moment}-{number}")
+    if moment == "export":
+        project.edit(TEMPLATE, FINAL, f"{FINAL}{HEAVY}")
     if place:
         project.pause(place, PAUSE[place])
     for log in (project.state / "imgbuild" / "logs").glob("*"):
@@ -71,10 +77,14 @@ def test_an_engine_that_goes_and_comes_back(
     assert process.returncode in {1, 3}, stderr
     assert "Traceback" not in stderr
     assert "engine" in stderr, stderr
+    if (moment, number) == ("export", signal.SIGKILL):  # else it ends what it has begun
+        assert EXPORTED not in project.log()
     dockerd.start()
     project.check_names()
     if place:
         project.pause(place, 0)
+    if moment == "export":
+        project.edit(TEMPLATE, HEAVY, "")
     result = project.run(*ONE)
     assert result.returncode == 0, result.stderr
     assert project.check_names() == 2

@@ -3,66 +3,54 @@
 from __future__ import annotations
 
 import threading
-import time
 import uuid
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import COPY_REPOSITORY
-
-from imgbuild.engine.bake import BakeTarget, BuildFailedError, run_bake
-from imgbuild.engine.buildx import Buildx, find_buildx
-from imgbuild.project import Project
-from imgbuild.settings import load_settings
+from own_dockerd import own_dockerd
+from small_project import BUILD, SmallProject, small_project
+from waiting import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from conftest import Base, Checkout
-
-    from imgbuild.engine.protocol import Engine
-
-ROOT = Path(__file__).resolve().parents[2]
-NAME = "tf-1.10-cpu-debian"
+HANGING, OTHER = "tf-1.10-cpu-debian", "tf-1.11-cpu-debian"
+#: More than the other image's steps need, and far less than the hanging one takes.
+LIMIT = "15s"
+TEMPLATE = "images/templates/Dockerfile.j2"
+PLACE = "FROM os AS final\n"
 
 
 @dataclass(frozen=True)
-class Baker:
-    """Bakes images of one command each; ``mark`` makes them this test's own."""
+class Watch:
+    """The processes of this machine whose command holds the mark: ``seen`` are all there were."""
 
-    folder: Path
-    buildx: Buildx
-    host: str | None
-    parent: str
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
-    made: list[str] = field(default_factory=list)
+    seen: set[int] = field(default_factory=set)
 
-    def bake(self, seconds: float, **commands: str) -> set[str]:
-        """Build the images by name and return the names; ``seconds`` is the limit of a step."""
-        targets = []
-        for name, command in commands.items():
-            dockerfile = self.folder / f"Dockerfile.{name}"
-            dockerfile.write_text(f"FROM {self.parent}\nRUN : {self.mark}; {command}\n")
-            targets.append(BakeTarget(name, self.folder, dockerfile))
-        limited = replace(self.buildx, step_seconds=seconds)
-        log = self.folder / "log"
-        built = run_bake(limited, self.host, targets, log=log, events=lambda _: None)
-        self.made.extend(image.image_id for image in built.values())
-        return set(built)
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        over = threading.Event()
+        watcher = threading.Thread(target=self._watch, args=(over,))
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watcher.join()
 
-    def processes(self) -> set[int]:
-        """Return the processes on this machine whose command holds the mark."""
+    def now(self) -> set[int]:
         found = Path("/proc").glob("[0-9]*/cmdline")
-        return {int(path.parent.name) for path in found if self._is_own(path)}
+        return {int(path.parent.name) for path in found if self._holds(path)}
 
-    def watch(self, over: threading.Event, seen: set[int]) -> None:
-        """Collect the processes until it is over."""
+    def _watch(self, over: threading.Event) -> None:
         while not over.wait(0.1):
-            seen |= self.processes()
+            self.seen.update(self.now())
 
-    def _is_own(self, path: Path) -> bool:
+    def _holds(self, path: Path) -> bool:
         try:
             return self.mark.encode() in path.read_bytes()
         except OSError:  # it has ended
@@ -70,54 +58,44 @@ class Baker:
 
 
 @pytest.fixture
-def baker(
-    tmp_path: Path, host: str | None, engine: Engine, base: Callable[[str], Base]
-) -> Iterator[Baker]:
-    """Give a baker on a small image of the matrix; what it makes is removed again."""
-    buildx = find_buildx(load_settings(Project(ROOT).settings).engine)
-    one = Baker(tmp_path, buildx, host, base(NAME).tag)
-    yield one
-    for image_id in one.made:
-        engine.discard(image_id)
+def project(tmp_path: Path) -> Iterator[SmallProject]:
+    with own_dockerd() as engine:
+        yield small_project(tmp_path, engine.host)
 
 
-def test_a_hung_step_is_killed_and_the_others_can_be_built(baker: Baker) -> None:
-    seen: set[int] = set()
-    over = threading.Event()
-    watcher = threading.Thread(target=baker.watch, args=(over, seen))
-    watcher.start()
-    try:
-        with pytest.raises(BuildFailedError) as caught:
-            baker.bake(4, bad="echo it begins; sleep 1000", good="echo good")
-    finally:
-        over.set()
-        watcher.join()
-    failure = caught.value.failure
-    assert failure.failed == ("bad",)
-    assert failure.step.endswith("echo it begins; sleep 1000")
-    assert failure.tail == ("it begins",)
-    said = "ran for more than 4s (--step-timeout 4s). It was stopped, in the engine too."
-    assert said in str(caught.value)
-    assert seen
-    end = time.monotonic() + 30
-    while baker.processes():
-        assert time.monotonic() < end, "the step still runs in the engine"
-        time.sleep(0.1)
-    assert baker.bake(60, good="echo good") == {"good"}
+def _images(project: SmallProject) -> list[str]:
+    """Return the image of each name that was given."""
+    return sorted(image.labels["imgbuild.name"] for image in project.named().values())
 
 
-def test_a_step_within_the_limit_is_left_alone(baker: Baker) -> None:
-    assert baker.bake(60, slow="sleep 2") == {"slow"}
-
-
-def test_the_command_line_sets_the_limit(
-    copy: Checkout, engine: Engine, base: Callable[[str], Base]
-) -> None:
-    base(NAME)  # whose steps then come from the cache
-    stalled = "RUN sleep 300\nENTRYPOINT"
-    copy.edit("images/templates/partials/final.j2", "ENTRYPOINT", stalled)
-    result = copy.run("build", "--tf", "1.10", "--step-timeout", "15s", timeout=300)
+def test_one_of_two_images_hangs(project: SmallProject) -> None:
+    watch = Watch()
+    hangs = f"RUN --network=none : {watch.mark}; echo it begins; sleep 1000\n"
+    only = f'{{% if image.name == "{HANGING}" %}}{hangs}{{% endif %}}'
+    project.edit(TEMPLATE, PLACE, f"{PLACE}{only}")
+    with watch.watching():
+        result = project.build("--keep-going", "--step-timeout", LIMIT)
     assert result.returncode == 1, result.stderr
-    assert "RUN sleep 300': ran for more than 15s (--step-timeout 15s)." in result.stderr
-    tags = [tag for image in engine.images("imgbuild.name") for tag in image.tags]
-    assert not [tag for tag in tags if tag.startswith(COPY_REPOSITORY)]
+    assert watch.seen, "the step never ran"
+    wait_for(lambda: not watch.now(), 30)  # in the engine
+    said = f"ran for more than {LIMIT} (--step-timeout {LIMIT}). It was stopped, in the engine too."
+    assert said in result.stderr
+    assert f"Building {HANGING} failed in the step" in result.stderr
+    assert "echo it begins; sleep 1000" in result.stderr
+    assert _images(project) == [OTHER] * 2
+    assert project.check_names() == 2
+    assert project.left() == []
+
+    project.edit(TEMPLATE, only, "")
+    rerun = project.build("--step-timeout", LIMIT)
+    assert rerun.returncode == 0, rerun.stderr
+    assert _images(project) == [HANGING] * 2 + [OTHER] * 2
+    assert project.check_names() == 4
+    assert project.left() == []
+
+
+def test_a_step_within_the_limit_is_left_alone(project: SmallProject) -> None:
+    project.pause("middle", 3)
+    result = project.run(*BUILD, "--step-timeout", LIMIT, timeout=300)
+    assert result.returncode == 0, result.stderr
+    assert project.check_names() == 4
