@@ -3,29 +3,40 @@
 from dataclasses import dataclass, field
 
 from imgbuild.duration import duration_text
-from imgbuild.engine.progress import BuildEvent, Item
+from imgbuild.engine.progress import BuildEvent, Item, StepOutput
 
 #: Far longer than any step of the matrix takes on a slow machine: compiling takes minutes.
 STEP_SECONDS = 3600.0
 #: How often a waiting reader looks at the clock, in seconds, while steps run.
 LOOK_SECONDS = 1.0
+#: What a step writes every 10 s while it waits for another to compile, and when its turn has come.
+#: Source: images/files/compiling.sh.
+WAITS = "imgbuild: waits for a place to compile"
+GOES_ON = "imgbuild: has a place to compile"
+
+#: Since when a step runs, and what was said of it, by target.
+_Run = tuple[float, dict[str | None, BuildEvent]]
 
 
 @dataclass
 class StepLimit:
     """Knows which steps run, and since when. ``seconds`` is the limit; 0 is none.
 
-    A build in which no step runs has the same time to say something: buildx or the engine can hang
-    between steps too.
+    What a step waits for a place to compile does not count: the steps that have the places may be
+    the ones that hang. A build in which no step runs, or all of them wait, has the same time to say
+    something: buildx or the engine can hang between steps too.
     """
 
     seconds: float
     now: float
-    _running: dict[int, tuple[float, dict[str | None, BuildEvent]]] = field(default_factory=dict)
+    _running: dict[int, _Run] = field(default_factory=dict)
+    _waiting: set[int] = field(default_factory=set)
 
     def heard(self, item: Item, now: float) -> None:
         """Take in what the build said."""
         self.now = now
+        if isinstance(item, StepOutput):
+            self._written(item, now)
         if not isinstance(item, BuildEvent):
             return
         if item.state == "running":
@@ -33,6 +44,7 @@ class StepLimit:
             self._running[item.number] = since, {**targets, item.target: item}
         else:
             self._running.pop(item.number, None)
+            self._waiting.discard(item.number)
 
     def wait(self, now: float) -> float | None:
         """Return how long a reader may sleep before it has to look again; ``None`` is for ever."""
@@ -46,7 +58,7 @@ class StepLimit:
         """
         if not self.seconds or now < self._first():
             return []
-        late = [one for one in self._running.items() if now - one[1][0] >= self.seconds]
+        late = [one for one in self._counted() if now - one[1][0] >= self.seconds]
         return [
             BuildEvent(event.target, event.step, "failed", now - since, number, self._ran())
             for number, (since, targets) in late
@@ -55,8 +67,21 @@ class StepLimit:
 
     def _first(self) -> float:
         """Return when the first limit is reached."""
-        since = min((since for since, _ in self._running.values()), default=self.now)
+        since = min((since for _, (since, _) in self._counted()), default=self.now)
         return since + self.seconds
+
+    def _counted(self) -> list[tuple[int, _Run]]:
+        """Return the steps whose time runs, by number."""
+        return [one for one in self._running.items() if one[0] not in self._waiting]
+
+    def _written(self, output: StepOutput, now: float) -> None:
+        if output.number not in self._running:
+            return
+        if output.text.strip() == WAITS:
+            self._waiting.add(output.number)
+        elif output.text.strip() == GOES_ON:
+            self._waiting.discard(output.number)
+            self._running[output.number] = now, self._running[output.number][1]
 
     def _ran(self) -> str:
         limit = duration_text(self.seconds)

@@ -1,7 +1,7 @@
 """How long steps may run, with a clock of the test's own."""
 
-from imgbuild.engine.progress import BuildEvent, Remark, State
-from imgbuild.engine.step_limit import StepLimit
+from imgbuild.engine.progress import BuildEvent, Remark, State, StepOutput
+from imgbuild.engine.step_limit import GOES_ON, WAITS, StepLimit
 
 
 def event(state: State, number: int = 1, target: str = "a") -> BuildEvent:
@@ -61,3 +61,49 @@ def test_a_reader_looks_at_the_clock_in_time() -> None:
     assert limit.wait(10) == 1
     assert limit.wait(59.5) == 0.5
     assert 0 < (limit.wait(100) or 0) < 0.1
+
+
+def says(text: str, number: int = 1) -> StepOutput:
+    return StepOutput(("a",), "", text, number)
+
+
+def test_waiting_for_a_place_to_compile_is_not_running() -> None:
+    limit = StepLimit(60, 0)
+    limit.heard(event("running"), 10)
+    for second in (11, 40, 80, 120):
+        limit.heard(says(WAITS), second)
+        assert limit.exceeded(second + 10) == []
+    limit.heard(says(GOES_ON), 130)
+    assert limit.exceeded(189) == []
+    (late,) = limit.exceeded(190)
+    assert (late.state, late.elapsed) == ("failed", 60)
+
+
+def test_who_hangs_in_a_place_is_found_and_who_waits_for_it_is_not_blamed() -> None:
+    limit = StepLimit(60, 0)
+    for number, target in ((1, "a"), (2, "b"), (3, "c")):
+        limit.heard(event("running", number, target), 0)
+    limit.heard(says(WAITS, 3), 1)
+    limit.heard(says("g++ a.cc"), 2)
+    assert [late.target for late in limit.exceeded(60)] == ["a", "b"]
+
+
+def test_an_engine_that_falls_silent_while_all_wait_is_found() -> None:
+    limit = StepLimit(60, 0)
+    limit.heard(event("running"), 0)
+    limit.heard(says(WAITS), 30)
+    assert limit.exceeded(89) == []
+    (late,) = limit.exceeded(90)
+    assert late.error.startswith("the engine said nothing for more than 1m")
+
+
+def test_a_step_that_ended_while_it_waited_is_forgotten() -> None:
+    limit = StepLimit(60, 0)
+    limit.heard(event("running"), 0)
+    limit.heard(says(WAITS), 1)
+    limit.heard(event("cancelled"), 2)
+    limit.heard(event("running"), 3)
+    assert len(limit.exceeded(63)) == 1
+    limit.heard(event("done"), 64)
+    limit.heard(says(WAITS), 65)
+    assert limit.wait(66) == 1
