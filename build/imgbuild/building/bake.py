@@ -5,12 +5,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from imgbuild.building.blame import Blame, blame_of
 from imgbuild.building.shared_stages import share_packages
 from imgbuild.building.supplies import Supplies
 from imgbuild.building.targets import bake_target
 from imgbuild.building.wheels import Wheels, open_wheels
 from imgbuild.building.workshop import Workshop
-from imgbuild.engine.bake import BuildFailedError, run_bake
+from imgbuild.engine.bake import BuildFailedError, BuildStoppedError, run_bake
 from imgbuild.engine.definition import BakeTarget
 from imgbuild.engine.failure import BuildFailure
 from imgbuild.engine.progress import BakeBegun, Event, Transfer
@@ -26,6 +27,7 @@ class Baked:
     image_id: str | None
     seconds: float
     error: str | None = None
+    blame: Blame = Blame.IMAGE
 
 
 def bake_images(
@@ -34,11 +36,7 @@ def bake_images(
     """Build ``items`` in one bake and yield what became of each.
 
     Bake cancels the rest when one target fails; with ``keep_going`` the rest is built again
-    without it (what was done already comes from the cache).
-
-    Raises:
-        BuildStoppedError: this machine cannot build (disk, engine, network).
-
+    without it (what was done already comes from the cache), unless the fault is `Blame.ALL`'s.
     """
     left = list(items)
     started = time.monotonic()
@@ -46,13 +44,15 @@ def bake_images(
         log = _log_path(workshop.state, left)
         try:
             built = _bake(left, supplies, workshop, log)
-        except BuildFailedError as error:
+        except (BuildFailedError, BuildStoppedError) as error:
             seconds = time.monotonic() - started
             blamed = _images_of(error, left)
             told = _of_images(error.failure, blamed, left)
-            failed = blamed if keep_going else {item.image.name for item in left}
+            blame = blame_of(error)
+            alone = keep_going and blame is not Blame.ALL
+            failed = blamed if alone else {item.image.name for item in left}
             yield from (
-                Baked(item, None, seconds, _reason(item, told, blamed))
+                Baked(item, None, seconds, _reason(item, told, blamed), blame)
                 for item in left
                 if item.image.name in failed
             )
@@ -101,7 +101,7 @@ def _show(event: Event, names: Collection[str], workshop: Workshop) -> None:
     workshop.display.event(event)
 
 
-def _images_of(error: BuildFailedError, items: Sequence[PlanItem]) -> set[str]:
+def _images_of(error: BuildFailedError | BuildStoppedError, items: Sequence[PlanItem]) -> set[str]:
     """Return the images to blame; a target beside an image has the image's name as a prefix."""
     names = [item.image.name for item in items]
     blamed = {

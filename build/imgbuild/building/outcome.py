@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from imgbuild.building.blame import Blame
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.suites.report import Report
 
@@ -12,7 +13,8 @@ class Outcome:
     """One image after a build. Times are wall seconds; ``size`` is in bytes.
 
     ``build_seconds`` is the image's own: from its first step that was not cached to its export;
-    that of the whole bake where the progress of the steps is not known.
+    that of the whole bake where the progress of the steps is not known. ``blame`` counts only with
+    an ``error``.
     """
 
     item: PlanItem
@@ -23,6 +25,7 @@ class Outcome:
     report: Report | None = None
     named: bool = False
     error: str | None = None
+    blame: Blame = Blame.IMAGE
 
     @property
     def ok(self) -> bool:

@@ -4,12 +4,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from imgbuild.building.bake import Baked, bake_images
-from imgbuild.building.gates import pass_gates
+from imgbuild.building.blame import blame_of
+from imgbuild.building.gates import ends_work, pass_gates
 from imgbuild.building.options import BuildOptions
 from imgbuild.building.outcome import Outcome
 from imgbuild.building.phases import phases
-from imgbuild.building.supplies import bring_downloads
+from imgbuild.building.supplies import bring_each
 from imgbuild.building.workshop import Workshop
+from imgbuild.errors import ImgbuildError
 from imgbuild.inputs.base import save_archive
 from imgbuild.plan.inputs import BaseInput
 from imgbuild.plan.plan import Action, PlanItem
@@ -22,24 +24,28 @@ def produce(
 ) -> Iterator[Outcome]:
     """Do what the plan says and yield what became of each image as soon as it is known.
 
-    After a failure the images not yet begun are left out, unless ``keep_going``.
+    After a failure the images not yet begun are left out, unless ``keep_going``; after one of the
+    engine they are left out in any case.
     """
     yield from (
         Outcome(item, item.image_id, named=True) for item in plan if item.action is Action.NOTHING
     )
     for outcomes in _stages_of_work(plan, workshop, options):
-        failed = False
+        ended = False
         for outcome in outcomes:
-            failed = failed or not outcome.ok
+            ended = ended or ends_work(outcome, keep_going=options.keep_going)
             yield outcome
-        if failed and not options.keep_going:
+        if ended:
             return
 
 
 def _stages_of_work(
     plan: Sequence[PlanItem], workshop: Workshop, options: BuildOptions
 ) -> Iterator[Iterator[Outcome]]:
-    """Yield the outcomes of the images that only lacked tests or names, then of each bake's."""
+    """Yield the outcomes of the images that only lacked tests or names, then of each bake's.
+
+    Between them come those of images whose downloads or base cannot be had.
+    """
     ready = [i for i in plan if i.action in {Action.TEST, Action.NAME}]
     if ready:
         built = [(item, item.image_id or "") for item in ready]
@@ -47,11 +53,18 @@ def _stages_of_work(
     todo = [item for item in plan if item.action is Action.BUILD]
     if not todo:
         return
-    supplies = bring_downloads(todo, workshop)
-    load_bases({item.image.os_name for item in todo}, workshop)
-    for items in _phases(todo, workshop):
-        baked = list(bake_images(items, supplies, workshop, keep_going=options.keep_going))
-        yield _after_bake(baked, workshop, options)
+    supplies, failed = bring_each(todo, workshop, keep_going=options.keep_going)
+    left = [item for item in todo if item.image.name not in failed]
+    failed = {**failed, **_without_base(left, workshop)}
+    yield (
+        Outcome(item, error=str(error), blame=blame_of(error))
+        for item in todo
+        if (error := failed.get(item.image.name))
+    )
+    left = [item for item in left if item.image.name not in failed]
+    for items in _phases(left, workshop) if left else ():
+        baking = bake_images(items, supplies, workshop, keep_going=options.keep_going)
+        yield _after_bake(baking, workshop, options)
 
 
 def _phases(items: Sequence[PlanItem], workshop: Workshop) -> Iterator[tuple[PlanItem, ...]]:
@@ -61,15 +74,19 @@ def _phases(items: Sequence[PlanItem], workshop: Workshop) -> Iterator[tuple[Pla
 
 
 def _after_bake(
-    baked: Sequence[Baked], workshop: Workshop, options: BuildOptions
+    baking: Iterable[Baked], workshop: Workshop, options: BuildOptions
 ) -> Iterator[Outcome]:
-    failed = [one for one in baked if one.image_id is None]
-    yield from (Outcome(o.item, build_seconds=o.seconds, error=o.error) for o in failed)
-    if failed and not options.keep_going:
-        return
-    seconds = {one.item.image.name: one.seconds for one in baked}
-    built = [(one.item, one.image_id) for one in baked if one.image_id]
-    for outcome in _through_the_gate(built, workshop, options):
+    built: list[tuple[PlanItem, str]] = []
+    seconds: dict[str, float] = {}
+    ended = False
+    for one in baking:
+        seconds[one.item.image.name] = one.seconds
+        if one.image_id:
+            built.append((one.item, one.image_id))
+        else:
+            ended = ended or not options.keep_going
+            yield Outcome(one.item, build_seconds=one.seconds, error=one.error, blame=one.blame)
+    for outcome in () if ended else _through_the_gate(built, workshop, options):
         yield replace(outcome, build_seconds=seconds[outcome.item.image.name])
 
 
@@ -78,6 +95,17 @@ def _through_the_gate(
 ) -> Iterator[Outcome]:
     keep_going, jobs = options.keep_going, options.jobs
     return pass_gates(built, workshop, test=options.test, keep_going=keep_going, jobs=jobs)
+
+
+def _without_base(items: Sequence[PlanItem], workshop: Workshop) -> dict[str, ImgbuildError]:
+    """Give the engine its bases; return why images have none, by name."""
+    failed: dict[str, ImgbuildError] = {}
+    for name in dict.fromkeys(item.image.os_name for item in items):
+        try:
+            load_bases([name], workshop)
+        except ImgbuildError as error:
+            failed |= {one.image.name: error for one in items if one.image.os_name == name}
+    return failed
 
 
 def load_bases(names: Iterable[str], workshop: Workshop) -> None:

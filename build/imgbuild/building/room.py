@@ -45,7 +45,10 @@ def scarce_room(workshop: Workshop) -> str:
 
     Programs say it in many ways ("I/O error", a container that does not start), the disk in one.
     """
-    folder = Path(workshop.engine.version().root_dir)
+    try:
+        folder = Path(workshop.engine.version().root_dir)
+    except MachineError:  # it was lost on the way, which is said already
+        return ""
     free = shutil.disk_usage(folder).free if folder.is_dir() else SCARCE
     if free >= SCARCE:
         return ""

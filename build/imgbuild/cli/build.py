@@ -12,13 +12,15 @@ from imgbuild.cli import options
 from imgbuild.cli.selecting import Chosen, selecting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from imgbuild.building.opening import Opening
     from imgbuild.building.options import BuildOptions
+    from imgbuild.building.outcome import Outcome
     from imgbuild.building.workshop import Workshop
     from imgbuild.caches.protocol import BuildCache
     from imgbuild.engine.protocol import Engine
+    from imgbuild.errors import ImgbuildError
     from imgbuild.matrix.image import Image
     from imgbuild.plan.plan import PlanItem
     from imgbuild.project import Project
@@ -265,35 +267,74 @@ def _run(
     *,
     as_json: bool,
 ) -> None:
-    from imgbuild.building.cached import keep, releasing, restored
+    from imgbuild.building.cached import keep, restored
     from imgbuild.building.gate import remove_leftovers
-    from imgbuild.building.produce import produce
-    from imgbuild.building.room import require_room, scarce_room
+    from imgbuild.building.room import require_room
     from imgbuild.cli.build_tables import outcome_lines
-    from imgbuild.cli.outcome_shown import shown
     from imgbuild.cli.plan_table import usage_lines
-    from imgbuild.errors import CheckFailedError, MachineError
 
     remove_leftovers(images, workshop)
     items = restored(images, workshop, test=how.test)
     require_room(items, workshop)
     workshop.display.expect({item.image.name: str(item.action) for item in items}, tests=how.test)
-    with releasing(items, workshop.caches), workshop.display:
-        outcomes = [shown(one, workshop.display) for one in produce(items, workshop, how)]
-    order = [item.image.name for item in items]
-    outcomes.sort(key=lambda outcome: order.index(outcome.item.image.name))
+    outcomes, stop = _outcomes(items, workshop, how)
     keep(outcomes, workshop)
     if as_json:
         typer.echo(json.dumps([outcome.as_json() for outcome in outcomes], indent=2))
     else:
-        typer.echo(outcome_lines(outcomes, len(items)))
-    failed = [o for o in outcomes if not o.ok]
-    if failed:
-        said = "\n".join(f"{o.item.image.name} has no name: {o.error}" for o in failed)
-        full = scarce_room(workshop)
-        raise MachineError(f"{said}\n{full}") if full else CheckFailedError(said)
+        typer.echo(outcome_lines(outcomes, len(items), stopped=stop is not None))
+    _raise_failures(outcomes, stop, workshop)
     if not as_json:
         typer.echo(usage_lines(outcomes[0].item.image, workshop.host))
+
+
+def _outcomes(
+    items: "tuple[PlanItem, ...]", workshop: "Workshop", how: "BuildOptions"
+) -> "tuple[list[Outcome], ImgbuildError | OSError | None]":
+    """Return what became of the images, in their order, and what stopped the build, if anything."""
+    from imgbuild.building.cached import releasing
+    from imgbuild.building.produce import produce
+    from imgbuild.cli.outcome_shown import shown
+    from imgbuild.errors import ImgbuildError
+
+    outcomes: list[Outcome] = []
+    stop = None
+    with releasing(items, workshop.caches), workshop.display:
+        try:
+            for outcome in produce(items, workshop, how):
+                outcomes.append(shown(outcome, workshop.display))  # noqa: PERF401 - kept if it stops
+        except (ImgbuildError, OSError) as error:
+            stop = error
+    order = [item.image.name for item in items]
+    outcomes.sort(key=lambda outcome: order.index(outcome.item.image.name))
+    return outcomes, stop
+
+
+def _raise_failures(
+    outcomes: "Sequence[Outcome]", stop: "ImgbuildError | OSError | None", workshop: "Workshop"
+) -> None:
+    """Raise if an image has no name, or the build was stopped.
+
+    Raises:
+        MachineError: this machine is to blame for all of it, or its disk is full.
+        CheckFailedError: an image is to blame.
+
+    """
+    from imgbuild.building.blame import Blame
+    from imgbuild.building.room import scarce_room
+    from imgbuild.cli.build_tables import failure_lines
+    from imgbuild.errors import CheckFailedError, MachineError
+
+    failed = [outcome for outcome in outcomes if not outcome.ok]
+    if not failed:
+        if stop:
+            raise stop
+        return
+    full = scarce_room(workshop)
+    reasons = [*failure_lines(failed), str(stop or ""), full]
+    said = "\n".join(reason for reason in reasons if reason)
+    of_machine = full or stop or all(one.blame is not Blame.IMAGE for one in failed)
+    raise MachineError(said) if of_machine else CheckFailedError(said)
 
 
 def _warn(image: "Image") -> None:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from imgbuild.building.blame import Blame
 from imgbuild.building.outcome import Outcome
 from imgbuild.cli.plan_table import idle_line
 from imgbuild.cli.text_table import aligned
@@ -14,8 +15,11 @@ from imgbuild.suites.report import Found, Report, SuiteResult
 BRIEF = 3
 
 
-def outcome_lines(outcomes: Sequence[Outcome], planned: int) -> str:
-    """Return the table of a finished build: what was done for each image, and how it ended."""
+def outcome_lines(outcomes: Sequence[Outcome], planned: int, *, stopped: bool = False) -> str:
+    """Return the table of a finished build: what was done for each image, and how it ended.
+
+    ``stopped`` is that it ended for a reason that would have ended it with --keep-going too.
+    """
     if all(o.item.action is Action.NOTHING for o in outcomes) and len(outcomes) == planned:
         return idle_line([outcome.item for outcome in outcomes])
     header = ("image", "verdict", "done", "time", "size", "suites")
@@ -26,7 +30,9 @@ def outcome_lines(outcomes: Sequence[Outcome], planned: int) -> str:
     if planned > 1:
         lines.append(_totals(outcomes))
     if len(outcomes) < planned:
-        lines.append(f"{planned - len(outcomes)} images were not begun (--keep-going begins them).")
+        stopped = stopped or any(outcome.blame is Blame.ALL for outcome in outcomes)
+        hint = "" if stopped else " (--keep-going begins them)"
+        lines.append(f"{planned - len(outcomes)} images were not begun{hint}.")
     return "\n".join(lines)
 
 
@@ -74,6 +80,17 @@ def _suites_in_brief(report: Report | None) -> str:
     failed = [f"{suite.suite} FAILED" for suite in report.suites if suite.found is Found.FAILED]
     others = Counter(str(suite.found) for suite in report.suites if suite.found is not Found.FAILED)
     return ", ".join([*failed, *(f"{count} {word}" for word, count in others.items())])
+
+
+def failure_lines(failed: Sequence[Outcome]) -> list[str]:
+    """Return why images have no name: one paragraph a reason, with all that it stopped."""
+    names: dict[str, list[str]] = {}
+    for outcome in failed:
+        names.setdefault(outcome.error or "", []).append(outcome.item.image.name)
+    return [
+        f"{', '.join(of)} {'has' if len(of) == 1 else 'have'} no name: {error}"
+        for error, of in names.items()
+    ]
 
 
 def said(suite: SuiteResult) -> str:

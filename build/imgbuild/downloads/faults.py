@@ -30,6 +30,22 @@ class TryAgainError(Exception):
     """A fault that may pass by itself; the message completes "… : "."""
 
 
+class WrongContentError(CheckFailedError):
+    """What came is another file than the sha256 of ``download`` says."""
+
+    def __init__(self, message: str, download: Download) -> None:
+        super().__init__(message)
+        self.download = download
+
+
+class NotFetchedError(MachineError):
+    """``download`` cannot be had from here."""
+
+    def __init__(self, message: str, download: Download) -> None:
+        super().__init__(message)
+        self.download = download
+
+
 @dataclass(frozen=True)
 class Content:
     """What came: its sha256, size in bytes, the kind that the server called it, its beginning."""
@@ -51,17 +67,19 @@ def wrong_content(download: Download, address: str, content: Content) -> Imgbuil
         else " Nothing was kept. If the file was published anew, read what changed before you "
         "change the sha256 in matrix.yaml; if a mirror is at fault, mend it (docs/mirrors.md)."
     )
-    return CheckFailedError(
+    return WrongContentError(
         f"{download.file_name} is not what was asked for: {shown(address)} gave {content.size} "
-        f"bytes with sha256 {content.sha256}, expected is {download.sha256}.{hint}"
+        f"bytes with sha256 {content.sha256}, expected is {download.sha256}.{hint}",
+        download,
     )
 
 
 def refused(download: Download, address: str, status: int, sites: Sites) -> ImgbuildError:
     """Return the error of an answer that another try would not change."""
-    return MachineError(
+    return NotFetchedError(
         f"{download.file_name} cannot be fetched: {shown(address)} answered {status}"
-        f"{_meaning(status, address, sites)}. {other_site(sites, address)}"
+        f"{_meaning(status, address, sites)}. {other_site(sites, address)}",
+        download,
     )
 
 
@@ -69,9 +87,10 @@ def gave_up(
     download: Download, address: str, reason: str, attempts: int, sites: Sites
 ) -> MachineError:
     """Return the error after the last try."""
-    return MachineError(
+    return NotFetchedError(
         f"{download.file_name} cannot be fetched: {shown(address)}: {reason} ({attempts} tries). "
-        f"{other_site(sites, address)}"
+        f"{other_site(sites, address)}",
+        download,
     )
 
 

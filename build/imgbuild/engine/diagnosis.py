@@ -23,6 +23,14 @@ class Diagnosis:
         """
         return self.kind not in {"checksum", "hung"}
 
+    @property
+    def of_all(self) -> bool:
+        """Whether no other image can be built either: the engine has no room, or does not answer.
+
+        An upstream that cannot be reached is missed only by the images that need it.
+        """
+        return self.kind in {"disk", "engine", "silent"}
+
 
 _ADVICE: dict[Kind, str] = {
     "hung": (

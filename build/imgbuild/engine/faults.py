@@ -8,12 +8,18 @@ from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 
 DOCTOR = "'imgbuild doctor' says what is missing and how to mend it."
 
+
+class EngineUnusableError(MachineError):
+    """The engine does not answer, or has no room: it can do nothing for other images either."""
+
+
 _Remedies = tuple[tuple[tuple[str, ...], str], ...]
 
+_FULL = "no space left on device"
 #: Signs in what the engine itself answered → what to do.
 _SPOKEN: _Remedies = (
     (
-        ("no space left on device",),
+        (_FULL,),
         "Its disk is full: free some with 'docker image prune' and 'docker builder prune'.",
     ),
     (
@@ -51,7 +57,7 @@ def engine_error(error: Exception, host: str | None) -> ImgbuildError:
     """Return what to raise instead of an exception of docker-py, requests or urllib3.
 
     A request that the engine refused (HTTP 4xx) is a `CheckFailedError`; everything else is the
-    machine's fault.
+    machine's fault, and an `EngineUnusableError` where there was no answer at all.
     """
     status = getattr(error, "status_code", None)
     said = _said(error)
@@ -59,7 +65,7 @@ def engine_error(error: Exception, host: str | None) -> ImgbuildError:
         return answered_error(said, host, refused=status < 500)
     remedy = _remedy(said, _SPOKEN) or _remedy(said, _SILENT) or ""
     where = f"The engine at {host or DEFAULT_HOST}"
-    return MachineError(_joined(f"{where} cannot be used: {said}.", remedy))
+    return EngineUnusableError(_joined(f"{where} cannot be used: {said}.", remedy))
 
 
 def answered_error(said: str, host: str | None, *, refused: bool) -> ImgbuildError:
@@ -68,7 +74,8 @@ def answered_error(said: str, host: str | None, *, refused: bool) -> ImgbuildErr
     remedy = _remedy(said, _SPOKEN)
     if refused and not remedy:
         return CheckFailedError(f"{where} refuses: {said}.")
-    return MachineError(_joined(f"{where} reports an error: {said}.", remedy or ""))
+    kind = EngineUnusableError if _FULL in said.lower() else MachineError
+    return kind(_joined(f"{where} reports an error: {said}.", remedy or ""))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import requests
 from imgbuild.engine import answers
 from imgbuild.engine.client import DockerEngine
 from imgbuild.engine.fake import FakeEngine
-from imgbuild.engine.faults import answered_error, engine_error, translated
+from imgbuild.engine.faults import EngineUnusableError, answered_error, engine_error, translated
 from imgbuild.engine.stored import StoredImage
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 
@@ -169,14 +169,22 @@ def refused(status: int, words: str) -> docker.errors.APIError:
 @pytest.mark.parametrize(
     ("error", "kind", "said"),
     [
-        (PermissionError(13, "Permission denied"), MachineError, "'docker' group"),
-        (FileNotFoundError(2, "No such file or directory"), MachineError, "no such socket"),
-        (requests.ConnectionError("Connection refused"), MachineError, "Nothing listens"),
-        (requests.ReadTimeout("Read timed out."), MachineError, "answer in time"),
-        (requests.ConnectionError("Connection aborted"), MachineError, "closed the connection"),
-        (docker.errors.InvalidVersion("API versions below 1.24 are"), MachineError, "upgrade"),
+        (PermissionError(13, "Permission denied"), EngineUnusableError, "'docker' group"),
+        (FileNotFoundError(2, "No such file or directory"), EngineUnusableError, "no such socket"),
+        (requests.ConnectionError("Connection refused"), EngineUnusableError, "Nothing listens"),
+        (requests.ReadTimeout("Read timed out."), EngineUnusableError, "answer in time"),
+        (
+            requests.ConnectionError("Connection aborted"),
+            EngineUnusableError,
+            "closed the connection",
+        ),
+        (
+            docker.errors.InvalidVersion("API versions below 1.24 are"),
+            EngineUnusableError,
+            "upgrade",
+        ),
         (refused(400, "client version 1.4 is too old"), MachineError, "upgrade"),
-        (refused(500, "write /x: no space left on device"), MachineError, "disk is full"),
+        (refused(500, "write /x: no space left on device"), EngineUnusableError, "disk is full"),
         (refused(500, "stat /x: no such file or directory"), MachineError, "reports an error"),
         (refused(404, "No such image: a:1"), CheckFailedError, "No such image: a:1"),
         (refused(409, "conflict"), CheckFailedError, "refuses: conflict"),

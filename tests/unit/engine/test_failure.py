@@ -45,6 +45,7 @@ def test_known_faults_are_recognised(line: str, kind: Kind) -> None:
     assert found is not None
     assert found.kind == kind
     assert found.of_machine is (kind != "checksum")
+    assert found.of_all is (kind in {"disk", "engine"})
 
 
 def test_an_ordinary_failure_is_no_known_fault() -> None:
