@@ -55,6 +55,11 @@ def inspected_image(answer: Answer) -> StoredImage:
     )
 
 
+def instructions(entries: Iterable[Answer]) -> list[str]:
+    """Return what ``/images/NAME/history`` says that an image was made by."""
+    return [str(one.get("CreatedBy") or "") for one in entries]
+
+
 def listed_container(answer: Answer) -> StoredContainer:
     """Return one entry of ``/containers/json``."""
     return StoredContainer(

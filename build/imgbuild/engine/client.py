@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from imgbuild.engine import answers
 from imgbuild.engine.endpoint import DEFAULT_HOST
 from imgbuild.engine.faults import answered_error, translated
-from imgbuild.engine.listing import list_images, unix_socket
+from imgbuild.engine.listing import list_history, list_images, unix_socket
 from imgbuild.engine.protocol import DEFAULT_OPTIONS, Engine, Hearing
 from imgbuild.errors import InputError, MachineError
 
@@ -81,9 +81,11 @@ class DockerEngine:
 
     def history(self, image_id: str) -> list[str]:
         """Return the instructions that the image was made by, the newest first."""
+        socket = unix_socket(self.host)
+        if socket:
+            return answers.instructions(list_history(socket, image_id, self.host, ANSWER_SECONDS))
         with self._api() as api:
-            listed = api.history(image_id)  # type: ignore[no-untyped-call]
-            return [str(one.get("CreatedBy") or "") for one in listed]
+            return answers.instructions(api.history(image_id))  # type: ignore[no-untyped-call]
 
     def tag(self, image_id: str, reference: str) -> None:
         """Give an image a name."""

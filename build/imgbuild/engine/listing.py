@@ -1,4 +1,4 @@
-"""The images of an engine on this machine, in one call, without docker-py.
+"""The images of an engine on this machine, and what they were made by, without docker-py.
 
 Whether there is anything to do is one question; importing docker-py (and requests) to ask it takes
 longer than the answer. Another kind of engine (tcp, ssh) is docker-py's business.
@@ -37,8 +37,27 @@ def list_images(path: Path, label: str, host: str | None, seconds: float) -> lis
 
     """
     filters = quote(json.dumps({"label": [label]}))
+    return _entries(path, f"/images/json?filters={filters}", host, seconds)
+
+
+def list_history(
+    path: Path, image_id: str, host: str | None, seconds: float
+) -> list[dict[str, Any]]:
+    """Return the engine's entries of what an image was made by, the newest first.
+
+    Source: Docker Engine API, ImageHistory.
+
+    Raises:
+        MachineError: the engine cannot be reached or does not answer.
+        CheckFailedError: it has no such image.
+
+    """
+    return _entries(path, f"/images/{quote(image_id)}/history", host, seconds)
+
+
+def _entries(path: Path, request: str, host: str | None, seconds: float) -> list[dict[str, Any]]:
     try:
-        answer = _get(path, f"/images/json?filters={filters}", host, seconds)
+        answer = _get(path, request, host, seconds)
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise engine_error(error, host) from error
     return [one for one in answer if isinstance(one, dict)] if isinstance(answer, list) else []

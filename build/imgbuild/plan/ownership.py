@@ -23,9 +23,15 @@ def is_own(image: StoredImage, history: Callable[[str], Sequence[str]]) -> bool:
     ``history`` gives an image's instructions, the newest first. It is asked only for an image
     without a name of imgbuild's.
     """
-    labels = image.labels
-    ours = NAME in labels and INPUT_DIGEST in labels and _seconds(labels) == image.created
-    return ours and (bool(own_names(image)) or not _goes_on(history(image.id)))
+    return _says_so(image) and (bool(own_names(image)) or not _goes_on(history(image.id)))
+
+
+def is_surely_own(image: StoredImage) -> bool:
+    """Return whether imgbuild built the image, as far as that can be told without its history.
+
+    Not of an image without a name of imgbuild's.
+    """
+    return _says_so(image) and bool(own_names(image))
 
 
 def is_own_base(image: StoredImage) -> bool:
@@ -37,6 +43,12 @@ def own_names(image: StoredImage) -> tuple[str, ...]:
     """Return the names that imgbuild gave; others that somebody added are not among them."""
     repository = image.labels.get(REPOSITORY)
     return tuple(tag for tag in image.tags if tag.rpartition(":")[0] == repository)
+
+
+def _says_so(image: StoredImage) -> bool:
+    """Return whether the labels are imgbuild's, and the time of creation is what they say."""
+    labels = image.labels
+    return NAME in labels and INPUT_DIGEST in labels and _seconds(labels) == image.created
 
 
 def _goes_on(history: Sequence[str]) -> bool:

@@ -53,6 +53,25 @@ class PlanItem:
         }
 
 
+def open_rows(
+    digests: Sequence[tuple[Image, InputDigest]], stored: Sequence[StoredImage]
+) -> frozenset[str]:
+    """Return the names of the images that no stored one settles by having its digest and names.
+
+    Whatever else there is of the others changes nothing.
+    """
+    return frozenset(
+        image.name
+        for image, digest in digests
+        if not any(
+            one.labels.get(NAME) == image.name
+            and one.labels.get(INPUT_DIGEST) == digest.total
+            and _is_named(image, one)
+            for one in stored
+        )
+    )
+
+
 def make_plan(
     digests: Sequence[tuple[Image, InputDigest]],
     stored: Sequence[StoredImage],

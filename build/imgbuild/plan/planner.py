@@ -9,10 +9,10 @@ from typing import Any
 from imgbuild.engine.protocol import Engine
 from imgbuild.engine.stored import StoredImage
 from imgbuild.matrix.image import Image, standin_image
-from imgbuild.plan.digest import input_digest
+from imgbuild.plan.digest import InputDigest, input_digest
 from imgbuild.plan.inputs import BuildInputs
-from imgbuild.plan.ownership import is_own
-from imgbuild.plan.plan import PlanItem, make_plan
+from imgbuild.plan.ownership import is_own, is_surely_own
+from imgbuild.plan.plan import PlanItem, make_plan, open_rows
 from imgbuild.plan.reading import Reading
 from imgbuild.project import Project
 from imgbuild.render.labels import INPUT_DIGEST, NAME
@@ -65,13 +65,29 @@ class Planner:
         """
         images = [self.own(image) for image in images]
         found = self.engine.images(INPUT_DIGEST) if stored is None else stored
-        stored = [one for one in found if is_own(one, self.engine.history)]
         if not images:
             return ()
         reading = Reading(self.project, images[0].matrix, self.memory)
         digests = [(i, input_digest(i, self.inputs, self.project, reading)) for i in images]
         reading.dockerfiles.remember()
-        return make_plan(digests, stored, self._verdicts(images, stored), test=test)
+        own = self._own_images(found, digests)
+        return make_plan(digests, own, self._verdicts(images, own), test=test)
+
+    def _own_images(
+        self, found: Sequence[StoredImage], digests: Sequence[tuple[Image, InputDigest]]
+    ) -> list[StoredImage]:
+        """Return imgbuild's own images; one whose history would have to be asked only if it counts.
+
+        That costs a call each, and images without a name of imgbuild's are usual: what failed its
+        suites, what was pulled under another name.
+        """
+        left = open_rows(digests, [one for one in found if is_surely_own(one)])
+        return [
+            one
+            for one in found
+            if is_surely_own(one)
+            or (one.labels.get(NAME) in left and is_own(one, self.engine.history))
+        ]
 
     def _verdicts(
         self, images: Sequence[Image], stored: Sequence[StoredImage]

@@ -29,6 +29,16 @@ def test_images_come_in_one_call(server: SocketServer) -> None:
     assert json.loads(query["filters"][0]) == {"label": ["imgbuild.name=tf"]}
 
 
+def test_the_history_comes_over_the_socket_too(server: SocketServer) -> None:
+    entries = [{"CreatedBy": "CMD x", "Size": 0}, {"CreatedBy": None}, "no entry"]
+    server.answers = {"/images/sha256%3A1/history": entries}
+    assert DockerEngine(server.host).history("sha256:1") == ["CMD x", ""]
+    assert len(server.asked) == 1
+    server.status, server.answers = 404, {}
+    with pytest.raises(CheckFailedError, match="refuses: no such answer"):
+        DockerEngine(server.host).history("sha256:1")
+
+
 def test_what_an_engine_refuses_is_said_in_its_words(server: SocketServer) -> None:
     server.status = 400
     with pytest.raises(CheckFailedError, match=r"refuses: no such answer\."):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from checkout_copy import SETTINGS, Checkout, copied
@@ -14,6 +15,7 @@ from socket_server import SocketServer, socket_server
 from imgbuild.engine.fake import FakeEngine
 from imgbuild.plan import inputs
 from imgbuild.project import Project
+from imgbuild.render.labels import INPUT_DIGEST
 from imgbuild.suites.store import ReportStore
 
 #: What only a build, a test or a download needs, by the names of its top packages.
@@ -75,6 +77,54 @@ def _imgbuild(
         text=True,
         check=False,
     )
+
+
+NAMELESS, PULLED = f"sha256:{'e' * 64}", f"sha256:{'f' * 64}"
+
+
+def _nameless(checkout: Checkout, image_id: str, *tags: str, **labels: str) -> dict[str, object]:
+    """Return the engine's entry of an image like the first, without a name of imgbuild's."""
+    first = next(iter(checkout.engine.stored.values()))
+    return {
+        "Id": image_id,
+        "RepoTags": tags,
+        "Labels": {**first.labels, **labels},
+        "Created": first.created,
+    }
+
+
+def test_images_without_a_name_of_imgbuilds_cost_no_question_where_a_named_one_is_current(
+    checkout: Checkout, server: SocketServer
+) -> None:
+    """One that failed its suites with another digest, and one that was pulled from a registry."""
+    listed = server.answers["/images/json"]
+    assert isinstance(listed, list)
+    listed.append(_nameless(checkout, NAMELESS, **{INPUT_DIGEST: "sha256:other"}))
+    listed.append(_nameless(checkout, PULLED, "registry.example.org/tf:1"))
+    result = _imgbuild(checkout, server, "build", "--all")
+    assert (result.returncode, result.stderr) == (0, "loaded:\n")
+    assert [path for path, _ in server.asked] == ["/images/json"]
+
+
+def test_a_nameless_image_that_may_be_the_one_is_asked_for_its_history_alone(
+    checkout: Checkout, server: SocketServer
+) -> None:
+    """Nothing heavy is loaded for it either."""
+    listed = server.answers["/images/json"]
+    assert isinstance(listed, list)
+    first = next(iter(checkout.engine.stored.values()))
+    server.answers = {
+        "/images/json": [*listed[1:], _nameless(checkout, NAMELESS)],
+        f"/images/{quote(NAMELESS)}/history": [{"CreatedBy": "CMD x"}],
+    }
+    result = _imgbuild(checkout, server, "build", "--all", "--plan", "--json")
+    assert (result.returncode, result.stderr) == (0, "loaded:\n")
+    assert len(server.asked) == 2
+    busy = {one["image"]: one["action"] for one in json.loads(result.stdout)}
+    assert {name for name, action in busy.items() if action != "nothing"} == {
+        first.labels["imgbuild.name"]
+    }
+    assert busy[first.labels["imgbuild.name"]] == "test"
 
 
 @pytest.mark.parametrize("command", [("build",), ("build", "--plan"), ("build", "--json")])
