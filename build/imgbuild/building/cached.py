@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from imgbuild.building.outcome import Outcome
@@ -107,7 +106,7 @@ def _take_verdicts(item: PlanItem, workshop: Workshop) -> bool:
     image_id = item.image_id or ""
     with work_folder("cache") as folder:
         path = workshop.caches.read(Kind.REPORT, _report_key(item, image_id, workshop), folder)
-        suites = _suites_of(path) if path else {}
+        suites = _suites_of(path.read_bytes()) if path else {}
     if suites:
         workshop.store.adopt(image_id, suites)
     return bool(suites)
@@ -127,7 +126,7 @@ def _keep(outcomes: Sequence[Outcome], workshop: Workshop, cache: BuildCache) ->
         image_id = outcome.image_id
         image = wanted(outcome.item)
         if outcome.ok and image_id:
-            if not cache.has_image(image):
+            if not workshop.caches.gave(cache, image) and not cache.has_image(image):
                 cache.save_image(image, image_id)
                 yield image.name
             _keep_verdicts(outcome.item, image_id, workshop, cache)
@@ -140,11 +139,19 @@ def _keep(outcomes: Sequence[Outcome], workshop: Workshop, cache: BuildCache) ->
 
 
 def _keep_verdicts(item: PlanItem, image_id: str, workshop: Workshop, cache: BuildCache) -> None:
+    """Keep what the suites found, unless it is kept.
+
+    Of an image that nothing was done for, no verdict is newer than those that are there.
+    """
     suites = workshop.store.document(image_id)
+    if not suites:
+        return
     key = _report_key(item, image_id, workshop)
+    if item.action is Action.NOTHING and cache.has(Kind.REPORT, key):
+        return
     with work_folder("cache") as folder:
-        known = cache.read(Kind.REPORT, key, folder) if suites else None
-        if suites and (known is None or _verdicts(_suites_of(known)) != _verdicts(suites)):
+        known = workshop.caches.report(cache, key, folder)
+        if known is None or _verdicts(_suites_of(known)) != _verdicts(suites):
             path = folder / "report.json"
             path.write_text(json.dumps({"suites": suites}, indent=1), encoding="utf-8")
             cache.write(Kind.REPORT, key, path)
@@ -155,10 +162,10 @@ def _report_key(item: PlanItem, image_id: str, workshop: Workshop) -> str:
     return report_key(item.digest.total, stored.layers if stored else ())
 
 
-def _suites_of(path: Path) -> dict[str, Any]:
+def _suites_of(report: bytes) -> dict[str, Any]:
     try:
-        suites = json.loads(path.read_text(encoding="utf-8"))["suites"]
-    except (OSError, ValueError, KeyError, TypeError):
+        suites = json.loads(report)["suites"]
+    except (ValueError, KeyError, TypeError):
         return {}
     return suites if isinstance(suites, dict) else {}
 

@@ -18,12 +18,19 @@ _READ = "cannot be read"
 
 @dataclass(frozen=True)
 class Caches:
-    """What is read (``sources``, in this order) and written (``targets``)."""
+    """What is read (``sources``, in this order) and written (``targets``).
+
+    What was read is remembered, so that a cache that is read and written is not asked for it again.
+    """
 
     sources: tuple[BuildCache, ...] = ()
     targets: tuple[BuildCache, ...] = ()
     say: Callable[[str], None] = print
     _broken: set[str] = field(default_factory=set)
+    #: Which images came from which cache, by its name.
+    _given: set[tuple[str, WantedImage]] = field(default_factory=set)
+    #: The reports that were asked for, by cache; None where there was none.
+    _reports: dict[tuple[str, str], bytes | None] = field(default_factory=dict)
 
     @property
     def all(self) -> tuple[BuildCache, ...]:
@@ -70,12 +77,29 @@ class Caches:
         """Return a kept file of the first source that has it whole, in ``folder``."""
         for cache in self.sources:
             found = self.attempt(cache, _READ, lambda one: one.read(kind, key, folder), None)
+            if kind is Kind.REPORT:
+                self._reports[cache.name, key] = found.read_bytes() if found else None
             if found:
                 return found
         return None
 
+    def gave(self, cache: BuildCache, image: WantedImage) -> bool:
+        """Return whether the image came from this cache."""
+        return (cache.name, image) in self._given
+
+    def report(self, cache: BuildCache, key: str, folder: Path) -> bytes | None:
+        """Return a report that a cache has, if it has it; read into ``folder`` at most once."""
+        if (cache.name, key) not in self._reports:
+            found = cache.read(Kind.REPORT, key, folder)
+            self._reports[cache.name, key] = found.read_bytes() if found else None
+        return self._reports[cache.name, key]
+
     def _restore(self, cache: BuildCache, images: Sequence[WantedImage]) -> Sequence[WantedImage]:
-        return self.attempt(cache, _READ, lambda one: one.restore(images), ())
+        found: Sequence[WantedImage] = self.attempt(
+            cache, _READ, lambda one: one.restore(images), ()
+        )
+        self._given.update((cache.name, image) for image in found)
+        return found
 
 
 NO_CACHES = Caches()
