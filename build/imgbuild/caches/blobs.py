@@ -1,6 +1,7 @@
 """Blobs by the sha256 of their stored bytes: whole and right, or as good as not there."""
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import tempfile
@@ -20,6 +21,8 @@ _LAYER = "application/vnd.oci.image.layer.v1.tar"
 _LEVEL = 1
 #: zlib's "write a gzip header": always the same one, without a name or a time.
 _GZIP = 16 + zlib.MAX_WBITS
+#: How the names of files begin that are being written.
+_PART = ".part-"
 
 
 class Packing(StrEnum):
@@ -119,22 +122,45 @@ class BlobStore:
             for piece in pieces:
                 digest.update(piece)
                 size += file.write(piece)
-            file.close()
+            file.flush()  # not closed: that would unlock it
             blob = Blob(media_type, f"sha256:{digest.hexdigest()}", size)
             temporary.replace(self.path(blob))
         return blob
 
     @contextmanager
     def _file(self) -> Iterator[tuple[IO[bytes], Path]]:
-        """Give a file that is gone after the block, unless it was renamed."""
+        """Give a file that is gone after the block, unless it was renamed.
+
+        It is locked meanwhile, which tells it from what a killed process left.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=self.folder, prefix=".part-")
+        for path in self.folder.glob(f"{_PART}*"):
+            _remove_if_left(path)
+        handle, name = _locked_file(self.folder)
         try:
             with os.fdopen(handle, "wb") as file:
                 os.fchmod(handle, 0o644)
                 yield file, Path(name)
         finally:
             Path(name).unlink(missing_ok=True)
+
+
+def _locked_file(folder: Path) -> tuple[int, str]:
+    """Return a new file, open and locked; one that another process swept at once is no use."""
+    while True:
+        handle, name = tempfile.mkstemp(dir=folder, prefix=_PART)
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.fstat(handle).st_nlink:
+            return handle, name
+        os.close(handle)
+
+
+def _remove_if_left(path: Path) -> None:
+    """Remove a file that no process writes: gigabytes, where one was killed in a layer."""
+    with contextlib.suppress(OSError), path.open("rb") as file:  # held, gone, or another user's
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink(missing_ok=True)
 
 
 def _gzip(pieces: Iterator[bytes]) -> Iterator[bytes]:
