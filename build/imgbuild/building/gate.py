@@ -99,14 +99,21 @@ def _size(image: Image, image_id: str, workshop: Workshop) -> int:
 
 
 def _name(item: PlanItem, image_id: str, workshop: Workshop) -> None:
-    """Give the image its names, then remove its predecessors that have none any more."""
+    """Give the image its names, then remove its predecessors that have none any more.
+
+    One that has just lost its name is such, and one that was this machine's to test. Another may
+    wait for the suites of somebody who shares the engine.
+    """
+    label, engine = f"{NAME}={item.image.name}", workshop.engine
+    named = {one.id for one in engine.images(label) if one.tags}
     for reference in item.image.tags:
-        workshop.engine.tag(image_id, reference)
-    for other in workshop.engine.images(f"{NAME}={item.image.name}"):
+        engine.tag(image_id, reference)
+    for other in engine.images(label):
         ours = other.labels.get(REPOSITORY) == item.image.repository
         superseded = other.labels.get(INPUT_DIGEST) != item.digest.total
-        if ours and superseded and not other.tags and is_own(other, workshop.engine.history):
-            workshop.engine.discard(other.id)
+        mine = other.id in named or workshop.store.knows(other.id)
+        if ours and mine and superseded and not other.tags and is_own(other, engine.history):
+            engine.discard(other.id)
 
 
 def _verdict(report: Report | None, folder: Path) -> str:

@@ -93,6 +93,8 @@ def _after_bake(
 def _through_the_gate(
     built: Sequence[tuple[PlanItem, str]], workshop: Workshop, options: BuildOptions
 ) -> Iterator[Outcome]:
+    for _, image_id in built:
+        workshop.store.begin(image_id)
     keep_going, jobs = options.keep_going, options.jobs
     return pass_gates(built, workshop, test=options.test, keep_going=keep_going, jobs=jobs)
 

@@ -9,28 +9,38 @@ from imgbuild.cleaning.finding import Finding
 from imgbuild.cleaning.kinds import Kind
 from imgbuild.inputs.stored_folder import remove_tree
 
-#: What the folders of the cache hold. A folder that is not named here is shown all the same.
+#: What the folders of the cache hold, and after a semicolon what it costs that they go, where that
+#: is more or less than a download. A folder that is not named here is shown all the same.
 HELD: dict[str, str] = {
     "audit": "what indexes and archives said to imgbuild audit",
     "base": "base images made by mmdebstrap",
     "contexts": "build contexts: links to downloads, keyrings",
     "cpython": "interpreters made from prefixes of this machine",
     "downloads": "files by their sha256",
+    "rendered": "which Dockerfiles were found to be the rendered ones; seen again in seconds",
+    "sizes": "sizes of images and layers; measured again when asked for, minutes an image",
     "standin": "stand-ins for tests",
     "uv": "the uv program",
+    "wheels": "compiled Horovod wheels; compiled again when needed, minutes each",
 }
 #: A folder that is being removed is first renamed to this and its own name.
 _GOING = ".removed-"
 
 
-def find_caches(cache: Path, busy: dict[str, str]) -> Iterator[Finding]:
-    """Yield each folder of the cache; while a build runs here, all of them are kept."""
+def find_caches(
+    cache: Path, busy: dict[str, str], now: Callable[[], dict[str, str]] = dict
+) -> Iterator[Finding]:
+    """Yield each folder of the cache; while a build runs here, all of them are kept.
+
+    ``busy`` is what runs, and ``now`` tells it again when a folder is removed.
+    """
     for path in sorted(cache.iterdir()) if cache.is_dir() else ():
         if path.name.startswith("."):
             continue
-        why = f"{HELD.get(path.name, 'a cache')}; made or fetched again when needed"
+        held = HELD.get(path.name, "a cache")
+        why = held if ";" in held else f"{held}; made or fetched again when needed"
         yield Finding(
-            *(f"{Kind.CACHE}/{path.name}", str(path), why, _remover(path)),
+            *(f"{Kind.CACHE}/{path.name}", str(path), why, _remover(path, now)),
             *(disk_size(path), int(path.stat().st_mtime), _user(path, busy)),
         )
 
@@ -74,5 +84,5 @@ def _user(path: Path, busy: dict[str, str]) -> str | None:
     return f"{held} is held" if held else None
 
 
-def _remover(path: Path) -> Callable[[], bool]:
-    return lambda: next(held_locks(path), None) is None and removed(path)
+def _remover(path: Path, now: Callable[[], dict[str, str]]) -> Callable[[], bool]:
+    return lambda: not now() and next(held_locks(path), None) is None and removed(path)

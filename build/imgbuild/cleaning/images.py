@@ -43,13 +43,17 @@ class Wanted:
 class Images:
     """The images on an engine, and how to remove them. ``busy``: see `busy_images`.
 
-    ``ask`` tells what is wanted; it takes a second, so it is asked only if it matters.
+    ``ask`` tells what is wanted; it takes a second, so it is asked only if it matters. ``mine``
+    tells of an image id whether this state folder built or tested it: a nameless image of another
+    may wait for its suites there. ``now`` is what is busy when something is removed.
     """
 
     engine: Housekeeping
     ask: Callable[[], Wanted]
     busy: dict[str, str]
     elsewhere: bool = False
+    mine: Callable[[str], bool] = lambda _: False
+    now: Callable[[], dict[str, str]] = dict
 
     def find(self) -> Iterator[Finding]:
         """Yield every image that some kind stands for; a named one as `OLD` rather than `IMAGES`.
@@ -85,10 +89,16 @@ class Images:
     def _nameless(
         self, image: StoredImage, *, known: bool, current: bool
     ) -> tuple[Kind | None, str]:
+        if current:
+            return None, ""
+        if known and self.mine(image.id):
+            return Kind.DANGLING, "nameless, and not current"
+        if not self.elsewhere:
+            return None, ""
         if known:
-            return (None, "") if current else (Kind.DANGLING, "nameless, and not current")
-        where = f"nameless, of another checkout ({image.labels.get(REPOSITORY, 'unknown')})"
-        return (Kind.DANGLING, where) if self.elsewhere else (None, "")
+            return Kind.DANGLING, "nameless, not current, and not tested by this state folder"
+        where = image.labels.get(REPOSITORY, "unknown")
+        return Kind.DANGLING, f"nameless, of another checkout ({where})"
 
     def _finding(self, kind: Kind, image: StoredImage, why: str) -> Finding:
         worker = worker_on(image.labels[NAME], self.busy)
@@ -102,7 +112,7 @@ class Images:
     def _bases(self, used: AbstractSet[str]) -> Iterator[Finding]:
         for image in self.engine.named(BASE_REPOSITORY):
             if is_own_base(image) and not used & {*image.tags}:
-                remove = _remover(self.engine, image, _in(image.tags, BASE_REPOSITORY))
+                remove = self._while_idle(image, _in(image.tags, BASE_REPOSITORY))
                 why = "no image of imgbuild is built on it"
                 kept = "a build is running" if self.busy else None
                 names = ", ".join(image.tags)
@@ -114,10 +124,15 @@ class Images:
             if image.created != CREATED_SECONDS:  # somebody built on it, or it is theirs
                 continue
             names = ", ".join(image.tags) or short_id(image.id)
-            remove = _remover(self.engine, image, image.tags)
+            remove = self._while_idle(image, image.tags)
             why = f"{image.labels[CACHE_FILE]}, of a killed build"
             kept = "a build is running" if self.busy else None
             yield Finding(Kind.CACHE_FILES, names, why, remove, image.size, kept=kept)
+
+    def _while_idle(self, image: StoredImage, names: Sequence[str]) -> Callable[[], bool]:
+        """Return what removes an image, unless a build has begun that may need it."""
+        remove = _remover(self.engine, image, names)
+        return lambda: not self.now() and remove()
 
 
 def _some_are_doubtful(own: Sequence[StoredImage]) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from imgbuild.building.image_lock import image_locks
@@ -17,6 +18,7 @@ from imgbuild.engine.housekeeping import Housekeeping
 from imgbuild.errors import ImgbuildError
 from imgbuild.render.labels import NAME
 from imgbuild.suites.container import place_of
+from imgbuild.suites.store import ReportStore
 
 
 @dataclass(frozen=True)
@@ -46,15 +48,18 @@ class Survey:
         return tuple(self._found())
 
     def _found(self) -> Iterator[Finding]:
-        busy = busy_images(self.state)
+        now = partial(busy_images, self.state)
+        busy = now()
         if self.engine:
             place = Place(place_of(self.state), busy, self.elsewhere)
             yield from find_leftovers(self.engine, place)
             yield from self.names(self.engine, busy)
-            yield from Images(self.engine, self.wanted, busy, self.elsewhere).find()
+            known = ReportStore(self.state / "reports").knows
+            images = Images(self.engine, self.wanted, busy, self.elsewhere, known, now)
+            yield from images.find()
             yield from find_build_cache(self.engine)
             yield from find_reports(self.state, [one.id for one in self.engine.images(NAME)])
-        yield from find_caches(self.cache, busy)
+        yield from find_caches(self.cache, busy, now)
         yield from find_work(self.state, self.cache)
         yield from find_logs(self.state)
         yield from find_locks(self.state)

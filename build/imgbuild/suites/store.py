@@ -70,6 +70,15 @@ class ReportStore:
         whole = self.passed(image_id, keys, gpus=gpus).keys() == keys.keys()
         return Verdict.PASSED if keys and whole else Verdict.UNKNOWN
 
+    def begin(self, image_id: str) -> None:
+        """Remember that the image is this machine's to test, before anything is found in it."""
+        if not self.knows(image_id):
+            self.adopt(image_id, {})
+
+    def knows(self, image_id: str) -> bool:
+        """Return whether the image was this machine's to test; a damaged file tells that too."""
+        return self._path(image_id).is_file()
+
     def document(self, image_id: str) -> dict[str, Any]:
         """Return all that is remembered of an image, by suite; nothing if there is nothing."""
         return self._load(image_id)

@@ -190,6 +190,47 @@ def test_a_successor_that_passed_takes_the_names_and_the_old_image_goes(bench: B
     assert len(bench.engine.stored) == 2
 
 
+def test_a_nameless_image_that_others_may_be_testing_stays(bench: Bench) -> None:
+    """They share the engine; only what this state folder tested, or unnamed just now, goes."""
+    bench.build()
+    stored = bench.engine.stored
+    first = next(iter(stored.values()))
+    labels = {**first.labels, "imgbuild.input-digest": "sha256:other"}
+    theirs, mine = (
+        replace(first, id=f"sha256:{number:064}", tags=(), labels=labels) for number in (901, 902)
+    )
+    stored.update({one.id: one for one in (theirs, mine)})
+    bench.workshop.store.begin(mine.id)
+    bench.workshop = replace(bench.workshop, inputs=replace(INPUTS, uv_version="99"))
+    bench.build()
+    assert theirs.id in stored
+    assert mine.id not in stored
+    assert first.id not in stored
+
+
+def test_without_what_it_remembered_the_predecessor_goes_all_the_same(bench: Bench) -> None:
+    bench.build()
+    shutil.rmtree(bench.workshop.store.folder)
+    bench.workshop = replace(bench.workshop, inputs=replace(INPUTS, uv_version="99"))
+    bench.build()
+    assert len(bench.engine.stored) == 2
+
+
+def test_what_is_about_to_be_tested_is_remembered_before(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A killed test leaves it nameless, and `imgbuild clean` must know whose it is."""
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("imgbuild.building.gates.pass_gate", killed)
+    with pytest.raises(KeyboardInterrupt):
+        bench.build(jobs=1)
+    assert all(bench.workshop.store.knows(one) for one in bench.engine.stored)
+    assert not bench.workshop.store.knows("sha256:other")
+
+
 def test_the_whole_plan_is_one_bake(bench: Bench) -> None:
     bench.build(jobs=1)
     assert bench.baked == [[OLD, NEW]]

@@ -18,6 +18,7 @@ from imgbuild.cli.clean_tables import age_text, finding_lines
 from imgbuild.engine.fake_housekeeping import FakeHousekeeping
 from imgbuild.errors import MachineError
 from imgbuild.publishing.names import lent_name, names_folder
+from imgbuild.suites.store import ReportStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,6 +36,7 @@ def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeHousekeeping:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
+    ReportStore(tmp_path / "state" / "imgbuild" / "reports").begin(image(1).id)
     (tmp_path / "settings.yaml").touch()
     monkeypatch.setenv("IMGBUILD_SETTINGS", str(tmp_path / "settings.yaml"))
     wanted = Wanted("imgbuild/tensorflow", {NAME: CURRENT})

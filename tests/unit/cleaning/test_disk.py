@@ -50,6 +50,26 @@ def test_while_a_build_runs_every_cache_is_kept(tmp_path: Path) -> None:
     assert finding.kept == "process 77 is building or testing"
 
 
+def test_a_cache_is_kept_if_a_build_has_begun_since_it_was_shown(tmp_path: Path) -> None:
+    _write(tmp_path / "downloads" / "a")
+    busy: dict[str, str] = {}
+    (finding,) = find_caches(tmp_path, busy, lambda: busy)
+    busy["default-x"] = "77"
+    assert not finding.remove()
+    assert (tmp_path / "downloads" / "a").exists()
+
+
+def test_what_is_lost_with_a_folder_is_said(tmp_path: Path) -> None:
+    for name in ("downloads", "rendered", "sizes", "wheels"):
+        _write(tmp_path / name / "a")
+    assert [finding.why for finding in find_caches(tmp_path, {})] == [
+        "files by their sha256; made or fetched again when needed",
+        "which Dockerfiles were found to be the rendered ones; seen again in seconds",
+        "sizes of images and layers; measured again when asked for, minutes an image",
+        "compiled Horovod wheels; compiled again when needed, minutes each",
+    ]
+
+
 def test_a_cache_is_kept_while_something_is_made_in_it(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     kept: list[str | None] = []

@@ -35,7 +35,7 @@ def image(number: int, digest: str = CURRENT, *tags: str, **changes: Any) -> Sto
 
 
 def found(engine: FakeHousekeeping, **options: Any) -> list[Finding]:
-    options = {"ask": lambda: WANTED, "busy": {}, **options}
+    options = {"ask": lambda: WANTED, "busy": {}, "mine": lambda _: True, **options}
     return list(Images(engine, **options).find())
 
 
@@ -51,6 +51,17 @@ def test_a_nameless_image_that_is_not_current_is_dangling_and_is_removed() -> No
     assert NAME in finding.name
     assert finding.remove()
     assert [*engine.stored] == [image(2).id]
+
+
+def test_a_nameless_image_that_others_may_be_testing_stays() -> None:
+    """They share the engine and the repository, and have another state folder."""
+    engine = FakeHousekeeping([image(1, OTHER), image(2, OTHER), image(3, CURRENT)])
+    mine = {"mine": lambda image_id: image_id == image(1).id}
+    (finding,) = found(engine, **mine)
+    assert image(1).id[7:19] in finding.name
+    assert finding.why == "nameless, and not current"
+    _, theirs = found(engine, **mine, elsewhere=True)
+    assert theirs.why == "nameless, not current, and not tested by this state folder"
 
 
 def test_what_somebody_built_on_top_inherits_the_labels_and_stays() -> None:
@@ -160,6 +171,18 @@ def test_a_base_image_is_known_by_its_own_id_and_kept_while_it_is_used() -> None
     assert kinds(FakeHousekeeping([base, stranger, on_it])) == [Kind.IMAGES]
     assert finding.remove()
     assert [*engine.stored] == [stranger.id]
+
+
+def test_a_base_is_kept_if_a_build_has_begun_since_it_was_shown() -> None:
+    own = f"imgbuild/base:debian-12-{DIGITS}"
+    engine = FakeHousekeeping([StoredImage(f"sha256:{DIGITS}{'0' * 52}", (own,), {}, 5)])
+    busy: dict[str, str] = {}
+    (finding,) = found(engine, now=lambda: busy)
+    busy[NAME] = "17"
+    assert not finding.remove()
+    assert engine.stored
+    busy.clear()
+    assert finding.remove()
 
 
 def cache_file(number: int, *tags: str, created: int = 315619200) -> StoredImage:
