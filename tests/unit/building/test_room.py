@@ -1,13 +1,14 @@
 """A build that has no room is not begun."""
 
 from collections import namedtuple
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from imgbuild.building.room import GIB, require_room, scarce_room
+from imgbuild.building.room import GIB, require_room, room_for, scarce_room
 from imgbuild.engine.fake import VERSION
 from imgbuild.errors import MachineError
 from imgbuild.matrix.image import Image
@@ -22,7 +23,7 @@ Usage = namedtuple("Usage", "total used free")  # noqa: PYI024 - as shutil has i
 
 def _check(
     monkeypatch: pytest.MonkeyPatch,
-    images: dict[str, Image],
+    images: Sequence[Image],
     folder: str,
     free: int,
     action: Action,
@@ -31,8 +32,8 @@ def _check(
     monkeypatch.setattr("imgbuild.building.room.shutil.disk_usage", lambda _: usage)
     version = SimpleNamespace(**{**VERSION.__dict__, "root_dir": folder})
     workshop = cast("Workshop", SimpleNamespace(engine=SimpleNamespace(version=lambda: version)))
-    items = [PlanItem(image, InputDigest("d", {}), action, "") for image in images.values()]
-    require_room(items[:1], workshop)
+    items = [PlanItem(image, InputDigest("d", {}), action, "") for image in images]
+    require_room(items, workshop)
 
 
 @pytest.mark.parametrize(("free", "action"), [(5 * GIB, Action.BUILD), (0, Action.NOTHING)])
@@ -43,20 +44,41 @@ def test_with_room_or_without_need_nothing_is_said(
     free: int,
     action: Action,
 ) -> None:
-    _check(monkeypatch, images, str(tmp_path), free, action)
+    _check(monkeypatch, [*images.values()][:1], str(tmp_path), free, action)
 
 
 def test_without_room_nothing_is_begun(
     monkeypatch: pytest.MonkeyPatch, images: dict[str, Any], tmp_path: Path
 ) -> None:
-    with pytest.raises(MachineError, match=r"1\.0 GB are free .*4 GB are needed.*nothing was"):
-        _check(monkeypatch, images, str(tmp_path), GIB, Action.BUILD)
+    said = r"1\.0 GB are free .*at least 4\.3 GB must be to build 1 image\. .*nothing was"
+    with pytest.raises(MachineError, match=said):
+        _check(monkeypatch, [*images.values()][:1], str(tmp_path), 10**9, Action.BUILD)
+
+
+def test_what_is_said_is_what_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, images: dict[str, Image], tmp_path: Path
+) -> None:
+    needed = room_for([*images.values()])
+    _check(monkeypatch, [*images.values()], str(tmp_path), needed, Action.BUILD)
+    said = rf"at least {needed / 1e9:.1f} GB must be to build {len(images)} images"
+    with pytest.raises(MachineError, match=said):
+        _check(monkeypatch, [*images.values()], str(tmp_path), needed - 1, Action.BUILD)
+
+
+def test_what_images_share_is_counted_once(images: dict[str, Image]) -> None:
+    debian = [image for image in images.values() if image.os_name == "debian-12"]
+    gpu = next(image for image in images.values() if image.variant == "gpu")
+    assert room_for([]) == 0
+    assert room_for(debian[:1]) == 4 * GIB
+    assert room_for(debian[:3]) == 5 * GIB
+    assert room_for([debian[0], gpu]) == 6 * GIB
+    assert room_for([*images.values()]) == 8 * GIB
 
 
 def test_an_engine_elsewhere_is_not_asked(
     monkeypatch: pytest.MonkeyPatch, images: dict[str, Any]
 ) -> None:
-    _check(monkeypatch, images, "/nonexistent/docker", 0, Action.BUILD)
+    _check(monkeypatch, [*images.values()][:1], "/nonexistent/docker", 0, Action.BUILD)
 
 
 @pytest.mark.parametrize(("free", "said"), [(GIB, ""), (9 << 20, "disk is full: 9 MB are free")])
