@@ -14,7 +14,7 @@ from imgbuild.building.options import BuildOptions
 from imgbuild.building.outcome import Outcome
 from imgbuild.caches.place import FolderPlace
 from imgbuild.caches.several import open_caches
-from imgbuild.cli.build import _run
+from imgbuild.cli.build_run import run
 from imgbuild.downloads.download import Download
 from imgbuild.downloads.faults import NotFetchedError, WrongContentError
 from imgbuild.engine.bake import BuildFailedError, BuildStoppedError
@@ -191,7 +191,7 @@ def test_what_was_done_is_kept_and_told_before_the_error_that_stops_the_build(
     bench.images = bench.images[::-1]
     _failing_gate(monkeypatch, EngineUnusableError("it does not answer"))
     with pytest.raises(MachineError, match=f"^{OLD} has no name: it does not answer") as caught:
-        _run(bench.workshop, bench.images, GOING_ON, as_json=False)
+        run(bench.workshop, bench.images, GOING_ON, as_json=False)
     assert caught.value.exit_code == 3
     rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert rows[1].startswith(f"{NEW} named built, tested ")
@@ -211,7 +211,7 @@ def test_an_error_between_the_images_comes_after_the_table(
     bench.images = (bench.images[0],)
     monkeypatch.setattr("imgbuild.building.produce.bring_each", bring)
     with pytest.raises(EngineUnusableError, match=r"^it does not answer"):
-        _run(bench.workshop, bench.images, GOING_ON, as_json=True)
+        run(bench.workshop, bench.images, GOING_ON, as_json=True)
     assert json.loads(capsys.readouterr().out.splitlines()[-1]) == []
 
 
@@ -222,7 +222,7 @@ def test_the_machine_is_to_blame_only_if_it_is_for_all(
     _stop_baking(bench, monkeypatch, "unreachable")
     bench.faulty = faulty
     with pytest.raises(error) as caught:
-        _run(bench.workshop, bench.images, GOING_ON, as_json=False)
+        run(bench.workshop, bench.images, GOING_ON, as_json=False)
     assert f"{OLD} has no name: Building {OLD} failed" in str(caught.value)
     assert "Advice on unreachable." in str(caught.value)
 
@@ -234,6 +234,6 @@ def test_images_that_fail_for_one_reason_are_said_in_one_paragraph(
     fake = _fetching(lambda file: NotFetchedError("no such site", file), [])
     monkeypatch.setattr("imgbuild.building.supplies.downloads_context", fake)
     with pytest.raises(MachineError) as caught:
-        _run(bench.workshop, bench.images, GOING_ON, as_json=False)
+        run(bench.workshop, bench.images, GOING_ON, as_json=False)
     assert str(caught.value) == f"{OLD}, {NEW} have no name: no such site"
     assert "not begun" not in capsys.readouterr().out
