@@ -6,6 +6,7 @@ import typer
 
 from imgbuild.cli import options
 from imgbuild.cli.selecting import Chosen, selecting
+from imgbuild.cli.telling import say
 
 
 @selecting
@@ -44,7 +45,7 @@ def base(
     opened = options.open_project(project)
     images = chosen.images(opened)
     opening = Opening(
-        _say,
+        say,
         refresh=refresh,
         sources=tuple(cache_place("--cache-from", value) for value in cache_from or ()),
         targets=tuple(cache_place("--cache-to", value) for value in cache_to or ()),
@@ -53,7 +54,3 @@ def base(
         bases = found.planner.inputs.bases
         rows = [[name, base.origin, base.reference] for name, base in bases.items()]
         typer.echo("\n".join(aligned(rows)))
-
-
-def _say(text: str) -> None:
-    typer.echo(text, err=True)

@@ -9,6 +9,7 @@ import typer
 
 from imgbuild.cli import options
 from imgbuild.cli.selecting import Chosen, selecting
+from imgbuild.cli.telling import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,7 +152,7 @@ def build(
     goes_on = chosen.everything if keep_going is None else keep_going
     how = BuildOptions(test=not no_test, keep_going=goes_on, jobs=jobs)
     opening = Opening(
-        _say,
+        say,
         report.absolute() if report else None,
         make=not plan,
         refresh=refresh_base,
@@ -175,7 +176,7 @@ def _published(
 
     settings = load_settings(project.settings)
     repository, option = chosen_repository(source, settings, "--from")
-    registry = open_registry(repository, settings, _say, option=option)
+    registry = open_registry(repository, settings, say, option=option)
     return lambda engine, say: PublishedImages(registry, engine, say)
 
 
@@ -183,8 +184,4 @@ def _warn(image: "Image") -> None:
     from imgbuild.rules.warnings import documented_warnings
 
     for paragraph in documented_warnings(image) if image.documented else ():
-        _say(paragraph)
-
-
-def _say(text: str) -> None:
-    typer.echo(text, err=True)
+        say(paragraph)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imgbuild.cli import options
+from imgbuild.cli.telling import say
 
 if TYPE_CHECKING:
     from imgbuild.cleaning.finding import Finding
@@ -126,7 +127,7 @@ def _survey(project: "Project | None", *, elsewhere: bool) -> "Survey":
         if engine:
             engine.version()
     except MachineError as error:
-        _say(f"note: {error} So only the disk is looked at.")
+        say(f"note: {error} So only the disk is looked at.")
         engine = None
     state, wanted = state_dir(), partial(_wanted, project, settings)
     names = partial(find_left_names, folder=names_folder(state, host))
@@ -140,12 +141,12 @@ def _wanted(project: "Project | None", settings: "Settings") -> "Wanted":
     from imgbuild.errors import ImgbuildError
 
     if project is None:
-        _say("note: outside a checkout nobody knows which nameless images are current: they stay.")
+        say("note: outside a checkout nobody knows which nameless images are current: they stay.")
         return Wanted()
     try:
         return wanted_images(project, settings)
     except ImgbuildError as error:
-        _say(f"note: which nameless images are current is not known, so they stay: {error}")
+        say(f"note: which nameless images are current is not known, so they stay: {error}")
         return Wanted()
 
 
@@ -159,7 +160,3 @@ def _tell(
         typer.echo(json.dumps(gone, indent=2))
         return
     typer.echo(finding_lines(mine, found, removed=removed))
-
-
-def _say(text: str) -> None:
-    typer.echo(text, err=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imgbuild.cli.options import JsonOption, ProjectOption, open_project
+from imgbuild.cli.telling import say
 from imgbuild.errors import InputError, MachineError
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def _write(opened: "Project", choice: "Settings") -> None:
     from imgbuild.doctor.record import write_settings
 
     changed = write_settings(choice, opened.settings)
-    _say(f"{opened.settings}: {'written' if changed else 'unchanged; it says this already'}.")
+    say(f"{opened.settings}: {'written' if changed else 'unchanged; it says this already'}.")
 
 
 def _diagnose(opened: "Project", *, mend: bool, writing: bool) -> "Diagnosis":
@@ -90,13 +91,13 @@ def _mend(opened: "Project", doctor: "Doctor", looked: "Diagnosis") -> bool:
     from imgbuild.doctor.shell import Shell
     from imgbuild.settings import load_settings
 
-    done = Mender(doctor.machine, Shell(doctor.programs, _say), doctor.own).mend(looked)
+    done = Mender(doctor.machine, Shell(doctor.programs, say), doctor.own).mend(looked)
     if done.host:
         # Without it builds would not find the engine, so it is recorded with or without --write.
         settings = load_settings(opened.settings)
         engine = settings.engine.model_copy(update={"host": done.host})
         write_settings(settings.model_copy(update={"engine": engine}), opened.settings)
-        _say(f"{opened.settings}: engine.host is {done.host}.")
+        say(f"{opened.settings}: engine.host is {done.host}.")
     return done.anything
 
 
@@ -111,11 +112,6 @@ def _print(looked: "Diagnosis", *, as_json: bool) -> None:
     from imgbuild.doctor.show import show
 
     show(looked.findings, Console())
-
-
-def _say(line: str) -> None:
-    """Tell what is being done; stdout stays free for the result."""
-    typer.echo(line, err=True)
 
 
 def _conclude(looked: "Diagnosis") -> None:

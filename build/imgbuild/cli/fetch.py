@@ -7,6 +7,7 @@ import typer
 
 from imgbuild.cli import options
 from imgbuild.cli.selecting import Chosen, selecting
+from imgbuild.cli.telling import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +73,7 @@ def _plan(job: "FetchJob", images: "Sequence[Image]") -> "dict[str, Listing]":
 
     if not images:
         return {}
-    with open_workshop(job.project, tuple(images), Opening(_say)) as workshop, workshop.display:
+    with open_workshop(job.project, tuple(images), Opening(say)) as workshop, workshop.display:
         return {image.name: plan_listing(image, job, workshop) for image in images}
 
 
@@ -87,7 +88,3 @@ def _report(folder: Path, listings: "Sequence[Listing]", count: int) -> None:
     sizes = {item.sha256: item.size or 0 for one in now for item in one.items}
     total = f"{len(sizes)} files, {size_text(sum(sizes.values()))} in {folder}"
     typer.echo(f"{total}; {f'{count} fetched now' if count else 'nothing to fetch'}.")
-
-
-def _say(text: str) -> None:
-    typer.echo(text, err=True)

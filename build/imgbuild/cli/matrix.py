@@ -7,6 +7,7 @@ import typer
 
 from imgbuild.cli import options
 from imgbuild.cli.selecting import Chosen, selecting
+from imgbuild.cli.telling import say
 
 if TYPE_CHECKING:
     from imgbuild.ci.choice import Choice
@@ -88,7 +89,7 @@ def matrix(
     opened = options.open_project(project)
     images = chosen.or_everything.images(opened)
     wanted = Wanted(changed_since, missing, source, part, shards)
-    typer.echo(_text(form, choose(opened, images, wanted, _say), opened))
+    typer.echo(_text(form, choose(opened, images, wanted, say), opened))
 
 
 def _text(form: Format, choice: "Choice", project: "Project") -> str:
@@ -103,7 +104,3 @@ def _text(form: Format, choice: "Choice", project: "Project") -> str:
 
         return bake_text(choice.listed, todo, choice.side.digests, choice.inputs, project)
     return github_text(todo) if form is Format.GITHUB else gitlab_text(todo)
-
-
-def _say(text: str) -> None:
-    typer.echo(text, err=True)

@@ -8,6 +8,7 @@ import typer
 
 from imgbuild.cli import options
 from imgbuild.cli.selecting import Chosen, selecting
+from imgbuild.cli.telling import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,7 +116,7 @@ def _one(
     from imgbuild.sizes.weighed import Weighed
 
     stored = engine.inspect(reference)
-    measured = measure(stored.id, name, engine, store, _say) if stored else None
+    measured = measure(stored.id, name, engine, store, say) if stored else None
     return Weighed(name, reference, measured, budget)
 
 
@@ -147,9 +148,5 @@ def _write_budgets(
     pairs = zip(images, found, strict=True)
     sizes = [(image, one.measured.size) for image, one in pairs if one.measured]
     for name, budget in agree(project.matrix, images[0].matrix, sizes).items():
-        _say(f"{name}: budget {budget} MB")
-    _say(f"matrix.yaml has {len(sizes)} budgets.")
-
-
-def _say(text: str) -> None:
-    typer.echo(text, err=True)
+        say(f"{name}: budget {budget} MB")
+    say(f"matrix.yaml has {len(sizes)} budgets.")

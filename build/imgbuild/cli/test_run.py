@@ -10,6 +10,7 @@ from imgbuild.building.gate import examiner, remove_leftovers, subject_of
 from imgbuild.building.image_lock import image_locks
 from imgbuild.building.opening import Opening, open_workshop
 from imgbuild.building.workshop import Workshop
+from imgbuild.cli.telling import say
 from imgbuild.cli.test_tables import failure_lines, report_json, report_lines
 from imgbuild.engine.client import DockerEngine
 from imgbuild.engine.display import BuildDisplay
@@ -63,7 +64,7 @@ def test_family(project: Project, images: tuple[Image, ...], wanted: Wanted) -> 
         CheckFailedError: a check failed, or none was made.
 
     """
-    opening = Opening(_say, wanted.report, make=False)
+    opening = Opening(say, wanted.report, make=False)
     with open_workshop(project, images, opening) as workshop:
         names = [image.name for image in images]
         with image_locks(names, workshop.host, state_dir() / "locks"), workshop.display:
@@ -159,7 +160,3 @@ def _tell(outcomes: Outcomes, subjects: Sequence[Subject], folder: Path, wanted:
         raise next(iter(outcomes.errors.values()))
     if lines:
         raise CheckFailedError("\n".join(lines))
-
-
-def _say(text: str) -> None:
-    typer.echo(text, err=True)
