@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imgbuild.cli import options
+from imgbuild.cli.telling import say
 
 if TYPE_CHECKING:
     from imgbuild.publishing.index import Index
@@ -58,7 +59,7 @@ def published(
         raise CheckFailedError("\n".join(faults))
     if check and index.records:
         count = len(digests(index))
-        _say(f"{count} tags are as the index says." if count > 1 else "1 tag is as the index says.")
+        say(f"{count} tags are as the index says." if count > 1 else "1 tag is as the index says.")
 
 
 def _open(source: str | None, project: "options.ProjectOption") -> "Registry":
@@ -67,16 +68,16 @@ def _open(source: str | None, project: "options.ProjectOption") -> "Registry":
 
     settings = load_settings(options.open_project(project).settings)
     repository, option = chosen_repository(source, settings, "--from")
-    return open_registry(repository, settings, _say, option=option)
+    return open_registry(repository, settings, say, option=option)
 
 
 def _rebuilt(registry: "Registry") -> "Index":
     from imgbuild.publishing.index import rebuild_index
 
-    index, changed = rebuild_index(registry, _say)
+    index, changed = rebuild_index(registry, say)
     for change in changed:
-        _say(f"{change.what}: {change.tag}")
-    _say(f"The index of {registry.name} was {'written anew' if changed else 'right'}.")
+        say(f"{change.what}: {change.tag}")
+    say(f"The index of {registry.name} was {'written anew' if changed else 'right'}.")
     return index
 
 
@@ -84,12 +85,8 @@ def _show(name: str, index: "Index", *, as_json: bool) -> None:
     from imgbuild.cli.published_table import published_json, published_lines
 
     if not index.records:
-        _say(f"Nothing has been published in {name}.")
+        say(f"Nothing has been published in {name}.")
     if as_json:
         typer.echo(json.dumps(published_json(index), indent=2))
     elif index.records:
         typer.echo("\n".join(published_lines(index)))
-
-
-def _say(text: str) -> None:
-    typer.echo(text, err=True)

@@ -8,6 +8,7 @@ import typer
 
 from imgbuild.cli import options
 from imgbuild.cli.selecting import Chosen, selecting
+from imgbuild.cli.telling import say
 
 if TYPE_CHECKING:
     from imgbuild.project import Project
@@ -112,7 +113,7 @@ def _push(project: "Project", wish: "Wish", *, as_json: bool) -> None:
     from imgbuild.errors import CheckFailedError, MachineError
     from imgbuild.publishing.session import open_session
 
-    with open_session(project, wish, _say) as session:
+    with open_session(project, wish, say) as session:
         family = session.run()
         name = session.registry.name
     if as_json:
@@ -129,14 +130,10 @@ def _plan(project: "Project", wish: "Wish", *, as_json: bool) -> None:
     from imgbuild.cli.push_table import planned_json, planned_lines
     from imgbuild.publishing.session import open_session
 
-    with open_session(project, wish, _say, only_look=True) as session:
+    with open_session(project, wish, say, only_look=True) as session:
         planned = session.planned()
         name = session.registry.name
     if as_json:
         typer.echo(json.dumps(planned_json(name, planned), indent=2))
     else:
         typer.echo("\n".join(planned_lines(name, planned)))
-
-
-def _say(text: str) -> None:
-    typer.echo(text, err=True)
