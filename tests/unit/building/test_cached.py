@@ -98,24 +98,6 @@ def test_what_is_kept_is_not_kept_again(machines: Machines) -> None:
     assert "push" not in machines.bench.engine.calls
 
 
-def test_what_was_read_from_a_cache_is_not_asked_of_it_again(bench: Bench, tmp_path: Path) -> None:
-    machines = Machines(bench, tmp_path, RegistryPlace(REF))
-    machines.build()
-    machines.another()
-    machines.build()
-    calls = bench.engine.calls
-    assert calls.count("pull") == 4, "two images, two reports"
-    assert "push" not in calls
-
-
-def test_nothing_to_do_pulls_nothing(bench: Bench, tmp_path: Path) -> None:
-    machines = Machines(bench, tmp_path, RegistryPlace(REF))
-    machines.build()
-    bench.engine.calls.clear()
-    assert machines.actions() == ["nothing", "nothing"]
-    assert not {*bench.engine.calls} & {"pull", "push", "save", "load"}
-
-
 def test_verdicts_that_the_cache_lacks_are_kept_with_nothing_to_do(machines: Machines) -> None:
     machines.build(test=False)
     machines.build(read=False, write=False)
