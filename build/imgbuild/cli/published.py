@@ -54,7 +54,7 @@ def published(
         _show(registry.name, index, as_json=as_json)
         faults = misplaced_tags(registry, index) if check else ()
         for text in unrecorded_tags(registry) if check else ():
-            _say(f"note: {text}")
+            say(f"note: {text}")
     if faults:
         raise CheckFailedError("\n".join(faults))
     if check and index.records:
