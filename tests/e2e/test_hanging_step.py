@@ -94,6 +94,27 @@ def test_one_of_two_images_hangs(project: SmallProject) -> None:
     assert project.left() == []
 
 
+def test_who_waits_to_compile_is_not_blamed_for_those_that_hang(project: SmallProject) -> None:
+    """Two images hang in the two places to compile; the third waits longer than the limit."""
+    waits = "tf-1.12-cpu-debian"
+    compiles = (
+        "RUN --network=none --mount=type=bind,source=files/compiling.sh,target=/run/compiling.sh "
+        "--mount=type=cache,id=places,target=/run/places "
+        f'{{{{ "sleep 3; . /run/compiling.sh" if image.name == "{waits}" '
+        'else ". /run/compiling.sh; sleep 1000" }}\n'
+    )
+    project.edit(TEMPLATE, PLACE, f"{PLACE}{compiles}")
+    result = project.build("--tf", "1.12", "--keep-going", "--step-timeout", LIMIT)
+    assert result.returncode == 1, result.stderr
+    assert f"Building {waits} failed" not in result.stderr
+    for name in (HANGING, OTHER):
+        assert f"Building {name} failed in the step" in result.stderr
+    assert f"ran for more than {LIMIT}" in result.stderr
+    assert "imgbuild: waits for a place to compile" in project.log()
+    assert _images(project) == [waits] * 2
+    assert project.left() == []
+
+
 def test_a_step_within_the_limit_is_left_alone(project: SmallProject) -> None:
     project.pause("middle", 3)
     result = project.run(*BUILD, "--step-timeout", LIMIT, timeout=300)
