@@ -58,7 +58,8 @@ slow: machine
 faults: machine
 	rm -f reports/publishing-faults.json
 	IMGBUILD_FAULTS=every $(BIN)/pytest tests/e2e/test_push_faults.py tests/e2e/test_push_interrupted.py \
-		tests/e2e/test_push_refused.py tests/e2e/test_push_together.py; \
+		tests/e2e/test_push_refused.py tests/e2e/test_push_together.py \
+		tests/e2e/test_push_packed.py; \
 		code=$$?; $(BIN)/python tests/e2e/fault_counts.py && exit $$code
 
 standin: machine stub-tools

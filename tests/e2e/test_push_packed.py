@@ -7,11 +7,12 @@ test_push_interrupted.py are put before this path too.
 from __future__ import annotations
 
 import signal
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from fault_counts import FaultCounts
+from fault_counts import FaultCounts, injected
 from own_dockerd import own_dockerd
 from push_kit import HASTY, PATIENT, PushKit, at_each, explained, said
 from test_push_faults import PASSING, dockerd, project  # noqa: F401  # fixtures
@@ -97,18 +98,16 @@ def test_what_is_published_is_not_packed_anew(
 
 @pytest.mark.parametrize("fault", PASSING)
 def test_a_fault_that_passes(kits: list[PushKit], requests: range, fault: str) -> None:
-    counts = FaultCounts(f"{PASSING[fault]}, with zstd")
-
-    def work(kit: PushKit, at: int) -> None:
+    def work(kit: PushKit, at: int) -> str:
         kit.proxy.inject(fault, at=at)
         result = kit.push()
-        assert any(asked.fault for asked in kit.proxy.asked), "it took fewer requests"
-        counts.note("survived" if result.returncode == 0 else "lost")
+        injected(any(asked.fault for asked in kit.proxy.asked))
         assert result.returncode == 0, said(result)
         kit.check("1.10")
+        return "survived"
 
-    at_each(kits, requests, work)
-    counts.save()
+    with FaultCounts(f"{PASSING[fault]}, with zstd") as counts:
+        at_each(kits, requests, counts.each(work))
 
 
 def test_a_registry_that_dies(
@@ -117,48 +116,53 @@ def test_a_registry_that_dies(
     requests: range,
 ) -> None:
     project.set_up(publishing={**ZSTD, **HASTY})
-    counts = FaultCounts("dead from a request on, with zstd")
 
-    def work(kit: PushKit, at: int) -> None:
+    def work(kit: PushKit, at: int) -> str:
         kit.proxy.inject("die", at=at, times=None)
-        explained(kit.push(), kit.proxy.host)
+        result = kit.push()
+        injected(any(asked.fault for asked in kit.proxy.asked))
+        explained(result, kit.proxy.host)
         _left_nothing(kit)
-        counts.of(lambda: _rerun(kit, 1))
+        return _rerun(kit, 1)
 
-    at_each(kits, requests, work)
-    counts.save()
+    with FaultCounts("dead from a request on, with zstd") as counts:
+        at_each(kits, requests, counts.each(work))
 
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal(kits: list[PushKit], requests: range, number: signal.Signals) -> None:
-    counts = FaultCounts(f"{SIGNALS[number]} before a request, with zstd")
+    def work(kit: PushKit, at: int) -> str:
+        sent = threading.Event()
 
-    def work(kit: PushKit, at: int) -> None:
         def send(asked: Asked) -> None:
             if asked.number == at:
                 process.send_signal(number)
+                sent.set()
 
         process = kit.start()
         kit.proxy.before = send
         _, stderr = process.communicate(timeout=60)
         kit.proxy.before = None
+        injected(sent.is_set())
         if number == signal.SIGINT:
             # Before the last requests it may come too late to stop anything.
             assert process.returncode in ({0, 130} if at > requests[-3] else {130}), stderr
             assert "Traceback" not in stderr, stderr
             _left_nothing(kit)
         kit.quiet()
-        counts.of(lambda: _rerun(kit, process.returncode))
+        word = _rerun(kit, process.returncode)
         _left_nothing(kit)
+        return word
 
-    at_each(kits, requests, work)
-    counts.save()
+    with FaultCounts(f"{SIGNALS[number]} before a request, with zstd") as counts:
+        at_each(kits, requests, counts.each(work))
 
 
 def _rerun(kit: PushKit, code: int) -> str:
     """Push again, and fail unless all is there then; before, if the push said that it was."""
-    kit.state.check()
-    if code == 0:
+    if code:
+        kit.state.check()
+    else:
         kit.check("1.10")
     kit.rerun()
     kit.check("1.10")
