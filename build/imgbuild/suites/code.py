@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import json
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,9 @@ GPU_PREFIX = "gpu_"
 #: The module constant by which a suite says what it needs beside the image: it runs on demand.
 NEEDS = "NEEDS"
 _QUOTES = b'"""'
+#: Python 3.11 and 3.12 count how deep a tree is in one place for all threads: one that parses while
+#: another does can end with "AST constructor recursion depth mismatch". Source: cpython issue 106905.
+_PARSING = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,8 @@ def _said(text: bytes, file: Path) -> tuple[str, str | None]:
     heading = text[: text.find(_QUOTES, len(_QUOTES)) + len(_QUOTES)]
     whole = NEEDS.encode() in text or not text.startswith(_QUOTES)
     try:
-        module = ast.parse(text if whole else heading)
+        with _PARSING:
+            module = ast.parse(text if whole else heading)
     except SyntaxError:  # pytest says it when the suite is run
         return "", None
     proves = (ast.get_docstring(module) or "").partition("\n")[0]
