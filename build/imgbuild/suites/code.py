@@ -18,8 +18,8 @@ GPU_PREFIX = "gpu_"
 #: The module constant by which a suite says what it needs beside the image: it runs on demand.
 NEEDS = "NEEDS"
 _QUOTES = b'"""'
-#: Python 3.11 and 3.12 count how deep a tree is in one place for all threads: one that parses while
-#: another does can end with "AST constructor recursion depth mismatch". Source: cpython issue 106905.
+#: Python 3.11 counts how deep a tree is in one place for all threads: one that parses while another
+#: does can end with "AST constructor recursion depth mismatch". Source: cpython issue 106905.
 _PARSING = threading.Lock()
 
 
