@@ -19,7 +19,7 @@ from imgbuild.inputs.base import find_base
 from imgbuild.matrix.image import all_images
 from imgbuild.plan.inputs import base_recipe
 from imgbuild.project import cache_dir
-from imgbuild.render.labels import REPOSITORY
+from imgbuild.render.labels import NAME, REPOSITORY
 from imgbuild.rules.load import load_matrix
 
 if TYPE_CHECKING:
@@ -66,12 +66,16 @@ def copied_checkout(
 
 
 def remove_images(engine: Engine, repository: str) -> None:
-    """Remove what imgbuild built for this repository, and no other image, new as it may be."""
-    for image in engine.images(f"{REPOSITORY}={repository}"):
+    """Remove what imgbuild built and named for this repository, and no other image.
+
+    An image of another repository with the same inputs may have got a name of this one.
+    """
+    for image in engine.images(NAME):
         for tag in image.tags:
             if tag.startswith(f"{repository}:"):
                 engine.untag(tag)
-        engine.discard(image.id)
+        if image.labels.get(REPOSITORY) == repository:
+            engine.discard(image.id)
 
 
 def settings_of(root: Path) -> dict[str, Any]:

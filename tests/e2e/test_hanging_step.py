@@ -101,14 +101,12 @@ def test_who_waits_to_compile_is_not_blamed_for_those_that_hang(project: SmallPr
         "RUN --network=none --mount=type=bind,source=files/compiling.sh,target=/run/compiling.sh "
         "--mount=type=cache,id=places,target=/run/places "
         f'{{{{ "sleep 3; . /run/compiling.sh" if image.name == "{waits}" '
-        'else ". /run/compiling.sh; sleep 1000" }}\n'
+        'else ". /run/compiling.sh; sleep 1000 # " ~ image.name }}\n'  # equal steps would be one
     )
     project.edit(TEMPLATE, PLACE, f"{PLACE}{compiles}")
     result = project.build("--tf", "1.12", "--keep-going", "--step-timeout", LIMIT)
     assert result.returncode == 1, result.stderr
-    assert f"Building {waits} failed" not in result.stderr
-    for name in (HANGING, OTHER):
-        assert f"Building {name} failed in the step" in result.stderr
+    assert f"{HANGING}, {OTHER} have no name" in result.stderr, result.stderr
     assert f"ran for more than {LIMIT}" in result.stderr
     assert "imgbuild: waits for a place to compile" in project.log()
     assert _images(project) == [waits] * 2
