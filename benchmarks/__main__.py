@@ -25,7 +25,6 @@ NAMES = (
     "growth",
     "nothing_to_do",
     "image_sizes",
-    "compression",
     "one_image",
     "one_pin",
     "family",
@@ -35,9 +34,7 @@ NAMES = (
 #: Left out with --quick, unless it is named.
 LONG = frozenset({"family"})
 #: These build in an engine of their own; run together, in one that keeps its downloads.
-BUILDING = frozenset(
-    {"nothing_to_do", "image_sizes", "compression", "one_image", "one_pin", "family"}
-)
+BUILDING = frozenset({"nothing_to_do", "image_sizes", "one_image", "one_pin", "family"})
 
 
 def main() -> None:

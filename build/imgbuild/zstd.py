@@ -11,8 +11,8 @@ if sys.version_info >= (3, 14):
 else:
     from backports.zstd import CompressionParameter, ZstdCompressor, ZstdError, ZstdFile
 
-#: A layer is packed once and unpacked by everyone who pulls it. Of 80 MB of TensorFlow's library 3
-#: leaves 20.7 %, 9 leaves 18.8 % at 78 MB/s a core, 12 leaves 18.6 % at 33; zlib's 6 23.4 % at 42.
+#: A layer is packed once and unpacked by everyone who pulls it. From 12 on, TensorFlow's libraries
+#: take several times as long to pack and come out hardly smaller.
 LEVEL = 9
 #: More threads than this take memory (8 MB each, and more at higher levels) for little.
 _MOST_THREADS = 8
