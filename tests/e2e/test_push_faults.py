@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fault_counts import FaultCounts, injected
+from faulty_push import given_up, survived
 from own_dockerd import OwnDockerd, own_dockerd
 from publishing_project import TWO, PublishingProject, publishing_project
 from push_kit import HASTY, PATIENT, PushKit, PushKits, at_each, explained, said
@@ -81,12 +82,7 @@ def test_a_fault_that_passes(kits: list[PushKit], requests: range, fault: str) -
     """One request goes wrong, each in its turn; nobody has to do anything."""
 
     def work(kit: PushKit, at: int) -> str:
-        kit.proxy.inject(fault, at=at)
-        result = kit.push()
-        injected(any(asked.fault for asked in kit.proxy.asked))
-        assert result.returncode == 0, said(result)
-        kit.check("1.10")
-        return "survived"
+        return survived(kit, fault, at)
 
     with FaultCounts(PASSING[fault]) as counts:
         at_each(kits, requests, counts.each(work))
@@ -100,10 +96,7 @@ def test_a_fault_that_stays(
     project.set_up(publishing=HASTY)
 
     def work(kit: PushKit, at: int) -> str:
-        kit.proxy.inject(fault, at=at, times=None)
-        result = kit.push()
-        injected(any(asked.fault for asked in kit.proxy.asked))
-        explained(result, kit.proxy.host)
+        given_up(kit, fault, at)
         return _rerun(kit)
 
     with FaultCounts(LASTING[fault]) as counts:

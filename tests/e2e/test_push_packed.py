@@ -7,20 +7,19 @@ test_push_interrupted.py are put before this path too.
 from __future__ import annotations
 
 import signal
-import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from fault_counts import FaultCounts, injected
+from fault_counts import FaultCounts
+from faulty_push import completed, given_up, signalled, survived
 from own_dockerd import own_dockerd
-from push_kit import HASTY, PATIENT, PushKit, at_each, explained, said
+from push_kit import HASTY, PATIENT, PushKit, at_each, said
 from test_push_faults import PASSING, dockerd, project  # noqa: F401  # fixtures
 from test_push_faults import kits as gzip_kits  # noqa: F401  # a fixture
 
 if TYPE_CHECKING:
     from publishing_project import PublishingProject
-    from registry_proxy import Asked
 
 ZSTD = {**PATIENT, "compression": "zstd"}
 SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGKILL: "`kill -9`"}
@@ -99,12 +98,7 @@ def test_what_is_published_is_not_packed_anew(
 @pytest.mark.parametrize("fault", PASSING)
 def test_a_fault_that_passes(kits: list[PushKit], requests: range, fault: str) -> None:
     def work(kit: PushKit, at: int) -> str:
-        kit.proxy.inject(fault, at=at)
-        result = kit.push()
-        injected(any(asked.fault for asked in kit.proxy.asked))
-        assert result.returncode == 0, said(result)
-        kit.check("1.10")
-        return "survived"
+        return survived(kit, fault, at)
 
     with FaultCounts(f"{PASSING[fault]}, with zstd") as counts:
         at_each(kits, requests, counts.each(work))
@@ -118,12 +112,9 @@ def test_a_registry_that_dies(
     project.set_up(publishing={**ZSTD, **HASTY})
 
     def work(kit: PushKit, at: int) -> str:
-        kit.proxy.inject("die", at=at, times=None)
-        result = kit.push()
-        injected(any(asked.fault for asked in kit.proxy.asked))
-        explained(result, kit.proxy.host)
+        given_up(kit, "die", at)
         _left_nothing(kit)
-        return _rerun(kit, 1)
+        return completed(kit, 1)
 
     with FaultCounts("dead from a request on, with zstd") as counts:
         at_each(kits, requests, counts.each(work))
@@ -132,41 +123,15 @@ def test_a_registry_that_dies(
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal(kits: list[PushKit], requests: range, number: signal.Signals) -> None:
     def work(kit: PushKit, at: int) -> str:
-        sent = threading.Event()
-
-        def send(asked: Asked) -> None:
-            if asked.number == at:
-                process.send_signal(number)
-                sent.set()
-
-        process = kit.start()
-        kit.proxy.before = send
-        _, stderr = process.communicate(timeout=60)
-        kit.proxy.before = None
-        injected(sent.is_set())
+        code = signalled(kit, number, at, requests[-1])
         if number == signal.SIGINT:
-            # Before the last requests it may come too late to stop anything.
-            assert process.returncode in ({0, 130} if at > requests[-3] else {130}), stderr
-            assert "Traceback" not in stderr, stderr
             _left_nothing(kit)
-        kit.quiet()
-        word = _rerun(kit, process.returncode)
+        word = completed(kit, code)
         _left_nothing(kit)
         return word
 
     with FaultCounts(f"{SIGNALS[number]} before a request, with zstd") as counts:
         at_each(kits, requests, counts.each(work))
-
-
-def _rerun(kit: PushKit, code: int) -> str:
-    """Push again, and fail unless all is there then; before, if the push said that it was."""
-    if code:
-        kit.state.check()
-    else:
-        kit.check("1.10")
-    kit.rerun()
-    kit.check("1.10")
-    return "rerun" if code else "survived"
 
 
 def _left_nothing(kit: PushKit) -> None:
