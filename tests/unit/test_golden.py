@@ -1,0 +1,116 @@
+"""Input digests, bake definitions, tags, help and JSON output are those of the golden files.
+
+A file moves only in a commit that means it. ``IMGBUILD_WRITE_GOLDEN=1 pytest
+tests/unit/test_golden.py`` writes the files again; the diff is the review.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT
+from typer.testing import CliRunner
+
+from imgbuild.building.shared_stages import share_packages
+from imgbuild.building.targets import bake_target
+from imgbuild.cli import app, commands
+from imgbuild.engine.definition import bake_definition
+from imgbuild.matrix.image import Image, all_images
+from imgbuild.matrix.model import Matrix
+from imgbuild.plan.digest import InputDigest, input_digest
+from imgbuild.plan.downloads import image_downloads
+from imgbuild.plan.inputs import BaseInput, BuildInputs, InterpreterInput
+from imgbuild.plan.plan import Action, PlanItem
+from imgbuild.plan.reading import Reading
+from imgbuild.project import Project
+from imgbuild.publishing.tags import planned_tags
+from imgbuild.render.dockerfile import epoch_seconds
+from imgbuild.rules.load import load_matrix
+from imgbuild.settings import Settings
+
+GOLDEN = Path(__file__).parent / "golden"
+COMMANDS = "list show render lock build test push published matrix size audit doctor clean fetch"
+
+
+@pytest.fixture(scope="module")
+def real_matrix(project: Project) -> Matrix:
+    return load_matrix(project.matrix)
+
+
+@pytest.fixture(scope="module")
+def inputs(real_matrix: Matrix, project: Project) -> BuildInputs:
+    """Return the inputs of a machine without settings, whose base images have made-up digests."""
+    images = all_images(real_matrix)
+    return BuildInputs(
+        {n: BaseInput(f"base:{n}", f"sha256:{n}", "made up") for n in real_matrix.operating_systems},
+        {v: InterpreterInput(None, "source", "source") for v in real_matrix.python},
+        Path("/uv"),
+        "0.13.8",
+        downloads={i.name: image_downloads(i, project.locks, Settings()) for i in images},
+    )
+
+
+@pytest.fixture(scope="module")
+def digests(
+    real_matrix: Matrix, project: Project, inputs: BuildInputs
+) -> list[tuple[Image, InputDigest]]:
+    reading = Reading(project, real_matrix)
+    return [(i, input_digest(i, inputs, project, reading)) for i in all_images(real_matrix)]
+
+
+def _compare(name: str, text: str) -> None:
+    path = GOLDEN / name
+    if os.environ.get("IMGBUILD_WRITE_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+def _json(document: Any) -> str:
+    return json.dumps(document, indent=1, sort_keys=True) + "\n"
+
+
+def test_input_digests(digests: list[tuple[Image, InputDigest]]) -> None:
+    found = {i.name: {"total": d.total, "parts": dict(d.parts)} for i, d in digests}
+    _compare("input_digests.json", _json(found))
+
+
+def test_bake_definition(
+    digests: list[tuple[Image, InputDigest]], project: Project, inputs: BuildInputs
+) -> None:
+    targets = [
+        bake_target(PlanItem(i, d, Action.BUILD, ""), inputs, {}, project, None) for i, d in digests
+    ]
+    shared = share_packages(targets, {i.name: i.stack for i, _ in digests})
+    definition = _json(bake_definition(shared, epoch_seconds(digests[0][0])))
+    _compare("bake_definition.json", definition.replace(str(ROOT), "."))
+
+
+def test_tags(digests: list[tuple[Image, InputDigest]]) -> None:
+    found = {
+        i.name: {"local": list(i.tags), **planned_tags(i, "2026.01.02").as_json()}
+        for i, _ in digests
+    }
+    _compare("tags.json", _json(found))
+
+
+def _run(*words: str) -> str:
+    if not app.registered_commands:
+        commands.register(app)
+    result = CliRunner().invoke(app, words, prog_name="imgbuild", env={"COLUMNS": "100"})
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS.split()])
+def test_help(command: str) -> None:
+    _compare(f"help/{command or 'imgbuild'}.txt", _run(*command.split(), "--help"))
+
+
+@pytest.mark.parametrize("words", ["list --json", "show --tf 2.2 --gpu --json"])
+def test_json_output(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    _compare(f"{re.sub('[^a-z0-9]+', '-', words)}.json", _run(*words.split()))
