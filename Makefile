@@ -3,7 +3,7 @@
 #   make demo     set up what is missing, build TensorFlow 2.2, and say how to use the image
 #   make test     the same set-up, then every check and test, the ones with real builds too
 #   make check    the checks and tests of it that need no engine: what CI says first
-#   make slow     the broken images on which a suite waits for its time limits
+#   make nightly  the end-to-end tests that take long: faults of a push, broken caches, real workflows
 #   make faults   every fault at every request of a push, 45 min, and the counts into docs/reliability.md
 #   make standin  the documented images, all twenty, built and tested on stand-ins for the upstreams
 #   make unit     the unit tests alone: seconds, no engine
@@ -25,7 +25,7 @@ INSTALL = install() { echo "+ apt-get install -y $$*"; apt-get update -qq && \
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; }
 
 # No target is called "build": that is the source folder.
-.PHONY: help demo test check slow faults standin unit bench machine stub-tools browser clean
+.PHONY: help demo test check nightly faults standin unit bench machine stub-tools browser clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -36,7 +36,7 @@ demo: machine
 	$(BIN)/imgbuild build --tf 2.2 --stack debian
 
 test: machine stub-tools browser check
-	$(BIN)/pytest tests/e2e -m "not slow"
+	$(BIN)/pytest tests/e2e -m "not nightly"
 
 check: $(READY)
 	$(BIN)/ruff check
@@ -52,8 +52,8 @@ check: $(READY)
 	$(BIN)/imgbuild lock --check
 	$(BIN)/imgbuild audit --offline
 
-slow: machine
-	$(BIN)/pytest tests/e2e -m slow
+nightly: machine stub-tools browser
+	$(BIN)/pytest tests/e2e -m nightly
 
 faults: machine
 	rm -f reports/publishing-faults.json

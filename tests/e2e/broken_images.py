@@ -6,7 +6,7 @@ r"""The broken images: Dockerfiles whose header says which suite must fail, in w
 # says: pinned .*, the image has   another, searched in that check's message
 
 A fifth line `# slow: yes` is for those on which a suite waits for its time limits: a minute or more
-each. They are run by `make slow`, not by every `make test`.
+each. They are run by `make nightly`, not by every `make test`.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 BROKEN = broken_images()
 EACH = [
-    pytest.param(one, id=one.file.stem, marks=[pytest.mark.slow] if one.slow else [])
+    pytest.param(one, id=one.file.stem, marks=[pytest.mark.nightly] if one.slow else [])
     for one in BROKEN
 ]
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.nightly
+
 ONE = ("build", "--tf", "1.10")
 _USE = f"""\
 FROM os AS checked

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from imgbuild.engine.protocol import Engine
 
+pytestmark = pytest.mark.nightly
+
 VERSION = "3.11.2"
 TAG = "imgbuild-e2e/python:source"
 MODULES = "bz2, ctypes, curses, dbm, hashlib, lzma, readline, sqlite3, ssl, uuid, zlib"

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from conftest import Base, Checkout
 
+pytestmark = pytest.mark.nightly
+
 EXAMPLES = ROOT / "examples"
 KERAS_TAG = "imgbuild-e2e/keras"
 KERAS = (("1.10", "2.2.5"), ("1.15", "2.3.1"), ("2.2", "2.4.3"))

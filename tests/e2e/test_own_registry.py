@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from own_registry import OwnRegistry
 
+pytestmark = pytest.mark.nightly
+
 LOGIN = ("robot", "a password")
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from own_registry import OwnRegistry
 
+pytestmark = pytest.mark.nightly
+
 REPOSITORY = "ml/tensorflow"
 TAG = "1.10.0-cpu-20260101.1"
 OCI = "application/vnd.oci.image.manifest.v1+json"

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from registry_proxy import Asked
 
+pytestmark = pytest.mark.nightly
+
 KITS = 6
 PASSING = {
     "500": "one answer 500",

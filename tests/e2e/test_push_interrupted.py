@@ -14,6 +14,8 @@ from test_push_faults import dockerd, kits, project, requests  # noqa: F401  # f
 if TYPE_CHECKING:
     from push_kit import PushKit
 
+pytestmark = pytest.mark.nightly
+
 NAMES = {signal.SIGINT: "Ctrl-C", signal.SIGKILL: "`kill -9`"}
 
 

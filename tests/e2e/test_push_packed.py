@@ -21,6 +21,8 @@ from test_push_faults import kits as gzip_kits  # noqa: F401  # a fixture
 if TYPE_CHECKING:
     from publishing_project import PublishingProject
 
+pytestmark = pytest.mark.nightly
+
 ZSTD = {**PATIENT, "compression": "zstd"}
 SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGKILL: "`kill -9`"}
 _LAYER = "application/vnd.oci.image.layer.v1.tar+zstd"

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from push_kit import PushKit
     from registry_proxy import Asked
 
+pytestmark = pytest.mark.nightly
+
 USER, PASSWORD, NEXT, WRONG = "robot", "first-5ecret", "next-5ecret", "wr0ng-5ecret"
 KITS = 4
 DISK = 200 << 20

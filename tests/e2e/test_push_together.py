@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from push_kit import PushKit
     from registry_proxy import Asked
 
+pytestmark = pytest.mark.nightly
+
 #: How long one push is held while the other one runs. It must end: where both want one engine to
 #: send one layer to one place, the engine sends it once, and the other waits for the held one.
 HELD_SECONDS = 8

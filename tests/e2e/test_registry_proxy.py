@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from own_registry import OwnRegistry
     from registry_proxy import Asked, RegistryProxy
 
+pytestmark = pytest.mark.nightly
+
 BLOBS = "/v2/some/image/blobs"
 EMPTY = b"{}"
 OCI = "application/vnd.oci.image.manifest.v1+json"

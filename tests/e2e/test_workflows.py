@@ -76,7 +76,7 @@ def _releases(tags: dict[str, str], release: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "project", ["tiny", pytest.param("real", marks=pytest.mark.slow)], indirect=True
+    "project", ["tiny", pytest.param("real", marks=pytest.mark.nightly)], indirect=True
 )
 def test_a_changed_pin_is_all_that_is_published(project: CiProject) -> None:
     first = project.push("images.yml")
@@ -158,7 +158,7 @@ def test_another_branch_publishes_nothing(project: CiProject) -> None:
     assert project.tags() == {}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("project", ["own"], indirect=True)
 def test_one_image_is_built_tested_and_used_for_a_pull_request(project: CiProject) -> None:
     run = project.push("ci.yml", ["image"])

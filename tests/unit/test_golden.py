@@ -7,7 +7,6 @@ tests/unit/test_golden.py`` writes the files again; the diff is the review.
 import json
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +45,10 @@ def inputs(real_matrix: Matrix, project: Project) -> BuildInputs:
     """Return the inputs of a machine without settings, whose base images have made-up digests."""
     images = all_images(real_matrix)
     return BuildInputs(
-        {n: BaseInput(f"base:{n}", f"sha256:{n}", "made up") for n in real_matrix.operating_systems},
+        {
+            n: BaseInput(f"base:{n}", f"sha256:{n}", "")
+            for n in real_matrix.operating_systems
+        },
         {v: InterpreterInput(None, "source", "source") for v in real_matrix.python},
         Path("/uv"),
         "0.13.8",
