@@ -11,10 +11,10 @@ from pathlib import Path
 
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, StrictUndefined
 
-from imgbuild.building.opening import Opening, open_workshop
-from imgbuild.building.produce import load_bases
-from imgbuild.building.supplies import bring_downloads
-from imgbuild.building.targets import bake_target
+from imgbuild.build.opening import Opening, open_workshop
+from imgbuild.build.produce import load_bases
+from imgbuild.build.supplies import bring_downloads
+from imgbuild.build.targets import bake_target
 from imgbuild.engine.definition import BakeTarget
 from imgbuild.matrix.image import Image
 from imgbuild.project import Project

@@ -13,11 +13,11 @@ import sys
 from pathlib import Path
 
 from benchmarks.dockerfiles import one_stage, options
-from imgbuild.building.bake import bake_images
-from imgbuild.building.opening import Opening, open_workshop
-from imgbuild.building.produce import load_bases
-from imgbuild.building.supplies import bring_downloads
-from imgbuild.building.targets import bake_target
+from imgbuild.build.bake import bake_images
+from imgbuild.build.opening import Opening, open_workshop
+from imgbuild.build.produce import load_bases
+from imgbuild.build.supplies import bring_downloads
+from imgbuild.build.targets import bake_target
 from imgbuild.engine.bake import run_bake
 from imgbuild.engine.buildx import build_environment
 from imgbuild.matrix.image import all_images

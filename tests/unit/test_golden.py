@@ -14,8 +14,8 @@ import pytest
 from conftest import ROOT
 from typer.testing import CliRunner
 
-from imgbuild.building.shared_stages import share_packages
-from imgbuild.building.targets import bake_target
+from imgbuild.build.shared_stages import share_packages
+from imgbuild.build.targets import bake_target
 from imgbuild.cli import app, commands
 from imgbuild.engine.definition import bake_definition
 from imgbuild.matrix.image import Image, all_images
@@ -45,10 +45,7 @@ def inputs(real_matrix: Matrix, project: Project) -> BuildInputs:
     """Return the inputs of a machine without settings, whose base images have made-up digests."""
     images = all_images(real_matrix)
     return BuildInputs(
-        {
-            n: BaseInput(f"base:{n}", f"sha256:{n}", "")
-            for n in real_matrix.operating_systems
-        },
+        {n: BaseInput(f"base:{n}", f"sha256:{n}", "") for n in real_matrix.operating_systems},
         {v: InterpreterInput(None, "source", "source") for v in real_matrix.python},
         Path("/uv"),
         "0.13.8",

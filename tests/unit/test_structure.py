@@ -98,7 +98,7 @@ def test_whoever_is_listed_touches_the_outside() -> None:
 @pytest.mark.parametrize(
     ("path", "text", "fault"),
     [
-        ("plan/x.py", "from imgbuild.building.gate import x", _against_the_order),
+        ("plan/x.py", "from imgbuild.build.gate import x", _against_the_order),
         ("engine/x.py", "def f():\n    import imgbuild.cli.options", _against_the_order),
         ("sizes/x.py", "from imgbuild.ci.choice import x", _against_the_order),
         ("plan/x.py", "def f():\n    from docker.errors import x", _not_at_the_edge),

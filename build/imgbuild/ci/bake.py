@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from imgbuild.building.revision import git_revision
-from imgbuild.building.shared_stages import share_packages
-from imgbuild.building.targets import bake_target
+from imgbuild.build.revision import git_revision
+from imgbuild.build.shared_stages import share_packages
+from imgbuild.build.targets import bake_target
 from imgbuild.ci.listed import Job, Listed
 from imgbuild.engine.definition import BakeTarget, bake_definition
 from imgbuild.engine.progress import bake_name

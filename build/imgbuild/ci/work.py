@@ -2,7 +2,7 @@
 
 Two images have a stage in common if BuildKit would build it once for both: everything that the
 stage stands on or copies from is the same, down to the base image. Across stacks it is the stages
-of Python packages that are the same by themselves (`imgbuild.building.shared_stages`).
+of Python packages that are the same by themselves (`imgbuild.build.shared_stages`).
 """
 
 import hashlib
@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from imgbuild.building.shared_stages import PREFIX
+from imgbuild.build.shared_stages import PREFIX
 from imgbuild.matrix.image import Image
 from imgbuild.plan.instructions import ARGUMENTS, read_dockerfile
 from imgbuild.render.stages import Stage, needed, stages_of

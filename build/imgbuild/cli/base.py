@@ -38,7 +38,7 @@ def base(
     A base image that is made is of its archive's state of the day. Machines that build one family
     together, such as the jobs of a CI, have the same if one of them does this first.
     """
-    from imgbuild.building.opening import Opening, open_planner
+    from imgbuild.build.opening import Opening, open_planner
     from imgbuild.caches.place import cache_place
     from imgbuild.cli.text_table import aligned
 

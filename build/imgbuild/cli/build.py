@@ -128,8 +128,8 @@ def build(
     they break. Suites that find the fault fail, and then the image gets no name; with --no-test it
     does.
     """
-    from imgbuild.building.opening import Opening
-    from imgbuild.building.options import BuildOptions
+    from imgbuild.build.opening import Opening
+    from imgbuild.build.options import BuildOptions
     from imgbuild.caches.place import cache_place
     from imgbuild.cli.build_conflicts import Given, require_consistent
     from imgbuild.cli.build_run import build_images, show_plan

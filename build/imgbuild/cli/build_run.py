@@ -8,10 +8,10 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from imgbuild.building.opening import Opening
-    from imgbuild.building.options import BuildOptions
-    from imgbuild.building.outcome import Outcome
-    from imgbuild.building.workshop import Workshop
+    from imgbuild.build.opening import Opening
+    from imgbuild.build.options import BuildOptions
+    from imgbuild.build.outcome import Outcome
+    from imgbuild.build.workshop import Workshop
     from imgbuild.errors import ImgbuildError
     from imgbuild.matrix.image import Image
     from imgbuild.plan.plan import PlanItem
@@ -27,13 +27,13 @@ def show_plan(
     as_json: bool,
 ) -> None:
     """Say what would be built and why."""
-    from imgbuild.building.opening import open_planner
+    from imgbuild.build.opening import open_planner
     from imgbuild.cli.plan_table import plan_lines
 
     with open_planner(project, images, opening) as opened:
         items = opened.plan(test=how.test)
         if opened.caches:
-            from imgbuild.building.cached import foreseen
+            from imgbuild.build.cached import foreseen
 
             items = foreseen(items, opened.caches)
     if as_json:
@@ -57,7 +57,7 @@ def build_images(
         MachineError: this machine cannot build.
 
     """
-    from imgbuild.building.opening import equip, open_planner
+    from imgbuild.build.opening import equip, open_planner
     from imgbuild.suites.docker_client import require_docker_client
 
     if how.test:
@@ -75,7 +75,7 @@ def _idle(items: "tuple[PlanItem, ...]", host: str | None, *, as_json: bool) -> 
     from imgbuild.cli.plan_table import idle_line, usage_lines
 
     if as_json:
-        from imgbuild.building.outcome import Outcome
+        from imgbuild.build.outcome import Outcome
 
         done = [Outcome(item, item.image_id, named=True) for item in items]
         typer.echo(json.dumps([outcome.as_json() for outcome in done], indent=2))
@@ -87,7 +87,7 @@ def _locked(
     workshop: "Workshop", images: "tuple[Image, ...]", how: "BuildOptions", *, as_json: bool
 ) -> None:
     """Build under the images' locks; planned again there, since another imgbuild may be done."""
-    from imgbuild.building.image_lock import image_locks
+    from imgbuild.build.image_lock import image_locks
     from imgbuild.project import state_dir
 
     names = [image.name for image in images]
@@ -109,9 +109,9 @@ def run(
         MachineError: this machine cannot build.
 
     """
-    from imgbuild.building.cached import keep, restored
-    from imgbuild.building.gate import remove_leftovers
-    from imgbuild.building.room import require_room
+    from imgbuild.build.cached import keep, restored
+    from imgbuild.build.gate import remove_leftovers
+    from imgbuild.build.room import require_room
     from imgbuild.cli.build_tables import outcome_lines
     from imgbuild.cli.plan_table import usage_lines
 
@@ -134,8 +134,8 @@ def _outcomes(
     items: "tuple[PlanItem, ...]", workshop: "Workshop", how: "BuildOptions"
 ) -> "tuple[list[Outcome], ImgbuildError | OSError | None]":
     """Return what became of the images, in their order, and what stopped the build, if anything."""
-    from imgbuild.building.cached import releasing
-    from imgbuild.building.produce import produce
+    from imgbuild.build.cached import releasing
+    from imgbuild.build.produce import produce
     from imgbuild.cli.outcome_shown import shown
     from imgbuild.errors import ImgbuildError
 
@@ -162,8 +162,8 @@ def _raise_failures(
         CheckFailedError: an image is to blame.
 
     """
-    from imgbuild.building.blame import Blame
-    from imgbuild.building.room import scarce_room
+    from imgbuild.build.blame import Blame
+    from imgbuild.build.room import scarce_room
     from imgbuild.cli.build_tables import failure_lines
     from imgbuild.errors import CheckFailedError, MachineError
 

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from imgbuild.building.blame import Blame
-from imgbuild.building.outcome import Outcome
+from imgbuild.build.blame import Blame
+from imgbuild.build.outcome import Outcome
 from imgbuild.cli.plan_table import idle_line
 from imgbuild.cli.text_table import aligned
 from imgbuild.engine.step_text import clock_time

@@ -12,7 +12,7 @@ from imgbuild.cli.telling import say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from imgbuild.building.fetch import FetchJob
+    from imgbuild.build.fetch import FetchJob
     from imgbuild.fetching.listing import Listing
     from imgbuild.matrix.image import Image
 
@@ -32,7 +32,7 @@ def fetch(
     project: options.ProjectOption = None,
 ) -> None:
     """Fetch every input of the selected images, for `build --offline DEST`."""
-    from imgbuild.building.fetch import FetchJob
+    from imgbuild.build.fetch import FetchJob
     from imgbuild.downloads.sites import make_sites
     from imgbuild.settings import load_settings
 
@@ -53,7 +53,7 @@ def _require_folder(folder: Path) -> None:
 
 
 def _fetch(job: "FetchJob", images: "tuple[Image, ...]", *, refresh: bool) -> None:
-    from imgbuild.building.fetch import bring, known_listing
+    from imgbuild.build.fetch import bring, known_listing
     from imgbuild.downloads.progress import shown_progress
     from imgbuild.fetching.base_files import fetched_layout
 
@@ -68,8 +68,8 @@ def _fetch(job: "FetchJob", images: "tuple[Image, ...]", *, refresh: bool) -> No
 
 
 def _plan(job: "FetchJob", images: "Sequence[Image]") -> "dict[str, Listing]":
-    from imgbuild.building.fetch import plan_listing
-    from imgbuild.building.opening import Opening, open_workshop
+    from imgbuild.build.fetch import plan_listing
+    from imgbuild.build.opening import Opening, open_workshop
 
     if not images:
         return {}

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from imgbuild.building.outcome import Outcome
+from imgbuild.build.outcome import Outcome
 from imgbuild.engine.display import BuildDisplay
 from imgbuild.plan.plan import Action
 

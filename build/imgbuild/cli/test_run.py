@@ -6,10 +6,10 @@ from pathlib import Path
 
 import typer
 
-from imgbuild.building.gate import examiner, remove_leftovers, subject_of
-from imgbuild.building.image_lock import image_locks
-from imgbuild.building.opening import Opening, open_workshop
-from imgbuild.building.workshop import Workshop
+from imgbuild.build.gate import examiner, remove_leftovers, subject_of
+from imgbuild.build.image_lock import image_locks
+from imgbuild.build.opening import Opening, open_workshop
+from imgbuild.build.workshop import Workshop
 from imgbuild.cli.telling import say
 from imgbuild.cli.test_tables import failure_lines, report_json, report_lines
 from imgbuild.engine.client import DockerEngine

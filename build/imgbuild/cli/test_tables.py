@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from imgbuild.building.gate import undone_of
+from imgbuild.build.gate import undone_of
 from imgbuild.cli.build_tables import reasons, said
 from imgbuild.cli.text_table import aligned
 from imgbuild.suites.code import Suite

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 
-from imgbuild.building.image_lock import image_locks
-from imgbuild.building.opening import Opening, open_planner
+from imgbuild.build.image_lock import image_locks
+from imgbuild.build.opening import Opening, open_planner
 from imgbuild.engine.client import DockerEngine
 from imgbuild.engine.display import BuildDisplay
 from imgbuild.errors import CheckFailedError

@@ -10,7 +10,7 @@ import pytest
 from test_images import CURRENT, NAME, OTHER, TAG, image
 from typer.testing import CliRunner
 
-from imgbuild.building.image_lock import image_locks
+from imgbuild.build.image_lock import image_locks
 from imgbuild.cleaning.finding import Finding
 from imgbuild.cleaning.images import Wanted
 from imgbuild.cli import app, commands

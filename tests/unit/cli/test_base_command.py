@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from imgbuild.building import opening
+from imgbuild.build import opening
 from imgbuild.caches.place import FolderPlace, RegistryPlace
 from imgbuild.cli import app, commands
 from imgbuild.errors import InputError

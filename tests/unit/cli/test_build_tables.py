@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from imgbuild.building.outcome import Outcome
+from imgbuild.build.outcome import Outcome
 from imgbuild.cli.build_tables import outcome_lines
 from imgbuild.cli.outcome_shown import shown
 from imgbuild.engine.display import BuildDisplay

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from faulty_server import FaultyServer, Reply
 
-from imgbuild.building.apt_files import _read
-from imgbuild.building.fetch import FetchJob, bring, known_listing
+from imgbuild.build.apt_files import _read
+from imgbuild.build.fetch import FetchJob, bring, known_listing
 from imgbuild.downloads.progress import SILENCE
 from imgbuild.downloads.sites import Sites
 from imgbuild.downloads.store import stored_path

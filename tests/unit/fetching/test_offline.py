@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.building.opening import Opening, open_workshop
+from imgbuild.build.opening import Opening, open_workshop
 from imgbuild.downloads.store import stored_path
 from imgbuild.errors import InputError
 from imgbuild.fetching.base_files import fetched_layout, layout_items, store_text

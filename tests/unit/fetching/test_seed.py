@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from test_offline import SETTINGS, dest, image, made  # noqa: F401
 
-from imgbuild.building import supplies
+from imgbuild.build import supplies
 from imgbuild.downloads.download import Download
 from imgbuild.downloads.store import find_stored, stored_path
 from imgbuild.fetching import seed

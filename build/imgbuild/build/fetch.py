@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from imgbuild.building.apt_files import apt_items
-from imgbuild.building.produce import load_bases
-from imgbuild.building.workshop import Workshop
+from imgbuild.build.apt_files import apt_items
+from imgbuild.build.produce import load_bases
+from imgbuild.build.workshop import Workshop
 from imgbuild.downloads.many import fetch_all
 from imgbuild.downloads.progress import Progress
 from imgbuild.downloads.sites import Sites

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from imgbuild.building.wheel_key import STAGE, wheel_key
-from imgbuild.building.wheel_store import WheelStore
-from imgbuild.building.workshop import Workshop
+from imgbuild.build.wheel_key import STAGE, wheel_key
+from imgbuild.build.wheel_store import WheelStore
+from imgbuild.build.workshop import Workshop
 from imgbuild.engine.definition import BakeTarget
 from imgbuild.plan.plan import PlanItem
 from imgbuild.render.drift import dockerfile_path

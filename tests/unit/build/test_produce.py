@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.building.options import BuildOptions
-from imgbuild.building.outcome import Outcome
-from imgbuild.building.produce import produce
-from imgbuild.building.workshop import Workshop
+from imgbuild.build.options import BuildOptions
+from imgbuild.build.outcome import Outcome
+from imgbuild.build.produce import produce
+from imgbuild.build.workshop import Workshop
 from imgbuild.downloads.sites import Sites
 from imgbuild.engine import fake
 from imgbuild.engine.bake import BuildFailedError, BuiltImage
@@ -116,7 +116,7 @@ def bench(
         Sites(),
     )
     made = Bench(workshop, engine, (images[OLD], images[NEW]))
-    monkeypatch.setattr("imgbuild.building.bake.run_bake", made.bake)
+    monkeypatch.setattr("imgbuild.build.bake.run_bake", made.bake)
     monkeypatch.setattr("imgbuild.suites.examine.run_suites", made.suites)
     return made
 
@@ -224,7 +224,7 @@ def test_what_is_about_to_be_tested_is_remembered_before(
     def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("imgbuild.building.gates.pass_gate", killed)
+    monkeypatch.setattr("imgbuild.build.gates.pass_gate", killed)
     with pytest.raises(KeyboardInterrupt):
         bench.build(jobs=1)
     assert all(bench.workshop.store.knows(one) for one in bench.engine.stored)
@@ -262,7 +262,7 @@ def test_a_wheel_that_cannot_be_compiled_is_its_images_failure(
             failed = (f"{OLD}-horovod-wheel",)
             raise BuildFailedError(replace(error.failure, failed=failed)) from error
 
-    monkeypatch.setattr("imgbuild.building.bake.run_bake", bake)
+    monkeypatch.setattr("imgbuild.build.bake.run_bake", bake)
     bench.broken = {OLD}
     outcomes = bench.build(keep_going=True)
     assert _states(outcomes) == {OLD: "failed", NEW: "done"}
@@ -305,7 +305,7 @@ def test_the_target_has_labels_contexts_and_the_secret(
 
         return call
 
-    monkeypatch.setattr("imgbuild.building.bake.run_bake", spy(bench.bake))
+    monkeypatch.setattr("imgbuild.build.bake.run_bake", spy(bench.bake))
     bench.build()
     target = next(one for one in seen if one.name == NEW)
     assert target.contexts == {
@@ -337,7 +337,7 @@ def test_what_stand_ins_built_says_so_and_can_never_be_pushed(
 
 
 def test_containers_of_a_killed_run_go_and_others_stay(bench: Bench) -> None:
-    from imgbuild.building.gate import remove_leftovers
+    from imgbuild.build.gate import remove_leftovers
     from imgbuild.suites.container import label_of
 
     bench.build(test=False)

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from imgbuild.building.outcome import Outcome
-from imgbuild.building.wheels import wheel_key_of, wheel_store
-from imgbuild.building.workshop import Workshop
+from imgbuild.build.outcome import Outcome
+from imgbuild.build.wheels import wheel_key_of, wheel_store
+from imgbuild.build.workshop import Workshop
 from imgbuild.caches.protocol import BuildCache, Kind, WantedImage, report_key
 from imgbuild.caches.several import Caches
 from imgbuild.matrix.image import Image

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
-from imgbuild.building.blame import Blame, blame_of
-from imgbuild.building.gate import pass_gate
-from imgbuild.building.outcome import Outcome
-from imgbuild.building.workshop import Workshop
+from imgbuild.build.blame import Blame, blame_of
+from imgbuild.build.gate import pass_gate
+from imgbuild.build.outcome import Outcome
+from imgbuild.build.workshop import Workshop
 from imgbuild.errors import ImgbuildError
 from imgbuild.plan.plan import PlanItem
 from imgbuild.suites.examine import How

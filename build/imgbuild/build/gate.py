@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from imgbuild.building.outcome import Outcome
-from imgbuild.building.stub import export_stub
-from imgbuild.building.workshop import Workshop
+from imgbuild.build.outcome import Outcome
+from imgbuild.build.stub import export_stub
+from imgbuild.build.workshop import Workshop
 from imgbuild.matrix.image import Image
 from imgbuild.plan.ownership import is_own
 from imgbuild.plan.plan import Action, PlanItem

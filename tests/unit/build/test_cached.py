@@ -8,11 +8,11 @@ import pytest
 from test_produce import NEW, OLD, Bench, bench  # noqa: F401  # the fixture
 from test_wheels import WHEEL, make_wheel
 
-from imgbuild.building.cached import foreseen, keep, releasing, restored
-from imgbuild.building.options import BuildOptions
-from imgbuild.building.outcome import Outcome
-from imgbuild.building.produce import produce
-from imgbuild.building.wheels import wheel_key_of, wheel_store
+from imgbuild.build.cached import foreseen, keep, releasing, restored
+from imgbuild.build.options import BuildOptions
+from imgbuild.build.outcome import Outcome
+from imgbuild.build.produce import produce
+from imgbuild.build.wheels import wheel_key_of, wheel_store
 from imgbuild.caches.place import FolderPlace, Place, RegistryPlace
 from imgbuild.caches.several import open_caches
 from imgbuild.engine.fake import FakeEngine
@@ -225,7 +225,7 @@ def test_an_interrupt_before_the_name_loses_nothing(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("imgbuild.building.gates.pass_gate", interrupted)
+        patch.setattr("imgbuild.build.gates.pass_gate", interrupted)
         with pytest.raises(KeyboardInterrupt):
             machines.build()
     assert all(name.startswith(f"{REF}:input-") for name in bench.names())

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from imgbuild.building.blame import Blame
+from imgbuild.build.blame import Blame
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.suites.report import Report
 

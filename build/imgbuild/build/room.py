@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from imgbuild.building.workshop import Workshop
+from imgbuild.build.workshop import Workshop
 from imgbuild.errors import MachineError
 from imgbuild.matrix.image import Image
 from imgbuild.plan.plan import Action, PlanItem

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from imgbuild.building.workshop import Workshop
+from imgbuild.build.workshop import Workshop
 from imgbuild.downloads.context import downloads_context
 from imgbuild.downloads.download import Download
 from imgbuild.downloads.faults import NotFetchedError, WrongContentError

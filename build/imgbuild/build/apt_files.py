@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from imgbuild.building.targets import bake_target
-from imgbuild.building.workshop import Workshop
+from imgbuild.build.targets import bake_target
+from imgbuild.build.workshop import Workshop
 from imgbuild.engine.bake import run_export
 from imgbuild.errors import MachineError
 from imgbuild.fetching.base_files import store_file

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from test_produce import INPUTS, NEW, OLD, Bench, _states, bench  # noqa: F401  # the fixture
 
-from imgbuild.building.blame import Blame
-from imgbuild.building.options import BuildOptions
-from imgbuild.building.outcome import Outcome
+from imgbuild.build.blame import Blame
+from imgbuild.build.options import BuildOptions
+from imgbuild.build.outcome import Outcome
 from imgbuild.caches.place import FolderPlace
 from imgbuild.caches.several import open_caches
 from imgbuild.cli.build_run import run
@@ -39,7 +39,7 @@ def _stop_baking(bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: Kind) -> N
             diagnosis = Diagnosis(kind, "line", f"Advice on {kind}.")
             raise BuildStoppedError(replace(error.failure, diagnosis=diagnosis)) from error
 
-    monkeypatch.setattr("imgbuild.building.bake.run_bake", bake)
+    monkeypatch.setattr("imgbuild.build.bake.run_bake", bake)
     bench.broken = {OLD}
 
 
@@ -95,7 +95,7 @@ def test_a_download_is_missed_only_by_who_needs_it(
     _downloads(bench, old=(ALONE,), new=(SHARED,))
     asked: list[str] = []
     fake = _fetching(lambda file: kind("no such site", file) if file == ALONE else None, asked)
-    monkeypatch.setattr("imgbuild.building.supplies.downloads_context", fake)
+    monkeypatch.setattr("imgbuild.build.supplies.downloads_context", fake)
     assert _states(bench.build(keep_going=True)) == {OLD: "failed", NEW: "done"}
     assert bench.baked == [[NEW]]
 
@@ -106,7 +106,7 @@ def test_a_download_that_cannot_be_had_is_tried_once_for_all(
     _downloads(bench, old=(SHARED,), new=(SHARED, ALONE))
     asked: list[str] = []
     fake = _fetching(lambda file: NotFetchedError("no such site", file), asked)
-    monkeypatch.setattr("imgbuild.building.supplies.downloads_context", fake)
+    monkeypatch.setattr("imgbuild.build.supplies.downloads_context", fake)
     outcomes = bench.build(keep_going=True)
     assert [one.error for one in outcomes] == ["no such site"] * 2
     assert asked == ["shared"]
@@ -119,7 +119,7 @@ def test_without_keep_going_the_first_missing_download_ends_it(
     _downloads(bench, old=(ALONE,), new=(SHARED,))
     asked: list[str] = []
     fake = _fetching(lambda file: NotFetchedError("no such site", file), asked)
-    monkeypatch.setattr("imgbuild.building.supplies.downloads_context", fake)
+    monkeypatch.setattr("imgbuild.build.supplies.downloads_context", fake)
     assert _states(bench.build()) == {OLD: "failed"}
     assert asked == ["alone"]
 
@@ -145,21 +145,21 @@ def test_a_base_is_missed_only_by_who_is_built_on_it(
         if names == [images[other].os_name]:
             raise MachineError("the base is damaged")
 
-    monkeypatch.setattr("imgbuild.building.produce.load_bases", load)
+    monkeypatch.setattr("imgbuild.build.produce.load_bases", load)
     outcomes = bench.build(keep_going=True)
     assert _states(outcomes) == {other: "failed", NEW: "done"}
     assert outcomes[0].error == "the base is damaged"
 
 
 def _failing_gate(monkeypatch: pytest.MonkeyPatch, error: ImgbuildError) -> None:
-    from imgbuild.building.gate import pass_gate
+    from imgbuild.build.gate import pass_gate
 
     def gate(item: PlanItem, *given: object, **more: object) -> Outcome:
         if item.image.name == OLD:
             raise error
         return pass_gate(item, *given, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("imgbuild.building.gates.pass_gate", gate)
+    monkeypatch.setattr("imgbuild.build.gates.pass_gate", gate)
 
 
 def test_an_error_at_the_gate_is_that_images(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +209,7 @@ def test_an_error_between_the_images_comes_after_the_table(
     bench.build()
     bench.workshop = replace(bench.workshop, inputs=replace(INPUTS, uv_version="99"))
     bench.images = (bench.images[0],)
-    monkeypatch.setattr("imgbuild.building.produce.bring_each", bring)
+    monkeypatch.setattr("imgbuild.build.produce.bring_each", bring)
     with pytest.raises(EngineUnusableError, match=r"^it does not answer"):
         run(bench.workshop, bench.images, GOING_ON, as_json=True)
     assert json.loads(capsys.readouterr().out.splitlines()[-1]) == []
@@ -232,7 +232,7 @@ def test_images_that_fail_for_one_reason_are_said_in_one_paragraph(
 ) -> None:
     _downloads(bench, old=(SHARED,), new=(SHARED,))
     fake = _fetching(lambda file: NotFetchedError("no such site", file), [])
-    monkeypatch.setattr("imgbuild.building.supplies.downloads_context", fake)
+    monkeypatch.setattr("imgbuild.build.supplies.downloads_context", fake)
     with pytest.raises(MachineError) as caught:
         run(bench.workshop, bench.images, GOING_ON, as_json=False)
     assert str(caught.value) == f"{OLD}, {NEW} have no name: no such site"

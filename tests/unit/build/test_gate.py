@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from test_produce import INPUTS, Bench, bench  # noqa: F401  # the fixture
 
-from imgbuild.building.gate import examine
-from imgbuild.building.stub import export_stub
+from imgbuild.build.gate import examine
+from imgbuild.build.stub import export_stub
 from imgbuild.cli.build_tables import outcome_lines
 from imgbuild.cli.test_tables import report_lines
 from imgbuild.engine import fake
@@ -120,9 +120,7 @@ def test_the_suites_are_told_of_stand_ins_and_given_the_stub(
     gpu.build()
     assert runs[0].subject.expected["pins"]["python"] == "3.6.15"
     assert runs[0].subject.expected["standin"] is True
-    monkeypatch.setattr(
-        "imgbuild.building.stub.run_export", lambda *_, **told: exported.append(told)
-    )
+    monkeypatch.setattr("imgbuild.build.stub.run_export", lambda *_, **told: exported.append(told))
     assert runs[0].subject.export is not None
     runs[0].subject.export(Path("/folder"))
     assert exported[0]["log"].name.endswith(f"-{GPU}-stub.log")
@@ -136,7 +134,7 @@ def test_the_stub_comes_out_of_the_images_own_builder(
     def export(_buildx: object, _host: object, target: BakeTarget, **_: Any) -> None:
         targets.append(target)
 
-    monkeypatch.setattr("imgbuild.building.stub.run_export", export)
+    monkeypatch.setattr("imgbuild.build.stub.run_export", export)
     (outcome,) = gpu.build()
     export_stub(gpu.images[0], outcome.image_id or "", gpu.workshop, tmp_path)
     assert targets[0].target == "driver-stub"

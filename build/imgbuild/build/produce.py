@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from imgbuild.building.bake import Baked, bake_images
-from imgbuild.building.blame import blame_of
-from imgbuild.building.gates import ends_work, pass_gates
-from imgbuild.building.options import BuildOptions
-from imgbuild.building.outcome import Outcome
-from imgbuild.building.phases import phases
-from imgbuild.building.supplies import bring_each
-from imgbuild.building.workshop import Workshop
+from imgbuild.build.bake import Baked, bake_images
+from imgbuild.build.blame import blame_of
+from imgbuild.build.gates import ends_work, pass_gates
+from imgbuild.build.options import BuildOptions
+from imgbuild.build.outcome import Outcome
+from imgbuild.build.phases import phases
+from imgbuild.build.supplies import bring_each
+from imgbuild.build.workshop import Workshop
 from imgbuild.errors import ImgbuildError
 from imgbuild.inputs.base import save_archive
 from imgbuild.plan.inputs import BaseInput

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.building import cached_bases
-from imgbuild.building.cached_bases import prepare_with_caches
+from imgbuild.build import cached_bases
+from imgbuild.build.cached_bases import prepare_with_caches
 from imgbuild.caches.folder import FolderCache
 from imgbuild.caches.several import Caches
 from imgbuild.engine.fake import FakeEngine

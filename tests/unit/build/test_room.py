@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from imgbuild.building.room import GIB, require_room, room_for, scarce_room
+from imgbuild.build.room import GIB, require_room, room_for, scarce_room
 from imgbuild.engine.fake import VERSION
 from imgbuild.errors import MachineError
 from imgbuild.matrix.image import Image
@@ -16,7 +16,7 @@ from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.plan import Action, PlanItem
 
 if TYPE_CHECKING:
-    from imgbuild.building.workshop import Workshop
+    from imgbuild.build.workshop import Workshop
 
 Usage = namedtuple("Usage", "total used free")  # noqa: PYI024 - as shutil has it
 
@@ -29,7 +29,7 @@ def _check(
     action: Action,
 ) -> None:
     usage = Usage(0, 0, free)
-    monkeypatch.setattr("imgbuild.building.room.shutil.disk_usage", lambda _: usage)
+    monkeypatch.setattr("imgbuild.build.room.shutil.disk_usage", lambda _: usage)
     version = SimpleNamespace(**{**VERSION.__dict__, "root_dir": folder})
     workshop = cast("Workshop", SimpleNamespace(engine=SimpleNamespace(version=lambda: version)))
     items = [PlanItem(image, InputDigest("d", {}), action, "") for image in images]
@@ -85,7 +85,7 @@ def test_an_engine_elsewhere_is_not_asked(
 def test_a_full_disk_is_named_after_a_failure(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int, said: str
 ) -> None:
-    monkeypatch.setattr("imgbuild.building.room.shutil.disk_usage", lambda _: Usage(0, 0, free))
+    monkeypatch.setattr("imgbuild.build.room.shutil.disk_usage", lambda _: Usage(0, 0, free))
     version = SimpleNamespace(root_dir=str(tmp_path))
     workshop = cast("Workshop", SimpleNamespace(engine=SimpleNamespace(version=lambda: version)))
     assert said in scarce_room(workshop)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.building.shared_stages import share_packages
+from imgbuild.build.shared_stages import share_packages
 from imgbuild.engine.definition import BakeTarget, bake_definition
 from imgbuild.matrix.image import Image
 from imgbuild.project import Project

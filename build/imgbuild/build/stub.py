@@ -4,9 +4,9 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from imgbuild.building.supplies import bring_downloads
-from imgbuild.building.targets import bake_target
-from imgbuild.building.workshop import Workshop
+from imgbuild.build.supplies import bring_downloads
+from imgbuild.build.targets import bake_target
+from imgbuild.build.workshop import Workshop
 from imgbuild.engine.bake import run_export
 from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.image import Image

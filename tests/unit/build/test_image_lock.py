@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.building.image_lock import image_locks
+from imgbuild.build.image_lock import image_locks
 from imgbuild.errors import MachineError
 
 
@@ -39,7 +39,7 @@ def test_other_images_and_other_engines_are_free(tmp_path: Path) -> None:
 
 def test_a_killed_build_holds_nothing(tmp_path: Path) -> None:
     program = (
-        "import os, pathlib\nfrom imgbuild.building.image_lock import image_locks\n"
+        "import os, pathlib\nfrom imgbuild.build.image_lock import image_locks\n"
         f"with image_locks(['tf-2.2'], None, pathlib.Path({str(tmp_path)!r})):\n    "
         "    os.kill(os.getpid(), 9)"
     )

@@ -5,12 +5,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from imgbuild.building.blame import Blame, blame_of
-from imgbuild.building.shared_stages import share_packages
-from imgbuild.building.supplies import Supplies
-from imgbuild.building.targets import bake_target
-from imgbuild.building.wheels import Wheels, open_wheels
-from imgbuild.building.workshop import Workshop
+from imgbuild.build.blame import Blame, blame_of
+from imgbuild.build.shared_stages import share_packages
+from imgbuild.build.supplies import Supplies
+from imgbuild.build.targets import bake_target
+from imgbuild.build.wheels import Wheels, open_wheels
+from imgbuild.build.workshop import Workshop
 from imgbuild.engine.bake import BuildFailedError, BuildStoppedError, run_bake
 from imgbuild.engine.definition import BakeTarget
 from imgbuild.engine.failure import BuildFailure

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from test_produce import NEW, OLD, Bench, bench  # noqa: F401  # the fixture
 
-from imgbuild.building.wheel_key import wheel_key
-from imgbuild.building.wheel_store import WheelStore
-from imgbuild.building.wheels import open_wheels
+from imgbuild.build.wheel_key import wheel_key
+from imgbuild.build.wheel_store import WheelStore
+from imgbuild.build.wheels import open_wheels
 from imgbuild.matrix.image import Image
 from imgbuild.project import Project
 from imgbuild.render.dockerfile import render_dockerfile
@@ -218,7 +218,7 @@ def test_the_build_takes_kept_wheels_and_exports_the_others(
                 make_wheel(Path(target.output.partition("dest=")[2]))
         return bench.bake(buildx, host, targets, **more)
 
-    monkeypatch.setattr("imgbuild.building.bake.run_bake", bake)
+    monkeypatch.setattr("imgbuild.build.bake.run_bake", bake)
     bench.build(test=False)
     assert [t.name for t in seen[0]] == [OLD, NEW, f"{OLD}-horovod-wheel", f"{NEW}-horovod-wheel"]
     bench.engine.stored.clear()

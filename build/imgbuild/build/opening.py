@@ -24,7 +24,7 @@ from imgbuild.settings import Settings, load_settings
 from imgbuild.suites.store import ReportStore
 
 if TYPE_CHECKING:
-    from imgbuild.building.workshop import Workshop
+    from imgbuild.build.workshop import Workshop
     from imgbuild.caches.place import Place
     from imgbuild.caches.protocol import BuildCache
     from imgbuild.caches.several import Caches
@@ -129,8 +129,8 @@ def equip(opened: Opened) -> "Workshop":
 
     """
     # Each of them, or what it imports, takes longer than to see that there is nothing to do.
-    from imgbuild.building.revision import git_revision  # noqa: PLC0415
-    from imgbuild.building.workshop import Workshop  # noqa: PLC0415
+    from imgbuild.build.revision import git_revision  # noqa: PLC0415
+    from imgbuild.build.workshop import Workshop  # noqa: PLC0415
     from imgbuild.caches.several import NO_CACHES  # noqa: PLC0415
     from imgbuild.downloads.sites import make_sites  # noqa: PLC0415
     from imgbuild.engine.buildx import find_buildx  # noqa: PLC0415
@@ -173,7 +173,7 @@ def _inputs(
 ) -> BuildInputs:
     if caches is None:
         return prepare_inputs(images, settings, preparation)
-    from imgbuild.building.cached_bases import prepare_with_caches  # noqa: PLC0415
+    from imgbuild.build.cached_bases import prepare_with_caches  # noqa: PLC0415
 
     return prepare_with_caches(images, settings, preparation, caches)
 
