@@ -5,7 +5,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from imgbuild.duration import parse_duration
 from imgbuild.errors import InputError
@@ -120,14 +127,25 @@ Interpreter = Annotated[SourceInterpreter | PrefixInterpreter, Field(discriminat
 class PublishingSettings(Strict):
     """Where images are published, and how often a registry that fails is asked.
 
-    Between two tries a random time passes, of at most ``first_wait`` seconds, which doubles. With
-    ``gzip`` the engine packs the layers and sends them, with ``zstd`` imgbuild does.
+    Between two tries a random time passes, of at most ``first_wait`` seconds, which doubles.
     """
 
     repository: PublishingRepository | None = None
-    compression: Literal["gzip", "zstd"] = "gzip"
     attempts: Annotated[int, Field(ge=1, le=20)] = 5
     first_wait: Annotated[float, Field(ge=0, le=60)] = 1.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_compression(cls, value: Any) -> Any:  # noqa: ANN401 - whatever YAML holds
+        """Read what `doctor --write` of earlier versions wrote; ``gzip`` is what engines do."""
+        if not isinstance(value, dict) or "compression" not in value:
+            return value
+        if value["compression"] != "gzip":
+            raise ValueError(
+                "compression is no longer an option: the engine packs layers with gzip. Remove "
+                "the key; skopeo copy --dest-compress-format zstd makes a copy with zstd"
+            )
+        return {key: kept for key, kept in value.items() if key != "compression"}
 
 
 class Settings(Strict):

@@ -1,7 +1,6 @@
 """``imgbuild push``: publish images whose report is green."""
 
 import json
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,13 +22,6 @@ ToOption = Annotated[
         show_default=False,
     ),
 ]
-
-
-class Compression(StrEnum):
-    """How layers are packed."""
-
-    GZIP = "gzip"
-    ZSTD = "zstd"
 
 
 @selecting
@@ -71,15 +63,6 @@ def push(
             "--roll-back", help="Move the moving tags also where a newer release holds them."
         ),
     ] = False,
-    compression: Annotated[
-        Compression | None,
-        typer.Option(
-            "--compression",
-            help="How layers are packed. Default: publishing.compression of "
-            "imgbuild.local.yaml, else gzip. What is published already stays as it is.",
-            show_default=False,
-        ),
-    ] = None,
     jobs: Annotated[
         int, typer.Option("--jobs", min=1, max=32, help="How many images to push at once.")
     ] = 3,
@@ -102,9 +85,7 @@ def push(
         check_release(release)
     opened = options.open_project(project)
     images = chosen.images(opened)
-    wish = Wish(
-        images, to, release, allowance, roll_back, jobs, compression.value if compression else None
-    )
+    wish = Wish(images, to, release, allowance, roll_back, jobs)
     (_plan if plan else _push)(opened, wish, as_json=as_json)
 
 

@@ -6,6 +6,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
+from pathlib import Path
 
 from imgbuild.build.image_lock import image_locks
 from imgbuild.build.opening import Opening, open_planner
@@ -17,15 +18,15 @@ from imgbuild.plan.planner import Planner
 from imgbuild.project import Project, state_dir
 from imgbuild.publishing.approved import Approved, approved
 from imgbuild.publishing.candidate import candidate_of
+from imgbuild.publishing.content import Sender
 from imgbuild.publishing.family import Family, StoppedError, publish_family
 from imgbuild.publishing.foresee import Foreseen, foresee
 from imgbuild.publishing.gate import Allowance, judge, refusal_text
 from imgbuild.publishing.index import Index, read_index, update_index
 from imgbuild.publishing.ladder import settled
-from imgbuild.publishing.names import take_back
+from imgbuild.publishing.names import names_folder, take_back
 from imgbuild.publishing.publish import Published, Publisher
 from imgbuild.publishing.read_tag import docker_exec, read_tags
-from imgbuild.publishing.sending import Compression, Sending, by_engine, packed
 from imgbuild.registry.opening import chosen_repository, open_registry
 from imgbuild.registry.patience import Patience
 from imgbuild.registry.protocol import Registry
@@ -46,7 +47,6 @@ class Wish:
     allowance: Allowance = NOTHING_ALLOWED
     roll_back: bool = False
     jobs: int = 3
-    compression: Compression | None = None
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,8 @@ class Session:
     registry: Registry
     index: Index
     images: tuple[Approved, ...]
-    sending: Sending
+    patience: Patience
+    names: Path
     host: str | None
     wish: Wish
     display: BuildDisplay
@@ -92,7 +93,7 @@ class Session:
         """Publish one image with a connection to the engine of its own."""
         engine = DockerEngine(self.host)
         try:
-            take_back(engine, image.name, self.sending.names)
+            take_back(engine, image.name, self.names)
             self.display.note(image.name, "checking")
             found = self._publisher(engine, stop).publish(image)
         except BaseException:
@@ -116,7 +117,8 @@ class Session:
 
         def send(name: str, image_id: str, reference: str) -> None:
             self.display.note(name, "pushing", reference.rpartition(":")[2])
-            self.sending.sender(engine, pause, told)(name, image_id, reference)
+            sender = Sender(engine, self.names, self.patience, pause, told, self.say)
+            sender.send(name, image_id, reference)
 
         def check(image: Approved, release: str) -> None:
             execute = docker_exec(self.host)
@@ -163,12 +165,10 @@ def open_session(
         images = approved_images(opened.planner, wish)
         index = read_index(registry) or Index()
         patience = Patience(settings.publishing.attempts, settings.publishing.first_wait)
-        sending = by_engine(opened.host, patience, say)
-        if (wish.compression or settings.publishing.compression) == "zstd":
-            sending = stack.enter_context(packed(sending, opened.planner.engine, registry))
+        folder = names_folder(state_dir(), opened.host)
         display = BuildDisplay(names)
         display.expect(dict.fromkeys(names, "push"), tests=False)
-        yield Session(registry, index, images, sending, opened.host, wish, display, say)
+        yield Session(registry, index, images, patience, folder, opened.host, wish, display, say)
 
 
 def approved_images(planner: Planner, wish: Wish) -> tuple[Approved, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,6 @@ from imgbuild.engine.display import BuildDisplay
 from imgbuild.publishing.index import Index, index_of
 from imgbuild.publishing.ladder import astray, give_back_tags, settled
 from imgbuild.publishing.record import put_record
-from imgbuild.publishing.sending import by_engine
 from imgbuild.publishing.session import Session, Wish
 from imgbuild.registry.fake import MemoryRegistry
 from imgbuild.registry.patience import Patience
@@ -105,10 +105,18 @@ def test_a_push_fails_if_someone_moves_a_tag_after_it(
 
     bench.registry.before = move
     monkeypatch.setattr(Session, "_publish", lambda *_: bench.push())
-    sending = by_engine(None, Patience(), print)
+    names = Path("names")
     display = BuildDisplay([NAME])
     session = Session(
-        bench.registry, Index(), (bench.approved(),), sending, None, Wish(()), display, print
+        bench.registry,
+        Index(),
+        (bench.approved(),),
+        Patience(),
+        names,
+        None,
+        Wish(()),
+        display,
+        print,
     )
     family = session.run()
     assert bool(moved) == bool(moment) == bool(family.errors) == (not family.published)

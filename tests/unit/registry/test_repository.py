@@ -125,6 +125,7 @@ def test_settings(tmp_path: Path) -> None:
         ("publishing: {attempts: 0}\n", "greater than or equal to 1"),
         ("publishing: {first_wait: -1}\n", "greater than or equal to 0"),
         ("publishing: {password: x}\n", "unknown key 'password'"),
+        ("publishing: {compression: zstd}\n", "compression is no longer an option"),
     ],
 )
 def test_settings_that_are_wrong(tmp_path: Path, text: str, expected: str) -> None:
@@ -132,6 +133,12 @@ def test_settings_that_are_wrong(tmp_path: Path, text: str, expected: str) -> No
     path.write_text(text)
     with pytest.raises(InputError, match=expected):
         load_settings(path)
+
+
+def test_settings_that_earlier_versions_wrote(tmp_path: Path) -> None:
+    path = tmp_path / "imgbuild.local.yaml"
+    path.write_text("publishing: {compression: gzip, attempts: 2}\n")
+    assert load_settings(path).publishing.attempts == 2
 
 
 def test_no_repository() -> None:
