@@ -11,7 +11,7 @@ from benchmarks import checkout, dockerfiles
 from benchmarks.command import Setting
 from benchmarks.engine import Engine, measuring_engine
 from benchmarks.rounds import WrongResultError
-from imgbuild.engine.definition import BakeTarget
+from imgbuild.engine.bake import BakeTarget
 from imgbuild.matrix.image import Image
 from imgbuild.project import Project
 

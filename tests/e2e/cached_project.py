@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
 
-    from imgbuild.engine.protocol import Engine
-    from imgbuild.engine.stored import StoredImage
+    from imgbuild.engine.client import Engine
+    from imgbuild.engine.types import StoredImage
 
 REPOSITORY = "imgbuild-cached/tensorflow"
 NAME = "tf-1.10-cpu-debian"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from copied_checkout import SOURCE, copied_checkout, remove_images
 
-from imgbuild.engine.client import DockerEngine
+from imgbuild.engine.client import Engine
 from imgbuild.engine.endpoint import resolve_host
 from imgbuild.project import Project
 from imgbuild.settings import load_settings
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from imgbuild.engine.protocol import Engine
     from standin.server import StandInServer
 
 ROOT = SOURCE
@@ -141,7 +140,7 @@ def host() -> str | None:
 
 @pytest.fixture(scope="session")
 def engine(host: str | None) -> Iterator[Engine]:
-    connected = DockerEngine(host)
+    connected = Engine(host)
     yield connected
     connected.close()
 

@@ -25,7 +25,7 @@ from imgbuild.rules.load import load_matrix
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from imgbuild.engine.protocol import Engine
+    from imgbuild.engine.client import Engine
 
 SOURCE = Path(__file__).resolve().parents[2]
 #: What the tiny images of some tests need of ``images/``, beside templates of their own.

@@ -15,14 +15,14 @@ from conftest import Checkout
 from copied_checkout import copied_checkout
 
 from imgbuild.cleaning.busy import held_locks
-from imgbuild.engine.housekeeping import DockerHousekeeping
+from imgbuild.engine.client import Engine
 from imgbuild.suites.container import CONTAINER_LABEL
 
 if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
 
-    from imgbuild.engine.stored import StoredImage
+    from imgbuild.engine.types import StoredImage
 
 REPOSITORY = "imgbuild-small/tensorflow"
 #: What is built: two images, for faults between them.
@@ -142,7 +142,7 @@ class SmallProject(Checkout):
 
     def named(self) -> dict[str, StoredImage]:
         """Return the images that have a name of this project, by name."""
-        engine = DockerHousekeeping(self.host)
+        engine = Engine(self.host)
         try:
             images = engine.named(REPOSITORY)
         finally:

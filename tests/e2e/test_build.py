@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from conftest import Checkout
 
-    from imgbuild.engine.protocol import Engine
+    from imgbuild.engine.client import Engine
 
 #: The oldest TensorFlow (g++ 4, no horovodrun), the last of 1.x, and the quick start's.
 VERSIONS = ("1.10", "1.15", "2.2")

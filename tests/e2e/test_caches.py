@@ -24,7 +24,7 @@ from test_registry_base import registry  # noqa: F401  # the fixture
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from imgbuild.engine.protocol import Engine
+    from imgbuild.engine.client import Engine
 
 
 @pytest.fixture

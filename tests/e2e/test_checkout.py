@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from copied_checkout import remove_images
 
-from imgbuild.engine.fake import FakeEngine
-from imgbuild.engine.stored import StoredImage
+from imgbuild.engine.types import StoredImage
 from imgbuild.render.labels import REPOSITORY
+from unit.fake_engine import FakeEngine
 
 if TYPE_CHECKING:
     import pytest

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from conftest import Checkout
 
-    from imgbuild.engine.protocol import Engine
+    from imgbuild.engine.client import Engine
 
 pytestmark = pytest.mark.nightly
 

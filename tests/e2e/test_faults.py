@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from conftest import Checkout
 
-    from imgbuild.engine.protocol import Engine
+    from imgbuild.engine.client import Engine
 
 #: The quickest image to build.
 TF = "1.10"

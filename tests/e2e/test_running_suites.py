@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from conftest import Base, Checkout
 
-    from imgbuild.engine.protocol import Engine
+    from imgbuild.engine.client import Engine
 
 TWO = ("tf-1.12-cpu-debian", "tf-2.2-cpu-debian")
 DERIVED = "imgbuild-e2e-derived"

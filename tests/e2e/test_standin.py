@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from conftest import Checkout
 
-    from imgbuild.engine.protocol import Engine
+    from imgbuild.engine.client import Engine
     from standin.server import StandInServer
 
 IMAGES = ("tf-1.13-cpu-ubuntu", "tf-1.14-cpu-ubuntu", "tf-1.12-gpu-ubuntu", "tf-2.3-gpu-ubuntu")

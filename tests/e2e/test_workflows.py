@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from actions.runner import WorkflowRun
-    from imgbuild.engine.protocol import Engine
+    from imgbuild.engine.client import Engine
 
 #: The row whose Horovod is changed, and what its image is called before the release.
 ROW = "  - {tensorflow: 1.13.1, stack: debian, variants: [cpu], horovod: 0.16.1"

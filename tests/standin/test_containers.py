@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imgbuild.engine.client import DockerEngine
+from imgbuild.engine.client import Engine
 from imgbuild.inputs.oci_layout import read_layout, write_archive
 from imgbuild.project import find_project
 from imgbuild.settings import LayoutBase, load_settings
@@ -98,7 +98,7 @@ class Lab:
         assert isinstance(base, LayoutBase)
         folder = Path(base.path)
         reference = read_layout(folder, verify_layer=False)[1]
-        engine = DockerEngine(self.context.host)
+        engine = Engine(self.context.host)
         if engine.inspect(reference) is None:
             with tempfile.TemporaryFile() as archive:
                 write_archive(folder, archive)

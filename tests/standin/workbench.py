@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imgbuild.engine.client import DockerEngine
+from imgbuild.engine.client import Engine
 from imgbuild.inputs.base import save_archive
 from standin.base_image import debian_base
 
@@ -48,7 +48,7 @@ def environment(context: Context) -> dict[str, str]:
 
 def _loaded(context: Context) -> str:
     base = debian_base(context)
-    engine = DockerEngine(context.host)
+    engine = Engine(context.host)
     if engine.inspect(base.reference) is None:
         with tempfile.TemporaryFile() as archive:
             save_archive(base, archive)

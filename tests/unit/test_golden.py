@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from imgbuild.build.shared_stages import share_packages
 from imgbuild.build.targets import bake_target
 from imgbuild.cli import app, commands
-from imgbuild.engine.definition import bake_definition
+from imgbuild.engine.bake import bake_definition
 from imgbuild.matrix.image import Image, all_images
 from imgbuild.matrix.model import Matrix
 from imgbuild.plan.digest import InputDigest, input_digest

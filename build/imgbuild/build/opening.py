@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imgbuild.engine.client import DockerEngine
+from imgbuild.engine.client import Engine
 from imgbuild.engine.endpoint import resolve_host
-from imgbuild.engine.stored import StoredImage
+from imgbuild.engine.types import StoredImage
 from imgbuild.matrix.image import Image
 from imgbuild.plan.inputs import BuildInputs, Preparation, prepare_inputs
 from imgbuild.plan.plan import PlanItem
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from imgbuild.caches.place import Place
     from imgbuild.caches.protocol import BuildCache
     from imgbuild.caches.several import Caches
-    from imgbuild.engine.protocol import Engine
     from imgbuild.fetching.offline import FetchedInputs
 
 
@@ -90,7 +89,7 @@ def open_planner(project: Project, images: tuple[Image, ...], opening: Opening) 
     if fetched:
         settings = fetched.settings(settings, images)
     state, cache, host = state_dir(), cache_dir(), resolve_host(settings.engine)
-    engine = DockerEngine(host)
+    engine = Engine(host)
     try:
         # First, since nothing need be made for an engine that does not answer.
         stored = tuple(engine.images(INPUT_DIGEST))

@@ -8,7 +8,7 @@ Python 3.6 into a tree of its own.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from imgbuild.engine.definition import BakeTarget
+from imgbuild.engine.bake import BakeTarget
 from imgbuild.render.stages import needed, stages_of
 
 #: Stages whose name begins so hold Python packages and nothing of the system.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from imgbuild.engine.definition import BakeTarget
+from imgbuild.engine.bake import BakeTarget
 from imgbuild.matrix.image import Image
 from imgbuild.plan.changes import parts_label
 from imgbuild.plan.inputs import BuildInputs

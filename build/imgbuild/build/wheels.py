@@ -8,7 +8,7 @@ from pathlib import Path
 from imgbuild.build.wheel_key import STAGE, wheel_key
 from imgbuild.build.wheel_store import WheelStore
 from imgbuild.build.workshop import Workshop
-from imgbuild.engine.definition import BakeTarget
+from imgbuild.engine.bake import BakeTarget
 from imgbuild.plan.plan import PlanItem
 from imgbuild.render.drift import dockerfile_path
 from imgbuild.render.stages import stages_of

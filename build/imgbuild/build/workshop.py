@@ -8,8 +8,8 @@ from typing import Any
 from imgbuild.caches.several import NO_CACHES, Caches
 from imgbuild.downloads.sites import Sites
 from imgbuild.engine.buildx import Buildx
+from imgbuild.engine.client import Engine
 from imgbuild.engine.display import BuildDisplay
-from imgbuild.engine.protocol import Engine
 from imgbuild.fetching.offline import FetchedInputs
 from imgbuild.matrix.image import Image
 from imgbuild.plan.inputs import BuildInputs

@@ -14,7 +14,7 @@ from imgbuild.caches.blobs import Blob, BlobStore, blob_of
 from imgbuild.caches.protocol import CacheError, Kind, WantedImage
 from imgbuild.caches.saved import diff_ids, keep_saved, labels_of
 from imgbuild.caches.stream import as_file
-from imgbuild.engine.protocol import Engine
+from imgbuild.engine.client import Engine
 
 _FILE = "application/octet-stream"
 

@@ -9,7 +9,7 @@ from imgbuild.caches.protocol import Kind, WantedImage
 from imgbuild.caches.saved import only_layer
 from imgbuild.caches.small_image import LABEL, small_image, unpack
 from imgbuild.caches.stream import as_file
-from imgbuild.engine.protocol import Engine
+from imgbuild.engine.client import Engine
 from imgbuild.errors import CheckFailedError
 
 #: Enough of a digest for a tag; tags have at most 128 characters.

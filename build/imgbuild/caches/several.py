@@ -9,7 +9,7 @@ from imgbuild.caches.folder import FolderCache
 from imgbuild.caches.place import FolderPlace, Place
 from imgbuild.caches.protocol import BuildCache, Kind, WantedImage
 from imgbuild.caches.registry import RegistryCache
-from imgbuild.engine.protocol import Engine
+from imgbuild.engine.client import Engine
 from imgbuild.errors import ImgbuildError
 
 _Found = TypeVar("_Found")

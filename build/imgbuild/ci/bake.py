@@ -9,7 +9,7 @@ from imgbuild.build.revision import git_revision
 from imgbuild.build.shared_stages import share_packages
 from imgbuild.build.targets import bake_target
 from imgbuild.ci.listed import Job, Listed
-from imgbuild.engine.definition import BakeTarget, bake_definition
+from imgbuild.engine.bake import BakeTarget, bake_definition
 from imgbuild.engine.progress import bake_name
 from imgbuild.matrix.image import standin_image
 from imgbuild.plan.digest import InputDigest

@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterator, Sequence
 
 from imgbuild.cleaning.finding import Finding
 from imgbuild.cleaning.kinds import Kind
-from imgbuild.engine.housekeeping import CACHE_MOUNT, BuildCacheRecord, Housekeeping
+from imgbuild.engine.client import Engine
+from imgbuild.engine.types import CACHE_MOUNT, BuildCacheRecord
 
 #: How BuildKit describes a cache mount of the Dockerfiles (`id=imgbuild-…`).
 _MOUNT = re.compile(r'cached mount .* with id "/(imgbuild-[A-Za-z0-9._-]+)"', re.DOTALL)
 
 
-def find_build_cache(engine: Housekeeping) -> Iterator[Finding]:
+def find_build_cache(engine: Engine) -> Iterator[Finding]:
     """Yield imgbuild's own cache mounts, one each, and the whole cache as one."""
     records = engine.build_cache()
     for record in records:
@@ -33,11 +34,11 @@ def mount_id(record: BuildCacheRecord) -> str:
     return found[1] if found else ""
 
 
-def _remover(engine: Housekeeping, record: str) -> Callable[[], bool]:
+def _remover(engine: Engine, record: str) -> Callable[[], bool]:
     return lambda: engine.remove_build_cache(record)
 
 
-def _whole(engine: Housekeeping, records: Sequence[BuildCacheRecord]) -> Finding:
+def _whole(engine: Engine, records: Sequence[BuildCacheRecord]) -> Finding:
     def remove() -> bool:
         engine.empty_build_cache()
         return True

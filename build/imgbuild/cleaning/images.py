@@ -9,8 +9,8 @@ from imgbuild.caches.small_image import LABEL as CACHE_FILE
 from imgbuild.cleaning.busy import worker_on
 from imgbuild.cleaning.finding import Finding
 from imgbuild.cleaning.kinds import Kind
-from imgbuild.engine.housekeeping import Housekeeping
-from imgbuild.engine.stored import StoredImage
+from imgbuild.engine.client import Engine
+from imgbuild.engine.types import StoredImage
 from imgbuild.inputs.base import REPOSITORY as BASE_REPOSITORY
 from imgbuild.inputs.oci_layout import short_id
 from imgbuild.plan.ownership import is_own, is_own_base, own_names
@@ -48,7 +48,7 @@ class Images:
     may wait for its suites there. ``now`` is what is busy when something is removed.
     """
 
-    engine: Housekeeping
+    engine: Engine
     ask: Callable[[], Wanted]
     busy: dict[str, str]
     elsewhere: bool = False
@@ -145,7 +145,7 @@ def _in(tags: Sequence[str], repository: str) -> tuple[str, ...]:
     return tuple(tag for tag in tags if tag.rpartition(":")[0] == repository)
 
 
-def _remover(engine: Housekeeping, image: StoredImage, names: Sequence[str]) -> Callable[[], bool]:
+def _remover(engine: Engine, image: StoredImage, names: Sequence[str]) -> Callable[[], bool]:
     """Return what takes the names away, and the image where no other name is left."""
 
     def remove() -> bool:

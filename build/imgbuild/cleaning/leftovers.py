@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from imgbuild.cleaning.busy import worker_on
 from imgbuild.cleaning.finding import Finding
 from imgbuild.cleaning.kinds import Kind
-from imgbuild.engine.housekeeping import Housekeeping
+from imgbuild.engine.client import Engine
 from imgbuild.suites.container import CONTAINER_LABEL
 
 
@@ -23,7 +23,7 @@ class Place:
     elsewhere: bool = False
 
 
-def find_leftovers(engine: Housekeeping, place: Place) -> Iterator[Finding]:
+def find_leftovers(engine: Engine, place: Place) -> Iterator[Finding]:
     """Yield what carries the label of a test run that is over; containers first, networks last."""
     for container in engine.containers(CONTAINER_LABEL):
         remove = _container_remover(engine, container.id)
@@ -56,7 +56,7 @@ def _finding(  # noqa: PLR0913, PLR0917 - the fields of one line
     yield Finding(kind, name, why, remove, since=since, kept=kept, image=image if mine else None)
 
 
-def _container_remover(engine: Housekeeping, container: str) -> Callable[[], bool]:
+def _container_remover(engine: Engine, container: str) -> Callable[[], bool]:
     def remove() -> bool:
         engine.remove_container(container)
         return True
@@ -64,7 +64,7 @@ def _container_remover(engine: Housekeeping, container: str) -> Callable[[], boo
     return remove
 
 
-def _network_remover(engine: Housekeeping, network: str) -> Callable[[], bool]:
+def _network_remover(engine: Engine, network: str) -> Callable[[], bool]:
     def remove() -> bool:
         engine.remove_network(network)
         return all(one.id != network for one in engine.networks(CONTAINER_LABEL))
@@ -72,5 +72,5 @@ def _network_remover(engine: Housekeeping, network: str) -> Callable[[], bool]:
     return remove
 
 
-def _volume_remover(engine: Housekeeping, volume: str) -> Callable[[], bool]:
+def _volume_remover(engine: Engine, volume: str) -> Callable[[], bool]:
     return lambda: engine.remove_volume(volume)

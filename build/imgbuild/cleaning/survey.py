@@ -14,7 +14,7 @@ from imgbuild.cleaning.finding import Finding
 from imgbuild.cleaning.images import Images, Wanted
 from imgbuild.cleaning.leftovers import Place, find_leftovers
 from imgbuild.cleaning.state import find_locks, find_logs, find_reports, find_work
-from imgbuild.engine.housekeeping import Housekeeping
+from imgbuild.engine.client import Engine
 from imgbuild.errors import ImgbuildError
 from imgbuild.render.labels import NAME
 from imgbuild.suites.container import place_of
@@ -30,13 +30,13 @@ class Survey:
     processes are at work.
     """
 
-    engine: Housekeeping | None
+    engine: Engine | None
     host: str | None
     state: Path
     cache: Path
     wanted: Callable[[], Wanted] = Wanted
     elsewhere: bool = False
-    names: Callable[[Housekeeping, dict[str, str]], Iterable[Finding]] = lambda _engine, _busy: ()
+    names: Callable[[Engine, dict[str, str]], Iterable[Finding]] = lambda _engine, _busy: ()
 
     def look(self) -> tuple[Finding, ...]:
         """Return all that imgbuild made and could be removed, in the order of removing.

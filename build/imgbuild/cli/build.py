@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imgbuild.caches.protocol import BuildCache
-    from imgbuild.engine.protocol import Engine
+    from imgbuild.engine.client import Engine
     from imgbuild.matrix.image import Image
     from imgbuild.project import Project
 

@@ -112,8 +112,8 @@ def _survey(project: "Project | None", *, elsewhere: bool) -> "Survey":
     from functools import partial
 
     from imgbuild.cleaning.survey import Survey
+    from imgbuild.engine.client import Engine
     from imgbuild.engine.endpoint import resolve_host
-    from imgbuild.engine.housekeeping import DockerHousekeeping
     from imgbuild.errors import MachineError
     from imgbuild.project import cache_dir, state_dir
     from imgbuild.publishing.left_names import find_left_names
@@ -122,7 +122,7 @@ def _survey(project: "Project | None", *, elsewhere: bool) -> "Survey":
 
     settings = load_settings(project.settings) if project else Settings()
     host = resolve_host(settings.engine)
-    engine: DockerHousekeeping | None = DockerHousekeeping(host)
+    engine: Engine | None = Engine(host)
     try:
         if engine:
             engine.version()

@@ -13,7 +13,7 @@ from imgbuild.cli.telling import say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from imgbuild.engine.protocol import Engine
+    from imgbuild.engine.client import Engine
     from imgbuild.matrix.image import Image
     from imgbuild.project import Project
     from imgbuild.settings import Settings
@@ -43,7 +43,7 @@ def size(
     Without a selection it is every image of the matrix that is built.
     """
     from imgbuild.cli.size_tables import size_lines
-    from imgbuild.engine.client import DockerEngine
+    from imgbuild.engine.client import Engine
     from imgbuild.engine.endpoint import resolve_host
     from imgbuild.errors import InputError
     from imgbuild.settings import load_settings
@@ -63,7 +63,7 @@ def size(
     images: Sequence[Image] = ()
     if not image:
         images = chosen.or_everything.images(opened)
-    with closing(DockerEngine(resolve_host(settings.engine))) as engine:
+    with closing(Engine(resolve_host(settings.engine))) as engine:
         found = _weigh_others(image, engine) if image else _weigh(images, engine, settings)
     if as_json:
         typer.echo(json.dumps(measured.as_json(found), indent=2))

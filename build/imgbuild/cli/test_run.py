@@ -12,10 +12,9 @@ from imgbuild.build.opening import Opening, open_workshop
 from imgbuild.build.workshop import Workshop
 from imgbuild.cli.telling import say
 from imgbuild.cli.test_tables import failure_lines, report_json, report_lines
-from imgbuild.engine.client import DockerEngine
+from imgbuild.engine.client import Engine
 from imgbuild.engine.display import BuildDisplay
 from imgbuild.engine.endpoint import resolve_host
-from imgbuild.engine.protocol import Engine
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.image import Image
 from imgbuild.project import Project, state_dir
@@ -85,7 +84,7 @@ def test_elsewhere(project: Project, wanted: Wanted) -> None:
     matrix = load_matrix(project.matrix)
     given = parse_given(wanted.expect, matrix)
     host = resolve_host(load_settings(project.settings).engine)
-    engine = DockerEngine(host)
+    engine = Engine(host)
     try:
         reference = wanted.reference or ""
         image_id = _must_have(engine, host, reference)

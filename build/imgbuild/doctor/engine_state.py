@@ -5,11 +5,11 @@ from pathlib import Path
 
 from imgbuild.doctor.concurrently import NoAnswerError, within
 from imgbuild.engine.buildx import Buildx, find_buildx
-from imgbuild.engine.client import DockerEngine
+from imgbuild.engine.client import Engine
 from imgbuild.engine.endpoint import DEFAULT_HOST, resolve_host
 from imgbuild.engine.faults import DOCTOR
 from imgbuild.engine.probe import probe_build
-from imgbuild.engine.stored import EngineVersion
+from imgbuild.engine.types import EngineVersion
 from imgbuild.errors import ImgbuildError
 from imgbuild.settings import EngineSettings
 
@@ -68,7 +68,7 @@ def read_engine(settings: EngineSettings) -> EngineState:
 
 def _ask_version(host: str | None) -> tuple[EngineVersion | None, str]:
     try:
-        return within(ANSWER_SECONDS, DockerEngine(host).version), ""
+        return within(ANSWER_SECONDS, Engine(host).version), ""
     except (ImgbuildError, NoAnswerError) as error:
         return None, _said(error)
 

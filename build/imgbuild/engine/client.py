@@ -1,4 +1,4 @@
-"""The real engine, through docker-py."""
+"""A container engine, through docker-py."""
 
 from __future__ import annotations
 
@@ -8,37 +8,42 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from imgbuild.engine import answers
+from imgbuild.engine import types
 from imgbuild.engine.endpoint import DEFAULT_HOST
 from imgbuild.engine.faults import answered_error, translated
 from imgbuild.engine.listing import list_history, list_images, unix_socket
-from imgbuild.engine.protocol import DEFAULT_OPTIONS, Engine, Hearing
+from imgbuild.engine.types import RunOptions
 from imgbuild.errors import InputError, MachineError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
     from docker import APIClient
     from docker.types import DeviceRequest
 
-    from imgbuild.engine.stored import (
+    from imgbuild.engine.types import (
+        BuildCacheRecord,
         EngineVersion,
-        RunOptions,
         StoredContainer,
         StoredImage,
         StoredNetwork,
+        StoredVolume,
     )
-
-__all__ = ["DockerEngine", "Engine"]
 
 ANSWER_SECONDS = 60
 #: Unpacking a large layer is one silence of the engine, and so is packing an image.
 LOAD_SECONDS = 900
 SAVE_BYTES = 1 << 20
+#: Removing gigabytes of build cache is one silence of the engine.
+PRUNE_SECONDS = 900
+DEFAULT_OPTIONS = RunOptions()
 
 
-class DockerEngine:
-    """An `Engine` behind a socket. It connects at the first call, not before."""
+class Engine:
+    """An engine behind a socket; it connects at the first call.
+
+    Every method raises `MachineError` when the engine cannot be reached.
+    """
 
     def __init__(self, host: str | None) -> None:
         self.host = host
@@ -58,16 +63,16 @@ class DockerEngine:
     def version(self) -> EngineVersion:
         """Return what the engine is."""
         with self._api() as api:
-            return answers.engine_version(api.version(), api.info())
+            return types.engine_version(api.version(), api.info())
 
     def images(self, label: str) -> list[StoredImage]:
         """Return the images with ``label``, in one call (docker-py's list makes N+1)."""
         socket = unix_socket(self.host)
         if socket:
             found = list_images(socket, label, self.host, ANSWER_SECONDS)
-            return [answers.listed_image(one) for one in found]
+            return [types.listed_image(one) for one in found]
         with self._api() as api:
-            return [answers.listed_image(one) for one in api.images(filters={"label": [label]})]
+            return [types.listed_image(one) for one in api.images(filters={"label": [label]})]
 
     def inspect(self, reference: str) -> StoredImage | None:
         """Return the image of that name or id, or ``None``."""
@@ -75,7 +80,7 @@ class DockerEngine:
 
         with self._api() as api:
             try:
-                return answers.inspected_image(api.inspect_image(reference))  # type: ignore[no-untyped-call]
+                return types.inspected_image(api.inspect_image(reference))  # type: ignore[no-untyped-call]
             except NotFound:
                 return None
 
@@ -83,9 +88,9 @@ class DockerEngine:
         """Return the instructions that the image was made by, the newest first."""
         socket = unix_socket(self.host)
         if socket:
-            return answers.instructions(list_history(socket, image_id, self.host, ANSWER_SECONDS))
+            return types.instructions(list_history(socket, image_id, self.host, ANSWER_SECONDS))
         with self._api() as api:
-            return answers.instructions(api.history(image_id))  # type: ignore[no-untyped-call]
+            return types.instructions(api.history(image_id))  # type: ignore[no-untyped-call]
 
     def tag(self, image_id: str, reference: str) -> None:
         """Give an image a name."""
@@ -126,7 +131,7 @@ class DockerEngine:
         """Load an archive; return the names or ids of its images."""
         with self._api(LOAD_SECONDS) as api:
             messages = api.load_image(archive)  # type: ignore[no-untyped-call]
-            return tuple(answers.loaded(self._checked(messages)))
+            return tuple(types.loaded(self._checked(messages)))
 
     def save(self, reference: str) -> Generator[bytes, None, None]:
         """Yield an image's archive; the engine writes one file of it before it sends the first."""
@@ -140,14 +145,16 @@ class DockerEngine:
             for _ in self._checked(api.pull(repository, tag, stream=True, decode=True)):
                 pass
 
-    def push(self, reference: str, hear: Hearing | None = None) -> None:
+    def push(
+        self, reference: str, on_message: Callable[[Mapping[str, object]], None] | None = None
+    ) -> None:
         """Send an image to its registry, with the Docker client's login for it."""
         repository, tag = _split(reference)
         with self._api(LOAD_SECONDS) as api:
             stream = api.push(repository, tag, stream=True, decode=True)
             for message in self._checked(stream):
-                if hear:
-                    hear(message)
+                if on_message:
+                    on_message(message)
 
     def distribution(self, reference: str) -> str | None:
         """Return the digest of a name in its registry, with the Docker client's login for it."""
@@ -193,13 +200,13 @@ class DockerEngine:
         """Return the containers with ``label``, stopped ones too."""
         with self._api() as api:
             listed = api.containers(all=True, filters={"label": [label]})
-            return [answers.listed_container(one) for one in listed]
+            return [types.listed_container(one) for one in listed]
 
     def networks(self, label: str) -> list[StoredNetwork]:
         """Return the networks that have ``label``."""
         with self._api() as api:
             listed = api.networks(filters={"label": [label]})
-            return [answers.listed_network(one) for one in listed]
+            return [types.listed_network(one) for one in listed]
 
     def remove_network(self, network: str) -> None:
         """Remove a network that no container is on."""
@@ -219,6 +226,56 @@ class DockerEngine:
         with self._api() as api:
             if not api.put_archive(container, path, archive):
                 raise MachineError(f"The engine did not unpack an archive in {container}:{path}.")
+
+    def named(self, repository: str) -> list[StoredImage]:
+        """Return the images that have a name in ``repository``."""
+        with self._api() as api:
+            return [types.listed_image(one) for one in api.images(name=repository)]
+
+    def in_use(self, image_id: str) -> bool:
+        """Ask for containers by ``ancestor``, which children of the image match too."""
+        with self._api() as api:
+            return bool(api.containers(all=True, filters={"ancestor": image_id}))
+
+    def volumes(self, label: str) -> list[StoredVolume]:
+        """Return the volumes that have ``label``."""
+        with self._api() as api:
+            listed = api.volumes(filters={"label": [label]}).get("Volumes") or ()
+            return [types.listed_volume(one) for one in listed]
+
+    def remove_volume(self, name: str) -> bool:
+        """Remove a volume that no container has; return whether it is gone."""
+        from docker.errors import APIError, NotFound  # noqa: PLC0415
+
+        with self._api() as api:
+            try:
+                api.remove_volume(name)
+            except NotFound:
+                return True
+            except APIError as error:
+                if error.status_code == 409:  # in use
+                    return False
+                raise
+        return True
+
+    def build_cache(self) -> list[BuildCacheRecord]:
+        """Ask for the disk usage of the build cache alone: images are not summed up."""
+        with self._api(PRUNE_SECONDS) as api:
+            url = f"{api.base_url}/v{api.api_version}/system/df"  # docker-py's df() has no type
+            answer = api.get(url, params={"type": "build-cache"}, timeout=PRUNE_SECONDS)
+            answer.raise_for_status()
+            return [types.build_cache_record(one) for one in answer.json().get("BuildCache") or ()]
+
+    def remove_build_cache(self, record: str) -> bool:
+        """Remove one record; one that is in use, or has children in use, stays."""
+        with self._api(PRUNE_SECONDS) as api:
+            answer = api.prune_builds(filters={"id": record}, all=True)  # type: ignore[arg-type]
+        return record in (answer.get("CachesDeleted") or ())
+
+    def empty_build_cache(self) -> None:
+        """Remove all of BuildKit's cache that no build is using, whoever's it is."""
+        with self._api(PRUNE_SECONDS) as api:
+            api.prune_builds(all=True)
 
     def close(self) -> None:
         """Close the connections."""

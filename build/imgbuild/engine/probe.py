@@ -10,7 +10,7 @@ from pathlib import Path
 
 from imgbuild.engine.bake import BakeTarget, BuiltImage, run_bake
 from imgbuild.engine.buildx import ANSWER_SECONDS, Buildx, build_environment
-from imgbuild.engine.client import DockerEngine
+from imgbuild.engine.client import Engine
 from imgbuild.engine.failure import BuildFailedError, BuildStoppedError
 from imgbuild.engine.progress import Event
 from imgbuild.errors import MachineError
@@ -99,7 +99,7 @@ def _target(folder: Path) -> BakeTarget:
 
 
 def _removed(host: str | None, built: BuiltImage) -> str | None:
-    engine = DockerEngine(host)
+    engine = Engine(host)
     try:
         found = engine.inspect(built.image_id)
         if found is None:

@@ -9,7 +9,7 @@ but no layer inherits even that; its history goes on after that of the image tha
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
-from imgbuild.engine.stored import StoredImage
+from imgbuild.engine.types import StoredImage
 from imgbuild.inputs.base import REPOSITORY as BASE_REPOSITORY
 from imgbuild.inputs.oci_layout import short_id
 from imgbuild.render.labels import INPUT_DIGEST, NAME, REPOSITORY

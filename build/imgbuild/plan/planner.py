@@ -6,8 +6,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from imgbuild.engine.protocol import Engine
-from imgbuild.engine.stored import StoredImage
+from imgbuild.engine.client import Engine
+from imgbuild.engine.types import StoredImage
 from imgbuild.matrix.image import Image, standin_image
 from imgbuild.plan.digest import InputDigest, input_digest
 from imgbuild.plan.inputs import BuildInputs

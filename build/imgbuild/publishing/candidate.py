@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from imgbuild.engine.stored import StoredImage
+from imgbuild.engine.types import StoredImage
 from imgbuild.plan.plan import PlanItem
 from imgbuild.plan.planner import Planner
 from imgbuild.suites.code import read_suites, required, suite_keys

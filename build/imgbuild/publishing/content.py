@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from imgbuild.engine.protocol import Engine
+from imgbuild.engine.client import Engine
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.publishing.names import lent_name
 from imgbuild.publishing.pushed_bytes import PushedBytes

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from imgbuild.engine.stored import StoredImage
+from imgbuild.engine.types import StoredImage
 from imgbuild.errors import InputError
 from imgbuild.matrix.image import Image
 from imgbuild.plan.plan import Action, PlanItem

@@ -7,7 +7,7 @@ from pathlib import Path
 from imgbuild.cleaning.busy import worker_on
 from imgbuild.cleaning.finding import Finding
 from imgbuild.cleaning.kinds import Kind
-from imgbuild.engine.protocol import Engine
+from imgbuild.engine.client import Engine
 from imgbuild.publishing.names import take_back
 
 

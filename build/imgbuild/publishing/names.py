@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from imgbuild.atomic import write_text
-from imgbuild.engine.protocol import Engine
+from imgbuild.engine.client import Engine
 from imgbuild.errors import MachineError
 
 

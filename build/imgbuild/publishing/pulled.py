@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from imgbuild.caches.protocol import CacheError, Kind, WantedImage, report_key
-from imgbuild.engine.protocol import Engine
+from imgbuild.engine.client import Engine
 from imgbuild.errors import CheckFailedError
 from imgbuild.publishing.content import of_image
 from imgbuild.publishing.index import Index, read_index

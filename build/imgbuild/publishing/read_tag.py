@@ -4,8 +4,8 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from imgbuild.engine.protocol import Engine
-from imgbuild.engine.stored import RunOptions
+from imgbuild.engine.client import Engine
+from imgbuild.engine.types import RunOptions
 from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.image import Image
 from imgbuild.matrix.tag_parts import Parts, joined, parts_of

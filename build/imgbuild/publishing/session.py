@@ -10,7 +10,7 @@ from pathlib import Path
 
 from imgbuild.build.image_lock import image_locks
 from imgbuild.build.opening import Opening, open_planner
-from imgbuild.engine.client import DockerEngine
+from imgbuild.engine.client import Engine
 from imgbuild.engine.display import BuildDisplay
 from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.image import Image
@@ -85,13 +85,13 @@ class Session:
 
     def planned(self) -> tuple[Foreseen, ...]:
         """Return what publishing would do for each image; the registry is only read."""
-        engine = DockerEngine(self.host)
+        engine = Engine(self.host)
         publisher = self._publisher(engine, threading.Event())
         return tuple(foresee(publisher, image) for image in self.images)
 
     def _publish(self, image: Approved, stop: threading.Event) -> Published:
         """Publish one image with a connection to the engine of its own."""
-        engine = DockerEngine(self.host)
+        engine = Engine(self.host)
         try:
             take_back(engine, image.name, self.names)
             self.display.note(image.name, "checking")
@@ -105,7 +105,7 @@ class Session:
         self.display.finished(image.name, "published" if found.done else "up to date")
         return found
 
-    def _publisher(self, engine: DockerEngine, stop: threading.Event) -> Publisher:
+    def _publisher(self, engine: Engine, stop: threading.Event) -> Publisher:
         def told(name: str, text: str) -> None:
             if stop.is_set():
                 raise StoppedError

@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 
-from imgbuild.engine.protocol import Engine
+from imgbuild.engine.client import Engine
 from imgbuild.sizes.archive import SavedImage, SavedLayer, read_archive
 from imgbuild.sizes.components import NAMES, by_component
 from imgbuild.sizes.filesystem import FileSystem, StoredFile, Wasted

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from imgbuild.engine.protocol import Engine
-from imgbuild.engine.stored import GpuRequest, RunOptions
+from imgbuild.engine.client import Engine
+from imgbuild.engine.types import GpuRequest, RunOptions
 from imgbuild.errors import ImgbuildError
 from imgbuild.project import state_dir
 from imgbuild.suites.driver import lend_stub

@@ -8,7 +8,7 @@ driver, so a test run lends it: with the stub they see no GPU and compute on the
 import io
 import tarfile
 
-from imgbuild.engine.protocol import Engine
+from imgbuild.engine.client import Engine
 from imgbuild.errors import ImgbuildError
 from imgbuild.suites.subject import Export
 from imgbuild.work_folder import work_folder

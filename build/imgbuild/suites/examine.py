@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from imgbuild.engine.client import Engine
 from imgbuild.engine.display import BuildDisplay
-from imgbuild.engine.protocol import Engine
 from imgbuild.project import Project
 from imgbuild.suites.code import choose_suites, code_digest, suite_keys
 from imgbuild.suites.files import write_report

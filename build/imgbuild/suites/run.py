@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from imgbuild.engine.protocol import Engine
+from imgbuild.engine.client import Engine
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.parent_death import dies_with_parent
 from imgbuild.project import Project

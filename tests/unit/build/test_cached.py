@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from fake_engine import FakeEngine
 from test_produce import NEW, OLD, Bench, bench  # noqa: F401  # the fixture
 from test_wheels import WHEEL, make_wheel
 
@@ -15,7 +16,6 @@ from imgbuild.build.produce import produce
 from imgbuild.build.wheels import wheel_key_of, wheel_store
 from imgbuild.caches.place import FolderPlace, Place, RegistryPlace
 from imgbuild.caches.several import open_caches
-from imgbuild.engine.fake import FakeEngine
 from imgbuild.plan.plan import Action
 
 REF = "r.example.org/ci/cache"

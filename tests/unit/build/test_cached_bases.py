@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fake_engine import FakeEngine
 
 from imgbuild.build import cached_bases
 from imgbuild.build.cached_bases import prepare_with_caches
 from imgbuild.caches.folder import FolderCache
 from imgbuild.caches.several import Caches
-from imgbuild.engine.fake import FakeEngine
 from imgbuild.inputs.base import find_base
 from imgbuild.inputs.oci_layout import write_layout
 from imgbuild.matrix.image import Image

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import fake_engine
 import pytest
 from test_produce import INPUTS, Bench, bench  # noqa: F401  # the fixture
 
@@ -11,8 +12,7 @@ from imgbuild.build.gate import examine
 from imgbuild.build.stub import export_stub
 from imgbuild.cli.build_tables import outcome_lines
 from imgbuild.cli.test_tables import report_lines
-from imgbuild.engine import fake
-from imgbuild.engine.definition import BakeTarget
+from imgbuild.engine.bake import BakeTarget
 from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.image import Image
 from imgbuild.plan.downloads import ImageDownloads
@@ -50,7 +50,7 @@ def _skipping(bench: Bench, run: SuiteRun) -> Report:  # noqa: F811
         SuiteResult("gpu_runs", 0, (), SKIPS, 0.1) if suite.suite == "gpu_runs" else suite
         for suite in report.suites
     )
-    return replace(report, suites=results, gpus=fake.VERSION.gpus is not None)
+    return replace(report, suites=results, gpus=fake_engine.VERSION.gpus is not None)
 
 
 def test_an_image_gets_its_name_without_a_gpu_and_the_reason_is_shown(gpu: Bench) -> None:
@@ -68,7 +68,7 @@ def test_a_second_build_does_not_test_again_until_there_are_gpus(
     gpu.build()
     (item,) = gpu.workshop.plan(gpu.images, test=True)
     assert item.action is Action.NOTHING
-    monkeypatch.setattr(fake, "VERSION", replace(fake.VERSION, gpus="nvidia"))
+    monkeypatch.setattr(fake_engine, "VERSION", replace(fake_engine.VERSION, gpus="nvidia"))
     (item,) = gpu.workshop.plan(gpu.images, test=True)
     assert item.action is Action.TEST
     gpu.build()

@@ -7,21 +7,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import fake_engine
 import pytest
+from fake_engine import FakeEngine
 
 from imgbuild.build.options import BuildOptions
 from imgbuild.build.outcome import Outcome
 from imgbuild.build.produce import produce
 from imgbuild.build.workshop import Workshop
 from imgbuild.downloads.sites import Sites
-from imgbuild.engine import fake
-from imgbuild.engine.bake import BuildFailedError, BuiltImage
+from imgbuild.engine.bake import BakeTarget, BuildFailedError, BuiltImage
 from imgbuild.engine.buildx import Buildx
-from imgbuild.engine.definition import BakeTarget
 from imgbuild.engine.display import BuildDisplay
 from imgbuild.engine.failure import BuildFailure
-from imgbuild.engine.fake import FakeEngine
-from imgbuild.engine.stored import StoredImage
+from imgbuild.engine.types import StoredImage
 from imgbuild.matrix.image import Image
 from imgbuild.plan.downloads import ImageDownloads
 from imgbuild.plan.inputs import BaseInput, BuildInputs, InterpreterInput
@@ -437,8 +436,8 @@ def test_on_a_containerd_store_the_files_are_counted_for_a_budget(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The engine says 1000 MB there, packed layers included; the files have 20 MB."""
-    version = replace(fake.VERSION, containerd_store=True)
-    monkeypatch.setattr(fake, "VERSION", version)
+    version = replace(fake_engine.VERSION, containerd_store=True)
+    monkeypatch.setattr(fake_engine, "VERSION", version)
     layer, config = io.BytesIO(), io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as tar:
         info = tarfile.TarInfo("a")

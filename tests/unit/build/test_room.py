@@ -7,9 +7,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from fake_engine import VERSION
 
 from imgbuild.build.room import GIB, require_room, room_for, scarce_room
-from imgbuild.engine.fake import VERSION
 from imgbuild.errors import MachineError
 from imgbuild.matrix.image import Image
 from imgbuild.plan.digest import InputDigest

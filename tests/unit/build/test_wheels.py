@@ -207,7 +207,7 @@ def test_the_build_takes_kept_wheels_and_exports_the_others(
     bench: Bench,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from imgbuild.engine.definition import BakeTarget
+    from imgbuild.engine.bake import BakeTarget
 
     seen: list[list[BakeTarget]] = []
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from cached_images import add_image, wanted
+from fake_engine import FakeEngine
 
 from imgbuild.caches.blobs import BlobStore
 from imgbuild.caches.folder import FolderCache
 from imgbuild.caches.protocol import CacheError, Kind
 from imgbuild.caches.saved import keep_saved
 from imgbuild.caches.stream import as_file
-from imgbuild.engine.fake import FakeEngine
 
 SHARED, ONE, TWO = os.urandom(3 << 20), b"one" * 1000, b"two" * 1000
 FIRST, SECOND = wanted("tf-2.2-cpu-debian", "a"), wanted("tf-2.3-cpu-debian", "b")

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 from cached_images import add_image, wanted
+from fake_engine import FakeEngine
 
 from imgbuild.caches.protocol import CacheError, Kind
 from imgbuild.caches.registry import RegistryCache
 from imgbuild.caches.small_image import small_image, unpack
-from imgbuild.engine.fake import FakeEngine
-from imgbuild.engine.stored import StoredImage
+from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
 
 REF = "r.example.org/ci/cache"

@@ -7,15 +7,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fake_engine import FakeEngine
 from test_images import CURRENT, NAME, OTHER, TAG, image
 from typer.testing import CliRunner
 
+import imgbuild.cleaning.survey  # noqa: F401  # before Engine is replaced
 from imgbuild.build.image_lock import image_locks
 from imgbuild.cleaning.finding import Finding
 from imgbuild.cleaning.images import Wanted
 from imgbuild.cli import app, commands
 from imgbuild.cli.clean_tables import age_text, finding_lines
-from imgbuild.engine.fake_housekeeping import FakeHousekeeping
 from imgbuild.errors import MachineError
 from imgbuild.publishing.names import lent_name, names_folder
 from imgbuild.suites.store import ReportStore
@@ -30,9 +31,9 @@ REMOTE = "registry.test/team/app:2.2.0-20261120.1"
 
 
 @pytest.fixture
-def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeHousekeeping:
-    made = FakeHousekeeping([image(1, OTHER), image(2, CURRENT, TAG)])
-    monkeypatch.setattr("imgbuild.engine.housekeeping.DockerHousekeeping", lambda _: made)
+def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeEngine:
+    made = FakeEngine([image(1, OTHER), image(2, CURRENT, TAG)])
+    monkeypatch.setattr("imgbuild.engine.client.Engine", lambda _: made)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
@@ -48,7 +49,7 @@ def _run(*options: str) -> Result:
     return CliRunner().invoke(app, ["clean", *options])
 
 
-def test_without_options_it_only_shows(engine: FakeHousekeeping) -> None:
+def test_without_options_it_only_shows(engine: FakeEngine) -> None:
     result = _run()
     assert result.exit_code == 0, result.output
     assert "dangling" in result.output
@@ -59,7 +60,7 @@ def test_without_options_it_only_shows(engine: FakeHousekeeping) -> None:
     assert engine.closed
 
 
-def test_it_removes_when_told_to(engine: FakeHousekeeping) -> None:
+def test_it_removes_when_told_to(engine: FakeEngine) -> None:
     result = _run("--yes")
     assert result.exit_code == 0, result.output
     assert "Removed 1 thing" in result.output
@@ -67,7 +68,7 @@ def test_it_removes_when_told_to(engine: FakeHousekeeping) -> None:
     assert "Nothing to clean." in _run("--only", "dangling").output
 
 
-def test_named_images_go_only_when_they_are_meant(engine: FakeHousekeeping) -> None:
+def test_named_images_go_only_when_they_are_meant(engine: FakeEngine) -> None:
     result = _run("--images", "--remove", "--json")
     assert result.exit_code == 0, result.output
     told: list[dict[str, Any]] = json.loads(result.output)
@@ -78,7 +79,7 @@ def test_named_images_go_only_when_they_are_meant(engine: FakeHousekeeping) -> N
     assert engine.stored == {}
 
 
-def test_what_is_in_use_stays_and_is_an_error(engine: FakeHousekeeping, tmp_path: Path) -> None:
+def test_what_is_in_use_stays_and_is_an_error(engine: FakeEngine, tmp_path: Path) -> None:
     locks = tmp_path / "state" / "imgbuild" / "locks"
     with image_locks([NAME], "unix:///nowhere.sock", locks):
         result = _run("--yes")
@@ -88,7 +89,7 @@ def test_what_is_in_use_stays_and_is_an_error(engine: FakeHousekeeping, tmp_path
 
 
 def test_a_build_that_starts_after_the_look_keeps_its_image(
-    engine: FakeHousekeeping, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: FakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("imgbuild.cleaning.survey.busy_images", lambda _: {})
     locks = tmp_path / "state" / "imgbuild" / "locks"
@@ -98,7 +99,7 @@ def test_a_build_that_starts_after_the_look_keeps_its_image(
     assert len(engine.stored) == 2
 
 
-def test_an_unknown_kind_is_refused(engine: FakeHousekeeping) -> None:
+def test_an_unknown_kind_is_refused(engine: FakeEngine) -> None:
     result = _run("--only", "everything")
     assert result.exception is not None
     assert "there is no such kind" in str(result.exception)
@@ -106,7 +107,7 @@ def test_an_unknown_kind_is_refused(engine: FakeHousekeeping) -> None:
 
 
 def test_without_an_engine_the_disk_is_cleaned(
-    engine: FakeHousekeeping, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: FakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse() -> None:
         raise MachineError("The engine cannot be used.")
@@ -122,7 +123,7 @@ def test_without_an_engine_the_disk_is_cleaned(
 
 
 def test_outside_a_checkout_nameless_images_stay(
-    engine: FakeHousekeeping, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: FakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     result = _run("--yes")
@@ -132,7 +133,7 @@ def test_outside_a_checkout_nameless_images_stay(
 
 
 def test_a_broken_checkout_keeps_its_nameless_images(
-    engine: FakeHousekeeping, monkeypatch: pytest.MonkeyPatch
+    engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> Wanted:
         raise MachineError("no lock")
@@ -157,7 +158,7 @@ def test_ages_are_in_their_largest_unit() -> None:
 
 
 @pytest.fixture
-def left(engine: FakeHousekeeping, tmp_path: Path) -> Path:
+def left(engine: FakeEngine, tmp_path: Path) -> Path:
     """Return the note of a name that a killed push left."""
     folder = names_folder(tmp_path / "state" / "imgbuild", "unix:///nowhere.sock")
     with suppress(KeyboardInterrupt), lent_name(engine, NAME, image(2).id, REMOTE, folder):
@@ -168,7 +169,7 @@ def left(engine: FakeHousekeeping, tmp_path: Path) -> Path:
     return folder / f"{NAME}.json"
 
 
-def test_a_name_that_a_killed_push_left(engine: FakeHousekeeping, left: Path) -> None:
+def test_a_name_that_a_killed_push_left(engine: FakeEngine, left: Path) -> None:
     shown = _run()
     assert REMOTE in shown.output
     assert f"of a push of {NAME} that was killed" in shown.output
@@ -179,7 +180,7 @@ def test_a_name_that_a_killed_push_left(engine: FakeHousekeeping, left: Path) ->
 
 
 def test_the_name_of_a_push_that_is_at_work_stays(
-    engine: FakeHousekeeping, left: Path, tmp_path: Path
+    engine: FakeEngine, left: Path, tmp_path: Path
 ) -> None:
     locks = tmp_path / "state" / "imgbuild" / "locks"
     with image_locks([NAME], "unix:///nowhere.sock", locks):
@@ -189,7 +190,7 @@ def test_the_name_of_a_push_that_is_at_work_stays(
     assert left.exists()
 
 
-def test_a_note_that_nobody_can_read_goes(engine: FakeHousekeeping, left: Path) -> None:
+def test_a_note_that_nobody_can_read_goes(engine: FakeEngine, left: Path) -> None:
     left.write_text("{", encoding="utf-8")
     assert _run("--yes", "--only", "names").exit_code == 0
     assert REMOTE in engine.stored[image(2).id].tags

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from fake_engine import FakeEngine
+
 from imgbuild.cleaning.build_cache import find_build_cache, mount_id
 from imgbuild.cleaning.kinds import Kind
 from imgbuild.cleaning.leftovers import Place, find_leftovers
-from imgbuild.engine.fake_housekeeping import FakeHousekeeping
-from imgbuild.engine.housekeeping import BuildCacheRecord, StoredVolume
-from imgbuild.engine.stored import StoredImage, StoredNetwork
+from imgbuild.engine.types import BuildCacheRecord, StoredImage, StoredNetwork, StoredVolume
 
 MINE = {"imgbuild.test-of": "tf-2.2-cpu-debian@here"}
 THEIRS = {"imgbuild.test-of": "tf-2.2-cpu-debian@there"}
@@ -16,8 +16,8 @@ USERS = {"imgbuild.name": "tf-2.2-cpu-debian"}
 UV = 'cached mount /root/.cache/uv from exec /bin/sh -c uv with id "/imgbuild-uv"'
 
 
-def _engine() -> FakeHousekeeping:
-    engine = FakeHousekeeping([StoredImage("sha256:1")])
+def _engine() -> FakeEngine:
+    engine = FakeEngine([StoredImage("sha256:1")])
     for labels in (MINE, THEIRS, USERS):
         engine.start("sha256:1", command=["sleep"], labels=labels)
         engine.nets[str(labels)] = StoredNetwork(str(labels), labels)
@@ -60,7 +60,7 @@ def test_only_a_cache_mount_whose_id_is_imgbuilds_is_its_own() -> None:
 
 
 def test_cache_mounts_go_one_by_one_and_the_whole_cache_as_one() -> None:
-    engine = FakeHousekeeping()
+    engine = FakeEngine()
     engine.records = [
         BuildCacheRecord("uv", "exec.cachemount", UV, 10),
         BuildCacheRecord("busy", "exec.cachemount", UV.replace("-uv", "-apt"), 10, in_use=True),
@@ -77,4 +77,4 @@ def test_cache_mounts_go_one_by_one_and_the_whole_cache_as_one() -> None:
 
 
 def test_an_empty_build_cache_is_not_shown() -> None:
-    assert list(find_build_cache(FakeHousekeeping())) == []
+    assert list(find_build_cache(FakeEngine())) == []

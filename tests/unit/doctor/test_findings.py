@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fake_engine import VERSION
 from fake_programs import DEBIAN, OTHER, USER
 
 from imgbuild.doctor import engine_state
@@ -13,7 +14,6 @@ from imgbuild.doctor.engine_state import EngineState, read_engine
 from imgbuild.doctor.finding import Finding, Status, fine
 from imgbuild.doctor.own_engine import OwnEngine
 from imgbuild.engine.buildx import Buildx
-from imgbuild.engine.fake import VERSION
 from imgbuild.engine.faults import DOCTOR
 from imgbuild.engine.probe import MissingFeature
 from imgbuild.errors import MachineError
@@ -91,7 +91,7 @@ class FakeDocker:
 
 @pytest.fixture
 def docker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_state, "DockerEngine", FakeDocker)
+    monkeypatch.setattr(engine_state, "Engine", FakeDocker)
     monkeypatch.setattr(engine_state, "find_buildx", lambda _settings: BUILDX)
     monkeypatch.setattr(engine_state, "probe_build", lambda _buildx, _host: ())
 

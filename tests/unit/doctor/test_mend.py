@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fake_engine import VERSION
 from fake_programs import DEBIAN, OTHER, USER, FakePrograms
 
 from imgbuild.doctor import engine_process, mend
@@ -15,7 +16,6 @@ from imgbuild.doctor.mend import Mended, Mender
 from imgbuild.doctor.own_engine import OwnEngine
 from imgbuild.doctor.shell import Shell
 from imgbuild.engine.buildx import Buildx
-from imgbuild.engine.fake import VERSION
 from imgbuild.errors import MachineError
 from imgbuild.settings import Settings
 

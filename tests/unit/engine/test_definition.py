@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.engine.definition import BakeTarget, bake_definition
+from imgbuild.engine.bake import BakeTarget, bake_definition
 from imgbuild.errors import InputError
 
 GOLDEN = Path(__file__).parent / "samples" / "bake.json"

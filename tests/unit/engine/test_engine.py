@@ -4,21 +4,17 @@ import io
 import json
 import tarfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import docker.errors
 import pytest
 import requests
+from fake_engine import FakeEngine
 
-from imgbuild.engine import answers
-from imgbuild.engine.client import DockerEngine
-from imgbuild.engine.fake import FakeEngine
+from imgbuild.engine import types
+from imgbuild.engine.client import Engine
 from imgbuild.engine.faults import EngineUnusableError, answered_error, engine_error, translated
-from imgbuild.engine.stored import StoredImage
+from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
-
-if TYPE_CHECKING:
-    from imgbuild.engine.protocol import Engine
 
 ID = "sha256:" + "1" * 64
 OTHER = "sha256:" + "2" * 64
@@ -29,11 +25,6 @@ HOST = "unix:///run/test.sock"
 def engine() -> FakeEngine:
     images = [StoredImage(ID, (), {"key": "value"}), StoredImage(OTHER, ("app:1",))]
     return FakeEngine(images)
-
-
-def test_both_are_engines(engine: FakeEngine) -> None:
-    both: tuple[Engine, Engine] = (engine, DockerEngine(HOST))
-    assert len(both) == 2
 
 
 def test_images_are_found_by_label(engine: FakeEngine) -> None:
@@ -110,8 +101,8 @@ def test_an_archive_is_loaded(engine: FakeEngine) -> None:
 
 def test_a_listed_image_without_names_or_labels() -> None:
     listed = {"Id": ID, "RepoTags": ["<none>:<none>"], "Labels": None, "Size": 5, "Created": 7}
-    assert answers.listed_image(listed) == StoredImage(ID, (), {}, 5, 7)
-    assert answers.listed_image({"Id": ID, "RepoTags": None}) == StoredImage(ID)
+    assert types.listed_image(listed) == StoredImage(ID, (), {}, 5, 7)
+    assert types.listed_image({"Id": ID, "RepoTags": None}) == StoredImage(ID)
 
 
 def test_an_inspected_image() -> None:
@@ -123,9 +114,9 @@ def test_an_inspected_image() -> None:
         "Created": "2023-11-14T22:13:20.123456789Z",
     }
     expected = StoredImage(ID, ("a:1",), {"k": "v"}, 5, 1700000000)
-    assert answers.inspected_image(inspected) == expected
+    assert types.inspected_image(inspected) == expected
     undated = {**inspected, "Created": "0001-01-01T00:00:00Z"}
-    assert answers.inspected_image(undated).created == 0
+    assert types.inspected_image(undated).created == 0
 
 
 @pytest.mark.parametrize(
@@ -137,7 +128,7 @@ def test_an_inspected_image() -> None:
     ],
 )
 def test_the_kind_of_store(status: list[list[str]] | None, *, containerd: bool) -> None:
-    found = answers.engine_version({"Version": "1"}, {"DriverStatus": status, "Driver": "x"})
+    found = types.engine_version({"Version": "1"}, {"DriverStatus": status, "Driver": "x"})
     assert found.containerd_store is containerd
 
 
@@ -152,12 +143,12 @@ def test_the_kind_of_store(status: list[list[str]] | None, *, containerd: bool) 
     ],
 )
 def test_how_gpus_are_offered(info: dict[str, object], gpus: str | None) -> None:
-    assert answers.engine_version({}, info).gpus == gpus
+    assert types.engine_version({}, info).gpus == gpus
 
 
 def test_loaded_names_and_ids() -> None:
     messages = [{"stream": "Loaded image: a:1\n"}, {"stream": f"Loaded image ID: {ID}\n"}, {}]
-    assert list(answers.loaded(messages)) == ["a:1", ID]
+    assert list(types.loaded(messages)) == ["a:1", ID]
 
 
 def refused(status: int, words: str) -> docker.errors.APIError:
@@ -213,14 +204,14 @@ def test_no_error_of_docker_py_gets_out() -> None:
 
 
 def test_an_absent_socket_is_the_machines_fault(tmp_path: Path) -> None:
-    engine = DockerEngine(f"unix://{tmp_path}/none.sock")
+    engine = Engine(f"unix://{tmp_path}/none.sock")
     with pytest.raises(MachineError, match="no such socket"):
         engine.version()
     engine.close()
 
 
 def test_errors_in_a_stream_are_raised() -> None:
-    checked = DockerEngine(HOST)._checked([{"status": "x"}, {"error": "no space left on device"}])
+    checked = Engine(HOST)._checked([{"status": "x"}, {"error": "no space left on device"}])
     assert next(checked) == {"status": "x"}
     with pytest.raises(MachineError, match="disk is full"):
         next(checked)
@@ -228,4 +219,4 @@ def test_errors_in_a_stream_are_raised() -> None:
 
 def test_an_id_is_no_name() -> None:
     with pytest.raises(InputError, match="image id"):
-        DockerEngine(HOST).untag(ID)
+        Engine(HOST).untag(ID)

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import fake_buildx
 import pytest
+from fake_engine import FakeEngine
 
 from imgbuild.engine import probe
 from imgbuild.engine.buildx import Buildx
-from imgbuild.engine.fake import FakeEngine
-from imgbuild.engine.stored import StoredImage
+from imgbuild.engine.types import StoredImage
 from imgbuild.errors import MachineError
 
 BUILT = fake_buildx.metadata(probe.MARK)
@@ -18,7 +18,7 @@ BUILT = fake_buildx.metadata(probe.MARK)
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     engine = FakeEngine([StoredImage(fake_buildx.IMAGE)])
-    monkeypatch.setattr(probe, "DockerEngine", lambda _host: engine)
+    monkeypatch.setattr(probe, "Engine", lambda _host: engine)
     return engine
 
 

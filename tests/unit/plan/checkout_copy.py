@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from fake_engine import FakeEngine
 
-from imgbuild.engine.fake import FakeEngine
-from imgbuild.engine.stored import StoredImage
+from imgbuild.engine.types import StoredImage
 from imgbuild.matrix.documented import documented_family
 from imgbuild.matrix.image import Image, all_images
 from imgbuild.plan.changes import parts_label

@@ -8,8 +8,8 @@ from types import ModuleType
 
 import pytest
 from checkout_copy import SETTINGS, Checkout
+from fake_engine import FakeEngine
 
-from imgbuild.engine.fake import FakeEngine
 from imgbuild.plan import inputs, reading
 from imgbuild.plan.instructions import read_dockerfile
 from imgbuild.plan.plan import Action

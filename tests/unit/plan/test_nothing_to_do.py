@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 import pytest
 from checkout_copy import SETTINGS, Checkout, copied
+from fake_engine import FakeEngine
 from socket_server import SocketServer, socket_server
 
-from imgbuild.engine.fake import FakeEngine
 from imgbuild.plan import inputs
 from imgbuild.project import Project
 from imgbuild.render.labels import INPUT_DIGEST

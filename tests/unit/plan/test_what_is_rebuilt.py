@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from checkout_copy import BASE, Checkout, copied, inputs_changed, named
+from fake_engine import FakeEngine
 
-from imgbuild.engine.fake import FakeEngine
 from imgbuild.errors import InputError
 from imgbuild.inputs.cpython import RelocatedPrefix
 from imgbuild.plan import inputs

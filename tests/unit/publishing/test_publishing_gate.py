@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_engine import FakeEngine
 
-from imgbuild.engine.fake import FakeEngine
-from imgbuild.engine.stored import StoredImage
+from imgbuild.engine.types import StoredImage
 from imgbuild.errors import InputError
 from imgbuild.matrix.image import Image, standin_image
 from imgbuild.plan.digest import InputDigest

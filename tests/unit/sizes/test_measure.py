@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fake_engine import FakeEngine
 from hand_made import docker_archive, oci_archive, tar
 
-from imgbuild.engine.fake import FakeEngine
-from imgbuild.engine.stored import StoredImage
+from imgbuild.engine.types import StoredImage
 from imgbuild.sizes.components import NAMES, RULES, component_of
 from imgbuild.sizes.family import Family, family, sharing
 from imgbuild.sizes.measure import MeasuredImage, measure

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_engine import FakeEngine
 from hand_made import docker_archive, tar
 from typer.testing import CliRunner
 
 from imgbuild.cli import commands
 from imgbuild.cli.size_tables import instruction, megabytes
-from imgbuild.engine.fake import FakeEngine
-from imgbuild.engine.stored import StoredImage
+from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError
 
 MB = 1_000_000
@@ -69,7 +69,7 @@ def size(tmp_path: Path, matrix_text: str, monkeypatch: pytest.MonkeyPatch) -> S
         f"sha256:{name}": docker_archive(layers, ("base", "COPY /out/ / # buildkit"))
         for name, layers in LAYERS.items()
     }
-    monkeypatch.setattr("imgbuild.engine.client.DockerEngine", lambda _host: engine)
+    monkeypatch.setattr("imgbuild.engine.client.Engine", lambda _host: engine)
     return Size(engine, tmp_path)
 
 

@@ -5,11 +5,11 @@ import tarfile
 from dataclasses import replace
 from pathlib import Path
 
+import fake_engine
 import pytest
+from fake_engine import FakeEngine
 
-from imgbuild.engine import fake
-from imgbuild.engine.fake import FakeEngine
-from imgbuild.engine.stored import GpuRequest, RunOptions, StoredImage, StoredNetwork
+from imgbuild.engine.types import GpuRequest, RunOptions, StoredImage, StoredNetwork
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.matrix.image import Image
 from imgbuild.suites.container import (
@@ -36,7 +36,7 @@ class Refusing(FakeEngine):
 @pytest.fixture
 def offered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the engine offer GPUs."""
-    monkeypatch.setattr(fake, "VERSION", replace(fake.VERSION, gpus="nvidia"))
+    monkeypatch.setattr(fake_engine, "VERSION", replace(fake_engine.VERSION, gpus="nvidia"))
 
 
 def _engine(kind: type[FakeEngine] = FakeEngine) -> FakeEngine:

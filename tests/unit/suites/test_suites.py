@@ -4,9 +4,9 @@ import time
 from pathlib import Path
 
 import pytest
+from fake_engine import FakeEngine
 
-from imgbuild.engine.fake import FakeEngine
-from imgbuild.engine.stored import StoredImage
+from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.image import Image
 from imgbuild.project import Project

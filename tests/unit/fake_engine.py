@@ -1,20 +1,29 @@
 """An engine in memory, for unit tests."""
 
-from collections.abc import Generator, Mapping, Sequence
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import BinaryIO
 
-from imgbuild.engine.fake_archive import Content, archived_images, image_archive, made_up
-from imgbuild.engine.protocol import DEFAULT_OPTIONS, Hearing
-from imgbuild.engine.stored import (
+from imgbuild.engine.client import DEFAULT_OPTIONS, Engine
+from imgbuild.engine.types import (
+    BuildCacheRecord,
     EngineVersion,
     RunOptions,
     StoredContainer,
     StoredImage,
     StoredNetwork,
+    StoredVolume,
+    seconds_of,
 )
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 
+#: An image's configuration, and its layers.
+Content = tuple[bytes, list[bytes]]
 VERSION = EngineVersion("28.0.0", "1.48", "overlay2", False, "/var/lib/docker", "linux", "x86_64")
 
 
@@ -29,7 +38,7 @@ class FakeContainer:
     copied: list[tuple[str, bytes]] = field(default_factory=list)
 
 
-class FakeEngine:
+class FakeEngine(Engine):
     """An `Engine` without a daemon; ``registry`` is what ``pull`` finds, ``calls`` what came.
 
     ``offline`` lets every call of a registry fail. As on a containerd store, an image that was
@@ -39,6 +48,7 @@ class FakeEngine:
     def __init__(
         self, images: Sequence[StoredImage] = (), registry: Mapping[str, StoredImage] | None = None
     ) -> None:
+        super().__init__(None)
         self.stored = {image.id: image for image in images}
         self.registry = dict(registry or {})
         self.running: dict[str, FakeContainer] = {}
@@ -47,6 +57,10 @@ class FakeEngine:
         self.archives: dict[str, bytes] = {}
         self.histories: dict[str, list[str]] = {}
         self.calls: list[str] = []
+        self.kept_volumes: list[StoredVolume] = []
+        self.records: list[BuildCacheRecord] = []
+        #: The ids of images that have containers.
+        self.used: set[str] = set()
         self.closed = False
         self.offline = False
         #: Configuration and layers of images that were loaded.
@@ -127,12 +141,16 @@ class FakeEngine:
             raise CheckFailedError(f"The registry has no {reference}.")
         self._store(self.registry[reference])
 
-    def push(self, reference: str, hear: Hearing | None = None) -> None:
+    def push(
+        self, reference: str, on_message: Callable[[Mapping[str, object]], None] | None = None
+    ) -> None:
         """Put an image into ``registry``."""
         self.calls.append("push")
         self._ask_registry()
-        if hear:
-            hear({"status": "Pushing", "id": "one", "progressDetail": {"current": 1, "total": 2}})
+        if on_message:
+            on_message(
+                {"status": "Pushing", "id": "one", "progressDetail": {"current": 1, "total": 2}}
+            )
         self.registry[reference] = replace(self._need(reference), tags=(reference,))
 
     def distribution(self, reference: str) -> str | None:
@@ -188,6 +206,40 @@ class FakeEngine:
             raise CheckFailedError(f"There is no container {container}.")
         self.running[container].copied.append((path, archive))
 
+    def named(self, repository: str) -> list[StoredImage]:
+        """Return the images that have a name in ``repository``."""
+        return [
+            image
+            for image in self.stored.values()
+            if any(tag.rpartition(":")[0] == repository for tag in image.tags)
+        ]
+
+    def in_use(self, image_id: str) -> bool:
+        """Return whether the test said so."""
+        return image_id in self.used
+
+    def volumes(self, label: str) -> list[StoredVolume]:
+        """Return the volumes with ``label``."""
+        return [one for one in self.kept_volumes if carries(one.labels, label)]
+
+    def remove_volume(self, name: str) -> bool:
+        """Forget a volume."""
+        self.kept_volumes = [one for one in self.kept_volumes if one.name != name]
+        return True
+
+    def build_cache(self) -> list[BuildCacheRecord]:
+        """Return every record."""
+        return list(self.records)
+
+    def remove_build_cache(self, record: str) -> bool:
+        """Forget a record that is not in use."""
+        self.records = [one for one in self.records if one.id != record or one.in_use]
+        return all(one.id != record for one in self.records)
+
+    def empty_build_cache(self) -> None:
+        """Forget all that is not in use."""
+        self.records = [one for one in self.records if one.in_use]
+
     def close(self) -> None:
         """Remember that it was closed."""
         self.closed = True
@@ -234,3 +286,61 @@ def carries(labels: Mapping[str, str], label: str) -> bool:
     """Return whether labels hold `label` (``key`` or ``key=value``)."""
     key, given, value = label.partition("=")
     return key in labels and (not given or labels[key] == value)
+
+
+def archived_images(archive: BinaryIO) -> Iterator[tuple[StoredImage, Content]]:
+    """Yield the images of an archive; an id is the configuration's sha256."""
+    whole = io.BytesIO(archive.read())  # the stream need not seek
+    with tarfile.open(fileobj=whole) as tar:
+        for entry in json.loads(_member(tar, "manifest.json")):
+            config = _member(tar, entry["Config"])
+            layers = [_member(tar, name) for name in entry.get("Layers") or ()]
+            yield _image(tuple(entry.get("RepoTags") or ()), config), (config, layers)
+
+
+def image_archive(content: Content) -> bytes:
+    """Return the archive of one image without a name."""
+    config, layers = content
+    names = [f"blobs/{_sha256(layer).replace(':', '/')}" for layer in layers]
+    manifest = [{"Config": "config.json", "RepoTags": None, "Layers": names}]
+    files = {**dict(zip(names, layers, strict=True)), "config.json": config}
+    return _tar({**files, "manifest.json": json.dumps(manifest).encode()})
+
+
+def made_up(image: StoredImage) -> Content:
+    """Return a content for an image that was never loaded: each layer tells its own digest."""
+    config = {
+        "created": datetime.fromtimestamp(image.created, UTC).isoformat(),
+        "config": {"Labels": dict(image.labels)},
+        "rootfs": {"diff_ids": [*image.layers]},
+    }
+    return json.dumps(config).encode(), [_tar({"id": layer.encode()}) for layer in image.layers]
+
+
+def _image(names: tuple[str, ...], config: bytes) -> StoredImage:
+    document = json.loads(config)
+    labels = (document.get("config") or {}).get("Labels") or {}
+    layers = tuple((document.get("rootfs") or {}).get("diff_ids") or ())
+    created = seconds_of(str(document.get("created") or ""))
+    return StoredImage(_sha256(config), names, labels, len(config), created, layers)
+
+
+def _member(tar: tarfile.TarFile, name: str) -> bytes:
+    found = tar.extractfile(name)
+    if found is None:
+        raise CheckFailedError(f"The archive's {name} is not a file.")
+    return found.read()
+
+
+def _tar(files: Mapping[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
+def _sha256(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"

@@ -1,19 +1,108 @@
-"""The engine's JSON answers, read into typed values. Pure."""
+"""The values of Docker's API, and how its JSON is read into them."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
-
-from imgbuild.engine.stored import (
-    EngineVersion,
-    GpuRequest,
-    StoredContainer,
-    StoredImage,
-    StoredNetwork,
-)
+from typing import Any, Literal, NamedTuple
 
 Answer = Mapping[str, Any]
 _LOADED = ("Loaded image: ", "Loaded image ID: ")
+#: The kind of record that a ``RUN --mount=type=cache`` has in BuildKit's cache.
+CACHE_MOUNT = "exec.cachemount"
+
+
+#: How an engine is asked for GPUs: by NVIDIA's runtime, or by the devices of the Container Device
+#: Interface.
+GpuRequest = Literal["nvidia", "cdi"]
+
+
+@dataclass(frozen=True)
+class EngineVersion:
+    """The engine and how it stores images."""
+
+    version: str
+    api: str
+    storage_driver: str
+    #: True: images are manifests in containerd; False: the classic graph driver.
+    containerd_store: bool
+    root_dir: str
+    os: str
+    architecture: str
+    #: How containers can have NVIDIA's GPUs; None where the engine offers none.
+    gpus: GpuRequest | None = None
+
+
+@dataclass(frozen=True)
+class StoredImage:
+    """One image of the engine. ``size`` is in bytes, ``created`` in seconds since 1970.
+
+    ``layers`` are the sha256 of the layers' tar files, the lowest first: the same on every engine,
+    which the id is not. Only ``inspect`` tells them.
+    """
+
+    id: str
+    tags: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    size: int = 0
+    created: int = 0
+    layers: tuple[str, ...] = ()
+
+
+class StoredContainer(NamedTuple):
+    """One container, running or not. ``created`` is in seconds since 1970."""
+
+    id: str
+    labels: Mapping[str, str]
+    created: int
+
+
+class StoredNetwork(NamedTuple):
+    """One network of containers."""
+
+    id: str
+    labels: Mapping[str, str]
+
+
+class StoredVolume(NamedTuple):
+    """One volume. ``created`` is in seconds since 1970."""
+
+    name: str
+    labels: Mapping[str, str]
+    created: int = 0
+
+
+class BuildCacheRecord(NamedTuple):
+    """One record of BuildKit's cache; ``size`` in bytes, ``used`` in seconds since 1970.
+
+    BuildKit's records have no labels. The description of a cache mount ends with its id.
+    """
+
+    id: str
+    kind: str
+    description: str
+    size: int
+    in_use: bool = False
+    used: int = 0
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a container is started, where the defaults do not fit.
+
+    ``network`` is an engine network, ``none`` or ``host``; ``gpus`` asks for all of them, in the
+    way that the engine's version tells; ``shm_bytes`` is the size of ``/dev/shm`` (the engine's
+    64 MB is too small for MPI).
+    """
+
+    name: str | None = None
+    entrypoint: Sequence[str] | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    user: str | None = None
+    hostname: str | None = None
+    network: str | None = None
+    init: bool = False
+    shm_bytes: int | None = None
+    gpus: GpuRequest | None = None
 
 
 def engine_version(version: Answer, info: Answer) -> EngineVersion:
@@ -72,6 +161,24 @@ def listed_container(answer: Answer) -> StoredContainer:
 def listed_network(answer: Answer) -> StoredNetwork:
     """Return one entry of ``/networks``."""
     return StoredNetwork(id=str(answer["Id"]), labels=labels_of(answer.get("Labels")))
+
+
+def listed_volume(answer: Answer) -> StoredVolume:
+    """Return one entry of ``/volumes``."""
+    created = seconds_of(str(answer.get("CreatedAt") or ""))
+    return StoredVolume(str(answer["Name"]), labels_of(answer.get("Labels")), created)
+
+
+def build_cache_record(answer: Answer) -> BuildCacheRecord:
+    """Return one record of ``/system/df``."""
+    return BuildCacheRecord(
+        str(answer["ID"]),
+        str(answer.get("Type", "")),
+        str(answer.get("Description", "")),
+        int(answer.get("Size") or 0),
+        in_use=bool(answer.get("InUse")),
+        used=seconds_of(str(answer.get("LastUsedAt") or answer.get("CreatedAt") or "")),
+    )
 
 
 def loaded(messages: Iterable[Answer]) -> Iterator[str]:
