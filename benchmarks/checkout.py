@@ -12,9 +12,9 @@ import yaml
 from benchmarks.command import MissingError
 from benchmarks.engine import BUILDX
 from benchmarks.results import ROOT
-from imgbuild.matrix.image import Image, all_images
+from imgbuild.matrix.images import Image, all_images
+from imgbuild.matrix.load import load_matrix
 from imgbuild.project import Project, cache_dir
-from imgbuild.rules.load import load_matrix
 
 #: What a copy of the checkout needs for imgbuild to work in it.
 PARTS = ("matrix.yaml", "images", "tests/image")

@@ -12,7 +12,7 @@ from benchmarks.command import Setting
 from benchmarks.engine import Engine, measuring_engine
 from benchmarks.rounds import WrongResultError
 from imgbuild.engine.bake import BakeTarget
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 
 #: Proves that an image is what it should be.

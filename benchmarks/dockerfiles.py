@@ -16,7 +16,7 @@ from imgbuild.build.produce import load_bases
 from imgbuild.build.supplies import bring_downloads
 from imgbuild.build.targets import bake_target
 from imgbuild.engine.bake import BakeTarget
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.render.dockerfile import epoch_seconds, variables
 

@@ -20,7 +20,7 @@ from benchmarks.layers import family_bytes, layers_of
 from benchmarks.results import ROOT, Goal, Result, Section
 from benchmarks.table import megabytes, table, times
 from imgbuild.engine.endpoint import resolve_host
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.settings import load_settings
 

@@ -22,7 +22,7 @@ from benchmarks.results import Goal, Result, Section
 from benchmarks.rounds import Contestant, WrongResultError, compare
 from benchmarks.samples import Samples, find, ratio
 from benchmarks.table import times, timing_table
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.plan.ownership import CREATED
 from imgbuild.project import Project
 from imgbuild.render.dockerfile import epoch_seconds

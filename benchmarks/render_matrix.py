@@ -18,7 +18,7 @@ from benchmarks.rounds import Contestant, WrongResultError, compare
 from benchmarks.samples import Samples, ratio
 from benchmarks.table import times, timing_table
 from benchmarks.template_values import write_values
-from imgbuild.matrix.documented import documented_family
+from imgbuild.matrix.images import documented_family
 from imgbuild.project import Project
 
 HPCCM = "hpccm==26.5.0"

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.render.dockerfile import variables
 
 #: Whole tables, which no template reads.

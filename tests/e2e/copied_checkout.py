@@ -16,11 +16,11 @@ import yaml
 
 from imgbuild.downloads.store import stored_path
 from imgbuild.inputs.base import find_base
-from imgbuild.matrix.image import all_images
+from imgbuild.matrix.images import all_images
+from imgbuild.matrix.load import load_matrix
 from imgbuild.plan.inputs import base_recipe
 from imgbuild.project import cache_dir
 from imgbuild.render.labels import NAME, REPOSITORY
-from imgbuild.rules.load import load_matrix
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

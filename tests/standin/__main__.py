@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 from imgbuild.engine.endpoint import resolve_host
+from imgbuild.matrix.load import load_matrix
 from imgbuild.project import Project, find_project
-from imgbuild.rules.load import load_matrix
 from imgbuild.settings import load_settings
 from standin.context import HERE, Context
 from standin.server import serve

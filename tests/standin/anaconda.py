@@ -10,7 +10,7 @@ import shutil
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from imgbuild.matrix.image import minor_of
+from imgbuild.matrix.images import minor_of
 from standin.conda_interpreter import (
     PLACEHOLDER,
     copy_libraries,

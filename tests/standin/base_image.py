@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from imgbuild.inputs.base import REPOSITORY, BaseLayout, BaseRecipe, bootstrap_base
 from imgbuild.inputs.oci_layout import read_layout, write_layout
-from imgbuild.matrix.image import all_images
+from imgbuild.matrix.images import all_images
 from imgbuild.render.dockerfile import epoch_seconds
 from standin.deb import TIME
 

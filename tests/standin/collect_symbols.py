@@ -112,7 +112,7 @@ def _chunks(wheel: zipfile.ZipFile, member: str) -> Iterator[bytes]:
 
 
 if __name__ == "__main__":
-    from imgbuild.rules.load import load_matrix
+    from imgbuild.matrix.load import load_matrix
 
     _matrix = load_matrix(Path(__file__).parents[2] / "matrix.yaml")
     _releases = _matrix.tensorflow.items()

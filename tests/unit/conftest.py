@@ -9,10 +9,10 @@ from faulty_server import FaultyServer, faulty_server
 
 from imgbuild.downloads import transfer
 from imgbuild.errors import InputError
-from imgbuild.matrix.image import Image, all_images
+from imgbuild.matrix.images import Image, all_images
+from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
-from imgbuild.rules.load import load_matrix
 
 ROOT = Path(__file__).resolve().parents[2]
 

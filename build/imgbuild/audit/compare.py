@@ -10,7 +10,7 @@ from imgbuild.audit.facts import Contradiction, WheelFacts
 from imgbuild.audit.needs import WheelNeed
 from imgbuild.audit.places import pin_place, release_place, row_place
 from imgbuild.locks.lockfile import Lock
-from imgbuild.matrix.image import Image, minor_of
+from imgbuild.matrix.images import Image, minor_of
 
 #: What the old platform tags promise of the C library: PEP 513, PEP 571, PEP 599.
 _LEGACY = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}

@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 from imgbuild.audit.facts import tags_of
 from imgbuild.audit.project_page import OfferedFile
 from imgbuild.locks.lockfile import Lock, read_lock
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Where in matrix.yaml a value of an image is written."""
 
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
+from imgbuild.matrix.pins import pin_location
 from imgbuild.yaml_document import Location
 
 
@@ -11,12 +12,7 @@ def row_place(image: Image) -> Location:
 
 def pin_place(image: Image, component: str) -> Location:
     """Return where a pin of the image is written: its row, else its stack, else its system."""
-    row = row_place(image)
-    if getattr(image.matrix.images[int(row[1])], component, None) is not None:
-        return (*row, component)
-    if getattr(image.matrix.stacks[image.stack].pins, component, None) is not None:
-        return ("stacks", image.stack, "pins", component)
-    return ("operating_systems", image.os_name, "pins", component)
+    return pin_location(image.matrix, image.row, component)
 
 
 def release_place(image: Image, *keys: str) -> Location:

@@ -11,7 +11,7 @@ from imgbuild.build.wheels import wheel_key_of, wheel_store
 from imgbuild.build.workshop import Workshop
 from imgbuild.caches.protocol import BuildCache, Kind, WantedImage, report_key
 from imgbuild.caches.several import Caches
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.work_folder import work_folder
 

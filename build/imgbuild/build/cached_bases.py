@@ -11,7 +11,7 @@ from pathlib import Path
 from imgbuild.caches.protocol import BuildCache, Kind
 from imgbuild.caches.several import Caches
 from imgbuild.inputs.base import BaseRecipe, adopt_base, find_base, save_archive
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.plan.inputs import BuildInputs, Preparation, base_recipe, prepare_inputs
 from imgbuild.settings import BootstrapBase, Settings
 from imgbuild.work_folder import work_folder

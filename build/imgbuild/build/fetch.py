@@ -16,7 +16,7 @@ from imgbuild.fetching.listing import Item, Kind, Listing, read_listing, write_l
 from imgbuild.fetching.python_files import python_items
 from imgbuild.fetching.registry import find_image
 from imgbuild.fetching.request import fetch_request, needed_stages
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.plan.downloads import CONDA
 from imgbuild.project import Project
 from imgbuild.settings import Settings

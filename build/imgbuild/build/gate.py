@@ -8,7 +8,7 @@ from pathlib import Path
 from imgbuild.build.outcome import Outcome
 from imgbuild.build.stub import export_stub
 from imgbuild.build.workshop import Workshop
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.plan.ownership import is_own
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.render.labels import INPUT_DIGEST, NAME, REPOSITORY

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from imgbuild.engine.client import Engine
 from imgbuild.engine.endpoint import resolve_host
 from imgbuild.engine.types import StoredImage
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.plan.inputs import BuildInputs, Preparation, prepare_inputs
 from imgbuild.plan.plan import PlanItem
 from imgbuild.plan.planner import Planner

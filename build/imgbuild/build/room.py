@@ -6,7 +6,7 @@ from pathlib import Path
 
 from imgbuild.build.workshop import Workshop
 from imgbuild.errors import MachineError
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.plan.plan import Action, PlanItem
 
 GIB = 1 << 30

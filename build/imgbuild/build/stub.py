@@ -9,7 +9,7 @@ from imgbuild.build.targets import bake_target
 from imgbuild.build.workshop import Workshop
 from imgbuild.engine.bake import run_export
 from imgbuild.errors import CheckFailedError
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.render.labels import INPUT_DIGEST
 
 #: The stage that holds nothing but ``/libcuda.so.1``.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from imgbuild.engine.bake import BakeTarget
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.plan.changes import parts_label
 from imgbuild.plan.inputs import BuildInputs
 from imgbuild.plan.plan import PlanItem

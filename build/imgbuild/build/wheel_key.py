@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from imgbuild.locks.lockfile import read_lock
-from imgbuild.matrix.image import Image, minor_of
+from imgbuild.matrix.images import Image, minor_of
 from imgbuild.plan.inputs import BuildInputs
 from imgbuild.project import Project
 from imgbuild.render.stages import Stage, needed, stages_of

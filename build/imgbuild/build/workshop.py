@@ -11,7 +11,7 @@ from imgbuild.engine.buildx import Buildx
 from imgbuild.engine.client import Engine
 from imgbuild.engine.display import BuildDisplay
 from imgbuild.fetching.offline import FetchedInputs
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.plan.inputs import BuildInputs
 from imgbuild.plan.plan import PlanItem
 from imgbuild.plan.planner import Planner

@@ -11,7 +11,7 @@ from imgbuild.build.targets import bake_target
 from imgbuild.ci.listed import Job, Listed
 from imgbuild.engine.bake import BakeTarget, bake_definition
 from imgbuild.engine.progress import bake_name
-from imgbuild.matrix.image import standin_image
+from imgbuild.matrix.images import standin_image
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.inputs import BuildInputs
 from imgbuild.plan.plan import Action, PlanItem

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from imgbuild.ci.digests import Side, other_side
 from imgbuild.ci.revision import revision
 from imgbuild.errors import InputError
-from imgbuild.matrix.image import Image
-from imgbuild.matrix.named import whole_family
+from imgbuild.matrix.images import Image, whole_family
 from imgbuild.plan.changes import changes_since, described, parts_label
 from imgbuild.project import Project
 from imgbuild.render.labels import INPUT_PARTS, pin_labels
@@ -60,7 +59,7 @@ def changes_between(
 
 
 def _read(then: Project, settings: Settings, here: Project) -> Side:
-    from imgbuild.rules.load import load_matrix  # noqa: PLC0415 - it takes its time
+    from imgbuild.matrix.load import load_matrix  # noqa: PLC0415 - it takes its time
 
     return other_side(then, whole_family(load_matrix(then.matrix)), settings, here)
 

@@ -12,8 +12,7 @@ from imgbuild.ci.digests import Side, look_at_inputs, this_side
 from imgbuild.ci.listed import Listed
 from imgbuild.ci.shards import Shard, shards
 from imgbuild.ci.work import work_of
-from imgbuild.matrix.image import Image
-from imgbuild.matrix.named import whole_family
+from imgbuild.matrix.images import Image, whole_family
 from imgbuild.plan.inputs import BuildInputs
 from imgbuild.plan.reading import Reading
 from imgbuild.project import Project

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from imgbuild.errors import InputError
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import SHORT, InputDigest, input_digest
 from imgbuild.plan.inputs import (
     BaseInput,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from imgbuild.ci.shards import Shard
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from imgbuild.build.shared_stages import PREFIX
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.plan.instructions import ARGUMENTS, read_dockerfile
 from imgbuild.render.stages import Stage, needed, stages_of
 

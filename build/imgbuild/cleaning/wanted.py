@@ -3,12 +3,11 @@
 from pathlib import Path
 
 from imgbuild.cleaning.images import Wanted
-from imgbuild.matrix.documented import as_documented
-from imgbuild.matrix.image import all_images, standin_image
+from imgbuild.matrix.images import all_images, as_documented, standin_image
+from imgbuild.matrix.load import load_matrix
 from imgbuild.plan.digest import input_digest
 from imgbuild.plan.inputs import Preparation, prepare_inputs
 from imgbuild.project import Project, cache_dir
-from imgbuild.rules.load import load_matrix
 from imgbuild.settings import Settings
 
 

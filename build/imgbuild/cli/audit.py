@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from imgbuild.audit.outcome import Outcome
-    from imgbuild.matrix.image import Image
+    from imgbuild.matrix.images import Image
     from imgbuild.project import Project
 
 
@@ -120,8 +120,8 @@ def _write(opened: "Project", outcome: "Outcome") -> None:
 
     from imgbuild.audit.evidence import Evidence, write_evidence
     from imgbuild.audit.needs import sdist_needs, wheel_needs
-    from imgbuild.matrix.image import all_images
-    from imgbuild.rules.load import load_matrix
+    from imgbuild.matrix.images import all_images
+    from imgbuild.matrix.load import load_matrix
 
     every = all_images(load_matrix(opened.matrix))
     new = Evidence(

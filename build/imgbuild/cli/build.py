@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from imgbuild.caches.protocol import BuildCache
     from imgbuild.engine.client import Engine
-    from imgbuild.matrix.image import Image
+    from imgbuild.matrix.images import Image
     from imgbuild.project import Project
 
 
@@ -181,7 +181,7 @@ def _published(
 
 
 def _warn(image: "Image") -> None:
-    from imgbuild.rules.warnings import documented_warnings
+    from imgbuild.matrix.rules import documented_warnings
 
     for paragraph in documented_warnings(image) if image.documented else ():
         say(paragraph)

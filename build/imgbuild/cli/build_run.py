@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from imgbuild.build.outcome import Outcome
     from imgbuild.build.workshop import Workshop
     from imgbuild.errors import ImgbuildError
-    from imgbuild.matrix.image import Image
+    from imgbuild.matrix.images import Image
     from imgbuild.plan.plan import PlanItem
     from imgbuild.project import Project
 

@@ -68,8 +68,8 @@ def _diagnose(opened: "Project", *, mend: bool, writing: bool) -> "Diagnosis":
     from imgbuild.doctor.machine import read_machine
     from imgbuild.doctor.own_engine import OwnEngine
     from imgbuild.doctor.programs import RealPrograms
+    from imgbuild.matrix.load import load_matrix
     from imgbuild.plan.inputs import check_settings
-    from imgbuild.rules.load import load_matrix
     from imgbuild.settings import load_settings
 
     matrix = load_matrix(opened.matrix)

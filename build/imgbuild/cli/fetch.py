@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from imgbuild.build.fetch import FetchJob
     from imgbuild.fetching.listing import Listing
-    from imgbuild.matrix.image import Image
+    from imgbuild.matrix.images import Image
 
 
 @selecting

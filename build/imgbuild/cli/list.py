@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from imgbuild.matrix.image import Image
+    from imgbuild.matrix.images import Image
 
 
 @selecting_without("everything")
@@ -32,7 +32,7 @@ def list_images(
 
 
 def _described(image: "Image") -> "dict[str, Any]":
-    from imgbuild.publishing.tags import planned_tags
+    from imgbuild.matrix.tags import planned_tags
 
     return {**image.as_json(), "published": planned_tags(image).as_json()}
 

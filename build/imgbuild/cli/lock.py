@@ -25,7 +25,7 @@ def lock(
     """Resolve and hash every Python package of every image into images/locks."""
     from imgbuild.errors import InputError
     from imgbuild.locks.family import lock_family
-    from imgbuild.rules.load import load_matrix
+    from imgbuild.matrix.load import load_matrix
 
     if check and upgrade:
         raise InputError("--check writes nothing and --upgrade writes; give one of them.")

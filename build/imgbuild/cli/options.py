@@ -8,7 +8,7 @@ import typer
 from imgbuild.project import Project, find_project
 
 if TYPE_CHECKING:
-    from imgbuild.matrix.image import Image
+    from imgbuild.matrix.images import Image
 
 ProjectOption = Annotated[
     Path | None,
@@ -92,12 +92,12 @@ def select(
     ``as_documented`` takes them with the documented pins. A version that is named must differ from
     the family's then; where every version is meant, those that do not differ are left out.
     """
-    from imgbuild.matrix.documented import as_documented as with_documented_pins
-    from imgbuild.matrix.select import Selection, select_images
-    from imgbuild.rules.load import load_matrix
+    from imgbuild.matrix.images import as_documented as with_documented_pins
+    from imgbuild.matrix.load import load_matrix
+    from imgbuild.matrix.selection import Selection, select_images
 
     if names:
-        from imgbuild.matrix.named import named_images
+        from imgbuild.matrix.selection import named_images
 
         _require_alone(tf, cpu, gpu, stack, mpi, everything, as_documented)
         return named_images(load_matrix(project.matrix), names)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.plan.plan import PlanItem
 
 

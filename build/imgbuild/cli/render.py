@@ -15,11 +15,9 @@ def render(
 ) -> None:
     """Write images/dockerfiles from matrix.yaml and images/templates."""
     from imgbuild.errors import CheckFailedError
-    from imgbuild.matrix.documented import documented_family
-    from imgbuild.matrix.image import all_images
-    from imgbuild.matrix.json_schema import SCHEMA_NAME, schema_text
+    from imgbuild.matrix.images import all_images, documented_family
+    from imgbuild.matrix.load import SCHEMA_NAME, load_matrix, schema_text
     from imgbuild.render.drift import find_drift, render_all, write_all
-    from imgbuild.rules.load import load_matrix
 
     opened = open_project(project)
     matrix = load_matrix(opened.matrix)

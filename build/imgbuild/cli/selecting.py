@@ -9,7 +9,7 @@ from imgbuild.cli import options
 from imgbuild.project import Project
 
 if TYPE_CHECKING:
-    from imgbuild.matrix.image import Image
+    from imgbuild.matrix.images import Image
 
 
 @dataclass(frozen=True)

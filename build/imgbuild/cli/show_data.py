@@ -3,14 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from imgbuild.gpus.service import not_served, served_by
 from imgbuild.locks.recorded import conda_packages
-from imgbuild.matrix.documented import corrections
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.gpus import gpu_support, unsupported_gpus
+from imgbuild.matrix.images import Image, corrections
 from imgbuild.matrix.model import Matrix
-from imgbuild.publishing.tags import planned_tags
-from imgbuild.rules.facts import pins_of
-from imgbuild.rules.judge import broken_rules
+from imgbuild.matrix.rules import broken_rules, pins_of
+from imgbuild.matrix.tags import planned_tags
 
 
 def described(image: Image, locks: Path) -> dict[str, Any]:
@@ -60,15 +58,15 @@ def _gpu(image: Image) -> dict[str, Any]:
         "minimum_driver": image.cuda.driver if image.cuda else None,
         "minimum_driver_source": _driver_source(image.matrix),
         "newest_capability": image.cuda.newest if image.cuda else None,
-        "not_served": not_served(image),
+        "not_served": unsupported_gpus(image),
         "generations": [
             {
-                "generation": served.generation.name,
-                "capability": served.generation.capability,
-                "service": str(served.service),
-                "examples": served.generation.examples,
+                "generation": generation.name,
+                "capability": generation.capability,
+                "service": str(support),
+                "examples": generation.examples,
             }
-            for served in served_by(image)
+            for generation, support in gpu_support(image)
         ],
     }
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from imgbuild.engine.client import Engine
-    from imgbuild.matrix.image import Image
+    from imgbuild.matrix.images import Image
     from imgbuild.project import Project
     from imgbuild.settings import Settings
     from imgbuild.sizes.store import SizeStore
@@ -78,7 +78,7 @@ def size(
 def _weigh(images: "Sequence[Image]", engine: "Engine", settings: "Settings") -> "list[Weighed]":
     """Return images of the matrix; what is built from stand-ins has no budget."""
     from imgbuild.errors import InputError
-    from imgbuild.matrix.image import standin_image
+    from imgbuild.matrix.images import standin_image
     from imgbuild.project import cache_dir
     from imgbuild.sizes.store import size_store
 

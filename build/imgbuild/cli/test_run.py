@@ -16,9 +16,9 @@ from imgbuild.engine.client import Engine
 from imgbuild.engine.display import BuildDisplay
 from imgbuild.engine.endpoint import resolve_host
 from imgbuild.errors import CheckFailedError, InputError
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
+from imgbuild.matrix.load import load_matrix
 from imgbuild.project import Project, state_dir
-from imgbuild.rules.load import load_matrix
 from imgbuild.settings import load_settings
 from imgbuild.suites import container
 from imgbuild.suites.asking import ask_image

@@ -17,7 +17,7 @@ from imgbuild.doctor.interpreters import (
 from imgbuild.doctor.machine import Machine
 from imgbuild.doctor.package_index import check_index
 from imgbuild.doctor.programs import Programs
-from imgbuild.matrix.image import all_images
+from imgbuild.matrix.images import all_images
 from imgbuild.matrix.model import Matrix
 from imgbuild.settings import BootstrapBase, PrefixInterpreter, RegistryBase, Settings
 

@@ -11,7 +11,7 @@ from imgbuild.fetching.base_files import fetched_layout, link_checked
 from imgbuild.fetching.listing import Item, Kind, Listing, read_listing
 from imgbuild.fetching.request import BASE, changed_parts, fetch_request
 from imgbuild.inputs.stored_folder import stored_folder
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.plan.downloads import CONDA, FILES
 from imgbuild.plan.inputs import BuildInputs
 from imgbuild.project import Project

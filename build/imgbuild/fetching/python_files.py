@@ -15,7 +15,7 @@ from imgbuild.fetching.listing import Item, Kind
 from imgbuild.locks.index import index_environment
 from imgbuild.locks.lockfile import Lock, read_lock
 from imgbuild.locks.resolve import PLATFORM, call_uv
-from imgbuild.matrix.image import Image, minor_of
+from imgbuild.matrix.images import Image, minor_of
 from imgbuild.work_folder import work_folder
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from imgbuild.errors import InputError
 from imgbuild.fetching.stages import arguments, install_stages
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.plan.downloads import image_downloads
 from imgbuild.project import Project
 from imgbuild.render.dockerfile import render_dockerfile

@@ -12,7 +12,7 @@ from imgbuild.fetching.base_files import fetched_layout
 from imgbuild.fetching.listing import Listing
 from imgbuild.fetching.offline import FetchedInputs, checked_listing
 from imgbuild.inputs.base import adopt_base, find_base, save_archive
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.plan.downloads import image_downloads
 from imgbuild.plan.inputs import base_recipe
 from imgbuild.project import Project

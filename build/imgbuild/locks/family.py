@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from imgbuild.errors import InputError
 from imgbuild.locks.conda import conda_lock_name, conda_pythons
 from imgbuild.locks.request import LockRequest, lock_requests
-from imgbuild.matrix.image import all_images
+from imgbuild.matrix.images import all_images
 from imgbuild.matrix.model import CondaPython, Matrix
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from imgbuild.errors import InputError
 from imgbuild.locks.conda import CondaEntry, conda_lock_name, read_conda_lock
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from functools import cache
 
 from packaging.specifiers import SpecifierSet
 
-from imgbuild.matrix.image import Image, minor_of
+from imgbuild.matrix.images import Image, minor_of
 from imgbuild.matrix.model import Condition
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from imgbuild.matrix.model import Matrix, OperatingSystem, Pin, Row, Variant
+from imgbuild.yaml_document import Location
 
 INDEX = "Python package index"
 #: The upstreams of NVIDIA's packages, by component.
@@ -41,6 +42,18 @@ def pin_of(matrix: Matrix, row: Row, component: str) -> Pin:
     raise KeyError(component)
 
 
+def pin_location(matrix: Matrix, row: Row, component: str) -> Location:
+    """Return where the pin that holds for a row is written."""
+    stack = matrix.stacks[row.stack]
+    if getattr(row, component, None) is not None:
+        return ("images", matrix.images.index(row), component)
+    if component == "os":
+        return ("stacks", row.stack, "os")
+    if getattr(stack.pins, component, None) is not None:
+        return ("stacks", row.stack, "pins", component)
+    return ("operating_systems", row.os or stack.os, "pins", component)
+
+
 def usual_mpi(matrix: Matrix, row: Row) -> str | None:
     """Return the MPI of a row's stack or operating system: the row's own unless it names one."""
     stack = matrix.stacks[row.stack]
@@ -48,7 +61,7 @@ def usual_mpi(matrix: Matrix, row: Row) -> str | None:
     return pin.version if pin else None
 
 
-def as_documented(pin: Pin) -> Pin:
+def documented_pin(pin: Pin) -> Pin:
     """Return the pin with the documented version in place of the corrected one, if it exists."""
     if pin.documented is None or not pin.documented_exists:
         return pin
@@ -86,7 +99,7 @@ def _resolve(
         return ResolvedPin(component, os.version, os.image or archive, why=os.support)
     pin = pin_of(matrix, row, component)
     packages = _nvidia(matrix, os, component) if component in NVIDIA else archive
-    return _sourced(matrix, component, as_documented(pin) if documented else pin, packages)
+    return _sourced(matrix, component, documented_pin(pin) if documented else pin, packages)
 
 
 def _nvidia(matrix: Matrix, os: OperatingSystem, component: str) -> str:

@@ -1,38 +1,214 @@
-"""What ``matrix.yaml`` may say of tags: which parts they are made of, in which order."""
+"""The tags that an image is published under, and what must hold of them over the whole matrix."""
 
-from typing import Literal
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from pydantic import Field
+from imgbuild.matrix.images import Image, as_documented_image, minor_of, resolve_image
+from imgbuild.matrix.model import Matrix, Part
+from imgbuild.yaml_document import Fault, Location
 
-from imgbuild.matrix.section import Section
-
-#: What a tag can say; :mod:`imgbuild.matrix.tag_parts` spells each. The set is closed, so that a
-#: misspelt part is a fault of the file.
-Part = Literal[
-    "tensorflow",
-    "minor",
-    "variant",
-    "python",
-    "cuda",
-    "mpi",
-    "os",
-    "stack",
-    "flavour",
-    "documented",
-    "release",
-]
-
-#: What was published lies beside the images: the record of an image under its immutable tag with
-#: this, the index of all records under that tag.
+#: What a registry takes as a tag. Source: OCI Distribution Specification 1.1, "Pulling manifests".
+TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+LONGEST_TAG = 128
+#: A release as a part of a tag: a day and a number.
+RELEASE = re.compile(r"(?<![^-])[0-9]{8}\.[1-9][0-9]{0,3}(?![^-])")
+LONGEST_RELEASE = "20991231.9999"
+#: In place of a release where none is meant; no release and no name of the matrix is upper-case.
+PLACEHOLDER = "RELEASE"
+#: The record of an image lies under its immutable tag with this.
 RECORD_SUFFIX = ".record"
+#: An earlier version kept the index of all records under this tag.
 INDEX_TAG = "index"
 
+#: The parts of a tag by name; one of which an image has nothing to say is empty or missing.
+Parts = Mapping[Part, str]
+_NamedParts = tuple[str, Parts]
 
-class Tags(Section):
-    """The tags that every image is published under: one that stays, and those that move.
 
-    A tag is its parts joined by ``-``; a part of which an image has nothing to say is left out.
+@dataclass(frozen=True)
+class PlannedTags:
+    """The tag that never moves, and those that move to the newest release, without a repository."""
+
+    immutable: str
+    moving: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what ``--json`` prints."""
+        return {"immutable": self.immutable, "moving": list(self.moving)}
+
+
+def planned_tags(image: Image, release: str = PLACEHOLDER) -> PlannedTags:
+    """Return all tags of an image in one release."""
+    return PlannedTags(immutable_tag(image, release), moving_tags(image))
+
+
+def immutable_tag(image: Image, release: str) -> str:
+    """Return the tag that names an image in one release and never moves."""
+    return joined(image.matrix.tags.immutable, {**parts_of(image), "release": release})
+
+
+def moving_tags(image: Image) -> tuple[str, ...]:
+    """Return the tags that move to the newest release, each once."""
+    parts = parts_of(image)
+    return tuple(dict.fromkeys(joined(scheme, parts) for scheme in image.matrix.tags.moving))
+
+
+def record_tag(immutable: str) -> str:
+    """Return the tag of the record of what was published under an immutable tag."""
+    return f"{immutable}{RECORD_SUFFIX}"
+
+
+def parts_of(image: Image) -> dict[Part, str]:
+    """Return every part but the release, as the matrix says."""
+    return {
+        "tensorflow": image.tensorflow,
+        "minor": image.minor,
+        "variant": image.variant,
+        "python": python_part(image.version_of("python")),
+        "cuda": cuda_part(image.version_of("cuda") if image.cuda else None),
+        "mpi": f"{image.mpi.flavour}{image.mpi.version}",
+        "os": f"{image.os.distribution}{image.os.version}",
+        "stack": stack_part(image, image.stack),
+        "flavour": "" if image.usual_mpi else image.mpi.flavour,
+        "documented": documented_part(documented=image.documented),
+    }
+
+
+def python_part(version: str) -> str:
+    """Return e.g. ``py36`` of 3.6.15."""
+    return f"py{minor_of(version).replace('.', '')}"
+
+
+def cuda_part(version: str | None) -> str:
+    """Return e.g. ``cuda10.1``; an empty part without CUDA."""
+    return f"cuda{version}" if version else ""
+
+
+def stack_part(image: Image, stack: str) -> str:
+    """Return a stack's name; an empty part for the default stack."""
+    return "" if stack == image.matrix.defaults.stack else stack
+
+
+def documented_part(*, documented: bool) -> str:
+    """Return the part of an image with the documented pins."""
+    return "as-documented" if documented else ""
+
+
+def joined(scheme: Iterable[Part], parts: Parts) -> str:
+    """Return the tag that a scheme makes of the parts."""
+    return "-".join(filter(None, (parts.get(part, "") for part in scheme)))
+
+
+@dataclass(frozen=True)
+class _Scheme:
+    """One list of parts in the matrix, and where it is written."""
+
+    at: Location
+    parts: tuple[Part, ...]
+
+    @property
+    def moves(self) -> bool:
+        return "moving" in self.at
+
+    @property
+    def name(self) -> str:
+        return f"tags.{self.at[1]}" + (f", entry {int(self.at[2]) + 1}" if self.moves else "")
+
+    def tag(self, parts: Parts) -> str:
+        """Return an image's tag with the longest release."""
+        return joined(self.parts, {**parts, "release": LONGEST_RELEASE})
+
+
+def tag_faults(matrix: Matrix) -> list[Fault]:
+    """Return every fault of the scheme of tags.
+
+    Every tag is one that registries take, leaves space for its record, and belongs to one image.
     """
+    schemes = [_Scheme(("tags", "immutable"), matrix.tags.immutable)]
+    schemes += [_Scheme(("tags", "moving", i), p) for i, p in enumerate(matrix.tags.moving)]
+    images = tuple(_named_parts(matrix))
+    empty = [Fault(one.at, f"{one.name} must not be empty") for one in schemes if not one.parts]
+    schemes = [scheme for scheme in schemes if scheme.parts]
+    return [
+        *empty,
+        *(fault for scheme in schemes for fault in _repeated(scheme)),
+        *(fault for scheme in schemes for fault in _misplaced(scheme)),
+        *(fault for scheme in schemes for fault in _unusable(scheme, images)),
+        *_shared(schemes, images),
+    ]
 
-    immutable: tuple[Part, ...] = Field(min_length=1)
-    moving: tuple[tuple[Part, ...], ...]
+
+def _named_parts(matrix: Matrix) -> Iterator[_NamedParts]:
+    """Yield name and parts of the family and of the images as documented.
+
+    Rows with broken references are skipped: :mod:`imgbuild.matrix.references` reports them.
+    """
+    for row in matrix.images:
+        for variant in row.variants:
+            try:
+                image = resolve_image(matrix, row, variant)
+                documented = as_documented_image(image)
+                found = {one.name: parts_of(one) for one in (image, documented)}
+            except KeyError:
+                continue
+            yield from found.items()
+
+
+def _repeated(scheme: _Scheme) -> Iterator[Fault]:
+    for place, part in enumerate(scheme.parts):
+        if part in scheme.parts[:place]:
+            what = f"the part {part!r} is listed twice; leave one out"
+            yield Fault((*scheme.at, place), f"{scheme.name}: {what}")
+
+
+def _misplaced(scheme: _Scheme) -> Iterator[Fault]:
+    if scheme.moves and "release" in scheme.parts:
+        what = "a tag that names its release cannot move to the next one"
+        yield Fault((*scheme.at, scheme.parts.index("release")), f"{scheme.name}: {what}")
+    if not scheme.moves and "release" not in scheme.parts:
+        what = "the part 'release' is missing: without it the next release would have the same tag"
+        yield Fault(scheme.at, f"{scheme.name}: {what}")
+
+
+def _unusable(scheme: _Scheme, images: Sequence[_NamedParts]) -> Iterator[Fault]:
+    """Yield a fault for each reason why tags are refused, with the first such image."""
+    longest = LONGEST_TAG - (0 if scheme.moves else len(RECORD_SUFFIX))
+    found: dict[str, str] = {}
+    for name, parts in images:
+        tag = scheme.tag(parts)
+        reason = _refusal(tag, longest)
+        if reason:
+            found.setdefault(reason, f"{name} would be {tag!r}: {reason}")
+    for text in found.values():
+        yield Fault(scheme.at, f"{scheme.name}: {text}")
+
+
+def _refusal(tag: str, longest: int) -> str | None:
+    if tag == INDEX_TAG or tag.endswith(RECORD_SUFFIX):
+        return f"{INDEX_TAG!r} and tags that end in {RECORD_SUFFIX!r} are those of records"
+    if len(tag) > longest:
+        return f"a tag has at most {longest} characters here"
+    if not TAG.fullmatch(tag):
+        return "a registry takes letters, digits and '_.-', and none of '.-' at the beginning"
+    return None
+
+
+def _shared(schemes: Sequence[_Scheme], images: Sequence[_NamedParts]) -> Iterator[Fault]:
+    """Yield a fault for each scheme that makes a tag of another image or of another scheme."""
+    owners: dict[str, tuple[str, _Scheme]] = {}
+    for scheme in schemes:
+        clashes = []
+        for name, parts in images:
+            tag = scheme.tag(parts)
+            if not tag:  # reported by _unusable
+                continue
+            # Whatever looks like a release counts as one: it could be that of another image.
+            owner, first = owners.setdefault(RELEASE.sub("RELEASE", tag), (name, scheme))
+            if owner != name or first.moves != scheme.moves:
+                clashes.append(f"{name} would be {tag}, as {owner} is by {first.name}")
+        if clashes:
+            more = f" (and {len(clashes) - 1} more)" if len(clashes) > 1 else ""
+            what = f"{clashes[0]}{more}; add a part that tells them apart"
+            yield Fault(scheme.at, f"{scheme.name}: {what}")

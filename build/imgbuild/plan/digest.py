@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.plan.inputs import BuildInputs
 from imgbuild.plan.reading import Reading
 from imgbuild.project import Project

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from imgbuild.downloads.download import Download, content_digest, substituted
 from imgbuild.locks.conda import conda_downloads
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import CondaPython
 from imgbuild.render.sources import NamedSource, named_sources
 from imgbuild.settings import PrefixInterpreter, Settings

@@ -18,7 +18,7 @@ from imgbuild.inputs.base import (
 )
 from imgbuild.inputs.cpython import relocate_prefix
 from imgbuild.inputs.tool import uv_context
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
 from imgbuild.plan.downloads import ImageDownloads, image_downloads
 from imgbuild.plan.keyrings import keyrings_context, other_keyrings

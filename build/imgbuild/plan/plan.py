@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from imgbuild.engine.types import StoredImage
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.plan.changes import Change, changes_since, described
 from imgbuild.plan.digest import InputDigest
 from imgbuild.render.labels import INPUT_DIGEST, INPUT_PARTS, NAME

@@ -8,7 +8,7 @@ from typing import Any
 
 from imgbuild.engine.client import Engine
 from imgbuild.engine.types import StoredImage
-from imgbuild.matrix.image import Image, standin_image
+from imgbuild.matrix.images import Image, standin_image
 from imgbuild.plan.digest import InputDigest, input_digest
 from imgbuild.plan.inputs import BuildInputs
 from imgbuild.plan.ownership import is_own, is_surely_own

@@ -11,7 +11,7 @@ from imgbuild.locks.check import lock_problems
 from imgbuild.locks.layers import require_layer_as_named
 from imgbuild.locks.lockfile import read_lock
 from imgbuild.locks.request import requests_of
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
 from imgbuild.plan.instructions import DockerfileInputs, read_dockerfile
 from imgbuild.project import Project

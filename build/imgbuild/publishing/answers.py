@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from imgbuild.matrix.image import Image, as_documented_image, minor_of, resolve_image
-from imgbuild.matrix.model import Matrix
-from imgbuild.matrix.tag_parts import cuda_part, documented_part, python_part, stack_part
-from imgbuild.matrix.tags import Part
+from imgbuild.matrix.images import Image, as_documented_image, minor_of, resolve_image
+from imgbuild.matrix.model import Matrix, Part
+from imgbuild.matrix.tags import cuda_part, documented_part, python_part, stack_part
 
 NOTHING = "nothing"
 #: How each MPI says its version: "mpirun (Open MPI) 4.1.4"; "Intel(R) MPI Library for Linux* OS,

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
+from imgbuild.matrix.tags import moving_tags
 from imgbuild.plan.plan import PlanItem
 from imgbuild.publishing.candidate import Candidate
 from imgbuild.publishing.content import size_of
 from imgbuild.publishing.record import Record, SuiteFound
-from imgbuild.publishing.tags import moving_tags
 from imgbuild.registry.protocol import Manifest
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import InputError
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.publishing.candidate import Candidate
 from imgbuild.publishing.substitutes import substitutes

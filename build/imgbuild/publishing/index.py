@@ -12,11 +12,10 @@ from functools import cached_property
 from typing import Any
 
 from imgbuild.errors import ImgbuildError, MachineError
-from imgbuild.matrix.tags import INDEX_TAG, RECORD_SUFFIX
+from imgbuild.matrix.tags import INDEX_TAG, RECORD_SUFFIX, record_tag
 from imgbuild.parallel import in_parallel
 from imgbuild.publishing.artifact import DamagedError, get_artifact, put_artifact
 from imgbuild.publishing.record import Record, record_of, verified_record
-from imgbuild.publishing.tags import record_tag
 from imgbuild.registry.protocol import Registry
 
 ARTIFACT_TYPE = "application/vnd.imgbuild.index.v1+json"

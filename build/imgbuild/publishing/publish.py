@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from imgbuild.errors import CheckFailedError
+from imgbuild.matrix.tags import immutable_tag, moving_tags, record_tag
 from imgbuild.publishing.approved import Approved
 from imgbuild.publishing.artifact import DamagedError
 from imgbuild.publishing.content import found_content, of_image, sent_content, taken
@@ -13,7 +14,6 @@ from imgbuild.publishing.index import Index
 from imgbuild.publishing.ladder import lost_text
 from imgbuild.publishing.record import Record, put_record, read_record
 from imgbuild.publishing.release import next_release, releases_in
-from imgbuild.publishing.tags import immutable_tag, moving_tags, record_tag
 from imgbuild.registry.protocol import Manifest, Registry
 
 

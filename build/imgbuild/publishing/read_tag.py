@@ -7,11 +7,10 @@ from pathlib import Path
 from imgbuild.engine.client import Engine
 from imgbuild.engine.types import RunOptions
 from imgbuild.errors import CheckFailedError
-from imgbuild.matrix.image import Image
-from imgbuild.matrix.tag_parts import Parts, joined, parts_of
-from imgbuild.matrix.tags import Part, Tags
+from imgbuild.matrix.images import Image
+from imgbuild.matrix.model import Part, Tags
+from imgbuild.matrix.tags import Parts, PlannedTags, joined, parts_of
 from imgbuild.publishing.answers import NOTHING, Answers, answers_of, parts_read
-from imgbuild.publishing.tags import PlannedTags
 from imgbuild.suites.container import CONTAINER_LABEL, label_of
 from imgbuild.suites.docker_client import require_docker_client, run_docker
 

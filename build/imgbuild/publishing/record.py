@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError
 
 from imgbuild.errors import CheckFailedError
+from imgbuild.matrix.tags import record_tag
 from imgbuild.publishing.artifact import DamagedError, get_artifact, put_artifact
-from imgbuild.publishing.tags import record_tag
 from imgbuild.registry.protocol import Registry
 from imgbuild.values import Timestamp
 

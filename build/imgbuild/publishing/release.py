@@ -5,8 +5,8 @@ from collections.abc import Collection
 from datetime import date
 
 from imgbuild.errors import InputError
-from imgbuild.matrix.image import Image
-from imgbuild.publishing.tags import PLACEHOLDER, immutable_tag
+from imgbuild.matrix.images import Image
+from imgbuild.matrix.tags import PLACEHOLDER, immutable_tag
 
 #: So many times a day: the scheme of tags has room for four digits (rules/tags.py).
 MOST_A_DAY = 9999

@@ -13,7 +13,7 @@ from imgbuild.build.opening import Opening, open_planner
 from imgbuild.engine.client import Engine
 from imgbuild.engine.display import BuildDisplay
 from imgbuild.errors import CheckFailedError
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.plan.planner import Planner
 from imgbuild.project import Project, state_dir
 from imgbuild.publishing.approved import Approved, approved

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.render.labels import NAMESPACE
 
 #: Written by building/targets.py, in the words of plan/inputs.py.

@@ -1,10 +1,9 @@
 """Whether every tag that the index tells of points where it says, and whether it tells of all."""
 
-from imgbuild.matrix.tags import RECORD_SUFFIX
+from imgbuild.matrix.tags import RECORD_SUFFIX, RELEASE
 from imgbuild.parallel import in_parallel
 from imgbuild.publishing.index import Index
 from imgbuild.registry.protocol import Registry
-from imgbuild.rules.tags import RELEASE
 
 _WORKERS = 8
 

@@ -7,7 +7,7 @@ of a TensorFlow built by g++ 4 needs that compiler, or the newer one with a chan
 
 from dataclasses import dataclass
 
-from imgbuild.matrix.image import Image, minor_of
+from imgbuild.matrix.images import Image, minor_of
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from packaging.version import Version
 
 from imgbuild.errors import InputError
 from imgbuild.locks.layers import package_layers
-from imgbuild.matrix.image import Image, minor_of
+from imgbuild.matrix.images import Image, minor_of
 from imgbuild.render.compilers import compilers
 from imgbuild.render.labels import pin_labels
 from imgbuild.render.sources import file_name, named_sources

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from imgbuild.atomic import write_text
 from imgbuild.locks.layers import FOLDER, layer_files
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.render.dockerfile import render_dockerfile
 
 DOCKERFILE = "Dockerfile"

@@ -1,6 +1,6 @@
 """What an image says of itself: OCI's own labels, and one label a pin."""
 
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 
 #: Labels of this project that are not defined by OCI.
 NAMESPACE = "imgbuild"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Source
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from imgbuild.atomic import write_text
 from imgbuild.errors import InputError, MachineError
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
 from imgbuild.render.dockerfile import render_dockerfile

@@ -6,9 +6,9 @@ from pathlib import Path
 from imgbuild.atomic import write_text
 from imgbuild.errors import InputError
 from imgbuild.matrix.budget_edit import Budgets, with_budgets
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
+from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
-from imgbuild.rules.load import load_matrix
 from imgbuild.work_folder import work_folder
 
 

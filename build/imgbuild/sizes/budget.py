@@ -1,6 +1,6 @@
 """The budget of an image: the size that its row of the matrix agrees to. Pure."""
 
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 
 #: How much larger an image may be than its budget, since packages of archives grow.
 TOLERANCE_PERCENT = 5

@@ -6,7 +6,7 @@ from typing import Any
 from packaging.version import Version
 
 from imgbuild.locks.lockfile import read_lock
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.render.labels import pin_labels
 

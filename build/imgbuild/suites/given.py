@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from imgbuild.errors import InputError
-from imgbuild.matrix.image import Image, all_images, minor_of
+from imgbuild.matrix.images import Image, all_images, minor_of
 from imgbuild.matrix.model import Matrix, Variant
 from imgbuild.project import Project
 from imgbuild.suites.asking import Answers

@@ -9,7 +9,7 @@ from fake_server import FakeServer, serving
 from imgbuild.audit.client import Client
 from imgbuild.audit.facts import WheelFacts
 from imgbuild.audit.needs import WheelNeed, wheel_needs
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 
 
 @pytest.fixture

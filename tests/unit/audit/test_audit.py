@@ -21,7 +21,7 @@ from imgbuild.audit.needs import SdistNeed, WheelNeed, sdist_needs, wheel_needs
 from imgbuild.audit.offline import audit_offline
 from imgbuild.audit.other_inputs import OtherInput, compare_inputs, look_at, look_at_all
 from imgbuild.errors import InputError
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
 

@@ -16,7 +16,7 @@ from imgbuild.audit.input_list import Surroundings, other_inputs
 from imgbuild.audit.other_inputs import OtherInput, compare_inputs, look_at
 from imgbuild.audit.signature import judge_signature
 from imgbuild.downloads.sites import make_sites
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.settings import Settings
 

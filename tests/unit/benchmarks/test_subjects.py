@@ -6,7 +6,7 @@ from benchmarks.nothing_to_do import emptied
 from benchmarks.one_pin import PACKAGE, VERSIONS, changed_lock
 from benchmarks.template_values import values_of
 
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 
 

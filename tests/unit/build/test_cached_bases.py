@@ -14,7 +14,7 @@ from imgbuild.caches.folder import FolderCache
 from imgbuild.caches.several import Caches
 from imgbuild.inputs.base import find_base
 from imgbuild.inputs.oci_layout import write_layout
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.plan.inputs import Preparation, base_recipe
 from imgbuild.project import Project
 from imgbuild.settings import Settings

@@ -14,7 +14,7 @@ from imgbuild.cli.build_tables import outcome_lines
 from imgbuild.cli.test_tables import report_lines
 from imgbuild.engine.bake import BakeTarget
 from imgbuild.errors import CheckFailedError
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.plan.downloads import ImageDownloads
 from imgbuild.plan.inputs import BaseInput, InterpreterInput
 from imgbuild.plan.plan import Action

@@ -21,7 +21,7 @@ from imgbuild.engine.bake import BuildFailedError, BuildStoppedError
 from imgbuild.engine.diagnosis import Diagnosis, Kind
 from imgbuild.engine.faults import EngineUnusableError
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.plan.downloads import ImageDownloads
 from imgbuild.plan.inputs import BaseInput
 from imgbuild.plan.plan import PlanItem

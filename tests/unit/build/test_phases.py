@@ -4,7 +4,7 @@ import pytest
 from test_produce import Bench, bench  # noqa: F401  # the fixture
 
 from imgbuild.build.phases import phases, shared_layers
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.project import Project

@@ -21,7 +21,7 @@ from imgbuild.engine.buildx import Buildx
 from imgbuild.engine.display import BuildDisplay
 from imgbuild.engine.failure import BuildFailure
 from imgbuild.engine.types import StoredImage
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.plan.downloads import ImageDownloads
 from imgbuild.plan.inputs import BaseInput, BuildInputs, InterpreterInput
 from imgbuild.plan.plan import Action

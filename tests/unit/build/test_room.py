@@ -11,7 +11,7 @@ from fake_engine import VERSION
 
 from imgbuild.build.room import GIB, require_room, room_for, scarce_room
 from imgbuild.errors import MachineError
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.plan import Action, PlanItem
 

@@ -6,7 +6,7 @@ import pytest
 
 from imgbuild.build.shared_stages import share_packages
 from imgbuild.engine.bake import BakeTarget, bake_definition
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.render.drift import dockerfile_path
 

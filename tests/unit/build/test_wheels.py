@@ -12,7 +12,7 @@ from test_produce import NEW, OLD, Bench, bench  # noqa: F401  # the fixture
 from imgbuild.build.wheel_key import wheel_key
 from imgbuild.build.wheel_store import WheelStore
 from imgbuild.build.wheels import open_wheels
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.render.dockerfile import render_dockerfile
 

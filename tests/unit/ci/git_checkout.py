@@ -14,13 +14,11 @@ import yaml
 
 from imgbuild.ci.changed import Changes, changes_between
 from imgbuild.ci.digests import look_at_inputs, this_side
-from imgbuild.matrix.documented import documented_family
-from imgbuild.matrix.image import Image, all_images
-from imgbuild.matrix.named import whole_family
+from imgbuild.matrix.images import Image, all_images, documented_family, whole_family
+from imgbuild.matrix.load import load_matrix
 from imgbuild.plan import inputs
 from imgbuild.project import Project
 from imgbuild.render.drift import render_all, write_all
-from imgbuild.rules.load import load_matrix
 from imgbuild.settings import Settings
 
 #: Nothing of the user's git configuration, hooks or identity.

@@ -14,9 +14,9 @@ from git_checkout import GitCheckout, commit, git, git_checkout
 
 from imgbuild.errors import InputError
 from imgbuild.inputs.base import BaseLayout
+from imgbuild.matrix.load import load_matrix
 from imgbuild.plan import inputs
 from imgbuild.project import Project
-from imgbuild.rules.load import load_matrix
 from imgbuild.settings import Settings
 
 

@@ -15,8 +15,9 @@ from imgbuild.ci.listed import jobs
 from imgbuild.ci.missing import NEVER, NOT_MADE, OTHER, missing_in
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.inputs.base import BaseLayout
-from imgbuild.matrix.image import Image
-from imgbuild.matrix.named import named_images, whole_family
+from imgbuild.matrix.images import Image, whole_family
+from imgbuild.matrix.load import load_matrix
+from imgbuild.matrix.selection import named_images
 from imgbuild.matrix.tags import INDEX_TAG
 from imgbuild.plan import inputs
 from imgbuild.project import Project
@@ -25,7 +26,6 @@ from imgbuild.publishing.index import ARTIFACT_TYPE, index_of
 from imgbuild.publishing.record import Record
 from imgbuild.registry.fake import MemoryRegistry
 from imgbuild.registry.protocol import Registry
-from imgbuild.rules.load import load_matrix
 from imgbuild.settings import Settings
 
 ONE, TWO, GPU = "tf-2.2-cpu-debian", "tf-2.3-cpu-debian", "tf-2.2-gpu-ubuntu"

@@ -10,7 +10,7 @@ from imgbuild.ci.formats import GITHUB_JOBS, github_text, gitlab_text, json_text
 from imgbuild.ci.listed import Job, Listed, jobs
 from imgbuild.ci.shards import Shard
 from imgbuild.errors import InputError
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 
 CPU, GPU, OTHER = "tf-2.2-cpu-debian", "tf-2.2-gpu-ubuntu", "tf-2.2-cpu-debian-intelmpi"
 #: What a shell takes a variable's text apart into: words of these characters alone.

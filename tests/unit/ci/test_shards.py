@@ -7,7 +7,7 @@ import pytest
 from imgbuild.ci.shards import Shard, parse_shard, shards
 from imgbuild.ci.work import Work, seconds, work_of
 from imgbuild.errors import InputError
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 
 COUNTS = (1, 2, 3, 4, 8, 16, 34, 100)

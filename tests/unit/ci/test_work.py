@@ -3,7 +3,7 @@
 import pytest
 
 from imgbuild.ci.work import SECONDS, Work, seconds, work_of
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 
 

@@ -10,7 +10,7 @@ from imgbuild.cli.build_tables import outcome_lines
 from imgbuild.cli.outcome_shown import shown
 from imgbuild.engine.display import BuildDisplay
 from imgbuild.engine.progress import BuildEvent
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.suites.report import Report, SuiteResult, TestFailure

@@ -6,8 +6,7 @@ import pytest
 
 from imgbuild.cli.show_data import described
 from imgbuild.cli.show_text import WIDTH, image_text
-from imgbuild.matrix.documented import documented_family
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image, documented_family
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
 

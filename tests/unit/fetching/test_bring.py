@@ -15,7 +15,7 @@ from imgbuild.errors import MachineError
 from imgbuild.fetching.base_files import store_text
 from imgbuild.fetching.listing import Item, Kind, Listing, read_listing, write_listing
 from imgbuild.fetching.request import fetch_request
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.render.stages import Stage
 from imgbuild.settings import Settings

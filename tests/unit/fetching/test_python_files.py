@@ -11,7 +11,7 @@ from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.fetching.python_files import python_items
 from imgbuild.locks.index import index_environment
 from imgbuild.locks.lockfile import HEADER
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 
 ANY, OLD, NEW, SOURCE = ("1" * 64, "2" * 64, "3" * 64, "4" * 64)
 

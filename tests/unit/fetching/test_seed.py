@@ -18,7 +18,7 @@ from imgbuild.fetching.offline import FetchedInputs
 from imgbuild.fetching.seed import open_seed
 from imgbuild.inputs.base import BaseLayout, find_base
 from imgbuild.inputs.oci_layout import read_layout
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.inputs import base_recipe
 from imgbuild.plan.plan import Action, PlanItem

@@ -3,7 +3,7 @@
 import pytest
 
 from imgbuild.fetching.stages import arguments, install_stages, plan_name, with_plan
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.render.dockerfile import render_dockerfile
 

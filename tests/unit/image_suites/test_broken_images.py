@@ -12,7 +12,7 @@ from e2e.broken_images import FOLDER, KEYS, broken_images, read_broken
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from imgbuild.matrix.image import Image
+    from imgbuild.matrix.images import Image
 
 GOOD = "# suite: pins\n# base: tf-2.2-cpu-debian\n# fails: a\\[b\\]\n# says: c\nARG BASE\n"
 

@@ -7,7 +7,7 @@ import pytest
 from imgbuild.errors import InputError
 from imgbuild.locks.layers import layer_files, package_layers, require_layer_as_named
 from imgbuild.locks.lockfile import read_lock
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 
 

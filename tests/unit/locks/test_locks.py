@@ -12,10 +12,10 @@ from imgbuild.locks.family import lock_family
 from imgbuild.locks.lockfile import HEADER, parse_lock
 from imgbuild.locks.request import LockRequest, image_request, lock_requests, mpi_request
 from imgbuild.locks.resolve import resolve
-from imgbuild.matrix.image import Image, all_images
+from imgbuild.matrix.images import Image, all_images
+from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
-from imgbuild.rules.load import load_matrix
 
 SHA = "a" * 64
 REQUEST = LockRequest("x.txt", "a test", "3.6", ("pip==21.3.1",), ("h5py<3",))

@@ -3,13 +3,13 @@
 import pytest
 
 from imgbuild.errors import InputError
-from imgbuild.matrix.documented import (
+from imgbuild.matrix.images import (
+    Image,
     as_documented,
     corrections,
     documented_family,
     never_published,
 )
-from imgbuild.matrix.image import Image
 from imgbuild.matrix.model import Matrix
 
 
@@ -43,7 +43,7 @@ def test_what_was_never_published_stays_corrected(images: dict[str, Image]) -> N
     ("name", "expected"),
     [
         ("tf-1.10-gpu-ubuntu", "the documentation names no other version for any of its pins"),
-        ("tf-1.14-gpu-ubuntu", "git 2.7.4 was documented and cannot be had"),
+        ("tf-1.14-gpu-ubuntu", "git 2.7.4 was documented and is not available"),
     ],
 )
 def test_where_nothing_differs_that_is_said(

@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 import yaml
 
-from imgbuild.matrix.json_schema import SCHEMA_NAME, schema_text
+from imgbuild.matrix.load import SCHEMA_NAME, schema_text
 from imgbuild.project import Project
 
 

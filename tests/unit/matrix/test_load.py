@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
-from imgbuild.rules.load import load_matrix
 
 Edited = Callable[..., Path]
 Refusal = Callable[[Path], str]

@@ -4,7 +4,7 @@ import pytest
 
 from imgbuild.errors import InputError
 from imgbuild.matrix.model import Matrix
-from imgbuild.matrix.named import named_images
+from imgbuild.matrix.selection import named_images
 
 
 def _names(matrix: Matrix, *names: str) -> list[str]:

@@ -4,7 +4,7 @@ import pytest
 
 from imgbuild.errors import InputError
 from imgbuild.matrix.model import Matrix
-from imgbuild.matrix.select import Selection, select_images
+from imgbuild.matrix.selection import Selection, select_images
 
 
 def _names(matrix: Matrix, selection: Selection) -> list[str]:

@@ -10,8 +10,8 @@ import yaml
 from fake_engine import FakeEngine
 
 from imgbuild.engine.types import StoredImage
-from imgbuild.matrix.documented import documented_family
-from imgbuild.matrix.image import Image, all_images
+from imgbuild.matrix.images import Image, all_images, documented_family
+from imgbuild.matrix.load import load_matrix
 from imgbuild.plan.changes import parts_label
 from imgbuild.plan.inputs import BuildInputs, Preparation, prepare_inputs
 from imgbuild.plan.plan import Action, PlanItem
@@ -20,7 +20,6 @@ from imgbuild.project import Project
 from imgbuild.render.dockerfile import epoch_seconds
 from imgbuild.render.drift import render_all, write_all
 from imgbuild.render.labels import INPUT_DIGEST, INPUT_PARTS, REPOSITORY, pin_labels
-from imgbuild.rules.load import load_matrix
 from imgbuild.settings import Settings
 from imgbuild.suites.code import read_suites, required, suite_keys
 from imgbuild.suites.report import SuiteResult

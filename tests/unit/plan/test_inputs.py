@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from imgbuild.errors import InputError
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.plan.inputs import BuildInputs, Preparation, prepare_inputs
 from imgbuild.project import Project
 from imgbuild.settings import Settings

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from imgbuild.engine.types import StoredImage
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.plan import Action, PlanItem, make_plan
 from imgbuild.suites.verdict import Verdict

@@ -15,10 +15,10 @@ from fake_engine import FakeEngine
 
 from imgbuild.errors import InputError
 from imgbuild.inputs.cpython import RelocatedPrefix
+from imgbuild.matrix.load import load_matrix
 from imgbuild.plan import inputs
 from imgbuild.plan.plan import Action
 from imgbuild.project import Project
-from imgbuild.rules.load import load_matrix
 from imgbuild.suites.store import ReportStore
 
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from imgbuild.matrix.documented import documented_family
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image, documented_family
 from imgbuild.matrix.model import Matrix
-from imgbuild.matrix.tag_parts import parts_of
+from imgbuild.matrix.tags import parts_of
 from imgbuild.publishing.answers import Answers, answers_of, parts_read
 
 OPEN_MPI = "mpirun (Open MPI) {}\n\nReport bugs to http://www.open-mpi.org/community/help/\n"

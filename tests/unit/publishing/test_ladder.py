@@ -18,7 +18,7 @@ from imgbuild.registry.fake import MemoryRegistry
 from imgbuild.registry.patience import Patience
 
 if TYPE_CHECKING:
-    from imgbuild.matrix.image import Image
+    from imgbuild.matrix.images import Image
     from imgbuild.publishing.record import Record
 
 NAME = "tf-2.2-cpu-debian"

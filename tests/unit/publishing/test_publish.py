@@ -23,7 +23,7 @@ from imgbuild.registry.fake import MemoryRegistry
 from imgbuild.registry.protocol import Manifest
 
 if TYPE_CHECKING:
-    from imgbuild.matrix.image import Image
+    from imgbuild.matrix.images import Image
 
 NAME = "tf-2.2-cpu-debian"
 STEM = "2.2.0-cpu-py36-openmpi4.1.4-debian12"

@@ -7,11 +7,10 @@ import pytest
 from published_images import RECORD
 
 from imgbuild.cli.published_table import published_lines
-from imgbuild.matrix.image import Image
-from imgbuild.matrix.tags import INDEX_TAG, RECORD_SUFFIX
+from imgbuild.matrix.images import Image
+from imgbuild.matrix.tags import INDEX_TAG, RECORD_SUFFIX, planned_tags
 from imgbuild.project import Project
 from imgbuild.publishing import index, record
-from imgbuild.publishing.tags import planned_tags
 from imgbuild.registry.patience import Patience
 from imgbuild.registry.protocol import LARGEST_ANSWER, LARGEST_BLOB
 from imgbuild.settings import PublishingSettings

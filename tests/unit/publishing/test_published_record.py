@@ -8,6 +8,7 @@ import pytest
 from published_images import RECORD, publish
 
 from imgbuild.errors import CheckFailedError
+from imgbuild.matrix.tags import record_tag
 from imgbuild.publishing.artifact import DamagedError, put_artifact
 from imgbuild.publishing.record import (
     ARTIFACT_TYPE,
@@ -16,7 +17,6 @@ from imgbuild.publishing.record import (
     record_of,
     verified_record,
 )
-from imgbuild.publishing.tags import record_tag
 from imgbuild.registry.fake import MemoryRegistry
 
 TAG = RECORD.tag

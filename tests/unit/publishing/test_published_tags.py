@@ -7,11 +7,10 @@ import pytest
 
 from imgbuild.cli.show_data import described
 from imgbuild.cli.show_text import image_text
-from imgbuild.matrix.documented import documented_family
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image, documented_family
 from imgbuild.matrix.model import Matrix
+from imgbuild.matrix.tags import PlannedTags, immutable_tag, moving_tags, planned_tags
 from imgbuild.project import Project
-from imgbuild.publishing.tags import PlannedTags, immutable_tag, moving_tags, planned_tags
 
 RELEASE = "20261120.1"
 

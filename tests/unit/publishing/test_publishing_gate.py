@@ -10,7 +10,7 @@ from fake_engine import FakeEngine
 
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import InputError
-from imgbuild.matrix.image import Image, standin_image
+from imgbuild.matrix.images import Image, standin_image
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.inputs import BuildInputs
 from imgbuild.plan.plan import Action, PlanItem

@@ -12,10 +12,10 @@ from test_answers import answers
 
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
+from imgbuild.matrix.tags import planned_tags
 from imgbuild.publishing import read_tag
 from imgbuild.publishing.read_tag import PROGRAM, docker_exec, read_tags
-from imgbuild.publishing.tags import planned_tags
 from imgbuild.suites.container import CONTAINER_LABEL, label_of
 
 ID = "sha256:id"

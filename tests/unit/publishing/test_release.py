@@ -5,11 +5,10 @@ from datetime import date
 import pytest
 
 from imgbuild.errors import InputError
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
+from imgbuild.matrix.tags import LONGEST_RELEASE, RELEASE, immutable_tag
 from imgbuild.publishing import release
 from imgbuild.publishing.release import check_release, next_release
-from imgbuild.publishing.tags import immutable_tag
-from imgbuild.rules.tags import LONGEST_RELEASE, RELEASE
 
 TODAY = date(2026, 11, 20)
 

@@ -5,13 +5,11 @@ from typing import get_args
 
 import pytest
 
-from imgbuild.matrix.documented import documented_family
-from imgbuild.matrix.image import Image
-from imgbuild.matrix.model import Matrix
-from imgbuild.matrix.tags import Part
+from imgbuild.matrix.images import Image, documented_family
+from imgbuild.matrix.model import Matrix, Part
+from imgbuild.matrix.tags import planned_tags
 from imgbuild.project import Project
 from imgbuild.publishing.gate import SKIPPABLE
-from imgbuild.publishing.tags import planned_tags
 
 RELEASE = "20261120.1"
 _ROW = re.compile(r"\| `(?P<name>tf-[^`]+)` \| (?P<tags>.+) \|")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.render.drift import dockerfile_path
 

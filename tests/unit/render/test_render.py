@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from imgbuild.errors import InputError
-from imgbuild.matrix.documented import documented_family
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image, documented_family
 from imgbuild.project import Project
 from imgbuild.render.dockerfile import epoch_seconds, render_dockerfile
 from imgbuild.render.drift import find_drift, render_all, write_all

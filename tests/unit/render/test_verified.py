@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from imgbuild.errors import InputError
-from imgbuild.matrix.image import Image, all_images
+from imgbuild.matrix.images import Image, all_images
+from imgbuild.matrix.load import load_matrix
 from imgbuild.project import Project
 from imgbuild.render import verified
 from imgbuild.render.dockerfile import render_dockerfile
 from imgbuild.render.verified import VerifiedDockerfiles
-from imgbuild.rules.load import load_matrix
 
 NAME = "tf-2.2-cpu-debian"
 

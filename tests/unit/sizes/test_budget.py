@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.matrix.image import Image, all_images, as_documented_image
+from imgbuild.matrix.images import Image, all_images, as_documented_image
+from imgbuild.matrix.load import load_matrix
 from imgbuild.project import Project
 from imgbuild.render.dockerfile import render_dockerfile
-from imgbuild.rules.load import load_matrix
 from imgbuild.sizes.budget import exceeds, over_budget
 from imgbuild.suites.expectation import expectation
 

@@ -11,7 +11,7 @@ from fake_engine import FakeEngine
 
 from imgbuild.engine.types import GpuRequest, RunOptions, StoredImage, StoredNetwork
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.suites.container import (
     CONTAINER_LABEL,
     Started,

@@ -8,7 +8,7 @@ from fake_engine import FakeEngine
 
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, InputError
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.suites.code import choose_suites, code_digest, list_suites
 from imgbuild.suites.expectation import expectation

@@ -14,7 +14,7 @@ from actions.expression import PURE, Scope
 from actions.workflow import Step, read_workflow
 from imgbuild.ci.formats import github_text, json_text
 from imgbuild.ci.listed import Listed, jobs
-from imgbuild.matrix.image import Image
+from imgbuild.matrix.images import Image
 from imgbuild.publishing.release import check_release
 
 WORKFLOWS = ROOT / ".github" / "workflows"

@@ -1,14 +1,15 @@
-"""Which images a command is about: ``--tf``, ``--cpu``, ``--gpu``, ``--stack``, ``--mpi``.
-
-Images that are named exactly, with ``--name``, are found by `imgbuild.matrix.named`.
-"""
+"""Select images of the matrix by version, variant, stack and MPI, or by name."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from imgbuild.errors import InputError
-from imgbuild.matrix.image import Image, all_images
+from imgbuild.matrix.images import Image, all_images, whole_family
 from imgbuild.matrix.model import Matrix
+
+#: So many similar names are listed where a name does not exist.
+_NEAR = 3
 
 
 @dataclass(frozen=True)
@@ -117,3 +118,28 @@ def _existing(images: tuple[Image, ...]) -> str:
         groups.setdefault(f"{image.stack} {image.variant}{mpi}", []).append(image.minor)
     lines = [f"{', '.join(minors)} ({group})" for group, minors in groups.items()]
     return "There are: " + "; ".join(lines) + "."
+
+
+def named_images(matrix: Matrix, names: Sequence[str]) -> tuple[Image, ...]:
+    """Return the images with these names, each once, in the order of the matrix.
+
+    Raises:
+        InputError: the matrix has no such image; the most similar names are listed.
+
+    """
+    images = whole_family(matrix)
+    known = [image.name for image in images]
+    unknown = [name for name in dict.fromkeys(names) if name not in known]
+    if unknown:
+        raise InputError(" ".join(_no_such(name, known) for name in unknown))
+    return tuple(image for image in images if image.name in names)
+
+
+def _no_such(name: str, known: Sequence[str]) -> str:
+    import difflib  # noqa: PLC0415 - for the error alone
+
+    near = difflib.get_close_matches(name, known, n=_NEAR, cutoff=0.0)
+    return (
+        f"--name {name!r}: no such image in the matrix. Most similar: {', '.join(near)}; "
+        "`imgbuild list` has them all."
+    )

@@ -1,13 +1,16 @@
-"""The first arrow: ``matrix.yaml`` → :class:`Matrix`, with every fault at once."""
+"""Load ``matrix.yaml`` with all its faults at once, and make its JSON Schema for editors."""
 
+import json
 from pathlib import Path
 
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.references import find_faults
-from imgbuild.rules.faults import rule_faults
-from imgbuild.rules.tags import tag_faults
+from imgbuild.matrix.rules import rule_faults
+from imgbuild.matrix.tags import tag_faults
 from imgbuild.strict_yaml import check
 from imgbuild.yaml_document import read_document
+
+SCHEMA_NAME = "matrix.schema.json"
 
 
 def load_matrix(path: Path) -> Matrix:
@@ -25,3 +28,16 @@ def load_matrix(path: Path) -> Matrix:
     if matrix is None or faults:
         raise document.reject(faults)
     return matrix
+
+
+def schema_text() -> str:
+    """Return the JSON Schema of ``matrix.yaml`` as the text that is committed."""
+    schema = Matrix.model_json_schema(by_alias=True)
+    # `schema: 1` is a number to YAML, and text to the loader.
+    schema["properties"]["schema"] = {"enum": [1, "1"]}
+    document = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "imgbuild matrix",
+        **schema,
+    }
+    return json.dumps(document, indent=2) + "\n"

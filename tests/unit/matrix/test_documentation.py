@@ -2,11 +2,11 @@
 
 import pytest
 
-from imgbuild.gpus.generations import GENERATIONS
-from imgbuild.matrix.documented import corrections, documented_family
+from imgbuild.matrix.gpus import GENERATIONS
+from imgbuild.matrix.images import corrections, documented_family
 from imgbuild.matrix.model import Matrix
+from imgbuild.matrix.rules import COMPARISONS
 from imgbuild.project import Project
-from imgbuild.rules.checks import COMPARISONS
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,11 @@
-"""One image of the family: a row of the matrix in one variant, with everything resolved."""
+"""The images of the matrix: a row in one variant, with every pin resolved."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from imgbuild.errors import InputError
 from imgbuild.matrix.model import (
     Cuda,
     Horovod,
@@ -16,7 +18,7 @@ from imgbuild.matrix.model import (
     TensorFlow,
     Variant,
 )
-from imgbuild.matrix.pins import ResolvedPin, as_documented, pin_of, resolve_pins, usual_mpi
+from imgbuild.matrix.pins import ResolvedPin, documented_pin, pin_of, resolve_pins, usual_mpi
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Image:
 
     @property
     def minor(self) -> str:
-        """The version people select by, e.g. ``2.2``."""
+        """The version that people select by, e.g. ``2.2``."""
         return minor_of(self.tensorflow)
 
     @property
@@ -48,7 +50,7 @@ class Image:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The references it gets when its suites have passed, the usual one first."""
+        """The references it gets when its suites have passed, the shorter one first."""
         versions = (self.minor, self.tensorflow)
         return tuple(f"{self.repository}:{version}-{self._suffix}" for version in versions)
 
@@ -72,7 +74,7 @@ class Image:
 
     @property
     def mpi_lock_name(self) -> str | None:
-        """The lock of an MPI from the Python package index; None where it comes otherwise."""
+        """The lock of an MPI from the Python package index; None for another MPI."""
         python = minor_of(self.version_of("python"))
         return f"mpi-{self.mpi_name}-py{python}.txt" if self.mpi.origin == "index" else None
 
@@ -96,12 +98,10 @@ class Image:
 
     @property
     def os(self) -> OperatingSystem:
-        """What the image stands on."""
         return self.matrix.operating_systems[self.os_name]
 
     @property
     def wheel(self) -> TensorFlow:
-        """What is known of its TensorFlow wheel."""
         return self.matrix.tensorflow[self.tensorflow]
 
     @property
@@ -111,43 +111,38 @@ class Image:
 
     @property
     def python(self) -> Python:
-        """How its interpreter comes to be."""
         return self.matrix.python[self.version_of("python")]
 
     @property
     def mpi(self) -> Mpi:
-        """Its MPI implementation."""
         return self.matrix.mpi[self.mpi_name]
 
     @property
     def mpi_name(self) -> str:
         """Its MPI's key in the matrix, e.g. ``openmpi-4.1.4``."""
         pin = pin_of(self.matrix, self.row, "mpi")
-        return (as_documented(pin) if self.documented else pin).version
+        return (documented_pin(pin) if self.documented else pin).version
 
     @property
     def usual_mpi(self) -> bool:
-        """Whether its MPI is the one that its stack's images have unless their row says other."""
+        """Whether its MPI is the default one of its stack."""
         return self.mpi_name == usual_mpi(self.matrix, self.row)
 
     @property
     def cuda(self) -> Cuda | None:
-        """Its CUDA release; None for a CPU image."""
         return self.matrix.cuda[self.version_of("cuda")] if self.variant == "gpu" else None
 
     @property
     def horovod(self) -> Horovod:
-        """What is known of its Horovod release."""
         return self.matrix.horovod[self.version_of("horovod")]
 
     @property
     def budget(self) -> int | None:
-        """The bytes it was agreed to have; None if nothing was, or if it is not the family's."""
+        """Its size budget in bytes; None without one, and for an image as documented."""
         megabytes = None if self.documented else self.row.budget.get(self.variant)
         return None if megabytes is None else megabytes * 1_000_000
 
     def source(self, name: str) -> Source:
-        """Return a download of the matrix."""
         return self.matrix.sources[name]
 
     def as_json(self) -> dict[str, Any]:
@@ -204,3 +199,61 @@ def resolve_image(matrix: Matrix, row: Row, variant: Variant, *, documented: boo
         matrix=matrix,
         documented=documented,
     )
+
+
+@dataclass(frozen=True)
+class Correction:
+    """One pin of which the documentation names another version than the family has."""
+
+    documented: ResolvedPin
+    corrected: ResolvedPin
+
+
+def documented_family(matrix: Matrix) -> tuple[Image, ...]:
+    """Return every image as documented that differs from the family's, in the matrix's order."""
+    images = map(as_documented_image, all_images(matrix))
+    return tuple(image for image in images if image.documented)
+
+
+def whole_family(matrix: Matrix) -> tuple[Image, ...]:
+    """Return every image that has a name: the family, then the images as documented."""
+    return (*all_images(matrix), *documented_family(matrix))
+
+
+def as_documented(images: Iterable[Image], *, each: bool) -> tuple[Image, ...]:
+    """Return the images with the documented pins; without ``each``, only those that differ.
+
+    Raises:
+        InputError: an image that must differ does not, or no image differs.
+
+    """
+    others = [as_documented_image(image) for image in images]
+    same = [image for image in others if not image.documented]
+    if each and same:
+        raise InputError(f"{same[0].name} is as documented already: {_why_same(same[0])}.")
+    found = tuple(image for image in others if image.documented)
+    if not found:
+        raise InputError("All of the selected images are as documented already.")
+    return found
+
+
+def corrections(image: Image) -> tuple[Correction, ...]:
+    """Return the pins in which an image as documented differs from the family's."""
+    family = {
+        pin.component: pin for pin in resolve_image(image.matrix, image.row, image.variant).pins
+    }
+    pairs = ((pin, family.get(pin.component, pin)) for pin in image.pins)
+    return tuple(Correction(own, other) for own, other in pairs if own.version != other.version)
+
+
+def never_published(image: Image) -> tuple[ResolvedPin, ...]:
+    """Return the pins whose documented version does not exist: the corrected one stays."""
+    return tuple(pin for pin in image.pins if pin.documented and not pin.documented_exists)
+
+
+def _why_same(image: Image) -> str:
+    kept = [
+        f"{pin.component} {pin.documented} was documented and is not available ({pin.why})"
+        for pin in never_published(image)
+    ]
+    return "; ".join(kept) or "the documentation names no other version for any of its pins"

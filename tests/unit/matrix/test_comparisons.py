@@ -4,9 +4,8 @@ from typing import get_args
 
 import pytest
 
-from imgbuild.matrix.rule import Check
-from imgbuild.rules.checks import COMPARISONS, admits, numbers
-from imgbuild.rules.facts import Value
+from imgbuild.matrix.model import Check
+from imgbuild.matrix.rules import COMPARISONS, Value, admits, numbers
 
 
 def test_every_kind_of_the_schema_is_there() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from breaks import BREAKS, CUDA_OF_2_1, Break, horovod_on_debian
 
+from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
-from imgbuild.rules.load import load_matrix
 
 Edited = Callable[..., Path]
 Refusal = Callable[[Path], str]

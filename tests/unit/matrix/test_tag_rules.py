@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
-from imgbuild.rules.load import load_matrix
-from imgbuild.rules.tags import tag_faults
+from imgbuild.matrix.tags import tag_faults
 
 Edited = Callable[..., Path]
 Refusal = Callable[[Path], str]
@@ -43,7 +43,7 @@ def _renamed_stack(path: Path, name: str) -> Path:
         (
             FIRST,
             FIRST.replace("stack", "release, stack"),
-            "tags.moving, entry 1: a tag that says its release cannot move to the next one",
+            "tags.moving, entry 1: a tag that names its release cannot move to the next one",
         ),
         (
             IMMUTABLE,
@@ -97,17 +97,17 @@ def test_there_is_room_for_the_record_beside_the_longest_release(
     rest = len("2.3.0-cpu-py36-openmpi-debian12-as-documented-20991231.9999")
     assert load_matrix(edited("version: 4.1.4\n", f"version: {'1' * (121 - rest)}\n"))
     said = refusal(edited("version: 4.1.4\n", f"version: {'1' * (122 - rest)}\n"))
-    assert "-20991231.9999': there is room for 121 characters" in said
+    assert "-20991231.9999': a tag has at most 121 characters here" in said
 
 
 @pytest.mark.parametrize(
     ("name", "scheme", "expected"),
     [
-        ("index", "[stack]", "tf-1.10-cpu-index would be 'index': 'index' and what ends in"),
+        ("index", "[stack]", "tf-1.10-cpu-index would be 'index': 'index' and tags that end in"),
         (
             "a.record",
             "[tensorflow, variant, documented, flavour, stack]",
-            "tf-1.10-cpu-a.record would be '1.10.0-cpu-a.record': 'index' and what ends in '.rec",
+            "tf-1.10-cpu-a.record would be '1.10.0-cpu-a.record': 'index' and tags that end in",
         ),
     ],
 )
@@ -139,12 +139,12 @@ def test_the_place_is_that_of_the_scheme(edited: Edited, refusal: Refusal) -> No
         (
             (IMMUTABLE, IMMUTABLE.replace("mpi,", "mpi, mpi,")),
             "  immutable: [",
-            "tags.immutable: the part 'mpi' is there twice; leave one out",
+            "tags.immutable: the part 'mpi' is listed twice; leave one out",
         ),
         (
             (SECOND, SECOND.replace("[minor,", "[minor, variant,")),
             "    - [minor,",
-            "tags.moving, entry 2: the part 'variant' is there twice; leave one out",
+            "tags.moving, entry 2: the part 'variant' is listed twice; leave one out",
         ),
     ],
 )

@@ -1,1 +1,0 @@
-"""Which GPUs an image serves: generations as data, and what the wheel has for each."""

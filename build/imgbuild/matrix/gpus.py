@@ -1,0 +1,99 @@
+"""Which GPUs an image serves: with machine code of the wheel, with PTX, or not at all.
+
+Machine code (a cubin) of capability X.y runs on GPUs of X.z with z >= y, and on no other major
+number. PTX is compiled by the driver at first use for any newer capability; the libraries of the
+CUDA release (cuBLAS, cuDNN) have code for the capabilities that the release knows and for no newer
+ones. Source: CUDA C++ Programming Guide, "Application Compatibility".
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from imgbuild.matrix.images import Image
+from imgbuild.matrix.model import Cuda, GpuWheel
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One compute capability: its generation's name, and examples of its cards."""
+
+    name: str
+    capability: str
+    examples: str
+
+
+#: NVIDIA's GPU generations with well-known cards. Tegra and Jetson boards are left out: no x86-64
+#: image runs there. Sources: https://developer.nvidia.com/cuda-gpus and
+#: https://developer.nvidia.com/cuda-legacy-gpus (capability of each card); CUDA C++ Programming
+#: Guide, "Compute Capabilities" (generations).
+GENERATIONS = (
+    Generation("Kepler", "3.0", "GeForce GTX 680, GRID K520"),
+    Generation("Kepler", "3.5", "Tesla K40, GeForce GTX Titan"),
+    Generation("Kepler", "3.7", "Tesla K80"),
+    Generation("Maxwell", "5.0", "GeForce GTX 750 Ti, Quadro K2200"),
+    Generation("Maxwell", "5.2", "Tesla M40, M60, GeForce GTX 980"),
+    Generation("Pascal", "6.0", "Tesla P100"),
+    Generation("Pascal", "6.1", "Tesla P4, P40, GeForce GTX 1080"),
+    Generation("Volta", "7.0", "Tesla V100, Titan V"),
+    Generation("Turing", "7.5", "Tesla T4, GeForce RTX 2080"),
+    Generation("Ampere", "8.0", "A100, A30"),
+    Generation("Ampere", "8.6", "A10, A40, GeForce RTX 3090"),
+    Generation("Ada", "8.9", "L4, L40, GeForce RTX 4090"),
+    Generation("Hopper", "9.0", "H100, H200"),
+    Generation("Blackwell", "10.0", "B200, GB200"),
+    Generation("Blackwell", "12.0", "GeForce RTX 5090, RTX PRO 6000"),
+)
+
+
+class KernelSupport(StrEnum):
+    """What a wheel has for a GPU."""
+
+    NATIVE = "native kernels"
+    PTX = "PTX only"
+    NOTHING = "nothing"
+
+
+def gpu_support(image: Image) -> tuple[tuple[Generation, KernelSupport], ...]:
+    """Return every generation with what a GPU image has for it; empty for a CPU image."""
+    if image.cuda is None:
+        return ()
+    gpu, cuda = image.wheel.gpu, image.cuda
+    return tuple((one, kernel_support(one.capability, gpu, cuda)) for one in GENERATIONS)
+
+
+def unsupported_gpus(image: Image) -> str | None:
+    """Return a sentence on the GPUs that are too new for the image's CUDA; None without CUDA.
+
+    Source: CUDA C++ Programming Guide, "Application Compatibility"; NVIDIA Ampere GPU Architecture
+    Compatibility Guide.
+    """
+    newest = _numbers(image.cuda.newest) if image.cuda else (0, 0)
+    newer = [
+        generation.name
+        for generation, support in gpu_support(image)
+        if support is KernelSupport.NOTHING and _numbers(generation.capability) > newest
+    ]
+    if not newer:
+        return None
+    cuda = f"CUDA {image.version_of('cuda').split('.')[0]}"
+    return (
+        f"{newer[0]} and newer GPUs are not served by {cuda}: a newer driver may compile the "
+        f"wheel's PTX for them, but cuBLAS and cuDNN of {cuda} have no code for them."
+    )
+
+
+def kernel_support(capability: str, wheel: GpuWheel, cuda: Cuda) -> KernelSupport:
+    """Return what a wheel has for GPUs of a compute capability."""
+    device = _numbers(capability)
+    for code in map(_numbers, wheel.native):
+        if code[0] == device[0] and code[1] <= device[1]:
+            return KernelSupport.NATIVE
+    known = device <= _numbers(cuda.newest)
+    if known and any(_numbers(ptx) <= device for ptx in wheel.ptx):
+        return KernelSupport.PTX
+    return KernelSupport.NOTHING
+
+
+def _numbers(capability: str) -> tuple[int, int]:
+    major, minor = capability.split(".")
+    return int(major), int(minor)

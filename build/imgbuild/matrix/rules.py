@@ -1,0 +1,285 @@
+"""Judge the pins of images by the compatibility rules of ``matrix.yaml``."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion
+
+from imgbuild.matrix.images import (
+    Image,
+    corrections,
+    minor_of,
+    never_published,
+    resolve_image,
+)
+from imgbuild.matrix.model import Check, Matrix, Row, Rule
+from imgbuild.matrix.pins import pin_location
+from imgbuild.yaml_document import Fault, Location
+
+#: The table of the matrix that a component's pin names a key of.
+TABLES = {
+    "tensorflow": "tensorflow",
+    "python": "python",
+    "mpi": "mpi",
+    "horovod": "horovod",
+    "cuda": "cuda",
+    "os": "operating_systems",
+}
+#: A fault lists so many image names, then counts the rest.
+NAMED_IMAGES = 3
+_NAMED_VERSION = re.compile(r"(?P<name>.*?)-?(?P<version>[0-9][0-9.]*)")
+
+#: Versions by component, each as the matrix's tables spell it.
+Pins = Mapping[str, str]
+#: A pin or a field of a table: what a rule compares.
+Value = str | tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Whether a value fits a fact, and how to say which values would."""
+
+    holds: Callable[[str, Value], bool]
+    requires: Callable[[Value], str]
+
+
+@dataclass(frozen=True)
+class BrokenRule:
+    """One rule that the pins of an image break: what was found, and what the rule requires."""
+
+    rule: Rule
+    pin: str
+    value: str
+    required: str
+
+    @property
+    def is_of_a_table(self) -> bool:
+        """Whether a table of the matrix is wrong, not the pin: the rule itself has the minimum."""
+        return self.rule.minimum is not None
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong and why, with the rule's name and source."""
+        found = f"{self.rule.judges} {self.pin}"
+        if self.rule.value:
+            found = f"{found}, {self.rule.value} {self.value},"
+        return (
+            f"{found} breaks the rule {self.rule.name}, which requires {self.required}: "
+            f"{self.rule.says} Source: {self.rule.source}."
+        )
+
+
+def broken_rules(matrix: Matrix, pins: Pins) -> list[BrokenRule]:
+    """Return the rules that the pins break, in the order of the matrix."""
+    found = (_judge(matrix, rule, pins) for rule in matrix.rules)
+    return [broken for broken in found if broken is not None]
+
+
+def rule_faults(matrix: Matrix) -> list[Fault]:
+    """Return one fault for each rule that a row breaks, in one of its variants or in both.
+
+    Rows with broken references are skipped: :mod:`imgbuild.matrix.references` reports them.
+    """
+    images: dict[Fault, list[str]] = {}
+    for row in matrix.images:
+        for image in _images(matrix, row):
+            for fault in _faults_of(image):
+                images.setdefault(fault, []).append(image.name)
+    return [Fault(f.location, f"{_list(names)}: {f.message}") for f, names in images.items()]
+
+
+def documented_warnings(image: Image) -> list[str]:
+    """Return paragraphs on an image as documented: one on its pins, then one a broken rule."""
+    changed = [
+        f"{c.documented.component} {c.documented.version} in place of {c.corrected.version}"
+        for c in corrections(image)
+    ]
+    kept = [
+        f"{pin.component} stays {pin.version}, since {pin.documented} is not available ({pin.why})"
+        for pin in never_published(image)
+    ]
+    return [
+        f"{image.name} is built as documented: {'; '.join([*changed, *kept])}.",
+        *(
+            f"Warning: {image.name}: {broken.sentence} What will happen: {broken.rule.otherwise}. "
+            "Suites that check this fail, and the image is not tagged; --no-test tags it."
+            for broken in broken_rules(image.matrix, pins_of(image))
+        ),
+    ]
+
+
+def pins_of(image: Image) -> Pins:
+    """Return the image's pins by component, each as the matrix's tables spell it."""
+    pins = {pin.component: pin.version for pin in image.pins}
+    return {**pins, "mpi": image.mpi_name, "os": image.os_name}
+
+
+def look_up(matrix: Matrix, pins: Pins, fact: str) -> Value | None:
+    """Return a pin (``cuda``) or a field of its entry (``cuda.os``); None if there is none."""
+    component, *path = fact.split(".")
+    if component not in pins:
+        return None
+    if not path:
+        return pins[component]
+    found: object = getattr(matrix, TABLES[component])[pins[component]]
+    for part in path:
+        found = getattr(found, part, None)
+    return found if isinstance(found, str | tuple) else None
+
+
+def nearest_that_works(matrix: Matrix, pins: Pins, broken: BrokenRule) -> str | None:
+    """Return the value of the judged pin that breaks none of the pin's rules; None if none.
+
+    It is the next older or the next newer one, whichever is nearer, the newer of two equally near.
+    Values of another name (``ubuntu-18.04`` for ``debian-12``) come after all of the same name.
+    """
+    component = broken.rule.judges
+    if broken.is_of_a_table:
+        return (broken.rule.minimum or {}).get(broken.pin)
+    working = [
+        value
+        for value in _known_values(matrix, component)
+        if not _breaks(matrix, {**pins, component: value}, component)
+    ]
+    return _nearest(broken.pin, working)
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version, without zeros at the end: 2.10 is newer than 2.9."""
+    found = [int(number) for number in re.findall(r"[0-9]+", version)]
+    while found and not found[-1]:
+        found.pop()
+    return tuple(found)
+
+
+def admits(specifier: str, version: str) -> bool:
+    """Return whether a version lies in a range such as ``>=1.1,<2``."""
+    try:
+        return SpecifierSet(specifier).contains(version, prereleases=True)
+    except InvalidVersion:  # a version of another kind lies in no range
+        return False
+
+
+def _judge(matrix: Matrix, rule: Rule, pins: Pins) -> BrokenRule | None:
+    """Return how the pins break the rule; None if they do not, or if it is not about them."""
+    value = look_up(matrix, pins, rule.value or rule.judges)
+    if rule.minimum is not None:
+        fact: Value | None = rule.minimum.get(pins.get(rule.judges, ""))
+    else:
+        fact = look_up(matrix, pins, rule.fact) if rule.fact else None
+    if value is None or fact is None or not _applies(matrix, rule, pins):
+        return None
+    comparison = COMPARISONS[rule.check]
+    if comparison.holds(_spelled(value), fact):
+        return None
+    return BrokenRule(rule, pins[rule.judges], _spelled(value), comparison.requires(fact))
+
+
+def _applies(matrix: Matrix, rule: Rule, pins: Pins) -> bool:
+    facts = ((look_up(matrix, pins, fact), range_) for fact, range_ in rule.where.items())
+    return all(isinstance(fact, str) and admits(range_, fact) for fact, range_ in facts)
+
+
+def _images(matrix: Matrix, row: Row) -> Iterator[Image]:
+    for variant in row.variants:
+        try:
+            yield resolve_image(matrix, row, variant)
+        except KeyError:
+            continue
+
+
+def _faults_of(image: Image) -> Iterator[Fault]:
+    matrix, pins = image.matrix, pins_of(image)
+    for broken in broken_rules(matrix, pins):
+        nearest = nearest_that_works(matrix, pins, broken)
+        message = f"{broken.sentence} Nearest that works: {nearest or 'none'}."
+        yield Fault(_location(image, broken), message)
+
+
+def _location(image: Image, broken: BrokenRule) -> Location:
+    component = broken.rule.judges
+    if broken.is_of_a_table:
+        field = str(broken.rule.value).split(".")[1:]
+        return (TABLES[component], broken.pin, *field)
+    return pin_location(image.matrix, image.row, component)
+
+
+def _list(names: list[str]) -> str:
+    named = ", ".join(names[:NAMED_IMAGES])
+    return f"{named} and {len(names) - NAMED_IMAGES} more" if len(names) > NAMED_IMAGES else named
+
+
+def _known_values(matrix: Matrix, component: str) -> tuple[str, ...]:
+    """Return every value of a pin that the matrix's tables have, in their order."""
+    if component in TABLES:
+        return tuple(getattr(matrix, TABLES[component]))
+    # cuDNN and NCCL have no table: each CUDA release lists the releases that go with it.
+    found = (value for cuda in matrix.cuda.values() for value in getattr(cuda, component))
+    return tuple(dict.fromkeys(found))
+
+
+def _breaks(matrix: Matrix, pins: Pins, component: str) -> bool:
+    found = broken_rules(matrix, pins)
+    return any(b.rule.judges == component and not b.is_of_a_table for b in found)
+
+
+def _nearest(wrong: str, values: list[str]) -> str | None:
+    name, version = _name_and_version(wrong)
+    split = {value: _name_and_version(value) for value in values}
+    candidates = [value for value in values if split[value][0] == name] or values
+    older = [value for value in candidates if split[value][1] < version]
+    newer = [value for value in candidates if split[value][1] >= version]
+    next_ones = [
+        *([min(newer, key=lambda value: split[value][1])] if newer else []),
+        *([max(older, key=lambda value: split[value][1])] if older else []),
+    ]
+    return min(next_ones, key=lambda value: _distance(version, split[value][1]), default=None)
+
+
+def _distance(version: tuple[int, ...], other: tuple[int, ...]) -> list[int]:
+    return [abs(a - b) for a, b in zip_longest(version, other, fillvalue=0)]
+
+
+def _name_and_version(value: str) -> tuple[str, tuple[int, ...]]:
+    match = _NAMED_VERSION.fullmatch(value)
+    return (match["name"], numbers(match["version"])) if match else (value, ())
+
+
+def _spelled(value: Value) -> str:
+    return value if isinstance(value, str) else ", ".join(value) or "none"
+
+
+def _all(value: Value) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else value
+
+
+def _same_major_newer_minor(version: str, other: str) -> bool:
+    mine, least = (*numbers(version), 0, 0), (*numbers(other), 0, 0)
+    return mine[0] == least[0] and mine[1] >= least[1]
+
+
+#: The comparisons that a rule's ``check`` names.
+COMPARISONS: Mapping[Check, Comparison] = {
+    "equal": Comparison(lambda value, fact: value == fact, _spelled),
+    "one-of": Comparison(
+        lambda value, fact: value in _all(fact), lambda f: f"one of: {_spelled(f)}"
+    ),
+    "range": Comparison(
+        lambda value, fact: admits(_spelled(fact), value), lambda f: f"a version in {_spelled(f)}"
+    ),
+    "at-least": Comparison(
+        lambda value, fact: numbers(value) >= numbers(_spelled(fact)),
+        lambda f: f"at least {_spelled(f)}",
+    ),
+    "same-major-minor-at-least": Comparison(
+        lambda value, fact: _same_major_newer_minor(value, _spelled(fact)),
+        lambda f: f"{minor_of(_spelled(f))} or newer of the same major number",
+    ),
+    "release-one-of": Comparison(
+        lambda value, fact: minor_of(value) in _all(fact),
+        lambda f: f"a release of: {_spelled(f)}",
+    ),
+}

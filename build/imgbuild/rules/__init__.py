@@ -1,1 +1,0 @@
-"""Compatibility rules: data of the matrix, judged when it is loaded by code that knows no names."""

@@ -1,0 +1,65 @@
+"""Which GPUs an image serves: machine code, PTX, or nothing."""
+
+import pytest
+
+from imgbuild.matrix.gpus import (
+    GENERATIONS,
+    KernelSupport,
+    gpu_support,
+    kernel_support,
+    unsupported_gpus,
+)
+from imgbuild.matrix.images import Image
+from imgbuild.matrix.model import GpuWheel, Matrix
+
+
+def _services(image: Image) -> dict[str, KernelSupport]:
+    return {generation.capability: support for generation, support in gpu_support(image)}
+
+
+def test_capabilities_are_in_order_and_once() -> None:
+    numbers = [tuple(map(int, g.capability.split("."))) for g in GENERATIONS]
+    assert numbers == sorted({*numbers})
+
+
+@pytest.mark.parametrize(
+    ("name", "native", "ptx"),
+    [
+        ("tf-1.10-gpu-ubuntu", ["3.5", "3.7", "5.2", "6.0", "6.1", "7.0", "7.5"], ["5.0"]),
+        ("tf-2.1-gpu-ubuntu", ["3.5", "3.7", "5.2", "6.0", "6.1", "7.0", "7.5"], ["5.0"]),
+        ("tf-2.3-gpu-ubuntu", ["3.5", "3.7", "5.2", "6.0", "6.1", "7.0", "7.5"], []),
+    ],
+)
+def test_what_a_wheel_has(
+    images: dict[str, Image], name: str, native: list[str], ptx: list[str]
+) -> None:
+    services = _services(images[name])
+    assert [c for c, s in services.items() if s is KernelSupport.NATIVE] == native
+    assert [c for c, s in services.items() if s is KernelSupport.PTX] == ptx
+
+
+@pytest.mark.parametrize(
+    ("capability", "expected"),
+    [
+        ("6.0", KernelSupport.NOTHING),  # older than all code
+        ("6.1", KernelSupport.NATIVE),
+        ("6.2", KernelSupport.NATIVE),  # machine code runs on newer minor numbers
+        ("7.0", KernelSupport.PTX),  # of another major number
+        ("7.5", KernelSupport.PTX),
+        ("8.0", KernelSupport.NOTHING),  # PTX there is, but the CUDA release does not know the GPU
+    ],
+)
+def test_the_edges(matrix: Matrix, capability: str, expected: KernelSupport) -> None:
+    wheel = GpuWheel(cuda="10.1", cudnn="7.6.4", native=("6.1",), ptx=("6.1",))
+    assert kernel_support(capability, wheel, matrix.cuda["10.1"]) is expected
+
+
+def test_ampere_and_newer_are_plainly_unsupported_gpus(images: dict[str, Image]) -> None:
+    sentence = unsupported_gpus(images["tf-2.1-gpu-ubuntu"]) or ""
+    assert sentence.startswith("Ampere and newer GPUs are not served by CUDA 10: ")
+    assert "by CUDA 9:" in (unsupported_gpus(images["tf-1.12-gpu-ubuntu"]) or "")
+
+
+def test_a_cpu_image_serves_no_gpu(images: dict[str, Image]) -> None:
+    assert gpu_support(images["tf-2.1-cpu-ubuntu"]) == ()
+    assert unsupported_gpus(images["tf-2.1-cpu-ubuntu"]) is None
