@@ -20,11 +20,11 @@ from imgbuild.build.supplies import bring_downloads
 from imgbuild.build.targets import bake_target
 from imgbuild.engine.bake import run_bake
 from imgbuild.engine.buildx import build_environment
+from imgbuild.files import work_folder
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.project import find_project
 from imgbuild.render.dockerfile import epoch_seconds
-from imgbuild.work_folder import work_folder
 
 HERE = Path(__file__).resolve().parent
 

@@ -1,55 +1,82 @@
-"""The same question about many things at once; an interrupt waits for none of them."""
+"""Work in parallel threads that an interrupt need not wait for."""
 
-import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from functools import partial
 from typing import TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-def in_parallel(function: Callable[[T], R], items: Sequence[T], workers: int) -> list[R]:
+def background(function: Callable[[], R]) -> Future[R]:
+    """Start ``function`` in a daemon thread; ``result(seconds)`` raises TimeoutError if it hangs.
+
+    A thread stuck in a system call (a name server, NFS) does not hold up the exit of the program.
+    """
+    future: Future[R] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:  # noqa: BLE001 - raised by result()
+            future.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    return future
+
+
+def as_completed(  # noqa: PLR0913 - how it ends early
+    function: Callable[[T], R],
+    items: Sequence[T],
+    workers: int,
+    *,
+    goes_on: Callable[[R], bool] = lambda _: True,
+    stop: Callable[[], None] = lambda: None,
+    grace: float | None = 0.0,
+) -> Iterator[tuple[T, R]]:
+    """Yield each item with its result as soon as there is one.
+
+    No further item begins after a result for which ``goes_on`` is false, nor after an exception,
+    which is raised here. If functions still run when the caller leaves, by that exception or an
+    interrupt, ``stop`` is called and up to ``grace`` seconds are waited for them (None: all).
+    """
+    waiting = [*reversed(items)]
+    running: dict[Future[R], T] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < workers:
+                item = waiting.pop()
+                running[background(partial(function, item))] = item
+            done = wait(running, return_when=FIRST_COMPLETED).done
+            results = [(running.pop(future), future.result()) for future in done]
+            if not all(goes_on(result) for _, result in results):
+                waiting.clear()
+            yield from results
+    finally:
+        if running:
+            stop()
+            wait(running, grace)
+
+
+def in_parallel(
+    function: Callable[[T], R],
+    items: Sequence[T],
+    workers: int,
+    *,
+    stop: Callable[[], None] = lambda: None,
+    grace: float | None = 0.0,
+) -> list[R]:
     """Return what ``function`` returns for each item, in the order of the items.
 
-    The first exception of any of them is raised, and what has not begun by then never begins. The
-    threads are daemons: Ctrl-C ends the program at once, whatever they wait for.
+    The first exception is raised, and no further item begins; see `as_completed`.
     """
-    waiting: queue.SimpleQueue[tuple[int, T]] = queue.SimpleQueue()
-    done: queue.SimpleQueue[tuple[int, R | BaseException]] = queue.SimpleQueue()
-    for numbered in enumerate(items):
-        waiting.put(numbered)
-    stop = threading.Event()
-    for _ in range(min(workers, len(items))):
-        threading.Thread(target=_work, args=(function, waiting, done, stop), daemon=True).start()
-    try:
-        return _collected(done, len(items))
-    finally:
-        stop.set()
-
-
-def _work(
-    function: Callable[[T], R],
-    waiting: "queue.SimpleQueue[tuple[int, T]]",
-    done: "queue.SimpleQueue[tuple[int, R | BaseException]]",
-    stop: threading.Event,
-) -> None:
-    while not stop.is_set():
-        try:
-            number, item = waiting.get_nowait()
-        except queue.Empty:
-            return
-        try:
-            done.put((number, function(item)))
-        except BaseException as error:  # noqa: BLE001 - handed on to who asked
-            done.put((number, error))
-
-
-def _collected(done: "queue.SimpleQueue[tuple[int, R | BaseException]]", expected: int) -> list[R]:
-    results: dict[int, R] = {}
-    while len(results) < expected:
-        number, result = done.get()
-        if isinstance(result, BaseException):
-            raise result
-        results[number] = result
-    return [results[number] for number in range(expected)]
+    numbered = [*enumerate(items)]
+    found = {
+        number: result
+        for (number, _), result in as_completed(
+            lambda pair: function(pair[1]), numbered, workers, stop=stop, grace=grace
+        )
+    }
+    return [found[number] for number in range(len(numbered))]

@@ -14,10 +14,10 @@ from pydantic import (
     model_validator,
 )
 
-from imgbuild.duration import parse_duration
 from imgbuild.errors import InputError
 from imgbuild.project import SETTINGS_VARIABLE
 from imgbuild.strict_yaml import load_model
+from imgbuild.text import parse_duration
 from imgbuild.values import (
     AbsolutePath,
     DigestReference,

@@ -20,7 +20,7 @@ from small_disk import SmallDisk, small_disk
 
 from imgbuild.doctor import processes
 from imgbuild.doctor.own_engine import OwnEngine
-from imgbuild.parent_death import dies_with_parent
+from imgbuild.process import dies_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

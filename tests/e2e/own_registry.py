@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imgbuild.parent_death import dies_with_parent
+from imgbuild.process import dies_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

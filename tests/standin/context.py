@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imgbuild.inputs.stored_folder import stored_folder
+from imgbuild.files import stored_folder
 from imgbuild.project import cache_dir
 
 if TYPE_CHECKING:

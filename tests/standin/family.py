@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from imgbuild.cli.text_table import aligned
 from imgbuild.project import find_project
+from imgbuild.text import aligned
 from standin.__main__ import gateway, open_context, prepare
 from standin.context import HERE
 from standin.server import serve

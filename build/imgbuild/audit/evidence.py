@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from imgbuild.atomic import write_text
 from imgbuild.audit.facts import SdistFacts, WheelFacts
 from imgbuild.audit.needs import SdistNeed, WheelNeed
 from imgbuild.errors import InputError
+from imgbuild.files import write_text
 
 #: Raise it when the facts change their meaning: then everything is read anew.
 SCHEMA = 1

@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 from typing import Literal
 
-from imgbuild.work_folder import work_folder
+from imgbuild.files import work_folder
 
 State = Literal["verified", "reachable", "unlocked", "not reachable from here", "differs"]
 _SECONDS = 30

@@ -17,10 +17,10 @@ from imgbuild.errors import MachineError
 from imgbuild.fetching.base_files import store_file
 from imgbuild.fetching.listing import Item, Kind
 from imgbuild.fetching.stages import plan_name, with_plan
+from imgbuild.files import work_folder
 from imgbuild.matrix.images import Image
 from imgbuild.render.dockerfile import render_dockerfile
 from imgbuild.render.stages import Stage
-from imgbuild.work_folder import work_folder
 
 _TARGET = "imgbuild-apt"
 #: What ``apt-get --print-uris`` prints of each package: address, file name, bytes, hash.

@@ -11,9 +11,9 @@ from imgbuild.build.wheels import wheel_key_of, wheel_store
 from imgbuild.build.workshop import Workshop
 from imgbuild.caches.protocol import BuildCache, Kind, WantedImage, report_key
 from imgbuild.caches.several import Caches
+from imgbuild.files import work_folder
 from imgbuild.matrix.images import Image
 from imgbuild.plan.plan import Action, PlanItem
-from imgbuild.work_folder import work_folder
 
 #: Enough of a wheel's key: what this user's own store goes by.
 WHEEL_DIGITS = 16

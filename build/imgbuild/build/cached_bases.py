@@ -10,11 +10,11 @@ from pathlib import Path
 
 from imgbuild.caches.protocol import BuildCache, Kind
 from imgbuild.caches.several import Caches
+from imgbuild.files import work_folder
 from imgbuild.inputs.base import BaseRecipe, adopt_base, find_base, save_archive
 from imgbuild.matrix.images import Image
 from imgbuild.plan.inputs import BuildInputs, Preparation, base_recipe, prepare_inputs
 from imgbuild.settings import BootstrapBase, Settings
-from imgbuild.work_folder import work_folder
 
 
 def prepare_with_caches(

@@ -8,7 +8,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from imgbuild.inputs.stored_folder import stored_folder
+from imgbuild.files import stored_folder
 
 #: Enough of a key to tell two wheels apart.
 DIGITS = 16

@@ -9,10 +9,10 @@ from imgbuild.build.wheel_key import STAGE, wheel_key
 from imgbuild.build.wheel_store import WheelStore
 from imgbuild.build.workshop import Workshop
 from imgbuild.engine.bake import BakeTarget
+from imgbuild.files import work_folder
 from imgbuild.plan.plan import PlanItem
 from imgbuild.render.drift import dockerfile_path
 from imgbuild.render.stages import stages_of
-from imgbuild.work_folder import work_folder
 
 
 @dataclass(frozen=True)

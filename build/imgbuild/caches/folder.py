@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from imgbuild.atomic import write_text
 from imgbuild.caches.archive import CONFIG, LoadableImage, Part, archive
 from imgbuild.caches.blobs import Blob, BlobStore, blob_of
 from imgbuild.caches.protocol import CacheError, Kind, WantedImage
 from imgbuild.caches.saved import diff_ids, keep_saved, labels_of
 from imgbuild.caches.stream import as_file
 from imgbuild.engine.client import Engine
+from imgbuild.files import write_text
 
 _FILE = "application/octet-stream"
 

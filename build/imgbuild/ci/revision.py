@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from imgbuild.errors import InputError, MachineError
+from imgbuild.files import work_folder
 from imgbuild.project import Project
-from imgbuild.work_folder import work_folder
 
 #: What decides the input digests of a checkout; ``pyproject.toml`` pins uv.
 PARTS = ("matrix.yaml", "images", "pyproject.toml")

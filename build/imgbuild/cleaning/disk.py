@@ -7,7 +7,7 @@ from pathlib import Path
 from imgbuild.cleaning.busy import held_locks
 from imgbuild.cleaning.finding import Finding
 from imgbuild.cleaning.kinds import Kind
-from imgbuild.inputs.stored_folder import remove_tree
+from imgbuild.files import remove_tree
 
 #: What the folders of the cache hold, and after a semicolon what it costs that they go, where that
 #: is more or less than a download. A folder that is not named here is shown all the same.

@@ -12,7 +12,7 @@ from imgbuild.cleaning.busy import is_held
 from imgbuild.cleaning.disk import disk_size, half_removed, removed
 from imgbuild.cleaning.finding import Finding
 from imgbuild.cleaning.kinds import Kind
-from imgbuild.inputs.stored_folder import remove_tree
+from imgbuild.files import remove_tree
 
 #: How long logs and the verdicts on images that are gone are of use, in seconds.
 OLD = 30 * 24 * 3600

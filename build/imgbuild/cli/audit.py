@@ -100,7 +100,7 @@ def _online(
 
 def _print(opened: "Project", outcome: "Outcome", as_json: bool) -> None:
     from imgbuild.audit import report
-    from imgbuild.cli.text_table import aligned
+    from imgbuild.text import aligned
     from imgbuild.yaml_document import read_document
 
     position = read_document(opened.matrix).position

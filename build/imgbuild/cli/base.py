@@ -40,7 +40,7 @@ def base(
     """
     from imgbuild.build.opening import Opening, open_planner
     from imgbuild.caches.place import cache_place
-    from imgbuild.cli.text_table import aligned
+    from imgbuild.text import aligned
 
     opened = options.open_project(project)
     images = chosen.images(opened)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from imgbuild.build.blame import Blame
 from imgbuild.build.outcome import Outcome
 from imgbuild.cli.plan_table import idle_line
-from imgbuild.cli.text_table import aligned
 from imgbuild.engine.step_text import clock_time
 from imgbuild.plan.plan import Action
 from imgbuild.suites.report import Found, Report, SuiteResult
+from imgbuild.text import aligned
 
 #: Of more images, the table says of suites only which failed, and how many passed.
 BRIEF = 3

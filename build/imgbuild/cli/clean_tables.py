@@ -4,8 +4,7 @@ import time
 from collections.abc import Sequence
 
 from imgbuild.cleaning.finding import Finding
-from imgbuild.cli.text_table import aligned
-from imgbuild.downloads.progress import size_text
+from imgbuild.text import aligned, size_text
 
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 

@@ -78,9 +78,8 @@ def _plan(job: "FetchJob", images: "Sequence[Image]") -> "dict[str, Listing]":
 
 
 def _report(folder: Path, listings: "Sequence[Listing]", count: int) -> None:
-    from imgbuild.cli.text_table import aligned
-    from imgbuild.downloads.progress import size_text
     from imgbuild.fetching.listing import read_listing
+    from imgbuild.text import aligned, size_text
 
     now = [read_listing(folder, listing.image) or listing for listing in listings]
     rows = [[one.image, f"{len(one.items)} files", size_text(one.size)] for one in now]

@@ -7,7 +7,7 @@ import typer
 
 from imgbuild.cli import options
 from imgbuild.cli.selecting import Chosen, selecting_without
-from imgbuild.cli.text_table import aligned
+from imgbuild.text import aligned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -64,8 +64,8 @@ def seconds(text: str | None, option: str) -> float | None:
         InputError: it is none.
 
     """
-    from imgbuild.duration import parse_duration
     from imgbuild.errors import InputError
+    from imgbuild.text import parse_duration
 
     try:
         return None if text is None else parse_duration(text)

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from imgbuild.cli.text_table import fitted, wrapped
 from imgbuild.publishing.index import Index
 from imgbuild.publishing.record import Record
+from imgbuild.text import fitted, wrapped
 
 #: Digits of a digest that are shown, as engines show them.
 _DIGITS = 12

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from imgbuild.cli.text_table import fitted, wrapped
 from imgbuild.publishing.family import Family
 from imgbuild.publishing.foresee import Foreseen
 from imgbuild.publishing.publish import Published
+from imgbuild.text import fitted, wrapped
 
 #: Digits of a digest that are shown, as engines show them.
 _DIGITS = 12

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from imgbuild.cli.text_table import aligned
 from imgbuild.sizes.components import NAMES
 from imgbuild.sizes.family import family, sharing
 from imgbuild.sizes.measure import MeasuredImage
 from imgbuild.sizes.weighed import Weighed, built
+from imgbuild.text import aligned
 
 #: Wasted files that are shown of an image; ``--json`` has all.
 SHOWN = 20

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from imgbuild.build.gate import undone_of
 from imgbuild.cli.build_tables import reasons, said
-from imgbuild.cli.text_table import aligned
 from imgbuild.suites.code import Suite
 from imgbuild.suites.report import NEEDS_GPU, Report, SuiteResult
+from imgbuild.text import aligned
 
 
 def suite_lines(suites: Sequence[Suite]) -> str:

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from imgbuild.atomic import write_text
 from imgbuild.errors import MachineError
+from imgbuild.files import write_text
 from imgbuild.settings import Settings, load_settings
 
 HEADER = """\

@@ -12,7 +12,7 @@ from imgbuild.downloads.progress import SILENCE, Progress
 from imgbuild.downloads.sites import Sites
 from imgbuild.downloads.store import FILE_TIME, stored_path
 from imgbuild.errors import InputError
-from imgbuild.inputs.stored_folder import stored_folder
+from imgbuild.files import stored_folder
 
 
 def downloads_context(

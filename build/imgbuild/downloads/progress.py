@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from imgbuild.downloads.download import Download
+from imgbuild.text import size_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -107,11 +108,3 @@ def shown_progress() -> Iterator[Progress]:
     columns = ("{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=Console(stderr=True, highlight=False), transient=True) as bars:
         yield Rows(bars)
-
-
-def size_text(size: int) -> str:
-    """Return a size in bytes as people read it, in powers of ten."""
-    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if size >= factor:
-            return f"{size / factor:.1f} {unit}"
-    return f"{size} bytes"

@@ -30,7 +30,7 @@ from imgbuild.engine.progress import (
 from imgbuild.engine.rawjson import RawJsonParser
 from imgbuild.engine.step_limit import StepLimit
 from imgbuild.errors import InputError, MachineError
-from imgbuild.work_folder import work_folder
+from imgbuild.files import work_folder
 
 __all__ = [
     "BakeTarget",

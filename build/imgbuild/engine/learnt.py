@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from imgbuild.atomic import write_text
 from imgbuild.engine.step_text import stage_of
 from imgbuild.errors import MachineError
+from imgbuild.files import write_text
 
 #: How many runs of each are kept: the median of five shrugs off two odd ones.
 RUNS = 5

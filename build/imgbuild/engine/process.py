@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
-from imgbuild.parent_death import dies_with_parent
+from imgbuild.process import dies_with_parent
 
 #: How long a program may take to end by itself. buildx tells the engine to stop the running steps.
 PATIENCE_SECONDS = 10.0

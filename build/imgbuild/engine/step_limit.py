@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from imgbuild.duration import duration_text
 from imgbuild.engine.progress import BuildEvent, Item, StepOutput
+from imgbuild.text import duration_text
 
 #: Far longer than any step of the matrix takes on a slow machine: compiling takes minutes.
 STEP_SECONDS = 3600.0

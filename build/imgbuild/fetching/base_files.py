@@ -13,10 +13,10 @@ from imgbuild.downloads.store import put, stored_path
 from imgbuild.errors import InputError
 from imgbuild.fetching.listing import Item, Kind, Listing
 from imgbuild.fetching.registry import Blob, find_image
+from imgbuild.files import stored_folder
 from imgbuild.inputs.assembled_layout import assemble_layout
 from imgbuild.inputs.base import BaseLayout, open_layout
 from imgbuild.inputs.oci_layout import blob_path
-from imgbuild.inputs.stored_folder import stored_folder
 
 
 def registry_items(reference: str, sites: Sites, store: Path) -> tuple[Item, ...]:

@@ -7,10 +7,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from imgbuild.atomic import write_text
 from imgbuild.downloads.download import Download
 from imgbuild.downloads.store import find_stored
 from imgbuild.errors import InputError
+from imgbuild.files import write_text
 
 #: Raise it when a listing of before can no longer be built from.
 SCHEMA = 1

@@ -10,7 +10,7 @@ from imgbuild.errors import InputError
 from imgbuild.fetching.base_files import fetched_layout, link_checked
 from imgbuild.fetching.listing import Item, Kind, Listing, read_listing
 from imgbuild.fetching.request import BASE, changed_parts, fetch_request
-from imgbuild.inputs.stored_folder import stored_folder
+from imgbuild.files import stored_folder
 from imgbuild.matrix.images import Image
 from imgbuild.plan.downloads import CONDA, FILES
 from imgbuild.plan.inputs import BuildInputs

@@ -12,11 +12,11 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from imgbuild.downloads.sites import Sites
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.fetching.listing import Item, Kind
+from imgbuild.files import work_folder
 from imgbuild.locks.index import index_environment
 from imgbuild.locks.lockfile import Lock, read_lock
 from imgbuild.locks.resolve import PLATFORM, call_uv
 from imgbuild.matrix.images import Image, minor_of
-from imgbuild.work_folder import work_folder
 
 
 def python_items(image: Image, locks: Path, sites: Sites) -> tuple[Item, ...]:

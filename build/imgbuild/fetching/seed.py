@@ -11,13 +11,13 @@ from imgbuild.errors import InputError
 from imgbuild.fetching.base_files import fetched_layout
 from imgbuild.fetching.listing import Listing
 from imgbuild.fetching.offline import FetchedInputs, checked_listing
+from imgbuild.files import work_folder
 from imgbuild.inputs.base import adopt_base, find_base, save_archive
 from imgbuild.matrix.images import Image
 from imgbuild.plan.downloads import image_downloads
 from imgbuild.plan.inputs import base_recipe
 from imgbuild.project import Project
 from imgbuild.settings import BootstrapBase, Settings
-from imgbuild.work_folder import work_folder
 
 
 def open_seed(

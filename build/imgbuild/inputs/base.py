@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import IO
 
 from imgbuild.errors import InputError, MachineError
+from imgbuild.files import stored_folder
 from imgbuild.inputs.bootstrap import MMDEBSTRAP_OPTIONS, require_tools, run_mmdebstrap
 from imgbuild.inputs.oci_layout import DamagedLayoutError, read_layout, write_archive, write_layout
 from imgbuild.inputs.process_group import Listener
 from imgbuild.inputs.scratch import scratch_folder
-from imgbuild.inputs.stored_folder import stored_folder
 
 #: Raise it when this code makes another image from the same recipe and options.
 RECIPE_VERSION = 1

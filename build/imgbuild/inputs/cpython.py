@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from imgbuild.errors import CheckFailedError, InputError
+from imgbuild.files import stored_folder
 from imgbuild.inputs.cpython_prefix import (
     Interpreter,
     find_prefixes,
@@ -21,7 +22,6 @@ from imgbuild.inputs.cpython_prefix import (
 from imgbuild.inputs.elf import is_elf, require_elf_tools, set_search_path, strip
 from imgbuild.inputs.machine_paths import check_no_paths, replace_paths
 from imgbuild.inputs.prefix_copy import copy_prefix
-from imgbuild.inputs.stored_folder import stored_folder
 from imgbuild.inputs.tree_digest import set_times, tree_digest, tree_fingerprint
 
 __all__ = ["RelocatedPrefix", "find_prefixes", "relocate_prefix"]

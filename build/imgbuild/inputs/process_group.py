@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from imgbuild.parent_death import dies_with_parent
+from imgbuild.process import dies_with_parent
 
 _GRACE = 10.0  # seconds for the group to end by itself
 _LAST_LINES = 20

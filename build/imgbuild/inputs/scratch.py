@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from imgbuild.inputs.stored_folder import remove_tree
+from imgbuild.files import remove_tree
 
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 (only used through mkdtemp)
 _ROOM = 1 << 30  # bytes; a run was seen to need 0.3 GB at its widest

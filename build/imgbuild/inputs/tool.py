@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from imgbuild.errors import MachineError
-from imgbuild.inputs.stored_folder import stored_folder
+from imgbuild.files import stored_folder
 
 
 def uv_context(cache: Path) -> Path:

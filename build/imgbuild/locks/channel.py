@@ -8,10 +8,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from imgbuild.atomic import write_text
 from imgbuild.downloads.page import read_page
 from imgbuild.downloads.sites import Sites, shown
 from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.files import write_text
 from imgbuild.locks.conda import HEADER, CondaEntry, conda_lock_name, read_conda_lock
 from imgbuild.matrix.model import CondaPython
 

@@ -5,11 +5,10 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from imgbuild.atomic import write_text
 from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.files import work_folder, write_text
 from imgbuild.locks.lockfile import HEADER, parse_lock
 from imgbuild.locks.request import LockRequest
-from imgbuild.work_folder import work_folder
 
 #: Wheels for glibc 2.17 and older: they run on every operating system of the matrix.
 PLATFORM = "x86_64-manylinux2014"

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 from imgbuild.errors import InputError
-from imgbuild.inputs.stored_folder import stored_folder
+from imgbuild.files import stored_folder
 from imgbuild.matrix.model import Matrix
 from imgbuild.settings import Settings
 

@@ -3,8 +3,8 @@
 import hashlib
 from pathlib import Path
 
-from imgbuild.atomic import write_text
 from imgbuild.errors import InputError
+from imgbuild.files import write_text
 from imgbuild.settings import Settings
 
 

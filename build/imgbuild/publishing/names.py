@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from imgbuild.atomic import write_text
 from imgbuild.engine.client import Engine
 from imgbuild.errors import MachineError
+from imgbuild.files import write_text
 
 
 def names_folder(state: Path, host: str | None) -> Path:

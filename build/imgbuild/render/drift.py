@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 from pathlib import Path
 
-from imgbuild.atomic import write_text
+from imgbuild.files import write_text
 from imgbuild.locks.layers import FOLDER, layer_files
 from imgbuild.matrix.images import Image
 from imgbuild.render.dockerfile import render_dockerfile

@@ -15,8 +15,8 @@ from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 
-from imgbuild.atomic import write_text
 from imgbuild.errors import InputError, MachineError
+from imgbuild.files import write_text
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project

@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from imgbuild.atomic import write_text
 from imgbuild.errors import InputError
+from imgbuild.files import work_folder, write_text
 from imgbuild.matrix.budget_edit import Budgets, with_budgets
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
-from imgbuild.work_folder import work_folder
 
 
 def agree(path: Path, matrix: Matrix, sizes: Sequence[tuple[Image, int]]) -> dict[str, int]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from imgbuild.atomic import write_bytes
+from imgbuild.files import write_bytes
 from imgbuild.sizes.archive import SavedImage, SavedLayer
 from imgbuild.sizes.layer import Entry, Kind, Layer
 

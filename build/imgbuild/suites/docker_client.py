@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Sequence
 
 from imgbuild.errors import MachineError
-from imgbuild.parent_death import dies_with_parent
+from imgbuild.process import dies_with_parent
 
 
 def require_docker_client() -> None:

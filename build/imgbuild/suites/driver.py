@@ -10,8 +10,8 @@ import tarfile
 
 from imgbuild.engine.client import Engine
 from imgbuild.errors import ImgbuildError
+from imgbuild.files import work_folder
 from imgbuild.suites.subject import Export
-from imgbuild.work_folder import work_folder
 
 LIBRARY = "libcuda.so.1"
 #: The last folder of LD_LIBRARY_PATH in GPU images, where drivers are mounted.

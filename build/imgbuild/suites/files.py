@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from imgbuild.atomic import write_text
+from imgbuild.files import write_text
 from imgbuild.suites.junit import join_junit
 from imgbuild.suites.report import Report
 from imgbuild.suites.summary import summary

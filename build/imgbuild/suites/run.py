@@ -12,7 +12,8 @@ from pathlib import Path
 
 from imgbuild.engine.client import Engine
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.parent_death import dies_with_parent
+from imgbuild.files import work_folder
+from imgbuild.process import dies_with_parent
 from imgbuild.project import Project
 from imgbuild.suites.code import PREFIX, code_digest
 from imgbuild.suites.container import Started, suite_container
@@ -21,7 +22,6 @@ from imgbuild.suites.progress import VARIABLE, Progress, pipe_to
 from imgbuild.suites.report import Report, SuiteResult
 from imgbuild.suites.stopping import Stop
 from imgbuild.suites.subject import Subject
-from imgbuild.work_folder import work_folder
 
 #: The longest any set of suites may take, in seconds; each command inside has its own limit.
 TIMEOUT_SECONDS = 1800

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from imgbuild.atomic import write_text
+from imgbuild.files import write_text
 from imgbuild.suites.report import NEEDS_GPU, Found, SuiteResult, TestSkip
 from imgbuild.suites.verdict import Verdict
 

@@ -12,7 +12,7 @@ from imgbuild.build.image_lock import image_locks
 from imgbuild.cleaning.busy import busy_images, worker_on
 from imgbuild.cleaning.disk import disk_size, find_caches
 from imgbuild.cleaning.state import find_locks, find_logs, find_reports, find_work, unlock
-from imgbuild.inputs.stored_folder import stored_folder
+from imgbuild.files import stored_folder
 
 if TYPE_CHECKING:
     import pytest

@@ -11,9 +11,10 @@ from faulty_server import FaultyServer, Reply
 from imgbuild.downloads.context import downloads_context
 from imgbuild.downloads.download import Download
 from imgbuild.downloads.many import fetch_all
-from imgbuild.downloads.progress import Lines, shown_progress, size_text
+from imgbuild.downloads.progress import Lines, shown_progress
 from imgbuild.downloads.sites import Sites
 from imgbuild.errors import InputError, MachineError
+from imgbuild.text import size_text
 
 
 def _download(server: FaultyServer, name: str, body: bytes | None = None) -> Download:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from imgbuild.errors import MachineError
-from imgbuild.work_folder import work_folder
+from imgbuild.files import work_folder
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imgbuild import parent_death
-from imgbuild.parent_death import dies_with_parent
+from imgbuild import process
+from imgbuild.process import dies_with_parent
 
 if TYPE_CHECKING:
     import pytest
@@ -51,5 +51,5 @@ def test_a_program_ends_with_a_killed_imgbuild() -> None:
 
 
 def test_without_setpriv_the_command_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parent_death, "_setpriv", lambda: None)
+    monkeypatch.setattr(process, "_setpriv", lambda: None)
     assert dies_with_parent(("true",)) == ["true"]

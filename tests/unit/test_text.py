@@ -2,7 +2,7 @@
 
 import pytest
 
-from imgbuild.duration import duration_text, parse_duration
+from imgbuild.text import duration_text, parse_duration
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,289 @@
+"""Files and folders that appear whole or not at all: atomic writes, locks, a store by sha256."""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from imgbuild.errors import MachineError
+from imgbuild.process import run
+from imgbuild.project import state_dir
+
+#: Every stored file has this time, 1980-01-02, so that a layer with it is always the same.
+FILE_TIME = 315619200
+
+
+def sha256(content: bytes) -> str:
+    """Return the sha256 in hexadecimal."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def json_sha256(value: object) -> str:
+    """Return the sha256, in hexadecimal, of a value written as JSON; keys keep their order."""
+    return sha256(json.dumps(value).encode())
+
+
+def file_sha256(path: Path) -> str:
+    """Return the sha256 of a file's content, in hexadecimal."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace ``path`` by ``text``; see `write_bytes`."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replace ``path`` by ``content`` in one step; a kill in between leaves the old file.
+
+    Raises:
+        MachineError: the folder cannot be written, or the disk is full.
+
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _replace(path, content)
+    except OSError as error:
+        raise MachineError(
+            f"Cannot write {path}: {error.strerror}. Nothing was changed; check the folder's "
+            "permissions and the free disk space."
+        ) from error
+
+
+def _replace(path: Path, content: bytes) -> None:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def work_folder(purpose: str) -> Iterator[Path]:
+    """Give an empty folder, removed after the block; after a kill, by the next `work_folder`.
+
+    Raises:
+        MachineError: the state folder cannot be written.
+
+    """
+    parent = state_dir() / "work"
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        for left in abandoned_work(parent):
+            shutil.rmtree(left, ignore_errors=True)
+        folder = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-{purpose}-", dir=parent))
+    except OSError as error:
+        raise MachineError(
+            f"Cannot work in {parent}: {error.strerror}. Free space there, or set XDG_STATE_HOME "
+            "to a folder that can be written."
+        ) from error
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def abandoned_work(parent: Path) -> Iterator[Path]:
+    """Yield the work folders of killed processes; a reused process id keeps one for a while."""
+    for folder in parent.glob("*"):
+        owner = folder.name.partition("-")[0]
+        if owner.isdigit() and not Path("/proc", owner).exists():
+            yield folder
+
+
+class LockedError(Exception):
+    """Another process holds the lock; ``owner`` is its process id, or ``unknown``."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} is locked")
+        self.owner = lock_owner(path)
+
+
+@contextmanager
+def locked(
+    path: Path, *, wait: bool = True, on_wait: Callable[[], None] | None = None
+) -> Iterator[None]:
+    """Hold a lock file; the kernel releases it when this process dies, however it does.
+
+    ``on_wait`` is called once before waiting for another process.
+
+    Raises:
+        LockedError: another process holds it, and ``wait`` is false.
+        OSError: the folder cannot be written.
+
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = _locked_file(path, wait, on_wait)
+    # The file stays afterwards: removing it would let two processes lock two files of one name.
+    with file:
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def _locked_file(path: Path, wait: bool, on_wait: Callable[[], None] | None) -> IO[str]:
+    """Return the lock file, open and locked; not one that `remove_lock` has just removed."""
+    while True:
+        file = path.open("a", encoding="utf-8")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not wait:
+                file.close()
+                raise LockedError(path) from None
+            if on_wait:
+                on_wait()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        file.close()
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether a process holds the lock file."""
+    with suppress(OSError), path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def lock_owner(path: Path) -> str:
+    """Return the process id that last took the lock, or ``unknown``."""
+    try:
+        return path.read_text(encoding="utf-8").strip() or "unknown"
+    except OSError:
+        return "unknown"
+
+
+def remove_lock(path: Path) -> bool:
+    """Remove a lock file that no process holds; return whether it was removed."""
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        path.unlink(missing_ok=True)
+    return True
+
+
+def lock_of(path: Path) -> Path:
+    """Return the lock file that belongs to a stored file or folder."""
+    return path.with_name(f".{path.name}.lock")
+
+
+def stored_folder(
+    final: Path,
+    make: Callable[[Path], None],
+    is_whole: Callable[[Path], bool],
+    *,
+    refresh: bool = False,
+    on_wait: Callable[[], None] | None = None,
+) -> Path:
+    """Return ``final``, made by ``make(empty folder)`` unless ``is_whole(final)`` already.
+
+    It is made beside its place and renamed. ``refresh`` makes it in any case. ``on_wait`` is called
+    once if another process makes the same folder, which is then reused.
+
+    Raises:
+        MachineError: the cache cannot be written (permissions, disk full).
+
+    """
+    try:
+        with locked(lock_of(final), on_wait=on_wait):
+            for left in final.parent.glob(f".{final.name}.tmp-*"):
+                remove_tree(left)
+            if refresh or not is_whole(final):
+                _make_beside(final, make)
+    except OSError as error:
+        raise MachineError(
+            f"Cannot make {final}: {error.strerror or error} ({error.filename or final}). Free "
+            f"space there (`df -h {final.parent}`) and see that you may write to it, or set "
+            "XDG_CACHE_HOME to a folder with room."
+        ) from error
+    return final
+
+
+def _make_beside(final: Path, make: Callable[[Path], None]) -> None:
+    temporary = Path(tempfile.mkdtemp(prefix=f".{final.name}.tmp-", dir=final.parent))
+    try:
+        fresh = temporary / "new"
+        fresh.mkdir(mode=0o755)
+        make(fresh)
+        if final.exists() or final.is_symlink():
+            final.rename(temporary / "old")
+        fresh.rename(final)
+    finally:
+        remove_tree(temporary)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove ``path`` and all below it on the same file system; absent is fine.
+
+    Files of subordinate ids, which mmdebstrap makes without root, are removed from inside a user
+    namespace. Source: mmdebstrap(1), "unshare".
+    """
+    remove = ["rm", "-rf", "--one-file-system", "--", str(path)]
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+        return
+    # A process that was just killed may write one more file into the folder.
+    for pause in (0.1, 0.1, 0.0):
+        if not path.exists() or run(remove).ok:
+            return
+        time.sleep(pause)
+    run(["mmdebstrap", "--unshare-helper", *remove])
+    run(remove)
+
+
+@dataclass(frozen=True)
+class ContentStore:
+    """Files by their sha256. A file in it is whole and right, whenever a process was killed."""
+
+    folder: Path
+
+    def path(self, digest: str) -> Path:
+        """Return where the file with this sha256 is, or would be."""
+        return self.folder / "sha256" / digest[:2] / digest
+
+    def find(self, digest: str, size: int | None = None) -> Path | None:
+        """Return the file if it is there, and of that size in bytes where one is given."""
+        path = self.path(digest)
+        return path if path.is_file() and size in {None, path.stat().st_size} else None
+
+    def put(self, digest: str, make: Callable[[Path], None], size: int | None = None) -> Path:
+        """Return the file, made by ``make(part)`` if it is not there.
+
+        ``part`` stays when ``make`` raises, so that the next call can continue it.
+
+        Raises:
+            OSError: the store cannot be written.
+
+        """
+        final = self.path(digest)
+        if not self.find(digest, size):
+            with locked(lock_of(final)):
+                if not self.find(digest, size):
+                    part = final.with_name(f"{final.name}.part")
+                    make(part)
+                    part.chmod(0o644)
+                    os.utime(part, (FILE_TIME, FILE_TIME))
+                    part.replace(final)
+        return final

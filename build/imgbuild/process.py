@@ -1,0 +1,204 @@
+"""Run other programs so that they end with the caller, and with imgbuild when it is killed."""
+
+import codecs
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import IO, NoReturn
+
+#: Seconds between SIGTERM and SIGKILL. buildx uses them to stop the engine's running steps.
+GRACE_SECONDS = 10.0
+#: The exit codes of a shell and of timeout(1).
+NOT_FOUND, TIMED_OUT = 127, 124
+#: Daemons live here, and users other than root often lack it in PATH.
+_SYSTEM_FOLDERS = "/usr/local/sbin:/usr/sbin:/sbin"
+_CHUNK_BYTES = 65536
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A program that ended: its exit code, its output and its errors."""
+
+    code: int
+    output: str = ""
+    errors: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ended with 0."""
+        return self.code == 0
+
+    def last(self, count: int = 3) -> str:
+        """Return the last lines of output and errors that are not empty, as one line."""
+        lines = [line.strip() for line in f"{self.output}\n{self.errors}".splitlines()]
+        said = [line for line in lines if line]
+        return " | ".join(said[-count:]) or f"exit code {self.code}, no output"
+
+
+def find_program(name: str, environment: Mapping[str, str] = os.environ) -> str | None:
+    """Return the path of a program, also of those that only root has in PATH."""
+    path = environment.get("PATH", os.defpath)
+    return shutil.which(name, path=f"{path}:{_SYSTEM_FOLDERS}")
+
+
+def run(  # noqa: PLR0913 - what a program needs
+    command: Sequence[str],
+    *,
+    timeout: float | None = None,
+    env: Mapping[str, str] | None = None,
+    text: str = "",
+    cwd: Path | None = None,
+    grace: float = 2.0,
+) -> Finished:
+    """Run a program to its end; ``text`` is its standard input, ``env`` its whole environment.
+
+    A program that is not there gives `NOT_FOUND`; one that takes longer than ``timeout`` seconds is
+    ended with its children and gives `TIMED_OUT`; ``errors`` then says so.
+    """
+    program = find_program(command[0], os.environ if env is None else env)
+    if program is None:
+        return Finished(NOT_FOUND, errors=f"{command[0]}: not found")
+    words = [program, *command[1:]]
+    try:
+        with start(words, env=env, cwd=cwd, grace=grace, text=text, separate=True) as process:
+            output, errors = process.communicate(text or None, timeout)
+    except subprocess.TimeoutExpired:
+        return Finished(TIMED_OUT, errors=f"no answer within {timeout:.0f} s")
+    except OSError as error:
+        return Finished(NOT_FOUND, errors=f"{command[0]}: {error.strerror}")
+    return Finished(process.returncode, output, errors)
+
+
+@contextmanager
+def start(  # noqa: PLR0913 - what a program needs
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    text: str = "",
+    output: IO[str] | int = subprocess.PIPE,
+    separate: bool = False,
+    pass_fds: Sequence[int] = (),
+    grace: float = GRACE_SECONDS,
+    leader_first: bool = False,
+) -> Iterator[subprocess.Popen[str]]:
+    """Start a program in its own process group, which has ended when the block is left.
+
+    Output and errors are one stream unless ``separate``. Its own group, so that a terminal's Ctrl-C
+    reaches only this process, which then sends SIGTERM (to the group, or with ``leader_first`` to
+    the program alone), and after ``grace`` seconds SIGKILL to what is left of the group.
+    """
+    with _terminable():
+        process = subprocess.Popen(
+            dies_with_parent(command),
+            stdin=subprocess.PIPE if text else subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.PIPE if separate else subprocess.STDOUT,
+            env=None if env is None else dict(env),
+            cwd=cwd,
+            pass_fds=pass_fds,
+            start_new_session=True,
+            encoding="utf-8",
+            errors="replace",
+        )
+        try:
+            yield process
+        finally:
+            _end(process, grace, leader_first=leader_first)
+
+
+def lines_of(
+    process: subprocess.Popen[str], wait: Callable[[], float | None] = lambda: None
+) -> Iterator[str | None]:
+    """Yield the lines of a program's output, and ``None`` when ``wait()`` seconds brought none.
+
+    A program that hangs without a word would hold a plain loop over its output for ever. Nothing
+    else may read the output before or meanwhile.
+    """
+    if process.stdout is None:
+        return
+    decoder, rest = codecs.getincrementaldecoder("utf-8")("replace"), ""
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while True:
+            if not selector.select(wait()):
+                yield None
+                continue
+            data = os.read(process.stdout.fileno(), _CHUNK_BYTES)
+            *lines, rest = (rest + decoder.decode(data, final=not data)).split("\n")
+            yield from lines
+            if not data:
+                break
+    if rest:
+        yield rest
+
+
+def dies_with_parent(command: Sequence[str]) -> list[str]:
+    """Return the command so that the kernel sends it SIGTERM when the thread that started it ends.
+
+    Through setpriv(1) of util-linux, since Python's ``preexec_fn`` is not safe beside threads.
+    Without setpriv the command stays as it is, and survives a ``kill -9`` of imgbuild. Source:
+    prctl(2), "PR_SET_PDEATHSIG".
+    """
+    setpriv = _setpriv()
+    return [setpriv, "--pdeathsig", "TERM", "--", *command] if setpriv else list(command)
+
+
+@cache
+def _setpriv() -> str | None:
+    return shutil.which("setpriv")
+
+
+def _end(process: subprocess.Popen[str], grace: float, *, leader_first: bool) -> None:
+    """End the group and wait for its leader."""
+    try:
+        if process.poll() is None:
+            process.terminate() if leader_first else _signal_group(process, signal.SIGTERM)
+            # communicate() also drains the pipe: a program that blocks on writing cannot end.
+            process.communicate(timeout=grace)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        # Also what outlived its leader, such as the first process of a pid namespace, which the
+        # kernel shields from SIGTERM (pid_namespaces(7)).
+        _signal_group(process, signal.SIGKILL)
+        process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream:
+                with suppress(OSError):
+                    stream.close()
+
+
+def _signal_group(process: subprocess.Popen[str], number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Make SIGTERM and SIGHUP exceptions, as Ctrl-C is one; otherwise they skip all clean-up."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in before.items():
+        if handler is signal.SIG_DFL:  # nohup's SIG_IGN and a caller's own handler stay
+            signal.signal(number, _exit)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _exit(number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)  # the shell's code for a program that a signal ended
