@@ -16,9 +16,7 @@ from pydantic import (
 
 from imgbuild.errors import InputError
 from imgbuild.project import SETTINGS_VARIABLE
-from imgbuild.strict_yaml import load_model
-from imgbuild.text import parse_duration
-from imgbuild.values import (
+from imgbuild.scalars import (
     AbsolutePath,
     DigestReference,
     EngineHost,
@@ -32,6 +30,8 @@ from imgbuild.values import (
     SiteUrl,
     Version,
 )
+from imgbuild.text import parse_duration
+from imgbuild.yaml_file import load_model
 
 #: Mirrors of the command line, as words NAME=URL: ``imgbuild --mirror`` sets it.
 MIRRORS_VARIABLE = "IMGBUILD_MIRRORS"

@@ -6,7 +6,7 @@ from typing import Any
 from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from imgbuild.yaml_document import Location
+from imgbuild.yaml_file import Location
 
 
 @dataclass(frozen=True)

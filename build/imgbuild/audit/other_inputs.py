@@ -17,7 +17,7 @@ from imgbuild.audit.failure import ReadError, UnreachableError
 from imgbuild.audit.registry import BaseImage, judge_image
 from imgbuild.audit.signature import State, judge_signature
 from imgbuild.parallel import in_parallel
-from imgbuild.yaml_document import Location
+from imgbuild.yaml_file import Location
 
 _CHUNK = 1 << 20
 _WORKERS = 16

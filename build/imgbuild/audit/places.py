@@ -2,7 +2,7 @@
 
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.pins import pin_location
-from imgbuild.yaml_document import Location
+from imgbuild.yaml_file import Location
 
 
 def row_place(image: Image) -> Location:

@@ -7,7 +7,7 @@ from typing import Any
 from imgbuild.audit.facts import Contradiction
 from imgbuild.audit.other_inputs import InputState
 from imgbuild.audit.outcome import Outcome, SdistOutcome, WheelOutcome
-from imgbuild.yaml_document import Location
+from imgbuild.yaml_file import Location
 
 _WIDTH = 100
 _HEADER = (

@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from imgbuild.errors import InputError
-from imgbuild.values import CacheRepository
+from imgbuild.scalars import CacheRepository
 
 _PATH_STARTS = ("/", "./", "../", "~")
 _FORMS = "a folder (/…, ./…, ../…, ~/…) or HOST[:PORT]/REPOSITORY"

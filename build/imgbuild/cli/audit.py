@@ -101,7 +101,7 @@ def _online(
 def _print(opened: "Project", outcome: "Outcome", as_json: bool) -> None:
     from imgbuild.audit import report
     from imgbuild.text import aligned
-    from imgbuild.yaml_document import read_document
+    from imgbuild.yaml_file import read_document
 
     position = read_document(opened.matrix).position
     if as_json:

@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from imgbuild.values import Sha256
+from imgbuild.scalars import Sha256
 
 #: A name in one folder: also what apt (``1%3a2.0~rc1``) and the Python index call their files.
 StoredName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+%~!:@-]*$")]

@@ -7,8 +7,7 @@ from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.references import find_faults
 from imgbuild.matrix.rules import rule_faults
 from imgbuild.matrix.tags import tag_faults
-from imgbuild.strict_yaml import check
-from imgbuild.yaml_document import read_document
+from imgbuild.yaml_file import check, read_document
 
 SCHEMA_NAME = "matrix.schema.json"
 

@@ -1,6 +1,6 @@
 """The schema of ``matrix.yaml``: one pydantic model a section.
 
-Versions, names and URLs are the restricted scalars of :mod:`imgbuild.values`; only fields typed
+Versions, names and URLs are the restricted scalars of :mod:`imgbuild.scalars`; only fields typed
 ``Prose`` hold free text, and those never reach a Dockerfile or a command.
 """
 
@@ -18,7 +18,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from imgbuild.values import (
+from imgbuild.scalars import (
     AptPackage,
     AptPin,
     Capability,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from imgbuild.matrix.model import Matrix, OperatingSystem, Pin, Row, Variant
-from imgbuild.yaml_document import Location
+from imgbuild.yaml_file import Location
 
 INDEX = "Python package index"
 #: The upstreams of NVIDIA's packages, by component.

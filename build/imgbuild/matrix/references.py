@@ -8,7 +8,7 @@ here. Each yields faults with the place of the offending value and what would be
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from imgbuild.yaml_document import Fault, Location
+from imgbuild.yaml_file import Fault, Location
 
 #: The pins every image has, and those the gpu variant has beside them.
 COMMON_PINS = ("python", "mpi", "git")

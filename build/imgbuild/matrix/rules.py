@@ -17,7 +17,7 @@ from imgbuild.matrix.images import (
 )
 from imgbuild.matrix.model import Check, Matrix, Row, Rule
 from imgbuild.matrix.pins import pin_location
-from imgbuild.yaml_document import Fault, Location
+from imgbuild.yaml_file import Fault, Location
 
 #: The table of the matrix that a component's pin names a key of.
 TABLES = {

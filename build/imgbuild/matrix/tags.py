@@ -7,7 +7,7 @@ from typing import Any
 
 from imgbuild.matrix.images import Image, as_documented_image, minor_of, resolve_image
 from imgbuild.matrix.model import Matrix, Part
-from imgbuild.yaml_document import Fault, Location
+from imgbuild.yaml_file import Fault, Location
 
 #: What a registry takes as a tag. Source: OCI Distribution Specification 1.1, "Pulling manifests".
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")

@@ -12,7 +12,7 @@ from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.tags import record_tag
 from imgbuild.publishing.artifact import DamagedError, get_artifact, put_artifact
 from imgbuild.registry.protocol import Registry
-from imgbuild.values import Timestamp
+from imgbuild.scalars import Timestamp
 
 ARTIFACT_TYPE = "application/vnd.imgbuild.record.v1+json"
 #: Counted up when records change so that older imgbuilds would misread them.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pydantic import TypeAdapter, ValidationError
 
 from imgbuild.errors import InputError
-from imgbuild.values import PublishingRepository
+from imgbuild.scalars import PublishingRepository
 
 #: Docker Hub is called otherwise than its registry. Source: the engine's registry package.
 HUB, HUB_REGISTRY = "docker.io", "registry-1.docker.io"

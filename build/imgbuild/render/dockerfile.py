@@ -105,7 +105,7 @@ def epoch_seconds(image: Image) -> int:
 def _environment(templates: Path) -> "Environment":
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415
 
-    environment = Environment(  # noqa: S701 - Dockerfiles are not HTML; values.py keeps them safe
+    environment = Environment(  # noqa: S701 - Dockerfiles are not HTML; scalars.py keeps them safe
         loader=FileSystemLoader(templates),
         undefined=StrictUndefined,
         trim_blocks=True,

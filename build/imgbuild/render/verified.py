@@ -101,7 +101,7 @@ class VerifiedDockerfiles:
             self._matrix.model_dump_json(),
             _named(self._project.templates, self._project.templates.rglob("*")),
             _named(self._project.locks, self._project.locks.glob("*.txt")),
-            _named(package, [*code, package / "values.py"]),
+            _named(package, [*code, package / "scalars.py"]),
         ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
