@@ -15,10 +15,10 @@ from imgbuild.build.opening import Opening, open_workshop
 from imgbuild.build.produce import load_bases
 from imgbuild.build.supplies import bring_downloads
 from imgbuild.build.targets import bake_target
+from imgbuild.dockerfile.variables import epoch_seconds, variables
 from imgbuild.engine.bake import BakeTarget
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
-from imgbuild.render.dockerfile import epoch_seconds, variables
 
 HERE = Path(__file__).resolve().parent
 

@@ -18,11 +18,11 @@ from typing import Any
 
 import yaml
 
-from imgbuild.locks.request import lock_requests
+from imgbuild.dockerfile.render import render_all, write_all
+from imgbuild.dockerfile.requirements import lock_requests
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.project import Project
-from imgbuild.render.drift import render_all, write_all
 
 ROOT = Path(__file__).resolve().parents[1]
 #: What is added to the second number of a version, for each clone.

@@ -18,13 +18,13 @@ from imgbuild.build.opening import Opening, open_workshop
 from imgbuild.build.produce import load_bases
 from imgbuild.build.supplies import bring_downloads
 from imgbuild.build.targets import bake_target
+from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.bake import run_bake
 from imgbuild.engine.buildx import build_environment
 from imgbuild.files import work_folder
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.project import find_project
-from imgbuild.render.dockerfile import epoch_seconds
 
 HERE = Path(__file__).resolve().parent
 

@@ -22,11 +22,11 @@ from benchmarks.results import Goal, Result, Section
 from benchmarks.rounds import Contestant, WrongResultError, compare
 from benchmarks.samples import Samples, find, ratio
 from benchmarks.table import times, timing_table
+from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY
+from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.matrix.images import Image
 from imgbuild.plan.ownership import CREATED
 from imgbuild.project import Project
-from imgbuild.render.dockerfile import epoch_seconds
-from imgbuild.render.labels import INPUT_DIGEST, NAME, REPOSITORY
 
 AT_ONCE = 20
 #: What the copies of a Dockerfile name; the emptied commands make all of them.

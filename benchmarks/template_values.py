@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from imgbuild.dockerfile.variables import variables
 from imgbuild.matrix.images import Image
-from imgbuild.render.dockerfile import variables
 
 #: Whole tables, which no template reads.
 LEFT_OUT = frozenset({"matrix", "row"})

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from imgbuild.dockerfile.labels import NAME, REPOSITORY
 from imgbuild.downloads.store import stored_path
 from imgbuild.inputs.base import find_base
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.plan.inputs import base_recipe
 from imgbuild.project import cache_dir
-from imgbuild.render.labels import NAME, REPOSITORY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from copied_checkout import remove_images
 
+from imgbuild.dockerfile.labels import REPOSITORY
 from imgbuild.engine.types import StoredImage
-from imgbuild.render.labels import REPOSITORY
 from unit.fake_engine import FakeEngine
 
 if TYPE_CHECKING:

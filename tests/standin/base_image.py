@@ -13,10 +13,10 @@ import tarfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.inputs.base import REPOSITORY, BaseLayout, BaseRecipe, bootstrap_base
 from imgbuild.inputs.oci_layout import read_layout, write_layout
 from imgbuild.matrix.images import all_images
-from imgbuild.render.dockerfile import epoch_seconds
 from standin.deb import TIME
 
 if TYPE_CHECKING:

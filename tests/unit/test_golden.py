@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from imgbuild.build.shared_stages import share_packages
 from imgbuild.build.targets import bake_target
 from imgbuild.cli import app, commands
+from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.bake import bake_definition
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
@@ -28,7 +29,6 @@ from imgbuild.plan.inputs import BaseInput, BuildInputs, InterpreterInput
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.plan.reading import Reading
 from imgbuild.project import Project
-from imgbuild.render.dockerfile import epoch_seconds
 from imgbuild.settings import Settings
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -18,7 +18,7 @@ from imgbuild.audit.ranges import RangeReader
 from imgbuild.audit.remote_wheel import RemoteWheel
 from imgbuild.audit.sources import Sources
 from imgbuild.audit.wheel_facts import read_facts
-from imgbuild.locks.lockfile import Lock
+from imgbuild.dockerfile.lockfile import Lock
 
 HOROVOD = "horovod"
 

@@ -9,7 +9,7 @@ from packaging.version import Version
 from imgbuild.audit.facts import Contradiction, WheelFacts
 from imgbuild.audit.needs import WheelNeed
 from imgbuild.audit.places import pin_place, release_place, row_place
-from imgbuild.locks.lockfile import Lock
+from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.matrix.images import Image, minor_of
 
 #: What the old platform tags promise of the C library: PEP 513, PEP 571, PEP 599.

@@ -8,7 +8,7 @@ from packaging.utils import canonicalize_name
 
 from imgbuild.audit.facts import tags_of
 from imgbuild.audit.project_page import OfferedFile
-from imgbuild.locks.lockfile import Lock, read_lock
+from imgbuild.dockerfile.lockfile import Lock, read_lock
 from imgbuild.matrix.images import Image
 
 

@@ -8,7 +8,7 @@ from imgbuild.audit.evidence import Evidence
 from imgbuild.audit.facts import Contradiction, WheelFacts
 from imgbuild.audit.needs import SdistNeed, WheelNeed
 from imgbuild.audit.outcome import LocksOutcome, Outcome, SdistOutcome, WheelOutcome
-from imgbuild.locks.lockfile import Lock
+from imgbuild.dockerfile.lockfile import Lock
 
 _WRITE = "run `imgbuild audit --write` where the package index can be reached, and commit the file"
 

@@ -10,8 +10,8 @@ from imgbuild.audit.outcome import LocksOutcome, Outcome, SdistOutcome, WheelOut
 from imgbuild.audit.packages import compare_locks, locked_projects
 from imgbuild.audit.pages import Pages, read_pages
 from imgbuild.audit.sources import Sources
+from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.doctor.concurrently import Question
-from imgbuild.locks.lockfile import Lock
 from imgbuild.parallel import in_parallel
 
 _WORKERS = 3

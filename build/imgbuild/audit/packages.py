@@ -7,7 +7,7 @@ from packaging.utils import canonicalize_name
 from imgbuild.audit.facts import Contradiction, SdistFacts
 from imgbuild.audit.needs import SdistNeed
 from imgbuild.audit.project_page import OfferedFile, Project
-from imgbuild.locks.lockfile import Lock
+from imgbuild.dockerfile.lockfile import Lock
 
 
 def sdist_facts(need: SdistNeed, project: Project) -> SdistFacts | None:

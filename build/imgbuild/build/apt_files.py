@@ -12,6 +12,8 @@ from pathlib import Path
 
 from imgbuild.build.targets import bake_target
 from imgbuild.build.workshop import Workshop
+from imgbuild.dockerfile.render import render_dockerfile
+from imgbuild.dockerfile.stages import Stage
 from imgbuild.engine.bake import run_export
 from imgbuild.errors import MachineError
 from imgbuild.fetching.base_files import store_file
@@ -19,8 +21,6 @@ from imgbuild.fetching.listing import Item, Kind
 from imgbuild.fetching.stages import plan_name, with_plan
 from imgbuild.files import work_folder
 from imgbuild.matrix.images import Image
-from imgbuild.render.dockerfile import render_dockerfile
-from imgbuild.render.stages import Stage
 
 _TARGET = "imgbuild-apt"
 #: What ``apt-get --print-uris`` prints of each package: address, file name, bytes, hash.

@@ -11,11 +11,11 @@ from imgbuild.build.supplies import Supplies
 from imgbuild.build.targets import bake_target
 from imgbuild.build.wheels import Wheels, open_wheels
 from imgbuild.build.workshop import Workshop
+from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.bake import BakeTarget, BuildFailedError, BuildStoppedError, run_bake
 from imgbuild.engine.failure import BuildFailure
 from imgbuild.engine.progress import BakeBegun, Event, Transfer
 from imgbuild.plan.plan import PlanItem
-from imgbuild.render.dockerfile import epoch_seconds
 
 
 @dataclass(frozen=True)

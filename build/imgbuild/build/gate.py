@@ -8,10 +8,10 @@ from pathlib import Path
 from imgbuild.build.outcome import Outcome
 from imgbuild.build.stub import export_stub
 from imgbuild.build.workshop import Workshop
+from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY
 from imgbuild.matrix.images import Image
 from imgbuild.plan.ownership import is_own
 from imgbuild.plan.plan import Action, PlanItem
-from imgbuild.render.labels import INPUT_DIGEST, NAME, REPOSITORY
 from imgbuild.sizes.budget import over_budget
 from imgbuild.sizes.measure import measure
 from imgbuild.sizes.store import size_store

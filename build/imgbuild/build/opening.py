@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from imgbuild.dockerfile.labels import INPUT_DIGEST
 from imgbuild.engine.client import Engine
 from imgbuild.engine.endpoint import resolve_host
 from imgbuild.engine.types import StoredImage
@@ -19,7 +20,6 @@ from imgbuild.plan.inputs import BuildInputs, Preparation, prepare_inputs
 from imgbuild.plan.plan import PlanItem
 from imgbuild.plan.planner import Planner
 from imgbuild.project import Project, cache_dir, state_dir
-from imgbuild.render.labels import INPUT_DIGEST
 from imgbuild.settings import Settings, load_settings
 from imgbuild.suites.store import ReportStore
 

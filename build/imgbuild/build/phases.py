@@ -8,8 +8,8 @@ images on four shared stages: 97 s and 5.0 GB in one bake, 50 s and 2.4 GB in ph
 
 from collections.abc import Iterator, Sequence
 
+from imgbuild.dockerfile.stages import stages_of
 from imgbuild.plan.plan import PlanItem
-from imgbuild.render.stages import stages_of
 
 #: The stage whose parent and copies are the image's layers.
 FINAL = "final"

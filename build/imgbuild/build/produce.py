@@ -11,12 +11,12 @@ from imgbuild.build.outcome import Outcome
 from imgbuild.build.phases import phases
 from imgbuild.build.supplies import bring_each
 from imgbuild.build.workshop import Workshop
+from imgbuild.dockerfile.render import dockerfile_path
 from imgbuild.errors import ImgbuildError
 from imgbuild.files import work_folder
 from imgbuild.inputs.base import save_archive
 from imgbuild.plan.inputs import BaseInput
 from imgbuild.plan.plan import Action, PlanItem
-from imgbuild.render.drift import dockerfile_path
 
 
 def produce(

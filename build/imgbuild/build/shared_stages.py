@@ -8,8 +8,8 @@ Python 3.6 into a tree of its own.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from imgbuild.dockerfile.stages import needed, stages_of
 from imgbuild.engine.bake import BakeTarget
-from imgbuild.render.stages import needed, stages_of
 
 #: Stages whose name begins so hold Python packages and nothing of the system.
 PREFIX = "packages"

@@ -7,10 +7,10 @@ from pathlib import Path
 from imgbuild.build.supplies import bring_downloads
 from imgbuild.build.targets import bake_target
 from imgbuild.build.workshop import Workshop
+from imgbuild.dockerfile.labels import INPUT_DIGEST
 from imgbuild.engine.bake import run_export
 from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.images import Image
-from imgbuild.render.labels import INPUT_DIGEST
 
 #: The stage that holds nothing but ``/libcuda.so.1``.
 STAGE = "driver-stub"

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from imgbuild.dockerfile.labels import INPUT_DIGEST, INPUT_PARTS, NAMESPACE, REPOSITORY, STANDIN
+from imgbuild.dockerfile.render import dockerfile_path
 from imgbuild.engine.bake import BakeTarget
 from imgbuild.matrix.images import Image
 from imgbuild.plan.changes import parts_label
 from imgbuild.plan.inputs import BuildInputs
 from imgbuild.plan.plan import PlanItem
 from imgbuild.project import Project
-from imgbuild.render.drift import dockerfile_path
-from imgbuild.render.labels import INPUT_DIGEST, INPUT_PARTS, NAMESPACE, REPOSITORY, STANDIN
 
 
 def bake_target(

@@ -10,11 +10,11 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from imgbuild.locks.lockfile import read_lock
+from imgbuild.dockerfile.lockfile import read_lock
+from imgbuild.dockerfile.stages import Stage, needed, stages_of
 from imgbuild.matrix.images import Image, minor_of
 from imgbuild.plan.inputs import BuildInputs
 from imgbuild.project import Project
-from imgbuild.render.stages import Stage, needed, stages_of
 
 #: The stage whose only file is the wheel.
 STAGE = "horovod-wheel"

@@ -8,11 +8,11 @@ from pathlib import Path
 from imgbuild.build.wheel_key import STAGE, wheel_key
 from imgbuild.build.wheel_store import WheelStore
 from imgbuild.build.workshop import Workshop
+from imgbuild.dockerfile.render import dockerfile_path
+from imgbuild.dockerfile.stages import stages_of
 from imgbuild.engine.bake import BakeTarget
 from imgbuild.files import work_folder
 from imgbuild.plan.plan import PlanItem
-from imgbuild.render.drift import dockerfile_path
-from imgbuild.render.stages import stages_of
 
 
 @dataclass(frozen=True)

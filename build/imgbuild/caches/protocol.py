@@ -8,8 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
+from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY
 from imgbuild.errors import MachineError
-from imgbuild.render.labels import INPUT_DIGEST, NAME, REPOSITORY
 
 
 class Kind(StrEnum):

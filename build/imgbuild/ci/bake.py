@@ -9,6 +9,8 @@ from imgbuild.build.revision import git_revision
 from imgbuild.build.shared_stages import share_packages
 from imgbuild.build.targets import bake_target
 from imgbuild.ci.listed import Job, Listed
+from imgbuild.dockerfile.labels import INPUT_DIGEST, INPUT_PARTS
+from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.bake import BakeTarget, bake_definition
 from imgbuild.engine.progress import bake_name
 from imgbuild.matrix.images import standin_image
@@ -16,8 +18,6 @@ from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.inputs import BuildInputs
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.project import Project
-from imgbuild.render.dockerfile import epoch_seconds
-from imgbuild.render.labels import INPUT_DIGEST, INPUT_PARTS
 
 #: A named context without it: the base image of a machine that has not made it yet.
 _NO_IMAGE = "docker-image://"

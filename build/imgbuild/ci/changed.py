@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from imgbuild.ci.digests import Side, other_side
 from imgbuild.ci.revision import revision
+from imgbuild.dockerfile.labels import INPUT_PARTS, pin_labels
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image, whole_family
 from imgbuild.plan.changes import changes_since, described, parts_label
 from imgbuild.project import Project
-from imgbuild.render.labels import INPUT_PARTS, pin_labels
 from imgbuild.settings import Settings
 
 #: What GitHub and GitLab call the revision before a branch's first: only zeros.

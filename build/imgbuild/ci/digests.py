@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from imgbuild.dockerfile.render import dockerfile_path
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import SHORT, InputDigest, input_digest
@@ -23,7 +24,6 @@ from imgbuild.plan.inputs import (
 from imgbuild.plan.instructions import DockerfileInputs, read_dockerfile
 from imgbuild.plan.reading import Reading
 from imgbuild.project import Project, cache_dir, state_dir
-from imgbuild.render.drift import dockerfile_path
 from imgbuild.settings import Settings
 
 _UV = re.compile(r"uv\s*==\s*([0-9][0-9A-Za-z.]*)")

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from imgbuild.build.shared_stages import PREFIX
+from imgbuild.dockerfile.stages import Stage, needed, stages_of
 from imgbuild.matrix.images import Image
 from imgbuild.plan.instructions import ARGUMENTS, read_dockerfile
-from imgbuild.render.stages import Stage, needed, stages_of
 
 #: The stage that is the image.
 FINAL = "final"

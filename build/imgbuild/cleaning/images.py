@@ -9,12 +9,12 @@ from imgbuild.caches.small_image import LABEL as CACHE_FILE
 from imgbuild.cleaning.busy import worker_on
 from imgbuild.cleaning.finding import Finding
 from imgbuild.cleaning.kinds import Kind
+from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY, STANDIN
 from imgbuild.engine.client import Engine
 from imgbuild.engine.types import StoredImage
 from imgbuild.inputs.base import REPOSITORY as BASE_REPOSITORY
 from imgbuild.inputs.oci_layout import short_id
 from imgbuild.plan.ownership import is_own, is_own_base, own_names
-from imgbuild.render.labels import INPUT_DIGEST, NAME, REPOSITORY, STANDIN
 
 BASE_NAME = "org.opencontainers.image.base.name"
 

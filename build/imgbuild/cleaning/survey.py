@@ -14,9 +14,9 @@ from imgbuild.cleaning.finding import Finding
 from imgbuild.cleaning.images import Images, Wanted
 from imgbuild.cleaning.leftovers import Place, find_leftovers
 from imgbuild.cleaning.state import find_locks, find_logs, find_reports, find_work
+from imgbuild.dockerfile.labels import NAME
 from imgbuild.engine.client import Engine
 from imgbuild.errors import ImgbuildError
-from imgbuild.render.labels import NAME
 from imgbuild.suites.container import place_of
 from imgbuild.suites.store import ReportStore
 

@@ -8,7 +8,7 @@ import typer
 from imgbuild.cli.options import ProjectOption, StackOption, open_project
 
 if TYPE_CHECKING:
-    from imgbuild.locks.family import LockFamily
+    from imgbuild.dockerfile.requirements import LockFamily
     from imgbuild.project import Project
 
 
@@ -23,8 +23,8 @@ def lock(
     project: ProjectOption = None,
 ) -> None:
     """Resolve and hash every Python package of every image into images/locks."""
+    from imgbuild.dockerfile.requirements import lock_family
     from imgbuild.errors import InputError
-    from imgbuild.locks.family import lock_family
     from imgbuild.matrix.load import load_matrix
 
     if check and upgrade:
@@ -38,9 +38,9 @@ def lock(
 
 
 def _check(family: "LockFamily", folder: Path) -> None:
+    from imgbuild.dockerfile.conda import find_conda_problems, find_unlocked
+    from imgbuild.dockerfile.requirements import find_problems
     from imgbuild.errors import CheckFailedError
-    from imgbuild.locks.check import find_problems
-    from imgbuild.locks.conda import find_conda_problems, find_unlocked
 
     problems = [
         *find_problems(family.requests, folder, family.names),
@@ -55,12 +55,10 @@ def _check(family: "LockFamily", folder: Path) -> None:
 
 
 def _resolve(family: "LockFamily", project: "Project", *, upgrade: bool) -> None:
+    from imgbuild.dockerfile.conda import conda_lock_name, resolve_conda
+    from imgbuild.dockerfile.requirements import find_stale
+    from imgbuild.dockerfile.resolve import index_environment, resolve
     from imgbuild.downloads.sites import make_sites
-    from imgbuild.locks.channel import resolve_conda
-    from imgbuild.locks.check import find_stale
-    from imgbuild.locks.conda import conda_lock_name
-    from imgbuild.locks.index import index_environment
-    from imgbuild.locks.resolve import resolve
     from imgbuild.settings import load_settings
 
     folder, sites = project.locks, make_sites(family.matrix, load_settings(project.settings))

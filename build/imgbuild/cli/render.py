@@ -14,10 +14,10 @@ def render(
     project: ProjectOption = None,
 ) -> None:
     """Write images/dockerfiles from matrix.yaml and images/templates."""
+    from imgbuild.dockerfile.render import find_drift, render_all, write_all
     from imgbuild.errors import CheckFailedError
     from imgbuild.matrix.images import all_images, documented_family
     from imgbuild.matrix.load import SCHEMA_NAME, load_matrix, schema_text
-    from imgbuild.render.drift import find_drift, render_all, write_all
 
     opened = open_project(project)
     matrix = load_matrix(opened.matrix)

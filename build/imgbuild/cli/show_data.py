@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from imgbuild.locks.recorded import conda_packages
+from imgbuild.dockerfile.conda import conda_packages
 from imgbuild.matrix.gpus import gpu_support, unsupported_gpus
 from imgbuild.matrix.images import Image, corrections
 from imgbuild.matrix.model import Matrix

@@ -9,13 +9,12 @@ from urllib.parse import unquote, urlsplit
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
+from imgbuild.dockerfile.lockfile import Lock, read_lock
+from imgbuild.dockerfile.resolve import PLATFORM, call_uv, index_environment
 from imgbuild.downloads.sites import Sites
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.fetching.listing import Item, Kind
 from imgbuild.files import work_folder
-from imgbuild.locks.index import index_environment
-from imgbuild.locks.lockfile import Lock, read_lock
-from imgbuild.locks.resolve import PLATFORM, call_uv
 from imgbuild.matrix.images import Image, minor_of
 
 

@@ -4,13 +4,13 @@ import hashlib
 import json
 from collections.abc import Mapping
 
+from imgbuild.dockerfile.render import render_dockerfile
+from imgbuild.dockerfile.stages import Stage
 from imgbuild.errors import InputError
 from imgbuild.fetching.stages import arguments, install_stages
 from imgbuild.matrix.images import Image
 from imgbuild.plan.downloads import image_downloads
 from imgbuild.project import Project
-from imgbuild.render.dockerfile import render_dockerfile
-from imgbuild.render.stages import Stage
 from imgbuild.settings import PrefixInterpreter, Settings
 
 #: The part that an offline build does not compare: it takes whatever base was fetched.

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection
 
-from imgbuild.render.stages import Stage, instructions, needed, stages_of
+from imgbuild.dockerfile.stages import Stage, instructions, needed, stages_of
 
 _CACHE = re.compile(r"--mount=type=cache,\S+ \\\n\s*")
 _INSTALL = "sh /run/apt-install"

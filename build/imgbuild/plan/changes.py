@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from imgbuild.dockerfile.labels import INPUT_PARTS, NAMESPACE
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import DOWNLOAD, PACKAGES, STAGE, InputDigest
-from imgbuild.render.labels import INPUT_PARTS, NAMESPACE
 
 #: The form of the label that holds the parts; labels of an earlier form have none.
 FORM = 2

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from imgbuild.dockerfile.conda import conda_downloads
+from imgbuild.dockerfile.variables import NamedSource, named_sources
 from imgbuild.downloads.download import Download, content_digest, substituted
-from imgbuild.locks.conda import conda_downloads
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import CondaPython
-from imgbuild.render.sources import NamedSource, named_sources
 from imgbuild.settings import PrefixInterpreter, Settings
 
 #: The named build contexts that the Dockerfiles mount.

@@ -6,6 +6,7 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
+from imgbuild.dockerfile.variables import PREFIX, epoch_seconds
 from imgbuild.downloads.sites import make_sites
 from imgbuild.errors import InputError
 from imgbuild.inputs.base import (
@@ -24,7 +25,6 @@ from imgbuild.plan.downloads import ImageDownloads, image_downloads
 from imgbuild.plan.keyrings import keyrings_context, other_keyrings
 from imgbuild.plan.secrets import build_secrets, require_files
 from imgbuild.project import Project
-from imgbuild.render.dockerfile import PREFIX, epoch_seconds
 from imgbuild.settings import LayoutBase, PrefixInterpreter, RegistryBase, Settings
 
 

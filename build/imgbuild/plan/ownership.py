@@ -9,10 +9,10 @@ but no layer inherits even that; its history goes on after that of the image tha
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
+from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY
 from imgbuild.engine.types import StoredImage
 from imgbuild.inputs.base import REPOSITORY as BASE_REPOSITORY
 from imgbuild.inputs.oci_layout import short_id
-from imgbuild.render.labels import INPUT_DIGEST, NAME, REPOSITORY
 
 CREATED = "org.opencontainers.image.created"
 

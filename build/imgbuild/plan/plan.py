@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from imgbuild.dockerfile.labels import INPUT_DIGEST, INPUT_PARTS, NAME
 from imgbuild.engine.types import StoredImage
 from imgbuild.matrix.images import Image
 from imgbuild.plan.changes import Change, changes_since, described
 from imgbuild.plan.digest import InputDigest
-from imgbuild.render.labels import INPUT_DIGEST, INPUT_PARTS, NAME
 from imgbuild.suites.verdict import Verdict
 
 

@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME
 from imgbuild.engine.client import Engine
 from imgbuild.engine.types import StoredImage
 from imgbuild.matrix.images import Image, standin_image
@@ -15,7 +16,6 @@ from imgbuild.plan.ownership import is_own, is_surely_own
 from imgbuild.plan.plan import PlanItem, make_plan, open_rows
 from imgbuild.plan.reading import Reading
 from imgbuild.project import Project
-from imgbuild.render.labels import INPUT_DIGEST, NAME
 from imgbuild.settings import StandIn
 from imgbuild.suites.code import read_suites, required, suite_keys
 from imgbuild.suites.expectation import expectation

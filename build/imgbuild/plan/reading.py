@@ -6,16 +6,14 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from imgbuild.dockerfile.lockfile import read_lock, require_layer_as_named
+from imgbuild.dockerfile.requirements import lock_problems, requests_of
+from imgbuild.dockerfile.verified import VerifiedDockerfiles
 from imgbuild.errors import InputError
-from imgbuild.locks.check import lock_problems
-from imgbuild.locks.layers import require_layer_as_named
-from imgbuild.locks.lockfile import read_lock
-from imgbuild.locks.request import requests_of
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
 from imgbuild.plan.instructions import DockerfileInputs, read_dockerfile
 from imgbuild.project import Project
-from imgbuild.render.verified import VerifiedDockerfiles
 
 
 class Reading:

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from imgbuild.dockerfile.labels import INPUT_DIGEST, STANDIN
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.publishing.candidate import Candidate
 from imgbuild.publishing.substitutes import substitutes
-from imgbuild.render.labels import INPUT_DIGEST, STANDIN
 from imgbuild.suites.report import NEEDS_GPU, Found
 
 #: The suites without which an image can be published if that is said: they need what not every

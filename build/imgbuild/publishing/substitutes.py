@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
+from imgbuild.dockerfile.labels import NAMESPACE
 from imgbuild.matrix.images import Image
-from imgbuild.render.labels import NAMESPACE
 
 #: Written by building/targets.py, in the words of plan/inputs.py.
 BASE = f"{NAMESPACE}.input.base"

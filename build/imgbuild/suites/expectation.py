@@ -5,10 +5,10 @@ from typing import Any
 
 from packaging.version import Version
 
-from imgbuild.locks.lockfile import read_lock
+from imgbuild.dockerfile.labels import pin_labels
+from imgbuild.dockerfile.lockfile import read_lock
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
-from imgbuild.render.labels import pin_labels
 
 #: Horovod's launcher starts ranks through Open MPI's mpirun only: 0.16 to 0.20 refuse Intel's.
 LAUNCHED = "openmpi"

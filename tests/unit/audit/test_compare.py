@@ -8,7 +8,7 @@ import pytest
 from imgbuild.audit.compare import compare, expected_libraries
 from imgbuild.audit.facts import WheelFacts
 from imgbuild.audit.needs import WheelNeed
-from imgbuild.locks.lockfile import Lock
+from imgbuild.dockerfile.lockfile import Lock
 
 pytest_plugins = ("audit_fixtures",)
 

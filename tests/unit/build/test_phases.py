@@ -4,11 +4,11 @@ import pytest
 from test_produce import Bench, bench  # noqa: F401  # the fixture
 
 from imgbuild.build.phases import phases, shared_layers
+from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.project import Project
-from imgbuild.render.dockerfile import render_dockerfile
 
 DIGEST = InputDigest("sha256:0", {})
 

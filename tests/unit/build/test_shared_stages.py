@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from imgbuild.build.shared_stages import share_packages
+from imgbuild.dockerfile.render import dockerfile_path
 from imgbuild.engine.bake import BakeTarget, bake_definition
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
-from imgbuild.render.drift import dockerfile_path
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from test_produce import NEW, OLD, Bench, bench  # noqa: F401  # the fixture
 from imgbuild.build.wheel_key import wheel_key
 from imgbuild.build.wheel_store import WheelStore
 from imgbuild.build.wheels import open_wheels
+from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
-from imgbuild.render.dockerfile import render_dockerfile
 
 WHEEL = "horovod-0.19.5-cp36-cp36m-linux_x86_64.whl"
 

@@ -7,7 +7,7 @@ from fake_engine import FakeEngine
 from imgbuild.caches.archive import CONFIG, LoadableImage, archive, part_of
 from imgbuild.caches.protocol import WantedImage
 from imgbuild.caches.stream import as_file
-from imgbuild.render.labels import INPUT_DIGEST, NAME, REPOSITORY
+from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY
 
 LAYER = "application/vnd.oci.image.layer.v1.tar"
 

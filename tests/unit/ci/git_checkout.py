@@ -14,11 +14,11 @@ import yaml
 
 from imgbuild.ci.changed import Changes, changes_between
 from imgbuild.ci.digests import look_at_inputs, this_side
+from imgbuild.dockerfile.render import render_all, write_all
 from imgbuild.matrix.images import Image, all_images, documented_family, whole_family
 from imgbuild.matrix.load import load_matrix
 from imgbuild.plan import inputs
 from imgbuild.project import Project
-from imgbuild.render.drift import render_all, write_all
 from imgbuild.settings import Settings
 
 #: Nothing of the user's git configuration, hooks or identity.

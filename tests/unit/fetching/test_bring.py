@@ -8,6 +8,7 @@ from faulty_server import FaultyServer, Reply
 
 from imgbuild.build.apt_files import _read
 from imgbuild.build.fetch import FetchJob, bring, known_listing
+from imgbuild.dockerfile.stages import Stage
 from imgbuild.downloads.progress import SILENCE
 from imgbuild.downloads.sites import Sites
 from imgbuild.downloads.store import stored_path
@@ -17,7 +18,6 @@ from imgbuild.fetching.listing import Item, Kind, Listing, read_listing, write_l
 from imgbuild.fetching.request import fetch_request
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
-from imgbuild.render.stages import Stage
 from imgbuild.settings import Settings
 
 SETTINGS = Settings()

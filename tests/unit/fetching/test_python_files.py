@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from imgbuild.dockerfile.lockfile import HEADER
+from imgbuild.dockerfile.resolve import index_environment
 from imgbuild.downloads.sites import Sites
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.fetching.python_files import python_items
-from imgbuild.locks.index import index_environment
-from imgbuild.locks.lockfile import HEADER
 from imgbuild.matrix.images import Image
 
 ANY, OLD, NEW, SOURCE = ("1" * 64, "2" * 64, "3" * 64, "4" * 64)

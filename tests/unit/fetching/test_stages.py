@@ -2,10 +2,10 @@
 
 import pytest
 
+from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.fetching.stages import arguments, install_stages, plan_name, with_plan
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
-from imgbuild.render.dockerfile import render_dockerfile
 
 DOCKERFILE = """\
 FROM scratch AS offline

@@ -9,6 +9,9 @@ from typing import Any
 import yaml
 from fake_engine import FakeEngine
 
+from imgbuild.dockerfile.labels import INPUT_DIGEST, INPUT_PARTS, REPOSITORY, pin_labels
+from imgbuild.dockerfile.render import render_all, write_all
+from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.types import StoredImage
 from imgbuild.matrix.images import Image, all_images, documented_family
 from imgbuild.matrix.load import load_matrix
@@ -17,9 +20,6 @@ from imgbuild.plan.inputs import BuildInputs, Preparation, prepare_inputs
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.plan.planner import Planner
 from imgbuild.project import Project
-from imgbuild.render.dockerfile import epoch_seconds
-from imgbuild.render.drift import render_all, write_all
-from imgbuild.render.labels import INPUT_DIGEST, INPUT_PARTS, REPOSITORY, pin_labels
 from imgbuild.settings import Settings
 from imgbuild.suites.code import read_suites, required, suite_keys
 from imgbuild.suites.report import SuiteResult

@@ -13,9 +13,9 @@ from checkout_copy import SETTINGS, Checkout, copied
 from fake_engine import FakeEngine
 from socket_server import SocketServer, socket_server
 
+from imgbuild.dockerfile.labels import INPUT_DIGEST
 from imgbuild.plan import inputs
 from imgbuild.project import Project
-from imgbuild.render.labels import INPUT_DIGEST
 from imgbuild.suites.store import ReportStore
 
 #: What only a build, a test or a download needs, by the names of its top packages.

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from fake_engine import FakeEngine
 
+from imgbuild.dockerfile.labels import INPUT_DIGEST, STANDIN
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image, standin_image
@@ -18,7 +19,6 @@ from imgbuild.plan.planner import Planner
 from imgbuild.project import Project
 from imgbuild.publishing.candidate import Candidate, candidate_of
 from imgbuild.publishing.gate import Allowance, Judgement, judge, refusal_text
-from imgbuild.render.labels import INPUT_DIGEST, STANDIN
 from imgbuild.suites.code import list_suites
 from imgbuild.suites.report import SuiteResult, TestFailure, TestSkip
 from imgbuild.suites.store import ReportStore

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.matrix.images import Image, all_images, as_documented_image
 from imgbuild.matrix.load import load_matrix
 from imgbuild.project import Project
-from imgbuild.render.dockerfile import render_dockerfile
 from imgbuild.sizes.budget import exceeds, over_budget
 from imgbuild.suites.expectation import expectation
 

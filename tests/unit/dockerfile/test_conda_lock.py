@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 from faulty_server import FaultyServer, Reply
 
-from imgbuild.downloads.sites import Sites
-from imgbuild.errors import CheckFailedError, InputError, MachineError
-from imgbuild.locks.channel import resolve_conda
-from imgbuild.locks.conda import (
+from imgbuild.dockerfile.conda import (
     CondaEntry,
     conda_downloads,
     find_conda_problems,
     find_unlocked,
     read_conda_lock,
+    resolve_conda,
 )
+from imgbuild.downloads.sites import Sites
+from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.matrix.model import CondaPython
 
 SHA, OTHER = "a" * 64, "b" * 64

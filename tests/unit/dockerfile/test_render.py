@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from imgbuild.dockerfile.render import find_drift, render_all, render_dockerfile, write_all
+from imgbuild.dockerfile.stages import stages_of
+from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image, documented_family
 from imgbuild.project import Project
-from imgbuild.render.dockerfile import epoch_seconds, render_dockerfile
-from imgbuild.render.drift import find_drift, render_all, write_all
-from imgbuild.render.stages import stages_of
 
 
 def test_the_committed_dockerfiles_are_the_rendered_ones(

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from imgbuild.dockerfile.render import dockerfile_path
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
-from imgbuild.render.drift import dockerfile_path
 
 #: What the project does otherwise, and why.
 ACCEPTED = {

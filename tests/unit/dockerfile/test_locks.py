@@ -6,12 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from imgbuild.dockerfile.lockfile import HEADER, parse_lock
+from imgbuild.dockerfile.requirements import (
+    LockRequest,
+    find_problems,
+    find_stale,
+    image_request,
+    lock_family,
+    lock_requests,
+    mpi_request,
+)
+from imgbuild.dockerfile.resolve import resolve
 from imgbuild.errors import CheckFailedError, InputError, MachineError
-from imgbuild.locks.check import find_problems, find_stale
-from imgbuild.locks.family import lock_family
-from imgbuild.locks.lockfile import HEADER, parse_lock
-from imgbuild.locks.request import LockRequest, image_request, lock_requests, mpi_request
-from imgbuild.locks.resolve import resolve
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix

@@ -5,11 +5,14 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from imgbuild.dockerfile.lockfile import HEADER, parse_lock
+from imgbuild.dockerfile.requirements import LockRequest
+from imgbuild.downloads.sites import Sites
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.files import work_folder, write_text
-from imgbuild.locks.lockfile import HEADER, parse_lock
-from imgbuild.locks.request import LockRequest
 
+#: The upstream of the matrix that stands for the Python package index.
+INDEX = "python-index"
 #: Wheels for glibc 2.17 and older: they run on every operating system of the matrix.
 PLATFORM = "x86_64-manylinux2014"
 #: uv's own retries included; a resolution takes about 3 s.
@@ -109,3 +112,16 @@ def _explain(request: LockRequest, stderr: str) -> Exception:
         f"No set of packages satisfies {request.file_name} ({request.title}): {reason} "
         "If the release exists, change `requirements` or `constraints` in matrix.yaml."
     )
+
+
+def index_environment(sites: Sites) -> Mapping[str, str]:
+    """Return the environment in which uv asks the index that this machine is given.
+
+    Without a mirror it is uv's own: its configuration files and variables decide.
+    """
+    found = {
+        "UV_DEFAULT_INDEX": sites.mirrors.get(INDEX),
+        "NETRC": str(sites.netrc) if sites.netrc else None,
+        "SSL_CERT_FILE": str(sites.ca_bundle) if sites.ca_bundle else None,
+    }
+    return {**os.environ, **{name: value for name, value in found.items() if value}}

@@ -4,9 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from imgbuild.dockerfile.lockfile import (
+    layer_files,
+    package_layers,
+    read_lock,
+    require_layer_as_named,
+)
 from imgbuild.errors import InputError
-from imgbuild.locks.layers import layer_files, package_layers, require_layer_as_named
-from imgbuild.locks.lockfile import read_lock
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 

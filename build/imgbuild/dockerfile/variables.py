@@ -1,25 +1,19 @@
-"""The arrow Image → Dockerfile. Pure: the same image and templates give the same text."""
+"""The values that the Dockerfile templates use, computed from an image. Pure but for its lock."""
 
 import calendar
 import json
-import shlex
 import time
 from collections.abc import Mapping
-from functools import cache
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
+from imgbuild.dockerfile.labels import pin_labels
+from imgbuild.dockerfile.lockfile import package_layers
 from imgbuild.errors import InputError
-from imgbuild.locks.layers import package_layers
 from imgbuild.matrix.images import Image, minor_of
-from imgbuild.render.compilers import compilers
-from imgbuild.render.labels import pin_labels
-from imgbuild.render.sources import file_name, named_sources
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
+from imgbuild.matrix.model import Source
 
 #: Where the interpreter and the packages live in every image.
 PREFIX = "/opt/python"
@@ -77,43 +71,9 @@ KERNELS = Version("0.20")
 NVIDIA_UPSTREAMS = ("nvidia-cuda", "nvidia-machine-learning")
 
 
-def render_dockerfile(image: Image, templates: Path) -> str:
-    """Return the image's Dockerfile.
-
-    Raises:
-        InputError: a template is missing or wrong (``file:line``), or the image needs one that
-            does not exist yet; its lock, beside the templates' folder, is missing or damaged.
-
-    """
-    from jinja2 import TemplateError  # noqa: PLC0415 - where nothing is rendered it is not needed
-
-    try:
-        template = _environment(templates).get_template("Dockerfile.j2")
-        text = template.render(variables(image, templates.parent / "locks"))
-    except TemplateError as error:
-        where = f"{getattr(error, 'name', None) or 'template'}:{getattr(error, 'lineno', '?')}"
-        raise InputError(f"images/templates/{where}: {error} (for {image.name}).") from error
-    return text.rstrip("\n") + "\n"
-
-
 def epoch_seconds(image: Image) -> int:
     """Return the matrix's epoch in seconds, the SOURCE_DATE_EPOCH of every build."""
     return calendar.timegm(time.strptime(image.matrix.epoch, "%Y-%m-%dT%H:%M:%SZ"))
-
-
-@cache
-def _environment(templates: Path) -> "Environment":
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415
-
-    environment = Environment(  # noqa: S701 - Dockerfiles are not HTML; scalars.py keeps them safe
-        loader=FileSystemLoader(templates),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=False,
-    )
-    environment.filters["shell_word"] = shlex.quote
-    return environment
 
 
 def variables(image: Image, locks: Path) -> dict[str, object]:
@@ -215,3 +175,59 @@ def _repository(image: Image, name: str) -> dict[str, str]:
     if upstream is None or upstream.url is None or upstream.keyring is None:
         raise InputError(f"matrix.yaml: upstreams.{name} needs a url and a keyring.")
     return {"name": name, "url": upstream.url, "keyring": upstream.keyring.file}
+
+
+@dataclass(frozen=True)
+class NamedSource:
+    """A download as the Dockerfile has it: ``argument`` is the ARG that holds its sha256."""
+
+    argument: str
+    source: Source
+
+    @property
+    def file_name(self) -> str:
+        """The last part of its URL: its name in the build context."""
+        return file_name(self.source.url)
+
+    @property
+    def sha256(self) -> str:
+        """The sha256 that the matrix pins."""
+        return self.source.sha256
+
+
+def file_name(url: str) -> str:
+    """Return the last part of a URL."""
+    return url.rsplit("/", 1)[1]
+
+
+def named_sources(image: Image) -> dict[str, NamedSource]:
+    """Return the image's downloads by what they are for: cpython, miniconda, mpi."""
+    python, mpi = image.python, image.mpi
+    found = {}
+    if python.origin == "source":
+        found["cpython"] = NamedSource("SHA256_CPYTHON", image.source(python.source))
+    else:
+        miniconda = image.source(f"miniconda-{image.version_of('miniconda')}")
+        found["miniconda"] = NamedSource("SHA256_MINICONDA", miniconda)
+    if mpi.origin in {"source", "installer"}:
+        found["mpi"] = NamedSource("SHA256_MPI", image.source(mpi.source))
+    return found
+
+
+@dataclass(frozen=True)
+class Compilers:
+    """The C and C++ compiler, and whether they need the changed header."""
+
+    cc: str
+    cxx: str
+    header: bool
+
+
+def compilers(image: Image) -> Compilers:
+    """Return the wheel's own compiler where the operating system has it, else the default one."""
+    wanted = minor_of(image.wheel.compiler)
+    if not wanted.startswith("4."):
+        return Compilers("gcc", "g++", header=False)
+    if wanted in image.os.compilers:
+        return Compilers(f"gcc-{wanted}", f"g++-{wanted}", header=False)
+    return Compilers("gcc", "g++", header=True)

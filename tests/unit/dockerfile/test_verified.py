@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from imgbuild.dockerfile import verified
+from imgbuild.dockerfile.render import render_dockerfile
+from imgbuild.dockerfile.verified import VerifiedDockerfiles
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.project import Project
-from imgbuild.render import verified
-from imgbuild.render.dockerfile import render_dockerfile
-from imgbuild.render.verified import VerifiedDockerfiles
 
 NAME = "tf-2.2-cpu-debian"
 

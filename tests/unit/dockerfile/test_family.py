@@ -2,10 +2,9 @@
 
 import pytest
 
+from imgbuild.dockerfile.conda import find_conda_problems, find_unlocked
+from imgbuild.dockerfile.requirements import find_stale, lock_family
 from imgbuild.errors import InputError
-from imgbuild.locks.check import find_stale
-from imgbuild.locks.conda import find_conda_problems, find_unlocked
-from imgbuild.locks.family import lock_family
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
 

@@ -15,16 +15,15 @@ from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 
+from imgbuild.dockerfile.render import dockerfile_path, render_dockerfile
 from imgbuild.errors import InputError, MachineError
 from imgbuild.files import write_text
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
-from imgbuild.render.dockerfile import render_dockerfile
-from imgbuild.render.drift import dockerfile_path
 
 #: The parts of this package that decide what a Dockerfile says.
-_CODE = ("locks", "matrix", "render")
+_CODE = ("dockerfile", "matrix")
 _LIBRARIES = ("jinja2", "packaging")
 
 

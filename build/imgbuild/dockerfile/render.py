@@ -1,15 +1,41 @@
-"""Writing the Dockerfiles, and telling whether the committed ones are still the rendered ones."""
+"""Render Dockerfiles, write them, and compare them with the committed ones."""
 
+import shlex
 from collections.abc import Iterable, Mapping
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from imgbuild.dockerfile.lockfile import FOLDER, layer_files
+from imgbuild.dockerfile.variables import variables
+from imgbuild.errors import InputError
 from imgbuild.files import write_text
-from imgbuild.locks.layers import FOLDER, layer_files
 from imgbuild.matrix.images import Image
-from imgbuild.render.dockerfile import render_dockerfile
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 DOCKERFILE = "Dockerfile"
+
+
+def render_dockerfile(image: Image, templates: Path) -> str:
+    """Return the image's Dockerfile.
+
+    Raises:
+        InputError: a template is missing or wrong (``file:line``), or the image needs one that
+            does not exist yet; its lock, beside the templates' folder, is missing or damaged.
+
+    """
+    from jinja2 import TemplateError  # noqa: PLC0415 - where nothing is rendered it is not needed
+
+    try:
+        template = _environment(templates).get_template("Dockerfile.j2")
+        text = template.render(variables(image, templates.parent / "locks"))
+    except TemplateError as error:
+        where = f"{getattr(error, 'name', None) or 'template'}:{getattr(error, 'lineno', '?')}"
+        raise InputError(f"images/templates/{where}: {error} (for {image.name}).") from error
+    return text.rstrip("\n") + "\n"
 
 
 def dockerfile_path(image: Image, folder: Path) -> Path:
@@ -76,3 +102,18 @@ def _read(path: Path) -> str | None:
         return path.read_bytes().decode("utf-8", errors="replace")
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+@cache
+def _environment(templates: Path) -> "Environment":
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415
+
+    environment = Environment(  # noqa: S701 - Dockerfiles are not HTML; scalars.py keeps them safe
+        loader=FileSystemLoader(templates),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=False,
+    )
+    environment.filters["shell_word"] = shlex.quote
+    return environment

@@ -1,0 +1,1 @@
+"""Dockerfiles, rendered from the matrix, and the locks of packages that they install."""

@@ -1,0 +1,294 @@
+"""The lock of a conda interpreter: one package a line, its sha256 before its URL.
+
+::
+
+    0123…cdef  https://repo.anaconda.com/pkgs/main/linux-64/python-3.6.2-hca45abc_19.tar.bz2
+    unlocked  https://repo.anaconda.com/pkgs/main/linux-64/xz-5.2.3-h5e939de_4.tar.bz2
+
+``unlocked`` says that the channel was never asked, for want of a way to it; what is unlocked cannot
+be built with. A comment after ``#`` says where a hash was seen, if not in the channel itself.
+"""
+
+import bz2
+import difflib
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from imgbuild.downloads.download import Download
+from imgbuild.downloads.page import read_page
+from imgbuild.downloads.sites import Sites, shown
+from imgbuild.errors import CheckFailedError, InputError, MachineError
+from imgbuild.files import write_text
+from imgbuild.matrix.images import Image
+from imgbuild.matrix.model import CondaPython, Matrix
+
+#: conda-forge's largest channel has 60 MB packed and 300 MB unpacked.
+_LIMIT = 1 << 30
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+HEADER = "# Written by `imgbuild lock`: the conda packages of Python {version}, by sha256.\n"
+_UNLOCKED = "unlocked"
+_LINE = re.compile(
+    r"(?P<sha256>[0-9a-f]{64}|unlocked)  (?P<url>https?://\S+)(?:  # (?P<note>\S.*))?"
+)
+
+
+@dataclass(frozen=True)
+class CondaEntry:
+    """One package: its sha256, ``None`` if unlocked, and where that was seen."""
+
+    url: str
+    sha256: str | None = None
+    note: str | None = None
+
+    @property
+    def line(self) -> str:
+        """The entry as the lock holds it."""
+        comment = f"  # {self.note}" if self.note else ""
+        return f"{self.sha256 or _UNLOCKED}  {self.url}{comment}\n"
+
+
+def conda_lock_name(version: str) -> str:
+    """Return the name of the lock of one Python version, such as ``conda-3.6.2.txt``."""
+    return f"conda-{version}.txt"
+
+
+def conda_pythons(
+    matrix: Matrix, versions: Iterable[str] | None = None
+) -> Mapping[str, CondaPython]:
+    """Return the conda interpreters of the matrix, all or those of ``versions``."""
+    chosen = matrix.python if versions is None else {*versions}
+    return {
+        version: python
+        for version, python in matrix.python.items()
+        if isinstance(python, CondaPython) and version in chosen
+    }
+
+
+def read_conda_lock(path: Path) -> Mapping[str, CondaEntry]:
+    """Return the entries by URL.
+
+    Raises:
+        InputError: it is missing, or holds a line that is no entry, or one twice (``file:line``).
+
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path.name}: not UTF-8 text. Restore it, or run `imgbuild lock`."
+        ) from error
+    except OSError as error:
+        raise InputError(
+            f"{path.name}: {error.strerror}. Run `imgbuild lock`, then commit the result."
+        ) from error
+    entries: dict[str, CondaEntry] = {}
+    for number, line in enumerate(lines, 1):
+        if line and not line.startswith("#"):
+            entry = _entry(line, f"{path.name}:{number}")
+            if entry.url in entries:
+                raise InputError(f"{path.name}:{number}: {entry.url} is there twice.")
+            entries[entry.url] = entry
+    return entries
+
+
+def find_conda_problems(pythons: Mapping[str, CondaPython], folder: Path) -> list[str]:
+    """Return one line a problem: a lock that cannot be read, a package missing or left over."""
+    return [
+        line for version, python in pythons.items() for line in _problems(version, python, folder)
+    ]
+
+
+def find_unlocked(pythons: Mapping[str, CondaPython], folder: Path) -> list[str]:
+    """Return one line a lock that holds unlocked packages; locks with problems are passed over."""
+    lines = []
+    for version, python in pythons.items():
+        name = conda_lock_name(version)
+        if not list(_problems(version, python, folder)):
+            entries = read_conda_lock(folder / name).values()
+            count = sum(entry.sha256 is None for entry in entries)
+            lines += [f"{name}: {count} of {len(entries)} packages are unlocked"] if count else []
+    return lines
+
+
+def conda_downloads(version: str, python: CondaPython, folder: Path) -> tuple[Download, ...]:
+    """Return the packages of one interpreter, in the order of the matrix.
+
+    Raises:
+        InputError: the lock is missing, or a package of the matrix is not in it or unlocked.
+
+    """
+    name = conda_lock_name(version)
+    entries = read_conda_lock(folder / name)
+    found = []
+    for url in python.packages:
+        entry = entries.get(url)
+        if entry is None or entry.sha256 is None:
+            what = "is not in it" if entry is None else "is unlocked: its sha256 is not known"
+            raise InputError(
+                f"images/locks/{name}: {url} {what}. Run `imgbuild lock` where its channel, or a "
+                "mirror of it (docs/mirrors.md), can be reached."
+            )
+        found.append(Download(url.rsplit("/", 1)[1], url, entry.sha256))
+    return tuple(found)
+
+
+def _entry(line: str, place: str) -> CondaEntry:
+    match = _LINE.fullmatch(line)
+    if not match:
+        raise InputError(
+            f"{place}: not a locked package: a sha256 or `unlocked`, two spaces, the URL."
+        )
+    sha256 = match["sha256"]
+    return CondaEntry(match["url"], None if sha256 == _UNLOCKED else sha256, match["note"])
+
+
+def _problems(version: str, python: CondaPython, folder: Path) -> Iterator[str]:
+    name = conda_lock_name(version)
+    try:
+        entries = read_conda_lock(folder / name)
+    except InputError as error:
+        yield str(error)
+        return
+    yield from (f"{name}: {url} is missing" for url in python.packages if url not in entries)
+    yield from (
+        f"{name}: {url} is not in the matrix" for url in entries if url not in python.packages
+    )
+
+
+@dataclass(frozen=True)
+class RecordedDownload:
+    """One download of a lock; ``sha256`` is None until a lock has recorded it."""
+
+    url: str
+    sha256: str | None
+
+    @property
+    def name(self) -> str:
+        """Its file name."""
+        return self.url.rsplit("/", 1)[1]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what ``show --json`` prints."""
+        return {"url": self.url, "sha256": self.sha256, "locked": self.sha256 is not None}
+
+
+def conda_packages(image: Image, locks: Path) -> tuple[RecordedDownload, ...]:
+    """Return the conda packages of the image's interpreter; those in no lock are unlocked."""
+    python = image.python
+    if python.origin != "conda":
+        return ()
+    entries = _entries_or_none(locks / conda_lock_name(image.version_of("python")))
+    found = ((url, entries.get(url)) for url in python.packages)
+    return tuple(RecordedDownload(url, entry.sha256 if entry else None) for url, entry in found)
+
+
+def _entries_or_none(path: Path) -> Mapping[str, CondaEntry]:
+    """Return the lock's entries: none where there is no lock that can be read."""
+    try:
+        return read_conda_lock(path)
+    except InputError:
+        return {}
+
+
+def resolve_conda(
+    version: str, python: CondaPython, folder: Path, sites: Sites, *, upgrade: bool
+) -> bool:
+    """Write the lock of one interpreter; return whether the file changed.
+
+    Hashes that are there are kept, unless ``upgrade``; the channels are asked for the others. If
+    a channel cannot be reached, the lock is written all the same, its new packages ``unlocked``.
+
+    Raises:
+        CheckFailedError: a channel does not have a package.
+        MachineError: a channel cannot be reached.
+
+    """
+    path = folder / conda_lock_name(version)
+    known = dict(read_conda_lock(path)) if path.exists() else {}
+    previous = path.read_text(encoding="utf-8") if path.exists() else ""
+    asked = [url for url in python.packages if upgrade or not _locked(known, url)]
+    faults = []
+    for channel, urls in _by_channel(asked).items():
+        try:
+            known |= _ask(channel, urls, sites)
+        except MachineError as error:
+            faults.append(f"The conda channel {channel} cannot be read: {error}")
+    entries = [known.get(url, CondaEntry(url)) for url in python.packages]
+    text = HEADER.format(version=version) + "".join(entry.line for entry in entries)
+    if text != previous:
+        write_text(path, text)
+    if faults:
+        raise MachineError(f"{' '.join(faults)} The lock's lines of it stay as they are.")
+    return text != previous
+
+
+def _locked(known: Mapping[str, CondaEntry], url: str) -> bool:
+    return url in known and known[url].sha256 is not None
+
+
+def _by_channel(urls: Iterable[str]) -> Mapping[str, list[str]]:
+    channels: dict[str, list[str]] = defaultdict(list)
+    for url in urls:
+        channels[url.rsplit("/", 1)[0]].append(url)
+    return channels
+
+
+def _ask(channel: str, urls: Iterable[str], sites: Sites) -> dict[str, CondaEntry]:
+    repodata = _repodata(channel, sites)
+    return {url: CondaEntry(url, _find(repodata, url, channel)) for url in urls}
+
+
+def _repodata(channel: str, sites: Sites) -> str:
+    """Return the channel's ``repodata.json``, packed on the way where the channel has it so."""
+    packed = read_page(f"{channel}/repodata.json.bz2", sites, limit=_LIMIT)
+    if packed.status == 200:
+        return _unpacked(packed.body, channel)
+    plain = read_page(f"{channel}/repodata.json", sites, limit=_LIMIT)
+    if plain.status == 200:
+        return plain.body.decode("utf-8", "replace")
+    where = shown(sites.address(f"{channel}/repodata.json"))
+    raise MachineError(
+        f"{where} answered {plain.status}. Name a mirror that has it (docs/mirrors.md)."
+    )
+
+
+def _unpacked(body: bytes, channel: str) -> str:
+    try:
+        return bz2.decompress(body).decode("utf-8", "replace")
+    except (OSError, ValueError) as error:
+        raise MachineError(
+            f"{channel}/repodata.json.bz2 is not what a conda channel has there: {error}."
+        ) from error
+
+
+def _find(repodata: str, url: str, channel: str) -> str:
+    """Return the sha256 of one package.
+
+    Its entry is read alone: the whole of a large channel would take gigabytes of memory.
+    """
+    name = url.rsplit("/", 1)[1]
+    start = re.search(rf'"{re.escape(name)}"\s*:\s*', repodata)
+    if start is None:
+        raise CheckFailedError(
+            f"The conda channel {channel} has no {name}{_near(repodata, name)}. Correct the URL in "
+            "matrix.yaml."
+        )
+    try:
+        sha256 = json.JSONDecoder().raw_decode(repodata, start.end())[0]["sha256"]
+    except (ValueError, KeyError, TypeError):
+        sha256 = None
+    if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
+        raise CheckFailedError(f"The conda channel {channel} gives no sha256 for {name}.")
+    return sha256
+
+
+def _near(repodata: str, name: str) -> str:
+    package = re.escape(name.rsplit("-", 2)[0])
+    there = {*re.findall(rf'"({package}-[^"/]+?\.(?:tar\.bz2|conda))"\s*:', repodata)}
+    near = difflib.get_close_matches(name, sorted(there), n=5, cutoff=0.0)
+    return f"; near it are: {', '.join(near)}" if near else " and no other build of that package"

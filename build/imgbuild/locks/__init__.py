@@ -1,1 +1,0 @@
-"""Hashed locks: every Python package of an image, by exact version and sha256."""

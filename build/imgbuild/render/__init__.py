@@ -1,1 +1,0 @@
-"""Dockerfiles: rendered from the matrix, committed, never edited by hand."""
