@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from broken_images import NEED_A_GPU, Broken, broken_images
 
-from imgbuild.suites.code import read_suites
+from imgbuild.suites.catalog import read_suites
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

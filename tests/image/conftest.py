@@ -18,8 +18,8 @@ from expectation import Expectation, ExpectationError, read_expectation
 from gpu_libraries import opened_sonames
 from gpu_machine import Needs, unusable
 from lab import Lab, open_lab
+from result_stream import result_stream
 from skipping import NOT_ASKED, forbidden, no_import, skip
-from telling import teller
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -44,12 +44,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the mark known that ties a test to a component; listen to whoever started this.
+    """Register the mark that ties a test to a component; write results to the pipe.
 
     SIGTERM ends a run as Ctrl-C does, so that what the suites started is removed.
     """
     config.addinivalue_line("markers", "pinned(component): only for images that pin it")
-    if plugin := teller():
+    if plugin := result_stream():
         config.pluginmanager.register(plugin)
     signal.signal(signal.SIGTERM, _interrupt)
 

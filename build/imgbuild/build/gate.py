@@ -16,49 +16,52 @@ from imgbuild.sizes.budget import over_budget
 from imgbuild.sizes.measure import measure
 from imgbuild.sizes.store import size_store
 from imgbuild.suites import container
-from imgbuild.suites.examine import Examiner, How
-from imgbuild.suites.report import Report, SuiteResult
-from imgbuild.suites.subject import Subject
+from imgbuild.suites.container import TestTarget
+from imgbuild.suites.results import Report, SuiteResult
+from imgbuild.suites.session import TestOptions, TestSession
 
 
-def examine(image: Image, image_id: str, workshop: Workshop, how: How | None = None) -> Report:
+def examine(
+    image: Image, image_id: str, workshop: Workshop, how: TestOptions | None = None
+) -> Report:
     """Return what the suites find in an image, all of them by default."""
-    return examiner(workshop).examine(subject_of(image, image_id, workshop), how or How())
+    return test_session(workshop).test(target_of(image, image_id, workshop), how or TestOptions())
 
 
-def examiner(workshop: Workshop) -> Examiner:
-    """Return who tests the images of a workshop."""
-    return Examiner(
+def test_session(workshop: Workshop) -> TestSession:
+    """Return the session that tests the images of a workshop."""
+    return TestSession(
         workshop.project,
         workshop.engine,
         workshop.host,
         workshop.store,
         workshop.reports,
-        workshop.display,
+        workshop.display.note,
+        workshop.display.step,
     )
 
 
-def subject_of(
+def target_of(
     image: Image, image_id: str, workshop: Workshop, reference: str | None = None
-) -> Subject:
+) -> TestTarget:
     """Return an image of the matrix as what is tested, under ``reference`` or its own name.
 
     Raises:
         InputError: the image's lock is missing or damaged.
 
     """
-    return Subject(
+    return TestTarget(
         image.name,
         image_id,
         reference or workshop.own(image).tags[0],
         image.variant,
         workshop.expected(image),
-        export=partial(export_stub, image, image_id, workshop),
+        export_stub=partial(export_stub, image, image_id, workshop),
     )
 
 
 def pass_gate(
-    item: PlanItem, image_id: str, workshop: Workshop, *, test: bool, how: How | None = None
+    item: PlanItem, image_id: str, workshop: Workshop, *, test: bool, how: TestOptions | None = None
 ) -> Outcome:
     """Test the image if that is wanted and not done yet, then name it if it passed.
 

@@ -9,7 +9,7 @@ from imgbuild.build.outcome import Outcome
 from imgbuild.build.workshop import Workshop
 from imgbuild.errors import ImgbuildError
 from imgbuild.plan.plan import PlanItem
-from imgbuild.suites.examine import How
+from imgbuild.suites.session import TestOptions
 
 
 def pass_gates(
@@ -27,7 +27,7 @@ def pass_gates(
     them: pytest removes what its suites started, then the containers go, and what had no name has
     none.
     """
-    how = How()
+    how = TestOptions()
     waiting = list(built)
     running: set[Future[Outcome]] = set()
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="imgbuild-gate")
@@ -54,7 +54,9 @@ def ends_work(outcome: Outcome, *, keep_going: bool) -> bool:
     return not outcome.ok and (not keep_going or outcome.blame is Blame.ALL)
 
 
-def _outcome(item: PlanItem, image_id: str, workshop: Workshop, *, test: bool, how: How) -> Outcome:
+def _outcome(
+    item: PlanItem, image_id: str, workshop: Workshop, *, test: bool, how: TestOptions
+) -> Outcome:
     """Return what became of an image; an error on the way is its own, not the whole build's."""
     try:
         return pass_gate(item, image_id, workshop, test=test, how=how)

@@ -5,7 +5,7 @@ from typing import Any
 
 from imgbuild.build.blame import Blame
 from imgbuild.plan.plan import Action, PlanItem
-from imgbuild.suites.report import Report
+from imgbuild.suites.results import Report
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Outcome:
     def state(self) -> str:
         """What a table says of it."""
         if self.report and not self.report.ok:
-            return f"suites {self.report.found}"
+            return f"suites {self.report.verdict}"
         if self.error:
             return "failed"
         return "up to date" if self.item.action is Action.NOTHING else "done"

@@ -58,7 +58,7 @@ def build_images(
 
     """
     from imgbuild.build.opening import equip, open_planner
-    from imgbuild.suites.docker_client import require_docker_client
+    from imgbuild.suites.container import require_docker_client
 
     if how.test:
         require_docker_client()

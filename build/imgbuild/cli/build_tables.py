@@ -8,7 +8,7 @@ from imgbuild.build.outcome import Outcome
 from imgbuild.cli.plan_table import idle_line
 from imgbuild.engine.step_text import clock_time
 from imgbuild.plan.plan import Action
-from imgbuild.suites.report import Found, Report, SuiteResult
+from imgbuild.suites.results import Report, SuiteResult, Verdict
 from imgbuild.text import aligned
 
 #: Of more images, the table says of suites only which failed, and how many passed.
@@ -77,8 +77,10 @@ def _suites_in_brief(report: Report | None) -> str:
     """Return which suites failed, and how many ended otherwise: ``horovod FAILED, 12 passed``."""
     if report is None:
         return ""
-    failed = [f"{suite.suite} FAILED" for suite in report.suites if suite.found is Found.FAILED]
-    others = Counter(str(suite.found) for suite in report.suites if suite.found is not Found.FAILED)
+    failed = [f"{suite.suite} FAILED" for suite in report.suites if suite.verdict is Verdict.FAILED]
+    others = Counter(
+        str(suite.verdict) for suite in report.suites if suite.verdict is not Verdict.FAILED
+    )
     return ", ".join([*failed, *(f"{count} {word}" for word, count in others.items())])
 
 
@@ -95,7 +97,7 @@ def failure_lines(failed: Sequence[Outcome]) -> list[str]:
 
 def said(suite: SuiteResult) -> str:
     """Return what a table says of a suite; a failure must be found in a long line."""
-    return "FAILED" if suite.found is Found.FAILED else str(suite.found)
+    return "FAILED" if suite.verdict is Verdict.FAILED else str(suite.verdict)
 
 
 def reasons(report: Report) -> list[str]:

@@ -10,7 +10,7 @@ from imgbuild.engine.types import StoredImage
 from imgbuild.matrix.images import Image
 from imgbuild.plan.changes import Change, changes_since, described
 from imgbuild.plan.digest import InputDigest
-from imgbuild.suites.verdict import Verdict
+from imgbuild.suites.results import Verdict
 
 
 class Action(StrEnum):

@@ -17,10 +17,10 @@ from imgbuild.plan.plan import PlanItem, make_plan, open_rows
 from imgbuild.plan.reading import Reading
 from imgbuild.project import Project
 from imgbuild.settings import StandIn
-from imgbuild.suites.code import read_suites, required, suite_keys
+from imgbuild.suites.catalog import read_suites, required, suite_keys
 from imgbuild.suites.expectation import expectation
+from imgbuild.suites.results import Verdict
 from imgbuild.suites.store import ReportStore
-from imgbuild.suites.verdict import Verdict
 
 
 @dataclass(frozen=True)

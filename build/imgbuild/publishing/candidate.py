@@ -7,7 +7,7 @@ from typing import Any
 from imgbuild.engine.types import StoredImage
 from imgbuild.plan.plan import PlanItem
 from imgbuild.plan.planner import Planner
-from imgbuild.suites.code import read_suites, required, suite_keys
+from imgbuild.suites.catalog import read_suites, required, suite_keys
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Candidate:
 
     ``report`` is what the :class:`~imgbuild.suites.store.ReportStore` remembers of this image id.
     ``keys`` are those of the suites that the image must have passed, as
-    :func:`~imgbuild.suites.code.suite_keys` makes them.
+    :func:`~imgbuild.suites.catalog.suite_keys` makes them.
     """
 
     item: PlanItem

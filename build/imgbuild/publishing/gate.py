@@ -1,7 +1,7 @@
 """The gate before the registry: which images are not published, and what was allowed. Pure.
 
-What the suites of a build must have found is decided in :mod:`imgbuild.suites.report`; here it must
-have been found in the very image that would be pushed, for the suites of this checkout.
+Which results a build needs is decided in :mod:`imgbuild.suites.results`; here they must
+belong to the very image that would be pushed, for the suites of this checkout.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from imgbuild.matrix.images import Image
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.publishing.candidate import Candidate
 from imgbuild.publishing.substitutes import substitutes
-from imgbuild.suites.report import NEEDS_GPU, Found
+from imgbuild.suites.results import NEEDS_GPU, Verdict
 
 #: The suites without which an image can be published if that is said: they need what not every
 #: machine has.
@@ -125,14 +125,14 @@ def _skipped(candidate: Candidate) -> Iterator[tuple[str, str]]:
     """Yield the suites that were skipped as a whole and can be left out, with the reasons."""
     for suite in SKIPPABLE:
         entry = _entry(candidate.report, suite)
-        if entry.get("key") == candidate.keys.get(suite, "") and _verdict(entry) == Found.SKIPPED:
+        if entry.get("key") == candidate.keys.get(suite, "") and _verdict(entry) == Verdict.SKIPPED:
             yield suite, f"suite {suite} skipped: {_said(entry)}"
 
 
 def _green(suite: str, entry: Mapping[str, Any]) -> bool:
     """Return whether a suite passed; one that was skipped and may be is asked for by itself."""
     verdict = _verdict(entry)
-    return verdict == Found.PASSED or (suite in SKIPPABLE and verdict == Found.SKIPPED)
+    return verdict == Verdict.PASSED or (suite in SKIPPABLE and verdict == Verdict.SKIPPED)
 
 
 def _verdict(entry: Mapping[str, Any]) -> str:

@@ -11,8 +11,7 @@ from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Part, Tags
 from imgbuild.matrix.tags import Parts, PlannedTags, joined, parts_of
 from imgbuild.publishing.answers import NOTHING, Answers, answers_of, parts_read
-from imgbuild.suites.container import CONTAINER_LABEL, label_of
-from imgbuild.suites.docker_client import require_docker_client, run_docker
+from imgbuild.suites.container import CONTAINER_LABEL, label_of, require_docker_client, run_docker
 
 #: It takes a third of a second; a machine under load is given time.
 SECONDS = 120

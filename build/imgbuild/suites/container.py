@@ -1,31 +1,79 @@
-"""The container that suites run in: with the GPUs that the engine offers, or as it can be had.
+"""Start the container that the suites of one image run in, and remove all that they started.
 
 Suites start further containers and networks. All that belongs to the test of one image carries one
-label, by which it is removed: at the end, and, where a run was killed, by the next.
+label, by which it is removed: at the end, and, where a run was killed, by the next run.
 """
 
 import hashlib
+import io
+import os
+import re
+import shutil
 import socket
-from collections.abc import Callable, Iterable, Iterator
+import subprocess
+import tarfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+from packaging.version import Version
 
 from imgbuild.engine.client import Engine
 from imgbuild.engine.types import GpuRequest, RunOptions
-from imgbuild.errors import ImgbuildError
+from imgbuild.errors import ImgbuildError, MachineError
+from imgbuild.files import work_folder
+from imgbuild.matrix.model import Variant
+from imgbuild.process import dies_with_parent
 from imgbuild.project import state_dir
-from imgbuild.suites.driver import lend_stub
-from imgbuild.suites.subject import Subject
 
 #: Marks the containers and networks of test runs; the in-image suites hand the value on.
 CONTAINER_LABEL = "imgbuild.test-of"
 #: NCCL passes what ranks share through /dev/shm: the engine's 64 MB are soon full.
 SHARED_MEMORY = 1 << 30
+#: The first TensorFlow that is imported without the driver. Read out of the wheels' DT_NEEDED.
+WITHOUT_DRIVER = Version("1.14")
+DRIVER_LIBRARY = "libcuda.so.1"
+#: The last folder of LD_LIBRARY_PATH in GPU images, where drivers are mounted.
+DRIVER_FOLDER = "usr/local/nvidia/lib64"
+
+#: Writes the stub of the driver's library, as ``libcuda.so.1``, into an empty folder.
+ExportStub = Callable[[Path], None]
 
 
 @dataclass(frozen=True)
-class Started:
+class TestTarget:
+    """One image under test. ``expected`` is what the suites read with ``--expect``.
+
+    ``name`` is the image's in reports: that in the matrix, or the reference of an external image.
+    ``reference`` is how it was found. ``unspecified`` are facts that nobody gave of an external
+    image. ``export_stub`` makes the driver's stub, for an image that was built here.
+    """
+
+    __test__ = False  # the name begins with Test, but pytest must not collect it
+
+    name: str
+    image_id: str
+    reference: str
+    variant: Variant
+    expected: Mapping[str, Any]
+    unspecified: tuple[str, ...] = ()
+    export_stub: ExportStub | None = None
+
+    @property
+    def folder(self) -> str:
+        """The name as that of a folder."""
+        return re.sub(r"[^A-Za-z0-9._-]+", "-", self.name)
+
+    @property
+    def needs_driver(self) -> bool:
+        """Whether its TensorFlow can be imported only where there is a driver."""
+        return self.variant == "gpu" and Version(self.expected["tensorflow"]) < WITHOUT_DRIVER
+
+
+@dataclass(frozen=True)
+class StartedContainer:
     """A running container. ``no_gpu`` is why it has no GPU, ``offered`` whether there are any."""
 
     id: str
@@ -43,7 +91,7 @@ def label_of(name: str) -> str:
 
 
 def place_of(state: Path) -> str:
-    """Return what tells this machine and state folder from others."""
+    """Return a short digest of this machine and state folder."""
     return hashlib.sha256(f"{socket.gethostname()}\0{state}".encode()).hexdigest()[:12]
 
 
@@ -60,47 +108,109 @@ def remove_leftovers(names: Iterable[str], engine: Engine) -> None:
 
 @contextmanager
 def suite_container(
-    subject: Subject, engine: Engine, say: Callable[[str], None]
-) -> Iterator[Started]:
-    """Give a container of the image that sleeps; remove it at the end, and all that suites left.
+    target: TestTarget, engine: Engine, log: Callable[[str], None]
+) -> Iterator[StartedContainer]:
+    """Give a sleeping container of the image; at the end remove it and all that suites left.
 
     Raises:
         MachineError: the engine cannot start it, without GPUs too.
 
     """
     try:
-        started = _start(subject, engine)
-        if started.no_gpu and subject.needs_driver:
-            fault = lend_stub(engine, started.id, subject.export)
+        started = _start(target, engine)
+        if started.no_gpu and target.needs_driver:
+            fault = _copy_stub(engine, started.id, target.export_stub)
             if fault:
-                say(f"no stub of the driver: {fault}")
+                log(f"no stub of the driver: {fault}")
         yield started
     finally:
-        remove_leftovers([subject.name], engine)
+        remove_leftovers([target.name], engine)
 
 
-def _start(subject: Subject, engine: Engine) -> Started:
-    """Ask for GPUs where the image can use them; a refusal is kept as the reason."""
-    if subject.variant != "gpu":
-        return Started(_sleeping(subject, engine, None))
+def _start(target: TestTarget, engine: Engine) -> StartedContainer:
+    """Start it with GPUs where the image can use them; a refusal is kept as the reason."""
+    if target.variant != "gpu":
+        return StartedContainer(_sleeping(target, engine, None))
     gpus = engine.version().gpus
     if gpus is None:
-        plain = _sleeping(subject, engine, None)
-        return Started(plain, "the engine offers none to containers")
+        plain = _sleeping(target, engine, None)
+        return StartedContainer(plain, "the engine offers none to containers")
     try:
-        return Started(_sleeping(subject, engine, gpus), offered=True)
+        return StartedContainer(_sleeping(target, engine, gpus), offered=True)
     except ImgbuildError as error:
-        plain = _sleeping(subject, engine, None)
-        return Started(plain, " ".join(str(error).split()), offered=True)
+        plain = _sleeping(target, engine, None)
+        return StartedContainer(plain, " ".join(str(error).split()), offered=True)
 
 
-def _sleeping(subject: Subject, engine: Engine, gpus: GpuRequest | None) -> str:
+def _sleeping(target: TestTarget, engine: Engine, gpus: GpuRequest | None) -> str:
     options = RunOptions()
     if gpus:
         options = replace(options, gpus=gpus, shm_bytes=SHARED_MEMORY)
     return engine.start(
-        subject.image_id,
+        target.image_id,
         command=["sleep", "infinity"],
-        labels={CONTAINER_LABEL: label_of(subject.name)},
+        labels={CONTAINER_LABEL: label_of(target.name)},
         options=options,
+    )
+
+
+def _copy_stub(engine: Engine, container: str, export: ExportStub | None) -> str | None:
+    """Copy NVIDIA's stub of the driver into the container; return why that failed, or ``None``.
+
+    TensorFlow 1.10 to 1.13 for GPUs cannot be imported without libcuda.so.1. No image holds it, for
+    it would hide the driver. It is not mounted: the engine may be on another machine.
+    """
+    if export is None:
+        return "the image's builder is not known"
+    try:
+        with work_folder("stub") as folder:
+            export(folder)
+            engine.copy_in(container, _archive((folder / DRIVER_LIBRARY).read_bytes()), "/")
+    except (ImgbuildError, OSError) as error:
+        return str(error)
+    return None
+
+
+def _archive(library: bytes) -> bytes:
+    """Return a tar archive with the library at its place."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        member = tarfile.TarInfo(f"{DRIVER_FOLDER}/{DRIVER_LIBRARY}")
+        member.size, member.mode = len(library), 0o644
+        archive.addfile(member, io.BytesIO(library))
+    return buffer.getvalue()
+
+
+def require_docker_client() -> None:
+    """Check, before anything is built, that testinfra will find a docker client.
+
+    Raises:
+        MachineError: there is none on PATH.
+
+    """
+    if shutil.which("docker") is None:
+        raise MachineError(
+            "No docker client on PATH; the suites run their commands through it. Install one "
+            "(Debian: apt-get install docker-cli; Ubuntu: docker.io), or build with --no-test."
+        )
+
+
+def run_docker(
+    words: Sequence[str], host: str | None, seconds: float
+) -> subprocess.CompletedProcess[str]:
+    """Run a command of the docker client, for the engine at ``host``.
+
+    Raises:
+        subprocess.TimeoutExpired: it took longer than so many seconds.
+
+    """
+    return subprocess.run(
+        dies_with_parent(["docker", *words]),
+        env={**os.environ, **({"DOCKER_HOST": host} if host else {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=seconds,
+        check=False,
     )

@@ -1,4 +1,4 @@
-"""What an image must be, as the JSON that the in-image suites read."""
+"""The expectation of an image, as the JSON that the in-image suites read."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,9 +19,8 @@ def expectation(
 ) -> dict[str, Any]:
     """Return the image's pins, every locked package, and its labels.
 
-    ``standin`` are the versions of an image that is built from stand-ins, by component, or by the
-    MPI's name in the matrix: what these truly hold is looked for, so that no check is left out.
-    ``None``: nothing is a stand-in.
+    ``standin`` are the true versions in an image that is built from stand-ins, by component, or by
+    the MPI's name in the matrix; ``None`` for any other image.
 
     Raises:
         InputError: the image's lock is missing or damaged.
@@ -62,7 +61,7 @@ def _held(image: Image) -> dict[str, str]:
 
 
 def _gpu(image: Image) -> dict[str, str]:
-    """Return what the wheel asks of libraries, driver and GPU; nothing for a CPU image."""
+    """Return what the wheel needs of CUDA, driver and GPU; nothing for a CPU image."""
     if image.cuda is None:
         return {}
     return {

@@ -1,7 +1,7 @@
-"""What this machine remembers of suites: one file an image id, one entry a suite.
+"""Keep the results of suites on this machine: one file an image id, one entry a suite.
 
-A verdict counts for one image id and one key (`suite_keys`): the suite's code, what all suites
-share, and what was expected of the image. Removing the folder only makes suites run again.
+A verdict counts for one image id and one key (`suite_keys`): the suite's code, the code that all
+suites share, and the expectation. Removing the folder only makes suites run again.
 """
 
 import json
@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from imgbuild.files import write_text
-from imgbuild.suites.report import NEEDS_GPU, Found, SuiteResult, TestSkip
-from imgbuild.suites.verdict import Verdict
+from imgbuild.suites.results import NEEDS_GPU, SuiteResult, TestSkip, Verdict
 
 Entry = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class ReportStore:
-    """The suites' verdicts. A file that cannot be read, or is no such file, says nothing."""
+    """The suites' verdicts. A damaged file counts as none."""
 
     folder: Path
 
@@ -32,7 +31,7 @@ class ReportStore:
         *,
         gpus: bool = False,
     ) -> None:
-        """Remember what the suites found; ``gpus`` tells whether the engine offered GPUs."""
+        """Keep the results; ``gpus`` tells whether the engine offered GPUs."""
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         fresh = {
             result.suite: {
@@ -49,10 +48,10 @@ class ReportStore:
     def passed(
         self, image_id: str, keys: Mapping[str, str], *, gpus: bool = False
     ) -> dict[str, SuiteResult]:
-        """Return the results, by suite, that need not be found again.
+        """Return the results, by suite, that are still good.
 
-        ``gpus`` tells whether the engine offers GPUs now: what was skipped for want of them is
-        looked at again then.
+        ``gpus`` tells whether the engine offers GPUs now: a suite that was skipped for want of them
+        is run again then.
         """
         known = self._known(image_id, keys)
         results = {suite: _result(suite, entry) for suite, entry in known.items()}
@@ -63,28 +62,28 @@ class ReportStore:
         }
 
     def verdict(self, image_id: str, keys: Mapping[str, str], *, gpus: bool = False) -> Verdict:
-        """Return what is known of an image, for exactly these suites."""
+        """Return whether an image passed or failed exactly these suites, as far as known."""
         known = self._known(image_id, keys)
-        if any(entry.get("verdict") == Found.FAILED for entry in known.values()):
+        if any(entry.get("verdict") == Verdict.FAILED for entry in known.values()):
             return Verdict.FAILED
         whole = self.passed(image_id, keys, gpus=gpus).keys() == keys.keys()
         return Verdict.PASSED if keys and whole else Verdict.UNKNOWN
 
     def begin(self, image_id: str) -> None:
-        """Remember that the image is this machine's to test, before anything is found in it."""
+        """Keep that this machine is to test the image, before there is any result."""
         if not self.knows(image_id):
             self.adopt(image_id, {})
 
     def knows(self, image_id: str) -> bool:
-        """Return whether the image was this machine's to test; a damaged file tells that too."""
+        """Return whether this machine was to test the image; a damaged file tells that too."""
         return self._path(image_id).is_file()
 
     def document(self, image_id: str) -> dict[str, Any]:
-        """Return all that is remembered of an image, by suite; nothing if there is nothing."""
+        """Return all entries of an image, by suite."""
         return self._load(image_id)
 
     def adopt(self, image_id: str, suites: Mapping[str, Any]) -> None:
-        """Remember what was found elsewhere in the same image; what was found here counts more."""
+        """Take over results of the same image from elsewhere; those of this machine win."""
         document = {"image_id": image_id, "suites": {**suites, **self._load(image_id)}}
         write_text(self._path(image_id), json.dumps(document, indent=2) + "\n")
 

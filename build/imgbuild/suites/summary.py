@@ -1,28 +1,28 @@
-"""What a test run found, as Markdown: made for ``$GITHUB_STEP_SUMMARY``, readable as text."""
+"""The results of a test run as Markdown, for ``$GITHUB_STEP_SUMMARY`` and to read as text."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from imgbuild.suites.report import Found, Report, SuiteResult
+from imgbuild.suites.results import Report, SuiteResult, Verdict
 
-#: How much of one failure's words is shown; the rest is in ``report.json`` and ``junit.xml``.
+#: How many lines of one failure are shown; the rest is in ``report.json`` and ``junit.xml``.
 LINES_SHOWN = 30
-#: GitHub refuses a summary of more than 1 MiB; so many failures are told in full.
+#: GitHub refuses a summary of more than 1 MiB; so many failures are shown in full.
 FAILURES_SHOWN = 100
 
 _SIGNS = {
-    Found.PASSED: "✅",
-    Found.FAILED: "❌",
-    Found.INCOMPLETE: "⚠️",
-    Found.SKIPPED: "⏭️",
-    Found.NOT_ASKED: "❔",
+    Verdict.PASSED: "✅",
+    Verdict.FAILED: "❌",
+    Verdict.INCOMPLETE: "⚠️",
+    Verdict.SKIPPED: "⏭️",
+    Verdict.NOT_ASKED: "❔",
 }
 
 
 def summary(reports: Sequence[Report], errors: Mapping[str, str] | None = None) -> str:
-    """Return the suite by image table, then failures, skips, and what was not asked or not begun.
+    """Return a table of suites by images, then failures, skips, and checks that were left out.
 
-    ``errors`` tell, by image, why one could not be tested.
+    ``errors`` are, by image, why one could not be tested.
     """
     parts = [
         _headline(reports, errors or {}),
@@ -64,16 +64,16 @@ def _cell(suite: SuiteResult | None) -> str:
     checks = suite.passed + len(suite.failures)
     counted = f"{checks} check{'' if checks == 1 else 's'}"
     if suite.before:
-        return f"{_SIGNS[suite.found]} {suite.found} before ({suite.before}), {counted}"
+        return f"{_SIGNS[suite.verdict]} {suite.verdict} before ({suite.before}), {counted}"
     failed = f", {len(suite.failures)} failed" if suite.failures else ""
     skipped = f", {len(suite.skips)} skipped" if suite.skips else ""
     asked = f", {len(suite.not_asked)} not asked" if suite.not_asked else ""
     time = f"{suite.seconds:.1f} s"
-    return f"{_SIGNS[suite.found]} {suite.found}, {counted}{failed}{skipped}{asked}, {time}"
+    return f"{_SIGNS[suite.verdict]} {suite.verdict}, {counted}{failed}{skipped}{asked}, {time}"
 
 
 def _total(report: Report) -> str:
-    return f"{_SIGNS[report.found]} **{report.found}**, {report.seconds:.0f} s"
+    return f"{_SIGNS[report.verdict]} **{report.verdict}**, {report.seconds:.0f} s"
 
 
 def _errors(errors: Mapping[str, str]) -> Iterator[str]:
@@ -99,7 +99,7 @@ def _failures(reports: Sequence[Report]) -> Iterator[str]:
         f"- `{report.image}` {suite.suite}: no check was made"
         for report in reports
         for suite in report.suites
-        if suite.found is Found.FAILED and not suite.failures
+        if suite.verdict is Verdict.FAILED and not suite.failures
     ]
     if empty:
         yield "\n".join(empty)
@@ -119,10 +119,10 @@ def _skips(reports: Sequence[Report]) -> Iterator[str]:
 
 def _left_out(reports: Sequence[Report]) -> Iterator[str]:
     lines = [
-        f"- `{report.image}`: not asked, for nobody said what to expect: "
-        f"{', '.join(report.not_given)}"
+        f"- `{report.image}`: not asked, because no expectation was given: "
+        f"{', '.join(report.unspecified)}"
         for report in reports
-        if report.not_given
+        if report.unspecified
     ]
     lines += [
         f"- `{report.image}`: not begun after the first failure: {', '.join(report.not_begun)}"

@@ -11,7 +11,7 @@ from test_produce import INPUTS, Bench, bench  # noqa: F401  # the fixture
 from imgbuild.build.gate import examine
 from imgbuild.build.stub import export_stub
 from imgbuild.cli.build_tables import outcome_lines
-from imgbuild.cli.test_tables import report_lines
+from imgbuild.cli.test_command import report_lines
 from imgbuild.engine.bake import BakeTarget
 from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.images import Image
@@ -19,9 +19,9 @@ from imgbuild.plan.downloads import ImageDownloads
 from imgbuild.plan.inputs import BaseInput, InterpreterInput
 from imgbuild.plan.plan import Action
 from imgbuild.settings import StandIn
-from imgbuild.suites.examine import How
-from imgbuild.suites.report import Report, SuiteResult, TestSkip
-from imgbuild.suites.run import SuiteRun
+from imgbuild.suites.results import Report, SuiteResult, TestSkip
+from imgbuild.suites.runner import SuiteRun
+from imgbuild.suites.session import TestOptions
 
 GPU = "tf-1.13-gpu-ubuntu"
 REASON = "no NVIDIA driver: the engine offers none to containers"
@@ -39,7 +39,7 @@ def gpu(bench: Bench, images: dict[str, Image], monkeypatch: pytest.MonkeyPatch)
     )
     bench.workshop = replace(bench.workshop, inputs=inputs)
     bench.images = (images[GPU],)
-    monkeypatch.setattr("imgbuild.suites.examine.run_suites", lambda run, *_: _skipping(bench, run))
+    monkeypatch.setattr("imgbuild.suites.session.run_suites", lambda run, *_: _skipping(bench, run))
     return bench
 
 
@@ -84,7 +84,7 @@ def test_a_suite_that_every_image_must_pass_may_not_be_skipped(
         skipped = tuple(replace(s, passed=0, skips=SKIPS) for s in report.suites[-1:])
         return replace(report, suites=(*report.suites[:-1], *skipped))
 
-    monkeypatch.setattr("imgbuild.suites.examine.run_suites", skipping)
+    monkeypatch.setattr("imgbuild.suites.session.run_suites", skipping)
     (outcome,) = gpu.build()
     assert (outcome.ok, outcome.state) == (False, "suites incomplete")
     assert outcome.error is not None
@@ -99,7 +99,7 @@ def test_the_table_of_a_test_run_says_why_checks_were_skipped(gpu: Bench) -> Non
     assert [GPU, "gpu_runs", "skipped", "before", "0", "0", "2", "-"] in rows
     assert [GPU, "pins", "passed", "before", "1", "0", "0", "-"] in rows
     assert f"{GPU}: gpu_runs: 2 skipped: {REASON}" in report_lines([report])
-    again = examine(gpu.images[0], outcome.image_id or "", gpu.workshop, How(rerun=True))
+    again = examine(gpu.images[0], outcome.image_id or "", gpu.workshop, TestOptions(rerun=True))
     rows = [line.split() for line in report_lines([again]).splitlines()]
     assert [GPU, "gpu_runs", "skipped", "0", "0", "2", "0.1"] in rows
 
@@ -114,15 +114,15 @@ def test_the_suites_are_told_of_stand_ins_and_given_the_stub(
         runs.append(run)
         return gpu.suites(run)
 
-    monkeypatch.setattr("imgbuild.suites.examine.run_suites", seen)
+    monkeypatch.setattr("imgbuild.suites.session.run_suites", seen)
     standin = StandIn(note="a test's", versions={"python": "3.6.15"})
     gpu.workshop = replace(gpu.workshop, standin=standin)
     gpu.build()
-    assert runs[0].subject.expected["pins"]["python"] == "3.6.15"
-    assert runs[0].subject.expected["standin"] is True
+    assert runs[0].target.expected["pins"]["python"] == "3.6.15"
+    assert runs[0].target.expected["standin"] is True
     monkeypatch.setattr("imgbuild.build.stub.run_export", lambda *_, **told: exported.append(told))
-    assert runs[0].subject.export is not None
-    runs[0].subject.export(Path("/folder"))
+    assert runs[0].target.export_stub is not None
+    runs[0].target.export_stub(Path("/folder"))
     assert exported[0]["log"].name.endswith(f"-{GPU}-stub.log")
 
 

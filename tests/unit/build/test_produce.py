@@ -27,8 +27,8 @@ from imgbuild.plan.inputs import BaseInput, BuildInputs, InterpreterInput
 from imgbuild.plan.plan import Action
 from imgbuild.project import Project
 from imgbuild.settings import StandIn
-from imgbuild.suites.report import Report, SuiteResult, TestFailure
-from imgbuild.suites.run import SuiteRun
+from imgbuild.suites.results import Report, SuiteResult, TestFailure
+from imgbuild.suites.runner import SuiteRun
 
 OLD, NEW = "tf-1.10-cpu-debian", "tf-2.2-cpu-debian"
 INPUTS = BuildInputs(
@@ -86,15 +86,15 @@ class Bench:
         return BuiltImage(image_id, image_id)
 
     def suites(self, run: SuiteRun, *_: object) -> Report:
-        name = run.subject.name
+        name = run.target.name
         self.tested.append(name)
         self.suites_run.append(run.suites)
         failures = (TestFailure("test_x", "no"),) if name in self.faulty else ()
         results = tuple(SuiteResult(name, 1, failures, (), 1.0) for name in run.suites)
-        from imgbuild.suites.code import code_digest
+        from imgbuild.suites.catalog import code_digest
 
         code = code_digest(self.workshop.project.suites)
-        return Report(name, run.subject.image_id, code, results)
+        return Report(name, run.target.image_id, code, results)
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def bench(
     )
     made = Bench(workshop, engine, (images[OLD], images[NEW]))
     monkeypatch.setattr("imgbuild.build.bake.run_bake", made.bake)
-    monkeypatch.setattr("imgbuild.suites.examine.run_suites", made.suites)
+    monkeypatch.setattr("imgbuild.suites.session.run_suites", made.suites)
     return made
 
 

@@ -13,7 +13,7 @@ from imgbuild.engine.progress import BuildEvent
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.plan import Action, PlanItem
-from imgbuild.suites.report import Report, SuiteResult, TestFailure
+from imgbuild.suites.results import Report, SuiteResult, TestFailure
 
 NAMES = tuple(f"tf-{minor}-cpu-debian" for minor in ("1.10", "1.11", "2.1", "2.2"))
 

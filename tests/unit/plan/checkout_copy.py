@@ -21,8 +21,8 @@ from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.plan.planner import Planner
 from imgbuild.project import Project
 from imgbuild.settings import Settings
-from imgbuild.suites.code import read_suites, required, suite_keys
-from imgbuild.suites.report import SuiteResult
+from imgbuild.suites.catalog import read_suites, required, suite_keys
+from imgbuild.suites.results import SuiteResult
 from imgbuild.suites.store import ReportStore
 
 BASE = "registry.example.org/debian@sha256:"

@@ -9,7 +9,7 @@ from imgbuild.engine.types import StoredImage
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.plan import Action, PlanItem, make_plan
-from imgbuild.suites.verdict import Verdict
+from imgbuild.suites.results import Verdict
 
 PARTS = {"lock": "1", "lock packages": "a==1,b==2", "base": "2", "stage os": "3"}
 DIGEST = InputDigest("sha256:new", PARTS)

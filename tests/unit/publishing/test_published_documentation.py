@@ -14,7 +14,7 @@ from imgbuild.publishing import index, record
 from imgbuild.registry.patience import Patience
 from imgbuild.registry.protocol import LARGEST_ANSWER, LARGEST_BLOB
 from imgbuild.settings import PublishingSettings
-from imgbuild.suites.code import list_suites
+from imgbuild.suites.catalog import list_suites
 
 #: A row of the example, and the tags below it.
 _ROW = re.compile(

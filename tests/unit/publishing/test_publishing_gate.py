@@ -19,8 +19,8 @@ from imgbuild.plan.planner import Planner
 from imgbuild.project import Project
 from imgbuild.publishing.candidate import Candidate, candidate_of
 from imgbuild.publishing.gate import Allowance, Judgement, judge, refusal_text
-from imgbuild.suites.code import list_suites
-from imgbuild.suites.report import SuiteResult, TestFailure, TestSkip
+from imgbuild.suites.catalog import list_suites
+from imgbuild.suites.results import SuiteResult, TestFailure, TestSkip
 from imgbuild.suites.store import ReportStore
 
 ID = "sha256:" + "1" * 64

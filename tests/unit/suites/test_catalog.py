@@ -1,14 +1,24 @@
-"""Which suites there are, and which of them run only where they are named."""
+"""The suites of a checkout: which there are, which run only on demand, and their digests."""
 
-import json
+import gc
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from imgbuild.cli.test_tables import suite_json, suite_lines
+from imgbuild.cli.test_command import suite_lines
 from imgbuild.errors import InputError
+from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
-from imgbuild.suites.code import choose_suites, list_suites, read_suites
+from imgbuild.suites.catalog import (
+    Suite,
+    choose_suites,
+    code_digest,
+    list_suites,
+    read_suites,
+    suite_keys,
+)
 
 TEXTS = {
     "pins": '"""Suite `pins`: every pin is right.\n\nMore."""\n',
@@ -41,8 +51,8 @@ def test_the_list_says_what_each_suite_proves_needs_and_is_for(folder: Path) -> 
     assert ["pins", "always", "all", "-", "every pin is right."] in rows
     assert ["gpu_runs", "always", "gpu", "a GPU", "it computes."] in rows
     assert ["onnx", "on demand", "all", "the Python package index", "models travel."] in rows
-    (onnx,) = [one for one in json.loads(suite_json(read_suites(folder))) if one["on_demand"]]
-    assert onnx == {
+    (onnx,) = [one for one in read_suites(folder) if one.on_demand]
+    assert onnx.as_json() == {
         "suite": "onnx",
         "proves": "models travel.",
         "variants": ["cpu", "gpu"],
@@ -63,3 +73,84 @@ def test_every_suite_says_in_one_line_what_it_proves(project: Project) -> None:
         text = (project.suites / f"test_{suite.name}.py").read_text(encoding="utf-8")
         assert text.startswith(f'"""Suite `{suite.name}`: '), suite.name
         assert suite.proves.endswith("."), suite.name
+
+
+def test_the_suites_are_the_files(project: Project) -> None:
+    everyones = (
+        *("contents", "frameworks", "horovod", "libraries", "nodes", "parameter_servers", "pins"),
+        *("running", "tensorboard", "tensorflow"),
+    )
+    gpus = ("gpu_built", "gpu_loadable", "gpu_runs")
+    assert list_suites(project.suites, "cpu") == everyones
+    assert list_suites(project.suites, "gpu") == tuple(sorted((*everyones, *gpus)))
+    with pytest.raises(InputError, match=r"No suite of cpu images is called gpu_runs\. There are"):
+        choose_suites(project.suites, ("gpu_runs",), "cpu")
+
+
+@pytest.fixture
+def switching() -> Iterator[None]:
+    """Let threads change places in the middle of parsing: at every garbage collection."""
+
+    def elsewhere(*_: object) -> None:
+        time.sleep(0.0001)
+
+    before = gc.get_threshold()
+    gc.callbacks.append(elsewhere)
+    gc.set_threshold(20)
+    yield
+    gc.set_threshold(*before)
+    gc.callbacks.remove(elsewhere)
+
+
+@pytest.mark.usefixtures("switching")
+def test_several_threads_read_the_same(project: Project) -> None:
+    def read(_: int) -> tuple[Suite, ...]:
+        return read_suites(project.suites)
+
+    assert set(in_parallel(read, range(16), 4)) == {read_suites(project.suites)}
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    made = tmp_path / "image"
+    (made / "programs").mkdir(parents=True)
+    for name in ("test_pins.py", "test_horovod.py", "lab.py", "programs/a.py", "README.md"):
+        (made / name).write_text('"""Suite `x`: it proves."""\n')
+    return made
+
+
+def _changed(folder: Path, file: str) -> set[str]:
+    before = suite_keys(read_suites(folder), {"a": 1})
+    with (folder / file).open("a") as stream:
+        stream.write("# more\n")
+    after = suite_keys(read_suites(folder), {"a": 1})
+    return {name for name in after if after[name] != before.get(name)}
+
+
+def test_a_verdict_depends_on_the_suite_and_on_what_suites_share(shared: Path) -> None:
+    assert _changed(shared, "test_pins.py") == {"pins"}
+    assert _changed(shared, "lab.py") == {"pins", "horovod"}
+    assert _changed(shared, "programs/a.py") == {"pins", "horovod"}
+    assert _changed(shared, "programs/new.sh") == {"pins", "horovod"}
+    assert _changed(shared, "test_new.py") == {"new"}
+    assert _changed(shared, "README.md") == set()
+    before = code_digest(shared)
+    (shared / "lab.py").write_text("")
+    assert code_digest(shared) != before
+
+
+def test_a_verdict_depends_on_the_expectation(shared: Path) -> None:
+    suites = read_suites(shared)
+    one, same, other = (
+        suite_keys(suites, expected)["pins"]
+        for expected in ({"a": 1, "b": 2}, {"b": 2, "a": 1}, {})
+    )
+    assert one == same != other
+
+
+def test_no_suite_takes_anything_from_another(project: Project) -> None:
+    """Else a change of one would be a change of two, and only one would be run again."""
+    for file in project.suites.glob("test_*.py"):
+        text = file.read_text(encoding="utf-8")
+        assert "from test_" not in text, file
+        assert "import test_" not in text, file

@@ -14,12 +14,13 @@ from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.matrix.images import Image
 from imgbuild.suites.container import (
     CONTAINER_LABEL,
-    Started,
+    ExportStub,
+    StartedContainer,
+    TestTarget,
     label_of,
     remove_leftovers,
     suite_container,
 )
-from imgbuild.suites.subject import Export, Subject
 
 STUB = b"\x7fELF stub"
 
@@ -47,17 +48,17 @@ def _export(folder: Path) -> None:
     (folder / "libcuda.so.1").write_bytes(STUB)
 
 
-def _subject(image: Image, export: Export | None = None) -> Subject:
+def _target(image: Image, export: ExportStub | None = None) -> TestTarget:
     expected = {"tensorflow": image.tensorflow}
-    return Subject(image.name, "sha256:id", "name", image.variant, expected, export=export)
+    return TestTarget(image.name, "sha256:id", "name", image.variant, expected, export_stub=export)
 
 
 def _run(
     image: Image, engine: FakeEngine, *, stub: bool = True
-) -> tuple[Started, RunOptions, list[tuple[str, bytes]], list[str]]:
+) -> tuple[StartedContainer, RunOptions, list[tuple[str, bytes]], list[str]]:
     said: list[str] = []
-    subject = _subject(image, export=_export if stub else None)
-    with suite_container(subject, engine, said.append) as started:
+    target = _target(image, export=_export if stub else None)
+    with suite_container(target, engine, said.append) as started:
         found = engine.running[started.id]
         seen = (started, found.options, list(found.copied), said)
     assert engine.running == {}
@@ -77,7 +78,7 @@ def test_a_gpu_image_gets_all_gpus_and_no_stub(images: dict[str, Image]) -> None
     assert (options.gpus, options.shm_bytes) == ("nvidia", 1 << 30)
 
 
-def test_without_gpus_the_reason_is_kept_and_the_stub_lent(images: dict[str, Image]) -> None:
+def test_without_gpus_the_reason_is_kept_and_the_stub_is_copied(images: dict[str, Image]) -> None:
     started, options, copied, said = _run(images["tf-1.12-gpu-ubuntu"], _engine())
     assert started.no_gpu == "the engine offers none to containers"
     assert (started.offered, options, said) == (False, RunOptions(), [])
@@ -98,17 +99,17 @@ def test_a_refusal_is_kept_in_the_engines_words(images: dict[str, Image]) -> Non
 
 def test_later_tensorflow_needs_no_stub(images: dict[str, Image]) -> None:
     assert _run(images["tf-1.14-gpu-ubuntu"], _engine())[2] == []
-    needing = {image.minor for image in images.values() if _subject(image).needs_driver}
+    needing = {image.minor for image in images.values() if _target(image).needs_driver}
     assert needing == {"1.10", "1.11", "1.12", "1.13"}
 
 
-def test_a_stub_that_nobody_can_make_is_said(images: dict[str, Image]) -> None:
+def test_a_stub_without_a_builder_is_reported(images: dict[str, Image]) -> None:
     said = _run(images["tf-1.12-gpu-ubuntu"], _engine(), stub=False)[3]
-    assert said == ["no stub of the driver: nobody knows the image's builder"]
+    assert said == ["no stub of the driver: the image's builder is not known"]
 
 
 @pytest.mark.parametrize("fault", [CheckFailedError("the stage fails"), OSError(28, "No space")])
-def test_a_stub_that_cannot_be_made_is_said(
+def test_a_stub_that_cannot_be_made_is_reported(
     images: dict[str, Image], monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:
     def fails(_: Path) -> None:
@@ -119,7 +120,7 @@ def test_a_stub_that_cannot_be_made_is_said(
     assert said == [f"no stub of the driver: {fault}"]
 
 
-def test_an_export_without_the_library_is_said(
+def test_an_export_without_the_library_is_reported(
     images: dict[str, Image], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("test_container._export", lambda _: None)
@@ -144,8 +145,8 @@ def test_the_engine_is_asked_in_the_way_it_offers(gpus: GpuRequest) -> None:
 
 def test_all_that_suites_start_goes_with_the_container(images: dict[str, Image]) -> None:
     engine = _engine()
-    subject = _subject(images["tf-1.12-cpu-ubuntu"])
-    with suite_container(subject, engine, print) as started:
+    target = _target(images["tf-1.12-cpu-ubuntu"])
+    with suite_container(target, engine, print) as started:
         (label,) = engine.running[started.id].labels.items()
         engine.start("sha256:id", command=["sshd"], labels=dict([label]))
         engine.nets["net"] = StoredNetwork("net", dict([label]))

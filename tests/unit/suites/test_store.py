@@ -1,4 +1,4 @@
-"""What is remembered of suites: for one image, one code, one expectation, and only if whole."""
+"""The report store keeps results for one image, one code, one expectation, and only if whole."""
 
 import json
 from pathlib import Path
@@ -6,11 +6,8 @@ from typing import Any
 
 import pytest
 
-from imgbuild.project import Project
-from imgbuild.suites.code import read_suites, suite_keys
-from imgbuild.suites.report import SuiteResult, TestFailure, TestSkip
+from imgbuild.suites.results import SuiteResult, TestFailure, TestSkip, Verdict
 from imgbuild.suites.store import ReportStore
-from imgbuild.suites.verdict import Verdict
 
 ID = "sha256:id"
 KEYS = {"pins": "sha256:a", "horovod": "sha256:b"}
@@ -124,46 +121,3 @@ def test_a_damaged_file_says_nothing_and_is_replaced(
     assert store.verdict(ID, KEYS) is Verdict.UNKNOWN
     store.save(ID, KEYS, [PINS, HOROVOD])
     assert store.verdict(ID, KEYS) is Verdict.PASSED
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "image"
-    (made / "programs").mkdir(parents=True)
-    for name in ("test_pins.py", "test_horovod.py", "lab.py", "programs/a.py", "README.md"):
-        (made / name).write_text('"""Suite `x`: it proves."""\n')
-    return made
-
-
-def _changed(folder: Path, file: str) -> set[str]:
-    before = suite_keys(read_suites(folder), {"a": 1})
-    with (folder / file).open("a") as stream:
-        stream.write("# more\n")
-    after = suite_keys(read_suites(folder), {"a": 1})
-    return {name for name in after if after[name] != before.get(name)}
-
-
-def test_a_verdict_depends_on_the_suite_and_on_what_suites_share(folder: Path) -> None:
-    assert _changed(folder, "test_pins.py") == {"pins"}
-    assert _changed(folder, "lab.py") == {"pins", "horovod"}
-    assert _changed(folder, "programs/a.py") == {"pins", "horovod"}
-    assert _changed(folder, "programs/new.sh") == {"pins", "horovod"}
-    assert _changed(folder, "test_new.py") == {"new"}
-    assert _changed(folder, "README.md") == set()
-
-
-def test_a_verdict_depends_on_the_expectation(folder: Path) -> None:
-    suites = read_suites(folder)
-    one, same, other = (
-        suite_keys(suites, expected)["pins"]
-        for expected in ({"a": 1, "b": 2}, {"b": 2, "a": 1}, {})
-    )
-    assert one == same != other
-
-
-def test_no_suite_takes_anything_from_another(project: Project) -> None:
-    """Else a change of one would be a change of two, and only one would be run again."""
-    for file in project.suites.glob("test_*.py"):
-        text = file.read_text(encoding="utf-8")
-        assert "from test_" not in text, file
-        assert "import test_" not in text, file

@@ -1,4 +1,4 @@
-"""What an image from elsewhere says of itself: how it has to be used, never what is right."""
+"""Probe an external image for its TensorFlow, MPI and CUDA: how to use it, not what is right."""
 
 import json
 import subprocess
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from imgbuild.errors import InputError
-from imgbuild.suites.docker_client import run_docker
+from imgbuild.suites.container import run_docker
 
 SECONDS = 120
 #: How the flavours' ``mpirun --version`` begins or ends.
@@ -30,7 +30,7 @@ ls /usr/local/cuda*/lib64/libcudart.so* /usr/local/cuda*/targets/*/lib/libcudart
 
 
 @dataclass(frozen=True)
-class Answers:
+class ProbedImage:
     """What was found in the image; ``None`` or false where there is nothing."""
 
     tensorflow: str | None = None
@@ -39,11 +39,11 @@ class Answers:
     cuda: bool = False
 
 
-def ask_image(image_id: str, host: str | None) -> Answers:
-    """Return what the image says, from a container that ends at once.
+def probe_image(image_id: str, host: str | None) -> ProbedImage:
+    """Return the contents of the image, from a container that ends at once.
 
     Raises:
-        InputError: nothing can be run in it, with the engine's words.
+        InputError: no command runs in it; the engine's message is given.
 
     """
     command = [
@@ -53,18 +53,18 @@ def ask_image(image_id: str, host: str | None) -> Answers:
     try:
         ran = run_docker(command, host, SECONDS)
     except subprocess.TimeoutExpired as error:
-        raise InputError(f"{image_id} did not say in {SECONDS} s what is in it.") from error
+        raise InputError(f"{image_id} did not answer within {SECONDS} s.") from error
     lines = ran.stdout.splitlines()
     if len(lines) < len(("tensorflow", "mpirun", "horovodrun")):
-        raise InputError(f"Nothing can be run in {image_id}: {ran.stderr.strip()}")
-    return read_answers(lines)
+        raise InputError(f"No command runs in {image_id}: {ran.stderr.strip()}")
+    return read_probe(lines)
 
 
-def read_answers(lines: list[str]) -> Answers:
+def read_probe(lines: list[str]) -> ProbedImage:
     """Return what the script printed, a line a question."""
     versions: Any = json.loads(lines[0])
     flavours = [flavour for flavour, words in _FLAVOURS.items() if words in lines[1]]
-    return Answers(
+    return ProbedImage(
         versions[0] if versions else None,
         flavours[0] if flavours else None,
         bool(lines[2].strip()),

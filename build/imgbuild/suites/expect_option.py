@@ -1,12 +1,12 @@
-"""``--expect``: what somebody says of an image from elsewhere, and what the image itself says.
+"""Read ``--expect``: the versions that an external image must have.
 
-Only what is given is asserted: a version that is named must be found, a package that nobody named
-may be there. How the image has to be *used* (its TensorFlow's interface, how its MPI starts ranks,
-whether it has CUDA) is given too, or asked of the image.
+Only these are asserted: a named version must be found, and any other package may be installed. How
+the image is *used* (its TensorFlow's interface, how its MPI starts ranks, whether it has CUDA) is
+an expectation too, or probed.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -14,8 +14,8 @@ from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image, all_images, minor_of
 from imgbuild.matrix.model import Matrix, Variant
 from imgbuild.project import Project
-from imgbuild.suites.asking import Answers
 from imgbuild.suites.expectation import LAUNCHED, expectation
+from imgbuild.suites.probe import ProbedImage
 
 #: The keys for versions, and the components that they are the pins of.
 VERSIONS = {
@@ -38,8 +38,8 @@ _KIND = re.compile(r"[a-z]+")
 
 
 @dataclass(frozen=True)
-class Given:
-    """What was given, by key, each value checked."""
+class ExpectOption:
+    """The expectations of the command line by key, each value checked."""
 
     values: Mapping[str, str]
 
@@ -58,11 +58,11 @@ class Given:
         return _split(self.values.get(key, ""))
 
 
-def parse_given(texts: Iterable[str], matrix: Matrix) -> Given:
-    """Return what ``--expect KEY=VALUE,…`` says.
+def parse_expect(texts: Iterable[str], matrix: Matrix) -> ExpectOption:
+    """Parse ``--expect KEY=VALUE,…``.
 
     Raises:
-        InputError: a key is unknown or there twice, or its value is none; what exists is told.
+        InputError: a key is unknown or there twice, or a value is wrong; the known ones are listed.
 
     """
     values: dict[str, str] = {}
@@ -74,53 +74,52 @@ def parse_given(texts: Iterable[str], matrix: Matrix) -> Given:
             raise InputError(f"--expect: {key} is given twice, as {values[key]} and as {value}.")
         _check(key, value, matrix)
         values[key] = value
-    return Given(values)
+    return ExpectOption(values)
 
 
 def expected_of(
-    given: Given, reference: str, ask: Callable[[], Answers], matrix: Matrix, project: Project
+    option: ExpectOption, reference: str, probed: ProbedImage, matrix: Matrix, project: Project
 ) -> tuple[Variant, dict[str, Any]]:
-    """Return the variant and what the suites read: what was given, and no more than they need.
+    """Return the variant, and what the suites read: the option, and how to use the image.
 
     Raises:
-        InputError: the TensorFlow is none that the suites know, or cannot be found.
+        InputError: the suites do not know the TensorFlow, or it cannot be found.
 
     """
-    answers = ask()
-    tensorflow = given.values.get("tf") or answers.tensorflow
-    variant = _variant(given, answers)
+    tensorflow = option.values.get("tf") or probed.tensorflow
+    variant = _variant(option, probed)
     family = _family(tensorflow, variant, reference, matrix)
-    flavour = given.part("mpi")[0] or answers.mpi_flavour
+    flavour = option.part("mpi")[0] or probed.mpi_flavour
     known = {
         "mpi_flavour": flavour,
-        "os_id": given.part("os")[0],
-        "stack": given.values.get("stack"),
+        "os_id": option.part("os")[0],
+        "stack": option.values.get("stack"),
     }
     return variant, {
         "partial": True,
         "name": reference,
         "tensorflow": tensorflow,
         "variant": variant,
-        "pins": given.pins,
-        "horovodrun": flavour == LAUNCHED and answers.horovodrun,
+        "pins": option.pins,
+        "horovodrun": flavour == LAUNCHED and probed.horovodrun,
         "gpu": expectation(family, project)["gpu"],
         **{key: value for key, value in known.items() if value},
     }
 
 
-def not_given(expected: Mapping[str, Any], matrix: Matrix, project: Project) -> tuple[str, ...]:
-    """Return what an image of the matrix is asked for and this one is not: facts and pins."""
+def unspecified(expected: Mapping[str, Any], matrix: Matrix, project: Project) -> tuple[str, ...]:
+    """Return the facts and pins that an image of the matrix has and ``expected`` lacks."""
     whole = expectation(all_images(matrix)[0], project)
     facts = [key for key in whole if key not in expected]
     components = [key for key in whole["pins"] if key not in expected["pins"]]
     return (*facts, *(f"pin {component}" for component in components))
 
 
-def _variant(given: Given, answers: Answers) -> Variant:
+def _variant(option: ExpectOption, probed: ProbedImage) -> Variant:
     for variant in get_args(Variant):
-        if given.values.get("variant") == variant:
+        if option.values.get("variant") == variant:
             return variant  # type: ignore[no-any-return]
-    return "gpu" if answers.cuda else "cpu"
+    return "gpu" if probed.cuda else "cpu"
 
 
 def _family(tensorflow: str | None, variant: Variant, reference: str, matrix: Matrix) -> Image:
@@ -157,7 +156,7 @@ def _check(key: str, value: str, matrix: Matrix) -> None:
 
 
 def _split(value: str) -> tuple[str | None, str | None]:
-    """Return kind and version of ``openmpi-4.1.4``; ``None`` for what is not there, or is none."""
+    """Return kind and version of ``openmpi-4.1.4``; ``None`` for a part that is absent or wrong."""
     if _VERSION.fullmatch(value):
         return None, value
     kind, dash, version = value.partition("-")

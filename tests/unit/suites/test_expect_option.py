@@ -8,17 +8,17 @@ from expectation import parse_expectation
 from imgbuild.errors import InputError
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
-from imgbuild.suites.asking import Answers, read_answers
-from imgbuild.suites.given import expected_of, not_given, parse_given
+from imgbuild.suites.expect_option import expected_of, parse_expect, unspecified
+from imgbuild.suites.probe import ProbedImage, read_probe
 
-ASKED = Answers("2.2.0", "openmpi", horovodrun=True)
+PROBED = ProbedImage("2.2.0", "openmpi", horovodrun=True)
 
 
 def _expected(
-    text: str, matrix: Matrix, project: Project, answers: Answers = ASKED
+    text: str, matrix: Matrix, project: Project, probed: ProbedImage = PROBED
 ) -> tuple[str, dict[str, Any]]:
-    given = parse_given([text], matrix)
-    return expected_of(given, "me/mine:1", lambda: answers, matrix, project)
+    given = parse_expect([text], matrix)
+    return expected_of(given, "me/mine:1", probed, matrix, project)
 
 
 def test_only_what_is_given_is_expected(matrix: Matrix, project: Project) -> None:
@@ -36,7 +36,7 @@ def test_only_what_is_given_is_expected(matrix: Matrix, project: Project) -> Non
     }
     parsed = parse_expectation(expected)
     assert (parsed.partial, parsed.tensorflow_minor) == (True, (2, 2))
-    left_out = not_given(expected, matrix, project)
+    left_out = unspecified(expected, matrix, project)
     assert {"packages", "labels", "os_id", "pin python"} <= {*left_out}
     assert not {"pins", "variant", "pin tensorflow"} & {*left_out}
 
@@ -71,7 +71,7 @@ def test_a_gpu_image_is_given_or_seen(matrix: Matrix, project: Project) -> None:
     variant, expected = _expected("variant=gpu", matrix, project)
     assert (variant, expected["gpu"]["cuda"]) == ("gpu", "10.1")
     assert parse_expectation(expected).gpu["driver"]
-    seen = Answers("1.13.1", None, horovodrun=False, cuda=True)
+    seen = ProbedImage("1.13.1", None, horovodrun=False, cuda=True)
     variant, expected = _expected("python=3.6", matrix, project, seen)
     assert (variant, expected["gpu"]["cuda"]) == ("gpu", "10.0")
     assert "mpi_flavour" not in expected
@@ -97,7 +97,7 @@ def test_a_gpu_image_is_given_or_seen(matrix: Matrix, project: Project) -> None:
 )
 def test_what_cannot_be_meant_is_refused(matrix: Matrix, texts: list[str], fault: str) -> None:
     with pytest.raises(InputError, match=fault):
-        parse_given(texts, matrix)
+        parse_expect(texts, matrix)
 
 
 def test_a_tensorflow_that_the_suites_do_not_know_is_refused(
@@ -106,13 +106,13 @@ def test_a_tensorflow_that_the_suites_do_not_know_is_refused(
     with pytest.raises(InputError, match=r"is to have TensorFlow 2\.9; the suites know 1\.10, "):
         _expected("tf=2.9", matrix, project)
     with pytest.raises(InputError, match=r"No TensorFlow was found in me/mine:1; say which"):
-        _expected("git=1", matrix, project, Answers())
+        _expected("git=1", matrix, project, ProbedImage())
 
 
 @pytest.mark.parametrize(
-    ("lines", "answers"),
+    ("lines", "probed"),
     [
-        (['["2.2.0"]', "mpirun (Open MPI) 4.1.4", "/usr/bin/horovodrun"], ASKED),
+        (['["2.2.0"]', "mpirun (Open MPI) 4.1.4", "/usr/bin/horovodrun"], PROBED),
         (
             [
                 '["1.13.1"]',
@@ -120,10 +120,10 @@ def test_a_tensorflow_that_the_suites_do_not_know_is_refused(
                 "",
                 "/a/libcudart.so",
             ],
-            Answers("1.13.1", "intelmpi", horovodrun=False, cuda=True),
+            ProbedImage("1.13.1", "intelmpi", horovodrun=False, cuda=True),
         ),
-        (["[]", "sh: 1: mpirun: not found", ""], Answers()),
+        (["[]", "sh: 1: mpirun: not found", ""], ProbedImage()),
     ],
 )
-def test_what_an_image_says_of_itself(lines: list[str], answers: Answers) -> None:
-    assert read_answers(lines) == answers
+def test_what_an_image_says_of_itself(lines: list[str], probed: ProbedImage) -> None:
+    assert read_probe(lines) == probed

@@ -1,4 +1,4 @@
-"""The suites of the checkout: which there are, for which images, and the digests of their code."""
+"""List the suites of the checkout: for which images each is, and the digest of its code."""
 
 import ast
 import hashlib

@@ -1,0 +1,231 @@
+"""Run pytest against a container of one image, and return its results."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from imgbuild.engine.client import Engine
+from imgbuild.errors import CheckFailedError
+from imgbuild.files import work_folder
+from imgbuild.process import dies_with_parent
+from imgbuild.project import Project
+from imgbuild.suites.catalog import PREFIX, code_digest
+from imgbuild.suites.container import StartedContainer, TestTarget, suite_container
+from imgbuild.suites.results import CheckStream, Report, suite_results
+
+#: The longest any set of suites may take, in seconds; each command inside has its own limit.
+TIMEOUT_SECONDS = 1800
+#: How long an interrupted pytest may take to remove what its suites started, in seconds.
+CLEANUP_SECONDS = 15.0
+#: Holds the number of the descriptor that pytest writes its results to
+#: (tests/image/result_stream.py).
+VARIABLE = "IMGBUILD_RESULTS"
+JUNIT, OUTPUT = "junit.xml", "pytest.txt"
+#: pytest's exit codes for "all passed" and "some failed": the only ones with a verdict.
+_VERDICTS = {0, 1}
+
+
+class StoppedError(Exception):
+    """The run was interrupted while this image was tested."""
+
+
+class Stop:
+    """Knows the processes of a run, and ends them all when it is told to."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._processes: set[subprocess.Popen[bytes]] = set()
+        self._stopped = False
+
+    def check(self) -> None:
+        """Raise `StoppedError` if the run was stopped."""
+        if self._stopped:
+            raise StoppedError
+
+    def stop(self) -> None:
+        """Ask every process to end, and let none begin."""
+        with self._lock:
+            self._stopped = True
+            for process in self._processes:
+                _terminate(process)
+
+    @contextmanager
+    def guarding(self, process: subprocess.Popen[bytes]) -> Iterator[None]:
+        """Watch over a process, the leader of its group; it and its group end with the block."""
+        with self._lock:
+            self._processes.add(process)
+            if self._stopped:
+                _terminate(process)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._processes.discard(process)
+            _end(process)
+
+
+@dataclass(frozen=True)
+class SuiteRun:
+    """Which suites to run in which image, and where the results go.
+
+    ``log`` gets milestones, ``step`` every check.
+    """
+
+    target: TestTarget
+    suites: tuple[str, ...]
+    folder: Path
+    fail_fast: bool = False
+    log: Callable[[str], None] = lambda _: None
+    step: Callable[[str], None] = lambda _: None
+    stop: Stop = field(default_factory=Stop)
+
+
+def run_suites(run: SuiteRun, engine: Engine, host: str | None, project: Project) -> Report:
+    """Return the results; pytest's ``junit.xml`` and output are in ``run.folder``.
+
+    Raises:
+        MachineError: no docker client, or the engine cannot start the container.
+        CheckFailedError: pytest itself failed; the path of its output is given.
+        StoppedError: the run was interrupted.
+
+    """
+    run.stop.check()
+    run.folder.mkdir(parents=True, exist_ok=True)
+    (run.folder / JUNIT).unlink(missing_ok=True)
+    started = time.monotonic()
+    stream = CheckStream(run.log, run.step)
+    with suite_container(run.target, engine, run.log) as container:
+        _run_pytest(run, container, host, project, stream)
+    results = suite_results(stream.checks, run.suites, whole=not run.fail_fast)
+    begun = {result.suite: result for result in results}
+    return Report(
+        run.target.name,
+        run.target.image_id,
+        code_digest(project.suites),
+        tuple(begun[name] for name in run.suites if name in begun),
+        container.offered,
+        not_begun=tuple(name for name in run.suites if name not in begun),
+        seconds=time.monotonic() - started,
+    )
+
+
+def _run_pytest(
+    run: SuiteRun,
+    container: StartedContainer,
+    host: str | None,
+    project: Project,
+    stream: CheckStream,
+) -> None:
+    with work_folder("suites") as folder, _pipe_to(stream.read) as pipe:
+        expect = folder / "expect.json"
+        expect.write_text(json.dumps(run.target.expected), encoding="utf-8")
+        call = PytestCall(_command(run, container, project, expect), host, pipe)
+        code = call.run(run.folder / OUTPUT, run.stop)
+    run.stop.check()
+    if code not in _VERDICTS or not stream.ended:
+        raise CheckFailedError(
+            f"The suites of {run.target.name} could not be run (pytest exit code {code}). "
+            f"Its output is in {run.folder / OUTPUT}. If the disk is full, free space there, or "
+            "choose another folder with --report."
+        )
+
+
+def _command(
+    run: SuiteRun, container: StartedContainer, project: Project, expect: Path
+) -> list[str]:
+    files = [str(project.suites / f"{PREFIX}{suite}.py") for suite in run.suites]
+    return [
+        *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"),
+        "--tb=short",  # the arguments of a test can be the whole list of an image's files
+        *("--rootdir", str(project.root), f"--hosts=docker://{container.id}"),
+        *(f"--expect={expect}", f"--junitxml={run.folder / JUNIT}", "-o", "junit_logging=no"),
+        *("-o", f"junit_suite_name={run.target.name}"),
+        *("-o", "junit_family=xunit1"),  # xunit2 has no place for what a check records
+        *(["--exitfirst"] if run.fail_fast else []),
+        *([f"--no-gpu={container.no_gpu}"] if container.no_gpu else []),
+        *files,
+    ]
+
+
+@dataclass(frozen=True)
+class PytestCall:
+    """One start of pytest: for which engine, and the descriptor that it writes its results to."""
+
+    command: Sequence[str]
+    host: str | None = None
+    pipe: int | None = None
+
+    def run(self, output: Path, stop: Stop) -> int:
+        """Return the exit code; -1 if it took too long. Nothing that it started outlives it."""
+        with output.open("w", encoding="utf-8") as file:
+            process = subprocess.Popen(
+                dies_with_parent(self.command),
+                env=self._environment(),
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=() if self.pipe is None else (self.pipe,),
+            )
+            with stop.guarding(process):
+                try:
+                    return process.wait(TIMEOUT_SECONDS)
+                except subprocess.TimeoutExpired:
+                    return -1
+
+    def _environment(self) -> dict[str, str]:
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+        if self.host:
+            environment["DOCKER_HOST"] = self.host
+        if self.pipe is not None:
+            environment[VARIABLE] = str(self.pipe)
+        return environment
+
+
+@contextmanager
+def _pipe_to(read: Callable[[str], None]) -> Iterator[int]:
+    """Give the descriptor that a process may write lines to; all are read when the block ends.
+
+    The caller passes it on to one process only, and the lines end when that has ended.
+    """
+    reading, writing = os.pipe()
+    thread = threading.Thread(target=_read, args=(reading, read), daemon=True)
+    thread.start()
+    try:
+        yield writing
+    finally:
+        os.close(writing)
+        thread.join(timeout=5)
+
+
+def _read(descriptor: int, read: Callable[[str], None]) -> None:
+    with os.fdopen(descriptor, encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            read(line)
+
+
+def _terminate(process: subprocess.Popen[bytes]) -> None:
+    """Send SIGTERM to pytest alone: its docker clients have to remove what there is."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    try:
+        if process.poll() is None:
+            _terminate(process)
+            process.wait(CLEANUP_SECONDS)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # what pytest left, and itself if it hangs
+        process.wait()

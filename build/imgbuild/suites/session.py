@@ -1,0 +1,187 @@
+"""Test images: take over what passed before, run the other suites, write the reports."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from imgbuild.engine.client import Engine
+from imgbuild.errors import ImgbuildError
+from imgbuild.files import write_text
+from imgbuild.project import Project
+from imgbuild.suites.catalog import choose_suites, code_digest, suite_keys
+from imgbuild.suites.container import TestTarget
+from imgbuild.suites.results import Report, SuiteResult, Verdict
+from imgbuild.suites.runner import JUNIT, Stop, SuiteRun, run_suites
+from imgbuild.suites.store import ReportStore
+from imgbuild.suites.summary import summary
+
+REPORT, SUMMARY = "report.json", "summary.md"
+
+
+@dataclass(frozen=True)
+class TestOptions:
+    """Which suites, none for all; ``rerun`` those too that passed before.
+
+    ``fail_fast`` ends a run with the first failed check; ``stop`` ends it where it stands.
+    """
+
+    __test__ = False  # the name begins with Test, but pytest must not collect it
+
+    suites: tuple[str, ...] = ()
+    rerun: bool = False
+    fail_fast: bool = False
+    stop: Stop = field(default_factory=Stop)
+
+
+@dataclass(frozen=True)
+class TestSession:
+    """What a test of any image needs: the suites, the engine, and where results go.
+
+    ``note`` and ``step`` are the display's methods of these names.
+    """
+
+    __test__ = False
+
+    project: Project
+    engine: Engine
+    host: str | None
+    store: ReportStore
+    reports: Path
+    note: Callable[..., None]
+    step: Callable[[str, str], None]
+
+    def test(self, target: TestTarget, options: TestOptions) -> Report:
+        """Return the report of an image; it is written, and its results are kept.
+
+        Raises:
+            InputError: the image has no such suite.
+            MachineError: the engine cannot start its container.
+            CheckFailedError: the suites could not be run.
+            StoppedError: the run was interrupted.
+
+        """
+        suites = choose_suites(self.project.suites, options.suites, target.variant)
+        keys = suite_keys(suites, target.expected)
+        offered = target.variant == "gpu" and self.engine.version().gpus is not None
+        known = {}
+        if not options.rerun:
+            known = self.store.passed(target.image_id, keys, gpus=offered)
+        todo = tuple(name for name in keys if name not in known)
+        self._announce(target, todo, known)
+        fresh = self._run(target, todo, options) if todo else self._nothing_to_run(target, offered)
+        self.store.save(target.image_id, keys, fresh.suites, gpus=fresh.gpus)
+        report = _joined(fresh, target, [*keys], known)
+        self.note(target.name, str(report.verdict), ended=True)
+        self._write(report, target)
+        return report
+
+    def _announce(
+        self, target: TestTarget, todo: tuple[str, ...], known: Mapping[str, SuiteResult]
+    ) -> None:
+        before = f"not run again: {', '.join(sorted(known))}" if known else ""
+        self.note(target.name, "testing", "; ".join(filter(None, (", ".join(todo), before))))
+
+    def _run(self, target: TestTarget, todo: tuple[str, ...], options: TestOptions) -> Report:
+        run = SuiteRun(
+            target,
+            todo,
+            self.reports / target.folder,
+            fail_fast=options.fail_fast,
+            log=lambda text: self.note(target.name, "testing", text),
+            step=lambda text: self.step(target.name, text),
+            stop=options.stop,
+        )
+        return run_suites(run, self.engine, self.host, self.project)
+
+    def _nothing_to_run(self, target: TestTarget, offered: bool) -> Report:
+        (self.reports / target.folder / JUNIT).unlink(missing_ok=True)
+        code = code_digest(self.project.suites)
+        return Report(target.name, target.image_id, code, (), offered)
+
+    def _write(self, report: Report, target: TestTarget) -> None:
+        folder = self.reports / target.folder
+        write_text(folder / REPORT, json.dumps(report.as_json(), indent=2) + "\n")
+        write_text(folder / SUMMARY, summary([report]))
+
+
+@dataclass
+class TestRun:
+    """The outcome of each image, in the order of the targets: its report, or why it has none.
+
+    ``not_begun`` are images that came after the first failure, where that ends the run.
+    """
+
+    __test__ = False
+
+    reports: list[Report] = field(default_factory=list)
+    errors: dict[str, ImgbuildError] = field(default_factory=dict)
+    not_begun: list[str] = field(default_factory=list)
+
+    def write(self, folder: Path) -> None:
+        """Write ``report.json`` and ``summary.md`` of the whole run."""
+        reports = [report.as_json() for report in self.reports]
+        write_text(folder / REPORT, json.dumps(reports, indent=2) + "\n")
+        errors = {name: str(error) for name, error in self.errors.items()}
+        write_text(folder / SUMMARY, summary(self.reports, errors))
+
+
+def run_targets(
+    targets: Sequence[TestTarget], session: TestSession, options: TestOptions, jobs: int
+) -> TestRun:
+    """Return the outcome of all images, ``jobs`` of them at a time.
+
+    An interrupt ends all of them: pytest removes what its suites started, then the container goes.
+    """
+    pool = ThreadPoolExecutor(jobs, thread_name_prefix="imgbuild-test")
+    futures = {pool.submit(session.test, target, options): target for target in targets}
+    try:
+        _wait(futures, options)
+        return _outcomes(futures)
+    finally:
+        for future in futures:
+            future.cancel()
+        if not all(future.done() for future in futures):
+            options.stop.stop()
+        pool.shutdown(wait=True)
+
+
+def _wait(futures: dict[Future[Report], TestTarget], options: TestOptions) -> None:
+    """Wait for all; begin no further image after a failure where the first one is enough."""
+    pending = set(futures)
+    while pending:
+        done, pending = wait(pending, return_when=FIRST_COMPLETED)
+        if options.fail_fast and any(_failed(future) for future in done if not future.cancelled()):
+            pending = {future for future in pending if not future.cancel()}
+
+
+def _failed(future: Future[Report]) -> bool:
+    return future.exception() is not None or future.result().verdict is Verdict.FAILED
+
+
+def _outcomes(futures: dict[Future[Report], TestTarget]) -> TestRun:
+    run = TestRun()
+    for future, target in futures.items():
+        if future.cancelled():
+            run.not_begun.append(target.name)
+            continue
+        error = future.exception()
+        if isinstance(error, ImgbuildError):
+            run.errors[target.name] = error
+        else:
+            run.reports.append(future.result())
+    return run
+
+
+def _joined(
+    fresh: Report, target: TestTarget, chosen: list[str], known: Mapping[str, SuiteResult]
+) -> Report:
+    """Return the report with what passed before, in the order of the suites."""
+    results = {**known, **{result.suite: result for result in fresh.suites}}
+    return replace(
+        fresh,
+        suites=tuple(results[name] for name in chosen if name in results),
+        reference=target.reference,
+        unspecified=target.unspecified,
+    )

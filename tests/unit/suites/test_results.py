@@ -1,0 +1,164 @@
+"""Results: which checks count as passed, what pytest's plugin writes, and the summary."""
+
+import json
+from pathlib import Path
+
+import pytest
+from result_stream import VARIABLE, ResultStream, suite_of
+
+from imgbuild.suites import runner
+from imgbuild.suites.results import (
+    Check,
+    CheckStream,
+    Report,
+    SuiteResult,
+    TestFailure,
+    TestSkip,
+    Verdict,
+    check_name,
+    suite_results,
+)
+from imgbuild.suites.summary import summary
+
+PASSED = SuiteResult("pins", 3, (), (), 1.0)
+FAILED = SuiteResult("horovod", 2, (TestFailure("test_x[mpirun]", "a\n```\nb"),), (), 1.0)
+SKIPPED = SuiteResult("pins", 0, (), (TestSkip("test_x", "no | driver"),), 1.0)
+IN_PART = SuiteResult("pins", 2, (), SKIPPED.skips, 1.0)
+EMPTY = SuiteResult("pins", 0, (), (), 1.0)
+NO_GPU = SuiteResult("gpu_runs", 0, (), SKIPPED.skips * 2, 1.0)
+SOME_GPU = SuiteResult("gpu_runs", 1, (), SKIPPED.skips, 1.0)
+BAD_GPU = SuiteResult("gpu_runs", 0, FAILED.failures, SKIPPED.skips, 1.0)
+UNASKED = SuiteResult("contents", 0, (), (), 1.0, (TestSkip("test_x", "not asked: labels"),))
+BEFORE = SuiteResult("tensorflow", 6, (), (), 9.0, before="2026-01-01T00:00:00Z")
+
+
+def _report(name: str, *suites: SuiteResult, **more: tuple[str, ...]) -> Report:
+    return Report(name, "sha256:id", "sha256:code", suites, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("suites", "ok", "verdict"),
+    [
+        ((PASSED,), True, Verdict.PASSED),
+        ((FAILED,), False, Verdict.FAILED),
+        ((EMPTY,), False, Verdict.FAILED),
+        ((PASSED, EMPTY), False, Verdict.FAILED),
+        ((SKIPPED,), False, Verdict.SKIPPED),
+        ((PASSED, SKIPPED), False, Verdict.INCOMPLETE),
+        ((IN_PART,), False, Verdict.INCOMPLETE),
+        ((), False, Verdict.FAILED),
+        ((PASSED, NO_GPU), True, Verdict.PASSED),
+        ((NO_GPU,), False, Verdict.SKIPPED),
+        ((PASSED, SOME_GPU), False, Verdict.INCOMPLETE),
+        ((PASSED, BAD_GPU), False, Verdict.FAILED),
+        ((SKIPPED, NO_GPU), False, Verdict.SKIPPED),
+        ((PASSED, UNASKED), True, Verdict.PASSED),
+        ((UNASKED,), False, Verdict.SKIPPED),
+    ],
+)
+def test_only_checks_that_ran_and_passed_count(
+    suites: tuple[SuiteResult, ...], ok: bool, verdict: Verdict
+) -> None:
+    report = _report("one", *suites)
+    assert (report.ok, report.verdict) == (ok, verdict)
+    assert report.as_json()["verdict"] == verdict
+
+
+def test_a_skipped_check_is_listed_with_name_and_reason() -> None:
+    entry = IN_PART.as_json()
+    assert entry["skipped"] == [{"test": "test_x", "reason": "no | driver"}]
+    assert (entry["passed"], entry["verdict"]) == (2, "incomplete")
+    assert NO_GPU.reasons == {"no | driver": 2}
+
+
+def test_checks_become_suite_results() -> None:
+    checks = [
+        Check("pins", "a", "passed", 1.5),
+        Check("pins", "b", "failed", 0.5, "why"),
+        Check("gpu", "c", "skipped", 0.0, "no driver"),
+        Check("gpu", "d", "skipped", 0.0, "not asked: labels"),
+    ]
+    pins, gpu, horovod = suite_results(checks, ("pins", "gpu", "horovod"))
+    assert (pins.passed, pins.seconds) == (1, 2.0)
+    assert pins.failures == (TestFailure("b", "why"),)
+    assert (gpu.skips, gpu.not_asked) == (
+        (TestSkip("c", "no driver"),),
+        (TestSkip("d", "not asked: labels"),),
+    )
+    assert not horovod.ok
+    begun = suite_results(checks, ("pins", "gpu", "horovod"), whole=False)
+    assert [result.suite for result in begun] == ["pins", "gpu"]
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("test_a", "test_a"),
+        ("test_a[docker://0af9]", "test_a"),
+        ("test_a[mpirun-docker://0af9]", "test_a[mpirun]"),
+        ("test_a[mpirun-docker://0af9-float32]", "test_a[mpirun-float32]"),
+        ("test_a[docker://0af9-cuda]", "test_a[cuda]"),
+    ],
+)
+def test_a_checks_name_is_without_the_container(written: str, name: str) -> None:
+    assert check_name(written) == name
+
+
+def test_progress_is_shown_by_suite_and_failure() -> None:
+    milestones: list[str] = []
+    steps: list[str] = []
+    stream = CheckStream(milestones.append, steps.append)
+    check = {"suite": "pins", "test": "test_a[docker://0af9-git]", "seconds": 1, "message": "no"}
+    for event in (
+        {"checks": 3},
+        {"begins": "pins"},
+        {**check, "outcome": "passed"},
+        {"begins": "pins"},
+        {**check, "outcome": "failed"},
+        {"begins": "horovod"},
+    ):
+        stream.read(json.dumps(event))
+    stream.read('{"ended')
+    assert milestones == ["pins 0/3", "FAILED pins: test_a[git]", "horovod 2/3, 1 failed"]
+    assert steps[-1] == "horovod 2/3, 1 failed"
+    assert not stream.ended
+
+
+def test_the_suites_write_what_the_stream_reads(tmp_path: Path) -> None:
+    assert runner.VARIABLE == VARIABLE
+    assert suite_of("tests/image/test_pins.py::test_pin[docker://0-git]") == "pins"
+    with (tmp_path / "lines").open("w+", encoding="utf-8") as file:
+        plugin = ResultStream(file.fileno())
+        plugin._write({"checks": 2})
+        plugin.pytest_runtest_logstart("tests/image/test_pins.py::test_a")
+        plugin.pytest_runtest_logfinish("tests/image/test_pins.py::test_a")
+        plugin.pytest_sessionfinish()
+        stream = CheckStream(lambda _: None, lambda _: None)
+        file.seek(0)
+        for line in file:
+            stream.read(line)
+    assert (stream.text, stream.ended) == ("pins 1/2", True)
+    assert stream.checks == [Check("pins", "test_a", "passed", 0)]
+
+
+def test_the_summary_has_a_column_an_image_and_the_reasons() -> None:
+    text = summary(
+        [
+            _report("one", PASSED, FAILED, NO_GPU, not_begun=("tensorboard",)),
+            _report("two", UNASKED, BEFORE, unspecified=("labels",)),
+        ],
+        {"three": "the engine\nhas no room"},
+    )
+    assert "## imgbuild test: 1 of 3 images passed" in text
+    assert "| suite | `one` | `two` |" in text
+    assert "| `pins` | ✅ passed, 3 checks, 1.0 s |  |" in text
+    assert "| `horovod` | ❌ failed, 3 checks, 1 failed, 1.0 s |  |" in text
+    assert "| `tensorflow` |  | ✅ passed before (2026-01-01T00:00:00Z), 6 checks |" in text
+    assert "not asked, 0 checks, 1 not asked, 1.0 s" in text
+    assert "`one` horovod: `test_x[mpirun]`\n\n````\na\n```\nb\n````" in text
+    assert "- `one` gpu_runs: 2 skipped: no \\| driver" in text
+    assert "- `two`: not asked, because no expectation was given: labels" in text
+    assert "- `one`: not begun after the first failure: tensorboard" in text
+    assert "- `three`: the engine has no room" in text
+    table = [line.count("|") for line in text.splitlines() if line.startswith("| `")]
+    assert set(table) == {4}

@@ -1,0 +1,175 @@
+"""Test sessions: several images side by side, reports on disk, what is run again."""
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fake_engine import FakeEngine
+
+from imgbuild.cli.test_command import failure_lines, report_lines
+from imgbuild.errors import CheckFailedError
+from imgbuild.project import Project
+from imgbuild.suites import session as session_module
+from imgbuild.suites.container import TestTarget
+from imgbuild.suites.results import Report, SuiteResult, TestFailure
+from imgbuild.suites.runner import StoppedError, SuiteRun
+from imgbuild.suites.session import TestOptions, TestRun, TestSession, run_targets
+from imgbuild.suites.store import ReportStore
+
+PASSED = SuiteResult("pins", 3, (), (), 1.0)
+FAILED = SuiteResult("horovod", 2, (TestFailure("test_x[mpirun]", "a\nb"),), (), 1.0)
+BEFORE = SuiteResult("tensorflow", 6, (), (), 9.0, before="2026-01-01T00:00:00Z")
+
+
+def _target(name: str) -> TestTarget:
+    return TestTarget(name, f"sha256:{name}", f"{name}:1", "cpu", {"name": name})
+
+
+def _report(name: str, *suites: SuiteResult) -> Report:
+    return Report(name, f"sha256:{name}", "sha256:code", suites)
+
+
+@pytest.fixture
+def session(project: Project, tmp_path: Path) -> TestSession:
+    store = ReportStore(tmp_path / "store")
+    folder = tmp_path / "reports"
+    return TestSession(
+        project, FakeEngine([]), None, store, folder, lambda *_, **__: None, lambda *_: None
+    )
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[SuiteRun], Report]], None]:
+    """Return how to replace the run of pytest."""
+    return lambda run: monkeypatch.setattr(
+        session_module, "run_suites", lambda suites, *_: run(suites)
+    )
+
+
+Runs = Callable[[Callable[[SuiteRun], Report]], None]
+OPTIONS = TestOptions(("pins",))
+
+
+def test_a_suite_that_passed_is_not_run_again(session: TestSession, runs: Runs) -> None:
+    begun: list[tuple[str, ...]] = []
+
+    def run(suites: SuiteRun) -> Report:
+        begun.append(suites.suites)
+        return _report("one", *(SuiteResult(name, 1, (), (), 1.0) for name in suites.suites))
+
+    runs(run)
+    target = _target("one")
+    assert session.test(target, OPTIONS).suites[0].before is None
+    again = session.test(target, TestOptions(("pins", "horovod")))
+    assert [(s.suite, s.before is None) for s in again.suites] == [
+        ("horovod", True),
+        ("pins", False),
+    ]
+    session.test(target, TestOptions(("pins",), rerun=True))
+    assert begun == [("pins",), ("horovod",), ("pins",)]
+    session.test(TestTarget("one", "sha256:one", "one:1", "cpu", {"name": "other"}), OPTIONS)
+    assert begun[3:] == [("pins",)]
+    assert again.reference == "one:1"
+
+
+def test_the_files_of_a_run(session: TestSession, runs: Runs, tmp_path: Path) -> None:
+    runs(lambda _: _report("one", PASSED))
+    report = session.test(_target("one"), OPTIONS)
+    folder = tmp_path / "reports"
+    assert json.loads((folder / "one" / "report.json").read_text()) == report.as_json()
+    assert "`pins`" in (folder / "one" / "summary.md").read_text()
+    TestRun([report, _report("two", BEFORE)], {"three": CheckFailedError("no disk")}).write(folder)
+    assert len(json.loads((folder / "report.json").read_text())) == 2
+    assert "no disk" in (folder / "summary.md").read_text()
+    (folder / "one" / "junit.xml").write_text("of the last run")
+    session.test(_target("one"), OPTIONS)
+    assert not (folder / "one" / "junit.xml").exists()
+
+
+def test_images_are_tested_side_by_side_and_listed_in_order(
+    session: TestSession, runs: Runs
+) -> None:
+    gate = threading.Barrier(2, timeout=10)
+
+    def run(suites: SuiteRun) -> Report:
+        gate.wait()  # fails unless two run at once
+        return _report(suites.target.name, PASSED)
+
+    runs(run)
+    outcome = run_targets([_target(name) for name in "ab"], session, OPTIONS, 2)
+    assert [report.image for report in outcome.reports] == ["a", "b"]
+
+
+@pytest.mark.parametrize("fail_fast", [True, False])
+def test_the_first_failure_can_end_a_run(
+    session: TestSession, runs: Runs, *, fail_fast: bool
+) -> None:
+    begun: list[str] = []
+
+    def run(suites: SuiteRun) -> Report:
+        begun.append(suites.target.name)
+        time.sleep(0.1)
+        return _report(suites.target.name, FAILED if suites.target.name == "a" else PASSED)
+
+    runs(run)
+    options = TestOptions(("pins", "horovod"), fail_fast=fail_fast)
+    outcome = run_targets([_target(name) for name in "abcd"], session, options, 1)
+    assert outcome.reports[0].image == "a"
+    if fail_fast:
+        assert outcome.not_begun[-2:] == ["c", "d"]
+    else:
+        assert begun == ["a", "b", "c", "d"]
+
+
+def test_an_image_that_cannot_be_tested_stops_no_other(session: TestSession, runs: Runs) -> None:
+    def run(suites: SuiteRun) -> Report:
+        if suites.target.name == "a":
+            raise CheckFailedError("pytest is broken")
+        return _report(suites.target.name, PASSED)
+
+    runs(run)
+    outcome = run_targets([_target(name) for name in "ab"], session, OPTIONS, 1)
+    assert [*outcome.errors] == ["a"]
+    assert [report.image for report in outcome.reports] == ["b"]
+
+
+def test_an_interrupt_stops_all_and_waits_for_them(session: TestSession, runs: Runs) -> None:
+    ended: list[str] = []
+
+    def run(suites: SuiteRun) -> Report:
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            try:
+                suites.stop.check()
+            except StoppedError:
+                ended.append(suites.target.name)
+                raise
+            time.sleep(0.02)
+        return _report(suites.target.name, PASSED)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    runs(run)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_targets([_target(name) for name in "abc"], session, OPTIONS, 2)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert sorted(ended) == ["a", "b"]
+
+
+def test_the_table_shows_what_was_not_run_again() -> None:
+    text = report_lines([_report("two", BEFORE, PASSED)], ["later"])
+    rows = [line.split() for line in text.splitlines()]
+    assert ["two", "tensorflow", "passed", "before", "6", "0", "0", "-"] in rows
+    assert ["two", "pins", "passed", "3", "0", "0", "1.0"] in rows
+    assert "--rerun" in text
+    assert "Not begun after the first failure: later" in text
+    assert failure_lines(_report("one", FAILED)) == "one: horovod: test_x[mpirun]: a\nb"
