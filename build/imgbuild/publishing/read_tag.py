@@ -1,6 +1,5 @@
 """What an image's tags say is read from the running image, and must be what was planned."""
 
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Part, Tags
 from imgbuild.matrix.tags import Parts, PlannedTags, joined, parts_of
+from imgbuild.process import TIMED_OUT
 from imgbuild.publishing.answers import NOTHING, Answers, answers_of, parts_read
 from imgbuild.suites.container import CONTAINER_LABEL, label_of, require_docker_client, run_docker
 
@@ -90,19 +90,18 @@ def docker_exec(host: str | None) -> Execute:
     require_docker_client()
 
     def execute(container: str, command: Sequence[str]) -> str:
-        try:
-            ran = run_docker(["exec", container, *command], host, SECONDS)
-        except subprocess.TimeoutExpired as error:
+        ran = run_docker(["exec", container, *command], host, SECONDS)
+        if ran.code == TIMED_OUT:
             raise CheckFailedError(
                 f"The image did not say in {SECONDS} s what is in it; nothing was published. Is "
                 "the engine overloaded? Try again."
-            ) from error
-        if ran.returncode:
-            last = " ".join(ran.stderr.split()[-40:])
+            )
+        if ran.code:
+            last = " ".join(ran.errors.split()[-40:])
             raise CheckFailedError(
-                f"The image could not be asked what is in it (exit code {ran.returncode}): {last} "
+                f"The image could not be asked what is in it (exit code {ran.code}): {last} "
                 "Nothing was published."
             )
-        return ran.stdout
+        return ran.output
 
     return execute

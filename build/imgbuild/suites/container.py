@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import socket
-import subprocess
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,12 +19,13 @@ from typing import Any
 
 from packaging.version import Version
 
+from imgbuild import process
 from imgbuild.engine.client import Engine
 from imgbuild.engine.types import GpuRequest, RunOptions
 from imgbuild.errors import ImgbuildError, MachineError
 from imgbuild.files import work_folder
 from imgbuild.matrix.model import Variant
-from imgbuild.process import dies_with_parent
+from imgbuild.process import Finished
 from imgbuild.project import state_dir
 
 #: Marks the containers and networks of test runs; the in-image suites hand the value on.
@@ -195,22 +195,7 @@ def require_docker_client() -> None:
         )
 
 
-def run_docker(
-    words: Sequence[str], host: str | None, seconds: float
-) -> subprocess.CompletedProcess[str]:
-    """Run a command of the docker client, for the engine at ``host``.
-
-    Raises:
-        subprocess.TimeoutExpired: it took longer than so many seconds.
-
-    """
-    return subprocess.run(
-        dies_with_parent(["docker", *words]),
-        env={**os.environ, **({"DOCKER_HOST": host} if host else {})},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=seconds,
-        check=False,
-    )
+def run_docker(words: Sequence[str], host: str | None, seconds: float) -> Finished:
+    """Run a command of the docker client to its end, for the engine at ``host``."""
+    environment = {**os.environ, **({"DOCKER_HOST": host} if host else {})}
+    return process.run(["docker", *words], timeout=seconds, env=environment)

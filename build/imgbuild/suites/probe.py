@@ -1,11 +1,11 @@
 """Probe an external image for its TensorFlow, MPI and CUDA: how to use it, not what is right."""
 
 import json
-import subprocess
 from dataclasses import dataclass
 from typing import Any
 
 from imgbuild.errors import InputError
+from imgbuild.process import TIMED_OUT
 from imgbuild.suites.container import run_docker
 
 SECONDS = 120
@@ -50,13 +50,12 @@ def probe_image(image_id: str, host: str | None) -> ProbedImage:
         *("run", "--rm", "--network=none", "--env=NVIDIA_VISIBLE_DEVICES=void"),
         *("--entrypoint=/bin/sh", image_id, "-c", _SCRIPT, "sh", _PYTHON),
     ]
-    try:
-        ran = run_docker(command, host, SECONDS)
-    except subprocess.TimeoutExpired as error:
-        raise InputError(f"{image_id} did not answer within {SECONDS} s.") from error
-    lines = ran.stdout.splitlines()
+    ran = run_docker(command, host, SECONDS)
+    if ran.code == TIMED_OUT:
+        raise InputError(f"{image_id} did not answer within {SECONDS} s.")
+    lines = ran.output.splitlines()
     if len(lines) < len(("tensorflow", "mpirun", "horovodrun")):
-        raise InputError(f"No command runs in {image_id}: {ran.stderr.strip()}")
+        raise InputError(f"No command runs in {image_id}: {ran.errors.strip()}")
     return read_probe(lines)
 
 

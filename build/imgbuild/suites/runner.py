@@ -2,20 +2,19 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from imgbuild import process
 from imgbuild.engine.client import Engine
 from imgbuild.errors import CheckFailedError
 from imgbuild.files import work_folder
-from imgbuild.process import dies_with_parent
 from imgbuild.project import Project
 from imgbuild.suites.catalog import PREFIX, code_digest
 from imgbuild.suites.container import StartedContainer, TestTarget, suite_container
@@ -42,7 +41,7 @@ class Stop:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._processes: set[subprocess.Popen[bytes]] = set()
+        self._running: set[subprocess.Popen[str]] = set()
         self._stopped = False
 
     def check(self) -> None:
@@ -54,22 +53,21 @@ class Stop:
         """Ask every process to end, and let none begin."""
         with self._lock:
             self._stopped = True
-            for process in self._processes:
-                _terminate(process)
+            for running in self._running:
+                running.terminate()
 
     @contextmanager
-    def guarding(self, process: subprocess.Popen[bytes]) -> Iterator[None]:
-        """Watch over a process, the leader of its group; it and its group end with the block."""
+    def guarding(self, started: subprocess.Popen[str]) -> Iterator[None]:
+        """Let `stop` end a process as long as the block lasts."""
         with self._lock:
-            self._processes.add(process)
+            self._running.add(started)
             if self._stopped:
-                _terminate(process)
+                started.terminate()
         try:
             yield
         finally:
             with self._lock:
-                self._processes.discard(process)
-            _end(process)
+                self._running.discard(started)
 
 
 @dataclass(frozen=True)
@@ -165,21 +163,23 @@ class PytestCall:
 
     def run(self, output: Path, stop: Stop) -> int:
         """Return the exit code; -1 if it took too long. Nothing that it started outlives it."""
-        with output.open("w", encoding="utf-8") as file:
-            process = subprocess.Popen(
-                dies_with_parent(self.command),
+        # SIGTERM goes to pytest alone: it needs its docker clients to remove what there is.
+        with (
+            output.open("w", encoding="utf-8") as file,
+            process.start(
+                self.command,
                 env=self._environment(),
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
+                output=file,
                 pass_fds=() if self.pipe is None else (self.pipe,),
-            )
-            with stop.guarding(process):
-                try:
-                    return process.wait(TIMEOUT_SECONDS)
-                except subprocess.TimeoutExpired:
-                    return -1
+                grace=CLEANUP_SECONDS,
+                leader_first=True,
+            ) as pytest,
+            stop.guarding(pytest),
+        ):
+            try:
+                return pytest.wait(TIMEOUT_SECONDS)
+            except subprocess.TimeoutExpired:
+                return -1
 
     def _environment(self) -> dict[str, str]:
         environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
@@ -210,22 +210,3 @@ def _read(descriptor: int, read: Callable[[str], None]) -> None:
     with os.fdopen(descriptor, encoding="utf-8", errors="replace") as lines:
         for line in lines:
             read(line)
-
-
-def _terminate(process: subprocess.Popen[bytes]) -> None:
-    """Send SIGTERM to pytest alone: its docker clients have to remove what there is."""
-    if process.poll() is None:
-        process.send_signal(signal.SIGTERM)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    try:
-        if process.poll() is None:
-            _terminate(process)
-            process.wait(CLEANUP_SECONDS)
-    except subprocess.TimeoutExpired:
-        pass
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # what pytest left, and itself if it hangs
-        process.wait()

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from imgbuild.engine.client import Engine
 from imgbuild.errors import ImgbuildError
 from imgbuild.files import write_text
+from imgbuild.parallel import as_completed
 from imgbuild.project import Project
 from imgbuild.suites.catalog import choose_suites, code_digest, suite_keys
 from imgbuild.suites.container import TestTarget
@@ -134,43 +134,29 @@ def run_targets(
 
     An interrupt ends all of them: pytest removes what its suites started, then the container goes.
     """
-    pool = ThreadPoolExecutor(jobs, thread_name_prefix="imgbuild-test")
-    futures = {pool.submit(session.test, target, options): target for target in targets}
-    try:
-        _wait(futures, options)
-        return _outcomes(futures)
-    finally:
-        for future in futures:
-            future.cancel()
-        if not all(future.done() for future in futures):
-            options.stop.stop()
-        pool.shutdown(wait=True)
 
+    def outcome_of(target: TestTarget) -> Report | ImgbuildError:
+        try:
+            return session.test(target, options)
+        except ImgbuildError as error:
+            return error
 
-def _wait(futures: dict[Future[Report], TestTarget], options: TestOptions) -> None:
-    """Wait for all; begin no further image after a failure where the first one is enough."""
-    pending = set(futures)
-    while pending:
-        done, pending = wait(pending, return_when=FIRST_COMPLETED)
-        if options.fail_fast and any(_failed(future) for future in done if not future.cancelled()):
-            pending = {future for future in pending if not future.cancel()}
+    def goes_on(outcome: Report | ImgbuildError) -> bool:
+        passed = isinstance(outcome, Report) and outcome.verdict is not Verdict.FAILED
+        return passed or not options.fail_fast
 
-
-def _failed(future: Future[Report]) -> bool:
-    return future.exception() is not None or future.result().verdict is Verdict.FAILED
-
-
-def _outcomes(futures: dict[Future[Report], TestTarget]) -> TestRun:
+    stop = options.stop.stop
+    done = as_completed(outcome_of, targets, jobs, goes_on=goes_on, stop=stop, grace=None)
+    outcomes = {target.name: outcome for target, outcome in done}
     run = TestRun()
-    for future, target in futures.items():
-        if future.cancelled():
+    for target in targets:
+        outcome = outcomes.get(target.name)
+        if outcome is None:
             run.not_begun.append(target.name)
-            continue
-        error = future.exception()
-        if isinstance(error, ImgbuildError):
-            run.errors[target.name] = error
+        elif isinstance(outcome, Report):
+            run.reports.append(outcome)
         else:
-            run.reports.append(future.result())
+            run.errors[target.name] = outcome
     return run
 
 
