@@ -283,7 +283,7 @@ class HttpClient:
                 allow_redirects=False,
                 stream=True,
                 verify=self._verify,
-                proxies=get_environ_proxies(url),
+                proxies={} if is_loopback(urlsplit(url).netloc) else get_environ_proxies(url),
             )
 
 

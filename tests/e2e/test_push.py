@@ -22,7 +22,7 @@ from publishing_project import (
 )
 
 from imgbuild.publishing.index import read_index
-from imgbuild.registry.opening import open_registry
+from imgbuild.registry.client import connect
 from imgbuild.settings import load_settings
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from imgbuild.registry.protocol import Registry
+    from imgbuild.registry.client import RegistryClient
 
 NAMES = ("tf-1.10-cpu-debian", "tf-1.11-cpu-debian")
 LOGIN = ("publisher", "a password: with a colon")
@@ -67,11 +67,11 @@ def project(built: PublishingProject, tmp_path: Path) -> PublishingProject:
 @pytest.fixture
 def client(
     project: PublishingProject, registry: OwnRegistry, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Registry]:
+) -> Iterator[RegistryClient]:
     """Give the registry as the checkout's owner sees it."""
     monkeypatch.setenv("DOCKER_CONFIG", str(project.docker_config))
     settings = load_settings(project.project.settings)
-    opened = open_registry(f"{registry.host}/{project.repository}", settings, print)
+    opened = connect(f"{registry.host}/{project.repository}", settings, print)
     yield opened
     opened.close()
 
@@ -96,7 +96,7 @@ def _published(
 
 
 def test_two_images_in_one_go_and_then_nothing_to_do(
-    project: PublishingProject, registry: OwnRegistry, client: Registry
+    project: PublishingProject, registry: OwnRegistry, client: RegistryClient
 ) -> None:
     planned = _push(project, registry, "--plan", "--json")
     assert planned.returncode == 0, planned.stderr
@@ -119,7 +119,7 @@ def test_two_images_in_one_go_and_then_nothing_to_do(
 
 
 def test_the_index_says_what_is_there_and_can_be_made_again(
-    project: PublishingProject, registry: OwnRegistry, client: Registry
+    project: PublishingProject, registry: OwnRegistry, client: RegistryClient
 ) -> None:
     assert _push(project, registry).returncode == 0
     found = _published(project, registry, "--check")
@@ -168,13 +168,13 @@ def test_another_machine_takes_what_is_published(
             assert other.plan("1.10")["action"] == "nothing"
 
 
-def _digests(client: Registry) -> dict[str, str | None]:
+def _digests(client: RegistryClient) -> dict[str, str | None]:
     """Return what is published, by tag."""
     return {tag: client.head(tag) for tag in client.tags()}
 
 
 def test_who_may_not_is_told_so(
-    project: PublishingProject, registry: OwnRegistry, client: Registry
+    project: PublishingProject, registry: OwnRegistry, client: RegistryClient
 ) -> None:
     assert _push(project, registry, selection=ONE).returncode == 0
     before = _digests(client)
@@ -198,7 +198,7 @@ def test_an_authority_that_is_not_known_is_told(
 
 
 def test_what_has_not_passed_is_refused_by_name(
-    project: PublishingProject, registry: OwnRegistry, client: Registry
+    project: PublishingProject, registry: OwnRegistry, client: RegistryClient
 ) -> None:
     assert _push(project, registry, selection=ONE).returncode == 0
     before = _digests(client)
@@ -218,7 +218,7 @@ def test_what_has_not_passed_is_refused_by_name(
 
 
 def test_what_is_substituted_is_refused_unless_it_is_allowed(
-    project: PublishingProject, registry: OwnRegistry, client: Registry
+    project: PublishingProject, registry: OwnRegistry, client: RegistryClient
 ) -> None:
     """The images passed all their suites: nothing else is in their way."""
     command = ("push", *TWO, "--to", f"{registry.host}/{project.repository}")

@@ -16,15 +16,15 @@ from imgbuild.parallel import in_parallel
 from imgbuild.publishing.index import Index, index_of, read_index, rebuild_index, update_index
 from imgbuild.publishing.record import Record, put_record
 from imgbuild.publishing.tag_check import misplaced_tags
-from imgbuild.registry.media_types import OCI_MANIFEST
-from imgbuild.registry.opening import open_registry
+from imgbuild.registry.client import connect
+from imgbuild.registry.manifest import OCI_MANIFEST
 from imgbuild.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from imgbuild.registry.protocol import Registry
+    from imgbuild.registry.client import RegistryClient
 
 LOGIN = ("robot", "a pässword: with a colon")
 SOME = "sha256:" + "1" * 64
@@ -45,19 +45,19 @@ def log_in(folder: Path, server: OwnRegistry, login: tuple[str, str]) -> None:
 
 
 @contextmanager
-def opened(server: OwnRegistry, *, ca: bool = True, attempts: int = 5) -> Iterator[Registry]:
+def opened(server: OwnRegistry, *, ca: bool = True, attempts: int = 5) -> Iterator[RegistryClient]:
     """Give a client that waits for little."""
     publishing = {"attempts": attempts, "first_wait": 0.05}
     bundle = {"ca_bundle": str(server.ca)} if server.ca and ca else {}
     settings = Settings.model_validate({"publishing": publishing, **bundle})
-    registry = open_registry(f"{server.host}/ml/tf", settings, lambda _text: None)
+    registry = connect(f"{server.host}/ml/tf", settings, lambda _text: None)
     try:
         yield registry
     finally:
         registry.close()
 
 
-def push_image(registry: Registry, tag: str) -> str:
+def push_image(registry: RegistryClient, tag: str) -> str:
     """Put a tiny image there, which a real one would come to by way of an engine."""
 
     def described(content: bytes, kind: str) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def push_image(registry: Registry, tag: str) -> str:
     return registry.put_manifest(tag, json.dumps(document).encode(), OCI_MANIFEST)
 
 
-def publish(registry: Registry, number: int) -> Record:
+def publish(registry: RegistryClient, number: int) -> Record:
     """Publish an image, its record and the tag that moves; let the index say so."""
     tag = f"1.0-20261120.{number}"
     record = Record(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from imgbuild.publishing.record import Record, SuiteFound, put_record
 
 if TYPE_CHECKING:
-    from imgbuild.registry.fake import MemoryRegistry
+    from memory_registry import MemoryRegistry
 
 INPUT = "sha256:" + "1" * 64
 RECORD = Record(

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
+from memory_registry import MemoryRegistry
+
 from imgbuild.errors import CheckFailedError
-from imgbuild.registry.fake import MemoryRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from imgbuild.ci.digests import Side
 from imgbuild.publishing.index import Index, read_index
 from imgbuild.publishing.lookup import find_published
-from imgbuild.registry.opening import chosen_repository, open_registry
-from imgbuild.registry.protocol import Registry
+from imgbuild.registry.client import RegistryClient, connect
+from imgbuild.registry.repository import select_repository
 from imgbuild.settings import Settings
 
 NEVER, OTHER = "never published", "not published with these inputs"
@@ -32,15 +32,15 @@ def not_published(
         CheckFailedError: it refuses, or its index is damaged.
 
     """
-    where, option = chosen_repository(repository, settings, "--from")
-    registry = open_registry(where, settings, say, option=option)
+    where, option = select_repository(repository, settings, "--from")
+    registry = connect(where, settings, say, option=option)
     try:
         return missing_in(registry, side, names)
     finally:
         registry.close()
 
 
-def missing_in(registry: Registry, side: Side, names: Sequence[str]) -> Mapping[str, str]:
+def missing_in(registry: RegistryClient, side: Side, names: Sequence[str]) -> Mapping[str, str]:
     """Return why images are missing in a registry, by name."""
     return dict(_missing(read_index(registry) or Index(), side, names))
 

@@ -171,12 +171,13 @@ def _published(
 ) -> "Callable[[Engine, Callable[[str], None]], BuildCache]":
     """Return what opens the published images; nothing is asked yet."""
     from imgbuild.publishing.pulled import PublishedImages
-    from imgbuild.registry.opening import chosen_repository, open_registry
+    from imgbuild.registry.client import connect
+    from imgbuild.registry.repository import select_repository
     from imgbuild.settings import load_settings
 
     settings = load_settings(project.settings)
-    repository, option = chosen_repository(source, settings, "--from")
-    registry = open_registry(repository, settings, say, option=option)
+    repository, option = select_repository(source, settings, "--from")
+    registry = connect(repository, settings, say, option=option)
     return lambda engine, say: PublishedImages(registry, engine, say)
 
 

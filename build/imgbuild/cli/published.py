@@ -11,7 +11,7 @@ from imgbuild.cli.telling import say
 
 if TYPE_CHECKING:
     from imgbuild.publishing.index import Index
-    from imgbuild.registry.protocol import Registry
+    from imgbuild.registry.client import RegistryClient
 
 FromOption = Annotated[
     str | None,
@@ -62,16 +62,17 @@ def published(
         say(f"{count} tags are as the index says." if count > 1 else "1 tag is as the index says.")
 
 
-def _open(source: str | None, project: "options.ProjectOption") -> "Registry":
-    from imgbuild.registry.opening import chosen_repository, open_registry
+def _open(source: str | None, project: "options.ProjectOption") -> "RegistryClient":
+    from imgbuild.registry.client import connect
+    from imgbuild.registry.repository import select_repository
     from imgbuild.settings import load_settings
 
     settings = load_settings(options.open_project(project).settings)
-    repository, option = chosen_repository(source, settings, "--from")
-    return open_registry(repository, settings, say, option=option)
+    repository, option = select_repository(source, settings, "--from")
+    return connect(repository, settings, say, option=option)
 
 
-def _rebuilt(registry: "Registry") -> "Index":
+def _rebuilt(registry: "RegistryClient") -> "Index":
     from imgbuild.publishing.index import rebuild_index
 
     index, changed = rebuild_index(registry, say)

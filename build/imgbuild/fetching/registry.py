@@ -12,10 +12,10 @@ from urllib.parse import urlencode
 from imgbuild.downloads.page import Page, read_page
 from imgbuild.downloads.sites import Sites
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.registry.challenge import challenge_of
-from imgbuild.registry.digest import digest_of
-from imgbuild.registry.media_types import ACCEPT, INDEXES
-from imgbuild.registry.repository import HUB_REGISTRY, is_loopback
+from imgbuild.http import is_loopback
+from imgbuild.registry.auth import read_challenges
+from imgbuild.registry.manifest import ACCEPT, INDEXES, digest_of
+from imgbuild.registry.repository import HUB_REGISTRY
 
 #: The folder of Docker Hub's official images.
 _OFFICIAL = "library/"
@@ -120,10 +120,10 @@ def _authorization(url: str, reference: str, sites: Sites) -> dict[str, str]:
     A login, if any, goes to whom the netrc file names it for: the registry or its token server.
     """
     page = read_page(url, sites, ACCEPT)
-    challenge = challenge_of(page.headers.get("WWW-Authenticate", ""), "bearer")
+    challenge = read_challenges(page.headers.get("WWW-Authenticate", "")).get("bearer")
     if page.status != 401 or challenge is None:
         return {}
-    asked = dict(challenge.parameters)
+    asked = dict(challenge)
     realm = asked.pop("realm", "")
     answer = read_page(f"{realm}?{urlencode(asked)}", sites)
     try:

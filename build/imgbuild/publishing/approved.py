@@ -10,7 +10,7 @@ from imgbuild.plan.plan import PlanItem
 from imgbuild.publishing.candidate import Candidate
 from imgbuild.publishing.content import size_of
 from imgbuild.publishing.record import Record, SuiteFound
-from imgbuild.registry.protocol import Manifest
+from imgbuild.registry.manifest import Manifest
 
 
 @dataclass(frozen=True)

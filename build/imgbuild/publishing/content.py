@@ -3,14 +3,16 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
+from math import inf
 from pathlib import Path
 
 from imgbuild.engine.client import Engine
 from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.http import RetryPolicy
 from imgbuild.publishing.names import lent_name
 from imgbuild.publishing.pushed_bytes import PushedBytes
-from imgbuild.registry.patience import Patience
-from imgbuild.registry.protocol import Manifest, Registry
+from imgbuild.registry.client import RegistryClient
+from imgbuild.registry.manifest import Manifest
 
 #: Signs, in the words of engines and registries, that another attempt would end the same way.
 _FINAL = (
@@ -60,7 +62,7 @@ def size_of(manifest: Manifest) -> int:
     return sum(int(part["size"]) for part in (document["config"], *document["layers"]))
 
 
-def found_content(registry: Registry, tag: str, image_id: str) -> Manifest | None:
+def found_content(registry: RegistryClient, tag: str, image_id: str) -> Manifest | None:
     """Return the manifest that a tag stands for; None if there is none yet.
 
     Raises:
@@ -74,7 +76,7 @@ def found_content(registry: Registry, tag: str, image_id: str) -> Manifest | Non
     return manifest
 
 
-def taken(registry: Registry, tag: str, manifest: Manifest, image_id: str) -> str:
+def taken(registry: RegistryClient, tag: str, manifest: Manifest, image_id: str) -> str:
     """Say that an immutable tag stands for another image, showing both."""
     return (
         f"{registry.name}:{tag} is there already, for another image: {manifest.digest} (image "
@@ -84,7 +86,7 @@ def taken(registry: Registry, tag: str, manifest: Manifest, image_id: str) -> st
 
 
 def sent_content(
-    registry: Registry,
+    registry: RegistryClient,
     tag: str,
     name: str,
     image_id: str,
@@ -118,7 +120,7 @@ class Sender:
 
     engine: Engine
     folder: Path
-    patience: Patience
+    patience: RetryPolicy
     pause: Callable[[float], None]
     told: Callable[[str, str], None]
     say: Callable[[str], None]
@@ -136,9 +138,9 @@ class Sender:
                 said = self._attempt(name, reference)
                 if said is None:
                     return
-                if attempt >= self.patience.attempts:
+                seconds = self.patience.wait(attempt, None)
+                if seconds == inf:
                     raise MachineError(_gave_up(reference, said, attempt))
-                seconds = self.patience.seconds(attempt, None)
                 tries = f"{attempt} of {self.patience.attempts} tries"
                 self.say(f"{name}: {said} Again in {seconds:.1f} s ({tries}).")
                 self.pause(seconds)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from imgbuild.publishing.approved import Approved
 from imgbuild.publishing.publish import Publisher
-from imgbuild.registry.media_types import DOCKER_MANIFEST
+from imgbuild.registry.manifest import DOCKER_MANIFEST
 from imgbuild.registry.overlay import OverlayRegistry
 
 _TO_DO = {"pushed": "push", "recorded": "record", "moved": "move"}

@@ -16,7 +16,7 @@ from imgbuild.matrix.tags import INDEX_TAG, RECORD_SUFFIX, record_tag
 from imgbuild.parallel import in_parallel
 from imgbuild.publishing.artifact import DamagedError, get_artifact, put_artifact
 from imgbuild.publishing.record import Record, record_of, verified_record
-from imgbuild.registry.protocol import Registry
+from imgbuild.registry.client import RegistryClient
 
 ARTIFACT_TYPE = "application/vnd.imgbuild.index.v1+json"
 SCHEMA = 1
@@ -79,7 +79,7 @@ def index_of(records: Iterable[Record], digests: Mapping[str, str | None] | None
     return Index(brief, {tag: digest for tag, digest in known.items() if digest})
 
 
-def read_index(registry: Registry) -> Index | None:
+def read_index(registry: RegistryClient) -> Index | None:
     """Return the index as it is in the registry, or ``None`` if nothing was published.
 
     Raises:
@@ -88,7 +88,7 @@ def read_index(registry: Registry) -> Index | None:
     """
     try:
         artifact = get_artifact(registry, INDEX_TAG, ARTIFACT_TYPE)
-        return None if artifact is None else _parsed(artifact.document)
+        return None if artifact is None else _parsed(artifact.document())
     except DamagedError as error:
         raise DamagedError(
             f"{_damage(registry, error)} Write it anew from what the registry holds: "
@@ -96,7 +96,7 @@ def read_index(registry: Registry) -> Index | None:
         ) from error
 
 
-def update_index(registry: Registry, say: Say, written: Collection[str] = ()) -> Index:
+def update_index(registry: RegistryClient, say: Say, written: Collection[str] = ()) -> Index:
     """Let the index be of exactly the records that are there; return it.
 
     To be called after every push, also of what was there already: another may have been stopped
@@ -112,7 +112,7 @@ def update_index(registry: Registry, say: Say, written: Collection[str] = ()) ->
     return _settled(registry, lambda: _known(registry, say), say, written)
 
 
-def rebuild_index(registry: Registry, say: Say) -> tuple[Index, tuple[Change, ...]]:
+def rebuild_index(registry: RegistryClient, say: Say) -> tuple[Index, tuple[Change, ...]]:
     """Write the index anew from the tags, records and images alone; return it, and what changed.
 
     As `update_index`, but nothing that the old index says is believed, and it need not be readable.
@@ -133,7 +133,7 @@ def changes(before: Index, after: Index) -> tuple[Change, ...]:
 
 
 def _settled(
-    registry: Registry,
+    registry: RegistryClient,
     known: Callable[[], Index | None],
     say: Say,
     written: Collection[str] = (),
@@ -171,7 +171,7 @@ def _unchanged(
 
 
 def _made(
-    registry: Registry, old: Mapping[str, tuple[Record, str]], tags: Sequence[str], say: Say
+    registry: RegistryClient, old: Mapping[str, tuple[Record, str]], tags: Sequence[str], say: Say
 ) -> tuple[Index, dict[str, str | None]]:
     """Return the index of the images with these tags, and the digests of all their records.
 
@@ -189,13 +189,13 @@ def _is_same(index: Index, before: Index | None) -> bool:
     return before is not None and (index, index.digests) == (before, before.digests)
 
 
-def _digests(registry: Registry, tags: Sequence[str]) -> dict[str, str | None]:
+def _digests(registry: RegistryClient, tags: Sequence[str]) -> dict[str, str | None]:
     """Return the digests of the records of these immutable tags. Nothing is read."""
     found = in_parallel(lambda tag: registry.head(record_tag(tag)), tags, _WORKERS)
     return dict(zip(tags, found, strict=True))
 
 
-def _readable(registry: Registry, tag: str, say: Say) -> Record | None:
+def _readable(registry: RegistryClient, tag: str, say: Say) -> Record | None:
     try:
         return verified_record(registry, tag)
     except DamagedError as error:
@@ -203,7 +203,7 @@ def _readable(registry: Registry, tag: str, say: Say) -> Record | None:
         return None
 
 
-def _known(registry: Registry, say: Say) -> Index | None:
+def _known(registry: RegistryClient, say: Say) -> Index | None:
     """Return the index before it is written anew; one that is damaged tells nothing."""
     try:
         return read_index(registry)
@@ -212,7 +212,7 @@ def _known(registry: Registry, say: Say) -> Index | None:
         return None
 
 
-def _old_if_readable(registry: Registry, say: Say) -> Index | None:
+def _old_if_readable(registry: RegistryClient, say: Say) -> Index | None:
     """Return the index as `_known`, or nothing if it cannot be read for whatever reason."""
     try:
         return _known(registry, say)
@@ -221,11 +221,11 @@ def _old_if_readable(registry: Registry, say: Say) -> Index | None:
         return None
 
 
-def _damage(registry: Registry, error: BaseException) -> str:
+def _damage(registry: RegistryClient, error: BaseException) -> str:
     return f"The index {registry.name}:{INDEX_TAG} is damaged: {str(error).rstrip('.')}."
 
 
-def _recorded(registry: Registry) -> tuple[str, ...]:
+def _recorded(registry: RegistryClient) -> tuple[str, ...]:
     """Return the immutable tags that have a record."""
     return tuple(
         tag.removesuffix(RECORD_SUFFIX) for tag in registry.tags() if tag.endswith(RECORD_SUFFIX)

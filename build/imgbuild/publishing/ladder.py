@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from imgbuild.parallel import in_parallel
 from imgbuild.publishing.index import Index, update_index
 from imgbuild.publishing.record import Record
-from imgbuild.registry.protocol import Registry
+from imgbuild.registry.client import RegistryClient
 
 _WORKERS = 8
 Say = Callable[[str], None]
 
 
 def settled(
-    registry: Registry, index: Index, records: Sequence[Record], say: Say, *, roll_back: bool
+    registry: RegistryClient, index: Index, records: Sequence[Record], say: Say, *, roll_back: bool
 ) -> dict[str, str]:
     """Give back what is another image's; return what is wrong then, by image.
 
@@ -35,7 +35,9 @@ def settled(
     return astray(registry, update_index(registry, say), records)
 
 
-def give_back_tags(registry: Registry, index: Index, records: Iterable[Record]) -> tuple[str, ...]:
+def give_back_tags(
+    registry: RegistryClient, index: Index, records: Iterable[Record]
+) -> tuple[str, ...]:
     """Move the tags that these records' images have to other images whose tags they are.
 
     Returns:
@@ -50,7 +52,7 @@ def give_back_tags(registry: Registry, index: Index, records: Iterable[Record]) 
     )
 
 
-def _give_back(registry: Registry, index: Index, tag: str, record: Record) -> bool:
+def _give_back(registry: RegistryClient, index: Index, tag: str, record: Record) -> bool:
     holder = index.holders.get(tag)
     if holder is None or holder.digest == record.digest:
         return False
@@ -63,7 +65,7 @@ def _give_back(registry: Registry, index: Index, tag: str, record: Record) -> bo
     return True
 
 
-def astray(registry: Registry, index: Index, records: Sequence[Record]) -> dict[str, str]:
+def astray(registry: RegistryClient, index: Index, records: Sequence[Record]) -> dict[str, str]:
     """Return, by image, what is wrong with the tags of these records. Nothing is read.
 
     A tag must be at the image of the record, or at that which the index says.
@@ -76,7 +78,7 @@ def astray(registry: Registry, index: Index, records: Sequence[Record]) -> dict[
     }
 
 
-def _faults(registry: Registry, index: Index, record: Record) -> Iterator[str]:
+def _faults(registry: RegistryClient, index: Index, record: Record) -> Iterator[str]:
     winner = _winner(index, record)
     if winner:
         yield lost_text(registry, record.tag, winner.digest, record.digest)
@@ -97,7 +99,7 @@ def _winner(index: Index, record: Record) -> Record | None:
     return next((one for one in same if one.digest != record.digest), None)
 
 
-def lost_text(registry: Registry, tag: str, theirs: str, mine: str) -> str:
+def lost_text(registry: RegistryClient, tag: str, theirs: str, mine: str) -> str:
     """Say that of two images pushed under one tag at once the other one is published."""
     return (
         f"{registry.name}:{tag} was published by someone else at the same time: its record says "

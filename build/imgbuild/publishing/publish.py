@@ -14,7 +14,8 @@ from imgbuild.publishing.index import Index
 from imgbuild.publishing.ladder import lost_text
 from imgbuild.publishing.record import Record, put_record, read_record
 from imgbuild.publishing.release import next_release, releases_in
-from imgbuild.registry.protocol import Manifest, Registry
+from imgbuild.registry.client import RegistryClient
+from imgbuild.registry.manifest import Manifest
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Publisher:
     that it has, or gets the next of the day. ``roll_back`` moves tags back from a newer release.
     """
 
-    registry: Registry
+    registry: RegistryClient
     index: Index
     tags: Callable[[], tuple[str, ...]]
     now: Callable[[], datetime]

@@ -12,7 +12,7 @@ from imgbuild.publishing.content import of_image
 from imgbuild.publishing.index import Index, read_index
 from imgbuild.publishing.lookup import find_published
 from imgbuild.publishing.record import Record, read_record
-from imgbuild.registry.protocol import Registry
+from imgbuild.registry.client import RegistryClient
 
 
 @dataclass
@@ -22,7 +22,7 @@ class PublishedImages:
     Every name that it gives is taken away again by `release`; the build names what it took.
     """
 
-    registry: Registry
+    registry: RegistryClient
     engine: Engine
     say: Callable[[str], None]
     _index: Index | None = None

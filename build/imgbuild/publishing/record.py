@@ -11,7 +11,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.tags import record_tag
 from imgbuild.publishing.artifact import DamagedError, get_artifact, put_artifact
-from imgbuild.registry.protocol import Registry
+from imgbuild.registry.client import RegistryClient
 from imgbuild.scalars import Timestamp
 
 ARTIFACT_TYPE = "application/vnd.imgbuild.record.v1+json"
@@ -96,7 +96,7 @@ def record_of(document: object) -> Record:
         raise DamagedError(f"it is no record: {where}: {first['msg']}") from None
 
 
-def put_record(registry: Registry, record: Record) -> str:
+def put_record(registry: RegistryClient, record: Record) -> str:
     """Put the record of an image that is there; return the record's digest.
 
     Raises:
@@ -112,7 +112,7 @@ def put_record(registry: Registry, record: Record) -> str:
     return put_artifact(registry, record_tag(record.tag), ARTIFACT_TYPE, record.as_json(), image)
 
 
-def read_record(registry: Registry, tag: str) -> Record | None:
+def read_record(registry: RegistryClient, tag: str) -> Record | None:
     """Return the record of the image with an immutable tag, or ``None`` if there is none.
 
     The image itself is not looked at: `verified_record` does.
@@ -126,7 +126,7 @@ def read_record(registry: Registry, tag: str) -> Record | None:
         return None
     where = f"{registry.name}:{record_tag(tag)}"
     try:
-        record = record_of(artifact.document)
+        record = record_of(artifact.document())
     except DamagedError as error:
         raise DamagedError(f"{where}: {error}.") from error
     if record.tag != tag or artifact.subject != record.digest:
@@ -137,7 +137,7 @@ def read_record(registry: Registry, tag: str) -> Record | None:
     return record
 
 
-def verified_record(registry: Registry, tag: str) -> Record | None:
+def verified_record(registry: RegistryClient, tag: str) -> Record | None:
     """Return the record of an image that is there, with the digest that the record says.
 
     Raises:

@@ -13,6 +13,7 @@ from imgbuild.build.opening import Opening, open_planner
 from imgbuild.engine.client import Engine
 from imgbuild.engine.display import BuildDisplay
 from imgbuild.errors import CheckFailedError
+from imgbuild.http import RetryPolicy
 from imgbuild.matrix.images import Image
 from imgbuild.plan.planner import Planner
 from imgbuild.project import Project, state_dir
@@ -27,9 +28,8 @@ from imgbuild.publishing.ladder import settled
 from imgbuild.publishing.names import names_folder, take_back
 from imgbuild.publishing.publish import Published, Publisher
 from imgbuild.publishing.read_tag import docker_exec, read_tags
-from imgbuild.registry.opening import chosen_repository, open_registry
-from imgbuild.registry.patience import Patience
-from imgbuild.registry.protocol import Registry
+from imgbuild.registry.client import RegistryClient, connect
+from imgbuild.registry.repository import select_repository
 from imgbuild.settings import load_settings
 from imgbuild.suites.container import remove_leftovers
 
@@ -53,10 +53,10 @@ class Wish:
 class Session:
     """A repository that is open, and the images that the gate let through."""
 
-    registry: Registry
+    registry: RegistryClient
     index: Index
     images: tuple[Approved, ...]
-    patience: Patience
+    patience: RetryPolicy
     names: Path
     host: str | None
     wish: Wish
@@ -152,11 +152,9 @@ def open_session(
 
     """
     settings = load_settings(project.settings)
-    repository, option = chosen_repository(wish.to, settings, "--to")
+    repository, option = select_repository(wish.to, settings, "--to")
     with ExitStack() as stack:
-        registry = stack.enter_context(
-            closing(open_registry(repository, settings, say, option=option))
-        )
+        registry = stack.enter_context(closing(connect(repository, settings, say, option=option)))
         opened = stack.enter_context(open_planner(project, wish.images, Opening(say, make=False)))
         names = [image.name for image in wish.images]
         if not only_look:
@@ -164,7 +162,7 @@ def open_session(
             remove_leftovers(names, opened.planner.engine)
         images = approved_images(opened.planner, wish)
         index = read_index(registry) or Index()
-        patience = Patience(settings.publishing.attempts, settings.publishing.first_wait)
+        patience = RetryPolicy(settings.publishing.attempts, settings.publishing.first_wait)
         folder = names_folder(state_dir(), opened.host)
         display = BuildDisplay(names)
         display.expect(dict.fromkeys(names, "push"), tests=False)

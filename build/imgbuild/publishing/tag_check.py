@@ -3,7 +3,7 @@
 from imgbuild.matrix.tags import RECORD_SUFFIX, RELEASE
 from imgbuild.parallel import in_parallel
 from imgbuild.publishing.index import Index
-from imgbuild.registry.protocol import Registry
+from imgbuild.registry.client import RegistryClient
 
 _WORKERS = 8
 
@@ -15,7 +15,7 @@ def digests(index: Index) -> dict[str, str]:
     }
 
 
-def misplaced_tags(registry: Registry, index: Index) -> tuple[str, ...]:
+def misplaced_tags(registry: RegistryClient, index: Index) -> tuple[str, ...]:
     """Return a sentence for each tag that is not there or is another image's. Nothing is read."""
     wanted = digests(index)
     found = in_parallel(registry.head, list(wanted), _WORKERS)
@@ -27,7 +27,7 @@ def misplaced_tags(registry: Registry, index: Index) -> tuple[str, ...]:
     )
 
 
-def unrecorded_tags(registry: Registry) -> tuple[str, ...]:
+def unrecorded_tags(registry: RegistryClient) -> tuple[str, ...]:
     """Return a sentence for each tag with a release in it that has no record beside it."""
     tags = frozenset(registry.tags())
     return tuple(

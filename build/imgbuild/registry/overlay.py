@@ -1,23 +1,19 @@
 """A registry as it would be: what is written to it stays here, the real one is only read."""
 
-from imgbuild.registry.digest import digest_of, is_digest
-from imgbuild.registry.file_content import FileContent
-from imgbuild.registry.protocol import Manifest, Registry
+from imgbuild.http import HttpClient
+from imgbuild.registry.client import RegistryClient
+from imgbuild.registry.manifest import Manifest, digest_of, is_digest
 
 
-class OverlayRegistry:
-    """A `Registry` on top of another, for what asks what would be done."""
+class OverlayRegistry(RegistryClient):
+    """A registry on top of another, for what asks what would be done."""
 
-    def __init__(self, below: Registry) -> None:
+    def __init__(self, below: RegistryClient) -> None:
+        super().__init__(below.repository, HttpClient())
         self._below = below
         self._tagged: dict[str, str] = {}
         self._manifests: dict[str, Manifest] = {}
         self._blobs: dict[str, bytes] = {}
-
-    @property
-    def name(self) -> str:
-        """The name of the real one."""
-        return self._below.name
 
     def head(self, reference: str) -> str | None:
         """Return the digest of a manifest."""
@@ -47,21 +43,6 @@ class OverlayRegistry:
         self._blobs[digest] = content
         return digest
 
-    def has_blob(self, digest: str) -> bool:
-        """Return whether a blob is there."""
-        return digest in self._blobs or self._below.has_blob(digest)
-
-    def put_file(self, content: FileContent) -> None:
-        """Keep a file's bytes here."""
-        with content.opened() as file:
-            self._blobs[content.digest] = file.read()
-
     def tags(self) -> tuple[str, ...]:
         """Return every tag, sorted."""
         return tuple(sorted({*self._below.tags(), *self._tagged}))
-
-    def close(self) -> None:
-        """Forget what was written; the real one stays open."""
-        self._tagged.clear()
-        self._manifests.clear()
-        self._blobs.clear()

@@ -1,20 +1,25 @@
 """The name of a repository: ``HOST[:PORT]/REPOSITORY``, and how its registry is reached."""
 
-import ipaddress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
 from imgbuild.errors import InputError
+from imgbuild.http import is_loopback
 from imgbuild.scalars import PublishingRepository
 
-#: Docker Hub is called otherwise than its registry. Source: the engine's registry package.
+if TYPE_CHECKING:
+    from imgbuild.settings import Settings
+
+#: Docker Hub's registry has another host than its images' names. Source: the engine's registry
+#: package.
 HUB, HUB_REGISTRY = "docker.io", "registry-1.docker.io"
 
 
 @dataclass(frozen=True)
 class RepositoryName:
-    """A repository; ``host`` is with its port, if it has one."""
+    """A repository; ``host`` includes its port, if it has one."""
 
     host: str
     path: str
@@ -24,7 +29,7 @@ class RepositoryName:
 
     @property
     def registry(self) -> str:
-        """The host, with its port, that is asked."""
+        """The host, with its port, that requests go to."""
         return HUB_REGISTRY if self.host == HUB else self.host
 
     @property
@@ -34,13 +39,13 @@ class RepositoryName:
 
 
 def parse_repository(text: str, option: str) -> RepositoryName:
-    """Return the repository that ``text`` names; ``option`` is who named it, for the error.
+    """Return the repository that ``text`` names; ``option`` is where it was named, for the error.
 
     Raises:
-        InputError: it names none.
+        InputError: it is not the name of a repository.
 
     """
-    if "@" in text:  # never quoted: a login may be in it
+    if "@" in text:  # never quoted: it may hold a login
         raise InputError(
             f"{option}: a repository is HOST[:PORT]/REPOSITORY, without login and digest. Logins "
             "are the Docker client's: docker login HOST."
@@ -54,10 +59,20 @@ def parse_repository(text: str, option: str) -> RepositoryName:
     return RepositoryName(host, path)
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether a host, with or without port, is this machine whoever resolves its name."""
-    name = host.partition(":")[0]
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return name == "localhost"
+def select_repository(
+    option_value: str | None, settings: "Settings", option: str
+) -> tuple[str, str]:
+    """Return the repository of an option, else of the settings, and where it was named.
+
+    Raises:
+        InputError: neither names one.
+
+    """
+    if option_value is not None:
+        return option_value, option
+    if settings.publishing.repository:
+        return settings.publishing.repository, "publishing.repository"
+    raise InputError(
+        f"Which registry? Give {option} HOST[:PORT]/REPOSITORY, or set publishing: "
+        "{repository: …} in imgbuild.local.yaml."
+    )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from git_checkout import GitCheckout, git_checkout
+from memory_registry import MemoryRegistry
 
 from imgbuild.ci import choice, missing
 from imgbuild.ci.bake import bake_text
@@ -24,8 +25,7 @@ from imgbuild.project import Project
 from imgbuild.publishing.artifact import put_artifact
 from imgbuild.publishing.index import ARTIFACT_TYPE, index_of
 from imgbuild.publishing.record import Record
-from imgbuild.registry.fake import MemoryRegistry
-from imgbuild.registry.protocol import Registry
+from imgbuild.registry.client import RegistryClient
 from imgbuild.settings import Settings
 
 ONE, TWO, GPU = "tf-2.2-cpu-debian", "tf-2.3-cpu-debian", "tf-2.2-gpu-ubuntu"
@@ -48,11 +48,11 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> MemoryRegistry:
     """Return the registry that ``--missing`` asks."""
     made = MemoryRegistry(WHERE)
 
-    def opened(repository: str, *_: object, **__: object) -> Registry:
+    def opened(repository: str, *_: object, **__: object) -> RegistryClient:
         assert repository == WHERE
         return made
 
-    monkeypatch.setattr(missing, "open_registry", opened)
+    monkeypatch.setattr(missing, "connect", opened)
     return made
 
 
@@ -75,7 +75,7 @@ def _reasons(found: Choice) -> dict[str, str]:
     return {one.image.name: one.reason for one in found.listed}
 
 
-def _publish(registry: Registry, digests: Mapping[str, str]) -> None:
+def _publish(registry: RegistryClient, digests: Mapping[str, str]) -> None:
     """Let an image with this input digest be in the index, for each name."""
     sha = f"sha256:{'0' * 64}"
     records = [

@@ -7,12 +7,12 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from memory_registry import MemoryRegistry
 from published_images import publish
 
 from imgbuild.publishing import index as index_module
 from imgbuild.publishing.index import read_index, update_index
 from imgbuild.publishing.record import read_record
-from imgbuild.registry.fake import MemoryRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

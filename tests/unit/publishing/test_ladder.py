@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from memory_registry import MemoryRegistry
 from test_publish import MOVING, Bench, place_image
 
 from imgbuild.engine.display import BuildDisplay
+from imgbuild.http import RetryPolicy
 from imgbuild.publishing.index import Index, index_of
 from imgbuild.publishing.ladder import astray, give_back_tags, settled
 from imgbuild.publishing.record import put_record
 from imgbuild.publishing.session import Session, Wish
-from imgbuild.registry.fake import MemoryRegistry
-from imgbuild.registry.patience import Patience
 
 if TYPE_CHECKING:
     from imgbuild.matrix.images import Image
@@ -111,7 +111,7 @@ def test_a_push_fails_if_someone_moves_a_tag_after_it(
         bench.registry,
         Index(),
         (bench.approved(),),
-        Patience(),
+        RetryPolicy(),
         names,
         None,
         Wish(()),

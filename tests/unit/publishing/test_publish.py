@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
+from memory_registry import MemoryRegistry
 
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.plan.digest import InputDigest
@@ -18,9 +19,7 @@ from imgbuild.publishing.foresee import foresee
 from imgbuild.publishing.index import Index, update_index
 from imgbuild.publishing.publish import Published, Publisher
 from imgbuild.publishing.record import Record, SuiteFound, put_record, read_record
-from imgbuild.registry.digest import digest_of
-from imgbuild.registry.fake import MemoryRegistry
-from imgbuild.registry.protocol import Manifest
+from imgbuild.registry.manifest import Manifest, digest_of
 
 if TYPE_CHECKING:
     from imgbuild.matrix.images import Image

@@ -7,12 +7,12 @@ import pytest
 from published_images import RECORD
 
 from imgbuild.cli.published_table import published_lines
+from imgbuild.http import LARGEST_ANSWER, RetryPolicy
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import INDEX_TAG, RECORD_SUFFIX, planned_tags
 from imgbuild.project import Project
 from imgbuild.publishing import index, record
-from imgbuild.registry.patience import Patience
-from imgbuild.registry.protocol import LARGEST_ANSWER, LARGEST_BLOB
+from imgbuild.registry.client import LARGEST_BLOB
 from imgbuild.settings import PublishingSettings
 from imgbuild.suites.catalog import list_suites
 
@@ -45,7 +45,7 @@ def test_defaults_of_trying_again(text: str) -> None:
     flat, settings = " ".join(text.split()), PublishingSettings()
     assert f"`publishing.attempts` times ({settings.attempts})" in flat
     assert f"`publishing.first_wait` seconds ({settings.first_wait:g})" in flat
-    assert f"kept up to {Patience().longest_asked / 60:g} minutes" in flat
+    assert f"kept up to {RetryPolicy().longest_asked / 60:g} minutes" in flat
 
 
 def test_sizes(text: str) -> None:

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from memory_registry import MemoryRegistry
 from published_images import INPUT, RECORD, publish
 
 from imgbuild.errors import MachineError
@@ -22,8 +23,7 @@ from imgbuild.publishing.index import (
 )
 from imgbuild.publishing.lookup import find_published
 from imgbuild.publishing.tag_check import misplaced_tags
-from imgbuild.registry.fake import MemoryRegistry
-from imgbuild.registry.media_types import OCI_MANIFEST
+from imgbuild.registry.manifest import OCI_MANIFEST
 
 BRIEF = RECORD.brief
 FIRST, SECOND = "2026-11-20T00:00:00Z", "2026-11-21T00:00:00Z"
@@ -165,7 +165,7 @@ def test_what_does_not_fit_is_told_and_left_out(registry: MemoryRegistry, said: 
     told = " ".join(sorted(said))
     assert "Left out of the index: registry.test/team/app:b is sha256:" in told
     assert "app:c is not there" in told
-    assert "app:d.record is of the kind None" in told
+    assert "app:d.record is of the type None" in told
 
 
 @pytest.mark.parametrize("content", [b"[]", b"no JSON", b"{}"])

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from memory_registry import MemoryRegistry
 from published_images import RECORD, publish
 
 from imgbuild.errors import CheckFailedError
@@ -17,7 +18,6 @@ from imgbuild.publishing.record import (
     record_of,
     verified_record,
 )
-from imgbuild.registry.fake import MemoryRegistry
 
 TAG = RECORD.tag
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imgbuild.errors import CheckFailedError
-from imgbuild.registry.credentials import Credentials, docker_credentials
+from imgbuild.registry.auth import Credentials, docker_credentials
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,8 @@ import pytest
 
 from imgbuild.caches.place import cache_place
 from imgbuild.errors import InputError, MachineError
-from imgbuild.registry.opening import chosen_repository, open_registry
-from imgbuild.registry.repository import is_loopback, parse_repository
+from imgbuild.registry.client import connect
+from imgbuild.registry.repository import parse_repository, select_repository
 from imgbuild.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -85,31 +85,14 @@ def test_docker_hub_is_called_otherwise_than_its_registry() -> None:
     assert parse_repository("docker.io/me/tf", "--to").registry == "registry-1.docker.io"
 
 
-@pytest.mark.parametrize(
-    ("host", "expected"),
-    [
-        ("localhost", True),
-        ("localhost:5000", True),
-        ("127.0.0.1:5000", True),
-        ("127.8.9.1", True),
-        ("127.0.0.1.example.org", False),
-        ("localhost.example.org", False),
-        ("10.0.0.1", False),
-        ("registry:5000", False),
-    ],
-)
-def test_this_machine(host: str, expected: bool) -> None:
-    assert is_loopback(host) is expected
-
-
 def test_settings(tmp_path: Path) -> None:
     path = tmp_path / "imgbuild.local.yaml"
     path.write_text("publishing: {repository: '127.0.0.1:9/tf', attempts: 2, first_wait: 0.001}\n")
     settings = load_settings(path)
-    assert chosen_repository(None, settings, "--to") == ("127.0.0.1:9/tf", "publishing.repository")
-    assert chosen_repository("x.org/y", settings, "--to") == ("x.org/y", "--to")
+    assert select_repository(None, settings, "--to") == ("127.0.0.1:9/tf", "publishing.repository")
+    assert select_repository("x.org/y", settings, "--to") == ("x.org/y", "--to")
     said: list[str] = []
-    registry = open_registry("127.0.0.1:9/tf", settings, said.append)
+    registry = connect("127.0.0.1:9/tf", settings, said.append)
     with pytest.raises(MachineError, match=r"127\.0\.0\.1:9/tf: .* \(2 tries\)"):
         registry.tags()
     assert len(said) == 1
@@ -145,4 +128,4 @@ def test_no_repository() -> None:
     with pytest.raises(
         InputError, match=r"Give --from HOST\[:PORT\]/REPOSITORY, or set publishing"
     ):
-        chosen_repository(None, Settings(), "--from")
+        select_repository(None, Settings(), "--from")

@@ -1,19 +1,23 @@
-"""A registry in memory, for unit tests."""
+"""A registry in memory."""
+
+from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from imgbuild.errors import CheckFailedError
-from imgbuild.registry.digest import digest_of, is_digest
-from imgbuild.registry.file_content import FileContent
-from imgbuild.registry.media_types import DOCKER_MANIFEST
-from imgbuild.registry.protocol import Manifest
+from imgbuild.http import HttpClient
+from imgbuild.registry.client import RegistryClient
+from imgbuild.registry.manifest import DOCKER_MANIFEST, Manifest, digest_of, is_digest
+from imgbuild.registry.repository import parse_repository
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 
-class MemoryRegistry:
-    """A `Registry` without a server; ``calls`` is what it was asked, as ``head 1.0``.
+class MemoryRegistry(RegistryClient):
+    """A client without a server; ``calls`` is what it was asked, as ``head 1.0``.
 
     ``before`` is called with each of these before it is done: it may raise, wait or change things.
     """
@@ -23,7 +27,7 @@ class MemoryRegistry:
         name: str = "registry.test/team/app",
         before: Callable[[str], None] = lambda _call: None,
     ) -> None:
-        self.name = name
+        super().__init__(parse_repository(name, "test"), HttpClient())
         self.before = before
         self.calls: list[str] = []
         #: Digests by tag.
@@ -35,13 +39,11 @@ class MemoryRegistry:
         self._lock = threading.RLock()
 
     def head(self, reference: str) -> str | None:
-        """Return a manifest's digest."""
         self._called(f"head {reference}")
         found = self._find(reference)
         return found.digest if found else None
 
     def manifest(self, reference: str) -> Manifest | None:
-        """Return a manifest."""
         self._called(f"manifest {reference}")
         return self._find(reference)
 
@@ -60,43 +62,24 @@ class MemoryRegistry:
         return digest
 
     def blob(self, digest: str) -> bytes:
-        """Return a blob."""
         self._called(f"blob {digest}")
         if digest not in self.blobs:
             raise CheckFailedError(f"{self.name} has no blob {digest}.")
         return self.blobs[digest]
 
     def put_blob(self, content: bytes) -> str:
-        """Store a blob."""
         digest = digest_of(content)
         self._called(f"put blob {digest}")
         with self._lock:
             self.blobs[digest] = content
         return digest
 
-    def has_blob(self, digest: str) -> bool:
-        """Return whether a blob is there."""
-        self._called(f"head blob {digest}")
-        return digest in self.blobs
-
-    def put_file(self, content: FileContent) -> None:
-        """Store a file's bytes; refused, as by a real registry, if they are not its digest's."""
-        self._called(f"put file {content.digest}")
-        with content.opened() as file:
-            found = file.read()
-        if digest_of(found) != content.digest:
-            raise CheckFailedError(f"{self.name} refuses {content.digest}: digest invalid.")
-        with self._lock:
-            self.blobs[content.digest] = found
-
     def tags(self) -> tuple[str, ...]:
-        """Return every tag, sorted."""
         self._called("tags")
         with self._lock:
             return tuple(sorted(self.tagged))
 
     def close(self) -> None:
-        """Remember that it was closed."""
         self.closed = True
 
     def add_image(self, tag: str, layers: Sequence[bytes] = (b"layer",)) -> Manifest:

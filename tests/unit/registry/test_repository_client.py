@@ -1,4 +1,4 @@
-"""The real client against a registry of this process: what it asks, and what faults it survives."""
+"""The client against a registry in this process: its requests, and the faults it survives."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from registry_client import ATTEMPTS, opened
 from registry_server import Fault, RegistryServer, registry_server
 
 from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.http import RetryPolicy
 from imgbuild.parallel import in_parallel
-from imgbuild.registry.digest import digest_of
-from imgbuild.registry.media_types import OCI_MANIFEST
-from imgbuild.registry.patience import Patience
+from imgbuild.registry.manifest import EMPTY_TYPE, OCI_MANIFEST, DamagedError, digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from imgbuild.registry.http import HttpRegistry
+    from imgbuild.registry.client import RegistryClient
 
 ABSENT = "sha256:" + "0" * 64
 EMPTY = digest_of(b"{}")
+KIND = "application/vnd.imgbuild.test.v1+json"
 
 
 @pytest.fixture
@@ -36,18 +36,18 @@ def said() -> list[str]:
 
 
 @pytest.fixture
-def registry(server: RegistryServer, said: list[str]) -> Iterator[HttpRegistry]:
+def registry(server: RegistryServer, said: list[str]) -> Iterator[RegistryClient]:
     made = opened(server.name, say=said.append)
     yield made
     made.close()
 
 
-def manifest_of(registry: HttpRegistry) -> bytes:
+def manifest_of(registry: RegistryClient) -> bytes:
     entry = {"mediaType": "x/y", "digest": registry.put_blob(b"{}"), "size": 2}
     return json.dumps({"schemaVersion": 2, "config": entry, "layers": []}).encode()
 
 
-def test_an_empty_repository(registry: HttpRegistry, server: RegistryServer) -> None:
+def test_an_empty_repository(registry: RegistryClient, server: RegistryServer) -> None:
     assert registry.tags() == ()
     assert registry.head("1.0") is None
     assert registry.manifest("1.0") is None
@@ -55,7 +55,7 @@ def test_an_empty_repository(registry: HttpRegistry, server: RegistryServer) -> 
     assert registry.tags() == ()
 
 
-def test_what_is_written_is_read(registry: HttpRegistry, server: RegistryServer) -> None:
+def test_what_is_written_is_read(registry: RegistryClient, server: RegistryServer) -> None:
     content = manifest_of(registry)
     digest = registry.put_manifest("1.0", content, OCI_MANIFEST)
     assert registry.head("1.0") == registry.head(digest) == digest == digest_of(content)
@@ -71,7 +71,7 @@ def test_what_is_written_is_read(registry: HttpRegistry, server: RegistryServer)
 
 @pytest.mark.parametrize("absolute", [False, True])
 def test_an_upload_goes_where_it_is_told(
-    registry: HttpRegistry, server: RegistryServer, absolute: bool
+    registry: RegistryClient, server: RegistryServer, absolute: bool
 ) -> None:
     server.absolute = absolute
     assert registry.put_blob(b"record") == digest_of(b"record")
@@ -79,13 +79,13 @@ def test_an_upload_goes_where_it_is_told(
     assert "_state=s&digest=sha256%3A" in server.asked[-1].path
 
 
-def test_an_upload_without_an_address(registry: HttpRegistry, server: RegistryServer) -> None:
+def test_an_upload_without_an_address(registry: RegistryClient, server: RegistryServer) -> None:
     server.fail("POST", Fault(202))
     with pytest.raises(CheckFailedError, match="does not say where"):
         registry.put_blob(b"record")
 
 
-def test_a_registry_that_tells_no_digests(registry: HttpRegistry, server: RegistryServer) -> None:
+def test_a_registry_that_tells_no_digests(registry: RegistryClient, server: RegistryServer) -> None:
     content = manifest_of(registry)
     digest = registry.put_manifest("1.0", content, OCI_MANIFEST)
     server.tells_digests = False
@@ -94,7 +94,9 @@ def test_a_registry_that_tells_no_digests(registry: HttpRegistry, server: Regist
 
 
 @pytest.mark.parametrize("page", [1, 2, 5, 7])
-def test_tags_come_page_by_page(registry: HttpRegistry, server: RegistryServer, page: int) -> None:
+def test_tags_come_page_by_page(
+    registry: RegistryClient, server: RegistryServer, page: int
+) -> None:
     tags = tuple(f"1.{number}" for number in range(7))
     for tag in tags:
         server.store.add_image(tag)
@@ -102,14 +104,16 @@ def test_tags_come_page_by_page(registry: HttpRegistry, server: RegistryServer, 
     assert registry.tags() == tags
 
 
-def test_pages_of_another_host_are_not_read(registry: HttpRegistry, server: RegistryServer) -> None:
+def test_pages_of_another_host_are_not_read(
+    registry: RegistryClient, server: RegistryServer
+) -> None:
     link = {"Link": '<http://localhost:9/v2/team/app/tags/list?last=a>; rel="next"'}
     server.fail("GET /tags", Fault(200, link, b'{"tags": ["a"]}'))
     with pytest.raises(CheckFailedError, match="goes on at another host"):
         registry.tags()
 
 
-def test_what_is_no_list_of_tags(registry: HttpRegistry, server: RegistryServer) -> None:
+def test_what_is_no_list_of_tags(registry: RegistryClient, server: RegistryServer) -> None:
     server.fail("GET /tags", Fault(200, {}, b"<html>"))
     with pytest.raises(CheckFailedError, match="Is it a registry"):
         registry.tags()
@@ -129,7 +133,7 @@ def test_what_is_no_list_of_tags(registry: HttpRegistry, server: RegistryServer)
 )
 @pytest.mark.parametrize("what", ["HEAD", "GET", "PUT", "POST", "blob"])
 def test_a_fault_that_passes(
-    registry: HttpRegistry, server: RegistryServer, said: list[str], fault: Fault, what: str
+    registry: RegistryClient, server: RegistryServer, said: list[str], fault: Fault, what: str
 ) -> None:
     content = manifest_of(registry)
     registry.put_manifest("1.0", content, OCI_MANIFEST)
@@ -173,7 +177,7 @@ def test_a_fault_that_passes(
     ],
 )
 def test_a_fault_that_stays(
-    registry: HttpRegistry, server: RegistryServer, fault: Fault, expected: str
+    registry: RegistryClient, server: RegistryServer, fault: Fault, expected: str
 ) -> None:
     server.fail("GET /manifests", *[fault] * ATTEMPTS)
     with pytest.raises(MachineError, match=expected) as caught:
@@ -184,7 +188,7 @@ def test_a_fault_that_stays(
 
 @pytest.mark.parametrize("status", [400, 403, 404, 405, 409, 413])
 def test_what_is_refused_is_not_asked_again(
-    registry: HttpRegistry, server: RegistryServer, status: int
+    registry: RegistryClient, server: RegistryServer, status: int
 ) -> None:
     content = manifest_of(registry)
     server.fail("PUT /manifests", Fault(status, {}, b'{"errors": [{"code": "NO"}]}'))
@@ -197,7 +201,7 @@ def test_what_is_refused_is_not_asked_again(
 
 
 def test_a_blob_that_another_writes_at_the_same_moment(
-    registry: HttpRegistry, server: RegistryServer
+    registry: RegistryClient, server: RegistryServer
 ) -> None:
     content = manifest_of(registry)
     busy = Fault(400, {}, b'{"errors": [{"code": "DIGEST_INVALID", "message": "did not match"}]}')
@@ -208,12 +212,14 @@ def test_a_blob_that_another_writes_at_the_same_moment(
         registry.put_manifest("2.0", content, OCI_MANIFEST)
 
 
-def test_a_blob_that_is_not_there(registry: HttpRegistry) -> None:
+def test_a_blob_that_is_not_there(registry: RegistryClient) -> None:
     with pytest.raises(CheckFailedError, match=f"has no blob {ABSENT}"):
         registry.blob(ABSENT)
 
 
-def test_an_upload_that_the_registry_forgot(registry: HttpRegistry, server: RegistryServer) -> None:
+def test_an_upload_that_the_registry_forgot(
+    registry: RegistryClient, server: RegistryServer
+) -> None:
     lost = Fault(404, {}, b'{"errors": [{"code": "BLOB_UPLOAD_UNKNOWN"}]}')
     server.fail("PUT /blobs", lost)
     registry.put_blob(b"record")
@@ -222,7 +228,7 @@ def test_an_upload_that_the_registry_forgot(registry: HttpRegistry, server: Regi
 
 @pytest.mark.parametrize("what", ["manifest", "digest", "blob", "head", "put"])
 def test_wrong_content_is_not_taken(
-    registry: HttpRegistry, server: RegistryServer, what: str
+    registry: RegistryClient, server: RegistryServer, what: str
 ) -> None:
     content = manifest_of(registry)
     digest = registry.put_manifest("1.0", content, OCI_MANIFEST)
@@ -241,19 +247,19 @@ def test_wrong_content_is_not_taken(
         works[what]()
 
 
-def test_an_answer_without_end(registry: HttpRegistry, server: RegistryServer) -> None:
+def test_an_answer_without_end(registry: RegistryClient, server: RegistryServer) -> None:
     server.fail("GET /manifests", Fault(200, {}, b"x" * ((1 << 24) + 1)))
     with pytest.raises(MachineError, match="sent more than 16 MiB"):
         registry.manifest("1.0")
 
 
 def test_a_blob_may_be_larger_than_other_answers(
-    registry: HttpRegistry, monkeypatch: pytest.MonkeyPatch
+    registry: RegistryClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content = b"x" * ((1 << 24) + 1)
     digest = registry.put_blob(content)
     assert registry.blob(digest) == content
-    monkeypatch.setattr("imgbuild.registry.http.LARGEST_BLOB", 1 << 20)
+    monkeypatch.setattr("imgbuild.registry.client.LARGEST_BLOB", 1 << 20)
     with pytest.raises(MachineError, match="sent more than 1 MiB"):
         registry.blob(digest)
 
@@ -261,7 +267,7 @@ def test_a_blob_may_be_larger_than_other_answers(
 def test_a_wait_that_is_too_long_is_told_at_once(server: RegistryServer) -> None:
     server.fail("GET /manifests", Fault(429, {"Retry-After": "3600"}))
     with pytest.raises(MachineError, match=r"429 \(1 try\)\. It asks .* for 3600 s: run this"):
-        opened(server.name, patience=Patience(5, 0.0)).manifest("1.0")
+        opened(server.name, policy=RetryPolicy(5, 0.0)).manifest("1.0")
     assert len([one for one in server.asked if "manifests" in one.path]) == 1
 
 
@@ -270,14 +276,14 @@ def test_nobody_listens() -> None:
         opened("127.0.0.1:9/x").tags()
 
 
-def test_connections_are_kept(registry: HttpRegistry, server: RegistryServer) -> None:
+def test_connections_are_kept(registry: RegistryClient, server: RegistryServer) -> None:
     server.store.add_image("1.0")
     digests = in_parallel(registry.head, ["1.0"] * 60, 4)
     assert len(set(digests)) == 1
     assert len(server.connections) <= 4 + 2  # and those that ask which scheme is spoken
 
 
-def test_the_scheme_is_asked_for_once(registry: HttpRegistry, server: RegistryServer) -> None:
+def test_the_scheme_is_asked_for_once(registry: RegistryClient, server: RegistryServer) -> None:
     for _ in range(3):
         registry.head("1.0")
     assert [one.path for one in server.asked].count("/v2/") == 1
@@ -292,19 +298,82 @@ def test_faults_while_the_scheme_is_asked_for(server: RegistryServer) -> None:
 
 
 def test_closing_ends_the_waiting(server: RegistryServer) -> None:
-    server.fail("GET /manifests", *[Fault(503, {"Retry-After": "1000"})] * 9)
-    patient = Patience(9, 1000.0, 1000.0, 1000.0)
+    server.fail("GET /manifests", *[Fault(503, {"Retry-After": "200"})] * 9)
     said: list[str] = []
 
     def say(text: str) -> None:
         said.append(text)
         waiting.close()
 
-    waiting = opened(server.name, say=say, patience=patient)
-    with pytest.raises(MachineError, match=r"reading 1\.0 was given up: it answered 503"):
+    waiting = opened(server.name, say=say, policy=RetryPolicy(9, 0.0))
+    with pytest.raises(MachineError, match=r"reading 1\.0 failed: it answered 503"):
         waiting.manifest("1.0")
-    assert "Again in 1000.0 s (1 of 9 tries)" in said[0]
+    assert "Again in 200.0 s (1 of 9 tries)" in said[0]
 
 
-def test_nothing_shows_a_repository_is_more_than_its_name(registry: HttpRegistry) -> None:
-    assert repr(registry) == f"HttpRegistry({registry.name})"
+def test_an_artifact_and_its_shape(registry: RegistryClient, server: RegistryServer) -> None:
+    image = server.store.add_image("1.0")
+    digest = registry.put_artifact("doc", KIND, b'{"a": 1}', image)
+    found = registry.read_artifact("doc", KIND)
+    assert found
+    assert (found.document(), found.digest, found.subject) == ({"a": 1}, digest, image.digest)
+    manifest = registry.manifest("doc")
+    assert manifest
+    assert manifest.media_type == OCI_MANIFEST
+    subject = {"digest": image.digest, "size": len(image.content)}
+    assert manifest.document() == {
+        "schemaVersion": 2,
+        "mediaType": OCI_MANIFEST,
+        "artifactType": KIND,
+        "config": {"mediaType": EMPTY_TYPE, "digest": EMPTY, "size": 2},
+        "layers": [{"mediaType": KIND, "digest": digest_of(b'{"a": 1}'), "size": 8}],
+        "subject": {"mediaType": image.media_type, **subject},
+    }
+    assert registry.put_artifact("again", KIND, b'{"a": 1}', image) == digest
+    assert registry.read_artifact("other", KIND) is None
+
+
+def test_what_is_not_the_artifact(registry: RegistryClient, server: RegistryServer) -> None:
+    server.store.add_image("image")
+    with pytest.raises(DamagedError, match=r"team/app:image is of the type None"):
+        registry.read_artifact("image", KIND)
+    registry.put_artifact("text", KIND, b"[1]")
+    text = registry.read_artifact("text", KIND)
+    assert text
+    with pytest.raises(DamagedError, match=r"team/app:text is not a JSON object"):
+        text.document()
+    entry = {"mediaType": KIND, "digest": EMPTY, "size": 2}
+    for layers in (0, 2):
+        content = {"artifactType": KIND, "config": entry, "layers": [entry] * layers}
+        registry.put_manifest("layers", json.dumps(content).encode(), OCI_MANIFEST)
+        with pytest.raises(DamagedError, match="is not an artifact of imgbuild"):
+            registry.read_artifact("layers", KIND)
+
+
+def test_an_artifact_that_the_registry_lost(
+    registry: RegistryClient, server: RegistryServer
+) -> None:
+    server.fail("GET /manifests/doc", Fault(404))
+    with pytest.raises(MachineError, match="doc was written and is not there"):
+        registry.put_artifact("doc", KIND, b"{}")
+
+
+def test_an_artifact_that_nobody_could_read(
+    registry: RegistryClient, server: RegistryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("imgbuild.registry.client.LARGEST_BLOB", 1 << 20)
+    with pytest.raises(CheckFailedError, match="would be 1 MiB, and imgbuild reads 1 MiB at most"):
+        registry.put_artifact("doc", KIND, b"x" * ((1 << 20) + 1))
+    assert server.lines() == []
+
+
+def test_the_ids_of_both_image_stores(server: RegistryServer) -> None:
+    image = server.store.add_image("1.0")
+    config = image.document()["config"]["digest"]
+    assert image.is_image(config)
+    assert image.is_image(image.digest)
+    assert not image.is_image(ABSENT)
+
+
+def test_nothing_but_its_name_is_shown(registry: RegistryClient) -> None:
+    assert repr(registry) == f"RegistryClient({registry.name})"

@@ -1,0 +1,93 @@
+"""Manifests and artifacts of a registry, and their digests.
+
+Sources: OCI image specification 1.1, with "Guidelines for Artifact Usage"; Docker's schema 2.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from imgbuild.errors import CheckFailedError
+
+OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+#: Manifests that list those of several platforms.
+INDEXES = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+)
+ACCEPT = {"Accept": ", ".join((OCI_MANIFEST, DOCKER_MANIFEST, *INDEXES))}
+#: The configuration of an artifact.
+EMPTY_TYPE, EMPTY = "application/vnd.oci.empty.v1+json", b"{}"
+
+
+class DamagedError(CheckFailedError):
+    """What is in a registry is not what belongs there."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A manifest as its registry holds it; ``content`` are the very bytes of ``digest``."""
+
+    digest: str
+    media_type: str
+    content: bytes
+
+    def document(self) -> Mapping[str, Any]:
+        """Return the parsed content; DamagedError if it is not a JSON object."""
+        return _json_object(self.content, f"The manifest {self.digest}")
+
+    @property
+    def config_digest(self) -> str:
+        """The digest of the configuration, or nothing if it has none."""
+        config = self.document().get("config")
+        return str(config.get("digest", "")) if isinstance(config, Mapping) else ""
+
+    def is_image(self, image_id: str) -> bool:
+        """Return whether an engine gives its image this id.
+
+        The id is the digest of the configuration in a graph driver, that of the manifest in the
+        containerd store.
+        """
+        return image_id in {self.digest, self.config_digest}
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A file beside the images; ``subject`` is the digest of the image that it belongs to."""
+
+    content: bytes
+    digest: str
+    subject: str | None
+    where: str
+
+    def document(self) -> Mapping[str, Any]:
+        """Return the parsed content; DamagedError if it is not a JSON object."""
+        return _json_object(self.content, self.where)
+
+
+def digest_of(content: bytes) -> str:
+    """Return ``sha256:`` and 64 hexadecimal digits."""
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def is_digest(reference: str) -> bool:
+    """Return whether a reference is a digest; a tag has no colon."""
+    return ":" in reference
+
+
+def descriptor(media_type: str, content: bytes) -> dict[str, Any]:
+    """Return what refers to content in a manifest."""
+    return {"mediaType": media_type, "digest": digest_of(content), "size": len(content)}
+
+
+def _json_object(content: bytes, what: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(content)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise DamagedError(f"{what} is not a JSON object.")
+    return found
