@@ -4,10 +4,10 @@
 #   make test     the same set-up, then every check and test, the ones with real builds too
 #   make check    the checks and tests of it that need no engine: what CI says first
 #   make nightly  the end-to-end tests that take long: faults of a push, broken caches, real workflows
-#   make faults   every fault at every request of a push, 45 min, and the counts into docs/reliability.md
+#   make faults   every fault at every request of a push, 45 min, and the counts into docs/evidence.md
 #   make standin  the documented images, all twenty, built and tested on stand-ins for the upstreams
 #   make unit     the unit tests alone: seconds, no engine
-#   make bench    the benchmarks, 45 min, and their tables into docs/performance.md; needs root
+#   make bench    the benchmarks, 45 min, and their tables into docs/evidence.md; needs root
 #   make clean    remove the virtual environment and the caches of the tools
 
 VENV := .venv

@@ -38,7 +38,7 @@ BUILDING = frozenset({"nothing_to_do", "image_sizes", "one_image", "one_pin", "f
 
 
 def main() -> None:
-    """Run what is named, then write docs/performance.md from whatever results there are."""
+    """Run what is named, then write docs/evidence.md from whatever results there are."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description=__doc__,
@@ -46,7 +46,7 @@ def main() -> None:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of: {', '.join(NAMES)}")
     parser.add_argument("--quick", action="store_true", help="fewer rounds, smaller subjects")
-    parser.add_argument("--no-report", action="store_true", help="leave docs/performance.md alone")
+    parser.add_argument("--no-report", action="store_true", help="leave docs/evidence.md alone")
     parser.add_argument("--work", type=Path, help="where temporary files go (default: TMPDIR)")
     engine.add_options(parser)
     chosen = parser.parse_args()

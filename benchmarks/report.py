@@ -1,4 +1,4 @@
-"""Writes the tables of docs/performance.md from the results files: ``python -m benchmarks.report``.
+"""Writes the tables of docs/evidence.md from the results files: ``python -m benchmarks.report``.
 
 What stands between ``<!-- NAME -->`` and ``<!-- end -->`` is written anew; the prose around it is
 the author's. ``--check`` writes nothing and fails if a table is not the one of the results.

@@ -46,7 +46,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Section:
-    """One table of a benchmark, as it is printed and as it goes into docs/performance.md."""
+    """One table of a benchmark, as it is printed and as it goes into docs/evidence.md."""
 
     title: str
     table: str

@@ -1,4 +1,4 @@
-"""Tables in Markdown: readable in a terminal, and what docs/performance.md is made of."""
+"""Tables in Markdown: readable in a terminal, and what docs/evidence.md is made of."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""``--log-format json``: standard error as one JSON object a line (docs/logging.md).
+"""``--log-format json``: standard error as one JSON object a line (docs/reference.md).
 
 Everything that any part of the program writes there becomes a line; nothing can break the format.
 """

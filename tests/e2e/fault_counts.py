@@ -1,4 +1,4 @@
-"""The table of docs/reliability.md: how many faults the tests of `imgbuild push` injected.
+"""The table of docs/evidence.md: how many faults the tests of `imgbuild push` injected.
 
 Each test writes its row into `reports/publishing-faults.json`, if every moment was taken: `make
 faults`. As a program this puts all of them into the page: `python tests/e2e/fault_counts.py`.

@@ -27,7 +27,7 @@ class PublishedState:
     fixed: dict[str, str] = field(default_factory=dict)
     #: Whether two pushes of different images are at work. Then an engine can put content under a
     #: tag that another one has just taken, until its push gives the tag back; and moving tags can
-    #: be at the image that lost its record, until its push hands them over (docs/reliability.md).
+    #: be at the image that lost its record, until its push hands them over (docs/evidence.md).
     race: bool = False
 
     def check(self, asked: Asked | None = None) -> None:

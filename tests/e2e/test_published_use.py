@@ -1,4 +1,4 @@
-"""What docs/using-images.md tells a user to type, against a real registry; see the page.
+"""What docs/images.md tells a user to type, against a real registry; see the page.
 
 The test is a user without imgbuild: `docker`, the page's own command lines, a browser's requests.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from conftest import Base, Checkout
 
-PAGE = (ROOT / "docs" / "using-images.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "images.md").read_text(encoding="utf-8")
 REPOSITORY = "registry.example.org/ml/tensorflow"
 TAG = "2.2-cpu-debian"
 LEARNT = re.compile(r"2 ranks learnt: y = (1\.9\d|2\.0\d) x \+ (0\.9\d|1\.0\d)")

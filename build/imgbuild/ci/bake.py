@@ -34,7 +34,7 @@ def bake_text(
 
     Nothing has a name: an image gets its names when its suites have passed.
     Each image is a target, each shard a group ``shard-1-of-4``, and all of them ``default``.
-    Downloads and kept wheels are no contexts of it: docs/ci-matrix.md says what that means.
+    Downloads and kept wheels are no contexts of it: docs/guide.md says what that means.
     """
     revision = git_revision(project.root)
     own = [_target(one, digests[one.image.name], inputs, project, revision) for one in listed]

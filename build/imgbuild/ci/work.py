@@ -18,7 +18,7 @@ from imgbuild.plan.instructions import ARGUMENTS, read_dockerfile
 #: The stage that is the image.
 FINAL = "final"
 #: What a stage's commands take, in seconds of one processor: measured while the debian family was
-#: built (docs/performance.md says on what), CPython and Open MPI by their own builds. They are
+#: built (docs/evidence.md says on what), CPython and Open MPI by their own builds. They are
 #: written down here, so that every machine makes the same shards of the same checkout.
 SECONDS: Mapping[str, float] = {
     "os": 8,

@@ -70,7 +70,7 @@ def build(
         typer.Option(
             "--log-format",
             envvar="IMGBUILD_LOG_FORMAT",
-            help="What standard error is: text, or one JSON object a line (docs/logging.md).",
+            help="What standard error is: text, or one JSON object a line (docs/reference.md).",
         ),
     ] = LogFormat.TEXT,
     seed: Annotated[

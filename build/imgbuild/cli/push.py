@@ -72,7 +72,7 @@ def push(
     """Publish images whose suites passed on this very image.
 
     Each gets one immutable tag that says everything, and the tags that move to it at last
-    (docs/tags.md). What is there already is not sent again; an interrupted push is completed by
+    (docs/images.md). What is there already is not sent again; an interrupted push is completed by
     running it again. Log in before with `docker login HOST`.
     """
     from imgbuild.publishing.gate import Allowance

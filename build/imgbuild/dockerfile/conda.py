@@ -131,7 +131,7 @@ def conda_downloads(version: str, python: CondaPython, folder: Path) -> tuple[Do
             what = "is not in it" if entry is None else "is unlocked: its sha256 is not known"
             raise InputError(
                 f"images/locks/{name}: {url} {what}. Run `imgbuild lock` where its channel, or a "
-                "mirror of it (docs/mirrors.md), can be reached."
+                "mirror of it (docs/guide.md), can be reached."
             )
         found.append(Download(url.rsplit("/", 1)[1], url, entry.sha256))
     return tuple(found)
@@ -253,7 +253,7 @@ def _repodata(channel: str, sites: Sites) -> str:
         return plain.body.decode("utf-8", "replace")
     where = shown(sites.address(f"{channel}/repodata.json"))
     raise MachineError(
-        f"{where} answered {plain.status}. Name a mirror that has it (docs/mirrors.md)."
+        f"{where} answered {plain.status}. Name a mirror that has it (docs/guide.md)."
     )
 
 

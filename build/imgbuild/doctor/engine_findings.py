@@ -71,6 +71,6 @@ def _upgrade(machine: Machine) -> str:
     """Return how an engine that cannot do it is upgraded; imgbuild itself never touches it."""
     install = machine.install("docker.io", "docker-buildx")
     return (
-        f"if that engine is old, upgrade it: {install} (where from: docs/setup.md); "
+        f"if that engine is old, upgrade it: {install} (where from: docs/guide.md); "
         f"or stop it and let imgbuild bring its own: {machine.doctor('--mend')}"
     )

@@ -73,7 +73,7 @@ class Mender:
             raise MachineError(
                 "--mend installs packages of Debian and Ubuntu, and this is another system. "
                 "Install what `imgbuild doctor` marks with ✗ by this system's own means; "
-                "docs/setup.md says what is needed."
+                "docs/guide.md says what is needed."
             )
         raise MachineError(f"--mend installs packages: run `{self.machine.doctor('--mend')}`.")
 

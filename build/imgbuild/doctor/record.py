@@ -9,7 +9,7 @@ from imgbuild.settings import Settings, load_settings
 HEADER = """\
 # What this machine gives to builds. Every imgbuild command reads it; it is never committed.
 # Written by `imgbuild doctor --write`, which keeps what you set here while it is valid.
-# All keys: docs/setup.md.
+# All keys: docs/guide.md.
 """
 
 

@@ -65,7 +65,7 @@ def wrong_content(download: Download, address: str, content: Content) -> Imgbuil
         "proxy, not the file. Open the address in a browser to see what it wants."
         if page is not None
         else " Nothing was kept. If the file was published anew, read what changed before you "
-        "change the sha256 in matrix.yaml; if a mirror is at fault, mend it (docs/mirrors.md)."
+        "change the sha256 in matrix.yaml; if a mirror is at fault, mend it (docs/guide.md)."
     )
     return WrongContentError(
         f"{download.file_name} is not what was asked for: {shown(address)} gave {content.size} "
@@ -118,7 +118,7 @@ def other_site(sites: Sites, address: str) -> str:
     mirrored = any(address.startswith(url) for url in sites.mirrors.values())
     if mirrored:
         return "That is a mirror of imgbuild.local.yaml: see that it holds the file."
-    return "Where this site cannot be reached, name a mirror of it (docs/mirrors.md)."
+    return "Where this site cannot be reached, name a mirror of it (docs/guide.md)."
 
 
 def _cause(error: BaseException | None) -> str:

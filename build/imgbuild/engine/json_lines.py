@@ -1,4 +1,4 @@
-"""A build as objects of the JSON log (docs/logging.md)."""
+"""A build as objects of the JSON log (docs/reference.md)."""
 
 from __future__ import annotations
 

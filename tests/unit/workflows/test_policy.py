@@ -64,7 +64,7 @@ def test_these_are_the_workflows() -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_what_can_be_set_is_documented(path: Path) -> None:
-    page = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
     named = re.findall(r"(?:vars|secrets)\.(\w+)", path.read_text(encoding="utf-8"))
     assert [name for name in named if f"| `{name}` |" not in page] == []
 

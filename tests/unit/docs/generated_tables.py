@@ -1,0 +1,178 @@
+"""The parts of the documentation that are written from the matrix and the command line."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import Enum
+from itertools import groupby
+from typing import Any
+
+from typer.main import get_command
+
+from imgbuild.cli import app, commands
+from imgbuild.matrix.gpus import GENERATIONS, gpu_support
+from imgbuild.matrix.images import Image, all_images, corrections, documented_family
+from imgbuild.matrix.model import Matrix
+from imgbuild.matrix.tags import planned_tags
+
+TAGGED = (
+    "tf-2.2-gpu-ubuntu",
+    "tf-1.12-gpu-ubuntu",
+    "tf-2.2-cpu-debian",
+    "tf-2.2-cpu-debian-intelmpi",
+    "tf-2.1-gpu-ubuntu-as-documented",
+)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cells)} |".replace("|  |", "| |") + "\n" for cells in lines)
+
+
+def _versions(versions: Sequence[str]) -> str:
+    return versions[0] if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
+
+
+def _catalogue(matrix: Matrix) -> str:
+    rows = []
+    for _, group in groupby(sorted(all_images(matrix), key=_release), key=_release):
+        images = list(group)
+        one = images[0]
+        cuda = sorted({i.version_of("cuda") for i in images if i.variant == "gpu"})
+        rows.append(
+            (
+                one.version_of("tensorflow"),
+                one.version_of("horovod"),
+                one.version_of("tensorboard"),
+                *(_variants(images, stack, cuda) for stack in matrix.stacks),
+            )
+        )
+    stacks = (f"`{stack}`" for stack in matrix.stacks)
+    return table(("TensorFlow", "Horovod", "TensorBoard", *stacks), rows)
+
+
+def _release(image: Image) -> tuple[int, ...]:
+    return tuple(int(n) for n in image.version_of("tensorflow").split("."))
+
+
+def _variants(images: Sequence[Image], stack: str, cuda: Sequence[str]) -> str:
+    found = [i for i in images if i.stack == stack]
+    mpi = dict.fromkeys(_mpi(i) for i in found if i.variant == "cpu")
+    gpu = any(i.variant == "gpu" for i in found)
+    return f"CPU{', GPU (CUDA ' + ', '.join(cuda) + ')' if gpu else ''}; {', '.join(mpi)}"
+
+
+def _mpi(image: Image) -> str:
+    names = {"openmpi": "Open MPI", "intelmpi": "Intel MPI"}
+    return f"{names[image.mpi.flavour]} {image.mpi.version}"
+
+
+def _tags(matrix: Matrix) -> str:
+    known = {i.name: i for i in (*all_images(matrix), *documented_family(matrix))}
+    planned = ((name, planned_tags(known[name], "20261120.1")) for name in TAGGED)
+    return table(
+        ("image", "its immutable tag in release 20261120.1", "moving tags"),
+        ((f"`{n}`", f"`{p.immutable}`", ", ".join(f"`{m}`" for m in p.moving)) for n, p in planned),
+    )
+
+
+def _drivers(matrix: Matrix) -> str:
+    gpu = [i for i in all_images(matrix) if i.variant == "gpu"]
+    rows = []
+    for release, cuda in matrix.cuda.items():
+        served = [i.version_of("tensorflow") for i in gpu if i.version_of("cuda") == release]
+        rows.append((release, _versions(served), cuda.driver))
+    return table(("CUDA", "TensorFlow", "minimum driver"), rows)
+
+
+def _generations(matrix: Matrix) -> str:
+    gpu = [i for i in all_images(matrix) if i.variant == "gpu"]
+    columns = [list(g) for _, g in groupby(gpu, key=gpu_support)]
+    heads = (f"TensorFlow {_versions([i.version_of('tensorflow') for i in c])}" for c in columns)
+    support = [[str(what) for _, what in gpu_support(column[0])] for column in columns]
+    rows = zip(GENERATIONS, *support, strict=True)
+    return table(
+        ("generation", "capability", "for example", *heads),
+        ((g.name, g.capability, g.examples, *cells) for g, *cells in rows),
+    )
+
+
+def _corrections(matrix: Matrix) -> str:
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for image in documented_family(matrix):
+        for one in corrections(image):
+            pin, corrected = one.documented, one.corrected
+            row = (pin.component, pin.version, corrected.version, corrected.why or "")
+            rows.setdefault(row, []).append(f"`{image.name.removesuffix('-as-documented')}`")
+    return table(
+        ("images", "pin", "documented", "corrected", "why"),
+        ((", ".join(names), *row) for row, names in rows.items()),
+    )
+
+
+def _rules(matrix: Matrix) -> str:
+    rows = ((f"`{rule.name}`", rule.judges, rule.says) for rule in matrix.rules)
+    return table(("rule", "judges", "what must hold"), rows)
+
+
+def click_commands() -> dict[str, Any]:
+    """Return the commands as Click knows them, by name."""
+    if not app.registered_commands:
+        commands.register(app)
+    return dict(get_command(app).commands)  # type: ignore[attr-defined]
+
+
+def _commands(_: Matrix) -> str:
+    known = click_commands()
+    everywhere = {"--json", "--project", "--help"}
+    selection = [p for p in known["show"].params if p.opts[0] not in everywhere]
+    names = [p.opts[0] for p in selection]
+    parts = ["### Selection options\n", table(("option", ""), map(_option, selection))]
+    for name, command in known.items():
+        opts = {p.opts[0] for p in command.params}
+        shared = names if "--tf" in opts else []
+        own = [p for p in command.params if p.opts[0] not in {*shared, *everywhere}]
+        without = ", ".join(f"`{one}`" for one in shared if one not in opts)
+        parts += [f"### {name}\n", " ".join(str(command.help).split()) + "\n"]
+        if shared:
+            parts.append(f"Takes the selection options{without and ' without '}{without}.\n")
+        if own:
+            parts.append(table(("option", ""), map(_option, own)))
+    return "\n".join(parts)
+
+
+def _option(parameter: Any) -> tuple[str, str]:
+    kinds = [str(one.value) for one in type(parameter.default)] if _is_choice(parameter) else []
+    value = parameter.metavar or "|".join(kinds) or parameter.name.upper()
+    spelled = " / ".join((*parameter.opts, *parameter.secondary_opts))
+    if not spelled.startswith("-"):
+        spelled = value
+    elif not parameter.is_flag:
+        spelled = f"{spelled} {value}"
+    return f"`{spelled}`".replace("|", "\\|"), (parameter.help or "").replace("|", "\\|")
+
+
+def _is_choice(parameter: Any) -> bool:
+    return isinstance(parameter.default, Enum)
+
+
+TABLES: dict[str, Callable[[Matrix], str]] = {
+    "catalogue": _catalogue,
+    "tags": _tags,
+    "drivers": _drivers,
+    "generations": _generations,
+    "corrections": _corrections,
+    "rules": _rules,
+    "commands": _commands,
+}
+_BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def with_tables(text: str, matrix: Matrix) -> str:
+    """Return a page with its generated parts written anew."""
+    return _BLOCK.sub(lambda m: m[1] + "\n" + TABLES[m[2]](matrix) + "\n" + m[3], text)
+
+
+def blocks(text: str) -> Iterator[str]:
+    """Return the names of a page's generated parts."""
+    return (m[2] for m in _BLOCK.finditer(text))

@@ -1,0 +1,175 @@
+"""The documentation agrees with the program: tables, command lines, links, paths, settings.
+
+``IMGBUILD_WRITE_DOCS=1 pytest tests/unit/docs`` writes the generated tables again.
+"""
+
+import os
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from conftest import ROOT
+from generated_tables import TABLES, blocks, click_commands, with_tables
+from pydantic import BaseModel
+
+from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
+from imgbuild.matrix.model import Matrix, Part
+from imgbuild.matrix.rules import COMPARISONS
+from imgbuild.publishing.record import Record
+from imgbuild.settings import Settings
+from imgbuild.suites.code import list_suites
+
+FOLDERS = ("docs", "examples", "tests/image", "tests/standin", "benchmarks")
+PAGES = [*ROOT.glob("*.md"), *(page for name in FOLDERS for page in (ROOT / name).rglob("*.md"))]
+#: The changelog names what went.
+CURRENT = [path for path in PAGES if path.name != "CHANGELOG.md"]
+REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+#: Named by the documentation before they land.
+LATER = {"build/setup/engine.sh", "build/run.py"}
+_FENCE = re.compile(r"^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_SPAN = re.compile(r"`([^`]+)`")
+_LINK = re.compile(r"\]\((?!https?://)([^)#\s]*)(?:#([^)\s]+))?\)")
+_COMMAND = re.compile(
+    r"(?<![\w./-])(?:\S*/)?imgbuild ((?:--[\w-]+ \S+ )*)([a-z]+)(?![\w/:.-])([^|;&#\n]*)"
+)
+_PATH = re.compile(r"(?:build|tests|docs|images|benchmarks|examples|\.github)/[a-z0-9_./-]+")
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def code_of(text: str) -> list[str]:
+    """Return a page's code: the lines of its fences, and its spans on one line each."""
+    lines = [line for fence in _FENCE.findall(text) for line in fence.splitlines()]
+    return lines + [" ".join(span.split()) for span in _SPAN.findall(_FENCE.sub("", text))]
+
+
+def wrong_commands(code: list[str]) -> list[str]:
+    """Return the command lines that name a command or an option that does not exist."""
+    known = click_commands()
+    wrong = []
+    for line in code:
+        for _, command, words in _COMMAND.findall(line):
+            if command not in known:
+                wrong.append(f"{command}: {line}")
+                continue
+            have = {o for p in known[command].params for o in (*p.opts, *p.secondary_opts)}
+            used = re.findall(r"(?<!\S)(--[a-z][a-z-]*)", words)
+            wrong += [f"{command} {one}: {line}" for one in used if one not in {*have, "--help"}]
+    return wrong
+
+
+def anchors(text: str) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.+)$", _FENCE.sub("", text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def broken_links(path: Path, text: str) -> list[str]:
+    """Return the links of a page that lead nowhere."""
+    broken = []
+    for target, anchor in _LINK.findall(_FENCE.sub("", text)):
+        there = path.parent / target
+        if not there.exists():
+            broken.append(target)
+        elif anchor and anchor not in anchors(there.read_text("utf-8") if target else text):
+            broken.append(f"{target}#{anchor}")
+    return broken
+
+
+def first_column(text: str, heading: str) -> set[str]:
+    """Return the code in the first cells of the first table below a heading."""
+    section = text.split(f"\n{heading}\n")[1].partition("\n|")[2].partition("\n\n")[0]
+    return {one for row in section.splitlines()[1:] for one in _SPAN.findall(row.split("|")[1])}
+
+
+def setting_keys(model: type[BaseModel], prefix: str = "") -> set[str]:
+    """Return the keys of the settings file, without what stands for a name."""
+    keys: set[str] = set()
+    for name, field in model.model_fields.items():
+        inner = [a for a in (field.annotation, *get_args(field.annotation)) if isinstance(a, type)]
+        below = next((a for a in inner if issubclass(a, BaseModel)), None)
+        keys |= setting_keys(below, f"{prefix}{name}.") if below else {prefix + name}
+    return keys
+
+
+@pytest.mark.parametrize("path", [p for p in PAGES if any(blocks(p.read_text("utf-8")))], ids=_name)
+def test_generated_tables(path: Path, matrix: Matrix) -> None:
+    text = path.read_text(encoding="utf-8")
+    written = with_tables(text, matrix)
+    if os.environ.get("IMGBUILD_WRITE_DOCS"):
+        path.write_text(written, encoding="utf-8")
+    else:
+        assert written == text
+
+
+def test_every_table_is_on_a_page() -> None:
+    assert {b for p in PAGES for b in blocks(p.read_text(encoding="utf-8"))} == set(TABLES)
+
+
+@pytest.mark.parametrize("path", CURRENT, ids=_name)
+def test_command_lines_and_make_targets_exist(path: Path) -> None:
+    code = code_of(path.read_text(encoding="utf-8"))
+    assert wrong_commands(code) == []
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    named = [t for line in code for t in re.findall(r"^(?:\$ )?make ([a-z-]+)", line)]
+    assert set(named) <= set(targets)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=_name)
+def test_links_and_anchors_lead_somewhere(path: Path) -> None:
+    assert broken_links(path, path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("path", CURRENT, ids=_name)
+def test_paths_exist(path: Path) -> None:
+    spans = _SPAN.findall(_FENCE.sub("", path.read_text(encoding="utf-8")))
+    named = [s for s in spans if _PATH.fullmatch(s) and s not in LATER]
+    folders = (ROOT, ROOT / "build" / "imgbuild", path.parent)
+    assert [n for n in named if not any((folder / n).exists() for folder in folders)] == []
+
+
+def test_settings_in_the_reference() -> None:
+    written = {re.sub(r"\.[A-Z]+$", "", key) for key in first_column(REFERENCE, "## Settings")}
+    assert written == setting_keys(Settings)
+
+
+def test_exit_codes_in_the_reference() -> None:
+    rows = REFERENCE.split("## Exit codes")[1].split("\n\n")[1]
+    codes = {int(code) for code in re.findall(r"^\| (\d+)", rows, re.MULTILINE)}
+    kinds = (ImgbuildError, CheckFailedError, InputError, MachineError)
+    assert {kind.exit_code for kind in kinds} <= codes
+
+
+def test_record_fields_tag_parts_and_checks_in_the_reference() -> None:
+    assert first_column(REFERENCE, "### Records") == {"schema", *(f.name for f in fields(Record))}
+    assert set(get_args(Part)) <= set(_SPAN.findall(_FENCE.sub("", REFERENCE)))
+    for check in COMPARISONS:
+        assert f"| `{check}` |" in REFERENCE
+
+
+def test_every_suite_is_described() -> None:
+    page = (ROOT / "tests" / "image" / "README.md").read_text(encoding="utf-8")
+    for suite in (*list_suites(ROOT / "tests" / "image", "gpu"), "onnx"):
+        assert f"| `{suite}` |" in page
+
+
+@pytest.mark.parametrize(
+    ("text", "finds"),
+    [
+        ("`imgbuild bild --tf 2.2`", "bild"),
+        ("```console\n$ .venv/bin/imgbuild build --nothing DIR\n```\n", "build --nothing"),
+        ("`imgbuild --settings FILE build\n--wrong`", "build --wrong"),
+    ],
+)
+def test_a_wrong_command_line_is_found(text: str, finds: str) -> None:
+    (wrong,) = wrong_commands(code_of(text))
+    assert wrong.startswith(f"{finds}:")
+
+
+def test_a_broken_link_is_found() -> None:
+    text = "[a](guide.md) [b](gone.md) [c](guide.md#nowhere) [d](#here)\n# Here\n"
+    assert broken_links(ROOT / "docs" / "x.md", text) == ["gone.md", "guide.md#nowhere"]
