@@ -19,7 +19,7 @@ from imgbuild.matrix.model import Matrix, Part
 from imgbuild.matrix.rules import COMPARISONS
 from imgbuild.publishing.record import Record
 from imgbuild.settings import Settings
-from imgbuild.suites.code import list_suites
+from imgbuild.suites.catalog import list_suites
 
 FOLDERS = ("docs", "examples", "tests/image", "tests/standin", "benchmarks")
 PAGES = [*ROOT.glob("*.md"), *(page for name in FOLDERS for page in (ROOT / name).rglob("*.md"))]
