@@ -1,7 +1,7 @@
 """The input digest: sha256 over everything that goes into an image. Pure but for reading files.
 
 Each input is a part of its own, as precise as can be told without building: a stage of the
-Dockerfile, one file or folder that it mounts, one lock, one download. docs/development.md lists them.
+Dockerfile, one file or folder that it mounts, one lock, one download (docs/development.md).
 """
 
 import hashlib
