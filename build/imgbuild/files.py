@@ -287,3 +287,11 @@ class ContentStore:
                     os.utime(part, (FILE_TIME, FILE_TIME))
                     part.replace(final)
         return final
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Give a stored file another name; copied where a hard link cannot be."""
+    try:
+        target.hardlink_to(source)
+    except OSError:  # another file system, or one without hard links
+        shutil.copy2(source, target)

@@ -1,7 +1,7 @@
 """The one HTTP client: time limits, redirects, TLS, logins, and trying again."""
 
 import ipaddress
-import random
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
@@ -15,9 +15,9 @@ import requests
 from requests.utils import get_environ_proxies
 from urllib3.exceptions import HTTPError
 from urllib3.exceptions import IncompleteRead as CutError
-from urllib3.util import Retry
 
-from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.errors import CheckFailedError, InputError, MachineError
+from imgbuild.retry import GaveUpError, RetryPolicy, TransientError, retry_after
 
 T = TypeVar("T")
 
@@ -28,6 +28,14 @@ _CHUNK = 1 << 18
 _MOST_REDIRECTS = 10
 #: Any method follows these; the older ones only GET and HEAD.
 _SAME_METHOD, _OLDER = {307, 308}, {301, 302, 303}
+#: What OpenSSL, requests, curl and pip read, in the order in which one is believed.
+CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT")
+#: Where distributions keep the bundle that programs use by default.
+SYSTEM_BUNDLES = (
+    Path("/etc/ssl/certs/ca-certificates.crt"),
+    Path("/etc/pki/tls/certs/ca-bundle.crt"),
+    Path("/etc/ssl/ca-bundle.pem"),
+)
 # A file is what the server has, not what it packs for the way.
 _ALWAYS = {"User-Agent": "imgbuild", "Accept-Encoding": "identity"}
 _PORTS = {"http": 80, "https": 443}
@@ -42,49 +50,6 @@ _REASONS = (
     (requests.exceptions.ConnectTimeout, "no connection in time"),
     (requests.exceptions.ReadTimeout, "no answer in time"),
 )
-
-
-class TransientError(Exception):
-    """A fault that may pass by itself; the message completes "HOST: ".
-
-    ``wait`` is the number of seconds that the server asked for.
-    """
-
-    def __init__(self, reason: str, wait: float | None = None) -> None:
-        super().__init__(reason)
-        self.wait = wait
-
-
-class GaveUpError(MachineError):
-    """The last of ``tries`` failed for ``reason``; ``wait`` seconds were asked for, if any."""
-
-    def __init__(self, what: str, error: TransientError, tries: int) -> None:
-        count = "1 try" if tries == 1 else f"{tries} tries"
-        super().__init__(f"{what} failed: {error} ({count}).")
-        self.reason, self.wait, self.tries = str(error), error.wait, count
-
-
-@dataclass(frozen=True)
-class RetryPolicy:
-    """Exponential back-off with full jitter: many clients must not come back at the same moment.
-
-    Source: M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
-    """
-
-    attempts: int = 5
-    #: The most seconds before the second try; it doubles with each further one.
-    first_wait: float = 1.0
-    #: The most seconds of a wait that the server did not ask for.
-    longest: float = 60.0
-    #: The longest wait that a server may ask for; beyond it there is no other try.
-    longest_asked: float = 300.0
-
-    def wait(self, failed: int, asked: float | None) -> float:
-        """Return the seconds to wait after so many failed tries; infinite after the last one."""
-        if failed >= self.attempts or (asked or 0.0) > self.longest_asked:
-            return inf
-        most = min(self.longest, self.first_wait * 2.0 ** (failed - 1))
-        return max(random.uniform(0.0, most), asked or 0.0)  # noqa: S311 - no secret
 
 
 @dataclass(frozen=True)
@@ -108,12 +73,12 @@ class HttpClient:
         self,
         verify: str | bool = True,
         *,
-        policy: RetryPolicy = RetryPolicy(),
+        policy: RetryPolicy | None = None,
         login: Callable[[str], str] = lambda _: "",
         log: Callable[[str], None] = lambda _: None,
         seconds: tuple[float, float] = (CONNECT_SECONDS, READ_SECONDS),
     ) -> None:
-        self.policy = policy
+        self.policy = policy or RetryPolicy()
         self._verify = verify
         self._login = login
         self._log = log
@@ -147,7 +112,7 @@ class HttpClient:
         """
 
         def attempt() -> Answer:
-            answer = self.ask("GET", url, headers, limit=limit)
+            answer = self.ask("GET", url, headers, limit=limit, decode=True)
             raise_transient(answer.status, answer.headers)
             return answer
 
@@ -184,10 +149,12 @@ class HttpClient:
         authorization: str = "",
         secret: bool = False,
         limit: int = LARGEST_ANSWER,
+        decode: bool = False,
     ) -> Answer:
         """Return the answer to one try of a request, its body read whole; any status is an answer.
 
-        ``authorization`` goes to the site of ``url`` alone, a ``secret`` content too.
+        ``authorization`` goes to the site of ``url`` alone, a ``secret`` content too. ``decode``
+        unpacks a body that the server packed for the way.
 
         Raises:
             TransientError: there was no connection, or no whole answer.
@@ -199,7 +166,7 @@ class HttpClient:
             method, url, headers, content=content, authorization=authorization, secret=secret
         ) as response:
             body = bytearray()
-            for chunk in response.raw.stream(_CHUNK, decode_content=False):
+            for chunk in response.raw.stream(_CHUNK, decode_content=decode):
                 body += chunk
                 if len(body) > limit:
                     raise MachineError(f"{shown(url)} sent more than {limit >> 20} MiB: refused.")
@@ -287,19 +254,29 @@ class HttpClient:
             )
 
 
+def trusted_bundle(
+    configured: str | None, environment: Mapping[str, str] = os.environ
+) -> str | bool:
+    """Return what TLS is verified with: the settings' CA bundle, the environment's, the system's.
+
+    Raises:
+        InputError: the one that was named does not exist.
+
+    """
+    named = {"imgbuild.local.yaml: ca_bundle": configured}
+    named |= {variable: environment.get(variable) for variable in CA_VARIABLES}
+    for source, path in named.items():
+        if path and not Path(path).exists():
+            raise InputError(f"{source} names {path}, which does not exist. Mend or remove it.")
+        if path:
+            return path
+    return next((str(path) for path in SYSTEM_BUNDLES if path.is_file()), True)
+
+
 def raise_transient(status: int, headers: Mapping[str, str], said: str = "") -> None:
     """Raise `TransientError` for a status that another try may change; ``said`` explains it."""
     if status in {408, 425, 429} or status >= 500:
         raise TransientError(f"it answered {status}{said}", retry_after(headers))
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that ``Retry-After`` asks for: a number, or a date (RFC 9110, 10.2.3)."""
-    value = headers.get("Retry-After")
-    try:
-        return Retry().parse_retry_after(value) if value else None
-    except (HTTPError, ValueError, OverflowError):
-        return None
 
 
 def shown(url: str) -> str:

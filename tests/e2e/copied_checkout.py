@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from imgbuild.dockerfile.labels import NAME, REPOSITORY
-from imgbuild.downloads.store import stored_path
+from imgbuild.files import ContentStore
 from imgbuild.inputs.base import find_base
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
@@ -109,6 +109,6 @@ def substitute_cpython(root: Path, cache: Path) -> None:
     It is in the cache already: nothing is fetched, and no tiny image compiles it.
     """
     change_settings(root, cpython=None, substitutes={CPYTHON: SHA256})
-    stored = stored_path(cache / "imgbuild" / "downloads", SHA256)
+    stored = ContentStore(cache / "imgbuild" / "downloads").path(SHA256)
     stored.parent.mkdir(parents=True, exist_ok=True)
     stored.write_bytes(CONTENT)

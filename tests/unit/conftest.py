@@ -2,17 +2,18 @@
 
 import re
 from collections.abc import Callable, Iterator
+from math import inf
 from pathlib import Path
 
 import pytest
 from faulty_server import FaultyServer, faulty_server
 
-from imgbuild.downloads import transfer
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
+from imgbuild.retry import RetryPolicy
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -76,7 +77,9 @@ def refusal() -> Callable[[Path], str]:
 @pytest.fixture
 def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let downloads try again without waiting."""
-    monkeypatch.setattr(transfer, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(
+        RetryPolicy, "wait", lambda policy, failed, _: 0.0 if failed < policy.attempts else inf
+    )
 
 
 @pytest.fixture

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imgbuild.http import HttpClient, RetryPolicy
+from imgbuild.http import HttpClient
 from imgbuild.registry.auth import Credentials
 from imgbuild.registry.client import RegistryClient
 from imgbuild.registry.repository import parse_repository
+from imgbuild.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

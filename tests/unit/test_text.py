@@ -2,7 +2,7 @@
 
 import pytest
 
-from imgbuild.text import duration_text, parse_duration
+from imgbuild.text import duration_text, parse_duration, size_text
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,11 @@ def test_other_forms_are_refused(text: str) -> None:
 )
 def test_durations_are_written(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(999, "999 bytes"), (1500, "1.5 kB"), (2_000_000, "2.0 MB"), (3**21, "10.5 GB")],
+)
+def test_sizes(size: int, text: str) -> None:
+    assert size_text(size) == text

@@ -13,8 +13,8 @@ from urllib3.util import Retry
 
 from imgbuild.audit.failure import ReadError, StatusError, UnreachableError
 from imgbuild.doctor.ca_bundle import SYSTEM_BUNDLES, VARIABLES
-from imgbuild.downloads.sites import shown
 from imgbuild.errors import InputError
+from imgbuild.http import shown
 
 #: Seconds to connect, and seconds without a single byte.
 TIMEOUT = (5.0, 30.0)

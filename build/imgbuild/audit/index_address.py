@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from imgbuild.downloads.sites import shown
 from imgbuild.errors import InputError
+from imgbuild.http import shown
 from imgbuild.settings import Settings
 
 _UV_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL")

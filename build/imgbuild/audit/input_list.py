@@ -7,11 +7,11 @@ from pathlib import Path
 from imgbuild.audit.other_inputs import OtherInput
 from imgbuild.audit.registry import BaseImage
 from imgbuild.dockerfile.conda import conda_lock_name, conda_pythons, read_conda_lock
-from imgbuild.downloads.sites import Sites
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
 from imgbuild.settings import RegistryBase, Settings
+from imgbuild.sites import Sites
 
 _NVIDIA = ("nvidia-cuda", "nvidia-machine-learning")
 

@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from imgbuild.audit.client import Client, Page
 from imgbuild.audit.failure import ReadError, StatusError
 from imgbuild.audit.index_address import IndexAddress
-from imgbuild.downloads.sites import shown
+from imgbuild.http import shown
 
 _JSON = "application/vnd.pypi.simple.v1+json"
 #: Preferences of PEP 691.

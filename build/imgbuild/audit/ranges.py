@@ -7,7 +7,7 @@ import requests
 
 from imgbuild.audit.client import Client, body
 from imgbuild.audit.failure import ReadError, StatusError
-from imgbuild.downloads.sites import shown
+from imgbuild.http import shown
 
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 _PARTIAL = 206

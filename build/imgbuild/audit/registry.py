@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 
 from imgbuild.audit.signature import State
-from imgbuild.downloads.sites import Sites
 from imgbuild.errors import CheckFailedError, ImgbuildError
 from imgbuild.fetching.registry import find_image
+from imgbuild.sites import Sites
 
 
 @dataclass(frozen=True)

@@ -7,19 +7,19 @@ from pathlib import Path
 from imgbuild.build.apt_files import apt_items
 from imgbuild.build.produce import load_bases
 from imgbuild.build.workshop import Workshop
-from imgbuild.downloads.many import fetch_all
-from imgbuild.downloads.progress import Progress
-from imgbuild.downloads.sites import Sites
-from imgbuild.downloads.store import stored_path
 from imgbuild.fetching.base_files import layout_items, registry_items
 from imgbuild.fetching.listing import Item, Kind, Listing, read_listing, write_listing
 from imgbuild.fetching.python_files import python_items
 from imgbuild.fetching.registry import find_image
 from imgbuild.fetching.request import fetch_request, needed_stages
+from imgbuild.files import ContentStore
+from imgbuild.inputs.download import fetch_all
+from imgbuild.inputs.download_progress import DownloadProgress
 from imgbuild.matrix.images import Image
 from imgbuild.plan.downloads import CONDA
 from imgbuild.project import Project
 from imgbuild.settings import Settings
+from imgbuild.sites import Sites
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def plan_listing(image: Image, job: FetchJob, workshop: Workshop) -> Listing:
     return listing
 
 
-def bring(listings: Sequence[Listing], job: FetchJob, progress: Progress) -> int:
+def bring(listings: Sequence[Listing], job: FetchJob, progress: DownloadProgress) -> int:
     """Fetch what the folder lacks of the listings; return how many files that were.
 
     Raises:
@@ -86,9 +86,9 @@ def bring(listings: Sequence[Listing], job: FetchJob, progress: Progress) -> int
         headers = find_image(base, job.sites).headers
         mine = [item for item in _base_items(listings, base) if item.sha256 in missing]
         wanted = [item.download for item in mine]
-        fetch_all(wanted, job.folder, job.sites, progress, headers=headers)
+        fetch_all(wanted, ContentStore(job.folder), job.sites, progress, headers=headers)
     others = [item.download for item in missing.values() if item.kind is not Kind.BASE]
-    fetch_all(others, job.folder, job.sites, progress)
+    fetch_all(others, ContentStore(job.folder), job.sites, progress)
     for listing in listings:
         write_listing(_with_sizes(listing, job.folder), job.folder)
     return len(missing)
@@ -113,7 +113,7 @@ def _base_items(listings: Iterable[Listing], base: str) -> Iterator[Item]:
 
 def _with_sizes(listing: Listing, folder: Path) -> Listing:
     items = (
-        replace(item, size=stored_path(folder, item.sha256).stat().st_size)
+        replace(item, size=ContentStore(folder).path(item.sha256).stat().st_size)
         for item in listing.items
     )
     return replace(listing, items=tuple(items))

@@ -131,9 +131,9 @@ def equip(opened: Opened) -> "Workshop":
     from imgbuild.build.revision import git_revision  # noqa: PLC0415
     from imgbuild.build.workshop import Workshop  # noqa: PLC0415
     from imgbuild.caches.several import NO_CACHES  # noqa: PLC0415
-    from imgbuild.downloads.sites import make_sites  # noqa: PLC0415
     from imgbuild.engine.buildx import find_buildx  # noqa: PLC0415
     from imgbuild.engine.display import LEARNT, BuildDisplay  # noqa: PLC0415
+    from imgbuild.sites import make_sites  # noqa: PLC0415
 
     planner, settings, state = opened.planner, opened.settings, state_dir()
     planner.engine.version()
@@ -147,7 +147,7 @@ def equip(opened: Opened) -> "Workshop":
         reports=opened.opening.reports or state / "runs",
         display=BuildDisplay([image.name for image in opened.images], learnt=state / LEARNT),
         cache=cache_dir(),
-        sites=make_sites(opened.images[0].matrix, settings),
+        sites=make_sites(opened.images[0].matrix.upstream_urls, settings),
         standin=settings.standin,
         revision=git_revision(planner.project.root),
         fetched=opened.fetched,

@@ -5,11 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from imgbuild.build.workshop import Workshop
-from imgbuild.downloads.context import downloads_context
-from imgbuild.downloads.download import Download
-from imgbuild.downloads.faults import NotFetchedError, WrongContentError
-from imgbuild.downloads.progress import Progress, shown_progress
 from imgbuild.errors import ImgbuildError
+from imgbuild.inputs.download import Download, NotFetchedError, WrongContentError, downloads_context
+from imgbuild.inputs.download_progress import DownloadProgress, shown_progress
 from imgbuild.plan.plan import PlanItem
 
 #: Folders by named context, by image.
@@ -64,7 +62,7 @@ class _Bringing:
     """
 
     workshop: Workshop
-    progress: Progress
+    progress: DownloadProgress
     missing: dict[Download, ImgbuildError] = field(default_factory=dict)
 
     def contexts(self, name: str) -> Mapping[str, Path]:

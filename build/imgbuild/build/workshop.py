@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from imgbuild.caches.several import NO_CACHES, Caches
-from imgbuild.downloads.sites import Sites
 from imgbuild.engine.buildx import Buildx
 from imgbuild.engine.client import Engine
 from imgbuild.engine.display import BuildDisplay
@@ -17,6 +16,7 @@ from imgbuild.plan.plan import PlanItem
 from imgbuild.plan.planner import Planner
 from imgbuild.project import Project
 from imgbuild.settings import StandIn
+from imgbuild.sites import Sites
 from imgbuild.suites.store import ReportStore
 
 

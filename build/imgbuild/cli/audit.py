@@ -75,13 +75,13 @@ def _online(
     from imgbuild.audit.online import audit_online
     from imgbuild.audit.progress import shown
     from imgbuild.audit.sources import Sources
-    from imgbuild.downloads.sites import make_sites
     from imgbuild.project import cache_dir
     from imgbuild.settings import load_settings
+    from imgbuild.sites import make_sites
 
     settings = load_settings(opened.settings)
     bundle = choose_bundle(settings.ca_bundle)
-    sites = make_sites(images[0].matrix, settings)
+    sites = make_sites(images[0].matrix.upstream_urls, settings)
     wheels, sdists = wheel_needs(images), sdist_needs(images)
     locks = read_locks(images, opened.locks)
     others = other_inputs(images, Surroundings(opened, settings, sites))

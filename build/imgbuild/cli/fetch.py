@@ -33,14 +33,14 @@ def fetch(
 ) -> None:
     """Fetch every input of the selected images, for `build --offline DEST`."""
     from imgbuild.build.fetch import FetchJob
-    from imgbuild.downloads.sites import make_sites
     from imgbuild.settings import load_settings
+    from imgbuild.sites import make_sites
 
     _require_folder(folder)
     opened = options.open_project(project)
     images = chosen.images(opened)
     settings = load_settings(opened.settings)
-    sites = make_sites(images[0].matrix, settings)
+    sites = make_sites(images[0].matrix.upstream_urls, settings)
     job = FetchJob(opened, settings, sites, folder.absolute())
     _fetch(job, images, refresh=refresh)
 
@@ -54,8 +54,8 @@ def _require_folder(folder: Path) -> None:
 
 def _fetch(job: "FetchJob", images: "tuple[Image, ...]", *, refresh: bool) -> None:
     from imgbuild.build.fetch import bring, known_listing
-    from imgbuild.downloads.progress import shown_progress
     from imgbuild.fetching.base_files import fetched_layout
+    from imgbuild.inputs.download_progress import shown_progress
 
     known = {image.name: None if refresh else known_listing(image, job) for image in images}
     planned = _plan(job, [image for image in images if known[image.name] is None])

@@ -58,10 +58,13 @@ def _resolve(family: "LockFamily", project: "Project", *, upgrade: bool) -> None
     from imgbuild.dockerfile.conda import conda_lock_name, resolve_conda
     from imgbuild.dockerfile.requirements import find_stale
     from imgbuild.dockerfile.resolve import index_environment, resolve
-    from imgbuild.downloads.sites import make_sites
     from imgbuild.settings import load_settings
+    from imgbuild.sites import make_sites
 
-    folder, sites = project.locks, make_sites(family.matrix, load_settings(project.settings))
+    folder, sites = (
+        project.locks,
+        make_sites(family.matrix.upstream_urls, load_settings(project.settings)),
+    )
     environment = index_environment(sites)
     for request in family.requests:
         changed = resolve(request, folder, upgrade=upgrade, environment=environment)

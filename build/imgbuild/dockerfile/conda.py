@@ -19,13 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from imgbuild.downloads.download import Download
-from imgbuild.downloads.page import read_page
-from imgbuild.downloads.sites import Sites, shown
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import write_text
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import CondaPython, Matrix
+from imgbuild.sites import Sites
 
 #: conda-forge's largest channel has 60 MB packed and 300 MB unpacked.
 _LIMIT = 1 << 30
@@ -115,8 +113,8 @@ def find_unlocked(pythons: Mapping[str, CondaPython], folder: Path) -> list[str]
     return lines
 
 
-def conda_downloads(version: str, python: CondaPython, folder: Path) -> tuple[Download, ...]:
-    """Return the packages of one interpreter, in the order of the matrix.
+def conda_downloads(version: str, python: CondaPython, folder: Path) -> tuple[tuple[str, str], ...]:
+    """Return URL and sha256 of the packages of one interpreter, in the order of the matrix.
 
     Raises:
         InputError: the lock is missing, or a package of the matrix is not in it or unlocked.
@@ -133,7 +131,7 @@ def conda_downloads(version: str, python: CondaPython, folder: Path) -> tuple[Do
                 f"images/locks/{name}: {url} {what}. Run `imgbuild lock` where its channel, or a "
                 "mirror of it (docs/guide.md), can be reached."
             )
-        found.append(Download(url.rsplit("/", 1)[1], url, entry.sha256))
+        found.append((url, entry.sha256))
     return tuple(found)
 
 
@@ -245,13 +243,15 @@ def _ask(channel: str, urls: Iterable[str], sites: Sites) -> dict[str, CondaEntr
 
 def _repodata(channel: str, sites: Sites) -> str:
     """Return the channel's ``repodata.json``, packed on the way where the channel has it so."""
-    packed = read_page(f"{channel}/repodata.json.bz2", sites, limit=_LIMIT)
+    packed = sites.get(f"{channel}/repodata.json.bz2", limit=_LIMIT)
     if packed.status == 200:
         return _unpacked(packed.body, channel)
-    plain = read_page(f"{channel}/repodata.json", sites, limit=_LIMIT)
+    plain = sites.get(f"{channel}/repodata.json", limit=_LIMIT)
     if plain.status == 200:
         return plain.body.decode("utf-8", "replace")
-    where = shown(sites.address(f"{channel}/repodata.json"))
+    from imgbuild.http import shown  # noqa: PLC0415 - brings requests
+
+    where = shown(plain.url)
     raise MachineError(
         f"{where} answered {plain.status}. Name a mirror that has it (docs/guide.md)."
     )

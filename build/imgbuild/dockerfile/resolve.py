@@ -7,9 +7,9 @@ from pathlib import Path
 
 from imgbuild.dockerfile.lockfile import HEADER, parse_lock
 from imgbuild.dockerfile.requirements import LockRequest
-from imgbuild.downloads.sites import Sites
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.files import work_folder, write_text
+from imgbuild.sites import Sites
 
 #: The upstream of the matrix that stands for the Python package index.
 INDEX = "python-index"

@@ -6,17 +6,14 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from imgbuild.downloads.context import link_or_copy
-from imgbuild.downloads.download import Download, file_sha256
-from imgbuild.downloads.sites import Sites
-from imgbuild.downloads.store import put, stored_path
 from imgbuild.errors import InputError
 from imgbuild.fetching.listing import Item, Kind, Listing
 from imgbuild.fetching.registry import Blob, find_image
-from imgbuild.files import stored_folder
+from imgbuild.files import ContentStore, file_sha256, link_or_copy, stored_folder
 from imgbuild.inputs.assembled_layout import assemble_layout
 from imgbuild.inputs.base import BaseLayout, open_layout
 from imgbuild.inputs.oci_layout import blob_path
+from imgbuild.sites import Sites
 
 
 def registry_items(reference: str, sites: Sites, store: Path) -> tuple[Item, ...]:
@@ -29,7 +26,7 @@ def registry_items(reference: str, sites: Sites, store: Path) -> tuple[Item, ...
     """
     image = find_image(reference, sites)
     manifest = _item("manifest.json", image.manifest)
-    put(manifest.download, store, lambda part: _write(part, image.content))
+    ContentStore(store).put(manifest.sha256, lambda part: _write(part, image.content))
     layers = [_item(f"layer-{number}", blob) for number, blob in enumerate(image.layers, 1)]
     return (manifest, _item("config.json", image.config), *layers)
 
@@ -45,7 +42,7 @@ def layout_items(layout: BaseLayout, store: Path) -> tuple[Item, ...]:
 
 def fetched_layout(listing: Listing, os_name: str, folder: Path, parent: Path) -> BaseLayout:
     """Return a listing's base image as an OCI layout in ``parent``, of the files in ``folder``."""
-    manifest = stored_path(folder, listing.manifest)
+    manifest = ContentStore(folder).path(listing.manifest)
 
     def place(sha256: str, path: Path) -> None:
         link_checked(folder, sha256, path)
@@ -64,7 +61,7 @@ def link_checked(store: Path, sha256: str, target: Path) -> None:
         InputError: it is another one than was fetched.
 
     """
-    source = stored_path(store, sha256)
+    source = ContentStore(store).path(sha256)
     if file_sha256(source) != sha256:
         raise InputError(
             f"{source} was damaged since it was fetched. Remove it, run `imgbuild fetch` again "
@@ -80,7 +77,7 @@ def _item(name: str, blob: Blob) -> Item:
 def _stored(layout: Path, name: str, entry: dict[str, Any], store: Path) -> Item:
     item = Item(Kind.BASE, name, "", entry["digest"].removeprefix("sha256:"), entry["size"])
     source = layout / blob_path(entry)
-    put(item.download, store, lambda part: _copy(source, part))
+    ContentStore(store).put(item.sha256, lambda part: _copy(source, part))
     return item
 
 
@@ -95,7 +92,7 @@ def _copy(source: Path, part: Path) -> None:
 def store_file(source: Path, store: Path, kind: Kind, name: str) -> Item:
     """Return a file of this machine as an item, copied to ``store``."""
     item = Item(kind, name, "", file_sha256(source), source.stat().st_size)
-    put(item.download, store, lambda part: _copy(source, part))
+    ContentStore(store).put(item.sha256, lambda part: _copy(source, part))
     return item
 
 
@@ -103,5 +100,5 @@ def store_text(text: str, store: Path, kind: Kind, name: str) -> Item:
     """Return a text as an item, written to ``store``."""
     content = text.encode()
     item = Item(kind, name, "", hashlib.sha256(content).hexdigest(), len(content))
-    put(Download(name, "", item.sha256), store, lambda part: _write(part, content))
+    ContentStore(store).put(item.sha256, lambda part: _write(part, content))
     return item

@@ -7,10 +7,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from imgbuild.downloads.download import Download
-from imgbuild.downloads.store import find_stored
 from imgbuild.errors import InputError
-from imgbuild.files import write_text
+from imgbuild.files import ContentStore, write_text
+from imgbuild.inputs.download import Download
 
 #: Raise it when a listing of before can no longer be built from.
 SCHEMA = 1
@@ -71,7 +70,8 @@ class Listing:
 
     def missing(self, store: Path) -> tuple[Item, ...]:
         """Return the files that ``store`` does not have, by name and size."""
-        return tuple(item for item in self.items if not find_stored(item.download, store))
+        files = ContentStore(store)
+        return tuple(item for item in self.items if not files.find(item.sha256, item.size))
 
     @property
     def size(self) -> int:

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from imgbuild.downloads.page import Page, read_page
-from imgbuild.downloads.sites import Sites
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.http import is_loopback
+from imgbuild.http import Answer, is_loopback
 from imgbuild.registry.auth import read_challenges
 from imgbuild.registry.manifest import ACCEPT, INDEXES, digest_of
 from imgbuild.registry.repository import HUB_REGISTRY
+from imgbuild.sites import Sites
 
 #: The folder of Docker Hub's official images.
 _OFFICIAL = "library/"
@@ -94,7 +93,7 @@ def _blob(root: str, entry: Mapping[str, Any]) -> Blob:
 def _manifest(
     root: str, digest: str, reference: str, sites: Sites, headers: Mapping[str, str]
 ) -> bytes:
-    page = read_page(f"{root}/manifests/{digest}", sites, headers)
+    page = sites.get(f"{root}/manifests/{digest}", headers)
     if page.status != 200:
         raise MachineError(f"{reference}: the registry answered {page.status}{_said(page)}.")
     found = digest_of(page.body)
@@ -119,13 +118,13 @@ def _authorization(url: str, reference: str, sites: Sites) -> dict[str, str]:
 
     A login, if any, goes to whom the netrc file names it for: the registry or its token server.
     """
-    page = read_page(url, sites, ACCEPT)
+    page = sites.get(url, ACCEPT)
     challenge = read_challenges(page.headers.get("WWW-Authenticate", "")).get("bearer")
     if page.status != 401 or challenge is None:
         return {}
     asked = dict(challenge)
     realm = asked.pop("realm", "")
-    answer = read_page(f"{realm}?{urlencode(asked)}", sites)
+    answer = sites.get(f"{realm}?{urlencode(asked)}")
     try:
         document = json.loads(answer.body)
         return {"Authorization": f"Bearer {document.get('token') or document['access_token']}"}
@@ -136,7 +135,7 @@ def _authorization(url: str, reference: str, sites: Sites) -> dict[str, str]:
         ) from error
 
 
-def _said(page: Page) -> str:
+def _said(page: Answer) -> str:
     try:
         return f": {json.loads(page.body)['errors'][0]['code']}"
     except (ValueError, KeyError, TypeError, IndexError):

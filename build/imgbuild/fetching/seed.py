@@ -5,14 +5,13 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from imgbuild.downloads.download import Download
-from imgbuild.downloads.store import find_stored, put, stored_path
 from imgbuild.errors import InputError
 from imgbuild.fetching.base_files import fetched_layout
 from imgbuild.fetching.listing import Listing
 from imgbuild.fetching.offline import FetchedInputs, checked_listing
-from imgbuild.files import work_folder
+from imgbuild.files import ContentStore, file_sha256, work_folder
 from imgbuild.inputs.base import adopt_base, find_base, save_archive
+from imgbuild.inputs.download import Download
 from imgbuild.matrix.images import Image
 from imgbuild.plan.downloads import image_downloads
 from imgbuild.plan.inputs import base_recipe
@@ -49,10 +48,11 @@ def open_seed(
 
 
 def _seed_downloads(downloads: Iterable[Download], folder: Path, cache: Path) -> None:
-    store = cache / "downloads"
+    store, seed = ContentStore(cache / "downloads"), ContentStore(folder)
     for download in downloads:
-        if not find_stored(download, store) and find_stored(download, folder, verify=True):
-            put(download, store, partial(_copy, stored_path(folder, download.sha256)))
+        found = seed.find(download.sha256, download.size)
+        if found and file_sha256(found) == download.sha256:
+            store.put(download.sha256, partial(_copy, found), download.size)
 
 
 def _copy(source: Path, part: Path) -> None:

@@ -458,4 +458,10 @@ class Matrix(Section):
     build_requirements: tuple[Condition, ...] = ()
     package_layers: dict[Name, tuple[Name, ...]] = Field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
+
+    @property
+    def upstream_urls(self) -> dict[str, str]:
+        """The sites that settings can mirror, by name."""
+        return {name: site.url for name, site in self.upstreams.items() if site.url}
+
     images: tuple[Row, ...] = Field(min_length=1)

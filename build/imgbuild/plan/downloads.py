@@ -6,7 +6,7 @@ from pathlib import Path
 
 from imgbuild.dockerfile.conda import conda_downloads
 from imgbuild.dockerfile.variables import NamedSource, named_sources
-from imgbuild.downloads.download import Download, content_digest, substituted
+from imgbuild.inputs.download import Download, content_digest, substituted
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import CondaPython
 from imgbuild.settings import PrefixInterpreter, Settings
@@ -45,7 +45,8 @@ def image_downloads(image: Image, locks: Path, settings: Settings) -> ImageDownl
     contexts = {FILES: tuple(substituted(file, settings.substitutes) for file in files)}
     if isinstance(image.python, CondaPython):
         conda = conda_downloads(image.version_of("python"), image.python, locks)
-        contexts[CONDA] = tuple(substituted(file, settings.substitutes) for file in conda)
+        files = [Download(url.rsplit("/", 1)[1], url, sha256) for url, sha256 in conda]
+        contexts[CONDA] = tuple(substituted(file, settings.substitutes) for file in files)
     arguments = {
         name.argument: settings.substitutes[name.file_name]
         for name in named

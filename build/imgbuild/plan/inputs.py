@@ -7,7 +7,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 from imgbuild.dockerfile.variables import PREFIX, epoch_seconds
-from imgbuild.downloads.sites import make_sites
 from imgbuild.errors import InputError
 from imgbuild.inputs.base import (
     BaseLayout,
@@ -26,6 +25,7 @@ from imgbuild.plan.keyrings import keyrings_context, other_keyrings
 from imgbuild.plan.secrets import build_secrets, require_files
 from imgbuild.project import Project
 from imgbuild.settings import LayoutBase, PrefixInterpreter, RegistryBase, Settings
+from imgbuild.sites import make_sites
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ def check_settings(settings: Settings, matrix: Matrix) -> None:
     """
     _check_names(settings, matrix)
     require_files(settings)
-    make_sites(matrix, settings).login("https://localhost/")
+    make_sites(matrix.upstream_urls, settings).login("https://localhost/")
     other_keyrings(matrix, settings)
     for base in settings.base.values():
         if isinstance(base, LayoutBase):

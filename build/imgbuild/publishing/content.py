@@ -8,11 +8,11 @@ from pathlib import Path
 
 from imgbuild.engine.client import Engine
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.http import RetryPolicy
 from imgbuild.publishing.names import lent_name
 from imgbuild.publishing.pushed_bytes import PushedBytes
 from imgbuild.registry.client import RegistryClient
 from imgbuild.registry.manifest import Manifest
+from imgbuild.retry import RetryPolicy
 
 #: Signs, in the words of engines and registries, that another attempt would end the same way.
 _FINAL = (

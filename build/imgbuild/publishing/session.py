@@ -13,7 +13,6 @@ from imgbuild.build.opening import Opening, open_planner
 from imgbuild.engine.client import Engine
 from imgbuild.engine.display import BuildDisplay
 from imgbuild.errors import CheckFailedError
-from imgbuild.http import RetryPolicy
 from imgbuild.matrix.images import Image
 from imgbuild.plan.planner import Planner
 from imgbuild.project import Project, state_dir
@@ -30,6 +29,7 @@ from imgbuild.publishing.publish import Published, Publisher
 from imgbuild.publishing.read_tag import docker_exec, read_tags
 from imgbuild.registry.client import RegistryClient, connect
 from imgbuild.registry.repository import select_repository
+from imgbuild.retry import RetryPolicy
 from imgbuild.settings import load_settings
 from imgbuild.suites.container import remove_leftovers
 

@@ -14,19 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-from imgbuild.downloads.sites import Sites
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.http import (
-    LARGEST_ANSWER,
-    Answer,
-    GaveUpError,
-    HttpClient,
-    RetryPolicy,
-    TransientError,
-    moved,
-    raise_transient,
-    same_site,
-)
+from imgbuild.http import LARGEST_ANSWER, Answer, HttpClient, moved, raise_transient, same_site
 from imgbuild.registry.auth import (
     Authorization,
     FindCredentials,
@@ -45,6 +34,8 @@ from imgbuild.registry.manifest import (
     is_digest,
 )
 from imgbuild.registry.repository import RepositoryName, parse_repository
+from imgbuild.retry import GaveUpError, RetryPolicy, TransientError
+from imgbuild.sites import Sites
 
 if TYPE_CHECKING:
     from imgbuild.settings import Settings

@@ -14,8 +14,8 @@ from imgbuild.audit.needs import SdistNeed
 from imgbuild.audit.packages import compare_locks, compare_sdist
 from imgbuild.audit.project_page import OfferedFile, Project, parse_page, read_project
 from imgbuild.dockerfile.lockfile import Lock
-from imgbuild.downloads.sites import shown
 from imgbuild.errors import InputError
+from imgbuild.http import shown
 
 pytest_plugins = ("audit_fixtures",)
 SHA = "ab" * 32

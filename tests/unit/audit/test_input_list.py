@@ -15,10 +15,10 @@ from imgbuild.audit.client import Client
 from imgbuild.audit.input_list import Surroundings, other_inputs
 from imgbuild.audit.other_inputs import OtherInput, compare_inputs, look_at
 from imgbuild.audit.signature import judge_signature
-from imgbuild.downloads.sites import make_sites
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.settings import Settings
+from imgbuild.sites import make_sites
 
 pytest_plugins = ("audit_fixtures",)
 
@@ -28,7 +28,7 @@ def _inputs(
 ) -> dict[str, OtherInput]:
     chosen = Settings.model_validate(settings)
     image = images["tf-2.2-gpu-ubuntu"]
-    around = Surroundings(project, chosen, make_sites(image.matrix, chosen))
+    around = Surroundings(project, chosen, make_sites(image.matrix.upstream_urls, chosen))
     return {item.name: item for item in other_inputs([image], around)}
 
 

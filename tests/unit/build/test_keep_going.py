@@ -15,12 +15,11 @@ from imgbuild.build.outcome import Outcome
 from imgbuild.caches.place import FolderPlace
 from imgbuild.caches.several import open_caches
 from imgbuild.cli.build_run import run
-from imgbuild.downloads.download import Download
-from imgbuild.downloads.faults import NotFetchedError, WrongContentError
 from imgbuild.engine.bake import BuildFailedError, BuildStoppedError
 from imgbuild.engine.diagnosis import Diagnosis, Kind
 from imgbuild.engine.faults import EngineUnusableError
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
+from imgbuild.inputs.download import Download, NotFetchedError, WrongContentError
 from imgbuild.matrix.images import Image
 from imgbuild.plan.downloads import ImageDownloads
 from imgbuild.plan.inputs import BaseInput

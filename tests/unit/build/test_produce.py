@@ -15,7 +15,6 @@ from imgbuild.build.options import BuildOptions
 from imgbuild.build.outcome import Outcome
 from imgbuild.build.produce import produce
 from imgbuild.build.workshop import Workshop
-from imgbuild.downloads.sites import Sites
 from imgbuild.engine.bake import BakeTarget, BuildFailedError, BuiltImage
 from imgbuild.engine.buildx import Buildx
 from imgbuild.engine.display import BuildDisplay
@@ -27,6 +26,7 @@ from imgbuild.plan.inputs import BaseInput, BuildInputs, InterpreterInput
 from imgbuild.plan.plan import Action
 from imgbuild.project import Project
 from imgbuild.settings import StandIn
+from imgbuild.sites import Sites
 from imgbuild.suites.results import Report, SuiteResult, TestFailure
 from imgbuild.suites.runner import SuiteRun
 

@@ -9,16 +9,16 @@ from faulty_server import FaultyServer, Reply
 from imgbuild.build.apt_files import _read
 from imgbuild.build.fetch import FetchJob, bring, known_listing
 from imgbuild.dockerfile.stages import Stage
-from imgbuild.downloads.progress import SILENCE
-from imgbuild.downloads.sites import Sites
-from imgbuild.downloads.store import stored_path
 from imgbuild.errors import MachineError
 from imgbuild.fetching.base_files import store_text
 from imgbuild.fetching.listing import Item, Kind, Listing, read_listing, write_listing
 from imgbuild.fetching.request import fetch_request
+from imgbuild.files import ContentStore
+from imgbuild.inputs.download_progress import DownloadProgress
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.settings import Settings
+from imgbuild.sites import Sites
 
 SETTINGS = Settings()
 
@@ -49,15 +49,15 @@ def listing(server: FaultyServer, image: Image, job: FetchJob) -> Listing:
 def test_a_second_run_asks_for_nothing(
     server: FaultyServer, listing: Listing, job: FetchJob
 ) -> None:
-    assert bring([listing], job, SILENCE) == 2
-    assert bring([listing, listing], job, SILENCE) == 0
+    assert bring([listing], job, DownloadProgress()) == 2
+    assert bring([listing, listing], job, DownloadProgress()) == 0
     assert len(server.asked) == 2
-    stored_path(job.folder, listing.items[0].sha256).unlink()
-    assert bring([listing], job, SILENCE) == 1
+    ContentStore(job.folder).path(listing.items[0].sha256).unlink()
+    assert bring([listing], job, DownloadProgress()) == 1
 
 
 def test_sizes_are_known_afterwards(listing: Listing, job: FetchJob) -> None:
-    bring([listing], job, SILENCE)
+    bring([listing], job, DownloadProgress())
     written = read_listing(job.folder, listing.image)
     assert written is not None
     assert [item.size for item in written.items] == [5, 7, 4]
@@ -70,11 +70,11 @@ def test_what_was_interrupted_goes_on(
     write_listing(listing, job.folder)
     server.replies["/b.deb"] = [Reply(b"", 500)]
     with pytest.raises(MachineError, match=r"b\.deb cannot be fetched"):
-        bring([listing], job, SILENCE)
+        bring([listing], job, DownloadProgress())
     server.give("/b.deb", Reply(b"package"))
     known = known_listing(image, job)
     assert known == listing
-    assert bring([known], job, SILENCE) <= 2
+    assert bring([known], job, DownloadProgress()) <= 2
 
 
 def test_a_listing_is_made_anew_when_its_inputs_changed_or_it_cannot_be_completed(
@@ -85,7 +85,7 @@ def test_a_listing_is_made_anew_when_its_inputs_changed_or_it_cannot_be_complete
     assert known_listing(image, job) == listing
     other = Settings.model_validate({"substitutes": {"Python-3.6.15.tar.xz": "0" * 64}})
     assert known_listing(image, FetchJob(job.project, other, Sites(), job.folder)) is None
-    stored_path(job.folder, listing.items[2].sha256).unlink()
+    ContentStore(job.folder).path(listing.items[2].sha256).unlink()
     assert known_listing(image, job) is None
 
 
@@ -105,7 +105,7 @@ def test_what_apt_planned_is_read(tmp_path: Path) -> None:
     assert package == Item(Kind.APT_PACKAGE, "g++_4%3a12-3_amd64.deb", uri, "a" * 64, 1400)
     assert (listed.kind, listed.name, listed.size) == (Kind.APT_LIST, "archive_InRelease", 4)
     assert mirrors.kind is Kind.APT_MIRRORS
-    assert stored_path(tmp_path / "store", mirrors.sha256).read_text().startswith("debian ")
+    assert ContentStore(tmp_path / "store").path(mirrors.sha256).read_text().startswith("debian ")
 
 
 def test_a_package_without_sha256_is_refused(tmp_path: Path) -> None:

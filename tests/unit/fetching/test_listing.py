@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from imgbuild.downloads.store import stored_path
 from imgbuild.errors import InputError
 from imgbuild.fetching.listing import (
     Item,
@@ -16,6 +15,7 @@ from imgbuild.fetching.listing import (
     read_listing,
     write_listing,
 )
+from imgbuild.files import ContentStore
 
 ITEMS = (
     Item(Kind.DOWNLOAD, "a.tar", "https://x.example/a.tar", "a" * 64, 5),
@@ -40,7 +40,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 
 def test_what_is_missing(tmp_path: Path) -> None:
-    path = stored_path(tmp_path, "a" * 64)
+    path = ContentStore(tmp_path).path("a" * 64)
     path.parent.mkdir(parents=True)
     path.write_bytes(b"12345")
     assert [item.name for item in LISTING.missing(tmp_path)] == [ITEMS[1].name, "manifest.json"]

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from imgbuild.build.opening import Opening, open_workshop
-from imgbuild.downloads.store import stored_path
 from imgbuild.errors import InputError
 from imgbuild.fetching.base_files import fetched_layout, layout_items, store_text
 from imgbuild.fetching.listing import Item, Kind, Listing, write_listing
 from imgbuild.fetching.offline import open_fetched
 from imgbuild.fetching.request import fetch_request
+from imgbuild.files import ContentStore
 from imgbuild.inputs.base import open_layout
 from imgbuild.inputs.oci_layout import read_layout, write_layout
 from imgbuild.matrix.images import Image
@@ -146,10 +146,10 @@ def test_inputs_that_changed_since(
 def test_a_file_that_is_missing_is_named_before_anything_is_built(
     dest: Path, image: Image, project: Project, tmp_path: Path
 ) -> None:
-    stored_path(dest, hashlib.sha256(b"deb").hexdigest()).unlink()
+    ContentStore(dest).path(hashlib.sha256(b"deb").hexdigest()).unlink()
     with pytest.raises(InputError, match=r"lacks g\+\+_4%3a12_amd64\.deb \(apt-package, sha256"):
         _open(dest, image, project, tmp_path)
-    stored_path(dest, hashlib.sha256(b"wheel").hexdigest()).unlink()
+    ContentStore(dest).path(hashlib.sha256(b"wheel").hexdigest()).unlink()
     with pytest.raises(InputError, match=r"lacks h5py.* and 1 more of tf-2\.2-cpu-debian"):
         _open(dest, image, project, tmp_path)
 
@@ -168,7 +168,7 @@ def test_the_command_line_needs_no_engine_to_say_so(
 def test_a_file_that_was_damaged_on_the_way(
     dest: Path, image: Image, project: Project, tmp_path: Path
 ) -> None:
-    path = stored_path(dest, hashlib.sha256(b"deb").hexdigest())
+    path = ContentStore(dest).path(hashlib.sha256(b"deb").hexdigest())
     path.write_bytes(b"bad")
     fetched = open_fetched(dest, [image], project, SETTINGS, tmp_path / "cache")
     with pytest.raises(InputError, match="was damaged since it was fetched"):
@@ -178,7 +178,7 @@ def test_a_file_that_was_damaged_on_the_way(
 def test_a_base_whose_manifest_names_no_type(tmp_path: Path, made: Path) -> None:
     """OCI leaves it open."""
     items = layout_items(open_layout(made), tmp_path / "store")
-    manifest = json.loads(stored_path(tmp_path / "store", items[0].sha256).read_text())
+    manifest = json.loads(ContentStore(tmp_path / "store").path(items[0].sha256).read_text())
     del manifest["mediaType"]
     other = store_text(json.dumps(manifest), tmp_path / "store", Kind.BASE, "manifest.json")
     listing = Listing("x", {}, "", (other, *items[1:]))

@@ -8,10 +8,10 @@ import pytest
 
 from imgbuild.dockerfile.lockfile import HEADER
 from imgbuild.dockerfile.resolve import index_environment
-from imgbuild.downloads.sites import Sites
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.fetching.python_files import python_items
 from imgbuild.matrix.images import Image
+from imgbuild.sites import Sites
 
 ANY, OLD, NEW, SOURCE = ("1" * 64, "2" * 64, "3" * 64, "4" * 64)
 

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from faulty_server import FaultyServer, Reply
 
-from imgbuild.downloads.many import fetch_all
-from imgbuild.downloads.sites import Sites
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.fetching.base_files import fetched_layout, registry_items
 from imgbuild.fetching.listing import Listing
 from imgbuild.fetching.registry import _root, find_image
+from imgbuild.files import ContentStore
+from imgbuild.inputs.download import fetch_all
 from imgbuild.inputs.oci_layout import read_layout
+from imgbuild.sites import Sites
 
 DOCKER = "application/vnd.docker.distribution.manifest.v2+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
@@ -76,7 +77,7 @@ def test_an_image_becomes_a_layout(server: FaultyServer, tmp_path: Path) -> None
     registry = Registry(server)
     items = registry_items(registry.reference, Sites(), tmp_path)
     assert [item.name for item in items] == ["manifest.json", "config.json", "layer-1", "layer-2"]
-    fetch_all([item.download for item in items], tmp_path, Sites())
+    fetch_all([item.download for item in items], ContentStore(tmp_path), Sites())
     listing = Listing("x", {}, registry.reference, items)
     layout = fetched_layout(listing, "ubuntu-18.04", tmp_path, tmp_path / "base")
     ids, name = read_layout(layout.path, verify_layer=True)
@@ -91,7 +92,7 @@ def test_a_token_is_asked_for_and_not_sent_elsewhere(server: FaultyServer, tmp_p
     server.give(where, Reply(b'{"token": "abc"}'))
     image = find_image(registry.reference, Sites())
     items = registry_items(registry.reference, Sites(), tmp_path)
-    fetch_all([i.download for i in items], tmp_path, Sites(), headers=image.headers)
+    fetch_all([i.download for i in items], ContentStore(tmp_path), Sites(), headers=image.headers)
     asked = [asked for asked in server.asked if asked.path == where]
     assert {one.authorization for one in asked} == {None}
 

@@ -11,12 +11,12 @@ import pytest
 from test_offline import SETTINGS, dest, image, made  # noqa: F401
 
 from imgbuild.build import supplies
-from imgbuild.downloads.download import Download
-from imgbuild.downloads.store import find_stored, stored_path
 from imgbuild.fetching import seed
 from imgbuild.fetching.offline import FetchedInputs
 from imgbuild.fetching.seed import open_seed
+from imgbuild.files import ContentStore, file_sha256
 from imgbuild.inputs.base import BaseLayout, find_base
+from imgbuild.inputs.download import Download
 from imgbuild.inputs.oci_layout import read_layout
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import InputDigest
@@ -76,7 +76,7 @@ def test_images_that_were_not_fetched_are_no_fault(
     assert {*fetched.listings} == {image.name}
     (reason,) = lacking
     assert reason.startswith(f"Packages of {other.name} come from the network: {dest} holds nothi")
-    stored_path(dest, hashlib.sha256(b"deb").hexdigest()).unlink()
+    ContentStore(dest).path(hashlib.sha256(b"deb").hexdigest()).unlink()
     fetched, lacking = _seed(dest, [image], project, cache)
     assert not fetched.listings
     assert "lacks g++" in lacking[0]
@@ -88,14 +88,14 @@ def test_downloads_are_taken_over_if_they_are_whole(tmp_path: Path, cache: Path)
     content = {"good": b"good", "bad": b"bad", "there": b"there"}
     files = {n: Download(n, "", hashlib.sha256(c).hexdigest()) for n, c in content.items()}
     for name, file in files.items():
-        path = stored_path(dest, file.sha256)
+        path = ContentStore(dest).path(file.sha256)
         path.parent.mkdir(parents=True)
         path.write_bytes(content[name] if name != "bad" else b"BAD")
     seed._seed_downloads([*files.values(), Download("x", "", "0" * 64)], dest, cache)
     store = cache / "downloads"
-    assert find_stored(files["good"], store, verify=True)
-    assert find_stored(files["there"], store, verify=True)
-    assert not find_stored(files["bad"], store)
+    assert file_sha256(ContentStore(store).path(files["good"].sha256)) == files["good"].sha256
+    assert ContentStore(store).find(files["there"].sha256)
+    assert not ContentStore(store).find(files["bad"].sha256)
 
 
 def test_each_image_has_its_supplies_from_where_they_are(

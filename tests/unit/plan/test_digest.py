@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.downloads.download import Download
 from imgbuild.errors import InputError
+from imgbuild.inputs.download import Download
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import InputDigest, input_digest
 from imgbuild.plan.downloads import ImageDownloads

@@ -11,11 +11,11 @@ from memory_registry import MemoryRegistry
 from test_publish import MOVING, Bench, place_image
 
 from imgbuild.engine.display import BuildDisplay
-from imgbuild.http import RetryPolicy
 from imgbuild.publishing.index import Index, index_of
 from imgbuild.publishing.ladder import astray, give_back_tags, settled
 from imgbuild.publishing.record import put_record
 from imgbuild.publishing.session import Session, Wish
+from imgbuild.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from imgbuild.matrix.images import Image

@@ -14,11 +14,11 @@ from fake_engine import FakeEngine
 
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.http import RetryPolicy
 from imgbuild.publishing.content import Sender
 from imgbuild.publishing.family import publish_family
 from imgbuild.publishing.names import lent_name, take_back
 from imgbuild.publishing.pushed_bytes import PushedBytes
+from imgbuild.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

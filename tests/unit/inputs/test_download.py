@@ -1,7 +1,8 @@
-"""One file: every way in which a server or a network can fail, and what is left afterwards."""
+"""Downloads: each way in which a server or network can fail, and what is left afterwards."""
 
 import errno
 import hashlib
+import os
 import subprocess
 import sys
 import threading
@@ -11,16 +12,20 @@ import pytest
 from faulty_server import Asked, FaultyServer, Reply, faulty_server
 from pydantic import ValidationError
 
-from imgbuild.downloads import transfer
-from imgbuild.downloads.download import Download, substituted
-from imgbuild.downloads.sites import Sites
-from imgbuild.downloads.store import fetch, stored_path
 from imgbuild.errors import CheckFailedError, InputError, MachineError
+from imgbuild.files import ContentStore
+from imgbuild.inputs.download import Download, downloads_context, fetch_all, substituted
+from imgbuild.inputs.download_progress import DownloadProgress, shown_progress
+from imgbuild.sites import Sites
 
 BODY = bytes(range(256)) * 4000  # a megabyte: more than one chunk
 SHA = hashlib.sha256(BODY).hexdigest()
 PAGE = b"<!DOCTYPE html><html><head><title> Please\n log in </title></head></html>"
 LOGIN = "Basic dTpz"  # u:s
+
+
+def fetch(download: Download, folder: Path, sites: Sites) -> Path:
+    return fetch_all([download], ContentStore(folder), sites)[download]
 
 
 def _file(url: str) -> Download:
@@ -42,28 +47,18 @@ def _netrc(folder: Path, text: str = "machine 127.0.0.1 login u password s\n") -
 def test_a_file_comes_once(server: FaultyServer, tmp_path: Path) -> None:
     url = server.give("/f", Reply(BODY))
     path = fetch(_file(url), tmp_path, Sites())
-    assert path == stored_path(tmp_path, SHA) == tmp_path / "sha256" / SHA[:2] / SHA
+    assert path == ContentStore(tmp_path).path(SHA) == tmp_path / "sha256" / SHA[:2] / SHA
     assert path.read_bytes() == BODY
     assert fetch(_file(url), tmp_path, Sites()) == path
     assert server.asked == [Asked("/f", None, None)]
     assert _left(tmp_path) == [SHA]
 
 
-def test_a_damaged_file_is_found_when_asked_to_and_fetched_again(
-    server: FaultyServer, tmp_path: Path
-) -> None:
-    url = server.give("/f", Reply(BODY))
-    path = fetch(_file(url), tmp_path, Sites())
-    path.write_bytes(b"x" * len(BODY))
-    assert fetch(_file(url), tmp_path, Sites()).read_bytes() != BODY
-    assert fetch(_file(url), tmp_path, Sites(), verify=True).read_bytes() == BODY
-
-
 def test_a_file_of_another_size_than_known_is_fetched_again(
     server: FaultyServer, tmp_path: Path
 ) -> None:
     url = server.give("/f", Reply(BODY))
-    path = stored_path(tmp_path, SHA)
+    path = ContentStore(tmp_path).path(SHA)
     path.parent.mkdir(parents=True)
     path.write_bytes(b"short")
     known = Download("file.bin", url, SHA, len(BODY))
@@ -140,7 +135,7 @@ def test_what_another_run_left_is_used_or_not(
     server: FaultyServer, tmp_path: Path, part: bytes, ranges: list[str | None]
 ) -> None:
     url = server.give("/f", Reply(BODY))
-    path = stored_path(tmp_path, SHA)
+    path = ContentStore(tmp_path).path(SHA)
     path.parent.mkdir(parents=True)
     path.with_name(f"{SHA}.part").write_bytes(part)
     assert fetch(_file(url), tmp_path, Sites()).read_bytes() == BODY
@@ -184,7 +179,7 @@ def test_a_fault_that_does_not(server: FaultyServer, tmp_path: Path) -> None:
     url = server.give("/f", Reply(b"", 500))
     with pytest.raises(MachineError, match=r"it answered 500 \(Internal.*\) \(3 tries\)"):
         fetch(_file(url), tmp_path, Sites())
-    assert len(server.asked) == transfer.ATTEMPTS
+    assert len(server.asked) == 3
 
 
 def test_redirects_without_end(server: FaultyServer, tmp_path: Path) -> None:
@@ -299,32 +294,27 @@ def test_two_processes_want_the_same_file(server: FaultyServer, tmp_path: Path) 
     url = server.give("/f", Reply(BODY))
     program = (
         "from pathlib import Path\n"
-        "from imgbuild.downloads.download import Download\n"
-        "from imgbuild.downloads.sites import Sites\n"
-        "from imgbuild.downloads.store import fetch\n"
-        f"fetch(Download('f', {url!r}, {SHA!r}), Path({str(tmp_path)!r}), Sites())\n"
+        "from imgbuild.files import ContentStore\n"
+        "from imgbuild.inputs.download import Download, fetch_all\n"
+        "from imgbuild.sites import Sites\n"
+        f"store = ContentStore(Path({str(tmp_path)!r}))\n"
+        f"fetch_all([Download('f', {url!r}, {SHA!r})], store, Sites())\n"
     )
     started = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(3)]
     assert [process.wait(60) for process in started] == [0, 0, 0]
     assert len(server.asked) == 1
 
 
-def test_an_interruption_leaves_the_part_alone(
-    server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_download_is_continued(server: FaultyServer, tmp_path: Path) -> None:
     url = server.give("/f", Reply(BODY))
-    calls = iter([None, KeyboardInterrupt()])
 
-    def interrupt(_way: object) -> None:
-        error = next(calls)
-        if error:
-            raise error
+    class Interrupt(DownloadProgress):
+        def advance(self, _name: str, _size: int) -> None:
+            raise KeyboardInterrupt
 
-    monkeypatch.setattr(transfer, "_check_stop", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        fetch(_file(url), tmp_path, Sites())
+        fetch_all([_file(url)], ContentStore(tmp_path), Sites(), Interrupt())
     assert _left(tmp_path) == [f"{SHA}.part"]
-    monkeypatch.undo()
     fetch(_file(url), tmp_path, Sites())
     assert server.asked[1].range == "bytes=262144-"
 
@@ -333,10 +323,11 @@ def test_a_full_disk(server: FaultyServer, tmp_path: Path, monkeypatch: pytest.M
     def full(*_args: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("imgbuild.downloads.store._settle", full)
     url = server.give("/f", Reply(BODY))
-    with pytest.raises(MachineError, match=r"Cannot keep file\.bin in .*No space left"):
-        fetch(_file(url), tmp_path, Sites())
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", full)
+        with pytest.raises(MachineError, match=r"Cannot keep file\.bin in .*No space left"):
+            fetch(_file(url), tmp_path, Sites())
     assert _left(tmp_path) == [f"{SHA}.part"]
 
 
@@ -363,3 +354,96 @@ def test_a_substitute_has_its_own_sha256() -> None:
     download = Download("f", "https://x.example/f", SHA, 5)
     assert substituted(download, {"g": "1" * 64}) == download
     assert substituted(download, {"f": "1" * 64}).sha256 == "1" * 64
+
+
+def _download(server: FaultyServer, name: str, body: bytes | None = None) -> Download:
+    content = body or name.encode() * 1000
+    url = server.give(f"/{name}", Reply(content))
+    return Download(name, url, hashlib.sha256(content).hexdigest())
+
+
+def test_many_files_come(server: FaultyServer, tmp_path: Path) -> None:
+    downloads = [_download(server, f"f{number}") for number in range(10)]
+    lines: list[str] = []
+    store = ContentStore(tmp_path)
+    stored = fetch_all([*downloads, downloads[0]], store, Sites(), DownloadProgress(lines.append))
+    assert {path.read_bytes()[:2] for path in stored.values()} == {
+        f"f{number}".encode() for number in range(10)
+    }
+    assert min(lines) == "fetched f0 (2.0 kB)"
+    assert len(lines) == len(server.asked) == 10
+
+
+def test_nothing_to_fetch(tmp_path: Path) -> None:
+    assert fetch_all([], ContentStore(tmp_path), Sites()) == {}
+
+
+def test_the_first_fault_is_told_and_ends_the_rest(server: FaultyServer, tmp_path: Path) -> None:
+    missing = Download("missing", f"{server.url}/missing", "0" * 64)
+    downloads = [_download(server, f"f{number}") for number in range(50)]
+    with pytest.raises(MachineError, match="missing cannot be fetched"):
+        fetch_all([missing, *downloads], ContentStore(tmp_path), Sites())
+
+
+def test_a_context_holds_the_files_by_name(server: FaultyServer, tmp_path: Path) -> None:
+    downloads = [_download(server, "a.tar"), _download(server, "b.tar")]
+    folder = downloads_context(downloads, tmp_path, Sites())
+    assert sorted(path.name for path in folder.iterdir()) == ["a.tar", "b.tar"]
+    assert (folder / "a.tar").stat().st_nlink == 2
+    assert downloads_context(reversed(downloads), tmp_path, Sites()) == folder
+    assert len(server.asked) == 2
+    assert downloads_context(downloads[:1], tmp_path, Sites()) != folder
+
+
+def test_a_context_that_lost_a_file_is_made_again(server: FaultyServer, tmp_path: Path) -> None:
+    downloads = [_download(server, "a.tar"), _download(server, "b.tar")]
+    folder = downloads_context(downloads, tmp_path, Sites())
+    (folder / "a.tar").unlink()
+    assert (downloads_context(downloads, tmp_path, Sites()) / "a.tar").is_file()
+
+
+@pytest.mark.parametrize("body", [b"a.tar" * 300, b"X" + b"a.tar" * 1000])
+def test_a_damaged_file_is_told_and_fetched_again(
+    server: FaultyServer, tmp_path: Path, body: bytes
+) -> None:
+    """Truncated, or of the right size with other bytes and the old time."""
+    download = _download(server, "a.tar")
+    folder = downloads_context([download], tmp_path, Sites())
+    stored = folder / "a.tar"
+    whole, status = stored.read_bytes(), stored.stat()
+    stored.write_bytes(body[: len(whole)])  # the store's file too: they are one
+    os.utime(stored, (status.st_atime, status.st_mtime + 1))
+    lines: list[str] = []
+    again = downloads_context([download], tmp_path, Sites(), DownloadProgress(lines.append))
+    assert (again / "a.tar").read_bytes() == whole
+    assert lines == [
+        "a.tar in the cache was damaged (its sha256 is another): it is fetched again",
+        "fetched a.tar (5.0 kB)",
+    ]
+
+
+def test_one_name_for_two_contents_is_refused(server: FaultyServer, tmp_path: Path) -> None:
+    first = _download(server, "a.tar")
+    second = Download("a.tar", "https://x.example/a.tar", "0" * 64)
+    with pytest.raises(InputError, match=r"Two downloads are called a\.tar and differ"):
+        downloads_context([first, second], tmp_path, Sites())
+    again = Download("a.tar", "https://x.example/other.tar", first.sha256)
+    assert downloads_context([first, again], tmp_path, Sites()).is_dir()
+
+
+def test_progress_on_a_terminal_and_off_it(
+    server: FaultyServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with shown_progress() as progress:
+        fetch_all([_download(server, "plain")], ContentStore(tmp_path), Sites(), progress)
+    assert capsys.readouterr().err == "fetched plain (5.0 kB)\n"
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    cut = Reply(b"abc", announced=6)
+    url = server.give("/bars", cut, Reply(b"abcdef"))
+    download = Download("bars", url, hashlib.sha256(b"abcdef").hexdigest())
+    with shown_progress() as progress:
+        fetch_all([download], ContentStore(tmp_path), Sites(), progress)
+    assert "fetched bars (6 bytes)" in capsys.readouterr().err

@@ -1,0 +1,146 @@
+"""The HTTP client: what is tried again, what is refused, who gets a login."""
+
+import io
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from math import inf
+from pathlib import Path
+
+import pytest
+import requests
+from faulty_server import FaultyServer, Reply, faulty_server
+
+from imgbuild.errors import CheckFailedError, InputError, MachineError
+from imgbuild.http import HttpClient, moved, same_site, shown, trusted_bundle
+from imgbuild.retry import GaveUpError, RetryPolicy, TransientError, retry_after
+from imgbuild.sites import Sites
+
+QUICK = RetryPolicy(3, first_wait=0.0)
+
+
+def test_an_answer_is_returned_whatever_its_status(server: FaultyServer) -> None:
+    url = server.give("/x", Reply(b"body"))
+    assert HttpClient().get(url).body == b"body"
+    assert Sites().get(f"{server.url}/none").status == 404
+
+
+def test_a_fault_that_passes_is_logged(server: FaultyServer) -> None:
+    url = server.give("/x", Reply(b"", 503), Reply(b"bo", announced=4), Reply(b"body"))
+    lines: list[str] = []
+    assert HttpClient(policy=QUICK, log=lines.append).get(url).body == b"body"
+    assert [line.partition(": ")[2] for line in lines] == [
+        "it answered 503. Again in 0.0 s (1 of 3 tries).",
+        "its answer broke off. Again in 0.0 s (2 of 3 tries).",
+    ]
+
+
+def test_a_fault_that_stays_ends_with_the_last_try(server: FaultyServer) -> None:
+    url = server.give("/x", Reply(b"", 503))
+    with pytest.raises(MachineError, match=r"it answered 503 \(3 tries\)\. Where this site"):
+        Sites().get(url)
+    assert len(server.asked) == 3
+
+
+@pytest.mark.usefixtures("_hasty")
+def test_nobody_listens() -> None:
+    with pytest.raises(MachineError, match=r"http://127\.0\.0\.1:9/x failed: no connection: Conn"):
+        Sites().get("http://127.0.0.1:9/x")
+
+
+def test_an_answer_without_end_is_refused(server: FaultyServer) -> None:
+    url = server.give("/x", Reply(b"x" * 3_000_000))
+    with pytest.raises(MachineError, match="more than 1 MiB"):
+        HttpClient().get(url, limit=1 << 20)
+
+
+def test_a_post_is_sent_with_its_file(server: FaultyServer, tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"content")
+    answer = HttpClient().ask("POST", server.give("/x"), content=tmp_path / "f")
+    assert answer.status == 501  # the server knows only GET
+
+
+def test_https_is_not_left_for_http(monkeypatch: pytest.MonkeyPatch) -> None:
+    def redirect(*_args: object, **_options: object) -> requests.Response:
+        response = requests.Response()
+        response.raw = io.BytesIO()
+        response.status_code = 302
+        response.headers["Location"] = "http://x.example/y"
+        return response
+
+    monkeypatch.setattr(requests.Session, "request", redirect)
+    with pytest.raises(MachineError, match=r"leads from https to http://x\.example/y"):
+        HttpClient().get("https://x.example/y")
+
+
+def test_authorization_stays_at_its_site(server: FaultyServer) -> None:
+    with faulty_server() as other:
+        there = other.give("/f", Reply(b"x"))
+        url = server.give("/f", Reply(b"", 302, headers={"Location": there}))
+        assert HttpClient().ask("GET", url, authorization="Basic x").body == b"x"
+        assert (server.asked[0].authorization, other.asked[0].authorization) == ("Basic x", None)
+
+
+def test_a_secret_is_not_sent_over_plain_http() -> None:
+    with pytest.raises(CheckFailedError, match="plain http: the login is not sent"):
+        HttpClient().ask("GET", "http://x.example/y", authorization="Basic x")
+
+
+def test_closing_ends_the_waiting() -> None:
+    client = HttpClient(policy=RetryPolicy(5, first_wait=60.0))
+    threading.Timer(0.1, client.close).start()
+
+    def fail() -> None:
+        raise TransientError("no", wait=60.0)
+
+    with pytest.raises(GaveUpError, match=r"work failed: no \(1 try\)"):
+        client.retry("work", fail)
+
+
+@pytest.mark.parametrize(
+    ("failed", "asked", "least", "most"),
+    [(1, None, 0, 1), (3, None, 0, 4), (1, 7.0, 7, 7), (5, None, inf, inf), (1, 301.0, inf, inf)],
+)
+def test_waits_double_and_never_fall_below_what_was_asked(
+    failed: int, asked: float | None, least: float, most: float
+) -> None:
+    assert least <= RetryPolicy().wait(failed, asked) <= most
+
+
+def test_retry_after_is_a_number_or_a_date() -> None:
+    later = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
+    assert retry_after({"Retry-After": "12"}) == 12
+    assert 50 < (retry_after({"Retry-After": later}) or 0) <= 60
+    assert retry_after({"Retry-After": "soon"}) is None
+    assert retry_after({}) is None
+
+
+def test_addresses() -> None:
+    assert shown("https://u:p@x.example/a?key=1#f") == "https://x.example/a"
+    assert same_site("https://x.example/a", "https://x.example:443/b")
+    assert not same_site("https://x.example/a", "http://x.example/a")
+    assert moved("https://x.example/a/b", "../c?d=1") == "https://x.example/c?d=1"
+
+
+def test_the_ca_bundle_is_the_configured_one_first(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.touch()
+    other.touch()
+    environment = {"SSL_CERT_FILE": str(other)}
+    assert trusted_bundle(str(one), environment) == str(one)
+    assert trusted_bundle(None, environment) == str(other)
+    with pytest.raises(InputError, match="SSL_CERT_FILE names /none, which does not exist"):
+        trusted_bundle(None, {"SSL_CERT_FILE": "/none"})
+
+
+def test_a_hanging_server_is_given_up() -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        client = HttpClient(policy=RetryPolicy(1), seconds=(1.0, 0.2))
+        began = time.monotonic()
+        with pytest.raises(GaveUpError, match="no answer in time"):
+            client.get(url)
+        assert time.monotonic() - began < 5
