@@ -26,19 +26,19 @@ app = typer.Typer(
 )
 
 
-#: How things stand after an interrupt, by command; "" is any other.
+#: The state after an interrupt, by command; "" is any other.
 _STANDING = {
-    "build": "Images that had passed before keep their names; nothing else was named, and nothing "
-    "is left running.",
-    "test": "Nothing was named, and nothing is left running.",
-    "push": "What is in the registry stays, and no moving tag stands for an image that is not "
-    "complete. Run the same again to go on.",
+    "build": "Images that passed are tagged; no other tag was made or moved. Nothing is left "
+    "running.",
+    "test": "Nothing is left running.",
+    "push": "What was pushed stays in the registry, and every moving tag names a complete image. "
+    "Run the same command again to continue.",
     "": "Nothing is left running.",
 }
 
 
 def main() -> NoReturn:
-    """Run the command line; every foreseen error is one paragraph on stderr and an exit code."""
+    """Run the command line; an expected error is one paragraph on stderr and an exit code."""
     from imgbuild.cli import commands
 
     commands.register(app)
@@ -64,7 +64,7 @@ def main() -> NoReturn:
 
 
 def interruption(words: list[str]) -> str:
-    """Return what is said of an interrupted command line, by its command."""
+    """Return the message for an interrupted command line."""
     command = next((word for word in words if word in _STANDING), "")
     return f"interrupted. {_STANDING[command]}"
 
@@ -89,7 +89,7 @@ def _options(
     settings: Annotated[
         Path | None,
         typer.Option(
-            "--settings", metavar="FILE", help="Another file than the checkout's settings."
+            "--settings", metavar="FILE", help="Settings file, instead of imgbuild.local.yaml."
         ),
     ] = None,
     mirror: Annotated[
@@ -97,7 +97,7 @@ def _options(
         typer.Option(
             "--mirror",
             metavar="NAME=URL",
-            help="Ask this site in place of an upstream of the matrix; repeatable.",
+            help="Use this site instead of an upstream of the matrix; repeatable.",
         ),
     ] = None,
     _: Annotated[
@@ -107,7 +107,7 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """Build and test container images with TensorFlow 1.10 to 2.3, every pin proved."""
+    """Build, test and publish container images for TensorFlow 1.10 to 2.3."""
     # The environment carries them to wherever settings are read, in this process and its children.
     if settings:
         os.environ["IMGBUILD_SETTINGS"] = str(settings.absolute())

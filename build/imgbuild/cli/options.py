@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they stand for."""
+"""Options that several commands share."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,29 +15,35 @@ ProjectOption = Annotated[
     typer.Option(
         "--project",
         envvar="IMGBUILD_PROJECT",
-        help="The checkout to work on. Default: the one that the current folder lies in.",
+        metavar="DIR",
+        help="The checkout to work on. Default: the one around the current folder.",
         show_default=False,
     ),
 ]
 TfOption = Annotated[
     list[str] | None,
-    typer.Option("--tf", help="TensorFlow version, such as 2.2 or 2.2.0; repeatable."),
+    typer.Option(
+        "--tf", metavar="VERSION", help="TensorFlow version, such as 2.2 or 2.2.0; repeatable."
+    ),
 ]
 CpuOption = Annotated[bool, typer.Option("--cpu", help="The CPU variant (the default).")]
 GpuOption = Annotated[bool, typer.Option("--gpu", help="The GPU variant.")]
 StackOption = Annotated[
-    str | None, typer.Option("--stack", help="What the image stands on, such as debian.")
+    str | None,
+    typer.Option("--stack", metavar="STACK", help="The stack of the image, such as debian."),
 ]
 MpiOption = Annotated[
     str | None,
-    typer.Option("--mpi", help="The MPI flavour: openmpi or intelmpi. Default: the stack's."),
+    typer.Option(
+        "--mpi", metavar="FLAVOUR", help="The MPI: openmpi or intelmpi. Default: the stack's."
+    ),
 ]
 AllOption = Annotated[bool, typer.Option("--all", help="Every image of the matrix.")]
 AsDocumentedOption = Annotated[
     bool,
     typer.Option(
         "--as-documented",
-        help="The image with the documented pins, also where they cannot work (--tf 2.1 --gpu).",
+        help="The documented pins, even where they cannot work (--tf 2.1 --gpu).",
     ),
 ]
 NameOption = Annotated[
@@ -45,11 +51,11 @@ NameOption = Annotated[
     typer.Option(
         "--name",
         metavar="IMAGE",
-        help="Exactly this image, such as tf-2.2-cpu-debian, in place of --tf and the others; "
-        "repeatable.",
+        help="Exactly this image, such as tf-2.2-cpu-debian; repeatable. Excludes --tf and the "
+        "other selection options.",
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def open_project(path: Path | None) -> Project:
@@ -61,7 +67,7 @@ def seconds(text: str | None, option: str) -> float | None:
     """Return the seconds of a duration on the command line.
 
     Raises:
-        InputError: it is none.
+        InputError: the text is no duration.
 
     """
     from imgbuild.errors import InputError
@@ -85,12 +91,11 @@ def select(
     *,
     names: list[str] | None = None,
 ) -> "tuple[Image, ...]":
-    """Return the images that the selection options mean.
+    """Return the images that the selection options select.
 
-    ``names`` are those of ``--name``: exactly these images, without any other option.
-
-    ``as_documented`` takes them with the documented pins. A version that is named must differ from
-    the family's then; where every version is meant, those that do not differ are left out.
+    ``names`` selects exactly these images, without any other option. ``as_documented`` selects the
+    documented pins: a named version must have other ones, with ``everything`` those without are
+    left out.
     """
     from imgbuild.matrix.images import as_documented as with_documented_pins
     from imgbuild.matrix.load import load_matrix
@@ -112,6 +117,6 @@ def _require_alone(*others: object) -> None:
 
     if any(others):
         raise InputError(
-            "--name says exactly which images: leave out --tf, --cpu, --gpu, --stack, --mpi, --all "
-            "and --as-documented."
+            "--name cannot be combined with --tf, --cpu, --gpu, --stack, --mpi, --all or "
+            "--as-documented."
         )

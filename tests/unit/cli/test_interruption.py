@@ -8,9 +8,9 @@ from imgbuild.cli import interruption
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["build", "--all"], "Images that had passed before keep their names"),
-        (["--settings", "file", "push", "--tf", "2.2"], "Run the same again to go on"),
-        (["test"], "Nothing was named"),
+        (["build", "--all"], "Images that passed are tagged"),
+        (["--settings", "file", "push", "--tf", "2.2"], "Run the same command again"),
+        (["test"], "Nothing is left running"),
         (["published", "--from", "registry.test/app"], "Nothing is left running"),
         ([], "Nothing is left running"),
     ],

@@ -43,7 +43,7 @@ def test_no_other_selection_beside_it(
     project: Project,
     others: tuple[list[str] | None, bool, bool, str | None, str | None, bool, bool],
 ) -> None:
-    with pytest.raises(InputError, match=r"--name says exactly which images: leave out --tf"):
+    with pytest.raises(InputError, match=r"--name cannot be combined with --tf"):
         options.select(project, *others, names=["tf-2.2-cpu-debian"])
 
 
