@@ -57,7 +57,7 @@ def inputs(real_matrix: Matrix, project: Project) -> BuildInputs:
 def digests(
     real_matrix: Matrix, project: Project, inputs: BuildInputs
 ) -> list[tuple[Image, InputDigest]]:
-    reading = Reading(project, real_matrix)
+    reading = Reading(project)
     return [(i, input_digest(i, inputs, project, reading)) for i in all_images(real_matrix)]
 
 

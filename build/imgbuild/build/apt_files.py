@@ -47,9 +47,9 @@ def apt_items(
 def _export(
     image: Image, stages: tuple[Stage, ...], workshop: Workshop, folder: Path, out: Path
 ) -> None:
-    text = render_dockerfile(image, workshop.project.templates)
+    rendered = render_dockerfile(image, workshop.project.templates)
     dockerfile = folder / "Dockerfile"
-    dockerfile.write_text(with_plan(text, stages, _TARGET), encoding="utf-8")
+    dockerfile.write_text(with_plan(rendered, stages, _TARGET), encoding="utf-8")
     (item,) = workshop.plan([image], test=False)
     target = replace(
         bake_target(item, workshop.inputs, {}, workshop.project, None),

@@ -99,7 +99,7 @@ def open_planner(project: Project, images: tuple[Image, ...], opening: Opening) 
         inputs = _inputs(images, settings, preparation, caches)
         inputs = fetched.known_bases(inputs, images) if fetched else inputs
         store = ReportStore(state / "reports")
-        planner = Planner(project, engine, inputs, store, settings.standin, cache)
+        planner = Planner(project, engine, inputs, store, settings.standin)
         yield Opened(planner, stored, images, opening, settings, host, fetched, caches)
     finally:
         engine.close()

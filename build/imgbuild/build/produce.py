@@ -11,7 +11,7 @@ from imgbuild.build.outcome import Outcome
 from imgbuild.build.phases import phases
 from imgbuild.build.supplies import bring_each
 from imgbuild.build.workshop import Workshop
-from imgbuild.dockerfile.render import dockerfile_path
+from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.errors import ImgbuildError
 from imgbuild.files import work_folder
 from imgbuild.inputs.base import save_archive
@@ -68,9 +68,9 @@ def _stages_of_work(
 
 
 def _phases(items: Sequence[PlanItem], workshop: Workshop) -> Iterator[tuple[PlanItem, ...]]:
-    paths = [dockerfile_path(item.image, workshop.project.dockerfiles) for item in items]
-    texts = [path.read_text(encoding="utf-8") for path in paths]
-    return phases(items, texts, containerd_store=workshop.engine.version().containerd_store)
+    templates = workshop.project.templates
+    dockerfiles = [render_dockerfile(item.image, templates) for item in items]
+    return phases(items, dockerfiles, containerd_store=workshop.engine.version().containerd_store)
 
 
 def _after_bake(

@@ -8,7 +8,7 @@ Python 3.6 into a tree of its own.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from imgbuild.dockerfile.stages import needed, stages_of
+from imgbuild.dockerfile.stages import needed, read_dockerfile
 from imgbuild.engine.bake import BakeTarget
 
 #: Stages whose name begins so hold Python packages and nothing of the system.
@@ -37,7 +37,7 @@ def share_packages(targets: Sequence[BakeTarget], stacks: Mapping[str, str]) -> 
 
 def _package_stages(target: BakeTarget) -> dict[str, str]:
     """Return each stage's text by its name, with the texts of those that it looks into."""
-    stages = stages_of(target.dockerfile.read_text(encoding="utf-8"))
+    stages = read_dockerfile(target.dockerfile.read_text(encoding="utf-8")).stages
     packages = {name: stage for name, stage in stages.items() if name.split("-")[0] == PREFIX}
     return {
         name: "\n".join(packages[one].text for one in sorted(needed(packages, name)))

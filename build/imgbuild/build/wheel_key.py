@@ -7,11 +7,12 @@ it, and nothing else: a newer Werkzeug, a refreshed base image or another suite 
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from imgbuild.dockerfile.lockfile import read_lock
-from imgbuild.dockerfile.stages import Stage, needed, stages_of
+from imgbuild.dockerfile.stages import Dockerfile, Stage, needed
 from imgbuild.matrix.images import Image, minor_of
 from imgbuild.plan.inputs import BuildInputs
 from imgbuild.project import Project
@@ -25,14 +26,14 @@ _KNOWN_OTHERWISE = ("os", "binutils", "python", "cpython", "cuda")
 BUILDERS = ("cffi", "numpy", "pip", "setuptools", "wheel")
 
 
-def wheel_key(image: Image, dockerfile: str, inputs: BuildInputs, project: Project) -> str:
+def wheel_key(image: Image, dockerfile: Dockerfile, inputs: BuildInputs, project: Project) -> str:
     """Return the sha256, in hexadecimal, over everything that decides what the wheel is.
 
     Raises:
         InputError: the image's lock is missing or damaged.
 
     """
-    stages = _compiling(stages_of(dockerfile))
+    stages = _compiling(dockerfile)
     entries = read_lock(project.locks / image.lock_name).entries
     lock_names = {
         name for stage in stages.values() for name in image.lock_names if name in stage.text
@@ -50,19 +51,22 @@ def wheel_key(image: Image, dockerfile: str, inputs: BuildInputs, project: Proje
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def _compiling(stages: Mapping[str, Stage]) -> Mapping[str, Stage]:
-    packages = {name for name in stages if name.split("-")[0] == "packages"}
-    wanted = needed(stages, STAGE, {*_KNOWN_OTHERWISE, *packages})
-    return {name: stage for name, stage in stages.items() if name in wanted}
+def _compiling(dockerfile: Dockerfile) -> Mapping[str, Stage]:
+    packages = {name for name in dockerfile.stages if name.split("-")[0] == "packages"}
+    return needed(dockerfile.stages, STAGE, {*_KNOWN_OTHERWISE, *packages})
 
 
 def _own_instructions(stage: Stage) -> list[str]:
     """Return what the stage does, but for copies of packages: those that matter are known."""
-    return [one for one in stage.instructions if "COPY --link --from=packages" not in one]
+    lines = stage.text.splitlines(keepends=True)
+    code = "".join(line for line in lines if line.strip() and not line.lstrip().startswith("#"))
+    found = re.findall(r"(?:.*\\\n)*.*\n", code)
+    return [one for one in found if "COPY --link --from=packages" not in one]
 
 
 def _files(stages: Mapping[str, Stage]) -> list[str]:
-    return sorted({name for stage in stages.values() for name in stage.files})
+    paths = {path for stage in stages.values() for path in stage.paths}
+    return sorted(path.removeprefix("files/") for path in paths if path.startswith("files/"))
 
 
 def _digest(path: Path) -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 from imgbuild.build.wheel_key import STAGE, wheel_key
 from imgbuild.build.wheel_store import WheelStore
 from imgbuild.build.workshop import Workshop
-from imgbuild.dockerfile.render import dockerfile_path
-from imgbuild.dockerfile.stages import stages_of
+from imgbuild.dockerfile.render import render_dockerfile
+from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.engine.bake import BakeTarget
 from imgbuild.files import work_folder
 from imgbuild.plan.plan import PlanItem
@@ -78,14 +78,13 @@ def wheel_key_of(item: PlanItem, workshop: Workshop) -> str:
         InputError: the image's lock is missing or damaged.
 
     """
-    return wheel_key(item.image, _text(item, workshop), workshop.inputs, workshop.project)
+    return wheel_key(item.image, _dockerfile(item, workshop), workshop.inputs, workshop.project)
 
 
 def _has(item: PlanItem, workshop: Workshop) -> bool:
     """Return whether the image's Dockerfile compiles a wheel: templates of others need not."""
-    return STAGE in stages_of(_text(item, workshop))
+    return STAGE in _dockerfile(item, workshop).stages
 
 
-def _text(item: PlanItem, workshop: Workshop) -> str:
-    path = dockerfile_path(item.image, workshop.project.dockerfiles)
-    return path.read_text(encoding="utf-8")
+def _dockerfile(item: PlanItem, workshop: Workshop) -> Dockerfile:
+    return render_dockerfile(item.image, workshop.project.templates)

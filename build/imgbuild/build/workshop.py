@@ -47,7 +47,7 @@ class Workshop:
     @property
     def planner(self) -> Planner:
         """Who tells what has to be done."""
-        return Planner(self.project, self.engine, self.inputs, self.store, self.standin, self.cache)
+        return Planner(self.project, self.engine, self.inputs, self.store, self.standin)
 
     def own(self, image: Image) -> Image:
         """Return the image under the repository that its builds here are named for."""

@@ -97,7 +97,7 @@ def _shards(listed: Sequence[Listed], wanted: Wanted, reading: Reading) -> tuple
     if count is None:
         return None
     images = [one.image for one in listed]
-    return shards({i.name: work_of(i, reading.dockerfiles.text(i)) for i in images}, count)
+    return shards({i.name: work_of(i, reading.dockerfile(i)) for i in images}, count)
 
 
 def _sharded(

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from imgbuild.dockerfile.render import dockerfile_path
+from imgbuild.dockerfile.stages import Dockerfile, read_dockerfile
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import SHORT, InputDigest, input_digest
@@ -21,7 +22,6 @@ from imgbuild.plan.inputs import (
     base_recipe,
     prepare_inputs,
 )
-from imgbuild.plan.instructions import DockerfileInputs, read_dockerfile
 from imgbuild.plan.reading import Reading
 from imgbuild.project import Project, cache_dir, state_dir
 from imgbuild.settings import Settings
@@ -52,7 +52,7 @@ class RevisionReading(Reading):
     They are not rendered again: imgbuild's code may be another by now, and its rendering with it.
     """
 
-    def dockerfile(self, image: Image) -> DockerfileInputs:
+    def dockerfile(self, image: Image) -> Dockerfile:
         """Return what is in the image's committed Dockerfile.
 
         Raises:
@@ -79,9 +79,8 @@ def this_side(
 
     """
     compared, inexact = _comparable(images, inputs)
-    reading = Reading(project, images[0].matrix, cache_dir())
+    reading = Reading(project)
     digests = {i.name: input_digest(i, compared, project, reading) for i in images}
-    reading.dockerfiles.remember()
     return Side({i.name: i for i in images}, digests, {}, inexact), reading
 
 
@@ -97,7 +96,7 @@ def other_side(
     known = _known_to(images[0], settings)
     compared, inexact = _comparable(images, look_at_inputs(project, images, known))
     compared = replace(compared, uv_version=_uv_there(project, here) or compared.uv_version)
-    reading = RevisionReading(project, images[0].matrix)
+    reading = RevisionReading(project)
     digests, unreadable = {}, {}
     for image in images:
         try:

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from imgbuild.build.shared_stages import PREFIX
-from imgbuild.dockerfile.stages import Stage, needed, stages_of
+from imgbuild.dockerfile.stages import ARGUMENTS, Dockerfile, Stage, needed
 from imgbuild.matrix.images import Image
-from imgbuild.plan.instructions import ARGUMENTS, read_dockerfile
 
 #: The stage that is the image.
 FINAL = "final"
@@ -44,9 +43,10 @@ class Work:
     stages: Mapping[str, float]
 
 
-def work_of(image: Image, dockerfile: str) -> Work:
-    """Return the work of an image from its Dockerfile's text."""
-    stages, digests = stages_of(dockerfile), read_dockerfile(dockerfile).stages
+def work_of(image: Image, dockerfile: Dockerfile) -> Work:
+    """Return the work of an image from its Dockerfile."""
+    stages = dockerfile.stages
+    digests = {name: stage.digest for name, stage in stages.items()}
     last = FINAL if FINAL in stages else next(reversed(stages), "")
     arguments = digests.get(ARGUMENTS, "")
     found = {}
@@ -68,5 +68,5 @@ def seconds(works: Iterable[Work]) -> float:
 def _seconds(stage: Stage, image: Image) -> float:
     compiled = stage.name == "mpi" and image.mpi.origin == "source"
     known = SECONDS.get("mpi-source" if compiled else stage.name)
-    commands = sum(one.startswith("RUN") for one in stage.instructions)
+    commands = sum(one.line.startswith("RUN") for one in stage.instructions)
     return OTHER_SECONDS * commands if known is None else known

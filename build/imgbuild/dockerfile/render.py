@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imgbuild.dockerfile.lockfile import FOLDER, layer_files
+from imgbuild.dockerfile.stages import Dockerfile, read_dockerfile
 from imgbuild.dockerfile.variables import variables
 from imgbuild.errors import InputError
 from imgbuild.files import write_text
 from imgbuild.matrix.images import Image
+from imgbuild.project import Project
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -19,8 +21,8 @@ if TYPE_CHECKING:
 DOCKERFILE = "Dockerfile"
 
 
-def render_dockerfile(image: Image, templates: Path) -> str:
-    """Return the image's Dockerfile.
+def render_dockerfile(image: Image, templates: Path) -> Dockerfile:
+    """Return the image's Dockerfile with its stages.
 
     Raises:
         InputError: a template is missing or wrong (``file:line``), or the image needs one that
@@ -35,7 +37,24 @@ def render_dockerfile(image: Image, templates: Path) -> str:
     except TemplateError as error:
         where = f"{getattr(error, 'name', None) or 'template'}:{getattr(error, 'lineno', '?')}"
         raise InputError(f"images/templates/{where}: {error} (for {image.name}).") from error
-    return text.rstrip("\n") + "\n"
+    return read_dockerfile(text.rstrip("\n") + "\n")
+
+
+def committed_dockerfile(image: Image, project: Project) -> Dockerfile:
+    """Return the image's committed Dockerfile, which is the rendered one.
+
+    Raises:
+        InputError: it is missing or another one.
+
+    """
+    path = dockerfile_path(image, project.dockerfiles)
+    rendered = render_dockerfile(image, project.templates)
+    if not path.is_file() or path.read_bytes() != rendered.text.encode():
+        raise InputError(
+            f"{path.relative_to(project.root)} is not what matrix.yaml and images/templates say. "
+            "Run `imgbuild render`, read the diff, then build."
+        )
+    return rendered
 
 
 def dockerfile_path(image: Image, folder: Path) -> Path:
@@ -46,7 +65,7 @@ def dockerfile_path(image: Image, folder: Path) -> Path:
 def render_all(images: Iterable[Image], templates: Path, folder: Path) -> dict[Path, str]:
     """Return by its path every Dockerfile's text, and every layer's beside the templates' locks."""
     chosen = tuple(images)
-    dockerfiles = {dockerfile_path(i, folder): render_dockerfile(i, templates) for i in chosen}
+    dockerfiles = {dockerfile_path(i, folder): render_dockerfile(i, templates).text for i in chosen}
     return {**dockerfiles, **layer_files(chosen, templates.parent / "locks")}
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection
 
-from imgbuild.dockerfile.stages import Stage, instructions, needed, stages_of
+from imgbuild.dockerfile.stages import Dockerfile, Stage, needed
 
 _CACHE = re.compile(r"--mount=type=cache,\S+ \\\n\s*")
 _INSTALL = "sh /run/apt-install"
@@ -11,10 +11,8 @@ _INSTALL = "sh /run/apt-install"
 
 def install(stage: Stage) -> str | None:
     """Return the RUN instruction of the stage that installs packages, if it has one."""
-    for instruction in instructions(stage.text):
-        if instruction.startswith("RUN ") and _INSTALL in instruction:
-            return instruction
-    return None
+    texts = (one.text for one in stage.instructions if one.line.startswith("RUN "))
+    return next((text for text in texts if _INSTALL in text), None)
 
 
 def arguments(stage: Stage) -> str:
@@ -22,17 +20,16 @@ def arguments(stage: Stage) -> str:
     return " ".join((install(stage) or "").partition(_INSTALL)[2].split())
 
 
-def install_stages(dockerfile: str, replaced: Collection[str] = ()) -> tuple[Stage, ...]:
+def install_stages(dockerfile: Dockerfile, replaced: Collection[str] = ()) -> tuple[Stage, ...]:
     """Return the stages that install packages and that the image needs, in the file's order.
 
     ``replaced`` are stages in whose place a build is given a named context.
     """
-    stages = stages_of(dockerfile)
-    found = needed(stages, [*stages][-1], replaced) if stages else set()
-    return tuple(stage for stage in stages.values() if stage.name in found and install(stage))
+    found = needed(dockerfile.stages, dockerfile.final.name, replaced)
+    return tuple(stage for stage in found.values() if install(stage))
 
 
-def with_plan(dockerfile: str, stages: Collection[Stage], target: str) -> str:
+def with_plan(dockerfile: Dockerfile, stages: Collection[Stage], target: str) -> str:
     """Return the Dockerfile with a last stage ``target``: what each stage's packages would fetch.
 
     Each plan is made where the packages would be installed, so apt decides as it will in the build.
@@ -41,7 +38,7 @@ def with_plan(dockerfile: str, stages: Collection[Stage], target: str) -> str:
         f"\nFROM {stage.parent} AS {plan_name(stage)}\n{_planned(stage)}" for stage in stages
     )
     copies = "".join(f"COPY --from={plan_name(stage)} /out /\n" for stage in stages)
-    return f"{dockerfile}{plans}\nFROM scratch AS {target}\n{copies}"
+    return f"{dockerfile.text}{plans}\nFROM scratch AS {target}\n{copies}"
 
 
 def plan_name(stage: Stage) -> str:

@@ -45,7 +45,7 @@ def input_digest(
         InputError: the committed Dockerfile or a lock is missing or not the current one.
 
     """
-    look = reading or Reading(project, image.matrix)
+    look = reading or Reading(project)
     look.require_locks(image)
     whole = {"epoch": image.matrix.epoch, **_machine(image, inputs)}
     packages = {}
@@ -53,7 +53,7 @@ def input_digest(
         whole[name] = look.digest(f"locks/{file}")
         packages[name + PACKAGES] = ",".join(f"{n}=={v}" for n, v in look.versions(file))
     dockerfile = look.dockerfile(image)
-    whole |= {f"{STAGE}{name}": digest for name, digest in dockerfile.stages.items()}
+    whole |= {f"{STAGE}{name}": stage.digest for name, stage in dockerfile.stages.items()}
     known = {f"locks/{file}" for file in _locks(image).values()}
     whole |= {path: look.digest(path) for path in dockerfile.paths if path not in known}
     total = hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()

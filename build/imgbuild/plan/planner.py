@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME
@@ -25,18 +24,13 @@ from imgbuild.suites.store import ReportStore
 
 @dataclass(frozen=True)
 class Planner:
-    """The checkout, the engine, the inputs, and what this machine remembers.
-
-    ``memory`` is the folder where the Dockerfiles are remembered that were found to be the
-    rendered ones; None remembers nothing.
-    """
+    """The checkout, the engine, the inputs, and what this machine remembers."""
 
     project: Project
     engine: Engine
     inputs: BuildInputs
     store: ReportStore
     standin: StandIn | None = None
-    memory: Path | None = None
 
     def own(self, image: Image) -> Image:
         """Return the image under the repository that its builds here are named for."""
@@ -67,9 +61,8 @@ class Planner:
         found = self.engine.images(INPUT_DIGEST) if stored is None else stored
         if not images:
             return ()
-        reading = Reading(self.project, images[0].matrix, self.memory)
+        reading = Reading(self.project)
         digests = [(i, input_digest(i, self.inputs, self.project, reading)) for i in images]
-        reading.dockerfiles.remember()
         own = self._own_images(found, digests)
         return make_plan(digests, own, self._verdicts(images, own), test=test)
 

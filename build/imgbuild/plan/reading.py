@@ -7,36 +7,31 @@ from functools import cache
 from pathlib import Path
 
 from imgbuild.dockerfile.lockfile import read_lock, require_layer_as_named
+from imgbuild.dockerfile.render import committed_dockerfile
 from imgbuild.dockerfile.requirements import lock_problems, requests_of
-from imgbuild.dockerfile.verified import VerifiedDockerfiles
+from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image
-from imgbuild.matrix.model import Matrix
-from imgbuild.plan.instructions import DockerfileInputs, read_dockerfile
 from imgbuild.project import Project
 
 
 class Reading:
-    """One look at a checkout; make another one to see what was changed since.
+    """One look at a checkout; make another one to see what was changed since."""
 
-    ``memory`` is the folder in which it is remembered what was verified; None remembers nothing.
-    """
-
-    def __init__(self, project: Project, matrix: Matrix, memory: Path | None = None) -> None:
+    def __init__(self, project: Project) -> None:
         self.project = project
-        self.dockerfiles = VerifiedDockerfiles(project, matrix, memory)
         self.digest = cache(self._digest)
         self.versions = cache(self._versions)
         self._fitting: set[object] = set()
 
-    def dockerfile(self, image: Image) -> DockerfileInputs:
-        """Return what is in the image's committed Dockerfile.
+    def dockerfile(self, image: Image) -> Dockerfile:
+        """Return the image's committed Dockerfile.
 
         Raises:
             InputError: it is not what the matrix and the templates say.
 
         """
-        return read_dockerfile(self.dockerfiles.text(image))
+        return committed_dockerfile(image, self.project)
 
     def require_locks(self, image: Image) -> None:
         """Refuse locks that are damaged, or made for other requirements than the matrix has now.

@@ -5,6 +5,7 @@ from test_produce import Bench, bench  # noqa: F401  # the fixture
 
 from imgbuild.build.phases import phases, shared_layers
 from imgbuild.dockerfile.render import render_dockerfile
+from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.plan import Action, PlanItem
@@ -23,16 +24,16 @@ def family(images: dict[str, Image]) -> list[PlanItem]:
 
 
 @pytest.fixture
-def texts(family: list[PlanItem], project: Project) -> list[str]:
+def texts(family: list[PlanItem], project: Project) -> list[Dockerfile]:
     return [render_dockerfile(item.image, project.templates) for item in family]
 
 
-def test_a_graph_driver_has_one_phase(family: list[PlanItem], texts: list[str]) -> None:
+def test_a_graph_driver_has_one_phase(family: list[PlanItem], texts: list[Dockerfile]) -> None:
     assert [*phases(family, texts, containerd_store=False)] == [tuple(family)]
 
 
 def test_no_two_images_of_a_phase_begin_the_same_layer(
-    family: list[PlanItem], texts: list[str]
+    family: list[PlanItem], texts: list[Dockerfile]
 ) -> None:
     layers = {
         item.image.name: {*shared_layers(text)} for item, text in zip(family, texts, strict=True)

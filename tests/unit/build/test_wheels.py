@@ -13,6 +13,7 @@ from imgbuild.build.wheel_key import wheel_key
 from imgbuild.build.wheel_store import WheelStore
 from imgbuild.build.wheels import open_wheels
 from imgbuild.dockerfile.render import render_dockerfile
+from imgbuild.dockerfile.stages import Dockerfile, read_dockerfile
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 
@@ -90,7 +91,7 @@ def checkout(project: Project, tmp_path: Path) -> Project:
     return Project(copied)
 
 
-def _key(image: Image, made: Bench, project: Project, text: str | None = None) -> str:
+def _key(image: Image, made: Bench, project: Project, text: Dockerfile | None = None) -> str:
     dockerfile = text or render_dockerfile(image, project.templates)
     return wheel_key(image, dockerfile, made.workshop.inputs, project)
 
@@ -143,8 +144,8 @@ def test_of_the_dockerfile_only_what_compiles_it_matters(
 ) -> None:
     image = bench.images[1]
     text = render_dockerfile(image, project.templates)
-    assert old in text
-    changed = _key(image, bench, project, text.replace(old, new))
+    assert old in text.text
+    changed = _key(image, bench, project, read_dockerfile(text.text.replace(old, new)))
     assert (changed != _key(image, bench, project, text)) is matters
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from imgbuild.ci.shards import Shard, parse_shard, shards
 from imgbuild.ci.work import Work, seconds, work_of
+from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
@@ -16,9 +17,7 @@ COUNTS = (1, 2, 3, 4, 8, 16, 34, 100)
 @pytest.fixture(scope="module")
 def works(images: dict[str, Image], project: Project) -> dict[str, Work]:
     return {
-        name: work_of(
-            image, (project.dockerfiles / name / "Dockerfile").read_text(encoding="utf-8")
-        )
+        name: work_of(image, render_dockerfile(image, project.templates))
         for name, image in images.items()
     }
 

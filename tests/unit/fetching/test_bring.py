@@ -94,7 +94,7 @@ def _planned(folder: Path, uris: str) -> Stage:
     (folder / "os" / "uris").write_text(uris)
     (folder / "os" / "lists" / "archive_InRelease").write_text("list")
     (folder / "os" / "upstreams").write_text("debian https://m.example/debian\n")
-    return Stage("os", "base", "")
+    return Stage("os", "base", "", ())
 
 
 def test_what_apt_planned_is_read(tmp_path: Path) -> None:

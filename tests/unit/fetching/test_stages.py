@@ -3,11 +3,12 @@
 import pytest
 
 from imgbuild.dockerfile.render import render_dockerfile
+from imgbuild.dockerfile.stages import read_dockerfile
 from imgbuild.fetching.stages import arguments, install_stages, plan_name, with_plan
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 
-DOCKERFILE = """\
+DOCKERFILE = read_dockerfile("""\
 FROM scratch AS offline
 
 FROM base AS os
@@ -29,7 +30,7 @@ RUN sh /run/apt-install 'nobody'
 
 FROM os AS final
 COPY --link --from=cpython / /
-"""
+""")
 
 
 def test_stages_that_install_and_are_needed() -> None:
@@ -45,18 +46,20 @@ def test_what_a_named_context_replaces_needs_nothing() -> None:
 
 
 def test_a_comment_within_an_instruction_ends_nothing() -> None:
-    text = "FROM base AS os\nRUN sh /run/apt-install 'a' \\\n    # why\n    && tidy\n"
+    text = read_dockerfile(
+        "FROM base AS os\nRUN sh /run/apt-install 'a' \\\n    # why\n    && tidy\n"
+    )
     assert with_plan(text, install_stages(text), "apt").count("    && tidy\n") == 2
 
 
 def test_no_stages() -> None:
-    assert install_stages("FROM scratch\n") == ()
+    assert install_stages(read_dockerfile("FROM scratch\n")) == ()
 
 
 def test_the_plan_is_made_where_the_packages_are_installed() -> None:
     text = with_plan(DOCKERFILE, install_stages(DOCKERFILE), "apt")
-    assert text.startswith(DOCKERFILE)
-    plan = text.removeprefix(DOCKERFILE)
+    assert text.startswith(DOCKERFILE.text)
+    plan = text.removeprefix(DOCKERFILE.text)
     assert (
         plan
         == """
@@ -91,7 +94,7 @@ def test_the_stages_of_the_family(
     text = render_dockerfile(images[name], project.templates)
     stages = install_stages(text)
     assert [stage.name for stage in stages] == expected
-    assert len(stages) == text.count("sh /run/apt-install")
+    assert len(stages) == text.text.count("sh /run/apt-install")
     planned = with_plan(text, stages, "apt")
     assert planned.count("--plan /out/") == len(stages)
     assert all(f"AS {plan_name(stage)}\n" in planned for stage in stages)

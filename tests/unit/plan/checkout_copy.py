@@ -70,7 +70,7 @@ class Checkout:
 
     def planner(self) -> Planner:
         """Return who plans here, as ``imgbuild build`` makes it."""
-        return Planner(self.project, self.engine, self._inputs(), self.store, memory=self.cache)
+        return Planner(self.project, self.engine, self._inputs(), self.store)
 
     def plan(self, *, test: bool = True) -> dict[str, PlanItem]:
         """Return what ``imgbuild build --all --plan`` finds, by image."""

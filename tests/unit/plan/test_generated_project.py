@@ -10,8 +10,7 @@ import pytest
 from checkout_copy import SETTINGS, Checkout
 from fake_engine import FakeEngine
 
-from imgbuild.plan import inputs, reading
-from imgbuild.plan.instructions import read_dockerfile
+from imgbuild.plan import inputs
 from imgbuild.plan.plan import Action
 from imgbuild.project import Project
 from imgbuild.suites.store import ReportStore
@@ -61,24 +60,17 @@ def test_no_file_is_read_once_for_each_image(
     made: Project = generator.generated_project(tmp_path / "made", 60)
     checkout = _checkout(made, tmp_path)
     read: Counter[Path] = Counter()
-    texts: list[str] = []
     real = Path.read_bytes
 
     def count_bytes(path: Path) -> bytes:
         read[path] += 1
         return real(path)
 
-    def count_texts(text: str) -> object:
-        texts.append(text)
-        return read_dockerfile(text)
-
     planner, images = checkout.planner(), checkout.images
     monkeypatch.setattr(Path, "read_bytes", count_bytes)
-    monkeypatch.setattr(reading, "read_dockerfile", count_texts)
     planner.plan(images, test=True)
     folders = (made.dockerfiles, made.files, made.locks)
     counts = {path: n for path, n in read.items() if any(f in path.parents for f in folders)}
-    # Locks are also part of what rendering depends on, and layers of what their names say.
+    # Layers are also read for the digest in their names.
     assert {n for path, n in counts.items() if made.locks in path.parents} <= {1, 2}
     assert {n for path, n in counts.items() if made.locks not in path.parents} == {1}
-    assert len(texts) == len(images)

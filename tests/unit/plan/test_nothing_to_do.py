@@ -19,7 +19,7 @@ from imgbuild.project import Project
 from imgbuild.suites.store import ReportStore
 
 #: What only a build, a test or a download needs, by the names of its top packages.
-HEAVY = ("docker", "requests", "urllib3", "rich", "jinja2", "pytest", "testinfra")
+HEAVY = ("docker", "requests", "urllib3", "rich", "pytest", "testinfra")
 CODE = """
 import atexit, sys
 from imgbuild.cli import main

@@ -1,0 +1,84 @@
+"""Stages of a Dockerfile: what they take from the context, which of them an edit changes."""
+
+import pytest
+
+from imgbuild.dockerfile.stages import needed, read_dockerfile
+
+DOCKERFILE = """# A comment.
+ARG EPOCH=1
+FROM base AS os
+RUN --mount=type=bind,source=files/a,target=/a \\
+    # between two lines
+    --mount=type=cache,id=x,target=/b \\
+    --mount=type=bind,from=os,source=/files/c,target=/c \\
+    sh /a
+RUN --mount=source=files/d,target=/d <<'EOT'
+# content
+COPY files/not-an-instruction /
+EOT
+COPY --link --chmod=0755 files/e files/f /
+COPY --from=os files/g /
+COPY ["files/h i", "/"]
+ADD https://host/file /
+COPY <<EOF /etc/x
+text
+EOF
+FROM os
+ADD files/j/ /
+"""
+
+
+def test_paths_of_the_context() -> None:
+    assert read_dockerfile(DOCKERFILE).paths == (
+        *("files/a", "files/d", "files/e", "files/f", "files/h i", "files/j"),
+    )
+
+
+def test_a_bind_mount_without_source_is_the_whole_context() -> None:
+    assert read_dockerfile("FROM x\nRUN --mount=type=bind,target=/d ls\n").paths == (".",)
+
+
+def test_a_stage_has_a_name_a_parent_and_what_it_needs() -> None:
+    stages = read_dockerfile(DOCKERFILE).stages
+    assert {name: one.parent for name, one in stages.items()} == {
+        "ARG": "",
+        "os": "base",
+        "2": "os",
+    }
+    assert stages["2"].text == "ADD files/j/ /\n"
+    assert stages["os"].needs == {"base", "os"}
+
+
+def test_needed_stages() -> None:
+    text = "FROM x AS a\nFROM a AS b\nFROM x AS c\nFROM x AS d\nCOPY --from=b / /\n"
+    stages = read_dockerfile(text).stages
+    assert [*needed(stages, "d")] == ["a", "b", "d"]
+    assert [*needed(stages, "d", {"b"})] == ["d"]
+
+
+def test_instructions_are_whole() -> None:
+    found = read_dockerfile(DOCKERFILE).stages["os"].instructions
+    assert [one.line.split()[0] for one in found][:3] == ["FROM", "RUN", "RUN"]
+    assert found[1].line.endswith("target=/c sh /a")
+    assert found[1].text in DOCKERFILE
+    assert found[2].body == ("# content", "COPY files/not-an-instruction /", "EOT")
+    assert found[2].text.endswith("\nEOT\n")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "stages"),
+    [
+        ("# A comment.", "# Another.\n\n", set()),
+        ("# between two lines", "# other", set()),
+        ("ARG EPOCH=1", "ARG EPOCH=2", {"ARG"}),
+        ("sh /a", "sh /b", {"os"}),
+        ("# content", "# other content", {"os"}),
+        ("ADD files/j/", "ADD files/k/", {"2"}),
+    ],
+)
+def test_an_edit_changes_its_stage(old: str, new: str, stages: set[str]) -> None:
+    before, after = (
+        {name: stage.digest for name, stage in read_dockerfile(text).stages.items()}
+        for text in (DOCKERFILE, DOCKERFILE.replace(old, new))
+    )
+    assert {name for name in before if before[name] != after[name]} == stages
