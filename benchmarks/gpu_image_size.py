@@ -52,7 +52,7 @@ def measure(name: str) -> tuple[int, int]:
             workshop.host,
             [target],
             log=workshop.state / "logs" / f"one-stage-{name}.log",
-            events=workshop.display.event,
+            listener=workshop.display.on_event,
             epoch=epoch_seconds(image),
         )[name]
         found = [workshop.engine.inspect(i) for i in (baked.image_id, other.image_id)]

@@ -11,8 +11,15 @@ from typing import Any
 
 import pytest
 
-from imgbuild.engine.display import BuildDisplay
-from imgbuild.engine.progress import BakeBegun, BuildEvent, StepPlanned, Transfer
+from imgbuild.build.display import BuildDisplay
+from imgbuild.engine.progress import (
+    BakeBegun,
+    BuildEvent,
+    ImagesPlanned,
+    ImageState,
+    StepPlanned,
+    Transfer,
+)
 from imgbuild.json_log import JsonLog, requested
 from imgbuild.project import Project
 
@@ -66,18 +73,18 @@ def test_a_build_is_told_in_objects() -> None:
     stream = io.StringIO()
     now = [0.0]
     with BuildDisplay(["a", "b"], JsonLog(stream), lambda: now[0]) as display:
-        display.expect({"a": "build", "b": "nothing"})
-        display.finished("b", "up to date")
-        display.event(BakeBegun(("a",)))
-        display.event(StepPlanned("a", RUN, 1))
-        display.event(BuildEvent("a", "[internal] load", "done", number=2))
-        display.event(BuildEvent("a", RUN, "running", number=1))
-        display.event(BuildEvent("a", "[internal] load", "running", number=2))
-        display.event(Transfer(("a",), 1, "layer", 7, 9))
+        display.on_event(ImagesPlanned({"a": "build", "b": "nothing"}))
+        display.on_event(ImageState("b", "up to date"))
+        display.on_event(BakeBegun(("a",)))
+        display.on_event(StepPlanned("a", RUN, 1))
+        display.on_event(BuildEvent("a", "[internal] load", "done", number=2))
+        display.on_event(BuildEvent("a", RUN, "running", number=1))
+        display.on_event(BuildEvent("a", "[internal] load", "running", number=2))
+        display.on_event(Transfer(("a",), 1, "layer", 7, 9))
         now[0] = 20.0
         display.beat()
-        display.event(BuildEvent("a", RUN, "failed", 20.0, 1, "exit code: 1"))
-        display.finished("a", "failed", "Building a failed")
+        display.on_event(BuildEvent("a", RUN, "failed", 20.0, 1, "exit code: 1"))
+        display.on_event(ImageState("a", "failed", error="Building a failed"))
     step = {"event": "step", "image": "a", "step": RUN, "stage": "horovod"}
     assert objects(stream) == [
         {"event": "image", "image": "b", "state": "up to date", "seconds": 0.0},

@@ -61,7 +61,7 @@ def _export(
     )
     stamp = time.strftime("%Y%m%dT%H%M%S")
     log = workshop.state / "logs" / f"{stamp}-{image.name}-packages.log"
-    run_export(workshop.buildx, workshop.host, target, log=log, events=workshop.display.event)
+    run_export(workshop.buildx, workshop.host, target, log=log, listener=workshop.display.on_event)
 
 
 def _read(out: Path, stages: Iterable[Stage], store: Path) -> Iterator[Item]:

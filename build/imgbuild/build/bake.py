@@ -12,9 +12,15 @@ from imgbuild.build.targets import bake_target
 from imgbuild.build.wheels import Wheels, open_wheels
 from imgbuild.build.workshop import Workshop
 from imgbuild.dockerfile.variables import epoch_seconds
-from imgbuild.engine.bake import BakeTarget, BuildFailedError, BuildStoppedError, run_bake
+from imgbuild.engine.bake import (
+    BakeTarget,
+    BuildFailedError,
+    BuildStoppedError,
+    BuiltImage,
+    run_bake,
+)
 from imgbuild.engine.failure import BuildFailure
-from imgbuild.engine.progress import BakeBegun, Event, Transfer
+from imgbuild.engine.progress import BakeBegun, BakeEvent, Transfer
 from imgbuild.plan.plan import PlanItem
 
 
@@ -58,13 +64,16 @@ def bake_images(
             left = [item for item in left if item.image.name not in failed]
             continue
         seconds = time.monotonic() - started
-        yield from (Baked(item, built[item.image.name], seconds) for item in left)
+        for item in left:
+            image = built[item.image.name]
+            own = seconds if image.seconds is None else image.seconds
+            yield Baked(item, image.image_id, own)
         return
 
 
 def _bake(
     items: Sequence[PlanItem], supplies: Supplies, workshop: Workshop, log: Path
-) -> Mapping[str, str]:
+) -> Mapping[str, BuiltImage]:
     with open_wheels(items, workshop) as wheels:
         stacks = {item.image.name: item.image.stack for item in items}
         own = [_target(item, supplies, workshop, wheels) for item in items]
@@ -74,15 +83,14 @@ def _bake(
             for target in targets
             if target.name in stacks and wheels.is_missing(target.name)
         ]
-        built = run_bake(
+        return run_bake(
             workshop.buildx,
             workshop.host,
             [*targets, *exports],
             log=log,
-            events=lambda event: _show(event, stacks, workshop),
+            listener=lambda event: _show(event, stacks, workshop),
             epoch=epoch_seconds(items[0].image),
         )
-    return {name: image.image_id for name, image in built.items()}
 
 
 def _target(item: PlanItem, supplies: Supplies, workshop: Workshop, wheels: Wheels) -> BakeTarget:
@@ -91,13 +99,13 @@ def _target(item: PlanItem, supplies: Supplies, workshop: Workshop, wheels: Whee
     return bake_target(item, workshop.inputs, contexts, workshop.project, workshop.revision)
 
 
-def _show(event: Event, names: Collection[str], workshop: Workshop) -> None:
+def _show(event: BakeEvent, names: Collection[str], workshop: Workshop) -> None:
     """Tell of the images alone: a wheel's export and a shared stage are steps of theirs."""
     if isinstance(event, (BakeBegun, Transfer)):
         event = replace(event, targets=tuple(one for one in event.targets if one in names))
     elif event.target is not None and event.target not in names:
         return
-    workshop.display.event(event)
+    workshop.display.on_event(event)
 
 
 def _images_of(error: BuildFailedError | BuildStoppedError, items: Sequence[PlanItem]) -> set[str]:

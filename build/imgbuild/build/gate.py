@@ -36,8 +36,7 @@ def test_session(workshop: Workshop) -> TestSession:
         workshop.host,
         workshop.store,
         workshop.reports,
-        workshop.display.note,
-        workshop.display.step,
+        workshop.display.on_event,
     )
 
 

@@ -128,11 +128,11 @@ def equip(opened: Opened) -> "Workshop":
 
     """
     # Each of them, or what it imports, takes longer than to see that there is nothing to do.
+    from imgbuild.build.display import BuildDisplay  # noqa: PLC0415
     from imgbuild.build.revision import git_revision  # noqa: PLC0415
     from imgbuild.build.workshop import Workshop  # noqa: PLC0415
     from imgbuild.caches.several import NO_CACHES  # noqa: PLC0415
     from imgbuild.engine.buildx import find_buildx  # noqa: PLC0415
-    from imgbuild.engine.display import LEARNT, BuildDisplay  # noqa: PLC0415
     from imgbuild.sites import make_sites  # noqa: PLC0415
 
     planner, settings, state = opened.planner, opened.settings, state_dir()
@@ -145,7 +145,7 @@ def equip(opened: Opened) -> "Workshop":
         inputs=planner.inputs,
         state=state,
         reports=opened.opening.reports or state / "runs",
-        display=BuildDisplay([image.name for image in opened.images], learnt=state / LEARNT),
+        display=BuildDisplay([image.name for image in opened.images]),
         cache=cache_dir(),
         sites=make_sites(opened.images[0].matrix.upstream_urls, settings),
         standin=settings.standin,

@@ -37,5 +37,5 @@ def export_stub(image: Image, image_id: str, workshop: Workshop, folder: Path) -
         workshop.host,
         replace(target, target=STAGE, labels={}, output=f"type=local,dest={folder}"),
         log=log,
-        events=lambda _: None,
+        listener=lambda _: None,
     )

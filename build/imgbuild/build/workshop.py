@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from imgbuild.build.display import BuildDisplay
 from imgbuild.caches.several import NO_CACHES, Caches
 from imgbuild.engine.buildx import Buildx
 from imgbuild.engine.client import Engine
-from imgbuild.engine.display import BuildDisplay
 from imgbuild.fetching.offline import FetchedInputs
 from imgbuild.matrix.images import Image
 from imgbuild.plan.inputs import BuildInputs

@@ -114,11 +114,13 @@ def run(
     from imgbuild.build.room import require_room
     from imgbuild.cli.build_tables import outcome_lines
     from imgbuild.cli.plan_table import usage_lines
+    from imgbuild.engine.progress import ImagesPlanned
 
     remove_leftovers(images, workshop)
     items = restored(images, workshop, test=how.test)
     require_room(items, workshop)
-    workshop.display.expect({item.image.name: str(item.action) for item in items}, tests=how.test)
+    actions = {item.image.name: str(item.action) for item in items}
+    workshop.display.on_event(ImagesPlanned(actions))
     outcomes, stop = _outcomes(items, workshop, how)
     keep(outcomes, workshop)
     if as_json:
@@ -136,7 +138,7 @@ def _outcomes(
     """Return what became of the images, in their order, and what stopped the build, if anything."""
     from imgbuild.build.cached import releasing
     from imgbuild.build.produce import produce
-    from imgbuild.cli.outcome_shown import shown
+    from imgbuild.engine.progress import ImageState
     from imgbuild.errors import ImgbuildError
 
     outcomes: list[Outcome] = []
@@ -144,12 +146,23 @@ def _outcomes(
     with releasing(items, workshop.caches), workshop.display:
         try:
             for outcome in produce(items, workshop, how):
-                outcomes.append(shown(outcome, workshop.display))  # noqa: PERF401 - kept if it stops
+                outcomes.append(outcome)
+                name = outcome.item.image.name
+                workshop.display.on_event(ImageState(name, _state(outcome), error=outcome.error))
         except (ImgbuildError, OSError) as error:
             stop = error
     order = [item.image.name for item in items]
     outcomes.sort(key=lambda outcome: order.index(outcome.item.image.name))
     return outcomes, stop
+
+
+def _state(outcome: "Outcome") -> str:
+    from imgbuild.plan.plan import Action
+
+    if outcome.ok:
+        return "up to date" if outcome.item.action is Action.NOTHING else "named"
+    cancelled = outcome.error is not None and outcome.error.startswith("cancelled")
+    return "cancelled" if cancelled else "failed"
 
 
 def _raise_failures(

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from imgbuild.build.blame import Blame
+from imgbuild.build.lines import clock_time
 from imgbuild.build.outcome import Outcome
 from imgbuild.cli.plan_table import idle_line
-from imgbuild.engine.step_text import clock_time
 from imgbuild.plan.plan import Action
 from imgbuild.suites.results import Report, SuiteResult, Verdict
 from imgbuild.text import aligned

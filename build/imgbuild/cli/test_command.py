@@ -140,9 +140,9 @@ def _test_family(
 
 def _test_external(project: "Project", request: TestRequest) -> "tuple[TestRun, Path]":
     """Test one external image against ``--expect``."""
+    from imgbuild.build.display import BuildDisplay
     from imgbuild.build.image_lock import image_locks
     from imgbuild.engine.client import Engine
-    from imgbuild.engine.display import BuildDisplay
     from imgbuild.engine.endpoint import resolve_host
     from imgbuild.matrix.load import load_matrix
     from imgbuild.project import state_dir
@@ -171,7 +171,7 @@ def _test_external(project: "Project", request: TestRequest) -> "tuple[TestRun, 
             target = replace(target, variant=variant, expected=expected, unspecified=rest)
             remove_leftovers([reference], engine)
             store = ReportStore(state / "reports")
-            session = TestSession(project, engine, host, store, reports, show.note, show.step)
+            session = TestSession(project, engine, host, store, reports, show.on_event)
             return run_targets([target], session, request.options, request.jobs), reports
     finally:
         engine.close()

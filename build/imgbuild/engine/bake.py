@@ -5,29 +5,29 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from imgbuild.engine.buildlog import write_item
-from imgbuild.engine.buildx import Buildx, build_environment, probe
+from imgbuild.engine.buildx import Buildx, build_environment
 from imgbuild.engine.failure import (
     BuildFailedError,
     BuildRecord,
     BuildStoppedError,
     raise_failure,
 )
-from imgbuild.engine.plain import PlainParser
 from imgbuild.engine.process import lines_of, running
 from imgbuild.engine.progress import (
     BakeBegun,
-    Event,
+    BakeEvent,
+    BuildEvent,
     Item,
     ProgressParser,
     Remark,
     StepOutput,
     bake_name,
+    log_line,
 )
-from imgbuild.engine.rawjson import RawJsonParser
 from imgbuild.engine.step_limit import StepLimit
 from imgbuild.errors import InputError, MachineError
 from imgbuild.files import work_folder
@@ -129,11 +129,13 @@ class BuiltImage:
     """A built image, without a name yet.
 
     ``image_id`` is what the engine calls it: the digest of the manifest in a containerd store, of
-    the configuration in a graph driver. ``digest`` is the configuration's in both.
+    the configuration in a graph driver. ``digest`` is the configuration's in both. ``seconds`` is
+    the wall time from its first step that was not cached to its export.
     """
 
     image_id: str
     digest: str
+    seconds: float | None = None
 
 
 def run_bake(  # noqa: PLR0913  # where, what, and three ways to tell
@@ -142,7 +144,7 @@ def run_bake(  # noqa: PLR0913  # where, what, and three ways to tell
     targets: Sequence[BakeTarget],
     *,
     log: Path,
-    events: Callable[[Event], None],
+    listener: Callable[[BakeEvent], None],
     epoch: int | None = None,
 ) -> dict[str, BuiltImage]:
     """Build the targets at once and return the images by name.
@@ -158,7 +160,7 @@ def run_bake(  # noqa: PLR0913  # where, what, and three ways to tell
     """
     if not targets:
         return {}
-    return _built(_bake(buildx, host, targets, log, events, epoch), targets)
+    return _bake(buildx, host, targets, log, listener, epoch)
 
 
 def run_export(
@@ -167,7 +169,7 @@ def run_export(
     target: BakeTarget,
     *,
     log: Path,
-    events: Callable[[Event], None],
+    listener: Callable[[BakeEvent], None],
 ) -> None:
     """Build one target whose ``output`` is a folder of this machine.
 
@@ -176,7 +178,7 @@ def run_export(
         BuildStoppedError: the disk is full, or the engine or an upstream cannot be reached.
 
     """
-    _bake(buildx, host, [target], log, events, None)
+    _bake(buildx, host, [target], log, listener, None)
 
 
 def _bake(  # noqa: PLR0913, PLR0917  # where, what, and three ways to tell
@@ -184,11 +186,11 @@ def _bake(  # noqa: PLR0913, PLR0917  # where, what, and three ways to tell
     host: str | None,
     targets: Sequence[BakeTarget],
     log: Path,
-    events: Callable[[Event], None],
+    listener: Callable[[BakeEvent], None],
     epoch: int | None,
-) -> Mapping[str, Any]:
-    """Build the targets and return what the metadata file says of them."""
-    rawjson = probe(buildx, host).rawjson
+) -> dict[str, BuiltImage]:
+    """Build the targets and return those that are images."""
+    buildx.require()
     log.parent.mkdir(parents=True, exist_ok=True)
     with (
         work_folder("bake") as folder,
@@ -196,33 +198,28 @@ def _bake(  # noqa: PLR0913, PLR0917  # where, what, and three ways to tell
     ):
         definition = bake_definition(targets, epoch)
         (folder / "bake.json").write_text(json.dumps(definition), encoding="utf-8")
-        command = _command(buildx, folder, "rawjson" if rawjson else "plain")
-        follower = _Follower([target.name for target in targets], file, events, rawjson=rawjson)
-        events(BakeBegun(tuple(target.name for target in targets)))
-        with running(command, build_environment(host)) as process:
+        follower = _Follower([target.name for target in targets], file, listener)
+        listener(BakeBegun(tuple(target.name for target in targets)))
+        with running(_command(buildx, folder), build_environment(host)) as process:
             hung = follower.follow(process, StepLimit(buildx.step_seconds, time.monotonic()))
             code = 1 if hung else process.wait()
         if code != 0:
             raise_failure(follower.record.failure(log))
         metadata = folder / "metadata.json"
-        return json.loads(metadata.read_text(encoding="utf-8")) if metadata.is_file() else {}
+        found = json.loads(metadata.read_text(encoding="utf-8")) if metadata.is_file() else {}
+    return _built(found, targets, follower.record)
 
 
 class _Follower:
     """Hands each line of the progress stream to the log, the record and the caller."""
 
     def __init__(
-        self,
-        names: Sequence[str],
-        log: TextIO,
-        events: Callable[[Event], None],
-        *,
-        rawjson: bool,
+        self, names: Sequence[str], log: TextIO, listener: Callable[[BakeEvent], None]
     ) -> None:
         self.record = BuildRecord(names)
-        self._parser: ProgressParser = RawJsonParser(names) if rawjson else PlainParser(names)
+        self._parser = ProgressParser(names)
         self._log = log
-        self._events = events
+        self._listener = listener
 
     def follow(self, process: subprocess.Popen[str], limit: StepLimit) -> bool:
         """Read until the program ends, or a step reaches the limit; return whether one did."""
@@ -237,24 +234,27 @@ class _Follower:
         return False
 
     def _take(self, item: Item) -> None:
-        self.record.add(item)
-        write_item(self._log, item)
+        self.record.add(item, time.monotonic())
+        if isinstance(item, BuildEvent | Remark | StepOutput):
+            self._log.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {log_line(item)}\n")
         if not isinstance(item, Remark | StepOutput):
-            self._events(item)
+            self._listener(item)
 
 
-def _command(buildx: Buildx, folder: Path, progress: str) -> list[str]:
+def _command(buildx: Buildx, folder: Path) -> list[str]:
     return [
         str(buildx.path),
         "bake",
         "--builder=default",
         f"--file={folder / 'bake.json'}",
         f"--metadata-file={folder / 'metadata.json'}",
-        f"--progress={progress}",
+        "--progress=rawjson",
     ]
 
 
-def _built(found: Mapping[str, Any], targets: Sequence[BakeTarget]) -> dict[str, BuiltImage]:
+def _built(
+    found: Mapping[str, Any], targets: Sequence[BakeTarget], record: BuildRecord
+) -> dict[str, BuiltImage]:
     """Return what the metadata file says of each target that is an image."""
     built = {}
     for target in (one for one in targets if one.output.startswith("type=docker")):
@@ -263,5 +263,5 @@ def _built(found: Mapping[str, Any], targets: Sequence[BakeTarget]) -> dict[str,
         if image_id is None:
             raise MachineError(f"buildx built {target.name} but gave no image id.")
         digest = entry.get("containerimage.config.digest") or image_id
-        built[target.name] = BuiltImage(image_id, digest)
+        built[target.name] = BuiltImage(image_id, digest, record.seconds(target.name))
     return built

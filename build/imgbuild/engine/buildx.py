@@ -43,12 +43,10 @@ class Buildx:
     version: str
     step_seconds: float = STEP_SECONDS
 
-
-@dataclass(frozen=True)
-class Capabilities:
-    """What a buildx can do, found out by trying. ``rawjson``: machine-readable progress."""
-
-    rawjson: bool
+    def require(self) -> None:
+        """Raise a `MachineError` if the program is gone."""
+        if not os.access(self.path, os.X_OK):
+            raise MachineError(f"{self.path} does not run: no such program. {_INSTALL}")
 
 
 def find_buildx(
@@ -109,22 +107,32 @@ def _asked(path: Path, where: str) -> Buildx:
     return Buildx(path, words[1].removeprefix("v") if len(words) > 1 else "unknown")
 
 
-def probe(buildx: Buildx, host: str | None) -> Capabilities:
-    """Return what the program can do. It builds nothing and asks no engine.
+def check_buildx(buildx: Buildx, host: str | None) -> None:
+    """Check that the program can bake from JSON and report progress as JSON; no engine is asked.
 
     Raises:
-        MachineError: it cannot read a bake definition in JSON, or does not run.
+        MachineError: it cannot, or does not run.
 
     """
-    if _prints(buildx, host, "rawjson").returncode == 0:
-        return Capabilities(rawjson=True)
-    plain = _prints(buildx, host, "plain")
-    if plain.returncode == 0:
-        return Capabilities(rawjson=False)
-    said = " ".join((plain.stderr or plain.stdout).split())[-300:]
-    raise MachineError(
-        f"{buildx.path} ({buildx.version}) cannot bake from JSON: {said}. {_INSTALL}"
-    )
+    command = [str(buildx.path), "bake", "--file=-", "--print", "--progress=rawjson", "probe"]
+    try:
+        answer = subprocess.run(
+            command,
+            input='{"target": {"probe": {"context": "."}}}',
+            env=build_environment(host),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=ANSWER_SECONDS,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise MachineError(f"{buildx.path} does not run: {error}. {_INSTALL}") from error
+    if answer.returncode != 0:
+        message = " ".join((answer.stderr or answer.stdout).split())[-300:]
+        raise MachineError(
+            f"{buildx.path} ({buildx.version}) cannot bake from JSON with --progress=rawjson: "
+            f"{message}. {_INSTALL}"
+        )
 
 
 def build_environment(host: str | None, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -140,20 +148,3 @@ def build_environment(host: str | None, environ: Mapping[str, str] = os.environ)
         "BUILDX_METADATA_PROVENANCE": "disabled",
     }
     return {**kept, **ours, **({} if host is None else {"DOCKER_HOST": host})}
-
-
-def _prints(buildx: Buildx, host: str | None, progress: str) -> subprocess.CompletedProcess[str]:
-    """Let bake print a tiny definition; it refuses a progress mode that it does not know."""
-    command = [str(buildx.path), "bake", "--file=-", "--print", f"--progress={progress}", "probe"]
-    try:
-        return subprocess.run(
-            command,
-            input='{"target": {"probe": {"context": "."}}}',
-            env=build_environment(host),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=ANSWER_SECONDS,
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise MachineError(f"{buildx.path} does not run: {error}. {_INSTALL}") from error

@@ -1,13 +1,13 @@
-"""Why a build failed: collected while it runs, said as an error at its end."""
+"""Why a build failed: collected while it runs, diagnosed and raised at its end."""
 
 import re
 import textwrap
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
-from imgbuild.engine.diagnosis import Diagnosis, diagnose
 from imgbuild.engine.progress import (
     BuildEvent,
     Item,
@@ -15,14 +15,45 @@ from imgbuild.engine.progress import (
     StepOutput,
     bake_name,
     is_export,
+    is_internal,
 )
 from imgbuild.errors import CheckFailedError, MachineError
 
+FaultKind = Literal[
+    "hung", "silent", "checksum", "disk", "engine", "buildx", "certificate", "unreachable"
+]
 TAIL_LINES = 20
 STEP_WIDTH = 160
+#: A base image that the engine has is found in less, in seconds; pulling one is work.
+FOUND_SECONDS = 1.0
 #: How near to its end a step's output can say why it failed.
 TELLING_LINES = 10
 _TARGET_ERROR = re.compile(r"ERROR: target ([A-Za-z0-9_-]+): (.*)")
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What went wrong, the line that shows it, and what to do."""
+
+    kind: FaultKind
+    line: str
+    advice: str
+
+    @property
+    def of_machine(self) -> bool:
+        """Whether this machine is to blame, for all images alike.
+
+        A wrong sha256 is the matrix's or the upstream's fault, a step that hangs may be anybody's.
+        """
+        return self.kind not in {"checksum", "hung"}
+
+    @property
+    def of_all(self) -> bool:
+        """Whether no other image can be built either: the engine has no room, or does not answer.
+
+        An upstream that cannot be reached is missed only by the images that need it.
+        """
+        return self.kind in {"disk", "engine", "silent", "buildx"}
 
 
 @dataclass(frozen=True)
@@ -77,6 +108,12 @@ class BuildStoppedError(MachineError):
         self.failure = failure
 
 
+def works(event: BuildEvent) -> bool:
+    """Return whether an ended step did something: no cache, no base image that is there."""
+    found = "] FROM " in event.step and event.elapsed < FOUND_SECONDS
+    return event.state != "cached" and not is_internal(event.step) and not found
+
+
 @dataclass
 class BuildRecord:
     """What a running build has said so far, as much as a failure's report needs."""
@@ -85,10 +122,12 @@ class BuildRecord:
     _tails: dict[int, deque[str]] = field(default_factory=dict)
     _failed: list[BuildEvent] = field(default_factory=list)
     _finished: set[str] = field(default_factory=set)
+    _began: dict[str, float] = field(default_factory=dict)
+    _ended: dict[str, float] = field(default_factory=dict)
     _remarks: deque[str] = field(default_factory=lambda: deque(maxlen=100))
 
-    def add(self, item: Item) -> None:
-        """Take in one item of the progress stream."""
+    def add(self, item: Item, now: float = 0.0) -> None:
+        """Take in one item of the progress stream, at the time ``now`` of a monotonic clock."""
         if isinstance(item, StepOutput):
             self._tails.setdefault(item.number, deque(maxlen=TAIL_LINES)).append(item.text)
         elif isinstance(item, Remark):
@@ -97,8 +136,25 @@ class BuildRecord:
             return
         elif item.state == "failed":
             self._failed.append(item)
-        elif item.state == "done" and item.target and is_export(item.step):
-            self._finished.add(item.target)
+        elif item.state == "done" and item.target:
+            self._done(item, item.target, now)
+
+    def seconds(self, target: str) -> float | None:
+        """Return the wall time from a target's first step that worked to its export.
+
+        ``None`` where all of it came from the cache, or it was not exported.
+        """
+        if target not in self._ended or target not in self._began:
+            return None
+        return self._ended[target] - self._began[target]
+
+    def _done(self, event: BuildEvent, target: str, now: float) -> None:
+        if is_export(event.step):
+            self._finished.add(target)
+            self._ended[target] = now
+        if works(event):
+            began = now - event.elapsed
+            self._began[target] = min(self._began.get(target, began), began)
 
     def failure(self, log: Path) -> BuildFailure:
         """Return the report, for a build that has ended with an error."""
@@ -152,3 +208,122 @@ def _essence(error: str) -> str:
     """Return an error without the command it quotes, which the step's name already shows."""
     text = error.rpartition("did not complete successfully: ")[2].removeprefix("failed to solve: ")
     return " ".join(text.split()).rstrip(".?!")
+
+
+_ADVICE: dict[FaultKind, str] = {
+    "hung": (
+        "It was stopped, in the engine too. If it only needs longer, give it longer with "
+        "--step-timeout, or with engine.step_timeout in imgbuild.local.yaml (0: no limit)."
+    ),
+    "silent": (
+        "The build was given up. 'imgbuild doctor' checks the engine; look into its log, restart "
+        "it and build again: finished steps are kept."
+    ),
+    "checksum": (
+        "A download is not what was pinned. Do not build on: find out whether the upstream "
+        "replaced the file, or the pin (matrix or lock) is wrong."
+    ),
+    "disk": (
+        "The engine's disk is full. Free some with 'docker image prune' and 'docker builder "
+        "prune'; 'imgbuild doctor' says how much a build needs."
+    ),
+    "engine": (
+        "The engine cannot be reached, or stopped in mid-build. Look into its log, restart it and "
+        "build again: finished steps are kept. 'imgbuild doctor' checks it."
+    ),
+    "buildx": (
+        "This buildx cannot report its progress as JSON (--progress=rawjson). Install a newer one, "
+        "or name it as engine.buildx in imgbuild.local.yaml; 'imgbuild doctor' checks it."
+    ),
+    "certificate": (
+        "The certificate of an upstream is not trusted. If this network re-signs TLS, set "
+        "ca_bundle in imgbuild.local.yaml to the network's CA bundle."
+    ),
+    "unreachable": (
+        "An upstream cannot be reached from inside a build. Check the network and the proxy; "
+        "'imgbuild doctor' tries each upstream."
+    ),
+}
+#: The words of imgbuild itself, BuildKit, curl, wget, apt, pip, uv, Go and Python. First match
+#: wins: a full disk and a lost engine bring all sorts of other errors with them.
+_SIGNS: tuple[tuple[FaultKind, tuple[str, ...]], ...] = (
+    # The first two are StepLimit's; what a step tried before it hung is not why it failed.
+    ("silent", ("the engine said nothing for more than",)),
+    ("hung", ("(--step-timeout",)),
+    (
+        "checksum",
+        (
+            "digest mismatch sha256:",
+            "hash mismatch for",
+            "do not match the hashes",
+            "hash sum mismatch",
+            "computed checksum did not match",
+            "computed checksums did not match",
+        ),
+    ),
+    ("disk", ("no space left on device", "disk quota exceeded")),
+    (
+        "engine",
+        (
+            "cannot connect to the docker daemon",
+            "permission denied while trying to connect",
+            "error reading from server: eof",
+            "failed to receive status",
+            "code = unavailable",
+            "failed to list workers",
+            "failed to create endpoint",
+            "network bridge not found",
+            "database not open",
+        ),
+    ),
+    ("buildx", ("invalid progress mode",)),
+    (
+        "certificate",
+        (
+            "certificate verify failed",
+            "certificate signed by unknown authority",
+            "invalid peer certificate",
+            "unable to get local issuer certificate",
+            "certificate is not trusted",
+        ),
+    ),
+    (
+        "unreachable",
+        (
+            "could not resolve",
+            "temporary failure in name resolution",
+            "temporary failure resolving",
+            "name or service not known",
+            "unable to resolve host",
+            "failed to lookup address",
+            "no such host",
+            "dns error",
+            "dial tcp",
+            "i/o timeout",
+            "network is unreachable",
+            "no route to host",
+            "connection refused",
+            "connection timed out",
+            "operation timed out",
+            "tls handshake timeout",
+            "could not connect to",
+            "failed to connect to",
+            "failed to establish a new connection",
+            "error sending request for url",
+        ),
+    ),
+)
+
+
+def diagnose(lines: Iterable[str]) -> Diagnosis | None:
+    """Return the known fault that ``lines`` show, or ``None``.
+
+    Give it the failing step's error and its last lines only: an earlier retry that worked in the
+    end would look like the fault.
+    """
+    kept = [" ".join(line.split()) for line in lines]
+    for kind, signs in _SIGNS:
+        for line in kept:
+            if any(sign in line.lower() for sign in signs):
+                return Diagnosis(kind, line, _ADVICE[kind])
+    return None

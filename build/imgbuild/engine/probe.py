@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from imgbuild.engine.bake import BakeTarget, BuiltImage, run_bake
-from imgbuild.engine.buildx import ANSWER_SECONDS, Buildx, build_environment
+from imgbuild.engine.buildx import ANSWER_SECONDS, Buildx, build_environment, check_buildx
 from imgbuild.engine.client import Engine
 from imgbuild.engine.failure import BuildFailedError, BuildStoppedError
-from imgbuild.engine.progress import Event
+from imgbuild.engine.progress import BakeEvent
 from imgbuild.errors import MachineError
 
 #: In the name of everything the probe builds, so that its cache can be told from other people's.
@@ -51,9 +51,10 @@ def probe_build(buildx: Buildx, host: str | None) -> tuple[MissingFeature, ...]:
     the probe are removed again.
 
     Raises:
-        MachineError: the engine cannot be used at all.
+        MachineError: buildx or the engine cannot be used at all.
 
     """
+    check_buildx(buildx, host)
     with tempfile.TemporaryDirectory(prefix="imgbuild-probe-") as name:
         folder = _prepared(Path(name))
         try:
@@ -76,7 +77,7 @@ def _tried(buildx: Buildx, host: str | None, folder: Path, lines: tuple[str, ...
     text = "\n".join((f"FROM scratch AS {MARK}", "ARG NONCE", f"ENV {MARK}=$NONCE", *lines, ""))
     (folder / "Dockerfile").write_text(text, encoding="utf-8")
     try:
-        built = run_bake(buildx, host, [_target(folder)], log=folder / "log", events=_ignore)
+        built = run_bake(buildx, host, [_target(folder)], log=folder / "log", listener=_ignore)
     except BuildFailedError as error:
         return error.failure.error
     except BuildStoppedError as error:
@@ -149,5 +150,5 @@ def _program() -> bytes:
     return header + segment + code
 
 
-def _ignore(_event: Event) -> None:
+def _ignore(_event: BakeEvent) -> None:
     """Nobody watches the probe."""

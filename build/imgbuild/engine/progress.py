@@ -1,11 +1,27 @@
-"""What happens in a build: the values that both progress formats are read into."""
+"""What happens in a build: its events, and how buildx's progress is read into them.
 
+``--progress=rawjson`` is one BuildKit ``SolveStatus`` a line, on standard error. A step (vertex) is
+known by its digest. Targets that share it each report it under a name of their own, and several
+times over; its output comes once.
+"""
+
+import base64
+import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
 
 State = Literal["running", "cached", "done", "failed", "cancelled"]
+#: The states after which nothing more is done for an image.
+FINAL = frozenset(
+    {
+        *("named", "failed", "cancelled", "up to date", "published"),
+        *("passed", "incomplete", "skipped"),
+    }
+)
+Message = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -13,7 +29,7 @@ class BuildEvent:
     """A step of a target changed its state. ``elapsed`` is in seconds, 0 while it runs.
 
     ``target`` is an image name, or ``None`` for a step of bake itself. A step that several targets
-    share has one number, and one event for each of them where the format tells (rawjson).
+    share has one number, and one event for each of them.
     """
 
     target: str | None
@@ -38,15 +54,11 @@ class BakeBegun:
 
 @dataclass(frozen=True)
 class StepPlanned:
-    """A step of a target that has not begun: known as soon as BuildKit has read the Dockerfile.
-
-    ``after`` are the numbers of the steps that it waits for.
-    """
+    """A step of a target that has not begun: known as soon as BuildKit has read the Dockerfile."""
 
     target: str | None
     step: str
     number: int
-    after: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,9 +92,36 @@ class Remark:
     text: str
 
 
-#: What a display wants to hear.
-Event = BakeBegun | BuildEvent | StepPlanned | Transfer
-Item = Event | StepOutput | Remark
+@dataclass(frozen=True)
+class ImagesPlanned:
+    """What will be done for each image: ``build``, ``test``, ``name``, ``push`` or ``nothing``."""
+
+    actions: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class ImageState:
+    """What is done for an image outside a bake, or how it ended (`FINAL`)."""
+
+    image: str
+    state: str
+    text: str = ""
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class ImageNote:
+    """How far an image has come within its state; only a terminal shows it."""
+
+    image: str
+    text: str
+
+
+BakeEvent = BakeBegun | BuildEvent | StepPlanned | Transfer
+Event = BakeEvent | ImagesPlanned | ImageState | ImageNote
+#: Gets every event of a build, from whichever thread.
+Listener = Callable[[Event], None]
+Item = BakeEvent | StepOutput | Remark
 
 
 def is_internal(step: str) -> bool:
@@ -95,13 +134,6 @@ def is_internal(step: str) -> bool:
 def is_export(step: str) -> bool:
     """Return whether a step writes the finished image: the last of every target."""
     return step.startswith("exporting to ")
-
-
-class ProgressParser(Protocol):
-    """Reads a progress stream line by line. It has a memory, but no clock and no files."""
-
-    def feed(self, line: str) -> list[Item]:
-        """Return what one line tells; a line that is not understood is a `Remark`."""
 
 
 def bake_name(image: str) -> str:
@@ -131,3 +163,157 @@ def split_name(name: str, targets: Sequence[str]) -> tuple[str | None, str]:
 def is_cancelled(error: str) -> bool:
     """Return whether a step only ended because another one failed or the build was stopped."""
     return error.rstrip().endswith("context canceled")
+
+
+@dataclass
+class _Vertex:
+    number: int
+    step: str = ""
+    states: dict[str | None, State] = field(default_factory=dict)
+    #: Who shares the step, begun or not.
+    targets: dict[str | None, None] = field(default_factory=dict)
+    statuses: set[str] = field(default_factory=set)
+    moved: dict[str, int] = field(default_factory=dict)
+    #: What each of stdout and stderr wrote after its last line end.
+    pending: dict[int, bytes] = field(default_factory=dict)
+
+    def output(self, text: str) -> StepOutput:
+        return StepOutput(_images(self.states), self.step, text, self.number)
+
+
+class ProgressParser:
+    """Reads the progress of one bake, line by line. It has a memory, but no clock."""
+
+    def __init__(self, targets: Sequence[str]) -> None:
+        self._targets = tuple(targets)
+        self._vertices: dict[str, _Vertex] = {}
+
+    def feed(self, line: str) -> list[Item]:
+        """Return what one line tells; a line that is not understood is a `Remark`."""
+        try:
+            return list(self._items(json.loads(line)))
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return [Remark(line.rstrip())] if line.strip() else []
+
+    def _items(self, message: Message) -> Iterator[Item]:
+        # Output goes first: the last lines of a step can come together with its end.
+        known = [one for one in message.get("vertexes") or () if one["digest"]]
+        for vertex in known:
+            yield from self._plan(vertex)
+        for log in message.get("logs") or ():
+            yield from self._output(log)
+        for status in message.get("statuses") or ():
+            yield from self._status(status)
+        for vertex in known:
+            yield from self._change(vertex)
+        for warning in message.get("warnings") or ():
+            yield Remark("warning: " + _decoded(warning["short"]).decode("utf-8", "replace"))
+
+    def _vertex(self, digest: str) -> _Vertex:
+        return self._vertices.setdefault(digest, _Vertex(len(self._vertices) + 1))
+
+    def _plan(self, message: Message) -> Iterator[Item]:
+        """Yield that a step is planned, when a target first speaks of it."""
+        vertex = self._vertex(message["digest"])
+        target, step = split_name(message["name"], self._targets)
+        vertex.step = vertex.step or step
+        if target not in vertex.targets:
+            vertex.targets[target] = None
+            yield StepPlanned(target, step, vertex.number)
+
+    def _change(self, message: Message) -> Iterator[Item]:
+        """Yield the event, unless this target's step already was in that state.
+
+        A step can run again after it was done: once for its metadata, once for its content.
+        """
+        vertex = self._vertex(message["digest"])
+        target, step = split_name(message["name"], self._targets)
+        state = _state(message)
+        if state is None or state == vertex.states.get(target):
+            return
+        vertex.states[target] = state
+        if state != "running":
+            yield from _flushed(vertex)
+        error = str(message.get("error") or "")
+        yield BuildEvent(target, step, state, _elapsed(message), vertex.number, error)
+
+    def _output(self, message: Message) -> Iterator[Item]:
+        vertex = self._vertex(message["vertex"])
+        stream = int(message.get("stream") or 0)
+        data = vertex.pending.pop(stream, b"") + _decoded(message["data"])
+        *lines, vertex.pending[stream] = data.split(b"\n")
+        for line in lines:
+            yield vertex.output(_shown(line))
+
+    def _status(self, message: Message) -> Iterator[Item]:
+        """Yield the bytes that a part of a step, such as a download, has moved, and its end once.
+
+        Targets that share a step each tell of its parts, one a little behind the other.
+        """
+        vertex, name = self._vertex(message["vertex"]), str(message["id"])
+        current, total = int(message.get("current") or 0), int(message.get("total") or 0)
+        if current > vertex.moved.get(name, 0):
+            vertex.moved[name] = current
+            yield Transfer(_images(vertex.targets), vertex.number, name, current, total)
+        if message.get("completed") and name not in vertex.statuses:
+            vertex.statuses.add(name)
+            yield vertex.output(f"{name} done")
+
+
+def _images(targets: Iterable[str | None]) -> tuple[str, ...]:
+    return tuple(target for target in targets if target is not None)
+
+
+def _flushed(vertex: _Vertex) -> Iterator[Item]:
+    for line in filter(None, vertex.pending.values()):
+        yield vertex.output(_shown(line))
+    vertex.pending.clear()
+
+
+def _state(message: Message) -> State | None:
+    if message.get("error"):
+        return "cancelled" if is_cancelled(message["error"]) else "failed"
+    if message.get("cached"):
+        return "cached"
+    if message.get("completed"):
+        return "done"
+    return "running" if message.get("started") else None
+
+
+def _elapsed(message: Message) -> float:
+    if not (message.get("started") and message.get("completed")):
+        return 0.0
+    begin, end = (datetime.fromisoformat(message[key]) for key in ("started", "completed"))
+    return max(0.0, (end - begin).total_seconds())
+
+
+def _decoded(data: str) -> bytes:
+    return base64.b64decode(data, validate=True)
+
+
+def _shown(line: bytes) -> str:
+    """Return a line as a terminal shows it in the end: what a progress bar overwrote is gone."""
+    return line.decode("utf-8", "replace").rstrip("\r").rpartition("\r")[2].rstrip()
+
+
+def log_line(item: BuildEvent | Remark | StepOutput) -> str:
+    """Return an item as the log shows it, without the time."""
+    match item:
+        case Remark():
+            return item.text
+        case StepOutput():
+            return f"[{_whose(item.targets)}] #{item.number} {item.text}"
+        case BuildEvent():
+            return f"[{item.target or 'bake'}] #{item.number} {item.step} ({_ended(item)})"
+
+
+def _ended(event: BuildEvent) -> str:
+    if event.state == "running":
+        return "started"
+    error = f": {event.error}" if event.error else ""
+    return f"{event.state} after {event.elapsed:.1f} s{error}"
+
+
+def _whose(targets: tuple[str, ...]) -> str:
+    more = f" and {len(targets) - 1} more" if len(targets) > 1 else ""
+    return f"{targets[0]}{more}" if targets else "bake"

@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
+from imgbuild.build.display import BuildDisplay
 from imgbuild.build.image_lock import image_locks
 from imgbuild.build.opening import Opening, open_planner
 from imgbuild.engine.client import Engine
-from imgbuild.engine.display import BuildDisplay
+from imgbuild.engine.progress import ImageNote, ImagesPlanned, ImageState
 from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.images import Image
 from imgbuild.plan.planner import Planner
@@ -94,29 +95,29 @@ class Session:
         engine = Engine(self.host)
         try:
             take_back(engine, image.name, self.names)
-            self.display.note(image.name, "checking")
+            self.display.on_event(ImageState(image.name, "checking"))
             found = self._publisher(engine, stop).publish(image)
         except BaseException:
             if not stop.is_set():
-                self.display.finished(image.name, "failed")
+                self.display.on_event(ImageState(image.name, "failed"))
             raise
         finally:
             engine.close()
-        self.display.finished(image.name, "published" if found.done else "up to date")
+        self.display.on_event(ImageState(image.name, "published" if found.done else "up to date"))
         return found
 
     def _publisher(self, engine: Engine, stop: threading.Event) -> Publisher:
         def told(name: str, text: str) -> None:
             if stop.is_set():
                 raise StoppedError
-            self.display.step(name, text)
+            self.display.on_event(ImageNote(name, text))
 
         def pause(seconds: float) -> None:
             if stop.wait(seconds):
                 raise StoppedError
 
         def send(name: str, image_id: str, reference: str) -> None:
-            self.display.note(name, "pushing", reference.rpartition(":")[2])
+            self.display.on_event(ImageState(name, "pushing", reference.rpartition(":")[2]))
             sender = Sender(engine, self.names, self.patience, pause, told, self.say)
             sender.send(name, image_id, reference)
 
@@ -165,7 +166,7 @@ def open_session(
         patience = RetryPolicy(settings.publishing.attempts, settings.publishing.first_wait)
         folder = names_folder(state_dir(), opened.host)
         display = BuildDisplay(names)
-        display.expect(dict.fromkeys(names, "push"), tests=False)
+        display.on_event(ImagesPlanned(dict.fromkeys(names, "push")))
         yield Session(registry, index, images, patience, folder, opened.host, wish, display, say)
 
 

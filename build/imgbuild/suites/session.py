@@ -1,11 +1,12 @@
 """Test images: take over what passed before, run the other suites, write the reports."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from imgbuild.engine.client import Engine
+from imgbuild.engine.progress import ImageNote, ImageState, Listener
 from imgbuild.errors import ImgbuildError
 from imgbuild.files import write_text
 from imgbuild.parallel import as_completed
@@ -37,10 +38,7 @@ class TestOptions:
 
 @dataclass(frozen=True)
 class TestSession:
-    """What a test of any image needs: the suites, the engine, and where results go.
-
-    ``note`` and ``step`` are the display's methods of these names.
-    """
+    """What a test of any image needs: the suites, the engine, and where results go."""
 
     __test__ = False
 
@@ -49,8 +47,7 @@ class TestSession:
     host: str | None
     store: ReportStore
     reports: Path
-    note: Callable[..., None]
-    step: Callable[[str, str], None]
+    listener: Listener
 
     def test(self, target: TestTarget, options: TestOptions) -> Report:
         """Return the report of an image; it is written, and its results are kept.
@@ -73,7 +70,7 @@ class TestSession:
         fresh = self._run(target, todo, options) if todo else self._nothing_to_run(target, offered)
         self.store.save(target.image_id, keys, fresh.suites, gpus=fresh.gpus)
         report = _joined(fresh, target, [*keys], known)
-        self.note(target.name, str(report.verdict), ended=True)
+        self.listener(ImageState(target.name, str(report.verdict)))
         self._write(report, target)
         return report
 
@@ -81,7 +78,8 @@ class TestSession:
         self, target: TestTarget, todo: tuple[str, ...], known: Mapping[str, SuiteResult]
     ) -> None:
         before = f"not run again: {', '.join(sorted(known))}" if known else ""
-        self.note(target.name, "testing", "; ".join(filter(None, (", ".join(todo), before))))
+        text = "; ".join(filter(None, (", ".join(todo), before)))
+        self.listener(ImageState(target.name, "testing", text))
 
     def _run(self, target: TestTarget, todo: tuple[str, ...], options: TestOptions) -> Report:
         run = SuiteRun(
@@ -89,8 +87,8 @@ class TestSession:
             todo,
             self.reports / target.folder,
             fail_fast=options.fail_fast,
-            log=lambda text: self.note(target.name, "testing", text),
-            step=lambda text: self.step(target.name, text),
+            log=lambda text: self.listener(ImageState(target.name, "testing", text)),
+            step=lambda text: self.listener(ImageNote(target.name, text)),
             stop=options.stop,
         )
         return run_suites(run, self.engine, self.host, self.project)

@@ -16,7 +16,7 @@ from imgbuild.caches.place import FolderPlace
 from imgbuild.caches.several import open_caches
 from imgbuild.cli.build_run import run
 from imgbuild.engine.bake import BuildFailedError, BuildStoppedError
-from imgbuild.engine.diagnosis import Diagnosis, Kind
+from imgbuild.engine.failure import Diagnosis, FaultKind
 from imgbuild.engine.faults import EngineUnusableError
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.inputs.download import Download, NotFetchedError, WrongContentError
@@ -28,7 +28,7 @@ from imgbuild.plan.plan import PlanItem
 GOING_ON = BuildOptions(keep_going=True, jobs=1)
 
 
-def _stop_baking(bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: Kind) -> None:
+def _stop_baking(bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: FaultKind) -> None:
     """Let the image that does not build fail for a reason of the machine's."""
 
     def bake(*given: object, **more: object) -> object:
@@ -44,7 +44,7 @@ def _stop_baking(bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: Kind) -> N
 
 @pytest.mark.parametrize("kind", ["unreachable", "certificate"])
 def test_an_upstream_is_missed_only_by_who_needs_it(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: Kind
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: FaultKind
 ) -> None:
     _stop_baking(bench, monkeypatch, kind)
     old, new = bench.build(keep_going=True)
@@ -55,7 +55,7 @@ def test_an_upstream_is_missed_only_by_who_needs_it(
 
 @pytest.mark.parametrize("kind", ["disk", "engine", "silent"])
 def test_without_the_engine_nothing_is_tried_again(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: Kind
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: FaultKind
 ) -> None:
     _stop_baking(bench, monkeypatch, kind)
     outcomes = bench.build(keep_going=True)

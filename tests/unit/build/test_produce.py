@@ -11,13 +11,13 @@ import fake_engine
 import pytest
 from fake_engine import FakeEngine
 
+from imgbuild.build.display import BuildDisplay
 from imgbuild.build.options import BuildOptions
 from imgbuild.build.outcome import Outcome
 from imgbuild.build.produce import produce
 from imgbuild.build.workshop import Workshop
 from imgbuild.engine.bake import BakeTarget, BuildFailedError, BuiltImage
 from imgbuild.engine.buildx import Buildx
-from imgbuild.engine.display import BuildDisplay
 from imgbuild.engine.failure import BuildFailure
 from imgbuild.engine.types import StoredImage
 from imgbuild.matrix.images import Image

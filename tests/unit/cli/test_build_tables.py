@@ -1,15 +1,12 @@
 """The table at the end of a build, and what the display is told of each image."""
 
-import io
 from dataclasses import replace
 
 import pytest
 
 from imgbuild.build.outcome import Outcome
+from imgbuild.cli.build_run import _state
 from imgbuild.cli.build_tables import outcome_lines
-from imgbuild.cli.outcome_shown import shown
-from imgbuild.engine.display import BuildDisplay
-from imgbuild.engine.progress import BuildEvent
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.plan import Action, PlanItem
@@ -71,24 +68,7 @@ def test_what_was_not_begun_is_said(images: dict[str, Image]) -> None:
         ({"named": False, "error": "cancelled, since b failed"}, "cancelled"),
     ],
 )
-def test_the_display_hears_what_became_of_an_image(
+def test_the_display_shows_what_became_of_an_image(
     images: dict[str, Image], change: dict[str, object], state: str
 ) -> None:
-    with BuildDisplay([NAMES[0]], io.StringIO()) as display:
-        shown(outcome(images[NAMES[0]], Action.BUILD, **change), display)
-        assert display.board.rows[NAMES[0]].state == state
-
-
-def test_the_image_has_its_own_time(images: dict[str, Image]) -> None:
-    now = [100.0]
-    with BuildDisplay([NAMES[0]], io.StringIO(), lambda: now[0]) as display:
-        display.event(BuildEvent(NAMES[0], "[a 1/1] RUN x", "running", number=1))
-        now[0] = 130.0
-        display.event(BuildEvent(NAMES[0], "[a 1/1] RUN x", "done", 30.0, number=1))
-        display.event(BuildEvent(NAMES[0], "exporting to image", "done", 1.0, number=2))
-        assert shown(outcome(images[NAMES[0]]), display).build_seconds == 30.0
-
-
-def test_without_events_the_time_is_that_of_the_bake(images: dict[str, Image]) -> None:
-    with BuildDisplay([NAMES[0]], io.StringIO()) as display:
-        assert shown(outcome(images[NAMES[0]]), display).build_seconds == 245.0
+    assert _state(outcome(images[NAMES[0]], Action.BUILD, **change)) == state

@@ -41,10 +41,13 @@ with open({pids!r}, "w") as file:
 print({words!r}, file=sys.stderr, flush=True)
 time.sleep(300)
 """
-BOTH = ("plain", "rawjson")
+#: What buildx writes when a step begins.
+SLEEPING = json.dumps(
+    {"vertexes": [{"digest": "x", "name": "[1/2] RUN sleep", "started": "2026-01-01T00:00:00Z"}]}
+)
 
 
-def _program(folder: Path, body: str, modes: tuple[str, ...]) -> Buildx:
+def _program(folder: Path, body: str, modes: tuple[str, ...] = ("rawjson",)) -> Buildx:
     path = folder / "docker-buildx"
     path.write_text(_HEAD + _PRINT.format(modes=modes) + body, encoding="utf-8")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
@@ -62,7 +65,7 @@ def replaying(
     sample: Path,
     code: int = 0,
     built: dict[str, dict[str, str]] | None = None,
-    modes: tuple[str, ...] = BOTH,
+    modes: tuple[str, ...] = ("rawjson",),
 ) -> Buildx:
     """Return a buildx that writes ``sample`` with the suffix of the progress mode, and ends."""
     seen = str(folder / "seen.json")
@@ -70,11 +73,11 @@ def replaying(
     return _program(folder, body, modes)
 
 
-def hanging(folder: Path, *, stubborn: bool = False, words: str = "#1 [1/2] RUN sleep") -> Buildx:
+def hanging(folder: Path, *, stubborn: bool = False, words: str = SLEEPING) -> Buildx:
     """Return a buildx that runs until it is stopped; a stubborn one ignores SIGTERM."""
     ignore = "signal.signal(signal.SIGTERM, signal.SIG_IGN)" if stubborn else ""
     body = _HANG.format(ignore=ignore, pids=str(folder / "pids"), words=words)
-    return _program(folder, body, ("plain",))
+    return _program(folder, body)
 
 
 def seen(folder: Path) -> dict[str, Any]:

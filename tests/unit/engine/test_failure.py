@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.engine.diagnosis import Kind, diagnose
 from imgbuild.engine.failure import (
     BuildFailedError,
     BuildRecord,
     BuildStoppedError,
+    FaultKind,
+    diagnose,
     raise_failure,
 )
 from imgbuild.engine.progress import BuildEvent, Remark, StepOutput
@@ -40,7 +41,7 @@ ZEROS = "0" * 64
         ("NewConnectionError: Failed to establish a new connection", "unreachable"),
     ],
 )
-def test_known_faults_are_recognised(line: str, kind: Kind) -> None:
+def test_known_faults_are_recognised(line: str, kind: FaultKind) -> None:
     found = diagnose(["compiling", line])
     assert found is not None
     assert found.kind == kind

@@ -1,14 +1,11 @@
-"""Both progress formats, from recorded builds."""
+"""Reading buildx's progress, from recorded builds."""
 
 import base64
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from imgbuild.engine.buildlog import log_line
-from imgbuild.engine.plain import PlainParser
 from imgbuild.engine.progress import (
     BuildEvent,
     Item,
@@ -19,26 +16,22 @@ from imgbuild.engine.progress import (
     Transfer,
     bake_name,
     is_cancelled,
+    log_line,
     split_name,
 )
-from imgbuild.engine.rawjson import RawJsonParser
 
 SAMPLES = Path(__file__).parent / "samples"
 TARGETS = ("tf-2.2-cpu", "tf-2.3-cpu")
-FORMATS: dict[str, Callable[[tuple[str, ...]], ProgressParser]] = {
-    "rawjson": RawJsonParser,
-    "plain": PlainParser,
-}
 VERTEX = "sha256:1"
 
 
-def read(sample: str, form: str, targets: tuple[str, ...] = TARGETS) -> list[Item]:
-    parser: ProgressParser = FORMATS[form](targets)
-    lines = (SAMPLES / f"{sample}.{form}").read_text().splitlines(keepends=True)
+def read(sample: str, targets: tuple[str, ...] = TARGETS) -> list[Item]:
+    parser = ProgressParser(targets)
+    lines = (SAMPLES / f"{sample}.rawjson").read_text().splitlines(keepends=True)
     return [item for line in lines for item in parser.feed(line)]
 
 
-def feed(parser: RawJsonParser, **message: object) -> list[Item]:
+def feed(parser: ProgressParser, **message: object) -> list[Item]:
     return parser.feed(json.dumps(message))
 
 
@@ -50,9 +43,8 @@ def vertex(**more: object) -> list[dict[str, object]]:
     return [{"digest": VERTEX, "name": "[1/1] RUN x", **more}]
 
 
-@pytest.mark.parametrize("form", FORMATS)
-def test_the_steps_of_a_good_build_are_told(form: str) -> None:
-    events = [item for item in read("ok", form) if isinstance(item, BuildEvent)]
+def test_the_steps_of_a_good_build_are_told() -> None:
+    events = [item for item in read("ok") if isinstance(item, BuildEvent)]
     for target in TARGETS:
         ended = {event.step for event in events if event.target == target and event.state == "done"}
         assert "[stage-1 2/3] COPY --link --from=shared /shared /shared" in ended
@@ -60,31 +52,29 @@ def test_the_steps_of_a_good_build_are_told(form: str) -> None:
     assert not [event for event in events if event.state in {"failed", "cancelled"}]
 
 
-@pytest.mark.parametrize("form", FORMATS)
-def test_steps_have_their_time(form: str) -> None:
-    done = [item for item in read("ok", form) if isinstance(item, BuildEvent) if item.elapsed]
+def test_steps_have_their_time() -> None:
+    done = [item for item in read("ok") if isinstance(item, BuildEvent) if item.elapsed]
     compiled = [event for event in done if "sleep 0.3" in event.step]
     assert compiled
     assert all(0.3 < event.elapsed < 5 for event in compiled)
 
 
 def test_a_shared_step_is_one_step_with_an_event_for_each_target() -> None:
-    events = [item for item in read("ok", "rawjson") if isinstance(item, BuildEvent)]
+    events = [item for item in read("ok") if isinstance(item, BuildEvent)]
     shared = [event for event in events if "[shared 1/2]" in event.step and event.state == "done"]
     assert {event.target for event in shared} == {*TARGETS}
     assert len({event.number for event in shared}) == 1
 
 
 def test_the_output_of_a_shared_step_comes_once() -> None:
-    lines = [item for item in read("ok", "rawjson") if isinstance(item, StepOutput)]
+    lines = [item for item in read("ok") if isinstance(item, StepOutput)]
     (compiling,) = [line for line in lines if line.text == "compiling"]
     assert set(compiling.targets) == {*TARGETS}
     assert log_line(compiling).endswith("-cpu and 1 more] #6 compiling")
 
 
-@pytest.mark.parametrize("form", FORMATS)
-def test_failure_and_cancellation_differ(form: str) -> None:
-    events = read("fail", form, ("tf-2.2-cpu", "bad"))
+def test_failure_and_cancellation_differ() -> None:
+    events = read("fail", ("tf-2.2-cpu", "bad"))
     ends = {
         item.target: item.state
         for item in events
@@ -93,13 +83,11 @@ def test_failure_and_cancellation_differ(form: str) -> None:
     assert ends == {"bad": "failed", "tf-2.2-cpu": "cancelled"}
 
 
-@pytest.mark.parametrize("form", FORMATS)
-def test_words_of_buildx_itself_are_remarks(form: str) -> None:
-    remarks = [item.text for item in read("fail", form) if isinstance(item, Remark)]
+def test_words_of_buildx_itself_are_remarks() -> None:
+    remarks = [item.text for item in read("fail") if isinstance(item, Remark)]
     assert remarks[-1].startswith("ERROR: target bad: failed to solve: ")
 
 
-@pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize(
     "line",
     [
@@ -116,19 +104,15 @@ def test_words_of_buildx_itself_are_remarks(form: str) -> None:
         '{"vertexes": [{"digest": "a", "name": "x", "started": "yesterday", "completed": "now"}]}',
         '{"logs": [{"vertex": "a", "data": "not base64!"}]}',
         '{"statuses": [null]}',
-        "#",
-        "# 7 text",
-        "#7",
-        "#x DONE 0.1s",
         "\x00\x1b[1m",
     ],
 )
-def test_a_malformed_line_is_at_most_a_remark(form: str, line: str) -> None:
-    assert all(isinstance(item, Remark) for item in FORMATS[form](TARGETS).feed(line))
+def test_a_malformed_line_is_at_most_a_remark(line: str) -> None:
+    assert all(isinstance(item, Remark) for item in ProgressParser(TARGETS).feed(line))
 
 
 def test_output_is_joined_to_lines_for_each_stream() -> None:
-    parser = RawJsonParser(["one"])
+    parser = ProgressParser(["one"])
     feed(parser, vertexes=vertex(started="2026-01-01T00:00:00Z"))
     assert feed(parser, logs=log("hé".encode()[:2])) == []
     assert feed(parser, logs=log(b"error", 2)) == []
@@ -140,14 +124,14 @@ def test_output_is_joined_to_lines_for_each_stream() -> None:
 
 
 def test_a_progress_bar_is_its_last_state() -> None:
-    parser = RawJsonParser(["one"])
+    parser = ProgressParser(["one"])
     (line,) = feed(parser, logs=log(b" 10%\r 50%\r100%\r\n"))
     assert isinstance(line, StepOutput)
     assert line.text == "100%"
 
 
 def test_a_state_is_told_once() -> None:
-    parser = RawJsonParser(["one"])
+    parser = ProgressParser(["one"])
     planned, running = feed(parser, vertexes=vertex(started="2026-01-01T00:00:00Z"))
     assert planned == StepPlanned("one", "[1/1] RUN x", 1)
     assert isinstance(running, BuildEvent)
@@ -155,18 +139,18 @@ def test_a_state_is_told_once() -> None:
 
 
 def test_a_step_is_planned_once_for_each_target_before_it_begins() -> None:
-    planned = [item for item in read("ok", "rawjson") if isinstance(item, StepPlanned)]
+    planned = [item for item in read("ok") if isinstance(item, StepPlanned)]
     assert len(planned) == len(set(planned))
     shared = {item.target for item in planned if item.step.startswith("[shared 1/2]")}
     assert shared == {*TARGETS}
 
 
-def transfer(parser: RawJsonParser, **status: object) -> list[Item]:
+def transfer(parser: ProgressParser, **status: object) -> list[Item]:
     return feed(parser, statuses=[{"vertex": VERTEX, "id": "sha256:a", **status}])
 
 
 def test_bytes_are_told_when_they_have_grown() -> None:
-    parser = RawJsonParser(["one"])
+    parser = ProgressParser(["one"])
     feed(parser, vertexes=vertex())
     assert transfer(parser, current=0, total=9) == []
     assert transfer(parser, current=3, total=9) == [Transfer(("one",), 1, "sha256:a", 3, 9)]
@@ -177,13 +161,8 @@ def test_bytes_are_told_when_they_have_grown() -> None:
 
 def test_a_warning_is_a_remark() -> None:
     text = base64.b64encode(b"JSON arguments recommended").decode()
-    (item,) = feed(RawJsonParser(["one"]), warnings=[{"vertex": VERTEX, "short": text}])
+    (item,) = feed(ProgressParser(["one"]), warnings=[{"vertex": VERTEX, "short": text}])
     assert item == Remark("warning: JSON arguments recommended")
-
-
-def test_plain_names_the_other_targets_of_a_step_when_it_goes_on() -> None:
-    events = [item for item in read("sharedfail", "plain") if isinstance(item, BuildEvent)]
-    assert {event.target for event in events if event.state == "failed"} == {*TARGETS}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from memory_registry import MemoryRegistry
 from test_publish import MOVING, Bench, place_image
 
-from imgbuild.engine.display import BuildDisplay
+from imgbuild.build.display import BuildDisplay
 from imgbuild.publishing.index import Index, index_of
 from imgbuild.publishing.ladder import astray, give_back_tags, settled
 from imgbuild.publishing.record import put_record

@@ -37,9 +37,7 @@ def _report(name: str, *suites: SuiteResult) -> Report:
 def session(project: Project, tmp_path: Path) -> TestSession:
     store = ReportStore(tmp_path / "store")
     folder = tmp_path / "reports"
-    return TestSession(
-        project, FakeEngine([]), None, store, folder, lambda *_, **__: None, lambda *_: None
-    )
+    return TestSession(project, FakeEngine([]), None, store, folder, lambda _: None)
 
 
 @pytest.fixture

@@ -1,17 +1,24 @@
-"""What is seen: on a terminal, in a log, for one image and for many."""
+"""What a build shows: on a terminal, in a log, for one image and for many."""
 
 import io
 import os
-from pathlib import Path
 
 import pytest
-from simulated_build import Simulation, family
+from rich.console import Console
 from terminal import Terminal
 
-from imgbuild.engine.board import Board
-from imgbuild.engine.display import BuildDisplay, on_ci
-from imgbuild.engine.forecast import Forecast
-from imgbuild.engine.progress import BuildEvent, State
+from imgbuild.build.display import BuildDisplay, image_table, moved_text, on_ci, progress_bar
+from imgbuild.build.lines import clock_time, shortened, stage_of
+from imgbuild.build.status import BuildStatus
+from imgbuild.engine.progress import (
+    BuildEvent,
+    Event,
+    ImagesPlanned,
+    ImageState,
+    State,
+    StepPlanned,
+    Transfer,
+)
 
 RUN = "[horovod 3/4] RUN pip install horovod"
 
@@ -26,7 +33,7 @@ def shown(*events: BuildEvent, images: tuple[str, ...] = ("tf-2.2-cpu",)) -> lis
     stream = io.StringIO()
     with BuildDisplay(images, stream) as display:
         for one in events:
-            display.event(one)
+            display.on_event(one)
     return stream.getvalue().splitlines()
 
 
@@ -85,17 +92,17 @@ def test_events_of_bake_and_strangers_are_not_shown() -> None:
 def test_a_note_is_a_line() -> None:
     stream = io.StringIO()
     with BuildDisplay(["a"], stream) as display:
-        display.note("a", "testing", "horovod")
-        display.note("a", "passed", ended=True)
+        display.on_event(ImageState("a", "testing", "horovod"))
+        display.on_event(ImageState("a", "passed"))
     assert stream.getvalue() == "a     testing  horovod\na      passed\n"
 
 
 def test_of_many_images_failures_of_checks_are_told_and_suites_are_not() -> None:
     stream = io.StringIO()
     with BuildDisplay(["a", "b"], stream) as display:
-        display.note("a", "testing", "pins, horovod")
-        display.note("a", "testing", "horovod 0/9")
-        display.note("a", "testing", "FAILED horovod: test_x")
+        display.on_event(ImageState("a", "testing", "pins, horovod"))
+        display.on_event(ImageState("a", "testing", "horovod 0/9"))
+        display.on_event(ImageState("a", "testing", "FAILED horovod: test_x"))
     lines = [line.split(None, 2)[2] for line in stream.getvalue().splitlines()]
     assert lines == ["pins, horovod", "FAILED horovod: test_x"]
 
@@ -104,7 +111,7 @@ def test_after_a_quiet_minute_there_is_a_line() -> None:
     now = [0.0]
     stream = io.StringIO()
     with BuildDisplay(["a", "b", "c"], stream, lambda: now[0]) as display:
-        display.event(event("running", image="a"))
+        display.on_event(event("running", image="a"))
         now[0] = 59
         display.beat()
         assert len(stream.getvalue().splitlines()) == 1
@@ -113,24 +120,24 @@ def test_after_a_quiet_minute_there_is_a_line() -> None:
         display.beat()
         line = stream.getvalue().splitlines()[1:]
     longest = "longest: horovod 3/4 RUN pip install horovod of a 1m40s"
-    assert line == [f"0 of 3 done, 1 building, 2 waiting, {longest}"]
+    assert line == [f"0 of 3 done, 1 building, 2 waiting, 0 of 1 steps, {longest}, 1m40s"]
 
 
 def test_where_nothing_is_done_nothing_is_shown() -> None:
     for stream in (io.StringIO(), Terminal()):
         with BuildDisplay(["a"], stream) as display:
-            display.expect({"a": "nothing"})
-            display.finished("a", "up to date")
+            display.on_event(ImagesPlanned({"a": "nothing"}))
+            display.on_event(ImageState("a", "up to date"))
         assert stream.getvalue() == ""
 
 
 def test_what_became_of_an_image_is_told_once() -> None:
     stream = io.StringIO()
     with BuildDisplay(["a", "b"], stream) as display:
-        display.event(event("failed", image="a"))
-        display.finished("a", "failed", "no")
-        display.note("b", "passed", ended=True)
-        display.finished("b", "named")
+        display.on_event(event("failed", image="a"))
+        display.on_event(ImageState("a", "failed", error="no"))
+        display.on_event(ImageState("b", "passed"))
+        display.on_event(ImageState("b", "named"))
     assert [line.split()[:2] for line in stream.getvalue().splitlines()] == [
         ["a", "failed"],
         ["b", "passed"],
@@ -141,10 +148,10 @@ def test_what_became_of_an_image_is_told_once() -> None:
 def test_on_a_terminal_there_is_a_line_for_each_image_and_a_bar() -> None:
     stream = Terminal()
     with BuildDisplay(["tf-2.2-cpu", "b"], stream) as display:
-        display.event(event("running"))
-        display.note("b", "testing", "a [bold]suite")
+        display.on_event(event("running"))
+        display.on_event(ImageState("b", "testing", "a [bold]suite"))
     last = stream.getvalue()
-    for said in ("tf-2.2-cpu", "building", "horovod 3/4 RUN", "a [bold]suite", "0 of 2 done"):
+    for said in ("tf-2.2-cpu", "building", "horovod 3/4 RUN", "a [bold]suite", "0 of 2 images"):
         assert said in last
     assert "starts" not in last
 
@@ -153,7 +160,7 @@ def test_on_ci_a_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
     stream = Terminal()
     with BuildDisplay(["tf-2.2-cpu"], stream) as display:
-        display.event(event("running"))
+        display.on_event(event("running"))
     assert stream.getvalue() == "tf-2.2-cpu      starts  horovod 3/4 RUN pip install horovod\n"
     assert [on_ci({"CI": word}) for word in ("1", "0", "false", "")] == [True, False, False, False]
 
@@ -165,7 +172,7 @@ def test_there_are_no_colours_where_they_are_not_wanted(monkeypatch: pytest.Monk
         monkeypatch.setenv("NO_COLOR", no_color)
         stream = Terminal()
         with BuildDisplay(["a"], stream) as display:
-            display.note("a", "failed", ended=True)
+            display.on_event(ImageState("a", "failed"))
         texts[no_color] = stream.getvalue()
     assert "31m" in texts[""]
     assert "31m" not in texts["1"]
@@ -175,38 +182,86 @@ def test_the_display_ends_with_an_exception() -> None:
     stream = Terminal()
     display = BuildDisplay(["a"], stream)
     with pytest.raises(KeyError), display:
-        display.event(event("running", image=os.environ["NO_SUCH_VARIABLE"]))
+        display.on_event(event("running", image=os.environ["NO_SUCH_VARIABLE"]))
     with pytest.raises(ZeroDivisionError), display:
-        display.note("a", "testing", str(1 // 0))
+        display.on_event(ImageState("a", "testing", str(1 // 0)))
     assert display._live is None
 
 
-def test_a_whole_build_is_told_and_learnt(tmp_path: Path) -> None:
-    simulation = Simulation(family(4))
-    stream = io.StringIO()
-    file = tmp_path / "durations.json"
-    with BuildDisplay(simulation.images, stream, simulation.clock, file) as display:
-        simulation.begin(display)
-        while not simulation.over:
-            simulation.tick()
-    states = [line.split()[:2] for line in stream.getvalue().splitlines()]
-    for image in simulation.images:
-        mine = [state for name, state in states if name == image]
-        told = [state for state in mine if not state[0].isdigit()]
-        assert told == ["building", "built", "testing", "passed", "named"]
-        assert (display.seconds(image) or 0) > 60
-    assert file.is_file()
+def family(count: int) -> BuildStatus:
+    return BuildStatus.of([f"tf-1.{number}-cpu-debian-intelmpi" for number in range(count)])
 
 
-def test_a_push_has_no_estimate_and_counts_what_is_published() -> None:
-    """Nothing was learnt of it: what it takes is the network's business."""
-    board = Board.of(["one", "two"])
-    board.expect({"one": "push", "two": "push"}, 0.0, tests=False)
-    forecast = Forecast(None)
-    for name in ("one", "two"):
-        row = board.note(name, "pushing", "", 1.0, ended=False)
-        forecast.note(row, board, 1.0, tested=False)
-    assert forecast.fraction(board, 3.0) == 0.0
-    assert forecast.seconds(board, 3.0) is None
-    board.note("one", "published", "", 4.0, ended=True)
-    assert forecast.fraction(board, 6.0) == 0.5
+def begin(status: BuildStatus, image: str, state: State = "running") -> None:
+    step = "[horovod 2/2] RUN --mount=type=cache make " + "x" * 300
+    events: tuple[Event, ...] = (
+        StepPlanned(image, step, 1),
+        StepPlanned(image, "[final 1/2] COPY a b", 2),
+        BuildEvent(image, step, state, number=1),
+    )
+    for one in events:
+        status.take(one, 0.0)
+
+
+def drawn(status: BuildStatus, width: int, height: int = 50) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, height=height)
+    console.print(image_table(status, width, height, 10.0))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().rstrip("\n").splitlines()
+
+
+def test_a_line_shows_state_time_share_bytes_and_step() -> None:
+    status = family(1)
+    (image,) = status.images
+    begin(status, image)
+    status.take(Transfer((image,), 1, "layer", 12 * 10**6, 40 * 10**6), 1)
+    (line,) = drawn(status, 200)
+    assert line.split()[:6] == [image, "building", "10.0s", "0%", "12/40", "MB"]
+    assert "horovod 2/2 RUN make xxx" in line
+    assert len(line.rstrip()) <= 200
+
+
+def test_a_narrow_terminal_gets_one_line_an_image_too() -> None:
+    status = family(5)
+    for image in status.images:
+        begin(status, image)
+    for width in (40, 80, 200):
+        lines = drawn(status, width)
+        assert len(lines) == 5
+        assert all(len(line) <= width for line in lines)
+
+
+def test_more_images_than_lines_are_summed_up_and_the_urgent_ones_shown() -> None:
+    status = family(34)
+    images = [*status.images]
+    begin(status, images[30])
+    begin(status, images[33], "failed")
+    for image in images[:10]:
+        status.take(ImageState(image, "named"), 5)
+    lines = drawn(status, 100, 6)
+    assert len(lines) == 6
+    assert any(images[33] in line and "failed" in line for line in lines)
+    assert any(images[30] in line and "building" in line for line in lines)
+    assert lines[-1].startswith("and 29 more")
+    assert "10 named" in lines[-1]
+
+
+def test_the_bar_shows_images_and_steps_done_of_all_and_the_elapsed_time() -> None:
+    status = family(3)
+    first, second, _ = status.images
+    begin(status, first)
+    status.take(ImageState(second, "named"), 5)
+    console = Console(file=io.StringIO(), width=80)
+    console.print(progress_bar(status, 80, 192))
+    assert isinstance(console.file, io.StringIO)
+    (line,) = console.file.getvalue().rstrip("\n").splitlines()
+    assert line.endswith("1 of 3 images  0 of 2 steps  3m12s")
+
+
+def test_steps_bytes_and_times_are_short() -> None:
+    step = "[horovod 3/4] RUN --mount=type=cache,id=x --network=none make <<EOF (true)"
+    assert (shortened(step), stage_of(step)) == ("horovod 3/4 RUN make", "horovod")
+    assert (len(shortened("[a 1/1] RUN " + "x" * 99)), stage_of("exporting to image")) == (72, "")
+    assert [clock_time(one) for one in (12.34, 245, 3725)] == ["12.3s", "4m05s", "1h02m"]
+    moved = [moved_text(*one) for one in ((5, 9), (12 * 10**6, 0), (10**9, 4 * 10**9))]
+    assert moved == ["", "12 MB", "1.0/4.0 GB"]

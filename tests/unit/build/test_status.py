@@ -1,0 +1,176 @@
+"""How far the images of a build are: states, steps, bytes, time."""
+
+from imgbuild.build.status import BuildStatus, ImageStatus
+from imgbuild.engine.progress import (
+    BuildEvent,
+    ImagesPlanned,
+    ImageState,
+    State,
+    StepPlanned,
+    Transfer,
+)
+
+RUN = "[horovod 2/2] RUN make"
+EXPORT = "exporting to image"
+
+
+def event(state: State, step: str = RUN, number: int = 1, elapsed: float = 0.0) -> BuildEvent:
+    return BuildEvent("a", step, state, elapsed, number)
+
+
+def planned(count: int) -> ImageStatus:
+    one = ImageStatus("a")
+    for number in range(1, count + 1):
+        one.plan(StepPlanned("a", f"[x {number}/{count}] RUN", number))
+    return one
+
+
+def end(one: ImageStatus, number: int, state: State = "done", now: float = 1.0) -> None:
+    one.take(event(state, one.steps[number].text, number), now)
+
+
+def test_the_step_one_waits_for_is_the_oldest_that_runs() -> None:
+    one = ImageStatus("a")
+    one.take(event("running", "[b 1/1] RUN long", 1), 0)
+    one.take(event("running", "[c 1/1] RUN short", 2), 1)
+    assert one.step == "[b 1/1] RUN long"
+    one.take(event("done", "[b 1/1] RUN long", 1), 2)
+    assert one.step == "[c 1/1] RUN short"
+    one.take(event("done", "[c 1/1] RUN short", 2), 3)
+    assert one.step == "[c 1/1] RUN short"
+
+
+def test_a_failed_one_stays_failed_and_shows_the_step() -> None:
+    states: tuple[State, ...] = ("cancelled", "running", "done")
+    for later in states:
+        one = ImageStatus("a")
+        one.take(event("failed"), 1)
+        one.take(event(later, "[y 1/1] RUN", 2), 2)
+        assert (one.state, one.step, one.final) == ("failed", RUN, True)
+
+
+def test_a_second_bake_begins_anew_but_the_share_never_falls() -> None:
+    one = planned(3)
+    end(one, 1)
+    end(one, 2)
+    assert one.fraction == 0.5
+    one.begin_bake()
+    assert (one.state, one.fraction) == ("waiting", 0.5)
+    for number in range(1, 10):
+        one.plan(StepPlanned("a", f"[x {number}/9] RUN", number))
+    end(one, 1, "cached")
+    assert one.fraction == 0.5
+
+
+def test_the_export_is_one_more_step_and_only_the_image_is_all() -> None:
+    one = planned(1)
+    assert one.fraction == 0
+    end(one, 1, "cached")
+    assert one.fraction == 0.5
+    one.take(event("running", EXPORT, 9), 2)
+    assert one.state == "exporting"
+    one.take(event("done", EXPORT, 9), 3)
+    assert (one.state, one.fraction, one.step) == ("built", 1.0, "")
+
+
+def test_housekeeping_is_no_step() -> None:
+    one = planned(1)
+    one.plan(StepPlanned("a", "[internal] load build context", 7))
+    one.take(event("done", "[internal] load build context", 7), 1)
+    assert (one.state, len(one.steps)) == ("waiting", 1)
+
+
+def test_a_share_of_unknown_steps_is_not_shown() -> None:
+    one = ImageStatus("a")
+    assert one.fraction is None
+    one.take(event("done"), 1)  # a format that does not tell the steps to come
+    assert one.fraction is None
+
+
+def test_steps_that_were_not_needed_do_not_count_in_the_end() -> None:
+    one = planned(5)
+    end(one, 5, "cached")
+    one.take(event("running", EXPORT, 9), 1)
+    assert {step.state for step in one.steps.values()} == {"cached", "running"}
+
+
+def test_the_time_of_an_image_begins_with_its_first_step_that_is_not_cached() -> None:
+    one = ImageStatus("a")
+    one.take(event("running", "[os 1/1] FROM base:1", 1), 0)
+    one.take(event("done", "[os 1/1] FROM base:1", 1, 0.1), 0.1)
+    one.take(event("cached", "[os 2/2] RUN apt", 2), 5)
+    assert one.elapsed(7) is None
+    one.take(event("running", RUN, 3), 10)
+    one.take(event("done", RUN, 3, 20.0), 30)
+    one.take(event("done", EXPORT, 4, 2.0), 40)
+    assert one.elapsed(99) == 30.0
+    assert one.build_seconds == one.elapsed(99)
+
+
+def test_an_image_from_the_cache_took_no_time() -> None:
+    one = ImageStatus("a")
+    one.take(event("cached", RUN), 3)
+    one.take(event("done", EXPORT, 4), 3)
+    assert one.build_seconds == 0.0
+
+
+def test_pulling_a_base_is_work() -> None:
+    one = ImageStatus("a")
+    one.take(event("done", "[os 1/1] FROM base:1", 1, 30.0), 30)
+    assert one.since == 0
+
+
+def test_bytes_are_those_of_what_runs_then_the_sum() -> None:
+    one = ImageStatus("a")
+    one.take(event("running"), 0)
+    one.moved[1, "layer"] = Transfer(("a",), 1, "layer", 10, 40)
+    one.moved[2, "context"] = Transfer(("a",), 2, "context", 5)
+    assert one.bytes == (10, 40)
+    one.take(event("done"), 1)
+    assert one.bytes == (15, 0)
+
+
+def test_a_final_state_stops_the_clock() -> None:
+    one = ImageStatus("a")
+    one.set_state("testing", "horovod", 1)
+    before = one.final
+    assert one.elapsed(5) == 4
+    one.set_state("passed", "", 6)
+    one.set_state("named", "", 20)
+    assert (before, one.final) == (False, True)
+    assert one.elapsed(50) == 5
+
+
+def test_an_image_that_is_not_built_yet_has_no_time() -> None:
+    one = ImageStatus("a")
+    one.take(event("done", elapsed=3.0), 3)
+    assert one.build_seconds is None
+
+
+def test_images_with_nothing_to_do_are_not_counted() -> None:
+    status = BuildStatus.of(["a", "b", "c"])
+    status.take(ImagesPlanned({"a": "nothing", "b": "build", "c": "test"}), 0)
+    assert (status.done, [one.image for one in status.busy]) == (0, ["b", "c"])
+
+
+def test_a_shared_step_counts_once() -> None:
+    status = BuildStatus.of(["a", "b"])
+    for image in ("a", "b"):
+        status.take(StepPlanned(image, RUN, 1), 0)
+        status.take(StepPlanned(image, f"[final 1/1] COPY {image}", 2), 0)
+        status.take(BuildEvent(image, RUN, "done", 3.0, 1), 3)
+    assert status.steps == (1, 3)
+
+
+def test_the_fraction_of_all_never_falls_and_is_1_only_at_the_end() -> None:
+    status = BuildStatus.of(["a", "b"])
+    status.take(ImagesPlanned({"a": "push", "b": "push"}), 0)
+    status.take(ImageState("a", "pushing"), 1)
+    assert status.fraction == 0.0
+    status.take(ImageState("a", "published"), 2)
+    assert status.fraction == 0.5
+    status.take(ImageState("a", "pushing"), 3)
+    assert status.fraction == 0.5
+    for image in ("a", "b"):
+        status.take(ImageState(image, "failed"), 4)
+    assert status.fraction == 1.0
