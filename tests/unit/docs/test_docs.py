@@ -27,7 +27,7 @@ PAGES = [*ROOT.glob("*.md"), *(page for name in FOLDERS for page in (ROOT / name
 CURRENT = [path for path in PAGES if path.name != "CHANGELOG.md"]
 REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
 #: Named by the documentation before they land.
-LATER = {"build/setup/engine.sh", "build/run.py"}
+LATER = {"build/run.py"}
 _FENCE = re.compile(r"^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SPAN = re.compile(r"`([^`]+)`")
 _LINK = re.compile(r"\]\((?!https?://)([^)#\s]*)(?:#([^)\s]+))?\)")
