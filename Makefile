@@ -25,7 +25,7 @@ INSTALL = install() { echo "+ apt-get install -y $$*"; apt-get update -qq && \
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; }
 
 # No target is called "build": that is the source folder.
-.PHONY: help demo test check nightly faults standin unit bench machine stub-tools browser clean
+.PHONY: help demo test check nightly faults standin unit bench machine base-tools stub-tools browser clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -81,8 +81,14 @@ browser:
 	@command -v chromedriver >/dev/null || { $(MAY_INSTALL) && \
 	$(INSTALL); install chromium chromium-driver; }
 
-machine: $(READY)
-	$(BIN)/imgbuild doctor --mend --write
+machine: $(READY) base-tools
+	build/setup/engine.sh
+	$(BIN)/imgbuild doctor --write
+
+# They make the base image from Debian's archive, and its keys come with them.
+base-tools:
+	@command -v mmdebstrap >/dev/null || { $(MAY_INSTALL) && \
+	$(INSTALL); install mmdebstrap debian-archive-keyring; }
 
 # Debian's Python makes half an environment, without pip, where python3-venv is missing.
 $(READY): $(REQUIREMENTS) pyproject.toml

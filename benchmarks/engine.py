@@ -85,7 +85,7 @@ def client() -> str:
     for path in ("/usr/bin/docker", shutil.which("docker")):
         if path and os.access(path, os.X_OK):
             return path
-    raise MissingError("there is no docker client; `imgbuild doctor --mend` installs one")
+    raise MissingError("there is no docker client; build/setup/engine.sh installs one")
 
 
 def buildx_program() -> str:

@@ -149,7 +149,7 @@ named_host() {
     host=$(sed -n 's/^  host: *//p' "$settings")
     host=${host:-$(docker context inspect --format '{{.Endpoints.docker.Host}}')}
     host=${host:-$DOCKER_HOST}
-    [[ $store || $host == unix:///var/run/docker.sock || $host == "$own" ]] || echo "$host"
+    [[ $store || $host == unix:///var/run/docker.sock ]] || echo "$host"
 } 2>/dev/null
 
 start() {
@@ -158,11 +158,11 @@ start() {
     command -v docker >/dev/null || missing+=(docker-cli)
     docker buildx version &>/dev/null || missing+=(docker-buildx)
     # Debian 12 has 20.10, whose BuildKit is too old.
-    if [[ ! $host && ! $(dockerd --version 2>&1) =~ version\ (2[3-9]|[3-9]) ]] && ! answers; then
+    if [[ ${host:-$own} == "$own" && ! $(dockerd --version 2>&1) =~ version\ (2[3-9]|[3-9]) ]] && ! answers; then
         missing=(docker.io docker-cli docker-buildx)
     fi
     ((!${#missing[@]})) || install_missing
-    if [[ ! $store ]] && { [[ $host ]] || answers; }; then
+    if [[ ! $store && $host != "$own" ]] && { [[ $host ]] || answers; }; then
         answers "$host" || fail "the engine at $host does not answer. Start it, or take its" \
             "address out of imgbuild.local.yaml, DOCKER_HOST or the Docker context"
         own=${host:-unix:///var/run/docker.sock}

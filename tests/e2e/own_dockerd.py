@@ -1,7 +1,7 @@
-"""An engine of a test's own, to be filled up, stopped and killed; nobody else's is touched.
+"""An engine for one test, to be filled up, stopped and killed, apart from any other engine.
 
-Its data lies on a tmpfs: a full disk is made by shrinking it, and ended by giving the room back. It
-has no bridge and changes no firewall, so that it can run beside other engines.
+Its data lies on a tmpfs: shrinking that makes a full disk. It has no bridge and changes no
+firewall, so that it can run beside other engines.
 """
 
 from __future__ import annotations
@@ -11,21 +11,19 @@ import signal
 import subprocess
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from small_disk import SmallDisk, small_disk
 
-from imgbuild.doctor import processes
-from imgbuild.doctor.own_engine import OwnEngine
 from imgbuild.process import dies_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: What the engine says of its disk; the memory is taken only as it is written.
+#: The size that the engine sees; memory is used only as it is written.
 ROOM = 12 << 30
 START_SECONDS = 60
 _OPTIONS = ("--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-masq=false")
@@ -38,13 +36,6 @@ class OwnDockerd:
     disk: SmallDisk
     options: tuple[str, ...] = ()
     process: subprocess.Popen[bytes] | None = None
-    _engine: OwnEngine = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._engine = OwnEngine(self.folder / "state", self.folder / "run")
-        self._engine.state.mkdir()
-        self._engine.run.mkdir()
-        self._engine.config.write_text("{}", encoding="utf-8")
 
     @property
     def folder(self) -> Path:
@@ -52,11 +43,21 @@ class OwnDockerd:
 
     @property
     def host(self) -> str:
-        return self._engine.host
+        return f"unix://{self.folder}/docker.sock"
 
     def start(self) -> None:
         """Start it, and return when it answers."""
-        command = self._engine.command("dockerd", {})
+        (self.folder / "daemon.json").write_text("{}", encoding="utf-8")
+        command = [
+            "dockerd",
+            f"--data-root={self.folder}/data",
+            f"--exec-root={self.folder}/run",
+            f"--host={self.host}",
+            f"--pidfile={self.folder}/docker.pid",
+            f"--config-file={self.folder}/daemon.json",
+            "--containerd-namespace=imgbuild",
+            "--containerd-plugins-namespace=imgbuild-plugins",
+        ]
         with (self.folder.parent / "dockerd.log").open("ab") as log:
             self.process = subprocess.Popen(
                 # In a network namespace of its own: dockerd --bridge=none removes the docker0 of
@@ -74,7 +75,7 @@ class OwnDockerd:
             time.sleep(0.1)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
-        """End it by a signal; after SIGKILL nobody stops its containers."""
+        """End it by a signal; SIGKILL leaves its containers running."""
         if self.process:
             self.process.send_signal(number)
             self.process.wait(60)
@@ -88,7 +89,7 @@ class OwnDockerd:
         with suppress(AssertionError):
             self.disk.empty()
         self.stop()
-        for pid in self._engine.leftovers():
+        for pid in self._leftovers():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         for _ in range(50):
@@ -101,7 +102,23 @@ class OwnDockerd:
 
     def left(self) -> list[str]:
         """Return the command lines that run on behalf of a dead engine."""
-        return [" ".join(processes.command_line(pid)) for pid in self._engine.leftovers()]
+        return [_words(pid) for pid in self._leftovers()]
+
+    def _leftovers(self) -> list[int]:
+        """Return containerd and its shims, whose options name this engine, and their children."""
+        parents = {
+            int(entry.name): _parent(entry)
+            for entry in Path("/proc").iterdir()
+            if entry.name.isdigit()
+        }
+        found = [
+            pid
+            for pid in parents
+            if f"{self.folder}/run/" in _words(pid) and "containerd" in _words(pid).split()[0]
+        ]
+        for pid in found:
+            found += [one for one, parent in parents.items() if parent == pid and one not in found]
+        return found
 
     def _docker(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
         command = ["docker", "--host", self.host, *arguments]
@@ -113,9 +130,21 @@ class OwnDockerd:
         return [one for one in places if f"{one}/".startswith(f"{self.folder}/")]
 
 
+def _words(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").replace("\0", " ")
+    return ""
+
+
+def _parent(entry: Path) -> int:
+    with suppress(OSError, IndexError):  # it ended meanwhile
+        return int((entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+    return 0
+
+
 @contextmanager
 def own_dockerd(*options: str) -> Iterator[OwnDockerd]:
-    """Give a running engine of one's own; it and its data are gone afterwards.
+    """Give a running engine; it and its data are gone afterwards.
 
     ``options`` are dockerd's, such as ``--max-upload-attempts=1``.
     """

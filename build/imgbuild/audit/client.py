@@ -12,9 +12,8 @@ from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
 from imgbuild.audit.failure import ReadError, StatusError, UnreachableError
-from imgbuild.doctor.ca_bundle import SYSTEM_BUNDLES, VARIABLES
 from imgbuild.errors import InputError
-from imgbuild.http import shown
+from imgbuild.http import CA_VARIABLES, SYSTEM_BUNDLES, shown
 
 #: Seconds to connect, and seconds without a single byte.
 TIMEOUT = (5.0, 30.0)
@@ -164,7 +163,7 @@ def choose_bundle(
 
     """
     named = {"imgbuild.local.yaml: ca_bundle": configured}
-    named |= {variable: environment.get(variable) for variable in VARIABLES}
+    named |= {variable: environment.get(variable) for variable in CA_VARIABLES}
     for source, path in named.items():
         if path and not Path(path).exists():
             raise InputError(f"{source} names {path}, which does not exist. Mend or remove it.")

@@ -11,8 +11,7 @@ from imgbuild.audit.packages import compare_locks, locked_projects
 from imgbuild.audit.pages import Pages, read_pages
 from imgbuild.audit.sources import Sources
 from imgbuild.dockerfile.lockfile import Lock
-from imgbuild.doctor.concurrently import Question
-from imgbuild.parallel import in_parallel
+from imgbuild.parallel import background, in_parallel
 
 _WORKERS = 3
 
@@ -31,13 +30,13 @@ def audit_online(
 
     """
     begin = time.monotonic()
-    asked = Question(lambda: look_at_all(sources.inputs, others, download=sources.download))
+    asked = background(lambda: look_at_all(sources.inputs, others, download=sources.download))
     names = [*(need.distribution for need in wheels), HOROVOD, *locked_projects(locks)]
     pages = read_pages(sources, names)
     read = in_parallel(lambda n: audit_wheel(sources, n, pages, locks), wheels, _WORKERS)
     horovod = in_parallel(lambda n: audit_sdist(sources, n, pages), sdists, _WORKERS)
     found = [c for _, contradictions in (*read, *horovod) for c in contradictions]
-    states = tuple(asked.answer())
+    states = tuple(asked.result())
     outcomes: list[WheelOutcome | SdistOutcome] = [
         *(wheel for wheel, _ in read),
         *(sdist for sdist, _ in horovod),

@@ -19,7 +19,7 @@ COMMANDS = {
     "fetch": ("fetch", "fetch"),
     "lock": ("lock", "lock"),
     "audit": ("audit", "audit"),
-    "doctor": ("doctor", "doctor"),
+    "doctor": ("doctor_command", "doctor"),
     "clean": ("clean", "clean"),
 }
 

@@ -1,1 +1,1 @@
-"""What this machine has, what it lacks, and the commands that mend it."""
+"""Check what this machine has, what it lacks, and which command fixes it. Changes nothing."""

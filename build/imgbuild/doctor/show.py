@@ -1,31 +1,68 @@
-"""The doctor's findings for people: a table on a terminal, plain lines elsewhere."""
+"""One row of what ``imgbuild doctor`` found, and a table of them for people."""
 
+import os
+import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING
-
-from imgbuild.doctor.finding import Finding, Status
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-_COLOURS = {
-    Status.FINE: "green",
-    Status.WARNING: "yellow",
-    Status.MISSING: "red",
-    Status.SKIPPED: "dim",
-}
+
+class Status(Enum):
+    """The state of one thing: its name in JSON, its sign, its colour."""
+
+    FINE = ("ok", "✓", "green")
+    WARNING = ("warning", "!", "yellow")
+    #: The only one that keeps a build from being done.
+    MISSING = ("missing", "✗", "red")
+    SKIPPED = ("skipped", "–", "dim")  # noqa: RUF001
+
+    @property
+    def sign(self) -> str:
+        """One character for people."""
+        return self.value[1]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was checked, its state, and the command or sentence that fixes it."""
+
+    status: Status
+    what: str
+    detail: str
+    fix: str | None = None
+
+    def as_json(self) -> dict[str, str | None]:
+        """Return what ``--json`` prints of this row."""
+        name = self.status.value[0]
+        return {"status": name, "what": self.what, "detail": self.detail, "mend": self.fix}
+
+
+def install_command(*packages: str) -> str:
+    """Return the command that installs Debian packages here, or what to do without apt."""
+    if not shutil.which("apt-get"):
+        return f"install {' '.join(packages)} with this system's package manager"
+    return f"{sudo()}apt-get install -y {' '.join(packages)}"
+
+
+def sudo() -> str:
+    """Return what begins a command that only root may run."""
+    return "" if os.geteuid() == 0 else "sudo "
 
 
 def show(findings: Sequence[Finding], console: "Console") -> None:
-    """Print the findings; what mends them is never cut or wrapped, so that it can be copied."""
+    """Print the findings; a fix is never cut or wrapped, so that it can be copied."""
     if console.is_terminal:
         _show_table(findings, console)
         return
     width = max(len(row.what) for row in findings)
     for row in findings:
         print(f"{row.status.sign} {row.what:<{width}}  {row.detail}", file=console.file)
-        if row.mend:
-            print(f"  {'':<{width}}  -> {row.mend}", file=console.file)
+        if row.fix:
+            print(f"  {'':<{width}}  -> {row.fix}", file=console.file)
 
 
 def _show_table(findings: Sequence[Finding], console: "Console") -> None:
@@ -37,10 +74,9 @@ def _show_table(findings: Sequence[Finding], console: "Console") -> None:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for row in findings:
-        sign = Text(row.status.sign, style=_COLOURS[row.status])
-        table.add_row(sign, row.what, Text(row.detail))
+        table.add_row(Text(row.status.sign, style=row.status.value[2]), row.what, Text(row.detail))
     console.print(table)
     for row in findings:
-        if row.mend:
-            console.print(Text(f"\n{row.status.sign} {row.what}:", style=_COLOURS[row.status]))
-            console.print(Text(f"  {row.mend}"), soft_wrap=True)
+        if row.fix:
+            console.print(Text(f"\n{row.status.sign} {row.what}:", style=row.status.value[2]))
+            console.print(Text(f"  {row.fix}"), soft_wrap=True)

@@ -1,0 +1,45 @@
+"""``imgbuild doctor``: check whether this machine can build, and say what fixes it if not."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from imgbuild.cli.options import JsonOption, ProjectOption, open_project
+from imgbuild.errors import MachineError
+
+
+def doctor(
+    write: Annotated[
+        bool, typer.Option("--write", help="Record the choice of inputs in imgbuild.local.yaml.")
+    ] = False,
+    as_json: JsonOption = False,
+    project: ProjectOption = None,
+) -> None:
+    """Say whether this machine can build, what is missing, and the command that fixes it."""
+    from rich.console import Console
+
+    from imgbuild.doctor.checks import diagnose, write_settings
+    from imgbuild.doctor.show import show
+    from imgbuild.matrix.load import load_matrix
+    from imgbuild.plan.inputs import check_settings
+    from imgbuild.settings import load_settings
+
+    opened = open_project(project)
+    matrix, settings = load_matrix(opened.matrix), load_settings(opened.settings)
+    check_settings(settings, matrix)
+    found = diagnose(opened, matrix, settings, writing=write)
+    if as_json:
+        choice = found.choice.model_dump(mode="json", by_alias=True, exclude_none=True)
+        rows = [row.as_json() for row in found.findings]
+        result = {"able": not found.missing, "findings": rows, "choice": choice}
+        typer.echo(json.dumps(result, indent=2))
+    else:
+        show(found.findings, Console())
+    if write:
+        changed = write_settings(found.choice, opened.settings)
+        state = "written" if changed else "unchanged; it says this already"
+        typer.echo(f"{opened.settings}: {state}.", err=True)
+    if found.missing:
+        names = ", ".join(row.what for row in found.missing)
+        raise MachineError(f"this machine cannot build yet: {names}. The fixes are listed above.")

@@ -1,0 +1,212 @@
+"""Run all checks at once, and decide where builds on this machine take their inputs from."""
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from imgbuild.doctor.engine_checks import OWN_HOST, EngineState, check_engine, read_engine
+from imgbuild.doctor.input_checks import (
+    InterpreterState,
+    check_bootstrap,
+    check_ca,
+    check_index,
+    check_interpreter,
+    check_registry,
+    read_ca_state,
+    read_interpreter,
+)
+from imgbuild.doctor.show import Finding, Status, install_command
+from imgbuild.errors import MachineError
+from imgbuild.files import write_text
+from imgbuild.matrix.images import all_images
+from imgbuild.matrix.model import Matrix
+from imgbuild.parallel import background
+from imgbuild.process import find_program
+from imgbuild.project import Project, cache_dir
+from imgbuild.settings import (
+    BootstrapBase,
+    PrefixInterpreter,
+    RegistryBase,
+    Settings,
+    load_settings,
+)
+from imgbuild.sites import make_sites
+
+GB = 10**9
+#: A TensorFlow image is about 1 GB, its layers once more while it is built.
+LOW, TOO_LOW = 10 * GB, 3 * GB
+HEADER = """\
+# What this machine gives to builds. Every imgbuild command reads it; it is never committed.
+# Written by `imgbuild doctor --write`, which keeps what you set here while it is valid.
+# All keys: docs/reference.md.
+"""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The findings, and the settings with every input decided, which ``--write`` writes."""
+
+    findings: tuple[Finding, ...]
+    choice: Settings
+
+    @property
+    def missing(self) -> tuple[Finding, ...]:
+        """What keeps a build from being done."""
+        return tuple(row for row in self.findings if row.status is Status.MISSING)
+
+
+def diagnose(
+    project: Project, matrix: Matrix, settings: Settings, *, writing: bool = False
+) -> Diagnosis:
+    """Check everything. Changes nothing; takes seconds, whatever does not answer.
+
+    With ``writing`` the choice will be recorded, so that what it decides counts already.
+    """
+    ca = read_ca_state()
+    bundle = ca.choose(settings.ca_bundle)
+    images = all_images(matrix)
+    systems = {image.os_name: matrix.operating_systems[image.os_name] for image in images}
+    pythons = dict.fromkeys(image.version_of("python") for image in images)
+    bases = {name: settings.base_for(name, one.image) for name, one in systems.items()}
+
+    engine_answer = background(partial(read_engine, settings.engine))
+    index_answer = background(partial(check_index, bundle))
+    bootstraps = [
+        background(partial(check_bootstrap, name, systems[name]))
+        for name, base in bases.items()
+        if isinstance(base, BootstrapBase)
+    ]
+    states = _interpreters(matrix, settings, bundle)
+    engine = engine_answer.result()
+
+    choice = _choose(settings, states, bundle, engine)
+    made = {name: base for name, base in bases.items() if systems[name].image is None}
+    choice = choice.model_copy(update={"base": {**settings.base, **made}})
+    valid = choice if writing else settings
+    buildx = engine.buildx.path if engine.buildx else None
+    findings = (
+        *check_engine(engine, project, writing=writing),
+        *_disks(engine),
+        *(answer.result() for answer in bootstraps),
+        *(
+            check_registry(name, base.image, buildx, engine.host)
+            for name, base in bases.items()
+            if isinstance(base, RegistryBase)
+        ),
+        *(_interpreter_row(version, states, choice, valid) for version in pythons),
+        index_answer.result(),
+        check_ca(ca, valid.ca_bundle),
+        check_client(),
+        check_git(),
+    )
+    return Diagnosis(findings, choice)
+
+
+def _interpreters(
+    matrix: Matrix, settings: Settings, bundle: str | None
+) -> Mapping[str, InterpreterState]:
+    """Return where each CPython that is compiled from a source could come from."""
+    sites = make_sites(matrix.upstream_urls, settings.model_copy(update={"ca_bundle": bundle}))
+    answers = {}
+    for version in dict.fromkeys(image.version_of("python") for image in all_images(matrix)):
+        python, current = matrix.python[version], settings.cpython.get(version)
+        named = current.path if isinstance(current, PrefixInterpreter) else None
+        if python.origin == "source":
+            url = matrix.sources[python.source].url
+            answers[version] = background(partial(read_interpreter, version, url, named, sites))
+    return {version: answer.result() for version, answer in answers.items()}
+
+
+def _choose(
+    settings: Settings,
+    states: Mapping[str, InterpreterState],
+    bundle: str | None,
+    engine: EngineState,
+) -> Settings:
+    """Return the settings with every input decided; what the user set stays while valid."""
+    chosen = {
+        version: state.choose(settings.cpython.get(version)) for version, state in states.items()
+    }
+    others = {version: way for version, way in settings.cpython.items() if version not in chosen}
+    cpython = {**others, **{version: way for version, way in chosen.items() if way}}
+    update: dict[str, object] = {"cpython": cpython, "ca_bundle": bundle}
+    if engine.unrecorded:
+        update["engine"] = settings.engine.model_copy(update={"host": OWN_HOST})
+    return settings.model_copy(update=update)
+
+
+def _interpreter_row(
+    version: str, states: Mapping[str, InterpreterState], choice: Settings, valid: Settings
+) -> Finding:
+    if version not in states:
+        detail = "from conda packages, each by its own address"
+        return Finding(Status.SKIPPED, f"CPython {version}", detail)
+    way = choice.cpython.get(version)
+    recorded = valid.interpreter_for(version) == way
+    return check_interpreter(states[version], way, recorded=recorded)
+
+
+def check_client() -> Finding:
+    """Return whether the suites can run commands in containers: testinfra calls ``docker``."""
+    found = find_program("docker")
+    if found:
+        return Finding(Status.FINE, "docker client", f"{found}, for the suites")
+    detail = "missing; images can be built, but their suites cannot run (build --no-test)"
+    fix = "put a docker client on PATH (docker-cli in newer Debian, docker.io in Ubuntu)"
+    return Finding(Status.WARNING, "docker client", detail, fix)
+
+
+def check_git() -> Finding:
+    """Return whether images can be labelled with the commit they were built from."""
+    if find_program("git"):
+        detail = "images are labelled with the commit they were built from"
+        return Finding(Status.FINE, "git", detail)
+    detail = "missing; images get no revision label, and --changed-since does not work"
+    return Finding(Status.WARNING, "git", detail, install_command("git"))
+
+
+def _disks(engine: EngineState) -> Iterator[Finding]:
+    if engine.data_root:
+        prune = "docker builder prune; docker image prune"
+        yield check_disk("disk, engine", engine.data_root, prune)
+    cache = cache_dir()
+    yield check_disk("disk, cache", cache, f"rm -r {cache}, or set XDG_CACHE_HOME")
+
+
+def check_disk(what: str, path: Path, fix: str) -> Finding:
+    """Return whether the file system where ``path`` is, or will be, has space for images."""
+    try:
+        existing = next(folder for folder in (path, *path.parents) if folder.exists())
+        free = shutil.disk_usage(existing).free
+    except OSError as error:
+        return Finding(Status.SKIPPED, what, f"{path}: {os.strerror(error.errno or 0)}")
+    detail = f"{free / GB:.0f} GB free in {path}"
+    if free < TOO_LOW:
+        return Finding(Status.MISSING, what, f"{detail}; a build needs 3 GB", fix)
+    if free < LOW:
+        return Finding(Status.WARNING, what, f"{detail}; an image takes about 1 GB", fix)
+    return Finding(Status.FINE, what, detail)
+
+
+def write_settings(settings: Settings, path: Path) -> bool:
+    """Write ``settings`` to ``path``; return whether the file changed.
+
+    A file that already says the same stays as it is, comments and all.
+
+    Raises:
+        MachineError: the file cannot be written, or does not read back as what was meant.
+
+    """
+    import yaml  # noqa: PLC0415 - only this command writes YAML
+
+    if path.exists() and load_settings(path) == settings:
+        return False
+    values = settings.model_dump(mode="json", by_alias=True, exclude_none=True)
+    filled = {key: value for key, value in values.items() if value}
+    write_text(path, HEADER + (yaml.safe_dump(filled, sort_keys=False) if filled else "{}\n"))
+    if load_settings(path) != settings:
+        raise MachineError(f"{path} does not read back as what was written; remove it.")
+    return True
