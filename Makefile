@@ -45,7 +45,6 @@ check: $(READY)
 	$(BIN)/mypy tests/unit
 	$(BIN)/mypy tests/e2e
 	$(BIN)/mypy tests/standin
-	$(BIN)/mypy tests/actions
 	$(BIN)/mypy benchmarks
 	$(BIN)/pytest -q -n auto tests/unit
 	$(BIN)/imgbuild render --check

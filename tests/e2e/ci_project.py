@@ -6,23 +6,20 @@ built has another name on the engine, so that nothing of a user's is touched.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import requests
 from conftest import ROOT
-
-from actions.machine import Machine
-from actions.runner import WorkflowRun, run_workflow
-from actions.workflow import read_workflow
+from workflow_steps import JobRun, WorkflowMachine
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
     from pathlib import Path
 
     from own_registry import OwnRegistry
@@ -35,12 +32,23 @@ _OWN = re.compile(
 )
 
 
+@dataclass(frozen=True)
+class Publication:
+    """A run of images.yml: the release, the images of the plan, and its shards."""
+
+    release: str
+    planned: list[str]
+    shards: list[JobRun]
+
+    @property
+    def printed(self) -> str:
+        """Everything that the shards printed."""
+        return "\n".join(text for shard in self.shards for text in shard.printed.values())
+
+
 @dataclass
 class CiProject:
-    """A repository ``root``, whose pushes are executed below ``folder``, on one runner.
-
-    ``summaries`` are what the steps of the last push wrote for people.
-    """
+    """A repository ``root``, whose workflows run below ``folder``."""
 
     root: Path
     folder: Path
@@ -48,7 +56,6 @@ class CiProject:
     registry: OwnRegistry
     selection: str
     runs: int = 0
-    summaries: list[str] = field(default_factory=list)
 
     def commit(self, message: str) -> str:
         """Commit what is in the work tree; return the commit."""
@@ -75,35 +82,31 @@ class CiProject:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def push(
-        self, workflow: str, jobs: Collection[str] = (), *, to: str = "main", **variables: str
-    ) -> WorkflowRun:
-        """Execute a workflow as a push of the last commit to a branch does; all jobs, or some."""
+    def run(self, workflow: str, job: str, **values: str) -> JobRun:
+        """Run a job for the last commit; ``values`` name expressions, ``_`` for a dot."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        machine = WorkflowMachine(self.root, self.folder, self._environment())
+        known = {**self._values(), **{name.replace("_", "."): v for name, v in values.items()}}
+        return machine.run(workflow, job, known, {"GITHUB_RUN_NUMBER": str(self.runs)})
+
+    def publish(self) -> Publication:
+        """Run images.yml: the plan, then a job for each shard."""
         self.runs += 1
-        place = self.folder / "machine"
-        place.mkdir(parents=True, exist_ok=True)
-        machine = Machine(
-            origin=self.root,
-            folder=place,
-            environment=self._environment(),
-            github={
-                "event_name": "push",
-                "ref": f"refs/heads/{to}",
-                "sha": self._git("rev-parse", "HEAD").strip(),
-                "repository": "ml/images",
-                "actor": "somebody",
-                "token": "a token of GitHub, which nobody here knows",
-                "run_number": str(self.runs),
-            },
-            variables={**self._variables(), **variables},
-            secrets={"REGISTRY_PASSWORD": PASSWORD},
-            inputs={"refresh": None},
-            runner={"environment": "self-hosted"},
-        )
-        found = read_workflow(self.root / ".github" / "workflows" / workflow)
-        run = run_workflow(found, machine, only=jobs)
-        self.summaries = machine.summaries
-        return run
+        plan = self.run("images.yml", "plan")
+        assert plan.succeeded, plan.printed
+        release = plan.outputs["release"]
+        entries = json.loads(plan.outputs["shards"])["include"]
+        shards = [
+            self.run(
+                "images.yml",
+                "publish",
+                matrix_names=entry["names"],
+                needs_plan_outputs_release=release,
+            )
+            for entry in entries
+        ]
+        planned = sorted(name for entry in entries for name in entry["images"].split())
+        return Publication(release, planned, shards)
 
     def tags(self) -> dict[str, str]:
         """Return the digest of each tag that is published."""
@@ -122,15 +125,26 @@ class CiProject:
             timeout=30,
         )
 
-    def _variables(self) -> dict[str, str]:
+    def _values(self) -> dict[str, str]:
+        """Return the value of each expression of the workflows, by its text."""
         return {
-            "REPOSITORY": f"{self.registry.host}/{PUBLISHED}",
-            "CACHE": f"{self.registry.host}/{CACHE}",
-            "SELECTION": self.selection,
-            "REGISTRY_USER": USER,
-            "GPU_RUNNER": "",
+            "vars.REPOSITORY || format('ghcr.io/{0}/tensorflow', github.repository)": (
+                f"{self.registry.host}/{PUBLISHED}"
+            ),
+            "vars.CACHE || format('ghcr.io/{0}/cache', github.repository)": (
+                f"{self.registry.host}/{CACHE}"
+            ),
+            "vars.SELECTION || '--all'": self.selection,
+            "vars.REGISTRY_USER || github.actor": USER,
+            "secrets.REGISTRY_PASSWORD || github.token": PASSWORD,
+            "inputs.refresh && '--refresh' || ''": "",
             # The CPython of the machine that tests may be one that was there.
-            "PUSH_OPTIONS": "--allow-skipped gpu_runs --allow-substituted",
+            "vars.PUSH_OPTIONS || !vars.GPU_RUNNER && '--allow-skipped gpu_runs' || ''": (
+                "--allow-skipped gpu_runs --allow-substituted"
+            ),
+            "runner.environment == 'github-hosted'": "false",
+            "always() && runner.environment == 'self-hosted'": "true",
+            "env.NAMES != ''": "true",
         }
 
     def _environment(self) -> dict[str, str]:

@@ -1,9 +1,9 @@
-"""Which images have other inputs than at another revision, and which inputs those are."""
+"""Compare the input digests of images with those at another revision."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from imgbuild.ci.digests import Side, other_side
+from imgbuild.ci.digests import CheckoutDigests, other_checkout
 from imgbuild.ci.revision import revision
 from imgbuild.dockerfile.labels import INPUT_PARTS, pin_labels
 from imgbuild.errors import InputError
@@ -19,18 +19,22 @@ _SHA = 40
 
 @dataclass(frozen=True)
 class Changes:
-    """Why each changed image is one, by name; what else is to be told.
+    """Why each changed image is one, by name; notes for the user.
 
     ``gone`` are images that the revision had and the checkout has not.
     """
 
     reasons: Mapping[str, str]
     gone: tuple[str, ...] = ()
-    told: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def changes_between(
-    now: Side, family: tuple[Image, ...], reference: str, project: Project, settings: Settings
+    now: CheckoutDigests,
+    family: tuple[Image, ...],
+    reference: str,
+    project: Project,
+    settings: Settings,
 ) -> Changes:
     """Return which images of ``now`` are others than at ``reference``.
 
@@ -44,7 +48,7 @@ def changes_between(
     """
     if len(reference) >= _SHA and {*reference} == _NO_REVISION:
         reason = "there is no revision before this one"
-        return Changes(dict.fromkeys(now.images, reason), told=(_every(reference, reason),))
+        return Changes(dict.fromkeys(now.images, reason), notes=(_every(reference, reason),))
     with revision(project, reference) as then:
         try:
             before = _read(then, settings, project)
@@ -52,23 +56,25 @@ def changes_between(
             first = str(error).replace(f"{then.root}/", "").splitlines()[0]
             why = f"this imgbuild cannot read what is there: {first}"
             reason = f"nothing can be compared with {reference}"
-            return Changes(dict.fromkeys(now.images, reason), told=(_every(reference, why),))
+            return Changes(dict.fromkeys(now.images, reason), notes=(_every(reference, why),))
     names = {image.name for image in family}
     gone = tuple(name for name in before.images if name not in names)
     return Changes(dict(_changed(now, before, reference)), gone)
 
 
-def _read(then: Project, settings: Settings, here: Project) -> Side:
+def _read(then: Project, settings: Settings, here: Project) -> CheckoutDigests:
     from imgbuild.matrix.load import load_matrix  # noqa: PLC0415 - it takes its time
 
-    return other_side(then, whole_family(load_matrix(then.matrix)), settings, here)
+    return other_checkout(then, whole_family(load_matrix(then.matrix)), settings, here)
 
 
 def _every(reference: str, why: str) -> str:
     return f"--changed-since {reference}: every image counts as changed: {why}"
 
 
-def _changed(now: Side, before: Side, reference: str) -> Iterator[tuple[str, str]]:
+def _changed(
+    now: CheckoutDigests, before: CheckoutDigests, reference: str
+) -> Iterator[tuple[str, str]]:
     for name in now.images:
         if name not in before.images:
             yield name, f"new: not in {reference}"
@@ -78,7 +84,7 @@ def _changed(now: Side, before: Side, reference: str) -> Iterator[tuple[str, str
             yield name, _reason(name, now, before)
 
 
-def _reason(name: str, now: Side, before: Side) -> str:
+def _reason(name: str, now: CheckoutDigests, before: CheckoutDigests) -> str:
     """Say which inputs differ, as ``build --plan`` says it."""
     then = {**pin_labels(before.images[name]), INPUT_PARTS: parts_label(before.digests[name])}
     found = described(changes_since(then, now.images[name], now.digests[name]))

@@ -2,7 +2,7 @@
 
 Both sides are given what this machine gives: the same settings, the same base images. A base image
 that is made here, and is not made yet, stands for its recipe: that is enough to compare, but the
-digest of an image on it is not what a build will find (`Side.exact`).
+digest of an image on it is not what a build will find (`CheckoutDigests.exact`).
 """
 
 import re
@@ -30,7 +30,7 @@ _UV = re.compile(r"uv\s*==\s*([0-9][0-9A-Za-z.]*)")
 
 
 @dataclass(frozen=True)
-class Side:
+class CheckoutDigests:
     """One checkout's images by name, their digests, and why some have none.
 
     ``inexact`` are the images whose base image is not made yet.
@@ -69,10 +69,10 @@ class RevisionReading(Reading):
         """Take the locks as they are: whatever they hold is part of the digest."""
 
 
-def this_side(
+def this_checkout(
     project: Project, images: tuple[Image, ...], inputs: BuildInputs
-) -> tuple[Side, Reading]:
-    """Return the digests of the checkout as it is, and the reading of it.
+) -> CheckoutDigests:
+    """Return the digests of the checkout as it is.
 
     Raises:
         InputError: a Dockerfile or lock is missing or not the current one.
@@ -81,12 +81,12 @@ def this_side(
     compared, inexact = _comparable(images, inputs)
     reading = Reading(project)
     digests = {i.name: input_digest(i, compared, project, reading) for i in images}
-    return Side({i.name: i for i in images}, digests, {}, inexact), reading
+    return CheckoutDigests({i.name: i for i in images}, digests, {}, inexact)
 
 
-def other_side(
+def other_checkout(
     project: Project, images: tuple[Image, ...], settings: Settings, here: Project
-) -> Side:
+) -> CheckoutDigests:
     """Return the digests of a revision; what is wrong with an image there is told, not raised.
 
     Raises:
@@ -103,7 +103,7 @@ def other_side(
             digests[image.name] = input_digest(image, compared, project, reading)
         except InputError as error:
             unreadable[image.name] = str(error)
-    return Side({i.name: i for i in images}, digests, unreadable, inexact)
+    return CheckoutDigests({i.name: i for i in images}, digests, unreadable, inexact)
 
 
 def look_at_inputs(project: Project, images: tuple[Image, ...], settings: Settings) -> BuildInputs:

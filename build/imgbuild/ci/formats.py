@@ -1,10 +1,10 @@
-"""Jobs in the forms that CI systems read. Pure."""
+"""Print jobs in the formats that CI systems read."""
 
 import json
 from collections.abc import Sequence
 from typing import Any
 
-from imgbuild.ci.listed import Job, Listed
+from imgbuild.ci.jobs import Job, ListedImage
 from imgbuild.errors import InputError
 
 #: "A matrix will generate a maximum of 256 jobs per workflow run." Source: docs.github.com,
@@ -16,8 +16,8 @@ GITLAB_TEMPLATE = ".imgbuild"
 GITLAB_NOTHING = "nothing to build"
 
 
-def json_text(listed: Sequence[Listed]) -> str:
-    """Return the images with all that is known of them, for programs."""
+def json_text(listed: Sequence[ListedImage]) -> str:
+    """Return the images for programs."""
     return json.dumps([one.as_json() for one in listed], indent=2)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from imgbuild.ci.digests import Side
+from imgbuild.ci.digests import CheckoutDigests
 from imgbuild.publishing.index import Index, read_index
 from imgbuild.publishing.lookup import find_published
 from imgbuild.registry.client import RegistryClient, connect
@@ -10,13 +10,11 @@ from imgbuild.registry.repository import select_repository
 from imgbuild.settings import Settings
 
 NEVER, OTHER = "never published", "not published with these inputs"
-NOT_MADE = (
-    "its base image is not made here yet, so nobody can tell whether it is published as it is now"
-)
+NOT_MADE = "its base image is not made here yet, so its input digest is not known"
 
 
 def not_published(
-    side: Side,
+    side: CheckoutDigests,
     names: Sequence[str],
     repository: str | None,
     settings: Settings,
@@ -40,12 +38,16 @@ def not_published(
         registry.close()
 
 
-def missing_in(registry: RegistryClient, side: Side, names: Sequence[str]) -> Mapping[str, str]:
+def missing_in(
+    registry: RegistryClient, side: CheckoutDigests, names: Sequence[str]
+) -> Mapping[str, str]:
     """Return why images are missing in a registry, by name."""
     return dict(_missing(read_index(registry) or Index(), side, names))
 
 
-def _missing(index: Index, side: Side, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _missing(
+    index: Index, side: CheckoutDigests, names: Sequence[str]
+) -> Iterator[tuple[str, str]]:
     published = {record.image for record in index.records}
     for name in names:
         digest = side.exact(name)

@@ -1,7 +1,7 @@
-"""``imgbuild matrix``: which images a CI system has to build, as its jobs."""
+"""``imgbuild matrix``: list the images that CI has to build, as its jobs."""
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -9,18 +9,13 @@ from imgbuild.cli import options
 from imgbuild.cli.selecting import Chosen, selecting
 from imgbuild.cli.telling import say
 
-if TYPE_CHECKING:
-    from imgbuild.ci.choice import Choice
-    from imgbuild.project import Project
-
 
 class Format(StrEnum):
-    """Who reads the list."""
+    """The reader of the list."""
 
     JSON = "json"
     GITHUB = "github"
     GITLAB = "gitlab"
-    BAKE = "bake"
 
 
 @selecting
@@ -30,8 +25,8 @@ def matrix(
         Format,
         typer.Option(
             "--format",
-            help="json: all that is known of each image; github: one line for fromJSON; gitlab: "
-            "jobs of a child pipeline; bake: what docker buildx bake reads.",
+            help="json: all facts of each image; github: one line for fromJSON; gitlab: jobs of a "
+            "child pipeline.",
         ),
     ] = Format.JSON,
     changed_since: Annotated[
@@ -77,8 +72,8 @@ def matrix(
     --changed-since and --missing narrow the list, so together they list what changed and is not
     published. No engine is asked.
     """
-    from imgbuild.ci.choice import Wanted, choose
-    from imgbuild.ci.shards import parse_shard
+    from imgbuild.ci.formats import github_text, gitlab_text, json_text
+    from imgbuild.ci.jobs import JobOptions, parse_shard, select_jobs
     from imgbuild.errors import InputError
 
     if shard is not None and shards:
@@ -88,19 +83,9 @@ def matrix(
     part = None if shard is None else parse_shard(shard)
     opened = options.open_project(project)
     images = chosen.or_everything.images(opened)
-    wanted = Wanted(changed_since, missing, source, part, shards)
-    typer.echo(_text(form, choose(opened, images, wanted, say), opened))
-
-
-def _text(form: Format, choice: "Choice", project: "Project") -> str:
-    from imgbuild.ci.formats import github_text, gitlab_text, json_text
-    from imgbuild.ci.listed import jobs
-
+    job_options = JobOptions(changed_since, missing, source, part, shards)
+    found = select_jobs(opened, images, job_options, say)
     if form is Format.JSON:
-        return json_text(choice.listed)
-    todo = jobs(choice.listed, choice.shards)
-    if form is Format.BAKE:
-        from imgbuild.ci.bake import bake_text
-
-        return bake_text(choice.listed, todo, choice.side.digests, choice.inputs, project)
-    return github_text(todo) if form is Format.GITHUB else gitlab_text(todo)
+        typer.echo(json_text(found.listed))
+    else:
+        typer.echo((github_text if form is Format.GITHUB else gitlab_text)(found.jobs))

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from imgbuild.ci.changed import Changes, changes_between
-from imgbuild.ci.digests import look_at_inputs, this_side
+from imgbuild.ci.digests import look_at_inputs, this_checkout
 from imgbuild.dockerfile.render import render_all, write_all
 from imgbuild.matrix.images import Image, all_images, documented_family, whole_family
 from imgbuild.matrix.load import load_matrix
@@ -89,9 +89,9 @@ class GitCheckout:
     def changes(self, reference: str = "HEAD", settings: Settings | None = None) -> Changes:
         """Return what ``matrix --changed-since`` finds."""
         images, used = self.images, settings or self.settings
-        side, _ = this_side(self.project, images, look_at_inputs(self.project, images, used))
+        now = this_checkout(self.project, images, look_at_inputs(self.project, images, used))
         family = whole_family(images[0].matrix)
-        return changes_between(side, family, reference, self.project, used)
+        return changes_between(now, family, reference, self.project, used)
 
     def changed(self, reference: str = "HEAD") -> Mapping[str, str]:
         """Return the reasons of the changed images."""

@@ -53,7 +53,7 @@ def _other_horovod(checkout: GitCheckout) -> tuple[int, str, str]:
 
 def test_nothing_changed(checkout: GitCheckout) -> None:
     found = checkout.changes()
-    assert (found.reasons, found.gone, found.told) == ({}, (), ())
+    assert (found.reasons, found.gone, found.notes) == ({}, (), ())
 
 
 def test_one_horovod_pin_is_exactly_the_images_of_its_row(checkout: GitCheckout) -> None:
@@ -161,7 +161,7 @@ def test_a_matrix_that_cannot_be_read_is_every_image(
     checkout.project.matrix.write_text(whole, encoding="utf-8")
     found = checkout.changes()
     assert {*found.reasons} == checkout.named(lambda _: True)
-    (told,) = found.told
+    (told,) = found.notes
     assert told.startswith("--changed-since HEAD: every image counts as changed: this imgbuild can")
     assert "matrix.yaml" in told
     assert "revision-" not in told  # the temporary folder is nobody's business
@@ -190,7 +190,7 @@ def test_committed_dockerfiles_of_the_revision_count_as_they_are(checkout: GitCh
 def test_no_revision_before_the_first_is_every_image(checkout: GitCheckout) -> None:
     found = checkout.changes("0" * 40)
     assert {*found.reasons} == checkout.named(lambda _: True)
-    assert "no revision before" in found.told[0]
+    assert "no revision before" in found.notes[0]
 
 
 def test_another_uv_is_another_input_of_each(checkout: GitCheckout) -> None:
@@ -231,7 +231,7 @@ def test_settings_for_what_the_revision_did_not_know(checkout: GitCheckout) -> N
 
     checkout.edit_matrix(renamed)
     settings = Settings.model_validate({"mirrors": {"elsewhere": "https://mirror.example.org/x"}})
-    assert checkout.changes(settings=settings).told == ()
+    assert checkout.changes(settings=settings).notes == ()
 
 
 def test_nothing_of_the_checkout_is_touched(checkout: GitCheckout) -> None:

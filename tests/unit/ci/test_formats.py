@@ -7,8 +7,7 @@ import pytest
 import yaml
 
 from imgbuild.ci.formats import GITHUB_JOBS, github_text, gitlab_text, json_text
-from imgbuild.ci.listed import Job, Listed, jobs
-from imgbuild.ci.shards import Shard
+from imgbuild.ci.jobs import Job, ListedImage
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image
 
@@ -18,17 +17,20 @@ _WORDS = re.compile(r"(--name tf-[a-z0-9.-]+ ?)+")
 
 
 @pytest.fixture
-def listed(images: dict[str, Image]) -> list[Listed]:
-    return [Listed(images[name], f"sha256:{'a' * 64}", "selected") for name in (CPU, GPU, OTHER)]
+def single(images: dict[str, Image]) -> list[Job]:
+    return [Job(name, (images[name],), sharded=False) for name in (CPU, GPU, OTHER)]
 
 
 @pytest.fixture
-def sharded(listed: list[Listed]) -> tuple[Job, ...]:
-    return jobs(listed, [Shard(1, 4, (CPU, OTHER)), Shard(2, 4, (GPU,))])
+def sharded(images: dict[str, Image]) -> list[Job]:
+    return [
+        Job("1/4", (images[CPU], images[OTHER]), sharded=True),
+        Job("2/4", (images[GPU],), sharded=True),
+    ]
 
 
 def test_json_says_all_that_is_known(images: dict[str, Image]) -> None:
-    one = Listed(images[CPU], None, "changed: pin git 1 → 2", "1/4")
+    one = ListedImage(images[CPU], None, "changed: pin git 1 → 2", "1/4")
     assert json.loads(json_text([one])) == [
         {
             "name": CPU,
@@ -41,12 +43,12 @@ def test_json_says_all_that_is_known(images: dict[str, Image]) -> None:
             "shard": "1/4",
         }
     ]
-    assert "shard" not in Listed(images[CPU], None, "").as_json()
+    assert "shard" not in ListedImage(images[CPU], None, "").as_json()
     assert json_text([]) == "[]"
 
 
-def test_github_has_one_entry_an_image_on_one_line(listed: list[Listed]) -> None:
-    text = github_text(jobs(listed, None))
+def test_github_has_one_entry_an_image_on_one_line(single: list[Job]) -> None:
+    text = github_text(single)
     assert "\n" not in text
     assert json.loads(text)["include"][1] == {
         "name": GPU,
@@ -60,7 +62,7 @@ def test_github_has_one_entry_an_image_on_one_line(listed: list[Listed]) -> None
     }
 
 
-def test_github_has_one_entry_a_shard(sharded: tuple[Job, ...]) -> None:
+def test_github_has_one_entry_a_shard(sharded: list[Job]) -> None:
     assert json.loads(github_text(sharded))["include"] == [
         {
             "shard": "1/4",
@@ -83,10 +85,8 @@ def test_more_jobs_than_github_runs(images: dict[str, Image]) -> None:
         github_text([one] * (GITHUB_JOBS + 1))
 
 
-def test_gitlab_has_one_job_an_image_or_a_shard(
-    listed: list[Listed], sharded: tuple[Job, ...]
-) -> None:
-    assert [*yaml.safe_load(gitlab_text(jobs(listed, None)))] == [CPU, GPU, OTHER]
+def test_gitlab_has_one_job_an_image_or_a_shard(single: list[Job], sharded: list[Job]) -> None:
+    assert [*yaml.safe_load(gitlab_text(single))] == [CPU, GPU, OTHER]
     found = yaml.safe_load(gitlab_text(sharded))
     assert found["shard 1 of 4"] == {
         "extends": ".imgbuild",
@@ -105,10 +105,10 @@ def test_gitlab_takes_no_pipeline_without_a_job() -> None:
     }
 
 
-def test_gitlab_goes_on_after_what_the_author_writes(listed: list[Listed]) -> None:
+def test_gitlab_goes_on_after_what_the_author_writes(single: list[Job]) -> None:
     """The template comes first in one file: the formats join without a mark between them."""
     template = ".imgbuild:\n  script: [imgbuild build $IMGBUILD_NAMES]\n"
-    assert [*yaml.safe_load(template + gitlab_text(jobs(listed, None)))][:2] == [".imgbuild", CPU]
+    assert [*yaml.safe_load(template + gitlab_text(single))][:2] == [".imgbuild", CPU]
 
 
 def test_no_text_needs_quoting_in_a_shell(images: dict[str, Image]) -> None:

@@ -85,11 +85,6 @@ def test_gitlab_is_yaml(checkout: GitCheckout) -> None:
     assert [*found] == ["shard 1 of 3", "shard 2 of 3", "shard 3 of 3"]
 
 
-def test_bake_is_json(checkout: GitCheckout) -> None:
-    found = json.loads(_output(checkout, "--format", "bake", "--name", "tf-2.2-gpu-ubuntu"))
-    assert [*found["target"]] == ["tf-2_2-gpu-ubuntu"]
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [

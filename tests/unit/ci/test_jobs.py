@@ -1,19 +1,17 @@
-"""The images that are chosen: changed, missing, both, and in shards; and the bake definition."""
+"""The images that CI has to build: changed, missing, both, and dealt out to shards."""
 
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from git_checkout import GitCheckout, git_checkout
 from memory_registry import MemoryRegistry
 
-from imgbuild.ci import choice, missing
-from imgbuild.ci.bake import bake_text
-from imgbuild.ci.choice import SELECTED, Choice, Wanted, choose
-from imgbuild.ci.listed import jobs
-from imgbuild.ci.missing import NEVER, NOT_MADE, OTHER, missing_in
+from imgbuild.ci import jobs as jobs_module
+from imgbuild.ci import missing
+from imgbuild.ci.digests import look_at_inputs, this_checkout
+from imgbuild.ci.jobs import SELECTED, JobList, JobOptions, parse_shard, select_jobs, shards
+from imgbuild.ci.missing import NEVER, NOT_MADE, OTHER
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.inputs.base import BaseLayout
 from imgbuild.matrix.images import Image, whole_family
@@ -67,11 +65,13 @@ def _images(checkout: GitCheckout, *names: str) -> tuple[Image, ...]:
     return named_images(load_matrix(checkout.project.matrix), names)
 
 
-def _chosen(checkout: GitCheckout, wanted: Wanted, *names: str) -> Choice:
-    return choose(checkout.project, _images(checkout, *(names or (ONE, TWO, GPU))), wanted, print)
+def _chosen(checkout: GitCheckout, options: JobOptions, *names: str) -> JobList:
+    return select_jobs(
+        checkout.project, _images(checkout, *(names or (ONE, TWO, GPU))), options, print
+    )
 
 
-def _reasons(found: Choice) -> dict[str, str]:
+def _reasons(found: JobList) -> dict[str, str]:
     return {one.image.name: one.reason for one in found.listed}
 
 
@@ -101,40 +101,42 @@ def _publish(registry: RegistryClient, digests: Mapping[str, str]) -> None:
     put_artifact(registry, INDEX_TAG, ARTIFACT_TYPE, index_of(records).as_json())
 
 
-def _digests(found: Choice) -> dict[str, str]:
-    return {name: digest.total for name, digest in found.side.digests.items()}
+def _digests(checkout: GitCheckout, *names: str) -> dict[str, str]:
+    images = _images(checkout, *(names or (ONE, TWO, GPU)))
+    seen = look_at_inputs(checkout.project, images, checkout.settings)
+    digests = this_checkout(checkout.project, images, seen).digests
+    return {name: digest.total for name, digest in digests.items()}
 
 
 def test_the_selection_alone(checkout: GitCheckout) -> None:
-    found = _chosen(checkout, Wanted())
+    found = _chosen(checkout, JobOptions())
     assert _reasons(found) == dict.fromkeys((GPU, ONE, TWO), SELECTED)
-    assert found.shards is None
+    assert [job.label for job in found.jobs] == [one.image.name for one in found.listed]
 
 
 def test_a_digest_is_told_where_it_is_known(checkout: GitCheckout) -> None:
-    digests = {one.image.name: one.digest for one in _chosen(checkout, Wanted()).listed}
+    digests = {one.image.name: one.digest for one in _chosen(checkout, JobOptions()).listed}
     assert digests[ONE] is None  # its base is made by who builds first
     assert str(digests[GPU]).startswith("sha256:")
 
 
 @pytest.mark.usefixtures("_base")
 def test_missing_by_name_and_by_digest(checkout: GitCheckout, registry: MemoryRegistry) -> None:
-    wanted = Wanted(missing=True, repository=WHERE)
-    everything = _chosen(checkout, wanted)
+    options = JobOptions(missing=True, repository=WHERE)
+    everything = _chosen(checkout, options)
     assert _reasons(everything) == dict.fromkeys((GPU, ONE, TWO), NEVER)
-    digests = _digests(everything)
+    digests = _digests(checkout)
     _publish(registry, {ONE: digests[ONE], TWO: f"sha256:{'1' * 64}"})
-    assert _reasons(_chosen(checkout, wanted)) == {GPU: NEVER, TWO: OTHER}
+    assert _reasons(_chosen(checkout, options)) == {GPU: NEVER, TWO: OTHER}
     _publish(registry, digests)
-    assert _chosen(checkout, wanted).listed == ()
+    assert _chosen(checkout, options).listed == ()
     assert registry.closed
 
 
-def test_an_unknown_base_counts_as_missing(checkout: GitCheckout) -> None:
-    registry = MemoryRegistry(WHERE)
-    side = _chosen(checkout, Wanted()).side
-    _publish(registry, {name: digest.total for name, digest in side.digests.items()})
-    assert missing_in(registry, side, [ONE, GPU]) == {ONE: NOT_MADE}
+def test_an_unknown_base_counts_as_missing(checkout: GitCheckout, registry: MemoryRegistry) -> None:
+    _publish(registry, _digests(checkout))
+    found = _chosen(checkout, JobOptions(missing=True, repository=WHERE))
+    assert _reasons(found) == {ONE: NOT_MADE, TWO: NOT_MADE}
 
 
 @pytest.mark.usefixtures("_base")
@@ -143,30 +145,30 @@ def test_changed_and_missing_is_what_is_both(
 ) -> None:
     checkout.replace("images/templates/partials/mpi-apt.j2", "set -eu\n", "set -eux\n")
     checkout.render()
-    wanted = Wanted(changed_since="HEAD", missing=True, repository=WHERE)
-    both = _chosen(checkout, wanted)
+    options = JobOptions(changed_since="HEAD", missing=True, repository=WHERE)
+    both = _chosen(checkout, options)
     assert set(_reasons(both)) == {ONE, TWO}  # the gpu image is missing, and has not changed
     for reason in _reasons(both).values():
         assert reason == f"changed: Dockerfile: stage mpi; {NEVER}"
-    _publish(registry, {ONE: _digests(both)[ONE]})
-    assert set(_reasons(_chosen(checkout, wanted))) == {TWO}  # the other needs no build
+    _publish(registry, {ONE: _digests(checkout)[ONE]})
+    assert set(_reasons(_chosen(checkout, options))) == {TWO}  # the other needs no build
 
 
 def test_missing_where_no_registry_is_named(checkout: GitCheckout) -> None:
     with pytest.raises(InputError, match="--from"):
-        _chosen(checkout, Wanted(missing=True))
+        _chosen(checkout, JobOptions(missing=True))
 
 
 def test_a_damaged_index_is_no_empty_one(checkout: GitCheckout, registry: MemoryRegistry) -> None:
     put_artifact(registry, INDEX_TAG, ARTIFACT_TYPE, {"schema": 0})
     with pytest.raises(CheckFailedError, match="--rebuild"):
-        _chosen(checkout, Wanted(missing=True, repository=WHERE))
+        _chosen(checkout, JobOptions(missing=True, repository=WHERE))
 
 
 def test_what_else_is_to_be_told(checkout: GitCheckout) -> None:
     said: list[str] = []
     images = _images(checkout, ONE)
-    choose(checkout.project, images, Wanted(changed_since="0" * 40), said.append)
+    select_jobs(checkout.project, images, JobOptions(changed_since="0" * 40), said.append)
     assert len(said) == 1
     assert "every image counts as changed" in said[0]
 
@@ -176,58 +178,67 @@ def test_images_that_are_gone_are_told(
 ) -> None:
     said: list[str] = []
     family = whole_family(load_matrix(checkout.project.matrix))
-    monkeypatch.setattr(choice, "whole_family", lambda _: family[1:])
-    choose(checkout.project, _images(checkout, ONE), Wanted(changed_since="HEAD"), said.append)
+    monkeypatch.setattr(jobs_module, "whole_family", lambda _: family[1:])
+    select_jobs(
+        checkout.project, _images(checkout, ONE), JobOptions(changed_since="HEAD"), said.append
+    )
     assert said == [f"{family[0].name} is gone from the matrix"]
 
 
 def test_shards_and_one_of_them(checkout: GitCheckout) -> None:
-    every = _chosen(checkout, Wanted(shards=2))
-    assert every.shards is not None
+    every = _chosen(checkout, JobOptions(shards=2))
+    assert [job.label for job in every.jobs] == ["1/2", "2/2"]
     assert {one.image.name: one.shard for one in every.listed} == {
-        name: shard.label for shard in every.shards for name in shard.images
+        image.name: job.label for job in every.jobs for image in job.images
     }
-    for number in (1, 2):
-        part = _chosen(checkout, Wanted(shard=(number, 2)))
-        assert tuple(one.image.name for one in part.listed) == every.shards[number - 1].images
-        assert part.shards is None
+    for number, job in enumerate(every.jobs, 1):
+        part = _chosen(checkout, JobOptions(shard=(number, 2)))
+        assert [(one.image, one.shard) for one in part.listed] == [
+            (image, job.label) for image in job.images
+        ]
+        assert [one.label for one in part.jobs] == [image.name for image in job.images]
 
 
 def test_a_shard_that_has_nothing_to_do(checkout: GitCheckout) -> None:
-    assert _chosen(checkout, Wanted(shard=(4, 4))).listed == ()
-    assert len(_chosen(checkout, Wanted(shards=4)).shards or ()) == 3
-    assert _chosen(checkout, Wanted(changed_since="HEAD", shards=4)).shards == ()
+    assert _chosen(checkout, JobOptions(shard=(4, 4))) == JobList((), ())
+    assert len(_chosen(checkout, JobOptions(shards=4)).jobs) == 3
+    assert _chosen(checkout, JobOptions(changed_since="HEAD", shards=4)).jobs == ()
 
 
-def _bake(checkout: GitCheckout, found: Choice) -> dict[str, dict[str, dict[str, object]]]:
-    todo = jobs(found.listed, found.shards)
-    text = bake_text(found.listed, todo, found.side.digests, found.inputs, checkout.project)
-    parsed: dict[str, dict[str, dict[str, object]]] = json.loads(text)
-    return parsed
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 8, 16, 34, 100])
+def test_each_image_is_in_exactly_one_shard(images: dict[str, Image], count: int) -> None:
+    found = shards(images.values(), count)
+    assert sorted(image.name for shard in found for image in shard) == sorted(images)
+    assert len(found) == min(count, len(images))
+    assert all(found)
+    assert found == shards([*images.values()], count)
+    order = [*images]
+    for shard in found:
+        names = [image.name for image in shard]
+        assert names == sorted(names, key=order.index)
+    assert max(map(len, found)) - min(map(len, found)) <= 4
 
 
-@pytest.mark.usefixtures("_base")
-def test_bake_has_a_target_an_image_and_a_group_a_shard(checkout: GitCheckout) -> None:
-    found = _chosen(checkout, Wanted(shards=3))
-    definition = _bake(checkout, found)
-    targets = {"tf-2_2-cpu-debian", "tf-2_3-cpu-debian", "tf-2_2-gpu-ubuntu"}
-    assert {*definition["group"]["default"]["targets"]} == targets  # type: ignore[misc]
-    groups = {name for name in definition["group"] if name != "default"}
-    assert groups == {"shard-1-of-3", "shard-2-of-3", "shard-3-of-3"}
-    one = definition["target"]["tf-2_2-cpu-debian"]
-    assert one["contexts"]["base"] == "docker-image://imgbuild/base:debian-12-b"  # type: ignore[index]
-    assert one["labels"]["imgbuild.input-digest"] == _digests(found)[ONE]  # type: ignore[index]
-    assert "tags" not in one  # only an image that passed its suites gets a name
+@pytest.mark.parametrize("count", [2, 4, 8])
+def test_images_of_one_stack_python_and_tensorflow_stay_together(
+    images: dict[str, Image], count: int
+) -> None:
+    found = [
+        {(image.stack, image.version_of("python"), image.tensorflow) for image in shard}
+        for shard in shards(images.values(), count)
+    ]
+    for number, families in enumerate(found):
+        assert not any(families & others for others in found[number + 1 :])
 
 
-def test_bake_without_a_base_claims_no_digest(checkout: GitCheckout) -> None:
-    definition = _bake(checkout, _chosen(checkout, Wanted(), ONE))
-    one = definition["target"]["tf-2_2-cpu-debian"]
-    assert "base" not in one["contexts"]  # type: ignore[operator]
-    assert "imgbuild.input-digest" not in one["labels"]  # type: ignore[operator]
-    assert "imgbuild.inputs" not in one["labels"]  # type: ignore[operator]
+@pytest.mark.parametrize(("text", "pair"), [("1/4", (1, 4)), ("4/4", (4, 4)), ("1/1", (1, 1))])
+def test_a_shard_by_number_and_count(text: str, pair: tuple[int, int]) -> None:
+    assert parse_shard(text) == pair
 
 
-def test_bake_of_nothing(checkout: GitCheckout) -> None:
-    nothing = replace(_chosen(checkout, Wanted(), ONE), listed=())
-    assert _bake(checkout, nothing) == {"group": {"default": {"targets": []}}}
+@pytest.mark.parametrize(
+    "text", ["0/4", "5/4", "x", "", "1", "/4", "1/", "1/0", "-1/4", "1/4/4", "1/1001", "\uff11/4"]
+)
+def test_a_wrong_shard_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match=r"such as 1/4"):
+        parse_shard(text)

@@ -1,0 +1,143 @@
+"""Run the `run:` steps of a workflow's job on this machine, in order, with GitHub's shell.
+
+Expressions are not evaluated: the test gives the value of each one by its text, and an unknown one
+is an error. actions/checkout is a fetch of the commit; `.venv` stays between jobs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+#: Like the real one, it takes away the variables of the workflow that it is not told to keep.
+SUDO = """\
+#!/bin/sh
+kept=
+case $1 in --preserve-env=*) kept=,${1#*=}, ; shift ;; esac
+for name in $WORKFLOW_NAMES; do
+    case $kept in *",$name,"*) ;; *) unset "$name" ;; esac
+done
+exec "$@"
+"""
+FILES = ("GITHUB_OUTPUT", "GITHUB_ENV", "GITHUB_STEP_SUMMARY")
+_EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
+
+
+@dataclass
+class JobRun:
+    """The result of a job; its steps' results and outputs are by name."""
+
+    succeeded: bool = True
+    results: dict[str, str] = field(default_factory=dict)
+    printed: dict[str, str] = field(default_factory=dict)
+    outputs: dict[str, str] = field(default_factory=dict)
+    summary: str = ""
+
+
+@dataclass(frozen=True)
+class WorkflowMachine:
+    """A machine that runs jobs in a clone of ``origin`` below ``folder``."""
+
+    origin: Path
+    folder: Path
+    environment: Mapping[str, str]
+
+    def run(
+        self, workflow: str, job: str, values: Mapping[str, str], variables: Mapping[str, str]
+    ) -> JobRun:
+        """Run one job of a workflow; ``values`` are those of expressions, by their text."""
+        text = (self.origin / ".github" / "workflows" / workflow).read_text(encoding="utf-8")
+        document = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - `on` is a word
+        description = document["jobs"][job]
+        known, run = dict(values), JobRun()
+        env = dict(variables)
+        for section in (document.get("env", {}), description.get("env", {})):
+            env |= _texts(section, known)
+        for step in description["steps"]:
+            self._step(step, known, env, run)
+        run.outputs = _texts(description.get("outputs", {}), known) if run.succeeded else {}
+        return run
+
+    def _step(
+        self, step: Mapping[str, Any], known: dict[str, str], env: dict[str, str], run: JobRun
+    ) -> None:
+        name, condition = step.get("name", step.get("uses", "")), step.get("if", "success()")
+        always = condition.startswith("always()")
+        holds = condition in {"success()", "always()"} or known[condition] == "true"
+        if not holds or not (run.succeeded or always):
+            run.results[name] = "skipped"
+            return
+        if "uses" in step:
+            self._checkout(int(step["with"].get("fetch-depth", "1")))
+            return
+        code, run.printed[name] = self._script(
+            step["run"], {**env, **_texts(step.get("env", {}), known)}
+        )
+        run.results[name] = "failure" if code else "success"
+        run.succeeded = run.succeeded and code == 0
+        run.summary += (self.folder / "GITHUB_STEP_SUMMARY").read_text(encoding="utf-8")
+        env |= _lines(self.folder / "GITHUB_ENV")
+        for key, value in _lines(self.folder / "GITHUB_OUTPUT").items():
+            known[f"steps.{step['id']}.outputs.{key}"] = value
+
+    def _checkout(self, depth: int) -> None:
+        clone = self.folder / "clone"
+        for leftover in (self.folder / "temp", self.folder / "state"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        for words in (
+            ("init", "--quiet"),
+            ("fetch", "--quiet", f"--depth={depth}", self.origin.as_uri(), "HEAD"),
+            ("checkout", "--quiet", "--force", "--detach", "FETCH_HEAD"),
+            ("clean", "-ffdxq", "--exclude=/.venv", "--exclude=*.egg-info"),
+        ):
+            clone.mkdir(parents=True, exist_ok=True)
+            subprocess.run(["git", *words], cwd=clone, check=True, capture_output=True)
+
+    def _script(self, script: str, env: Mapping[str, str]) -> tuple[int, str]:
+        files = {name: str(self.folder / name) for name in FILES}
+        for name in FILES:
+            (self.folder / name).write_text("", encoding="utf-8")
+        programs, temp = self.folder / "bin", self.folder / "temp"
+        programs.mkdir(exist_ok=True)
+        temp.mkdir(exist_ok=True)
+        (programs / "sudo").write_text(SUDO, encoding="utf-8")
+        (programs / "sudo").chmod(0o755)
+        told = {**env, **files, "RUNNER_TEMP": str(temp), "GITHUB_ACTIONS": "true", "CI": "true"}
+        own = {
+            **self.environment,
+            "PATH": f"{programs}{os.pathsep}{self.environment['PATH']}",
+            "XDG_STATE_HOME": str(self.folder / "state"),
+        }
+        done = subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
+            cwd=self.folder / "clone",
+            env={**own, **told, "WORKFLOW_NAMES": " ".join(told)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=1800,
+        )
+        return done.returncode, done.stdout
+
+
+def _texts(values: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: _EXPRESSION.sub(lambda found: known[found[1]], text) for name, text in values.items()
+    }
+
+
+def _lines(path: Path) -> dict[str, str]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return dict(line.split("=", 1) for line in lines)

@@ -1,0 +1,148 @@
+"""The workflows and scripts of CI pass their linters and keep a few rules that no linter knows."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from conftest import ROOT
+
+PROGRAMS = Path(sys.executable).parent
+FILES = sorted((ROOT / ".github" / "workflows").iterdir())
+SCRIPTS = sorted((ROOT / ".ci").iterdir())
+ONLY_MAIN = "github.ref == 'refs/heads/main'"
+BAD = """\
+name: bad
+on: pull_request_target
+jobs:
+  one:
+    runs-on: ubuntu-24.04
+    steps:
+      - uses: actions/checkout@v4
+      - run: echo ${{ github.event.pull_request.title }}
+"""
+
+
+def _workflow(name: str) -> dict[str, Any]:
+    text = (ROOT / ".github" / "workflows" / name).read_text(encoding="utf-8")
+    found: dict[str, Any] = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - `on` is a word
+    return found
+
+
+JOBS = [
+    pytest.param(job, _workflow(file.name), id=f"{file.stem}-{name}")
+    for file in FILES
+    for name, job in _workflow(file.name)["jobs"].items()
+]
+
+
+def _lint(program: str, *words: str, stdin: str = "") -> tuple[int, str]:
+    command = [str(PROGRAMS / program), *words]
+    done = subprocess.run(
+        command, input=stdin, capture_output=True, text=True, check=False, timeout=120
+    )
+    return done.returncode, done.stdout
+
+
+def _zizmor(*paths: Path) -> tuple[int, str]:
+    """Look for what is dangerous; without a network, so that it is the same everywhere."""
+    options = ("--offline", "--no-config", "--persona=pedantic", "--min-severity=low")
+    return _lint("zizmor", *options, "--format=plain", *map(str, paths))
+
+
+def _schema(*paths: Path) -> tuple[int, str]:
+    options = ("--builtin-schema", "vendor.github-workflows")
+    return _lint("check-jsonschema", *options, *map(str, paths))
+
+
+def _shellcheck(script: str) -> tuple[int, str]:
+    return _lint("shellcheck", "--shell=bash", "--norc", "-", stdin=script)
+
+
+def test_zizmor_finds_nothing_dangerous(tmp_path: Path) -> None:
+    assert _zizmor(*FILES)[0] == 0, _zizmor(*FILES)[1]
+    (tmp_path / "bad.yml").write_text(BAD, encoding="utf-8")
+    code, output = _zizmor(tmp_path / "bad.yml")
+    assert code != 0
+    for audit in ("template-injection", "unpinned-uses", "dangerous-triggers", "artipacked"):
+        assert audit in output, audit
+
+
+def test_the_schema_of_github_allows_them(tmp_path: Path) -> None:
+    assert _schema(*FILES)[0] == 0, _schema(*FILES)[1]
+    (tmp_path / "bad.yml").write_text(BAD.replace("runs-on", "run-on"), encoding="utf-8")
+    code, output = _schema(tmp_path / "bad.yml")
+    assert code == 1
+    assert "'runs-on' is a required property" in output
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_shellcheck_passes_the_scripts(path: Path) -> None:
+    code, output = _shellcheck(path.read_text(encoding="utf-8"))
+    assert code == 0, output
+
+
+@pytest.mark.parametrize(("job", "workflow"), JOBS)
+def test_shellcheck_passes_the_steps(job: dict[str, Any], workflow: dict[str, Any]) -> None:
+    assert workflow["defaults"] == {"run": {"shell": "bash"}}  # with pipefail
+    for step in job["steps"]:
+        code, output = _shellcheck(step.get("run", "true"))
+        assert code == 0, f"{step['name']}:\n{output}"
+    assert _shellcheck("imgbuild build $NAMES")[0] == 1
+
+
+@pytest.mark.parametrize(("job", "workflow"), JOBS)
+def test_expressions_name_jobs_steps_and_outputs_that_exist(
+    job: dict[str, Any], workflow: dict[str, Any]
+) -> None:
+    text = json.dumps(job)
+    needs = job.get("needs", [])
+    needs = [needs] if isinstance(needs, str) else needs
+    for name, output in re.findall(r"needs\.(\w+)\.outputs\.(\w+)", text):
+        assert name in needs
+        assert output in workflow["jobs"][name]["outputs"]
+    for name, output in re.findall(r"steps\.(\w+)\.outputs\.(\w+)", text):
+        (step,) = (step for step in job["steps"] if step.get("id") == name)
+        assert f"{output}=" in step["run"]
+
+
+@pytest.mark.parametrize(("job", "workflow"), JOBS)
+def test_jobs_are_limited(job: dict[str, Any], workflow: dict[str, Any]) -> None:
+    assert workflow["permissions"] == {}
+    assert "group" in workflow["concurrency"]
+    assert int(job["timeout-minutes"]) <= 360
+    assert {*job["permissions"].items()} <= {("contents", "read"), ("packages", "write")}
+    if "packages" in job["permissions"]:  # only main publishes, whatever started the run
+        assert "pull_request" not in workflow["on"]
+        assert re.match(rf"{re.escape(ONLY_MAIN)}( && |$)", job["if"])
+        assert "||" not in job["if"]
+    for step in job["steps"]:
+        assert "${{" not in step.get("run", "")
+    if "pull_request" in workflow["on"]:
+        assert "secrets." not in json.dumps(job)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_every_variable_and_secret_is_documented(path: Path) -> None:
+    page = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "docs").glob("*.md"))
+    named = re.findall(r"(?:vars|secrets)\.(\w+)", path.read_text(encoding="utf-8"))
+    assert [name for name in named if f"| `{name}` |" not in page] == []
+
+
+@pytest.mark.parametrize("results", ["success success success", "success failure success"])
+def test_the_gate_passes_only_if_every_other_job_succeeded(results: str) -> None:
+    jobs = _workflow("ci.yml")["jobs"]
+    gate = jobs["gate"]
+    assert {*gate["needs"]} == {*jobs} - {"gate"}
+    assert (gate["if"], gate["env"]["RESULTS"]) == (
+        "always()",
+        "${{ join(needs.*.result, ' ') }}",
+    )
+    (step,) = gate["steps"]
+    command = ["bash", "-eo", "pipefail", "-c", step["run"]]
+    done = subprocess.run(command, env={"RESULTS": results}, check=False, capture_output=True)
+    assert (done.returncode == 0) is ("failure" not in results)
