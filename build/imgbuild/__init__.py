@@ -1,3 +1,3 @@
-"""imgbuild: builds, tests and publishes images with TensorFlow 1.10 to 2.3, every pin proved."""
+"""imgbuild: build, test and publish container images for TensorFlow 1.10 to 2.3."""
 
 __version__ = "0.1.0"

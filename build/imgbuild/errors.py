@@ -1,6 +1,6 @@
-"""What imgbuild says when it cannot go on: one paragraph and one exit code.
+"""Errors that end a command: one paragraph and one exit code.
 
-The paragraph names what is wrong, where (``file:line`` if a file is to blame) and what to do.
+The paragraph names what is wrong, where (``file:line`` in a file) and what to do.
 """
 
 from typing import ClassVar
@@ -19,7 +19,7 @@ class CheckFailedError(ImgbuildError):
 
 
 class InputError(ImgbuildError):
-    """What the user gave (matrix, settings, options) is wrong. Exit code 2."""
+    """The matrix, the settings or the options are wrong. Exit code 2."""
 
     exit_code = 2
 

@@ -40,13 +40,13 @@ SYSTEM_BUNDLES = (
 _ALWAYS = {"User-Agent": "imgbuild", "Accept-Encoding": "identity"}
 _PORTS = {"http": 80, "https": 443}
 _UNTRUSTED = (
-    "its TLS certificate is not trusted here; where a network re-signs TLS, settings name its CA "
-    "as ca_bundle"
+    "its TLS certificate is not trusted here; if your network re-signs TLS, set ca_bundle in the "
+    "settings"
 )
 #: The first that fits: some are kinds of others.
 _REASONS = (
     (requests.exceptions.ProxyError, "the proxy of this machine cannot be reached"),
-    (requests.exceptions.SSLError, "its TLS broke off, or it speaks none"),
+    (requests.exceptions.SSLError, "TLS failed, or the server has none"),
     (requests.exceptions.ConnectTimeout, "no connection in time"),
     (requests.exceptions.ReadTimeout, "no answer in time"),
 )
@@ -220,7 +220,7 @@ class HttpClient:
             here = there
             if not same_site(url, here):
                 sent = {key: value for key, value in sent.items() if key != "Authorization"}
-        raise MachineError(f"{shown(url)}: it redirects without end.")
+        raise MachineError(f"{shown(url)}: too many redirects.")
 
     def _session(self) -> requests.Session:
         try:
@@ -267,7 +267,7 @@ def trusted_bundle(
     named |= {variable: environment.get(variable) for variable in CA_VARIABLES}
     for source, path in named.items():
         if path and not Path(path).exists():
-            raise InputError(f"{source} names {path}, which does not exist. Mend or remove it.")
+            raise InputError(f"{source} names {path}, which does not exist. Correct or remove it.")
         if path:
             return path
     return next((str(path) for path in SYSTEM_BUNDLES if path.is_file()), True)

@@ -1,4 +1,4 @@
-"""Where things are: the checkout's files, and this user's caches and state."""
+"""Paths: the checkout's files, and this user's caches and state."""
 
 import os
 from dataclasses import dataclass

@@ -85,14 +85,14 @@ class SourceInterpreter(Strict):
 
 
 class PrefixInterpreter(Strict):
-    """CPython is taken from a prefix of this machine (pyenv, a build of one's own)."""
+    """CPython is taken from a prefix of this machine (pyenv, an own build)."""
 
     source: Annotated[Literal["prefix"], Field(alias="from")]
     path: AbsolutePath
 
 
 class Mirror(Strict):
-    """What stands in place of one upstream of the matrix.
+    """The replacement of one upstream of the matrix.
 
     ``url`` replaces the upstream's whole URL; ``keyring`` its signing key, where a mirror signs
     its own index (a binary OpenPGP keyring, the kind apt reads).
@@ -110,10 +110,9 @@ AnyMirror = Annotated[Mirror, BeforeValidator(_mirror_spelled_out)]
 
 
 class StandIn(Strict):
-    """Says that the upstreams are stand-ins: what is built is for tests, and nobody can push it.
+    """The upstreams are stand-ins: images are for tests and cannot be pushed.
 
-    ``versions`` tells which versions the stand-ins truly hold, by component: the suites look for
-    these in place of the pins.
+    ``versions`` are their true versions by component, which the suites expect in place of the pins.
     """
 
     note: Prose
@@ -125,7 +124,7 @@ Interpreter = Annotated[SourceInterpreter | PrefixInterpreter, Field(discriminat
 
 
 class PublishingSettings(Strict):
-    """Where images are published, and how often a registry that fails is asked.
+    """Where images are published, and how often a failing registry is tried.
 
     Between two tries a random time passes, of at most ``first_wait`` seconds, which doubles.
     """
@@ -149,7 +148,7 @@ class PublishingSettings(Strict):
 
 
 class Settings(Strict):
-    """Everything ``imgbuild.local.yaml`` may say; an absent file means all defaults."""
+    """The content of ``imgbuild.local.yaml``; without the file all are defaults."""
 
     engine: EngineSettings = EngineSettings()
     base: dict[str, Base] = Field(default_factory=dict)
@@ -194,7 +193,7 @@ def load_settings(path: Path) -> Settings:
 
     """
     if SETTINGS_VARIABLE in os.environ and not path.exists():
-        raise InputError(f"{path}: there is no such file of settings (--settings).")
+        raise InputError(f"--settings {path}: no such file.")
     settings = load_model(path, Settings) if path.exists() else Settings()
     given = mirrors_of(os.environ.get(MIRRORS_VARIABLE, "").split())
     return settings.model_copy(update={"mirrors": {**settings.mirrors, **given}})

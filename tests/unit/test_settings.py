@@ -51,7 +51,7 @@ def test_mirrors_of_the_command_line_take_the_place_of_the_files(
 
 def test_a_named_file_must_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IMGBUILD_SETTINGS", str(tmp_path / "absent.yaml"))
-    with pytest.raises(InputError, match="no such file of settings"):
+    with pytest.raises(InputError, match="no such file"):
         load_settings(tmp_path / "absent.yaml")
 
 

@@ -46,7 +46,7 @@ GENERATIONS = (
 
 
 class KernelSupport(StrEnum):
-    """What a wheel has for a GPU."""
+    """The kind of code that a wheel has for a GPU."""
 
     NATIVE = "native kernels"
     PTX = "PTX only"
@@ -83,7 +83,7 @@ def unsupported_gpus(image: Image) -> str | None:
 
 
 def kernel_support(capability: str, wheel: GpuWheel, cuda: Cuda) -> KernelSupport:
-    """Return what a wheel has for GPUs of a compute capability."""
+    """Return the kind of code that a wheel has for a compute capability."""
     device = _numbers(capability)
     for code in map(_numbers, wheel.native):
         if code[0] == device[0] and code[1] <= device[1]:

@@ -100,8 +100,8 @@ class Section(BaseModel):
 class Pin(Section):
     """The exact version of one component; with the documented one where that cannot work.
 
-    ``documented_exists`` is false where nobody ever published the documented version: then
-    ``--as-documented`` has nothing to build it from.
+    ``documented_exists`` is false if the documented version was never published; then
+    ``--as-documented`` keeps the corrected one.
     """
 
     version: Version
@@ -133,7 +133,7 @@ TablePin = Annotated[NamedPin, BeforeValidator(_spelled_out)]
 
 
 class Source(Section):
-    """A file to download. The sha256 is what is trusted, never the address."""
+    """A file to download. The sha256 is trusted, never the address."""
 
     url: Url
     sha256: Sha256
@@ -160,7 +160,7 @@ class Keyring(Section):
 class Upstream(Section):
     """A site that inputs come from. A mirror replaces its URL as a whole.
 
-    Without ``url`` it is the one that the tools and the base image know by themselves.
+    Without ``url`` the tools and the base image know the site.
     """
 
     kind: Literal["files", "apt", "index"]
@@ -242,7 +242,7 @@ Python = Annotated[SourcePython | CondaPython, Field(discriminator="origin")]
 class AptMpi(Section):
     """An MPI from the distribution's archive.
 
-    ``without`` are packages that others demand and nothing needs: an empty one stands in.
+    ``without`` lists packages that others depend on and nothing uses: empty ones replace them.
     """
 
     flavour: Flavour
@@ -277,7 +277,7 @@ class InstallerMpi(Section):
 
 
 class IndexMpi(Section):
-    """An MPI from the Python package index: what runs it, and what is compiled against it."""
+    """An MPI from the Python package index: its run time, and what Horovod is compiled against."""
 
     flavour: Flavour
     version: Version
@@ -339,8 +339,8 @@ class TensorFlow(Section):
 class Horovod(Section):
     """One Horovod source distribution.
 
-    ``launcher`` tells whether it has ``horovodrun``, ``tensorflow`` which releases it was proved
-    or tested with by its authors, ``nccl`` the operations that it can do with NCCL.
+    ``launcher`` says whether it has ``horovodrun``, ``tensorflow`` which releases it was tested
+    with here or by its authors, ``nccl`` the operations that it can do with NCCL.
     """
 
     sha256: Sha256
@@ -369,8 +369,8 @@ class Stack(Section):
 class Row(StackPins):
     """One TensorFlow on one stack, in one or both variants.
 
-    ``budget`` is the size, by variant, that an image was agreed to have: a build fails that makes
-    it 5 % larger. What is in an image does not depend on it.
+    ``budget`` is the largest size of an image, by variant: a build fails that exceeds it by 5 %. It
+    is no input of the image.
     """
 
     tensorflow: Release
@@ -422,7 +422,7 @@ class Rule(Section):
 class Tags(Section):
     """The tags that every image is published under: one that stays, and those that move.
 
-    A tag is its parts joined by ``-``; a part of which an image has nothing to say is left out.
+    A tag is its parts joined by ``-``; a part that does not apply to an image is left out.
     """
 
     immutable: tuple[Part, ...] = Field(min_length=1)
@@ -430,7 +430,7 @@ class Tags(Section):
 
 
 class Defaults(Section):
-    """What a selection means when it names neither stack nor variant."""
+    """The stack and variant of a selection that names none."""
 
     stack: Name
     variant: Variant

@@ -1,4 +1,4 @@
-"""What a schema cannot say: every reference exists, every image has its pins, none is there twice.
+"""Checks that a schema cannot make: references exist, images have their pins, none is there twice.
 
 The checks read the plain document, not the model, so that they also speak when the schema has found
 faults elsewhere: a table or value of the wrong type is the schema's business and is passed over

@@ -14,7 +14,7 @@ _NEAR = 3
 
 @dataclass(frozen=True)
 class Selection:
-    """What the user asked for. ``everything`` ignores the defaults but not the other options."""
+    """The selection options. ``everything`` ignores the defaults but not the other options."""
 
     tensorflow: tuple[str, ...] = ()
     cpu: bool = False
@@ -28,7 +28,7 @@ def select_images(matrix: Matrix, selection: Selection) -> tuple[Image, ...]:
     """Return the selected images in the order of the matrix.
 
     Raises:
-        InputError: nothing was asked for, or a part of the selection matches nothing; what exists
+        InputError: nothing is selected, or a part of the selection matches nothing; what exists
             is listed.
 
     """
@@ -36,7 +36,7 @@ def select_images(matrix: Matrix, selection: Selection) -> tuple[Image, ...]:
     if selection.tensorflow and selection.everything:
         raise InputError("--all means every version; give --tf or --all, not both.")
     if not selection.tensorflow and not selection.everything:
-        raise InputError(f"Say which images: --tf VERSION or --all. {_existing(images)}")
+        raise InputError(f"Select images with --tf VERSION or --all. {_existing(images)}")
     for version in selection.tensorflow:
         _check_version(version, images)
     _check_mpi(selection.mpi, images)

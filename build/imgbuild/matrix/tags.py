@@ -1,4 +1,4 @@
-"""The tags that an image is published under, and what must hold of them over the whole matrix."""
+"""The tags that an image is published under, and their rules over the whole matrix."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

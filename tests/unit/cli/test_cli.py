@@ -121,7 +121,7 @@ def test_lock_check_fails_on_a_changed_matrix(checkout: Path) -> None:
     ("arguments", "code", "expected"),
     [
         (("show", "--tf", "9.9"), 2, "--tf 9.9: no such TensorFlow in the matrix. There are: 1.10"),
-        (("show",), 2, "Say which images: --tf VERSION or --all"),
+        (("show",), 2, "Select images with --tf VERSION or --all"),
         (
             ("show", "--tf", "2.2", "--gpu", "--stack", "debian"),
             2,

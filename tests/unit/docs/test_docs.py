@@ -137,6 +137,11 @@ def test_settings_in_the_reference() -> None:
     assert written == setting_keys(Settings)
 
 
+def test_scheme_of_tags_in_the_reference() -> None:
+    block = REFERENCE.split("### Tags of the matrix\n\n```yaml\n")[1].partition("```")[0]
+    assert block in (ROOT / "matrix.yaml").read_text(encoding="utf-8")
+
+
 def test_exit_codes_in_the_reference() -> None:
     rows = REFERENCE.split("## Exit codes")[1].split("\n\n")[1]
     codes = {int(code) for code in re.findall(r"^\| (\d+)", rows, re.MULTILINE)}

@@ -61,7 +61,7 @@ def test_everything_is_the_family_without_the_images_as_documented(matrix: Matri
 @pytest.mark.parametrize(
     ("selection", "expected"),
     [
-        (Selection(), "Say which images: --tf VERSION or --all"),
+        (Selection(), "Select images with --tf VERSION or --all"),
         (Selection(("2.9",)), "--tf 2.9: no such TensorFlow in the matrix"),
         (Selection(("2.2; rm",)), "is not a version such as 2.2"),
         (
