@@ -17,9 +17,9 @@ import yaml
 from imgbuild.dockerfile.labels import NAME, REPOSITORY
 from imgbuild.files import ContentStore
 from imgbuild.inputs.base import find_base
+from imgbuild.inputs.build_inputs import base_recipe
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
-from imgbuild.plan.inputs import base_recipe
 from imgbuild.project import cache_dir
 
 if TYPE_CHECKING:

@@ -19,13 +19,12 @@ from imgbuild.build.targets import bake_target
 from imgbuild.cli import app, commands
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.bake import bake_definition
+from imgbuild.inputs.build_inputs import BaseInput, BuildInputs, InterpreterInput, image_downloads
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.tags import planned_tags
 from imgbuild.plan.digest import InputDigest, input_digest
-from imgbuild.plan.downloads import image_downloads
-from imgbuild.plan.inputs import BaseInput, BuildInputs, InterpreterInput
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.plan.reading import Reading
 from imgbuild.project import Project

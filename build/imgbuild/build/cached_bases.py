@@ -12,8 +12,8 @@ from imgbuild.caches.protocol import BuildCache, Kind
 from imgbuild.caches.several import Caches
 from imgbuild.files import work_folder
 from imgbuild.inputs.base import BaseRecipe, adopt_base, find_base, save_archive
+from imgbuild.inputs.build_inputs import BuildInputs, Preparation, base_recipe, prepare_inputs
 from imgbuild.matrix.images import Image
-from imgbuild.plan.inputs import BuildInputs, Preparation, base_recipe, prepare_inputs
 from imgbuild.settings import BootstrapBase, Settings
 
 

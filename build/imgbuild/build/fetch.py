@@ -13,10 +13,10 @@ from imgbuild.fetching.python_files import python_items
 from imgbuild.fetching.registry import find_image
 from imgbuild.fetching.request import fetch_request, needed_stages
 from imgbuild.files import ContentStore
+from imgbuild.inputs.build_inputs import CONDA
 from imgbuild.inputs.download import fetch_all
 from imgbuild.inputs.download_progress import DownloadProgress
 from imgbuild.matrix.images import Image
-from imgbuild.plan.downloads import CONDA
 from imgbuild.project import Project
 from imgbuild.settings import Settings
 from imgbuild.sites import Sites

@@ -15,8 +15,8 @@ from imgbuild.dockerfile.labels import INPUT_DIGEST
 from imgbuild.engine.client import Engine
 from imgbuild.engine.endpoint import resolve_host
 from imgbuild.engine.types import StoredImage
+from imgbuild.inputs.build_inputs import BuildInputs, Preparation, prepare_inputs
 from imgbuild.matrix.images import Image
-from imgbuild.plan.inputs import BuildInputs, Preparation, prepare_inputs
 from imgbuild.plan.plan import PlanItem
 from imgbuild.plan.planner import Planner
 from imgbuild.project import Project, cache_dir, state_dir

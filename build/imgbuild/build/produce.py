@@ -15,7 +15,7 @@ from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.errors import ImgbuildError
 from imgbuild.files import work_folder
 from imgbuild.inputs.base import save_archive
-from imgbuild.plan.inputs import BaseInput
+from imgbuild.inputs.build_inputs import BaseInput
 from imgbuild.plan.plan import Action, PlanItem
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from imgbuild.dockerfile.labels import INPUT_DIGEST, INPUT_PARTS, NAMESPACE, REPOSITORY, STANDIN
 from imgbuild.dockerfile.render import dockerfile_path
 from imgbuild.engine.bake import BakeTarget
+from imgbuild.inputs.build_inputs import BuildInputs
 from imgbuild.matrix.images import Image
 from imgbuild.plan.changes import parts_label
-from imgbuild.plan.inputs import BuildInputs
 from imgbuild.plan.plan import PlanItem
 from imgbuild.project import Project
 

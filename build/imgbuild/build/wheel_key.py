@@ -13,8 +13,8 @@ from pathlib import Path
 
 from imgbuild.dockerfile.lockfile import read_lock
 from imgbuild.dockerfile.stages import Dockerfile, Stage, needed
+from imgbuild.inputs.build_inputs import BuildInputs
 from imgbuild.matrix.images import Image, minor_of
-from imgbuild.plan.inputs import BuildInputs
 from imgbuild.project import Project
 
 #: The stage whose only file is the wheel.

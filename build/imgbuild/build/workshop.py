@@ -10,8 +10,8 @@ from imgbuild.caches.several import NO_CACHES, Caches
 from imgbuild.engine.buildx import Buildx
 from imgbuild.engine.client import Engine
 from imgbuild.fetching.offline import FetchedInputs
+from imgbuild.inputs.build_inputs import BuildInputs
 from imgbuild.matrix.images import Image
-from imgbuild.plan.inputs import BuildInputs
 from imgbuild.plan.plan import PlanItem
 from imgbuild.plan.planner import Planner
 from imgbuild.project import Project

@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 from imgbuild.dockerfile.render import dockerfile_path
 from imgbuild.dockerfile.stages import Dockerfile, read_dockerfile
 from imgbuild.errors import InputError
-from imgbuild.matrix.images import Image
-from imgbuild.plan.digest import SHORT, InputDigest, input_digest
-from imgbuild.plan.inputs import (
+from imgbuild.inputs.build_inputs import (
     BaseInput,
     BuildInputs,
     Preparation,
     base_recipe,
     prepare_inputs,
 )
+from imgbuild.matrix.images import Image
+from imgbuild.plan.digest import SHORT, InputDigest, input_digest
 from imgbuild.plan.reading import Reading
 from imgbuild.project import Project, cache_dir, state_dir
 from imgbuild.settings import Settings

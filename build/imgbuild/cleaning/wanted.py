@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from imgbuild.cleaning.images import Wanted
+from imgbuild.inputs.build_inputs import Preparation, prepare_inputs
 from imgbuild.matrix.images import all_images, as_documented, standin_image
 from imgbuild.matrix.load import load_matrix
 from imgbuild.plan.digest import input_digest
-from imgbuild.plan.inputs import Preparation, prepare_inputs
 from imgbuild.project import Project, cache_dir
 from imgbuild.settings import Settings
 

@@ -21,8 +21,8 @@ def doctor(
 
     from imgbuild.doctor.checks import diagnose, write_settings
     from imgbuild.doctor.show import show
+    from imgbuild.inputs.build_inputs import check_settings
     from imgbuild.matrix.load import load_matrix
-    from imgbuild.plan.inputs import check_settings
     from imgbuild.settings import load_settings
 
     opened = open_project(project)

@@ -11,9 +11,8 @@ from imgbuild.fetching.base_files import fetched_layout, link_checked
 from imgbuild.fetching.listing import Item, Kind, Listing, read_listing
 from imgbuild.fetching.request import BASE, changed_parts, fetch_request
 from imgbuild.files import stored_folder
+from imgbuild.inputs.build_inputs import CONDA, FILES, BuildInputs
 from imgbuild.matrix.images import Image
-from imgbuild.plan.downloads import CONDA, FILES
-from imgbuild.plan.inputs import BuildInputs
 from imgbuild.project import Project
 from imgbuild.settings import LayoutBase, Settings
 

@@ -8,8 +8,8 @@ from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Stage
 from imgbuild.errors import InputError
 from imgbuild.fetching.stages import arguments, install_stages
+from imgbuild.inputs.build_inputs import image_downloads
 from imgbuild.matrix.images import Image
-from imgbuild.plan.downloads import image_downloads
 from imgbuild.project import Project
 from imgbuild.settings import PrefixInterpreter, Settings
 

@@ -11,10 +11,9 @@ from imgbuild.fetching.listing import Listing
 from imgbuild.fetching.offline import FetchedInputs, checked_listing
 from imgbuild.files import ContentStore, file_sha256, work_folder
 from imgbuild.inputs.base import adopt_base, find_base, save_archive
+from imgbuild.inputs.build_inputs import base_recipe, image_downloads
 from imgbuild.inputs.download import Download
 from imgbuild.matrix.images import Image
-from imgbuild.plan.downloads import image_downloads
-from imgbuild.plan.inputs import base_recipe
 from imgbuild.project import Project
 from imgbuild.settings import BootstrapBase, Settings
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from imgbuild.inputs.build_inputs import BuildInputs
 from imgbuild.matrix.images import Image
-from imgbuild.plan.inputs import BuildInputs
 from imgbuild.plan.reading import Reading
 from imgbuild.project import Project
 

@@ -8,9 +8,9 @@ from typing import Any
 from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME
 from imgbuild.engine.client import Engine
 from imgbuild.engine.types import StoredImage
+from imgbuild.inputs.build_inputs import BuildInputs
 from imgbuild.matrix.images import Image, standin_image
 from imgbuild.plan.digest import InputDigest, input_digest
-from imgbuild.plan.inputs import BuildInputs
 from imgbuild.plan.ownership import is_own, is_surely_own
 from imgbuild.plan.plan import PlanItem, make_plan, open_rows
 from imgbuild.plan.reading import Reading

@@ -13,9 +13,9 @@ from imgbuild.build.cached_bases import prepare_with_caches
 from imgbuild.caches.folder import FolderCache
 from imgbuild.caches.several import Caches
 from imgbuild.inputs.base import find_base
+from imgbuild.inputs.build_inputs import Preparation, base_recipe
 from imgbuild.inputs.oci_layout import write_layout
 from imgbuild.matrix.images import Image
-from imgbuild.plan.inputs import Preparation, base_recipe
 from imgbuild.project import Project
 from imgbuild.settings import Settings
 

@@ -14,9 +14,8 @@ from imgbuild.cli.build_tables import outcome_lines
 from imgbuild.cli.test_command import report_lines
 from imgbuild.engine.bake import BakeTarget
 from imgbuild.errors import CheckFailedError
+from imgbuild.inputs.build_inputs import BaseInput, ImageDownloads, InterpreterInput
 from imgbuild.matrix.images import Image
-from imgbuild.plan.downloads import ImageDownloads
-from imgbuild.plan.inputs import BaseInput, InterpreterInput
 from imgbuild.plan.plan import Action
 from imgbuild.settings import StandIn
 from imgbuild.suites.results import Report, SuiteResult, TestSkip

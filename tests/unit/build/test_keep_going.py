@@ -19,10 +19,9 @@ from imgbuild.engine.bake import BuildFailedError, BuildStoppedError
 from imgbuild.engine.failure import Diagnosis, FaultKind
 from imgbuild.engine.faults import EngineUnusableError
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
+from imgbuild.inputs.build_inputs import BaseInput, ImageDownloads
 from imgbuild.inputs.download import Download, NotFetchedError, WrongContentError
 from imgbuild.matrix.images import Image
-from imgbuild.plan.downloads import ImageDownloads
-from imgbuild.plan.inputs import BaseInput
 from imgbuild.plan.plan import PlanItem
 
 GOING_ON = BuildOptions(keep_going=True, jobs=1)

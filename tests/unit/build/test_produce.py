@@ -20,9 +20,8 @@ from imgbuild.engine.bake import BakeTarget, BuildFailedError, BuiltImage
 from imgbuild.engine.buildx import Buildx
 from imgbuild.engine.failure import BuildFailure
 from imgbuild.engine.types import StoredImage
+from imgbuild.inputs.build_inputs import BaseInput, BuildInputs, ImageDownloads, InterpreterInput
 from imgbuild.matrix.images import Image
-from imgbuild.plan.downloads import ImageDownloads
-from imgbuild.plan.inputs import BaseInput, BuildInputs, InterpreterInput
 from imgbuild.plan.plan import Action
 from imgbuild.project import Project
 from imgbuild.settings import StandIn

@@ -15,9 +15,9 @@ import yaml
 from imgbuild.ci.changed import Changes, changes_between
 from imgbuild.ci.digests import look_at_inputs, this_checkout
 from imgbuild.dockerfile.render import render_all, write_all
+from imgbuild.inputs import build_inputs as inputs
 from imgbuild.matrix.images import Image, all_images, documented_family, whole_family
 from imgbuild.matrix.load import load_matrix
-from imgbuild.plan import inputs
 from imgbuild.project import Project
 from imgbuild.settings import Settings
 

@@ -13,9 +13,9 @@ import pytest
 from git_checkout import GitCheckout, commit, git, git_checkout
 
 from imgbuild.errors import InputError
+from imgbuild.inputs import build_inputs as inputs
 from imgbuild.inputs.base import BaseLayout
 from imgbuild.matrix.load import load_matrix
-from imgbuild.plan import inputs
 from imgbuild.project import Project
 from imgbuild.settings import Settings
 

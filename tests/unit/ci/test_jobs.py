@@ -13,12 +13,12 @@ from imgbuild.ci.digests import look_at_inputs, this_checkout
 from imgbuild.ci.jobs import SELECTED, JobList, JobOptions, parse_shard, select_jobs, shards
 from imgbuild.ci.missing import NEVER, NOT_MADE, OTHER
 from imgbuild.errors import CheckFailedError, InputError
+from imgbuild.inputs import build_inputs as inputs
 from imgbuild.inputs.base import BaseLayout
 from imgbuild.matrix.images import Image, whole_family
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import named_images
 from imgbuild.matrix.tags import INDEX_TAG
-from imgbuild.plan import inputs
 from imgbuild.project import Project
 from imgbuild.publishing.artifact import put_artifact
 from imgbuild.publishing.index import ARTIFACT_TYPE, index_of

@@ -12,7 +12,7 @@ from imgbuild.build import opening
 from imgbuild.caches.place import FolderPlace, RegistryPlace
 from imgbuild.cli import app, commands
 from imgbuild.errors import InputError
-from imgbuild.plan.inputs import BaseInput
+from imgbuild.inputs.build_inputs import BaseInput
 from imgbuild.project import Project
 
 

@@ -17,9 +17,9 @@ from imgbuild.fetching.offline import open_fetched
 from imgbuild.fetching.request import fetch_request
 from imgbuild.files import ContentStore
 from imgbuild.inputs.base import open_layout
+from imgbuild.inputs.build_inputs import BaseInput, BuildInputs
 from imgbuild.inputs.oci_layout import read_layout, write_layout
 from imgbuild.matrix.images import Image
-from imgbuild.plan.inputs import BaseInput, BuildInputs
 from imgbuild.project import Project
 from imgbuild.settings import LayoutBase, Settings
 

@@ -16,11 +16,11 @@ from imgbuild.fetching.offline import FetchedInputs
 from imgbuild.fetching.seed import open_seed
 from imgbuild.files import ContentStore, file_sha256
 from imgbuild.inputs.base import BaseLayout, find_base
+from imgbuild.inputs.build_inputs import base_recipe
 from imgbuild.inputs.download import Download
 from imgbuild.inputs.oci_layout import read_layout
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import InputDigest
-from imgbuild.plan.inputs import base_recipe
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.project import Project
 from imgbuild.settings import RegistryBase, Settings

@@ -13,10 +13,10 @@ from imgbuild.dockerfile.labels import INPUT_DIGEST, INPUT_PARTS, REPOSITORY, pi
 from imgbuild.dockerfile.render import render_all, write_all
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.types import StoredImage
+from imgbuild.inputs.build_inputs import BuildInputs, Preparation, prepare_inputs
 from imgbuild.matrix.images import Image, all_images, documented_family
 from imgbuild.matrix.load import load_matrix
 from imgbuild.plan.changes import parts_label
-from imgbuild.plan.inputs import BuildInputs, Preparation, prepare_inputs
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.plan.planner import Planner
 from imgbuild.project import Project

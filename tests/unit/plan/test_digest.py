@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from imgbuild.errors import InputError
+from imgbuild.inputs.build_inputs import BaseInput, BuildInputs, ImageDownloads, InterpreterInput
 from imgbuild.inputs.download import Download
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import InputDigest, input_digest
-from imgbuild.plan.downloads import ImageDownloads
-from imgbuild.plan.inputs import BaseInput, BuildInputs, InterpreterInput
 from imgbuild.project import Project
 
 INPUTS = BuildInputs(

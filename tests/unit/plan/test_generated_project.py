@@ -10,7 +10,7 @@ import pytest
 from checkout_copy import SETTINGS, Checkout
 from fake_engine import FakeEngine
 
-from imgbuild.plan import inputs
+from imgbuild.inputs import build_inputs as inputs
 from imgbuild.plan.plan import Action
 from imgbuild.project import Project
 from imgbuild.suites.store import ReportStore

@@ -14,7 +14,7 @@ from fake_engine import FakeEngine
 from socket_server import SocketServer, socket_server
 
 from imgbuild.dockerfile.labels import INPUT_DIGEST
-from imgbuild.plan import inputs
+from imgbuild.inputs import build_inputs as inputs
 from imgbuild.project import Project
 from imgbuild.suites.store import ReportStore
 

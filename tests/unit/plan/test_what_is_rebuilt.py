@@ -14,9 +14,9 @@ from checkout_copy import BASE, Checkout, copied, inputs_changed, named
 from fake_engine import FakeEngine
 
 from imgbuild.errors import InputError
+from imgbuild.inputs import build_inputs as inputs
 from imgbuild.inputs.cpython import RelocatedPrefix
 from imgbuild.matrix.load import load_matrix
-from imgbuild.plan import inputs
 from imgbuild.plan.plan import Action
 from imgbuild.project import Project
 from imgbuild.suites.store import ReportStore

@@ -11,9 +11,9 @@ from fake_engine import FakeEngine
 from imgbuild.dockerfile.labels import INPUT_DIGEST, STANDIN
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import InputError
+from imgbuild.inputs.build_inputs import BuildInputs
 from imgbuild.matrix.images import Image, standin_image
 from imgbuild.plan.digest import InputDigest
-from imgbuild.plan.inputs import BuildInputs
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.plan.planner import Planner
 from imgbuild.project import Project

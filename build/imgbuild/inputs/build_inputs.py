@@ -1,12 +1,13 @@
-"""Where this machine takes the inputs of a build from, made ready as named build contexts."""
+"""Everything a build takes from outside the checkout, as named build contexts and digests."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-from imgbuild.dockerfile.variables import PREFIX, epoch_seconds
+from imgbuild.dockerfile.conda import conda_downloads
+from imgbuild.dockerfile.variables import PREFIX, NamedSource, epoch_seconds, named_sources
 from imgbuild.errors import InputError
 from imgbuild.inputs.base import (
     BaseLayout,
@@ -17,15 +18,22 @@ from imgbuild.inputs.base import (
     whole_base,
 )
 from imgbuild.inputs.cpython import relocate_prefix
+from imgbuild.inputs.download import Download, content_digest, substituted
+from imgbuild.inputs.settings_files import (
+    build_secrets,
+    keyrings_context,
+    other_keyrings,
+    require_files,
+)
 from imgbuild.inputs.tool import uv_context
 from imgbuild.matrix.images import Image
-from imgbuild.matrix.model import Matrix
-from imgbuild.plan.downloads import ImageDownloads, image_downloads
-from imgbuild.plan.keyrings import keyrings_context, other_keyrings
-from imgbuild.plan.secrets import build_secrets, require_files
+from imgbuild.matrix.model import CondaPython, Matrix
 from imgbuild.project import Project
 from imgbuild.settings import LayoutBase, PrefixInterpreter, RegistryBase, Settings
 from imgbuild.sites import make_sites
+
+#: The named build contexts that the Dockerfiles mount.
+FILES, CONDA = "downloads", "conda-packages"
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,24 @@ class InterpreterInput:
     context: Path | None
     digest: str
     origin: str
+
+
+@dataclass(frozen=True)
+class ImageDownloads:
+    """An image's downloads by named context, and the ARGs of those that settings substitute."""
+
+    contexts: Mapping[str, tuple[Download, ...]]
+    arguments: Mapping[str, str]
+
+    @property
+    def all(self) -> tuple[Download, ...]:
+        """Every file."""
+        return tuple(file for files in self.contexts.values() for file in files)
+
+    @property
+    def digest(self) -> str:
+        """The sha256, in hexadecimal, over names and contents."""
+        return content_digest(self.all)
 
 
 @dataclass(frozen=True)
@@ -185,3 +211,32 @@ def _check_names(settings: Settings, matrix: Matrix) -> None:
                 f"imgbuild.local.yaml: {section}: the matrix has no {', '.join(unknown)}; "
                 f"there are: {', '.join(known)}."
             )
+
+
+def image_downloads(image: Image, locks: Path, settings: Settings) -> ImageDownloads:
+    """Return what the image's Dockerfile mounts; a local interpreter needs no source.
+
+    Raises:
+        InputError: a conda package has no recorded sha256.
+
+    """
+    named = list(_needed(image, settings))
+    files = [Download(name.file_name, name.source.url, name.sha256) for name in named]
+    contexts = {FILES: tuple(substituted(file, settings.substitutes) for file in files)}
+    if isinstance(image.python, CondaPython):
+        conda = conda_downloads(image.version_of("python"), image.python, locks)
+        files = [Download(url.rsplit("/", 1)[1], url, sha256) for url, sha256 in conda]
+        contexts[CONDA] = tuple(substituted(file, settings.substitutes) for file in files)
+    arguments = {
+        name.argument: settings.substitutes[name.file_name]
+        for name in named
+        if name.file_name in settings.substitutes
+    }
+    return ImageDownloads({name: files for name, files in contexts.items() if files}, arguments)
+
+
+def _needed(image: Image, settings: Settings) -> Iterator[NamedSource]:
+    local = isinstance(settings.interpreter_for(image.version_of("python")), PrefixInterpreter)
+    for purpose, source in named_sources(image).items():
+        if purpose != "cpython" or not local:
+            yield source

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from imgbuild.errors import InputError
+from imgbuild.inputs.build_inputs import BuildInputs, Preparation, prepare_inputs
 from imgbuild.matrix.images import Image
-from imgbuild.plan.inputs import BuildInputs, Preparation, prepare_inputs
 from imgbuild.project import Project
 from imgbuild.settings import Settings
 
