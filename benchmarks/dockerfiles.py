@@ -11,9 +11,8 @@ from pathlib import Path
 
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, StrictUndefined
 
-from imgbuild.build.opening import Opening, open_workshop
-from imgbuild.build.produce import load_bases
-from imgbuild.build.supplies import bring_downloads
+from imgbuild.build.context import BuildOptions, open_context
+from imgbuild.build.prepare import fetch_downloads, load_bases
 from imgbuild.build.targets import bake_target
 from imgbuild.dockerfile.variables import epoch_seconds, variables
 from imgbuild.engine.bake import BakeTarget
@@ -44,14 +43,14 @@ def supplied(
     """
     with (
         surroundings(env),
-        open_workshop(project, tuple(images), Opening(lambda _: None)) as workshop,
+        open_context(project, tuple(images), BuildOptions(), lambda _: None) as context,
     ):
-        items = workshop.plan(images, test=False)
-        load_bases({image.os_name for image in images}, workshop)
-        supplies = bring_downloads(items, workshop)
+        items = context.plan(test=False)
+        load_bases({image.os_name for image in images}, context)
+        downloads, _ = fetch_downloads(images, context, keep_going=False)
         return {
             item.image.name: bake_target(
-                item, workshop.inputs, supplies[item.image.name], project, None
+                item, context.inputs, downloads[item.image.name], project, None
             )
             for item in items
         }

@@ -14,9 +14,8 @@ from pathlib import Path
 
 from benchmarks.dockerfiles import one_stage, options
 from imgbuild.build.bake import bake_images
-from imgbuild.build.opening import Opening, open_workshop
-from imgbuild.build.produce import load_bases
-from imgbuild.build.supplies import bring_downloads
+from imgbuild.build.context import BuildOptions, open_context
+from imgbuild.build.prepare import fetch_downloads, load_bases
 from imgbuild.build.targets import bake_target
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.bake import run_bake
@@ -34,29 +33,32 @@ def measure(name: str) -> tuple[int, int]:
     project = find_project(HERE)
     (image,) = (i for i in all_images(load_matrix(project.matrix)) if i.name == name)
     say = lambda text: print(text, file=sys.stderr)  # noqa: E731
-    with open_workshop(project, (image,), Opening(say)) as workshop, work_folder("size") as folder:
-        (item,) = workshop.plan([image], test=False)
-        load_bases([image.os_name], workshop)
-        supplies = bring_downloads([item], workshop)
-        (baked,) = bake_images([item], supplies, workshop, keep_going=False)
+    with (
+        open_context(project, (image,), BuildOptions(), say) as context,
+        work_folder("size") as folder,
+    ):
+        (item,) = context.plan(test=False)
+        load_bases([image.os_name], context)
+        downloads, _ = fetch_downloads([image], context, keep_going=False)
+        (baked,) = bake_images([item], downloads, context)
         if baked.image_id is None:
             sys.exit(baked.error)
-        target = bake_target(item, workshop.inputs, supplies[name], project, None)
+        target = bake_target(item, context.inputs, downloads[name], project, None)
         target = one_stage(image, target, project, folder)
         # pip's wheelhouse is a cache mount, which a stage beside the image fills.
         fill = [*options(target, image), "--target=wheelhouse", "--output=type=cacheonly"]
-        buildx = [str(workshop.buildx.path), "build", *fill]
-        subprocess.run(buildx, check=True, env=build_environment(workshop.host))
+        buildx = [str(context.buildx.path), "build", *fill]
+        subprocess.run(buildx, check=True, env=build_environment(context.host))
         other = run_bake(
-            workshop.buildx,
-            workshop.host,
+            context.buildx,
+            context.host,
             [target],
-            log=workshop.state / "logs" / f"one-stage-{name}.log",
-            listener=workshop.display.on_event,
+            log=context.state / "logs" / f"one-stage-{name}.log",
+            listener=context.display.on_event,
             epoch=epoch_seconds(image),
         )[name]
-        found = [workshop.engine.inspect(i) for i in (baked.image_id, other.image_id)]
-        workshop.engine.discard(other.image_id)
+        found = [context.engine.inspect(i) for i in (baked.image_id, other.image_id)]
+        context.engine.discard(other.image_id)
     return tuple(stored.size if stored else 0 for stored in found)  # type: ignore[return-value]
 
 

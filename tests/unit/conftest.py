@@ -6,6 +6,7 @@ from math import inf
 from pathlib import Path
 
 import pytest
+from bench import bench
 from faulty_server import FaultyServer, faulty_server
 
 from imgbuild.errors import InputError
@@ -14,6 +15,8 @@ from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
 from imgbuild.retry import RetryPolicy
+
+__all__ = ["bench"]
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -14,8 +14,7 @@ import pytest
 from conftest import ROOT
 from typer.testing import CliRunner
 
-from imgbuild.build.shared_stages import share_packages
-from imgbuild.build.targets import bake_target
+from imgbuild.build.targets import bake_target, share_packages
 from imgbuild.cli import app, commands
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.bake import bake_definition
@@ -24,9 +23,8 @@ from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.tags import planned_tags
-from imgbuild.plan.digest import InputDigest, input_digest
+from imgbuild.plan.digest import InputDigest, InputReader, input_digest
 from imgbuild.plan.plan import Action, PlanItem
-from imgbuild.plan.reading import Reading
 from imgbuild.project import Project
 from imgbuild.settings import Settings
 
@@ -56,7 +54,7 @@ def inputs(real_matrix: Matrix, project: Project) -> BuildInputs:
 def digests(
     real_matrix: Matrix, project: Project, inputs: BuildInputs
 ) -> list[tuple[Image, InputDigest]]:
-    reading = Reading(project)
+    reading = InputReader(project)
     return [(i, input_digest(i, inputs, project, reading)) for i in all_images(real_matrix)]
 
 

@@ -1,16 +1,14 @@
-"""Building the planned images in one bake; one that fails need not take the others with it."""
+"""Build the planned images in one bake; a failed one need not take the others with it."""
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from imgbuild.build.blame import Blame, blame_of
-from imgbuild.build.shared_stages import share_packages
-from imgbuild.build.supplies import Supplies
-from imgbuild.build.targets import bake_target
+from imgbuild.build.context import BuildContext
+from imgbuild.build.result import BuildResult, FailureScope, scope_of
+from imgbuild.build.targets import bake_target, share_packages
 from imgbuild.build.wheels import Wheels, open_wheels
-from imgbuild.build.workshop import Workshop
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.bake import (
     BakeTarget,
@@ -23,41 +21,36 @@ from imgbuild.engine.failure import BuildFailure
 from imgbuild.engine.progress import BakeBegun, BakeEvent, Transfer
 from imgbuild.plan.plan import PlanItem
 
-
-@dataclass(frozen=True)
-class Baked:
-    """One image as BuildKit left it: its id, or why there is none."""
-
-    item: PlanItem
-    image_id: str | None
-    seconds: float
-    error: str | None = None
-    blame: Blame = Blame.IMAGE
+#: Folders by named context, by image.
+Downloads = Mapping[str, Mapping[str, Path]]
 
 
 def bake_images(
-    items: Sequence[PlanItem], supplies: Supplies, workshop: Workshop, *, keep_going: bool
-) -> Iterator[Baked]:
-    """Build ``items`` in one bake and yield what became of each.
+    items: Sequence[PlanItem], downloads: Downloads, context: BuildContext
+) -> Iterator[BuildResult]:
+    """Build ``items`` in one bake and yield a result of each: an image id, or an error.
 
-    Bake cancels the rest when one target fails; with ``keep_going`` the rest is built again
-    without it (what was done already comes from the cache), unless the fault is `Blame.ALL`'s.
+    Bake cancels the rest when one target fails. With ``keep_going`` the rest is built again without
+    it (finished steps come from the cache), unless the failure concerns the whole engine.
     """
     left = list(items)
     started = time.monotonic()
     while left:
-        log = _log_path(workshop.state, left)
         try:
-            built = _bake(left, supplies, workshop, log)
+            built = _bake(left, downloads, context)
         except (BuildFailedError, BuildStoppedError) as error:
-            seconds = time.monotonic() - started
-            blamed = _images_of(error, left)
-            told = _of_images(error.failure, blamed, left)
-            blame = blame_of(error)
-            alone = keep_going and blame is not Blame.ALL
-            failed = blamed if alone else {item.image.name for item in left}
+            seconds, scope = time.monotonic() - started, scope_of(error)
+            to_blame = _failed_images(error, left)
+            failure = _of_images(error.failure, to_blame, left)
+            alone = context.options.keep_going and scope is not FailureScope.ENGINE
+            failed = to_blame if alone else {item.image.name for item in left}
             yield from (
-                Baked(item, None, seconds, _reason(item, told, blamed), blame)
+                BuildResult(
+                    item,
+                    build_seconds=seconds,
+                    error=_reason(item, failure, to_blame),
+                    scope=scope,
+                )
                 for item in left
                 if item.image.name in failed
             )
@@ -67,71 +60,76 @@ def bake_images(
         for item in left:
             image = built[item.image.name]
             own = seconds if image.seconds is None else image.seconds
-            yield Baked(item, image.image_id, own)
+            yield BuildResult(item, image.image_id, build_seconds=own)
         return
 
 
+def log_path(name: str, context: BuildContext) -> Path:
+    """Return the path of a new log."""
+    return context.state / "logs" / f"{time.strftime('%Y%m%dT%H%M%S')}-{name}.log"
+
+
 def _bake(
-    items: Sequence[PlanItem], supplies: Supplies, workshop: Workshop, log: Path
+    items: Sequence[PlanItem], downloads: Downloads, context: BuildContext
 ) -> Mapping[str, BuiltImage]:
-    with open_wheels(items, workshop) as wheels:
-        stacks = {item.image.name: item.image.stack for item in items}
-        own = [_target(item, supplies, workshop, wheels) for item in items]
+    images = [item.image for item in items]
+    with open_wheels(images, context) as wheels:
+        stacks = {image.name: image.stack for image in images}
+        own = [_target(item, downloads, context, wheels) for item in items]
         targets = share_packages(own, stacks)
         exports = [
             wheels.export(target)
             for target in targets
             if target.name in stacks and wheels.is_missing(target.name)
         ]
+        name = images[0].name if len(images) == 1 else f"{len(images)}-images"
         return run_bake(
-            workshop.buildx,
-            workshop.host,
+            context.buildx,
+            context.host,
             [*targets, *exports],
-            log=log,
-            listener=lambda event: _show(event, stacks, workshop),
-            epoch=epoch_seconds(items[0].image),
+            log=log_path(name, context),
+            listener=lambda event: _show(event, stacks, context),
+            epoch=epoch_seconds(images[0]),
         )
 
 
-def _target(item: PlanItem, supplies: Supplies, workshop: Workshop, wheels: Wheels) -> BakeTarget:
+def _target(
+    item: PlanItem, downloads: Downloads, context: BuildContext, wheels: Wheels
+) -> BakeTarget:
     name = item.image.name
-    contexts = {**supplies[name], **wheels.context(name)}
-    return bake_target(item, workshop.inputs, contexts, workshop.project, workshop.revision)
+    folders = {**downloads[name], **wheels.context(name)}
+    return bake_target(item, context.inputs, folders, context.project, context.revision)
 
 
-def _show(event: BakeEvent, names: Collection[str], workshop: Workshop) -> None:
-    """Tell of the images alone: a wheel's export and a shared stage are steps of theirs."""
+def _show(event: BakeEvent, names: Collection[str], context: BuildContext) -> None:
+    """Show only the images: a wheel's export and a shared stage are steps of theirs."""
     if isinstance(event, (BakeBegun, Transfer)):
         event = replace(event, targets=tuple(one for one in event.targets if one in names))
     elif event.target is not None and event.target not in names:
         return
-    workshop.display.on_event(event)
+    context.display.on_event(event)
 
 
-def _images_of(error: BuildFailedError | BuildStoppedError, items: Sequence[PlanItem]) -> set[str]:
-    """Return the images to blame; a target beside an image has the image's name as a prefix."""
+def _failed_images(
+    error: BuildFailedError | BuildStoppedError, items: Sequence[PlanItem]
+) -> set[str]:
+    """Return the failed images; a target beside an image has the image's name as a prefix."""
     names = [item.image.name for item in items]
-    blamed = {
-        max((name for name in names if failed.startswith(name)), key=len, default="")
-        for failed in error.failure.failed
+    failed = {
+        max((name for name in names if target.startswith(name)), key=len, default="")
+        for target in error.failure.failed
     }
-    return blamed - {""} or {names[0]}
+    return failed - {""} or {names[0]}
 
 
-def _of_images(failure: BuildFailure, blamed: set[str], items: Sequence[PlanItem]) -> BuildFailure:
-    """Return the failure as people know its targets: images alone, not what is beside them."""
+def _of_images(failure: BuildFailure, failed: set[str], items: Sequence[PlanItem]) -> BuildFailure:
+    """Return the failure in terms of images, without the targets beside them."""
     names = {item.image.name for item in items}
-    cancelled = tuple(one for one in failure.cancelled if one in names - blamed)
-    return replace(failure, failed=tuple(sorted(blamed)), cancelled=cancelled)
+    cancelled = tuple(one for one in failure.cancelled if one in names - failed)
+    return replace(failure, failed=tuple(sorted(failed)), cancelled=cancelled)
 
 
-def _reason(item: PlanItem, failure: BuildFailure, blamed: set[str]) -> str:
-    if item.image.name in blamed:
+def _reason(item: PlanItem, failure: BuildFailure, failed: set[str]) -> str:
+    if item.image.name in failed:
         return str(failure)
-    return f"cancelled, since {', '.join(sorted(blamed))} failed"
-
-
-def _log_path(state: Path, items: Sequence[PlanItem]) -> Path:
-    stamp = time.strftime("%Y%m%dT%H%M%S")
-    names = items[0].image.name if len(items) == 1 else f"{len(items)}-images"
-    return state / "logs" / f"{stamp}-{names}.log"
+    return f"cancelled, since {', '.join(sorted(failed))} failed"

@@ -6,24 +6,21 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from imgbuild.build.outcome import Outcome
-from imgbuild.build.wheels import wheel_key_of, wheel_store
-from imgbuild.build.workshop import Workshop
+from imgbuild.build.context import BuildContext
+from imgbuild.build.result import BuildResult
+from imgbuild.build.wheels import KEY_DIGITS, wheel_key, wheel_store
 from imgbuild.caches.protocol import BuildCache, Kind, WantedImage, report_key
 from imgbuild.caches.several import Caches
 from imgbuild.files import work_folder
-from imgbuild.matrix.images import Image
 from imgbuild.plan.plan import Action, PlanItem
 
-#: Enough of a wheel's key: what this user's own store goes by.
-WHEEL_DIGITS = 16
 #: More than these are counted, not named.
 _NAMED = 4
 
 
-def foreseen(items: Sequence[PlanItem], caches: Caches) -> tuple[PlanItem, ...]:
+def foreseen(items: Sequence[PlanItem], context: BuildContext) -> tuple[PlanItem, ...]:
     """Return the plan, telling of what is to be built which cache has it; nothing is fetched."""
-    return tuple(_foreseen(item, caches) for item in items)
+    return tuple(_foreseen(item, context.caches) for item in items)
 
 
 def _foreseen(item: PlanItem, caches: Caches) -> PlanItem:
@@ -33,24 +30,25 @@ def _foreseen(item: PlanItem, caches: Caches) -> PlanItem:
     return replace(item, reason=f"{item.reason}; would be taken from the cache {cache.name}")
 
 
-def restored(images: Sequence[Image], workshop: Workshop, *, test: bool) -> tuple[PlanItem, ...]:
+def restored(context: BuildContext) -> tuple[PlanItem, ...]:
     """Return what is left to do after the caches gave what they have.
 
     That is images, then the verdicts on images that are there, then wheels for those to be built.
     """
-    caches, items = workshop.caches, workshop.plan(images, test=test)
+    test = context.options.test
+    caches, items = context.caches, context.plan(test=test)
     if not caches.sources:
         return items
     missing = {wanted(item): item for item in items if item.action is Action.BUILD}
     found = caches.restore([*missing])
     came_from = {missing[image].image.name: cache for image, cache in found.items()}
     if found:
-        items = workshop.plan(images, test=test)
+        items = context.plan(test=test)
     untested = [item for item in items if item.action is Action.TEST]
-    judged = [item for item in untested if _take_verdicts(item, workshop)]
+    judged = [item for item in untested if _take_verdicts(item, context)]
     if judged:
-        items = workshop.plan(images, test=test)
-    _take_wheels([item for item in items if item.action is Action.BUILD], workshop)
+        items = context.plan(test=test)
+    _take_wheels([item for item in items if item.action is Action.BUILD], context)
     return tuple(_told(item, came_from.get(item.image.name)) for item in items)
 
 
@@ -70,14 +68,14 @@ def releasing(items: Iterable[PlanItem], caches: Caches) -> Iterator[None]:
             caches.attempt(cache, "left a name on the engine", release, None)
 
 
-def keep(outcomes: Sequence[Outcome], workshop: Workshop) -> None:
+def keep(results: Sequence[BuildResult], context: BuildContext) -> None:
     """Keep what the caches lack: images that have their names, their verdicts, and wheels."""
-    caches = workshop.caches
+    caches = context.caches
     for cache in caches.targets:
         kept: list[str] = []
 
         def write(one: BuildCache, kept: list[str] = kept) -> None:
-            kept.extend(_keep(outcomes, workshop, one))
+            kept.extend(_keep(results, context, one))
 
         caches.attempt(cache, "cannot be written", write, None)
         if kept:
@@ -102,63 +100,69 @@ def _told(item: PlanItem, cache: BuildCache | None) -> PlanItem:
     return replace(item, reason=f"taken from the cache {cache.name}{untested}")
 
 
-def _take_verdicts(item: PlanItem, workshop: Workshop) -> bool:
+def _take_verdicts(item: PlanItem, context: BuildContext) -> bool:
     image_id = item.image_id or ""
     with work_folder("cache") as folder:
-        path = workshop.caches.read(Kind.REPORT, _report_key(item, image_id, workshop), folder)
+        path = context.caches.read(Kind.REPORT, _report_key(item, image_id, context), folder)
         suites = _suites_of(path.read_bytes()) if path else {}
     if suites:
-        workshop.store.adopt(image_id, suites)
+        context.store.adopt(image_id, suites)
     return bool(suites)
 
 
-def _take_wheels(items: Sequence[PlanItem], workshop: Workshop) -> None:
-    store = wheel_store(workshop)
-    for key in {wheel_key_of(item, workshop) for item in items}:
+def _take_wheels(items: Sequence[PlanItem], context: BuildContext) -> None:
+    store = wheel_store(context)
+    for key in _keys(items, context):
         if store.find(key) is None:
             with work_folder("cache") as folder:
-                if workshop.caches.read(Kind.WHEEL, key[:WHEEL_DIGITS], folder):
+                if context.caches.read(Kind.WHEEL, key[:KEY_DIGITS], folder):
                     store.adopt(key, folder)
 
 
-def _keep(outcomes: Sequence[Outcome], workshop: Workshop, cache: BuildCache) -> Iterator[str]:
-    for outcome in outcomes:
-        image_id = outcome.image_id
-        image = wanted(outcome.item)
-        if outcome.ok and image_id:
-            if not workshop.caches.gave(cache, image) and not cache.has_image(image):
+def _keys(items: Iterable[PlanItem], context: BuildContext) -> set[str]:
+    return {key for item in items if (key := wheel_key(item.image, context))}
+
+
+def _keep(
+    results: Sequence[BuildResult], context: BuildContext, cache: BuildCache
+) -> Iterator[str]:
+    for result in results:
+        image_id = result.image_id
+        image = wanted(result.item)
+        if result.ok and image_id:
+            if not context.caches.gave(cache, image) and not cache.has_image(image):
                 cache.save_image(image, image_id)
                 yield image.name
-            _keep_verdicts(outcome.item, image_id, workshop, cache)
-    for key in {wheel_key_of(outcome.item, workshop) for outcome in outcomes}:
-        folder = wheel_store(workshop).find(key)
-        if folder and not cache.has(Kind.WHEEL, key[:WHEEL_DIGITS]):
+            _keep_verdicts(result.item, image_id, context, cache)
+    for key in _keys([result.item for result in results], context):
+        folder = wheel_store(context).find(key)
+        if folder and not cache.has(Kind.WHEEL, key[:KEY_DIGITS]):
             (wheel,) = folder.iterdir()
-            cache.write(Kind.WHEEL, key[:WHEEL_DIGITS], wheel)
+            cache.write(Kind.WHEEL, key[:KEY_DIGITS], wheel)
             yield wheel.name
 
 
-def _keep_verdicts(item: PlanItem, image_id: str, workshop: Workshop, cache: BuildCache) -> None:
+def _keep_verdicts(item: PlanItem, image_id: str, context: BuildContext, cache: BuildCache) -> None:
     """Keep what the suites found, unless it is kept.
 
     Of an image that nothing was done for, no verdict is newer than those that are there.
     """
-    suites = workshop.store.document(image_id)
+    suites = context.store.document(image_id)
     if not suites:
         return
-    key = _report_key(item, image_id, workshop)
+    key = _report_key(item, image_id, context)
     if item.action is Action.NOTHING and cache.has(Kind.REPORT, key):
         return
     with work_folder("cache") as folder:
-        known = workshop.caches.report(cache, key, folder)
+        known = context.caches.report(cache, key, folder)
         if known is None or _verdicts(_suites_of(known)) != _verdicts(suites):
             path = folder / "report.json"
             path.write_text(json.dumps({"suites": suites}, indent=1), encoding="utf-8")
             cache.write(Kind.REPORT, key, path)
 
 
-def _report_key(item: PlanItem, image_id: str, workshop: Workshop) -> str:
-    stored = workshop.engine.inspect(image_id)
+def _report_key(item: PlanItem, image_id: str, context: BuildContext) -> str:
+    stored = context.engine.inspect(image_id)
     return report_key(item.digest.total, stored.layers if stored else ())
 
 

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from imgbuild.build.apt_files import apt_items
-from imgbuild.build.produce import load_bases
-from imgbuild.build.workshop import Workshop
+from imgbuild.build.context import BuildContext
+from imgbuild.build.exports import apt_items
+from imgbuild.build.prepare import load_bases
 from imgbuild.fetching.base_files import layout_items, registry_items
 from imgbuild.fetching.listing import Item, Kind, Listing, read_listing, write_listing
 from imgbuild.fetching.python_files import python_items
@@ -46,7 +46,7 @@ def known_listing(image: Image, job: FetchJob) -> Listing | None:
     return None if lost else listing
 
 
-def plan_listing(image: Image, job: FetchJob, workshop: Workshop) -> Listing:
+def plan_listing(image: Image, job: FetchJob, context: BuildContext) -> Listing:
     """Return the list of the image's inputs, and write it: what is interrupted goes on from there.
 
     Raises:
@@ -54,18 +54,18 @@ def plan_listing(image: Image, job: FetchJob, workshop: Workshop) -> Listing:
         MachineError: an upstream or the engine cannot be reached.
 
     """
-    base = workshop.inputs.bases[image.os_name]
+    base = context.inputs.bases[image.os_name]
     if base.layout:
-        load_bases([image.os_name], workshop)
+        load_bases([image.os_name], context)
     items = (
-        *_downloads(image, workshop),
+        *_downloads(image, context),
         *python_items(image, job.project.locks, job.sites),
         *(
             layout_items(base.layout, job.folder)
             if base.layout
             else registry_items(base.reference, job.sites, job.folder)
         ),
-        *apt_items(image, needed_stages(image, job.project, job.settings), workshop, job.folder),
+        *apt_items(image, needed_stages(image, job.project, job.settings), context, job.folder),
     )
     request = fetch_request(image, job.project, job.settings)
     listing = Listing(image.name, request, "" if base.layout else base.reference, items)
@@ -94,8 +94,8 @@ def bring(listings: Sequence[Listing], job: FetchJob, progress: DownloadProgress
     return len(missing)
 
 
-def _downloads(image: Image, workshop: Workshop) -> Iterator[Item]:
-    for name, files in workshop.inputs.downloads[image.name].contexts.items():
+def _downloads(image: Image, context: BuildContext) -> Iterator[Item]:
+    for name, files in context.inputs.downloads[image.name].contexts.items():
         kind = Kind.CONDA if name == CONDA else Kind.DOWNLOAD
         for file in files:
             yield Item(kind, file.file_name, file.url, file.sha256, file.size)

@@ -1,14 +1,17 @@
-"""The gate: an image gets its name when its suites have passed, and not before."""
+"""Test built images and tag those that passed; tags move at no other time."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from imgbuild.build.outcome import Outcome
-from imgbuild.build.stub import export_stub
-from imgbuild.build.workshop import Workshop
+from imgbuild.build.context import BuildContext
+from imgbuild.build.exports import export_stub
+from imgbuild.build.result import BuildResult, scope_of
 from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY
+from imgbuild.errors import ImgbuildError
 from imgbuild.matrix.images import Image
 from imgbuild.plan.ownership import is_own
 from imgbuild.plan.plan import Action, PlanItem
@@ -21,29 +24,22 @@ from imgbuild.suites.results import Report, SuiteResult
 from imgbuild.suites.session import TestOptions, TestSession
 
 
-def examine(
-    image: Image, image_id: str, workshop: Workshop, how: TestOptions | None = None
-) -> Report:
-    """Return what the suites find in an image, all of them by default."""
-    return test_session(workshop).test(target_of(image, image_id, workshop), how or TestOptions())
-
-
-def test_session(workshop: Workshop) -> TestSession:
-    """Return the session that tests the images of a workshop."""
+def test_session(context: BuildContext) -> TestSession:
+    """Return what runs the suites of the context's images."""
     return TestSession(
-        workshop.project,
-        workshop.engine,
-        workshop.host,
-        workshop.store,
-        workshop.reports,
-        workshop.display.on_event,
+        context.project,
+        context.engine,
+        context.host,
+        context.store,
+        context.reports,
+        context.display.on_event,
     )
 
 
 def target_of(
-    image: Image, image_id: str, workshop: Workshop, reference: str | None = None
+    image: Image, image_id: str, context: BuildContext, reference: str | None = None
 ) -> TestTarget:
-    """Return an image of the matrix as what is tested, under ``reference`` or its own name.
+    """Return an image of the matrix as what is tested, under ``reference`` or its own tag.
 
     Raises:
         InputError: the image's lock is missing or damaged.
@@ -52,85 +48,119 @@ def target_of(
     return TestTarget(
         image.name,
         image_id,
-        reference or workshop.own(image).tags[0],
+        reference or context.own(image).tags[0],
         image.variant,
-        workshop.expected(image),
-        export_stub=partial(export_stub, image, image_id, workshop),
+        context.expected(image),
+        export_stub=partial(export_stub, image, image_id, context),
     )
 
 
-def pass_gate(
-    item: PlanItem, image_id: str, workshop: Workshop, *, test: bool, how: TestOptions | None = None
-) -> Outcome:
-    """Test the image if that is wanted and not done yet, then name it if it passed.
+def remove_leftovers(images: Iterable[Image], context: BuildContext) -> None:
+    """Remove what killed test runs left; the image locks must be held."""
+    container.remove_leftovers([image.name for image in images], context.engine)
 
-    An image that is larger than its budget is not tested, and gets no name.
+
+def pass_gate(built: Sequence[BuildResult], context: BuildContext) -> Iterator[BuildResult]:
+    """Test and tag the images, ``jobs`` of them at a time; yield each as soon as it is done.
+
+    After a failure no further image begins, unless ``keep_going``; after one of the engine none
+    does. An interrupt ends all of them: pytest removes what its suites started, then the containers
+    go, and nothing is tagged.
     """
-    report, seconds = None, 0.0
-    size = _size(item.image, image_id, workshop)
-    excess = None if workshop.standin else over_budget(item.image, size)
+    for one in built:
+        context.store.begin(one.image_id or "")
+    how = TestOptions()
+    keep_going, jobs = context.options.keep_going, context.options.jobs
+    waiting = list(built)
+    running: set[Future[BuildResult]] = set()
+    pool = ThreadPoolExecutor(jobs, thread_name_prefix="imgbuild-gate")
+    try:
+        while waiting or running:
+            # One that waits begins only when it is known that those before it passed.
+            while waiting and len(running) < jobs:
+                running.add(pool.submit(_passed, waiting.pop(0), context, how))
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            results = [future.result() for future in done]
+            if any(one.ends_build(keep_going=keep_going) for one in results):
+                waiting.clear()
+            yield from results
+    finally:
+        if running:
+            how.stop.stop()
+        pool.shutdown(wait=True)
+
+
+def _passed(built: BuildResult, context: BuildContext, how: TestOptions) -> BuildResult:
+    """Return the result of one image; an error on the way is its own, not the whole build's."""
+    try:
+        return _test_and_tag(built, context, how)
+    except ImgbuildError as error:
+        return replace(built, error=str(error), scope=scope_of(error))
+
+
+def _test_and_tag(built: BuildResult, context: BuildContext, how: TestOptions) -> BuildResult:
+    """Test the image unless that is done or not wanted, and tag it if it passed.
+
+    An image that is larger than its budget is not tested, and gets no tag.
+    """
+    item, image_id = built.item, built.image_id or ""
+    size = _size(item.image, image_id, context)
+    excess = None if context.settings.standin else over_budget(item.image, size)
+    result = replace(built, size=size, error=excess)
     if excess:
-        return Outcome(item, image_id, size, error=excess)
-    if test and item.action in {Action.BUILD, Action.TEST}:
+        return result
+    if context.options.test and item.action in {Action.BUILD, Action.TEST}:
         started = time.monotonic()
-        report = examine(item.image, image_id, workshop, how)
-        seconds = time.monotonic() - started
-    passed = report is None or report.ok
-    if passed:
-        _name(item, image_id, workshop)
-    return Outcome(
-        item,
-        image_id,
-        size,
-        test_seconds=seconds,
-        report=report,
-        named=passed,
-        error=None if passed else _verdict(report, workshop.reports / item.image.name),
-    )
+        target = target_of(item.image, image_id, context)
+        report = test_session(context).test(target, how)
+        result = replace(result, report=report, test_seconds=time.monotonic() - started)
+        if not report.ok:
+            return replace(result, error=_verdict(report, context.reports / item.image.name))
+    _tag(item, image_id, context)
+    return replace(result, tagged=True)
 
 
-def _size(image: Image, image_id: str, workshop: Workshop) -> int:
-    """Return an image's bytes, as the engine says them unless a budget is compared with them.
+def _size(image: Image, image_id: str, context: BuildContext) -> int:
+    """Return an image's bytes, as the engine tells them unless a budget is compared with them.
 
-    What engines that keep images in containerd call the size has the packed layers in it too.
+    The size that engines with the containerd store tell has the packed layers in it too.
     """
-    if image.budget is not None and workshop.engine.version().containerd_store:
-        return measure(image_id, image.name, workshop.engine, size_store(workshop.cache)).size
-    stored = workshop.engine.inspect(image_id)
+    if image.budget is not None and context.engine.version().containerd_store:
+        return measure(image_id, image.name, context.engine, size_store(context.cache)).size
+    stored = context.engine.inspect(image_id)
     return stored.size if stored else 0
 
 
-def _name(item: PlanItem, image_id: str, workshop: Workshop) -> None:
-    """Give the image its names, then remove its predecessors that have none any more.
+def _tag(item: PlanItem, image_id: str, context: BuildContext) -> None:
+    """Tag the image, then remove its predecessors that have no tag any more.
 
-    One that has just lost its name is such, and one that was this machine's to test. Another may
-    wait for the suites of somebody who shares the engine.
+    That is one that has just lost its tag, or one that this machine was to test. Another may wait
+    for the suites of somebody who shares the engine.
     """
-    label, engine = f"{NAME}={item.image.name}", workshop.engine
-    named = {one.id for one in engine.images(label) if one.tags}
+    engine = context.engine
+    label = f"{NAME}={item.image.name}"
+    tagged = {one.id for one in engine.images(label) if one.tags}
     for reference in item.image.tags:
         engine.tag(image_id, reference)
     for other in engine.images(label):
         ours = other.labels.get(REPOSITORY) == item.image.repository
         superseded = other.labels.get(INPUT_DIGEST) != item.digest.total
-        mine = other.id in named or workshop.store.knows(other.id)
+        mine = other.id in tagged or context.store.knows(other.id)
         if ours and mine and superseded and not other.tags and is_own(other, engine.history):
             engine.discard(other.id)
 
 
-def _verdict(report: Report | None, folder: Path) -> str:
-    suites = report.suites if report else ()
-    failed = [f"{s.suite}: {f.test}" for s in suites for f in s.failures]
-    undone = [f"{s.suite}: {undone_of(s)}" for s in suites if not s.ok and not s.failures]
-    return f"{'; '.join([*failed, *undone])}. Report: {folder}/report.json, pytest.txt"
+def _verdict(report: Report, folder: Path) -> str:
+    failed = [f"{suite.suite}: {one.test}" for suite in report.suites for one in suite.failures]
+    unfinished = [
+        f"{suite.suite}: {undone_of(suite)}"
+        for suite in report.suites
+        if not suite.ok and not suite.failures
+    ]
+    return f"{'; '.join([*failed, *unfinished])}. Report: {folder}/report.json, pytest.txt"
 
 
 def undone_of(suite: SuiteResult) -> str:
     """Return why a suite without failures has not passed."""
     reasons = [f"{count} skipped: {reason}" for reason, count in suite.reasons.items()]
     return ", ".join(reasons) or "nothing was checked"
-
-
-def remove_leftovers(images: Iterable[Image], workshop: Workshop) -> None:
-    """Remove what killed test runs left; the image locks must be held."""
-    container.remove_leftovers([image.name for image in images], workshop.engine)

@@ -1,10 +1,12 @@
-"""A plan item as a bake target: named contexts, labels and secrets. Pure."""
+"""Bake targets of images, and which of them are built in one bake. Pure but for reading files."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from imgbuild.dockerfile.labels import INPUT_DIGEST, INPUT_PARTS, NAMESPACE, REPOSITORY, STANDIN
-from imgbuild.dockerfile.render import dockerfile_path
+from imgbuild.dockerfile.render import dockerfile_path, render_dockerfile
+from imgbuild.dockerfile.stages import Dockerfile, needed, read_dockerfile
 from imgbuild.engine.bake import BakeTarget
 from imgbuild.inputs.build_inputs import BuildInputs
 from imgbuild.matrix.images import Image
@@ -12,24 +14,27 @@ from imgbuild.plan.changes import parts_label
 from imgbuild.plan.plan import PlanItem
 from imgbuild.project import Project
 
+#: Stages whose name begins so hold Python packages and nothing of the system.
+PACKAGES = "packages"
+
 
 def bake_target(
     item: PlanItem,
     inputs: BuildInputs,
-    supplies: Mapping[str, Path],
+    downloads: Mapping[str, Path],
     project: Project,
     revision: str | None,
 ) -> BakeTarget:
-    """Return what bake has to build for ``item``: an image without any name.
+    """Return what bake has to build for ``item``: an image without any tag.
 
-    ``supplies`` are the folders of its downloads by named context.
+    ``downloads`` are the folders of its downloads by named context.
     """
     image = item.image
     return BakeTarget(
         name=image.name,
         context=project.root / "images",
         dockerfile=dockerfile_path(image, project.dockerfiles),
-        contexts={**_contexts(image, inputs), **{k: str(v) for k, v in supplies.items()}},
+        contexts={**_contexts(image, inputs), **{k: str(v) for k, v in downloads.items()}},
         args=inputs.downloads[image.name].arguments,
         labels=_labels(item, inputs, revision),
         secrets=tuple(f"id={name},src={path}" for name, path in inputs.secrets.items()),
@@ -50,7 +55,7 @@ def _contexts(image: Image, inputs: BuildInputs) -> Mapping[str, str]:
 
 
 def _labels(item: PlanItem, inputs: BuildInputs, revision: str | None) -> Mapping[str, str]:
-    """Return what only this machine knows: a build with a substitute says so here."""
+    """Return the labels that the Dockerfile cannot know, such as that an input was substituted."""
     base = inputs.bases[item.image.os_name]
     interpreter = inputs.interpreters[item.image.version_of("python")]
     labels = {
@@ -70,3 +75,81 @@ def _labels(item: PlanItem, inputs: BuildInputs, revision: str | None) -> Mappin
     if revision:
         labels["org.opencontainers.image.revision"] = revision
     return labels
+
+
+def share_packages(targets: Sequence[BakeTarget], stacks: Mapping[str, str]) -> list[BakeTarget]:
+    """Return the targets, with named contexts for stages that another stack's target makes.
+
+    Within a stack BuildKit sees that two images need the same step. Across stacks it cannot, since
+    the steps stand on other systems, though they make the same: a lock installed with Python 3.6
+    into a tree of its own. ``stacks`` are the targets' stacks by name. The shared stages become
+    targets that export nothing.
+    """
+    makers: dict[str, tuple[str, BakeTarget]] = {}
+    result, made = [], {}
+    for target in targets:
+        contexts = {}
+        for name, text in _package_stages(target).items():
+            stage, maker = makers.setdefault(text, (name, target))
+            if stacks[maker.name] != stacks[target.name]:
+                linked = _linked(maker, stage)
+                made[linked.name] = linked
+                contexts[name] = f"target:{linked.name}"
+        result.append(replace(target, contexts={**target.contexts, **contexts}))
+    return [*result, *made.values()]
+
+
+def _package_stages(target: BakeTarget) -> dict[str, str]:
+    """Return each package stage's text by its name, with the texts of those that it looks into."""
+    stages = read_dockerfile(target.dockerfile.read_text(encoding="utf-8")).stages
+    packages = {name: stage for name, stage in stages.items() if name.split("-")[0] == PACKAGES}
+    return {
+        name: "\n".join(packages[one].text for one in sorted(needed(packages, name)))
+        for name in packages
+    }
+
+
+def _linked(maker: BakeTarget, stage: str) -> BakeTarget:
+    name = f"{maker.name}-{stage}"
+    return replace(maker, name=name, target=stage, labels={}, tags=(), output="", linked=True)
+
+
+def phases(
+    items: Sequence[PlanItem], project: Project, *, containerd_store: bool
+) -> Iterator[tuple[PlanItem, ...]]:
+    """Yield the items of each bake, in the order of ``items``.
+
+    On a graph driver that is one bake: shared stages run once, and layers are stored once. The
+    containerd store unpacks shared layers again for every image that is exported at the same
+    moment, so there an image that begins new shared layers goes ahead of those that stand on them.
+    Source: measured, 20 images on four shared stages: 97 s and 5.0 GB in one bake, 50 s and 2.4 GB
+    in phases.
+    """
+    if not containerd_store:
+        yield tuple(items)
+        return
+    left = [
+        (item, shared_layers(render_dockerfile(item.image, project.templates))) for item in items
+    ]
+    built: set[str] = set()
+    while left:
+        phase, begun = [], set[str]()
+        for item, layers in left:
+            new = {*layers} - built
+            if not new & begun:
+                phase.append(item)
+                begun |= new
+        yield tuple(phase)
+        built |= begun
+        left = [(item, layers) for item, layers in left if item not in phase]
+
+
+def shared_layers(dockerfile: Dockerfile) -> tuple[str, ...]:
+    """Return what other images may share: the text of each stage below the last packages.
+
+    The last packages are the image's TensorFlow; what lies above stands on it.
+    """
+    stages, final = dockerfile.stages, dockerfile.final
+    copied = [name for name in stages if f"--from={name} " in final.text]
+    below = copied[: copied.index(PACKAGES)] if PACKAGES in copied else copied
+    return tuple(stages[name].text for name in (final.parent, *below) if name in stages)

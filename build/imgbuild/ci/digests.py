@@ -21,8 +21,7 @@ from imgbuild.inputs.build_inputs import (
     prepare_inputs,
 )
 from imgbuild.matrix.images import Image
-from imgbuild.plan.digest import SHORT, InputDigest, input_digest
-from imgbuild.plan.reading import Reading
+from imgbuild.plan.digest import SHORT, InputDigest, InputReader, input_digest
 from imgbuild.project import Project, cache_dir, state_dir
 from imgbuild.settings import Settings
 
@@ -46,7 +45,7 @@ class CheckoutDigests:
         return None if name in self.inexact else self.digests[name].total
 
 
-class RevisionReading(Reading):
+class RevisionReader(InputReader):
     """A look at a revision, whose committed files are what was built from it.
 
     They are not rendered again: imgbuild's code may be another by now, and its rendering with it.
@@ -79,7 +78,7 @@ def this_checkout(
 
     """
     compared, inexact = _comparable(images, inputs)
-    reading = Reading(project)
+    reading = InputReader(project)
     digests = {i.name: input_digest(i, compared, project, reading) for i in images}
     return CheckoutDigests({i.name: i for i in images}, digests, {}, inexact)
 
@@ -96,7 +95,7 @@ def other_checkout(
     known = _known_to(images[0], settings)
     compared, inexact = _comparable(images, look_at_inputs(project, images, known))
     compared = replace(compared, uv_version=_uv_there(project, here) or compared.uv_version)
-    reading = RevisionReading(project)
+    reading = RevisionReader(project)
     digests, unreadable = {}, {}
     for image in images:
         try:

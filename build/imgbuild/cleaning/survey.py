@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from imgbuild.build.image_lock import image_locks
+from imgbuild.build.context import image_locks
 from imgbuild.cleaning.build_cache import find_build_cache
 from imgbuild.cleaning.busy import busy_images
 from imgbuild.cleaning.disk import find_caches

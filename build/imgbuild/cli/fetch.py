@@ -68,13 +68,13 @@ def _fetch(job: "FetchJob", images: "tuple[Image, ...]", *, refresh: bool) -> No
 
 
 def _plan(job: "FetchJob", images: "Sequence[Image]") -> "dict[str, Listing]":
+    from imgbuild.build.context import BuildOptions, open_context
     from imgbuild.build.fetch import plan_listing
-    from imgbuild.build.opening import Opening, open_workshop
 
     if not images:
         return {}
-    with open_workshop(job.project, tuple(images), Opening(say)) as workshop, workshop.display:
-        return {image.name: plan_listing(image, job, workshop) for image in images}
+    with open_context(job.project, tuple(images), BuildOptions(), say) as context, context.display:
+        return {image.name: plan_listing(image, job, context) for image in images}
 
 
 def _report(folder: Path, listings: "Sequence[Listing]", count: int) -> None:

@@ -15,7 +15,7 @@ from imgbuild.cli.telling import say
 from imgbuild.errors import CheckFailedError, InputError
 
 if TYPE_CHECKING:
-    from imgbuild.build.workshop import Workshop
+    from imgbuild.build.context import BuildContext
     from imgbuild.engine.client import Engine
     from imgbuild.matrix.images import Image
     from imgbuild.project import Project
@@ -121,27 +121,27 @@ def _test_family(
     project: "Project", images: "tuple[Image, ...]", request: TestRequest
 ) -> "tuple[TestRun, Path]":
     """Test images of the matrix, or one image under another name against one of the matrix."""
+    from imgbuild.build.context import BuildOptions, image_locks, open_context
     from imgbuild.build.gate import remove_leftovers, target_of, test_session
-    from imgbuild.build.image_lock import image_locks
-    from imgbuild.build.opening import Opening, open_workshop
     from imgbuild.project import state_dir
     from imgbuild.suites.session import run_targets
 
-    with open_workshop(project, images, Opening(say, request.report, make=False)) as workshop:
+    build_options = BuildOptions(make_inputs=False, reports=request.report)
+    with open_context(project, images, build_options, say) as context:
         names = [image.name for image in images]
-        with image_locks(names, workshop.host, state_dir() / "locks"), workshop.display:
-            found = [(image, *_find(workshop, image, request.reference)) for image in images]
-            remove_leftovers(images, workshop)
-            targets = [target_of(one, known, workshop, name) for one, known, name in found]
-            session = test_session(workshop)
+        with image_locks(names, context.host, state_dir() / "locks"), context.display:
+            found = [(image, *_find(context, image, request.reference)) for image in images]
+            remove_leftovers(images, context)
+            targets = [target_of(one, known, context, name) for one, known, name in found]
+            session = test_session(context)
             run = run_targets(targets, session, request.options, request.jobs)
-    return run, workshop.reports
+    return run, context.reports
 
 
 def _test_external(project: "Project", request: TestRequest) -> "tuple[TestRun, Path]":
     """Test one external image against ``--expect``."""
+    from imgbuild.build.context import image_locks
     from imgbuild.build.display import BuildDisplay
-    from imgbuild.build.image_lock import image_locks
     from imgbuild.engine.client import Engine
     from imgbuild.engine.endpoint import resolve_host
     from imgbuild.matrix.load import load_matrix
@@ -177,12 +177,12 @@ def _test_external(project: "Project", request: TestRequest) -> "tuple[TestRun, 
         engine.close()
 
 
-def _find(workshop: "Workshop", image: "Image", reference: str | None) -> tuple[str, str]:
+def _find(context: "BuildContext", image: "Image", reference: str | None) -> tuple[str, str]:
     """Return the id of the image to test, and the name that it was found under."""
     if reference:
-        return _must_have(workshop.engine, workshop.host, reference), reference
-    name = workshop.own(image).tags[0]
-    stored = workshop.engine.inspect(name)
+        return _must_have(context.engine, context.host, reference), reference
+    name = context.own(image).tags[0]
+    stored = context.engine.inspect(name)
     if stored is None:
         documented = " --as-documented --no-test" if image.documented else ""
         mpi = "" if image.usual_mpi else f" --mpi {image.mpi.flavour}"
@@ -260,14 +260,14 @@ def suite_lines(suites: "Sequence[Suite]") -> str:
 
 def report_lines(reports: "Sequence[Report]", not_begun: Sequence[str] = ()) -> str:
     """Return the table of a test run, one line a suite, and why checks were not made."""
-    from imgbuild.cli.build_tables import reasons
+    from imgbuild.cli.build_command import skip_lines
     from imgbuild.text import aligned
 
     rows: list[tuple[str, ...]] = [
         ("image", "suite", "result", "passed", "failed", "skipped", "seconds")
     ]
     rows += [_row(report, suite) for report in reports for suite in report.suites]
-    lines = [line for report in reports for line in [*reasons(report), *_left_out(report)]]
+    lines = [line for report in reports for line in [*skip_lines(report), *_left_out(report)]]
     if any(suite.before for report in reports for suite in report.suites):
         lines.append(
             "Suites that passed before, in this image and with this code, were not run again "
@@ -296,12 +296,12 @@ def failure_lines(report: "Report") -> str:
 
 
 def _row(report: "Report", suite: "SuiteResult") -> tuple[str, ...]:
-    from imgbuild.cli.build_tables import said
+    from imgbuild.cli.build_command import suite_word
 
     return (
         report.image,
         suite.suite,
-        f"{suite.verdict} before" if suite.before else said(suite),
+        f"{suite.verdict} before" if suite.before else suite_word(suite),
         str(suite.passed),
         str(len(suite.failures)),
         str(len(suite.skips)),

@@ -1,4 +1,4 @@
-"""The arrow digest → Plan: for each image, what has to be done and why. Pure."""
+"""Decide what has to be done for each image, and why. Pure."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from imgbuild.engine.types import StoredImage
 from imgbuild.matrix.images import Image
 from imgbuild.plan.changes import Change, changes_since, described
 from imgbuild.plan.digest import InputDigest
-from imgbuild.suites.results import Verdict
+from imgbuild.plan.ownership import is_own, is_surely_own
 
 
 class Action(StrEnum):
@@ -53,76 +53,93 @@ class PlanItem:
         }
 
 
-def open_rows(
-    digests: Sequence[tuple[Image, InputDigest]], stored: Sequence[StoredImage]
-) -> frozenset[str]:
-    """Return the names of the images that no stored one settles by having its digest and names.
-
-    Whatever else there is of the others changes nothing.
-    """
-    return frozenset(
-        image.name
-        for image, digest in digests
-        if not any(
-            one.labels.get(NAME) == image.name
-            and one.labels.get(INPUT_DIGEST) == digest.total
-            and _is_named(image, one)
-            for one in stored
-        )
-    )
-
-
 def make_plan(
     digests: Sequence[tuple[Image, InputDigest]],
     stored: Sequence[StoredImage],
-    verdict: Callable[[str], Verdict],
+    passed: Callable[[Image, str], bool | None],
+    history: Callable[[str], Sequence[str]],
     *,
     test: bool = True,
 ) -> tuple[PlanItem, ...]:
     """Return what has to be done for each image.
 
-    ``stored`` are the engine's images that carry an input digest, named or not; ``verdict`` tells
-    what is known of an image id's suites; ``test`` is false if suites are not wanted.
+    ``stored`` are the engine's images that carry an input digest, tagged or not; ``passed`` tells
+    whether an image id passed its suites (None: not known), ``history`` which instructions made it.
+    ``test`` is false if no suites are to run.
     """
-    named: dict[str, list[StoredImage]] = {}
-    for one in stored:
-        named.setdefault(one.labels.get(NAME, ""), []).append(one)
+    own: dict[str, list[StoredImage]] = {}
+    for one in _own_images(digests, stored, history):
+        own.setdefault(one.labels[NAME], []).append(one)
     return tuple(
-        _plan_one(image, digest, named.get(image.name, ()), verdict, test)
-        for image, digest in digests
+        _plan_one(image, digest, own.get(image.name, ()), passed, test) for image, digest in digests
     )
+
+
+def _own_images(
+    digests: Sequence[tuple[Image, InputDigest]],
+    stored: Sequence[StoredImage],
+    history: Callable[[str], Sequence[str]],
+) -> list[StoredImage]:
+    """Return imgbuild's own images.
+
+    A history costs a call to the engine, and untagged images are usual: it is asked only where no
+    image that is surely own settles what has to be done.
+    """
+    sure = [one for one in stored if is_surely_own(one)]
+    settled = {
+        image.name
+        for image, digest in digests
+        if any(_is_of(image, digest, one) and _is_tagged(image, one) for one in sure)
+    }
+    open_names = {image.name for image, _ in digests} - settled
+    return [
+        one
+        for one in stored
+        if is_surely_own(one) or (one.labels.get(NAME) in open_names and is_own(one, history))
+    ]
 
 
 def _plan_one(
     image: Image,
     digest: InputDigest,
     mine: Sequence[StoredImage],
-    verdict: Callable[[str], Verdict],
+    passed: Callable[[Image, str], bool | None],
     test: bool,
 ) -> PlanItem:
-    same = [c for c in mine if c.labels.get(INPUT_DIGEST) == digest.total]
+    same = [one for one in mine if _is_of(image, digest, one)]
     if not same:
         return _to_build(image, digest, mine)
+    verdicts = {one.id: passed(image, one.id) for one in same}
     best = max(
-        same, key=lambda c: (_is_named(image, c), verdict(c.id) is Verdict.PASSED, c.created)
+        same,
+        key=lambda one: (
+            _is_tagged(image, one),
+            verdicts[one.id] is True,
+            one.created,
+        ),
     )
-    known = verdict(best.id)
-    if test and known is not Verdict.PASSED:
-        failed = "its suites failed last time" if known is Verdict.FAILED else "not tested yet"
+    known = verdicts[best.id]
+    if test and known is not True:
+        failed = "its suites failed last time" if known is False else "not tested yet"
         return PlanItem(image, digest, Action.TEST, f"built, {failed}", best.id)
-    if not _is_named(image, best):
+    if not _is_tagged(image, best):
         return PlanItem(image, digest, Action.NAME, "built, has no name yet", best.id)
     return PlanItem(image, digest, Action.NOTHING, "up to date", best.id)
 
 
-def _is_named(image: Image, candidate: StoredImage) -> bool:
-    return {*image.tags} <= {*candidate.tags}
+def _is_of(image: Image, digest: InputDigest, stored: StoredImage) -> bool:
+    labels = stored.labels
+    return labels.get(NAME) == image.name and labels.get(INPUT_DIGEST) == digest.total
+
+
+def _is_tagged(image: Image, stored: StoredImage) -> bool:
+    return {*image.tags} <= {*stored.tags}
 
 
 def _to_build(image: Image, digest: InputDigest, mine: Sequence[StoredImage]) -> PlanItem:
     if not mine:
         return PlanItem(image, digest, Action.BUILD, "never built here")
-    latest = max(mine, key=lambda c: (_is_named(image, c), c.created))
+    latest = max(mine, key=lambda one: (_is_tagged(image, one), one.created))
     changes = changes_since(latest.labels, image, digest)
     reason = f"changed: {described(changes)}" if changes else _unknown(latest)
     return PlanItem(image, digest, Action.BUILD, reason, changes=changes)

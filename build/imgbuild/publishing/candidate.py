@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from imgbuild.build.context import BuildContext
 from imgbuild.engine.types import StoredImage
 from imgbuild.plan.plan import PlanItem
-from imgbuild.plan.planner import Planner
-from imgbuild.suites.catalog import read_suites, required, suite_keys
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class Candidate:
     keys: Mapping[str, str]
 
 
-def candidate_of(item: PlanItem, planner: Planner) -> Candidate:
+def candidate_of(item: PlanItem, context: BuildContext) -> Candidate:
     """Return the engine's image of a plan item, and what is remembered of it.
 
     Raises:
@@ -33,10 +32,9 @@ def candidate_of(item: PlanItem, planner: Planner) -> Candidate:
         MachineError: the engine does not answer.
 
     """
-    suites = required(read_suites(planner.project.suites), item.image.variant)
     return Candidate(
         item,
-        planner.engine.inspect(item.image_id) if item.image_id else None,
-        planner.store.document(item.image_id) if item.image_id else {},
-        suite_keys(suites, planner.expected(item.image)),
+        context.engine.inspect(item.image_id) if item.image_id else None,
+        context.store.document(item.image_id) if item.image_id else {},
+        context.suite_keys(item.image),
     )

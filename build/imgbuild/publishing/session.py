@@ -8,14 +8,12 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
+from imgbuild.build.context import BuildContext, BuildOptions, image_locks, open_context
 from imgbuild.build.display import BuildDisplay
-from imgbuild.build.image_lock import image_locks
-from imgbuild.build.opening import Opening, open_planner
 from imgbuild.engine.client import Engine
 from imgbuild.engine.progress import ImageNote, ImagesPlanned, ImageState
 from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.images import Image
-from imgbuild.plan.planner import Planner
 from imgbuild.project import Project, state_dir
 from imgbuild.publishing.approved import Approved, approved
 from imgbuild.publishing.candidate import candidate_of
@@ -154,14 +152,15 @@ def open_session(
     """
     settings = load_settings(project.settings)
     repository, option = select_repository(wish.to, settings, "--to")
+    options = BuildOptions(make_inputs=False)
     with ExitStack() as stack:
         registry = stack.enter_context(closing(connect(repository, settings, say, option=option)))
-        opened = stack.enter_context(open_planner(project, wish.images, Opening(say, make=False)))
+        opened = stack.enter_context(open_context(project, wish.images, options, say))
         names = [image.name for image in wish.images]
         if not only_look:
             stack.enter_context(image_locks(names, opened.host, state_dir() / "locks"))
-            remove_leftovers(names, opened.planner.engine)
-        images = approved_images(opened.planner, wish)
+            remove_leftovers(names, opened.engine)
+        images = approved_images(opened, wish)
         index = read_index(registry) or Index()
         patience = RetryPolicy(settings.publishing.attempts, settings.publishing.first_wait)
         folder = names_folder(state_dir(), opened.host)
@@ -170,7 +169,7 @@ def open_session(
         yield Session(registry, index, images, patience, folder, opened.host, wish, display, say)
 
 
-def approved_images(planner: Planner, wish: Wish) -> tuple[Approved, ...]:
+def approved_images(context: BuildContext, wish: Wish) -> tuple[Approved, ...]:
     """Return the images, all of which may be published.
 
     Raises:
@@ -178,8 +177,8 @@ def approved_images(planner: Planner, wish: Wish) -> tuple[Approved, ...]:
 
     """
     found, refused = [], []
-    for item in planner.plan(wish.images, test=True):
-        candidate = candidate_of(item, planner)
+    for item in context.plan(test=True):
+        candidate = candidate_of(item, context)
         judgement = judge(candidate, wish.allowance)
         if judgement.ok:
             found.append(approved(candidate, judgement.allowed))

@@ -7,13 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_produce import NEW, OLD, Bench, bench  # noqa: F401  # the fixture
+from bench import NEW, OLD, Bench
 
-from imgbuild.build.wheel_key import wheel_key
-from imgbuild.build.wheel_store import WheelStore
-from imgbuild.build.wheels import open_wheels
+from imgbuild.build.wheels import WheelStore, open_wheels, wheel_key
 from imgbuild.dockerfile.render import render_dockerfile
-from imgbuild.dockerfile.stages import Dockerfile, read_dockerfile
+from imgbuild.dockerfile.stages import read_dockerfile
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 
@@ -60,7 +58,7 @@ def test_nothing_and_half_a_wheel_are_not_adopted(store: WheelStore, tmp_path: P
 
 
 @pytest.mark.parametrize("damage", ["cut", "garbled", "emptied", "another file"])
-def test_a_damaged_wheel_is_as_good_as_none_and_replaced(
+def test_a_damaged_wheel_counts_as_missing_and_is_replaced(
     store: WheelStore, tmp_path: Path, damage: str
 ) -> None:
     place = store.adopt("a" * 64, make_wheel(tmp_path / "out", content=bytes(5000)))
@@ -91,9 +89,10 @@ def checkout(project: Project, tmp_path: Path) -> Project:
     return Project(copied)
 
 
-def _key(image: Image, made: Bench, project: Project, text: Dockerfile | None = None) -> str:
-    dockerfile = text or render_dockerfile(image, project.templates)
-    return wheel_key(image, dockerfile, made.workshop.inputs, project)
+def _key(image: Image, made: Bench, project: Project) -> str:
+    key = wheel_key(image, replace(made.context, project=project))
+    assert key
+    return key
 
 
 def _edit(path: Path, old: str, new: str) -> None:
@@ -102,8 +101,8 @@ def _edit(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new, 1))
 
 
-def test_no_two_images_have_the_same_key(bench: Bench, project: Project) -> None:  # noqa: F811
-    assert len({_key(image, bench, project) for image in bench.images}) == 2
+def test_no_two_images_have_the_same_key(bench: Bench, project: Project) -> None:
+    assert len({_key(image, bench, project) for image in bench.context.images}) == 2
 
 
 @pytest.mark.parametrize(
@@ -111,42 +110,43 @@ def test_no_two_images_have_the_same_key(bench: Bench, project: Project) -> None
     [("tensorflow-cpu==", True), ("numpy==", True), ("werkzeug==", False), ("grpcio==", False)],
 )
 def test_of_the_lock_only_what_it_is_compiled_with_matters(
-    bench: Bench,  # noqa: F811
+    bench: Bench,
     checkout: Project,
     package: str,
     matters: bool,
 ) -> None:
-    image = bench.images[1]
-    text = render_dockerfile(image, checkout.templates)
-    before = _key(image, bench, checkout, text)
+    image = bench.context.images[1]
+    before = _key(image, bench, checkout)
     lock = checkout.locks / image.lock_name
     _edit(lock, package, f"{package}9")
-    assert (_key(image, bench, checkout, text) != before) is matters
+    assert (_key(image, bench, checkout) != before) is matters
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "matters"),
+    ("change", "matters"),
     [
-        ("HOROVOD_BUILD_ARCH_FLAGS=-mavx", "HOROVOD_BUILD_ARCH_FLAGS=-mavx2", True),
-        ("horovod==0.19.5", "horovod==0.19.4", True),
-        ("'g++'", "'g++-11'", True),
-        ("# What TensorFlow's own wheels", "# Another comment", False),
-        ("'openssh-server'", "'dropbear'", False),
-        ("useradd --uid 1000", "useradd --uid 1001", False),
+        (("HOROVOD_BUILD_ARCH_FLAGS=-mavx", "HOROVOD_BUILD_ARCH_FLAGS=-mavx2"), True),
+        (("horovod==0.19.5", "horovod==0.19.4"), True),
+        (("'g++'", "'g++-11'"), True),
+        (("# What TensorFlow's own wheels", "# Another comment"), False),
+        (("'openssh-server'", "'dropbear'"), False),
+        (("useradd --uid 1000", "useradd --uid 1001"), False),
     ],
 )
 def test_of_the_dockerfile_only_what_compiles_it_matters(
-    bench: Bench,  # noqa: F811
+    bench: Bench,
     project: Project,
-    old: str,
-    new: str,
+    monkeypatch: pytest.MonkeyPatch,
+    change: tuple[str, str],
     matters: bool,
 ) -> None:
-    image = bench.images[1]
-    text = render_dockerfile(image, project.templates)
-    assert old in text.text
-    changed = _key(image, bench, project, read_dockerfile(text.text.replace(old, new)))
-    assert (changed != _key(image, bench, project, text)) is matters
+    image = bench.context.images[1]
+    before = _key(image, bench, project)
+    text = render_dockerfile(image, project.templates).text
+    assert change[0] in text
+    changed = read_dockerfile(text.replace(*change))
+    monkeypatch.setattr("imgbuild.build.wheels.render_dockerfile", lambda *_: changed)
+    assert (_key(image, bench, project) != before) is matters
 
 
 @pytest.mark.parametrize(
@@ -154,12 +154,12 @@ def test_of_the_dockerfile_only_what_compiles_it_matters(
     [("check_compiler.py", True), ("parallel/sitecustomize.py", True), ("ssh/ssh_config", False)],
 )
 def test_of_the_files_only_those_it_is_compiled_with_matter(
-    bench: Bench,  # noqa: F811
+    bench: Bench,
     checkout: Project,
     name: str,
     matters: bool,
 ) -> None:
-    image = bench.images[1]
+    image = bench.context.images[1]
     before = _key(image, bench, checkout)
     with (checkout.files / name).open("a") as file:
         file.write("\n# changed\n")
@@ -167,45 +167,41 @@ def test_of_the_files_only_those_it_is_compiled_with_matter(
 
 
 def test_the_base_image_does_not_matter_but_a_stand_in_does(
-    bench: Bench,  # noqa: F811
+    bench: Bench,
     project: Project,
 ) -> None:
-    image = bench.images[1]
+    image = bench.context.images[1]
     before = _key(image, bench, project)
-    inputs = bench.workshop.inputs
+    inputs = bench.context.inputs
     refreshed = replace(inputs.bases["debian-12"], digest="sha256:new")
-    bench.workshop = replace(
-        bench.workshop, inputs=replace(inputs, bases={"debian-12": refreshed}, uv_version="99")
-    )
+    bench.change(inputs=replace(inputs, bases={"debian-12": refreshed}, uv_version="99"))
     assert _key(image, bench, project) == before
-    bench.workshop = replace(bench.workshop, inputs=replace(inputs, standin="of the tests"))
+    bench.change(inputs=replace(inputs, standin="of the tests"))
     assert _key(image, bench, project) != before
 
 
-def test_what_a_bake_exports_is_given_to_the_next_one(bench: Bench) -> None:  # noqa: F811
-    plan = bench.workshop.plan(bench.images, test=False)
-    with open_wheels(plan, bench.workshop) as wheels:
+def test_what_a_bake_exports_is_given_to_the_next_one(bench: Bench) -> None:
+    with open_wheels(bench.context.images, bench.context) as wheels:
         assert wheels.is_missing(OLD)
         assert wheels.context(OLD) == {}
         make_wheel(wheels.exports / OLD)
-    with open_wheels(plan, bench.workshop) as wheels:
+    with open_wheels(bench.context.images, bench.context) as wheels:
         assert not wheels.is_missing(OLD)
         assert wheels.is_missing(NEW)
         (place,) = wheels.context(OLD).values()
         assert (place / WHEEL).is_file()
 
 
-def test_a_bake_that_fails_keeps_the_wheels_that_it_finished(bench: Bench) -> None:  # noqa: F811
-    plan = bench.workshop.plan(bench.images, test=False)
-    with suppress(ZeroDivisionError), open_wheels(plan, bench.workshop) as wheels:
+def test_a_bake_that_fails_keeps_the_wheels_that_it_finished(bench: Bench) -> None:
+    with suppress(ZeroDivisionError), open_wheels(bench.context.images, bench.context) as wheels:
         make_wheel(wheels.exports / OLD)
         raise ZeroDivisionError
-    with open_wheels(plan, bench.workshop) as wheels:
+    with open_wheels(bench.context.images, bench.context) as wheels:
         assert [name for name in (OLD, NEW) if wheels.is_missing(name)] == [NEW]
 
 
 def test_the_build_takes_kept_wheels_and_exports_the_others(
-    bench: Bench,  # noqa: F811
+    bench: Bench,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from imgbuild.engine.bake import BakeTarget

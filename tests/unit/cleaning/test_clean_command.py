@@ -12,7 +12,7 @@ from test_images import CURRENT, NAME, OTHER, TAG, image
 from typer.testing import CliRunner
 
 import imgbuild.cleaning.survey  # noqa: F401  # before Engine is replaced
-from imgbuild.build.image_lock import image_locks
+from imgbuild.build.context import image_locks
 from imgbuild.cleaning.finding import Finding
 from imgbuild.cleaning.images import Wanted
 from imgbuild.cli import app, commands

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imgbuild.build.image_lock import image_locks
+from imgbuild.build.context import image_locks
 from imgbuild.cleaning.busy import busy_images, worker_on
 from imgbuild.cleaning.disk import disk_size, find_caches
 from imgbuild.cleaning.state import find_locks, find_logs, find_reports, find_work, unlock

@@ -15,8 +15,9 @@ from imgbuild.project import Project
     [
         (("--cache-from", "user/cache"), "--cache-from 'user/cache' is neither a folder"),
         (("--cache-to", "type=gha"), "--cache-to: of BuildKit's spelling there are"),
-        (("--seed", "./nowhere"), "--seed nowhere: there is no such folder"),
-        (("--seed", ".", "--offline", "."), "choose one"),
+        (("--offline", "./nowhere"), "--offline nowhere: there is no such folder"),
+        (("--plan", "--refresh-base"), "--plan makes nothing"),
+        (("--offline", ".", "--refresh-base"), "drop --refresh-base"),
         (("--from", ""), "--from says where --pull looks"),
         (("--pull", "--from", ""), "--from: '' is not HOST[:PORT]/REPOSITORY"),
     ],

@@ -10,7 +10,7 @@ from imgbuild.cli import commands, options
 from imgbuild.errors import InputError
 from imgbuild.project import Project
 
-SELECTING = ("list", "show", "build", "test", "push", "size", "base", "fetch", "matrix", "audit")
+SELECTING = ("list", "show", "build", "test", "push", "size", "fetch", "matrix", "audit")
 
 
 @pytest.fixture

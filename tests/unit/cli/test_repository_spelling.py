@@ -18,7 +18,6 @@ WIDE = {"COLUMNS": "300", "TERMINAL_WIDTH": "300", "NO_COLOR": "1"}
         ("build", ["--from", "--cache-from", "--cache-to"]),
         ("matrix", ["--from"]),
         ("published", ["--from"]),
-        ("base", ["--cache-from", "--cache-to"]),
     ],
 )
 def test_help(command: str, options: list[str]) -> None:

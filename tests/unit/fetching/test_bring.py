@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from faulty_server import FaultyServer, Reply
 
-from imgbuild.build.apt_files import _read
+from imgbuild.build.exports import _planned_items
 from imgbuild.build.fetch import FetchJob, bring, known_listing
 from imgbuild.dockerfile.stages import Stage
 from imgbuild.errors import MachineError
@@ -101,7 +101,7 @@ def test_what_apt_planned_is_read(tmp_path: Path) -> None:
     uri = "http://x.example/pool/g%2b%2b_12-3_amd64.deb"
     line = f"'{uri}' g++_4%3a12-3_amd64.deb 1400 SHA256:{'a' * 64}\n"
     stage = _planned(tmp_path, line)
-    package, listed, mirrors = _read(tmp_path, [stage], tmp_path / "store")
+    package, listed, mirrors = _planned_items(tmp_path, [stage], tmp_path / "store")
     assert package == Item(Kind.APT_PACKAGE, "g++_4%3a12-3_amd64.deb", uri, "a" * 64, 1400)
     assert (listed.kind, listed.name, listed.size) == (Kind.APT_LIST, "archive_InRelease", 4)
     assert mirrors.kind is Kind.APT_MIRRORS
@@ -111,4 +111,4 @@ def test_what_apt_planned_is_read(tmp_path: Path) -> None:
 def test_a_package_without_sha256_is_refused(tmp_path: Path) -> None:
     stage = _planned(tmp_path, f"'http://x/y.deb' y.deb 14 MD5Sum:{'a' * 32}\n")
     with pytest.raises(MachineError, match="names a package without its sha256"):
-        list(_read(tmp_path, [stage], tmp_path / "store"))
+        list(_planned_items(tmp_path, [stage], tmp_path / "store"))

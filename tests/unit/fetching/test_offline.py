@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.build.opening import Opening, open_workshop
+from imgbuild.build.context import BuildOptions, open_context
 from imgbuild.errors import InputError
 from imgbuild.fetching.base_files import fetched_layout, layout_items, store_text
 from imgbuild.fetching.listing import Item, Kind, Listing, write_listing
@@ -157,10 +157,10 @@ def test_a_file_that_is_missing_is_named_before_anything_is_built(
 def test_the_command_line_needs_no_engine_to_say_so(
     dest: Path, images: dict[str, Image], project: Project
 ) -> None:
-    opening = Opening(print, offline=dest)
+    options = BuildOptions(offline=dest)
     with (
         pytest.raises(InputError, match="holds nothing for"),
-        open_workshop(project, (images["tf-1.10-cpu-debian"],), opening),
+        open_context(project, (images["tf-1.10-cpu-debian"],), options, print),
     ):
         pass
 

@@ -66,9 +66,9 @@ def test_no_file_is_read_once_for_each_image(
         read[path] += 1
         return real(path)
 
-    planner, images = checkout.planner(), checkout.images
+    context = checkout.context()
     monkeypatch.setattr(Path, "read_bytes", count_bytes)
-    planner.plan(images, test=True)
+    context.plan(test=True)
     folders = (made.dockerfiles, made.files, made.locks)
     counts = {path: n for path, n in read.items() if any(f in path.parents for f in folders)}
     # Layers are also read for the digest in their names.

@@ -1,7 +1,8 @@
 """The plan: what has to be done for an image, given what the engine has and what was tested."""
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -9,7 +10,6 @@ from imgbuild.engine.types import StoredImage
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.plan import Action, PlanItem, make_plan
-from imgbuild.suites.results import Verdict
 
 PARTS = {"lock": "1", "lock packages": "a==1,b==2", "base": "2", "stage os": "3"}
 DIGEST = InputDigest("sha256:new", PARTS)
@@ -21,13 +21,37 @@ class Engine:
 
     input_digest: str = "sha256:new"
     named: bool = True
-    verdict: Verdict = Verdict.PASSED
+    passed: bool | None = True
     parts: dict[str, str] = field(default_factory=dict)
 
 
 @pytest.fixture
 def image(images: dict[str, Image]) -> Image:
     return images["tf-2.2-cpu-debian"]
+
+
+def _planned(
+    image: Image,
+    stored: Sequence[StoredImage],
+    passed: bool | None = True,
+    *,
+    test: bool = True,
+) -> PlanItem:
+    """Return the plan of an image; every stored image has a tag or a history of imgbuild's."""
+    made = [
+        replace(
+            one,
+            labels={
+                "org.opencontainers.image.created": "1970-01-01T00:00:00Z",
+                "imgbuild.repository": image.repository,
+                **one.labels,
+            },
+            created=0,
+        )
+        for one in stored
+    ]
+    history = [f"LABEL imgbuild.name={image.name}"]
+    return make_plan([(image, DIGEST)], made, lambda *_: passed, lambda _: history, test=test)[0]
 
 
 def _plan(image: Image, engine: Engine, *, test: bool = True) -> PlanItem:
@@ -37,12 +61,11 @@ def _plan(image: Image, engine: Engine, *, test: bool = True) -> PlanItem:
         "imgbuild.inputs": json.dumps({"form": 2, "parts": engine.parts}),
     }
     stored = StoredImage("sha256:id", image.tags if engine.named else (), labels)
-    verdict = {"sha256:id": engine.verdict}
-    return make_plan([(image, DIGEST)], [stored], lambda i: verdict[i], test=test)[0]
+    return _planned(image, [stored], engine.passed, test=test)
 
 
 def test_an_image_that_was_never_built_is_built(image: Image) -> None:
-    item = make_plan([(image, DIGEST)], [], lambda _: Verdict.UNKNOWN)[0]
+    item = _planned(image, [])
     assert (item.action, item.reason) == (Action.BUILD, "never built here")
 
 
@@ -87,7 +110,7 @@ def test_all_changes_are_there_for_programs(image: Image) -> None:
 def test_an_image_that_tells_nothing_of_its_inputs(image: Image) -> None:
     labels = {"imgbuild.name": image.name, "imgbuild.input-digest": "x"}
     stored = [StoredImage("sha256:id", image.tags, labels)]
-    item = make_plan([(image, DIGEST)], stored, lambda _: Verdict.PASSED)[0]
+    item = _planned(image, stored)
     assert (item.action, item.reason) == (Action.BUILD, "its inputs were not recorded")
 
 
@@ -98,26 +121,26 @@ FORMER = '{"Dockerfile": "1", "base": "2", "files": "3"}'
 def test_labels_of_another_form_only_cost_the_reason(image: Image, parts: str) -> None:
     labels = {"imgbuild.name": image.name, "imgbuild.input-digest": "x", "imgbuild.inputs": parts}
     stored = [StoredImage("sha256:id", image.tags, labels)]
-    item = make_plan([(image, DIGEST)], stored, lambda _: Verdict.PASSED)[0]
+    item = _planned(image, stored)
     assert item.action is Action.BUILD
     assert item.reason == "another imgbuild built it, which recorded its inputs in another form"
     stored = [StoredImage("sha256:id", image.tags, {**labels, "imgbuild.pin.tensorflow": "2.1.0"})]
-    item = make_plan([(image, DIGEST)], stored, lambda _: Verdict.PASSED)[0]
+    item = _planned(image, stored)
     assert item.reason.startswith("changed: pin tensorflow 2.1.0 → 2.2.0; ")
 
 
 @pytest.mark.parametrize(
-    ("verdict", "reason"),
+    ("passed", "reason"),
     [
-        (Verdict.UNKNOWN, "built, not tested yet"),
-        (Verdict.FAILED, "built, its suites failed last time"),
+        (None, "built, not tested yet"),
+        (False, "built, its suites failed last time"),
     ],
 )
 @pytest.mark.parametrize("named", [True, False])
 def test_an_image_without_a_passed_report_is_tested(
-    image: Image, verdict: Verdict, reason: str, named: bool
+    image: Image, passed: bool | None, reason: str, named: bool
 ) -> None:
-    item = _plan(image, Engine(named=named, verdict=verdict))
+    item = _plan(image, Engine(named=named, passed=passed))
     assert (item.action, item.reason) == (Action.TEST, reason)
 
 
@@ -126,21 +149,20 @@ def test_an_image_that_passed_without_its_name_gets_it(image: Image) -> None:
 
 
 def test_without_tests_an_unknown_image_is_left_alone_or_named(image: Image) -> None:
-    unknown = Verdict.UNKNOWN
-    assert _plan(image, Engine(verdict=unknown), test=False).action is Action.NOTHING
-    assert _plan(image, Engine(named=False, verdict=unknown), test=False).action is Action.NAME
+    assert _plan(image, Engine(passed=None), test=False).action is Action.NOTHING
+    assert _plan(image, Engine(named=False, passed=None), test=False).action is Action.NAME
 
 
 def test_one_of_two_names_is_not_enough(image: Image) -> None:
     labels = {"imgbuild.name": image.name, "imgbuild.input-digest": DIGEST.total}
     stored = [StoredImage("sha256:id", image.tags[:1], labels)]
-    assert make_plan([(image, DIGEST)], stored, lambda _: Verdict.PASSED)[0].action is Action.NAME
+    assert _planned(image, stored).action is Action.NAME
 
 
 def test_the_image_of_another_name_does_not_count(image: Image) -> None:
     labels = {"imgbuild.name": "tf-9", "imgbuild.input-digest": DIGEST.total}
     stored = [StoredImage("sha256:id", image.tags, labels)]
-    assert make_plan([(image, DIGEST)], stored, lambda _: Verdict.PASSED)[0].action is Action.BUILD
+    assert _planned(image, stored).action is Action.BUILD
 
 
 def test_the_named_and_tested_of_two_equal_images_is_taken(image: Image) -> None:
@@ -149,5 +171,5 @@ def test_the_named_and_tested_of_two_equal_images_is_taken(image: Image) -> None
         StoredImage("sha256:a", (), labels, created=2),
         StoredImage("sha256:b", image.tags, labels, created=1),
     ]
-    item = make_plan([(image, DIGEST)], stored, lambda _: Verdict.PASSED)[0]
+    item = _planned(image, stored)
     assert (item.action, item.image_id) == (Action.NOTHING, "sha256:b")

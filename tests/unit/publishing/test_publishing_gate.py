@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from fake_engine import FakeEngine
 
+from imgbuild.build.context import BuildContext, BuildOptions
 from imgbuild.dockerfile.labels import INPUT_DIGEST, STANDIN
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import InputError
@@ -15,10 +16,10 @@ from imgbuild.inputs.build_inputs import BuildInputs
 from imgbuild.matrix.images import Image, standin_image
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.plan import Action, PlanItem
-from imgbuild.plan.planner import Planner
 from imgbuild.project import Project
 from imgbuild.publishing.candidate import Candidate, candidate_of
 from imgbuild.publishing.gate import Allowance, Judgement, judge, refusal_text
+from imgbuild.settings import Settings
 from imgbuild.suites.catalog import list_suites
 from imgbuild.suites.results import SuiteResult, TestFailure, TestSkip
 from imgbuild.suites.store import ReportStore
@@ -48,7 +49,7 @@ def _labels(image: Image) -> dict[str, str]:
 
 def _document(folder: Path, results: tuple[SuiteResult, ...]) -> Mapping[str, Any]:
     """Return what this machine remembers after such a run."""
-    store = ReportStore(folder)
+    store = ReportStore(folder / "reports")
     store.save(ID, GPU_KEYS, results)
     return store.document(ID)
 
@@ -124,7 +125,7 @@ def test_an_image_that_was_built_without_suites(good: Candidate) -> None:
 
 
 def test_suites_of_another_image_do_not_count(good: Candidate, tmp_path: Path) -> None:
-    document = ReportStore(tmp_path).document("sha256:" + "2" * 64)
+    document = ReportStore(tmp_path / "reports").document("sha256:" + "2" * 64)
     assert "no suite was run on this image" in _only(judge(replace(good, report=document), STRICT))
 
 
@@ -269,9 +270,12 @@ def test_a_candidate_is_gathered_from_engine_and_memory(
 ) -> None:
     assert good.stored
     inputs = BuildInputs({}, {}, Path("/uv"), "1")
-    planner = Planner(project, FakeEngine([good.stored]), inputs, ReportStore(tmp_path))
-    found = candidate_of(good.item, planner)
+    engine = FakeEngine([good.stored])
+    context = BuildContext(
+        project, (), BuildOptions(), Settings(), engine, None, inputs, state=tmp_path
+    )
+    found = candidate_of(good.item, context)
     assert (found.stored, found.report) == (good.stored, good.report)
     assert tuple(found.keys) == list_suites(project.suites, "cpu")
-    nothing = candidate_of(replace(good.item, image_id=None), planner)
+    nothing = candidate_of(replace(good.item, image_id=None), context)
     assert (nothing.stored, nothing.report) == (None, {})

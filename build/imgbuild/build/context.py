@@ -1,0 +1,281 @@
+"""Open what a build, test or push needs: settings, engine, inputs, and where results go."""
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from imgbuild.dockerfile.labels import INPUT_DIGEST
+from imgbuild.engine.client import Engine
+from imgbuild.engine.endpoint import resolve_host
+from imgbuild.engine.types import StoredImage
+from imgbuild.errors import MachineError
+from imgbuild.files import LockedError, locked
+from imgbuild.inputs.build_inputs import BuildInputs, Preparation, prepare_inputs
+from imgbuild.matrix.images import Image, standin_image
+from imgbuild.plan.digest import InputDigest, InputReader, input_digest
+from imgbuild.plan.plan import PlanItem, make_plan
+from imgbuild.process import run
+from imgbuild.project import Project, cache_dir, state_dir
+from imgbuild.settings import Settings, load_settings
+from imgbuild.suites.catalog import Suite, read_suites, required, suite_keys
+from imgbuild.suites.expectation import expectation
+from imgbuild.suites.results import Verdict
+from imgbuild.suites.store import ReportStore
+
+if TYPE_CHECKING:
+    from imgbuild.build.display import BuildDisplay
+    from imgbuild.caches.protocol import BuildCache
+    from imgbuild.caches.several import Caches
+    from imgbuild.engine.buildx import Buildx
+    from imgbuild.fetching.offline import FetchedInputs
+    from imgbuild.sites import Sites
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """How the command line wants images to be built.
+
+    ``make_inputs`` false makes no base image. ``offline`` is a folder that ``imgbuild fetch``
+    filled, in place of the network. ``step_seconds`` is how long a step may run (0: no limit), in
+    place of what the settings say. ``cache_from`` and ``cache_to`` are repositories; ``published``
+    opens one that is read before them. ``jobs`` images are tested at once.
+    """
+
+    test: bool = True
+    keep_going: bool = False
+    jobs: int = 2
+    make_inputs: bool = True
+    refresh_base: bool = False
+    offline: Path | None = None
+    step_seconds: float | None = None
+    cache_from: tuple[str, ...] = ()
+    cache_to: tuple[str, ...] = ()
+    published: "Callable[[Engine, Say], BuildCache] | None" = None
+    reports: Path | None = None
+
+
+@dataclass(frozen=True)
+class BuildContext:
+    """What every step of one command shares. What is slow to import or to find waits for its use.
+
+    ``stored`` are the engine's images with an input digest when the context was opened.
+    """
+
+    project: Project
+    images: tuple[Image, ...]
+    options: BuildOptions
+    settings: Settings
+    engine: Engine
+    host: str | None
+    inputs: BuildInputs
+    stored: tuple[StoredImage, ...] = ()
+    fetched: "FetchedInputs | None" = None
+    say: Say = print
+    state: Path = field(default_factory=state_dir)
+    cache: Path = field(default_factory=cache_dir)
+
+    @property
+    def reports(self) -> Path:
+        """The folder that the suites' reports go into."""
+        return self.options.reports or self.state / "runs"
+
+    @property
+    def store(self) -> ReportStore:
+        """The verdicts that this machine remembers."""
+        return ReportStore(self.state / "reports")
+
+    @cached_property
+    def buildx(self) -> "Buildx":
+        """The buildx to build with."""
+        from imgbuild.engine.buildx import find_buildx  # noqa: PLC0415
+
+        return find_buildx(self.settings.engine, self.options.step_seconds)
+
+    @cached_property
+    def display(self) -> "BuildDisplay":
+        """What shows how far each image is."""
+        from imgbuild.build.display import BuildDisplay  # noqa: PLC0415
+
+        return BuildDisplay([image.name for image in self.images])
+
+    @cached_property
+    def sites(self) -> "Sites":
+        """Where downloads come from."""
+        from imgbuild.sites import make_sites  # noqa: PLC0415
+
+        return make_sites(self.images[0].matrix.upstream_urls, self.settings)
+
+    @cached_property
+    def revision(self) -> str | None:
+        """The commit of the checkout."""
+        return git_revision(self.project.root)
+
+    @cached_property
+    def caches(self) -> "Caches":
+        """What is read and written beside this engine."""
+        from imgbuild.caches.place import cache_place  # noqa: PLC0415
+        from imgbuild.caches.several import open_caches  # noqa: PLC0415
+
+        return open_caches(
+            [cache_place("--cache-from", one) for one in self.options.cache_from],
+            [cache_place("--cache-to", one) for one in self.options.cache_to],
+            self.engine,
+            self.say,
+            [self.options.published(self.engine, self.say)] if self.options.published else [],
+        )
+
+    @cached_property
+    def digests(self) -> Mapping[str, InputDigest]:
+        """The input digest of each image by name, computed once.
+
+        Raises:
+            InputError: a Dockerfile or lock is missing or not the current one.
+
+        """
+        reader = InputReader(self.project)
+        return {
+            image.name: input_digest(image, self.inputs, self.project, reader)
+            for image in map(self.own, self.images)
+        }
+
+    def plan(
+        self, *, test: bool, stored: Sequence[StoredImage] | None = None
+    ) -> tuple[PlanItem, ...]:
+        """Return what has to be done for each image.
+
+        ``stored`` are the engine's images with an input digest, if it was asked already.
+
+        Raises:
+            InputError: a Dockerfile or lock is missing or not the current one.
+            MachineError: the engine does not answer.
+
+        """
+        found = self.engine.images(INPUT_DIGEST) if stored is None else stored
+        digests = [(self.own(image), self.digests[image.name]) for image in self.images]
+        return make_plan(digests, found, self.passed, self.engine.history, test=test)
+
+    def own(self, image: Image) -> Image:
+        """Return the image under the repository that its builds here are tagged for."""
+        return standin_image(image) if self.settings.standin else image
+
+    def expected(self, image: Image) -> dict[str, Any]:
+        """Return what an image must be that is built here.
+
+        Raises:
+            InputError: its lock is missing or damaged.
+
+        """
+        standin = self.settings.standin
+        return expectation(image, self.project, standin.versions if standin else None)
+
+    def suite_keys(self, image: Image) -> Mapping[str, str]:
+        """Return the keys of the suites that the image must pass, by suite."""
+        if image.name not in self._keys:
+            suites = required(self._suites, image.variant)
+            self._keys[image.name] = suite_keys(suites, self.expected(image))
+        return self._keys[image.name]
+
+    def passed(self, image: Image, image_id: str) -> bool | None:
+        """Return whether an image id passed the suites of its image; None if that is not known."""
+        keys = self.suite_keys(image)
+        found = self.store.verdict(image_id, keys)
+        # The engine is asked for GPUs only where the answer matters.
+        with_gpus = self.store.verdict(image_id, keys, gpus=True)
+        if found is not with_gpus and self.engine.version().gpus is not None:
+            found = with_gpus
+        return {Verdict.PASSED: True, Verdict.FAILED: False}.get(found)
+
+    @cached_property
+    def _suites(self) -> tuple[Suite, ...]:
+        return read_suites(self.project.suites)
+
+    @cached_property
+    def _keys(self) -> dict[str, Mapping[str, str]]:
+        return {}
+
+
+@contextmanager
+def open_context(
+    project: Project, images: tuple[Image, ...], options: BuildOptions, say: Say
+) -> Iterator[BuildContext]:
+    """Give the context of a command, and close the engine's connections afterwards.
+
+    Raises:
+        InputError: the settings are wrong.
+        MachineError: there is no engine, or an input cannot be made.
+
+    """
+    settings = load_settings(project.settings)
+    fetched = _fetched(project, images, options, settings)
+    if fetched:
+        settings = fetched.settings(settings, images)
+    host = resolve_host(settings.engine)
+    engine = Engine(host)
+    try:
+        # First, since no input need be made for an engine that does not answer.
+        stored = tuple(engine.images(INPUT_DIGEST))
+        log = state_dir() / "logs" / f"{time.strftime('%Y%m%dT%H%M%S')}-inputs.log"
+        inputs = prepare_inputs(
+            images,
+            settings,
+            Preparation(cache_dir(), log, project, say, options.make_inputs, options.refresh_base),
+        )
+        inputs = fetched.known_bases(inputs, images) if fetched else inputs
+        yield BuildContext(
+            project, images, options, settings, engine, host, inputs, stored, fetched, say
+        )
+    finally:
+        engine.close()
+
+
+def _fetched(
+    project: Project, images: tuple[Image, ...], options: BuildOptions, settings: Settings
+) -> "FetchedInputs | None":
+    if options.offline is None:
+        return None
+    from imgbuild.fetching.offline import open_fetched  # noqa: PLC0415 - brings requests
+
+    return open_fetched(options.offline, images, project, settings, cache_dir())
+
+
+@contextmanager
+def image_locks(names: Iterable[str], host: str | None, folder: Path) -> Iterator[None]:
+    """Hold the locks of the named images on one engine: a second build would race for their tags.
+
+    Raises:
+        MachineError: another imgbuild works on one of them; its process id is given.
+
+    """
+    engine = re.sub(r"[^A-Za-z0-9]+", "-", host or "default").strip("-")
+    with ExitStack() as stack:
+        # In one order everywhere, so that two builds of several images cannot block each other.
+        for name in sorted(names):
+            try:
+                stack.enter_context(locked(folder / f"{engine}-{name}.lock", wait=False))
+            except LockedError as error:
+                raise MachineError(
+                    f"{name} is being built, tested or pushed by another imgbuild (process "
+                    f"{error.owner}) on this engine. Wait until it has ended, or stop it; nothing "
+                    "was started here."
+                ) from error
+        yield
+
+
+def git_revision(root: Path) -> str | None:
+    """Return the commit of the checkout, with ``-dirty`` if files differ; None outside git."""
+    head = _git(root, "rev-parse", "HEAD")
+    if not head:
+        return None
+    return f"{head}-dirty" if _git(root, "status", "--porcelain") else head
+
+
+def _git(root: Path, *arguments: str) -> str:
+    done = run(["git", "-C", str(root), *arguments], timeout=10)
+    return done.output.strip() if done.ok else ""

@@ -1,0 +1,353 @@
+"""``imgbuild build``: build what is missing, test it, and name what passed."""
+
+import json
+import os
+from collections import Counter
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from imgbuild.cli import options
+from imgbuild.cli.selecting import Chosen, selecting
+from imgbuild.cli.telling import say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from imgbuild.build.result import BuildResult
+    from imgbuild.build.run import Build
+    from imgbuild.caches.protocol import BuildCache
+    from imgbuild.engine.client import Engine
+    from imgbuild.matrix.images import Image
+    from imgbuild.plan.plan import PlanItem
+    from imgbuild.project import Project
+    from imgbuild.suites.results import Report, SuiteResult
+
+#: With more images, the table names only the failed suites, and counts the others.
+BRIEF = 3
+
+
+class LogFormat(StrEnum):
+    """What standard error is for: people or programs."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@selecting
+def build(
+    chosen: Chosen,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Show what would be built and why; do nothing.")
+    ] = False,
+    no_test: Annotated[
+        bool, typer.Option("--no-test", help="Name the image without running its suites.")
+    ] = False,
+    keep_going: Annotated[
+        bool | None,
+        typer.Option(
+            "--keep-going/--fail-fast",
+            help="After a failure, go on with the other images, or not; with --all it goes on.",
+        ),
+    ] = None,
+    jobs: Annotated[
+        int, typer.Option("--jobs", min=1, max=64, help="How many images to test at once.")
+    ] = min(os.cpu_count() or 1, 4),
+    refresh_base: Annotated[
+        bool, typer.Option("--refresh-base", help="Make base images again, with new updates.")
+    ] = False,
+    offline: Annotated[
+        Path | None,
+        typer.Option(
+            "--offline",
+            metavar="DEST",
+            help="Take every input from a folder that `imgbuild fetch` filled; no network.",
+        ),
+    ] = None,
+    step_timeout: Annotated[
+        str | None,
+        typer.Option(
+            "--step-timeout",
+            metavar="DURATION",
+            help="How long a step may run: 90s, 30m, 1h, 0 for no limit. Default: 1h.",
+        ),
+    ] = None,
+    log_format: Annotated[
+        LogFormat,
+        typer.Option(
+            "--log-format",
+            envvar="IMGBUILD_LOG_FORMAT",
+            help="What standard error is: text, or one JSON object a line (docs/reference.md).",
+        ),
+    ] = LogFormat.TEXT,
+    cache_from: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cache-from",
+            metavar="SRC",
+            help="Take finished images from a folder or HOST[:PORT]/REPOSITORY; repeatable.",
+        ),
+    ] = None,
+    cache_to: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cache-to",
+            metavar="DEST",
+            help="Keep images that passed in a folder or HOST[:PORT]/REPOSITORY; repeatable.",
+        ),
+    ] = None,
+    pull: Annotated[
+        bool,
+        typer.Option(
+            "--pull",
+            help="Take images that are published with the same inputs from there (`imgbuild "
+            "published`), instead of building them.",
+        ),
+    ] = False,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="HOST[:PORT]/REPOSITORY",
+            help="Where --pull looks. Default: publishing.repository of imgbuild.local.yaml.",
+            show_default=False,
+        ),
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", help="Folder for report.json and junit.xml, one folder an image."),
+    ] = None,
+    as_json: options.JsonOption = False,
+    project: options.ProjectOption = None,
+) -> None:
+    """Build what is missing, run the suites, and name the images that passed.
+
+    --as-documented builds the documented pins knowingly: it says first which compatibility rules
+    they break. Suites that find the fault fail, and then the image gets no name; with --no-test it
+    does.
+    """
+    from imgbuild.build.context import BuildOptions, open_context
+    from imgbuild.errors import InputError
+    from imgbuild.suites.container import require_docker_client
+
+    del log_format  # imgbuild.json_log reads it before the command starts
+    for wrong, message in (
+        (
+            plan and refresh_base,
+            "--plan makes nothing, and --refresh-base makes base images; choose one.",
+        ),
+        (
+            offline and refresh_base,
+            "--offline takes the base image that was fetched; drop --refresh-base.",
+        ),
+        (
+            source is not None and not pull,
+            "--from says where --pull looks: give both, or neither.",
+        ),
+        (
+            offline and not offline.is_dir(),
+            f"--offline {offline}: there is no such folder; `imgbuild fetch` makes one.",
+        ),
+    ):
+        if wrong:
+            raise InputError(message)
+    opened = options.open_project(project)
+    images = chosen.images(opened)
+    for image in images:
+        _warn(image)
+    build_options = BuildOptions(
+        test=not no_test,
+        keep_going=chosen.everything if keep_going is None else keep_going,
+        jobs=jobs,
+        make_inputs=not plan,
+        refresh_base=refresh_base,
+        offline=offline.absolute() if offline else None,
+        step_seconds=options.seconds(step_timeout, "--step-timeout"),
+        cache_from=tuple(cache_from or ()),
+        cache_to=tuple(cache_to or ()),
+        published=_published(opened, source) if pull else None,
+        reports=report.absolute() if report else None,
+    )
+    if not (plan or no_test):
+        require_docker_client()
+    with open_context(opened, images, build_options, say) as context:
+        items = context.plan(test=not no_test, stored=context.stored)
+        if plan:
+            if cache_from or pull:
+                from imgbuild.build.cached import foreseen
+
+                items = foreseen(items, context)
+            _print_plan(items, as_json=as_json)
+        elif not cache_to and not any(item.busy for item in items):
+            _print_idle(items, context.host, as_json=as_json)
+        else:
+            from imgbuild.build.run import build_images
+
+            _print_build(build_images(context), context.host, as_json=as_json)
+
+
+def _published(
+    project: "Project", source: str | None
+) -> "Callable[[Engine, Callable[[str], None]], BuildCache]":
+    """Return what opens the published images; nothing is asked yet."""
+    from imgbuild.publishing.pulled import PublishedImages
+    from imgbuild.registry.client import connect
+    from imgbuild.registry.repository import select_repository
+    from imgbuild.settings import load_settings
+
+    settings = load_settings(project.settings)
+    repository, option = select_repository(source, settings, "--from")
+    registry = connect(repository, settings, say, option=option)
+    return lambda engine, say: PublishedImages(registry, engine, say)
+
+
+def _warn(image: "Image") -> None:
+    from imgbuild.matrix.rules import documented_warnings
+
+    for paragraph in documented_warnings(image) if image.documented else ():
+        say(paragraph)
+
+
+def _print_plan(items: "Sequence[PlanItem]", *, as_json: bool) -> None:
+    """Print one line an image: what would be done, and why."""
+    if as_json:
+        typer.echo(json.dumps([item.as_json() for item in items], indent=2))
+        return
+    width = max(len(item.image.name) for item in items)
+    for item in items:
+        typer.echo(f"{item.image.name:<{width}}  {item.action:<7}  {item.reason}")
+    busy = sum(item.busy for item in items)
+    typer.echo(f"Something to do for {busy} of {len(items)}." if busy else idle_line(items))
+
+
+def _print_idle(items: "Sequence[PlanItem]", host: str | None, *, as_json: bool) -> None:
+    """Print that there is nothing to do."""
+    if as_json:
+        from imgbuild.build.result import BuildResult
+
+        results = [BuildResult(item, item.image_id, tagged=True) for item in items]
+        typer.echo(json.dumps([one.as_json() for one in results], indent=2))
+    else:
+        typer.echo(f"{idle_line(items)}\n{usage_lines(items[0].image, host)}")
+
+
+def _print_build(build: "Build", host: str | None, *, as_json: bool) -> None:
+    """Print the table of a finished build.
+
+    Raises:
+        CheckFailedError: an image has no tag now.
+        MachineError: this machine cannot build.
+
+    """
+    if as_json:
+        typer.echo(json.dumps([one.as_json() for one in build.results], indent=2))
+    else:
+        typer.echo(build_lines(build))
+    failure = build.failure()
+    if failure:
+        raise failure
+    if not as_json:
+        typer.echo(usage_lines(build.results[0].item.image, host))
+
+
+def build_lines(build: "Build") -> str:
+    """Return the table of a finished build: what was done for each image, and how it ended."""
+    from imgbuild.build.result import FailureScope
+    from imgbuild.text import aligned
+
+    results = build.results
+    if len(results) == build.planned and not any(one.item.busy for one in results):
+        return idle_line([one.item for one in results])
+    brief = len(results) > BRIEF
+    header = ("image", "verdict", "done", "time", "size", "suites")
+    lines = aligned([header, *(_row(one, brief=brief) for one in results)])
+    lines += [line for one in results if one.report for line in skip_lines(one.report)]
+    if build.planned > 1:
+        counts = Counter(map(_verdict, results))
+        totals = ", ".join(f"{count} {word}" for word, count in counts.items())
+        lines.append(f"{len(results)} images: {totals}.")
+    missing = build.planned - len(results)
+    if missing:
+        stopped = build.stop or any(one.scope is FailureScope.ENGINE for one in results)
+        hint = "" if stopped else " (--keep-going begins them)"
+        lines.append(f"{missing} images were not begun{hint}.")
+    return "\n".join(lines)
+
+
+def _row(result: "BuildResult", *, brief: bool) -> tuple[str, ...]:
+    from imgbuild.build.lines import clock_time
+
+    times = [seconds for seconds in (result.build_seconds, result.test_seconds) if seconds]
+    return (
+        result.name,
+        _verdict(result),
+        _done(result),
+        " + ".join(map(clock_time, times)),
+        f"{result.size / 1e6:.0f} MB" if result.size else "",
+        _suites(result.report, brief=brief),
+    )
+
+
+def _verdict(result: "BuildResult") -> str:
+    return "named" if result.state == "done" else result.state
+
+
+def _done(result: "BuildResult") -> str:
+    """Return what was done in this build, whether it led to a tag or not."""
+    from imgbuild.plan.plan import Action
+
+    action = result.item.action
+    built = action is Action.BUILD and result.image_id is not None
+    words = [*(["built"] if built else []), *(["tested"] if result.report else [])]
+    return ", ".join([*words, *(["named"] if action is Action.NAME and result.tagged else [])])
+
+
+def _suites(report: "Report | None", *, brief: bool) -> str:
+    """Return each suite's result; in brief ``horovod FAILED, 12 passed``."""
+    if report is None:
+        return ""
+    words = [(suite.suite, suite_word(suite)) for suite in report.suites]
+    if not brief:
+        return ", ".join(f"{name} {word}" for name, word in words)
+    failed = [f"{name} {word}" for name, word in words if word == "FAILED"]
+    others = Counter(word for _, word in words if word != "FAILED")
+    return ", ".join([*failed, *(f"{count} {word}" for word, count in others.items())])
+
+
+def suite_word(suite: "SuiteResult") -> str:
+    """Return a suite's result for a table; a failure must be found in a long line."""
+    from imgbuild.suites.results import Verdict
+
+    return "FAILED" if suite.verdict is Verdict.FAILED else str(suite.verdict)
+
+
+def skip_lines(report: "Report") -> list[str]:
+    """Return one line for each reason for which checks were skipped."""
+    return [
+        f"{report.image}: {suite.suite}: {count} skipped: {reason}"
+        for suite in report.suites
+        for reason, count in suite.reasons.items()
+    ]
+
+
+def idle_line(items: "Sequence[PlanItem]") -> str:
+    """Return the line that there is nothing to do."""
+    names = ", ".join(item.image.tags[0] for item in items)
+    count = "1 image is" if len(items) == 1 else f"{len(items)} images are"
+    return f"Nothing to do: {count} up to date ({names})."
+
+
+def usage_lines(image: "Image", host: str | None) -> str:
+    """Return how to use the image: a shell, two ranks, TensorBoard."""
+    client = f"docker -H {host}" if host and host != "unix:///var/run/docker.sock" else "docker"
+    name = image.tags[0]
+    run = f"{client} run --rm{' --gpus all' if image.variant == 'gpu' else ''}"
+    ranks = "-np 2 --oversubscribe" if image.mpi.flavour == "openmpi" else "-np 2"
+    return f"""
+Use it:
+  {run} -it -v "$PWD:/work" -w /work {name} python train.py
+  {run} -v "$PWD:/work" -w /work {name} mpirun {ranks} python train.py
+  {run} -p 6006:6006 -v "$PWD/logs:/logs" {name} \\
+      tensorboard --logdir /logs --host 0.0.0.0     then open http://localhost:6006"""

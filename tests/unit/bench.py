@@ -1,0 +1,140 @@
+"""Builds without an engine: what they tag, and what they leave alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import fake_engine
+import pytest
+from fake_engine import FakeEngine
+
+from imgbuild.build.context import BuildContext, BuildOptions
+from imgbuild.build.result import BuildResult
+from imgbuild.build.run import Build, build_images
+from imgbuild.engine.bake import BakeTarget, BuildFailedError, BuiltImage
+from imgbuild.engine.buildx import Buildx
+from imgbuild.engine.failure import BuildFailure
+from imgbuild.engine.types import StoredImage
+from imgbuild.inputs.build_inputs import BaseInput, BuildInputs, ImageDownloads, InterpreterInput
+from imgbuild.matrix.images import Image
+from imgbuild.plan.plan import PlanItem
+from imgbuild.project import Project
+from imgbuild.settings import Settings, StandIn
+from imgbuild.suites.catalog import code_digest
+from imgbuild.suites.results import Report, SuiteResult, TestFailure
+from imgbuild.suites.runner import SuiteRun
+
+OLD, NEW = "tf-1.10-cpu-debian", "tf-2.2-cpu-debian"
+INPUTS = BuildInputs(
+    {"debian-12": BaseInput("debian@sha256:abc", "sha256:abc", "registry")},
+    {"3.6.15": InterpreterInput(Path("/prefix"), "sha256:p", "local prefix")},
+    Path("/uv"),
+    "0.13.8",
+    secrets={"ca": Path("/ca.pem")},
+    downloads={OLD: ImageDownloads({}, {}), NEW: ImageDownloads({}, {"SHA256_X": "f" * 64})},
+)
+EPOCH, EPOCH_SECONDS = "2026-11-01T00:00:00Z", 1793491200
+
+
+@dataclass
+class Bench:
+    """A machine; ``broken`` images do not build, ``faulty`` ones do not pass their suites."""
+
+    context: BuildContext
+    broken: set[str] = field(default_factory=set)
+    faulty: set[str] = field(default_factory=set)
+    baked: list[list[str]] = field(default_factory=list)
+    targets: list[BakeTarget] = field(default_factory=list)
+    tested: list[str] = field(default_factory=list)
+    suites_run: list[tuple[str, ...]] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+
+    @property
+    def engine(self) -> FakeEngine:
+        assert isinstance(self.context.engine, FakeEngine)
+        return self.context.engine
+
+    def change(self, **fields: object) -> None:
+        """Change the context for the next builds."""
+        self.context = replace(self.context, **fields)  # type: ignore[arg-type]
+
+    def pretend_standin(self) -> None:
+        standin = StandIn(note="a test's", versions={"python": "3.6.15"})
+        inputs = replace(self.context.inputs, standin=standin.note)
+        self.change(settings=Settings(standin=standin), inputs=inputs)
+
+    def run(self, **options: object) -> Build:
+        chosen = replace(self.context.options, **options)  # type: ignore[arg-type]
+        return build_images(replace(self.context, options=chosen))
+
+    def build(self, **options: object) -> list[BuildResult]:
+        return [*self.run(**options).results]
+
+    def states(self, **options: object) -> dict[str, str]:
+        return {result.name: result.state for result in self.build(**options)}
+
+    def plan(self, *, test: bool = True) -> tuple[PlanItem, ...]:
+        return replace(self.context).plan(test=test)
+
+    def tags(self, name: str | None = None) -> set[str]:
+        """Return all tags of the engine, or those that an image should have."""
+        if name is None:
+            return {tag for image in self.engine.stored.values() for tag in image.tags}
+        return {tag for image in self.context.images if image.name == name for tag in image.tags}
+
+    def bake(
+        self, _buildx: object, _host: object, targets: Sequence[BakeTarget], **more: object
+    ) -> dict[str, BuiltImage]:
+        assert more["epoch"] == EPOCH_SECONDS
+        self.targets = [*targets]
+        images = [one for one in targets if one.output == "type=docker"]
+        self.baked.append([target.name for target in images])
+        failed = tuple(t.name for t in images if t.name in self.broken)
+        if failed:
+            rest = tuple(t.name for t in images if t.name not in self.broken)
+            raise BuildFailedError(
+                BuildFailure(failed, rest, (), "[horovod 2/2] RUN", "exit code 1", (), Path("log"))
+            )
+        return {target.name: self._store(target) for target in images}
+
+    def _store(self, target: BakeTarget) -> BuiltImage:
+        image_id = f"sha256:{len(self.engine.stored):064}"
+        made = {"imgbuild.name": target.name, "org.opencontainers.image.created": EPOCH}
+        labels = {**made, **target.labels}
+        self.engine.stored[image_id] = StoredImage(image_id, (), labels, 10**9, EPOCH_SECONDS)
+        return BuiltImage(image_id, image_id)
+
+    def suites(self, run: SuiteRun, *_: object) -> Report:
+        name = run.target.name
+        self.tested.append(name)
+        self.suites_run.append(run.suites)
+        failures = (TestFailure("test_x", "no"),) if name in self.faulty else ()
+        results = tuple(SuiteResult(name, 1, failures, (), 1.0) for name in run.suites)
+        code = code_digest(self.context.project.suites)
+        return Report(name, run.target.image_id, code, results)
+
+
+@pytest.fixture
+def bench(
+    images: dict[str, Image], project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Bench:
+    said: list[str] = []
+    context = BuildContext(
+        project,
+        (images[OLD], images[NEW]),
+        BuildOptions(),
+        Settings(),
+        FakeEngine(),
+        None,
+        INPUTS,
+        say=said.append,
+        state=tmp_path / "state",
+        cache=tmp_path / "cache",
+    )
+    made = Bench(context, said=said)
+    version = replace(fake_engine.VERSION, root_dir=str(tmp_path / "elsewhere"))
+    monkeypatch.setattr(fake_engine, "VERSION", version)
+    monkeypatch.setattr("imgbuild.engine.buildx.find_buildx", lambda *_: Buildx(Path("/b"), "0"))
+    monkeypatch.setattr("imgbuild.build.bake.run_bake", made.bake)
+    monkeypatch.setattr("imgbuild.suites.session.run_suites", made.suites)
+    return made

@@ -1,0 +1,475 @@
+"""The pipeline of ``imgbuild build``, on an engine in memory."""
+
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import fake_engine
+import pytest
+from bench import INPUTS, NEW, OLD, Bench
+
+from imgbuild.build.result import BuildResult, FailureScope
+from imgbuild.build.run import Build
+from imgbuild.cli.build_command import build_lines, usage_lines
+from imgbuild.engine.bake import BuildFailedError, BuildStoppedError
+from imgbuild.engine.failure import Diagnosis, FaultKind
+from imgbuild.engine.faults import EngineUnusableError
+from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
+from imgbuild.inputs.build_inputs import BaseInput, ImageDownloads
+from imgbuild.inputs.download import Download, NotFetchedError, WrongContentError
+from imgbuild.matrix.images import Image
+from imgbuild.plan.digest import InputDigest
+from imgbuild.plan.plan import Action, PlanItem
+from imgbuild.project import Project
+from imgbuild.suites.results import Report, SuiteResult, TestFailure
+
+CHANGED = replace(INPUTS, uv_version="99")
+
+
+# What gets its tags
+
+
+def test_what_passed_gets_its_tags_and_a_second_build_has_nothing_to_do(bench: Bench) -> None:
+    assert bench.states() == {OLD: "done", NEW: "done"}
+    assert bench.tags() == bench.tags(OLD) | bench.tags(NEW)
+    assert bench.baked == [[OLD, NEW]]
+    assert bench.states() == {OLD: "up to date", NEW: "up to date"}
+    assert len(bench.baked) == 1
+    assert sorted(bench.tested) == [OLD, NEW]
+
+
+def test_what_failed_its_suites_gets_no_tag_and_is_tested_again_not_built(bench: Bench) -> None:
+    bench.faulty = {NEW}
+    old, new = bench.build()
+    assert (old.state, new.state) == ("done", "suites failed")
+    assert "horovod: test_x" in (new.error or "")
+    assert bench.tags() == bench.tags(OLD)
+    bench.faulty = set()
+    assert bench.states() == {OLD: "up to date", NEW: "done"}
+    assert len(bench.baked) == 1
+
+
+def test_an_image_built_on_top_is_not_taken_for_the_image(bench: Bench) -> None:
+    """It inherits every label; only its time of creation tells."""
+    bench.build()
+    stored = bench.engine.stored
+    theirs = [
+        replace(image, id=f"sha256:{900 + number:064}", tags=(), created=1)
+        for number, image in enumerate(stored.values())
+    ]
+    stored.clear()
+    stored.update({one.id: one for one in theirs})
+    assert {result.item.action for result in bench.build()} == {Action.BUILD}
+    assert all(stored[one.id].tags == () for one in theirs)
+
+
+def test_a_failed_successor_leaves_the_old_image_its_tags(bench: Bench) -> None:
+    bench.build()
+    before = bench.engine.inspect(bench.context.images[1].tags[0])
+    bench.change(inputs=CHANGED)
+    bench.faulty = {NEW}
+    bench.build()
+    assert bench.engine.inspect(bench.context.images[1].tags[0]) == before
+
+
+@pytest.mark.parametrize("remembered", [True, False])
+def test_a_successor_takes_the_tags_and_the_old_image_goes(bench: Bench, remembered: bool) -> None:
+    bench.build()
+    if not remembered:
+        shutil.rmtree(bench.context.store.folder)
+    bench.change(inputs=CHANGED)
+    assert bench.states() == {OLD: "done", NEW: "done"}
+    assert len(bench.engine.stored) == 2
+
+
+def test_an_untagged_image_that_others_may_be_testing_stays(bench: Bench) -> None:
+    """They share the engine; only what this state folder tested, or untagged just now, goes."""
+    bench.build()
+    stored = bench.engine.stored
+    first = next(iter(stored.values()))
+    labels = {**first.labels, "imgbuild.input-digest": "sha256:other"}
+    theirs, mine = (
+        replace(first, id=f"sha256:{number:064}", tags=(), labels=labels) for number in (901, 902)
+    )
+    stored.update({one.id: one for one in (theirs, mine)})
+    bench.context.store.begin(mine.id)
+    bench.change(inputs=CHANGED)
+    bench.build()
+    assert theirs.id in stored
+    assert mine.id not in stored
+    assert first.id not in stored
+
+
+def test_what_is_about_to_be_tested_is_remembered_before(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A killed test leaves it untagged, and `imgbuild clean` must know whose it is."""
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("imgbuild.build.gate._passed", killed)
+    with pytest.raises(KeyboardInterrupt):
+        bench.build(jobs=1)
+    assert all(bench.context.store.knows(one) for one in bench.engine.stored)
+    assert not bench.context.store.knows("sha256:other")
+
+
+def test_without_tests_the_tag_is_given_at_once_and_tests_come_later(bench: Bench) -> None:
+    assert bench.states(test=False) == {OLD: "done", NEW: "done"}
+    assert bench.tested == []
+    assert [item.action for item in bench.plan()] == ["test"] * 2
+
+
+def test_only_a_changed_suite_is_run_again(bench: Bench, project: Project, tmp_path: Path) -> None:
+    copied = tmp_path / "checkout" / "tests" / "image"
+    shutil.copytree(project.suites, copied, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("images", "matrix.yaml"):
+        (tmp_path / "checkout" / name).symlink_to(project.root / name)
+    bench.change(project=Project(tmp_path / "checkout"))
+    bench.build()
+    bench.suites_run.clear()
+    with (copied / "test_pins.py").open("a") as file:
+        file.write("# changed\n")
+    (first, _) = bench.build()
+    assert bench.suites_run == [("pins",)] * 2
+    assert first.report is not None
+    assert {s.suite for s in first.report.suites if s.before} >= {"horovod", "tensorflow"}
+    bench.suites_run.clear()
+    with (copied / "container.py").open("a") as file:
+        file.write("# changed\n")
+    bench.build()
+    assert len(bench.suites_run[0]) > 1
+    assert bench.states() == {OLD: "up to date", NEW: "up to date"}
+
+
+def test_containers_of_a_killed_run_go_and_others_stay(bench: Bench) -> None:
+    from imgbuild.suites.container import label_of
+
+    bench.build(test=False)
+    image = bench.context.images[0].tags[0]
+    for name in (OLD, "tf-9"):
+        bench.engine.start(image, command=["sleep"], labels={"imgbuild.test-of": label_of(name)})
+    bench.build(test=False)
+    left = [c.labels["imgbuild.test-of"] for c in bench.engine.running.values()]
+    assert left == [label_of("tf-9")]
+
+
+def _with_budget(image: Image, megabytes: int) -> Image:
+    return replace(image, row=image.row.model_copy(update={"budget": {"cpu": megabytes}}))
+
+
+def test_an_image_over_its_budget_is_not_tested_and_gets_no_tag(bench: Bench) -> None:
+    first, second = bench.context.images
+    bench.change(images=(_with_budget(first, 900), _with_budget(second, 1000)))
+    old, new = bench.build(keep_going=True)
+    assert (old.state, new.state) == ("failed", "done")
+    assert (old.error or "").startswith("it has 1000 MB, 11.1 % more than its budget of 900 MB")
+    assert (old.size, bench.tested) == (10**9, [NEW])
+    assert bench.tags(OLD).isdisjoint(bench.tags())
+    bench.change(images=(_with_budget(first, 953), second))
+    assert all(result.ok for result in bench.build())
+    assert len(bench.baked) == 1  # a larger budget builds nothing again
+
+
+def test_what_is_built_from_stand_ins_has_no_budget_and_can_never_be_pushed(bench: Bench) -> None:
+    bench.pretend_standin()
+    bench.change(images=(_with_budget(bench.context.images[0], 900), bench.context.images[1]))
+    assert all(result.ok for result in bench.build())
+    labels = [image.labels["imgbuild.standin"] for image in bench.engine.stored.values()]
+    assert labels == ["a test's"] * 2
+    # RFC 2606: no registry can ever be called .invalid.
+    assert all(tag.startswith("standin.invalid/") for tag in bench.tags())
+
+
+# What fails
+
+
+def test_a_failed_build_cancels_the_others_unless_it_keeps_going(bench: Bench) -> None:
+    bench.broken = {OLD}
+    old, new = bench.build()
+    assert (old.state, new.state) == ("failed", "failed")
+    assert new.error == f"cancelled, since {OLD} failed"
+    assert bench.tags() == set()
+    assert bench.states(keep_going=True) == {OLD: "failed", NEW: "done"}
+    assert bench.tags() == bench.tags(NEW)
+
+
+def test_a_wheel_that_cannot_be_compiled_is_its_images_failure(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bake may name the target that exports the wheel."""
+    _change_failure(bench, monkeypatch, failed=(f"{OLD}-horovod-wheel",))
+    old, new = bench.build(keep_going=True)
+    assert (old.state, new.state) == ("failed", "done")
+    assert f"Building {OLD} failed" in (old.error or "")
+
+
+def test_failed_suites_stop_further_images_unless_it_keeps_going(bench: Bench) -> None:
+    bench.faulty = {OLD}
+    assert bench.states(jobs=1) == {OLD: "suites failed"}
+    assert bench.tested == [OLD]
+    assert bench.states(jobs=1, keep_going=True) == {OLD: "suites failed", NEW: "done"}
+
+
+def _change_failure(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: FaultKind | None = None, **change: object
+) -> None:
+    """Let the first image fail to build, with another failure than usual."""
+
+    def bake(*arguments: object, **more: object) -> object:
+        try:
+            return bench.bake(*arguments, **more)  # type: ignore[arg-type]
+        except BuildFailedError as error:
+            failure = replace(error.failure, **change)  # type: ignore[arg-type]
+            if kind is None:
+                raise BuildFailedError(failure) from error
+            diagnosis = Diagnosis(kind, "line", f"Advice on {kind}.")
+            raise BuildStoppedError(replace(failure, diagnosis=diagnosis)) from error
+
+    monkeypatch.setattr("imgbuild.build.bake.run_bake", bake)
+    bench.broken = {OLD}
+
+
+@pytest.mark.parametrize("kind", ["unreachable", "certificate"])
+def test_a_missing_upstream_concerns_only_the_image_that_needs_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: FaultKind
+) -> None:
+    _change_failure(bench, monkeypatch, kind)
+    old, new = bench.build(keep_going=True)
+    assert (old.state, new.state) == ("failed", "done")
+    assert old.scope is FailureScope.MACHINE
+    assert bench.baked == [[OLD, NEW], [NEW]]
+
+
+@pytest.mark.parametrize("kind", ["disk", "engine", "silent"])
+def test_without_the_engine_nothing_is_tried_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: FaultKind
+) -> None:
+    _change_failure(bench, monkeypatch, kind)
+    results = bench.build(keep_going=True)
+    assert [one.scope for one in results] == [FailureScope.ENGINE] * 2
+    assert results[1].error == f"cancelled, since {OLD} failed"
+    assert bench.baked == [[OLD, NEW]]
+
+
+ALONE, SHARED = (Download(name, f"https://x/{name}", "0" * 64) for name in ("alone", "shared"))
+
+
+def _downloads(
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+    files: dict[str, tuple[Download, ...]],
+    fault: Callable[[Download], ImgbuildError | None],
+) -> list[str]:
+    """Let the images need these files; return the list of files that are fetched."""
+    each = {name: ImageDownloads({"downloads": of}, {}) for name, of in files.items()}
+    bench.change(inputs=replace(INPUTS, downloads=each))
+    fetched: list[str] = []
+
+    def context(files: Iterable[Download], *_: object) -> Path:
+        for file in files:
+            fetched.append(file.file_name)
+            if error := fault(file):
+                raise error
+        return Path("/downloads")
+
+    monkeypatch.setattr("imgbuild.build.prepare.downloads_context", context)
+    return fetched
+
+
+@pytest.mark.parametrize("kind", [NotFetchedError, WrongContentError])
+@pytest.mark.parametrize("keep_going", [True, False])
+def test_a_missing_download_concerns_only_the_image_that_needs_it(
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: type[NotFetchedError | WrongContentError],
+    keep_going: bool,
+) -> None:
+    fetched = _downloads(
+        bench,
+        monkeypatch,
+        {OLD: (ALONE,), NEW: (SHARED,)},
+        lambda file: kind("no such site", file) if file == ALONE else None,
+    )
+    if keep_going:
+        assert bench.states(keep_going=True) == {OLD: "failed", NEW: "done"}
+        assert bench.baked == [[NEW]]
+    else:
+        assert bench.states() == {OLD: "failed"}
+        assert fetched == ["alone"]
+
+
+def test_a_missing_download_is_tried_once_and_reported_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {OLD: (SHARED,), NEW: (SHARED, ALONE)}
+    fetched = _downloads(
+        bench, monkeypatch, files, lambda file: NotFetchedError("no such site", file)
+    )
+    build = bench.run(keep_going=True)
+    assert [one.error for one in build.results] == ["no such site"] * 2
+    assert fetched == ["shared"]
+    assert not bench.baked
+    assert isinstance(build.failure(), MachineError)
+    assert str(build.failure()) == f"{OLD}, {NEW} have no name: no such site"
+
+
+def test_a_missing_base_concerns_only_the_images_on_it(
+    bench: Bench, images: dict[str, Image], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = images["tf-2.2-cpu-ubuntu"]
+    base = BaseInput("ubuntu@sha256:a", "sha256:a", "registry")
+    python = INPUTS.interpreters["3.6.15"]
+    inputs = replace(
+        INPUTS,
+        bases={**INPUTS.bases, other.os_name: base},
+        interpreters={**INPUTS.interpreters, other.version_of("python"): python},
+        downloads={**INPUTS.downloads, other.name: ImageDownloads({}, {})},
+    )
+    bench.change(inputs=inputs, images=(other, images[NEW]))
+
+    def load(names: list[str], *_: object) -> None:
+        if names == [other.os_name]:
+            raise MachineError("the base is damaged")
+
+    monkeypatch.setattr("imgbuild.build.prepare.load_bases", load)
+    first, second = bench.build(keep_going=True)
+    assert (first.state, second.state) == ("failed", "done")
+    assert first.error == "the base is damaged"
+
+
+def _failing_gate(monkeypatch: pytest.MonkeyPatch, error: ImgbuildError) -> None:
+    from imgbuild.build import gate
+
+    passing = gate._test_and_tag
+
+    def failing(built: BuildResult, *arguments: object) -> BuildResult:
+        if built.name == OLD:
+            raise error
+        return passing(built, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(gate, "_test_and_tag", failing)
+
+
+def test_an_error_of_a_test_run_concerns_that_image(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _failing_gate(monkeypatch, MachineError("no container could be started"))
+    old, new = bench.build(keep_going=True, jobs=1)
+    assert (old.state, new.state) == ("failed", "done")
+    assert (old.error, old.scope) == ("no container could be started", FailureScope.MACHINE)
+
+
+def test_when_the_engine_is_lost_no_further_image_begins_and_the_table_is_complete(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _failing_gate(monkeypatch, EngineUnusableError("it does not answer"))
+    (old,) = bench.build(keep_going=True, jobs=1)
+    assert (old.name, old.scope) == (OLD, FailureScope.ENGINE)
+    assert bench.tested == []
+    bench.change(images=bench.context.images[::-1])
+    build = bench.run(keep_going=True, jobs=1)
+    assert str(build.failure()).startswith(f"{OLD} has no name: it does not answer")
+    assert isinstance(build.failure(), MachineError)
+    rows = [" ".join(line.split()) for line in build_lines(build).splitlines()]
+    assert rows[1].startswith(f"{NEW} named tested ")
+    assert rows[2] == f"{OLD} failed"
+    assert rows[-1] == "2 images: 1 named, 1 failed."
+
+
+def test_an_error_between_the_images_stops_the_build(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prepare(*_: object) -> None:
+        raise EngineUnusableError("it does not answer")
+
+    monkeypatch.setattr("imgbuild.build.run.prepare", prepare)
+    build = bench.run(keep_going=True)
+    assert build.results == ()
+    assert isinstance(build.failure(), EngineUnusableError)
+    assert build_lines(build).endswith("2 images were not begun.")
+
+
+@pytest.mark.parametrize(("faulty", "error"), [(set(), MachineError), ({NEW}, CheckFailedError)])
+def test_it_is_a_machine_error_only_if_no_image_is_at_fault(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, faulty: set[str], error: type[ImgbuildError]
+) -> None:
+    _change_failure(bench, monkeypatch, "unreachable")
+    bench.faulty = faulty
+    failure = bench.run(keep_going=True).failure()
+    assert isinstance(failure, error)
+    assert f"{OLD} has no name: Building {OLD} failed" in str(failure)
+    assert "Advice on unreachable." in str(failure)
+
+
+# What is printed
+
+
+def _result(image: Image, action: Action = Action.BUILD, **more: object) -> BuildResult:
+    item = PlanItem(image, InputDigest("digest", {}), action, "reason")
+    made = BuildResult(item, "sha256:1", 10**9, 245.0, 70.0, _report(image.name), tagged=True)
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def _report(name: str, *, fails: bool = False) -> Report:
+    failures = (TestFailure("test_x", "no"),) if fails else ()
+    suites = (SuiteResult("pins", 1, (), (), 1.0), SuiteResult("horovod", 1, failures, (), 1.0))
+    return Report(name, "sha256:1", "code", suites)
+
+
+def _rows(*results: BuildResult, planned: int | None = None) -> list[str]:
+    return build_lines(Build(results, planned or len(results))).splitlines()
+
+
+def test_one_image_has_a_row_with_its_suites(images: dict[str, Image]) -> None:
+    header, row = _rows(_result(images[NEW]))
+    assert header.split() == ["image", "verdict", "done", "time", "size", "suites"]
+    expected = "named built, tested 4m05s + 1m10s 1000 MB pins passed, horovod passed"
+    assert " ".join(row.split()) == f"{NEW} {expected}"
+    rows = _rows(_result(images[NEW]), planned=3)
+    assert rows[-1] == "2 images were not begun (--keep-going begins them)."
+
+
+def test_many_images_have_their_suites_in_brief_and_totals(images: dict[str, Image]) -> None:
+    names = [f"tf-{minor}-cpu-debian" for minor in ("1.10", "1.11", "2.1", "2.2")]
+    chosen = [images[name] for name in names]
+    bad = _report(names[1], fails=True)
+    _, good, failed, idle, broken, totals = _rows(
+        _result(chosen[0]),
+        _result(chosen[1], report=bad, tagged=False, error="horovod: test_x"),
+        _result(chosen[2], Action.NOTHING, report=None, build_seconds=0.0, test_seconds=0.0),
+        _result(chosen[3], image_id=None, report=None, tagged=False, error="no", size=0),
+    )
+    assert good.endswith("  2 passed")
+    assert failed.endswith("  horovod FAILED, 1 passed")
+    assert idle.split() == [names[2], "up", "to", "date", "1000", "MB"]
+    assert broken.split()[:2] == [names[3], "failed"]
+    assert "built" not in broken
+    assert totals == "4 images: 1 named, 1 suites failed, 1 up to date, 1 failed."
+
+
+def test_nothing_to_do_is_one_line(images: dict[str, Image]) -> None:
+    assert _rows(_result(images[NEW], Action.NOTHING)) == [
+        f"Nothing to do: 1 image is up to date ({images[NEW].tags[0]})."
+    ]
+
+
+def test_the_usage_names_the_engine_and_what_the_image_needs(images: dict[str, Image]) -> None:
+    assert "docker -H unix:///x run" in usage_lines(images[NEW], "unix:///x")
+    assert "\n  docker run" in usage_lines(images[NEW], "unix:///var/run/docker.sock")
+    assert "mpirun -np 2 --oversubscribe python" in usage_lines(images[NEW], None)
+    assert "--gpus" not in usage_lines(images[NEW], None)
+    intel = usage_lines(images["tf-1.12-gpu-ubuntu"], None)
+    assert "docker run --rm --gpus all -v" in intel
+    assert "mpirun -np 2 python" in intel  # Intel's knows no --oversubscribe
+
+
+def test_on_a_containerd_store_the_phases_are_baked_one_after_the_other(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = replace(fake_engine.VERSION, containerd_store=True)
+    monkeypatch.setattr(fake_engine, "VERSION", version)
+    assert bench.states() == {OLD: "done", NEW: "done"}
+    assert bench.baked == [[OLD], [NEW]]

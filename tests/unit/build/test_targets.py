@@ -1,0 +1,133 @@
+"""Bake targets: their labels and contexts, shared stages, and the phases of a bake."""
+
+from pathlib import Path
+
+import pytest
+from bench import NEW, Bench
+
+from imgbuild.build.targets import phases, share_packages, shared_layers
+from imgbuild.dockerfile.render import dockerfile_path, render_dockerfile
+from imgbuild.engine.bake import BakeTarget, bake_definition
+from imgbuild.matrix.images import Image
+from imgbuild.plan.digest import InputDigest
+from imgbuild.plan.plan import Action, PlanItem
+from imgbuild.project import Project
+
+
+def test_the_target_has_labels_contexts_and_the_secret(bench: Bench) -> None:
+    bench.build()
+    target = next(one for one in bench.targets if one.name == NEW)
+    assert target.contexts == {
+        "base": "docker-image://debian@sha256:abc",
+        "uv": "/uv",
+        "cpython": "/prefix",
+    }
+    assert target.secrets == ("id=ca,src=/ca.pem",)
+    assert target.tags == ()
+    assert target.args == {"SHA256_X": "f" * 64}
+    assert target.labels["imgbuild.input.substitutes"] == "SHA256_X"
+    assert "imgbuild.standin" not in target.labels
+    assert target.labels["imgbuild.input.cpython"] == "local prefix"
+    assert target.labels["org.opencontainers.image.base.digest"] == "sha256:abc"
+
+
+@pytest.fixture
+def stacks() -> dict[str, str]:
+    return {
+        "tf-2.2-cpu-debian": "debian",
+        "tf-2.3-cpu-debian": "debian",
+        "tf-2.2-cpu-ubuntu": "ubuntu",
+    }
+
+
+@pytest.fixture
+def targets(stacks: dict[str, str], images: dict[str, Image], project: Project) -> list[BakeTarget]:
+    return [
+        BakeTarget(name, Path("images"), dockerfile_path(images[name], project.dockerfiles))
+        for name in stacks
+    ]
+
+
+def test_another_stack_takes_what_the_first_one_makes(
+    targets: list[BakeTarget], stacks: dict[str, str]
+) -> None:
+    shared = {target.name: target for target in share_packages(targets, stacks)}
+    assert shared["tf-2.2-cpu-debian"].contexts == {}
+    assert shared["tf-2.3-cpu-debian"].contexts == {}  # BuildKit itself sees what is equal
+    assert shared["tf-2.2-cpu-ubuntu"].contexts == {
+        "packages": "target:tf-2.2-cpu-debian-packages",
+        "packages-common": "target:tf-2.2-cpu-debian-packages-common",
+        "packages-numpy": "target:tf-2.2-cpu-debian-packages-numpy",
+        "packages-scipy": "target:tf-2.2-cpu-debian-packages-scipy",
+        "packages-tensorflow": "target:tf-2.2-cpu-debian-packages-tensorflow",
+    }
+    linked = shared["tf-2.2-cpu-debian-packages-numpy"]
+    assert (linked.target, linked.linked, linked.output) == ("packages-numpy", True, "")
+
+
+def test_within_one_stack_nothing_is_linked(
+    targets: list[BakeTarget], stacks: dict[str, str]
+) -> None:
+    assert share_packages(targets[:2], stacks) == targets[:2]
+    assert share_packages(targets[2:], stacks) == targets[2:]
+
+
+def test_a_linked_target_is_no_result_of_the_bake(
+    targets: list[BakeTarget], stacks: dict[str, str]
+) -> None:
+    definition = bake_definition(share_packages(targets, stacks))
+    wanted = definition["group"]["default"]
+    assert wanted == {"targets": ["tf-2_2-cpu-debian", "tf-2_2-cpu-ubuntu", "tf-2_3-cpu-debian"]}
+    described = definition["target"]["tf-2_2-cpu-debian-packages"]
+    assert isinstance(described, dict)
+    assert "output" not in described
+    ubuntu = definition["target"]["tf-2_2-cpu-ubuntu"]
+    assert isinstance(ubuntu, dict)
+    assert ubuntu["contexts"]["packages"] == "target:tf-2_2-cpu-debian-packages"
+
+
+@pytest.fixture
+def family(images: dict[str, Image]) -> list[PlanItem]:
+    return [
+        PlanItem(image, InputDigest("sha256:0", {}), Action.BUILD, "")
+        for image in images.values()
+        if image.stack == "debian"
+    ]
+
+
+def test_a_graph_driver_has_one_phase(family: list[PlanItem], project: Project) -> None:
+    assert [*phases(family, project, containerd_store=False)] == [tuple(family)]
+    assert [*phases([], project, containerd_store=True)] == []
+
+
+def test_no_two_images_of_a_phase_begin_the_same_layer(
+    family: list[PlanItem], project: Project
+) -> None:
+    layers = {
+        item.image.name: {*shared_layers(render_dockerfile(item.image, project.templates))}
+        for item in family
+    }
+    built: set[str] = set()
+    made = [*phases(family, project, containerd_store=True)]
+    for phase in made:
+        begun: set[str] = set()
+        for item in phase:
+            new = layers[item.image.name] - built
+            assert not new & begun
+            begun |= new
+        built |= begun
+    assert sorted(i.image.name for p in made for i in p) == sorted(layers)
+    assert 1 < len(made) < 6
+    assert len(made[0]) == 1
+
+
+def test_shared_layers_are_those_below_the_images_own_packages(
+    images: dict[str, Image], project: Project
+) -> None:
+    def layers(name: str) -> tuple[str, ...]:
+        return shared_layers(render_dockerfile(images[name], project.templates))
+
+    assert layers("tf-2.2-cpu-debian") == layers("tf-2.2-cpu-debian-intelmpi")
+    assert layers("tf-2.2-cpu-debian")[:-1] == layers("tf-2.3-cpu-debian")[:-1]  # TensorFlow's
+    assert layers("tf-2.2-cpu-debian")[:3] == layers("tf-1.10-cpu-debian")[:3]
+    assert layers("tf-2.2-cpu-debian")[0] != layers("tf-2.2-cpu-ubuntu")[0]
