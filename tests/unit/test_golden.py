@@ -15,7 +15,7 @@ from conftest import ROOT
 from typer.testing import CliRunner
 
 from imgbuild.build.targets import bake_target, share_packages
-from imgbuild.cli import app, commands
+from imgbuild.cli import app, register
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.bake import bake_definition
 from imgbuild.inputs.build_inputs import BaseInput, BuildInputs, InterpreterInput, image_downloads
@@ -95,7 +95,7 @@ def test_tags(digests: list[tuple[Image, InputDigest]]) -> None:
 
 def _run(*words: str) -> str:
     if not app.registered_commands:
-        commands.register(app)
+        register(app)
     result = CliRunner().invoke(app, words, prog_name="imgbuild", env={"COLUMNS": "100"})
     assert result.exit_code == 0, result.output
     return result.output

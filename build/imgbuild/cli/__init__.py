@@ -1,5 +1,6 @@
 """The command line: one command a file, nothing heavy imported before a command runs."""
 
+import importlib
 import io
 import os
 import signal
@@ -26,6 +27,11 @@ app = typer.Typer(
 )
 
 
+#: The commands in the order of ``--help``; each is a function of ``imgbuild.cli.<name>_command``.
+COMMANDS = (
+    *("list", "show", "render", "build", "test", "push", "size"),
+    *("matrix", "published", "fetch", "lock", "audit", "doctor", "clean"),
+)
 #: The state after an interrupt, by command; "" is any other.
 _STANDING = {
     "build": "Images that passed are tagged; no other tag was made or moved. Nothing is left "
@@ -37,11 +43,16 @@ _STANDING = {
 }
 
 
+def register(app: typer.Typer) -> None:
+    """Add every command to ``app``."""
+    for name in COMMANDS:
+        module = importlib.import_module(f"imgbuild.cli.{name}_command")
+        app.command(name)(module.list_images if name == "list" else getattr(module, name))
+
+
 def main() -> NoReturn:
     """Run the command line; an expected error is one paragraph on stderr and an exit code."""
-    from imgbuild.cli import commands
-
-    commands.register(app)
+    register(app)
     if json_log.requested(sys.argv[1:]):
         json_log.begin()
     for stream in (sys.stdout, sys.stderr):

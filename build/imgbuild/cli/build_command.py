@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.selecting import Chosen, selecting
+from imgbuild.cli.options import select, takes_selection
 from imgbuild.cli.telling import say
+from imgbuild.matrix.selection import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,9 +37,9 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
-@selecting
+@takes_selection()
 def build(
-    chosen: Chosen,
+    selection: Selection,
     plan: Annotated[
         bool, typer.Option("--plan", help="Show what would be built and why; do nothing.")
     ] = False,
@@ -154,12 +155,12 @@ def build(
         if wrong:
             raise InputError(message)
     opened = options.open_project(project)
-    images = chosen.images(opened)
+    images = select(opened, selection)
     for image in images:
         _warn(image)
     build_options = BuildOptions(
         test=not no_test,
-        keep_going=chosen.everything if keep_going is None else keep_going,
+        keep_going=selection.everything if keep_going is None else keep_going,
         jobs=jobs,
         make_inputs=not plan,
         refresh_base=refresh_base,

@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.selecting import Chosen, selecting
+from imgbuild.cli.options import select, takes_selection
 from imgbuild.cli.telling import say
+from imgbuild.matrix.selection import Selection
 
 
 class Format(StrEnum):
@@ -18,9 +19,9 @@ class Format(StrEnum):
     GITLAB = "gitlab"
 
 
-@selecting
+@takes_selection()
 def matrix(
-    chosen: Chosen,
+    selection: Selection,
     form: Annotated[
         Format,
         typer.Option(
@@ -82,7 +83,7 @@ def matrix(
         raise InputError("--from says where --missing looks; give both.")
     part = None if shard is None else parse_shard(shard)
     opened = options.open_project(project)
-    images = chosen.or_everything.images(opened)
+    images = select(opened, selection.or_everything)
     job_options = JobOptions(changed_since, missing, source, part, shards)
     found = select_jobs(opened, images, job_options, say)
     if form is Format.JSON:

@@ -1,10 +1,14 @@
-"""Options that several commands share."""
+"""Options that several commands share: the checkout, JSON, and the selection of images."""
 
+import functools
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from imgbuild.matrix.selection import Selection
 from imgbuild.project import Project, find_project
 
 if TYPE_CHECKING:
@@ -79,44 +83,55 @@ def seconds(text: str | None, option: str) -> float | None:
         raise InputError(f"{option}: {error}.") from None
 
 
-def select(
-    project: Project,
-    tf: list[str] | None,
-    cpu: bool,
-    gpu: bool,
-    stack: str | None,
-    mpi: str | None,
-    everything: bool,
-    as_documented: bool = False,
-    *,
-    names: list[str] | None = None,
-) -> "tuple[Image, ...]":
-    """Return the images that the selection options select.
+def select(project: Project, selection: Selection) -> "tuple[Image, ...]":
+    """Return the images of the checkout that the selection options mean.
 
-    ``names`` selects exactly these images, without any other option. ``as_documented`` selects the
-    documented pins: a named version must have other ones, with ``everything`` those without are
-    left out.
+    Raises:
+        InputError: the matrix is wrong, no image matches, or options contradict each other.
+
     """
-    from imgbuild.matrix.images import as_documented as with_documented_pins
     from imgbuild.matrix.load import load_matrix
-    from imgbuild.matrix.selection import Selection, select_images
+    from imgbuild.matrix.selection import select_images
 
-    if names:
-        from imgbuild.matrix.selection import named_images
-
-        _require_alone(tf, cpu, gpu, stack, mpi, everything, as_documented)
-        return named_images(load_matrix(project.matrix), names)
-    selection = Selection(tuple(tf or ()), cpu, gpu, stack, mpi, everything)
-    images = select_images(load_matrix(project.matrix), selection)
-    return with_documented_pins(images, each=not everything) if as_documented else images
+    return select_images(load_matrix(project.matrix), selection)
 
 
-def _require_alone(*others: object) -> None:
-    """Refuse other selection options beside ``--name``."""
-    from imgbuild.errors import InputError
+def _selection(
+    tf: TfOption = None,
+    cpu: CpuOption = False,
+    gpu: GpuOption = False,
+    stack: StackOption = None,
+    mpi: MpiOption = None,
+    everything: AllOption = False,
+    as_documented: AsDocumentedOption = False,
+    name: NameOption = None,
+) -> Selection:
+    names = (tuple(tf or ()), tuple(name or ()))
+    return Selection(names[0], cpu, gpu, stack, mpi, everything, as_documented, names[1])
 
-    if any(others):
-        raise InputError(
-            "--name cannot be combined with --tf, --cpu, --gpu, --stack, --mpi, --all or "
-            "--as-documented."
-        )
+
+def takes_selection(*, without: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator: a command gets the selection options for its parameter ``selection``.
+
+    Typer reads a command's options from its signature, so the signature gets them. ``without`` is
+    one that the command lacks.
+    """
+    shared = dict(inspect.signature(_selection).parameters)
+    shared.pop(without, None)
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        parameters = []
+        for one in inspect.signature(command).parameters.values():
+            replaced = shared.values() if one.name == "selection" else (one,)
+            parameters += [own.replace(kind=inspect.Parameter.KEYWORD_ONLY) for own in replaced]
+
+        @functools.wraps(command)
+        def run(**values: Any) -> None:  # noqa: ANN401 - what Typer parsed
+            own = {name: values.pop(name) for name in shared if name in values}
+            command(selection=_selection(**own), **values)
+
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in parameters}
+        return run
+
+    return decorate

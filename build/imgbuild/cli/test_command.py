@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.selecting import Chosen, selecting
+from imgbuild.cli.options import select, takes_selection
 from imgbuild.cli.telling import say
 from imgbuild.errors import CheckFailedError, InputError
+from imgbuild.matrix.selection import Selection
 
 if TYPE_CHECKING:
     from imgbuild.build.context import BuildContext
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
     from imgbuild.suites.session import TestOptions, TestRun
 
 
-@selecting
+@takes_selection()
 def test(
-    chosen: Chosen,
+    selection: Selection,
     suite: Annotated[
         list[str] | None, typer.Option("--suite", help="Run this suite only; repeatable.")
     ] = None,
@@ -78,12 +79,12 @@ def test(
         return
     how = TestOptions(tuple(suite or ()), rerun=rerun, fail_fast=fail_fast)
     request = TestRequest(how, image, tuple(expect or ()), jobs, report and report.absolute())
-    if expect and (not image or chosen.any):
+    if expect and (not image or selection != Selection()):
         raise InputError(
             "--expect describes an external image: give it with --image, and without --tf, --cpu, "
             "--gpu, --stack, --mpi, --all, --as-documented and --name."
         )
-    images = () if expect else chosen.images(opened)
+    images = () if expect else select(opened, selection)
     request.check(opened, images)
     require_docker_client()
     run, folder = (

@@ -3,10 +3,13 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from imgbuild.errors import InputError
-from imgbuild.matrix.images import Image, all_images, whole_family
-from imgbuild.matrix.model import Matrix
+
+if TYPE_CHECKING:  # the command line reads `Selection` without what validates a matrix
+    from imgbuild.matrix.images import Image
+    from imgbuild.matrix.model import Matrix
 
 #: So many similar names are listed where a name does not exist.
 _NEAR = 3
@@ -14,7 +17,10 @@ _NEAR = 3
 
 @dataclass(frozen=True)
 class Selection:
-    """The selection options. ``everything`` ignores the defaults but not the other options."""
+    """The selection options. ``everything`` ignores the defaults but not the other options.
+
+    ``names`` are exact names and exclude every other option.
+    """
 
     tensorflow: tuple[str, ...] = ()
     cpu: bool = False
@@ -22,16 +28,43 @@ class Selection:
     stack: str | None = None
     mpi: str | None = None
     everything: bool = False
+    as_documented: bool = False
+    names: tuple[str, ...] = ()
+
+    @property
+    def or_everything(self) -> "Selection":
+        """The same; the whole matrix where neither a version nor an image is named."""
+        return replace(self, everything=self.everything or not (self.tensorflow or self.names))
 
 
-def select_images(matrix: Matrix, selection: Selection) -> tuple[Image, ...]:
+def select_images(matrix: "Matrix", selection: Selection) -> tuple["Image", ...]:
     """Return the selected images in the order of the matrix.
+
+    As documented, a version that is named must differ from the family's; of everything, images
+    that do not differ are left out.
 
     Raises:
         InputError: nothing is selected, or a part of the selection matches nothing; what exists
             is listed.
 
     """
+    from imgbuild.matrix.images import as_documented  # noqa: PLC0415 - see above
+
+    if selection.names:
+        if selection != Selection(names=selection.names):
+            raise InputError(
+                "--name cannot be combined with --tf, --cpu, --gpu, --stack, --mpi, --all or "
+                "--as-documented."
+            )
+        return _named(matrix, selection.names)
+    images = _matching(matrix, selection)
+    every = not selection.everything
+    return as_documented(images, each=every) if selection.as_documented else images
+
+
+def _matching(matrix: "Matrix", selection: Selection) -> tuple["Image", ...]:
+    from imgbuild.matrix.images import all_images  # noqa: PLC0415
+
     images = all_images(matrix)
     if selection.tensorflow and selection.everything:
         raise InputError("--all means every version; give --tf or --all, not both.")
@@ -40,41 +73,44 @@ def select_images(matrix: Matrix, selection: Selection) -> tuple[Image, ...]:
     for version in selection.tensorflow:
         _check_version(version, images)
     _check_mpi(selection.mpi, images)
-    chosen = tuple(image for image in images if _matches(image, selection, matrix))
-    if not chosen:
+    selected = tuple(image for image in images if _matches(image, selection, matrix))
+    if not selected:
         raise InputError(f"No image is {_describe(selection, matrix)}. {_existing(images)}")
-    _check_each(selection, chosen, matrix, images)
-    return chosen
+    _check_each(selection, selected, matrix, images)
+    return selected
 
 
-def _check_version(version: str, images: tuple[Image, ...]) -> None:
+def _check_version(version: str, images: tuple["Image", ...]) -> None:
     if not re.fullmatch(r"[0-9]+\.[0-9]+(\.[0-9]+)?", version):
         raise InputError(f"--tf {version!r} is not a version such as 2.2. {_existing(images)}")
     if not any(version in {image.minor, image.tensorflow} for image in images):
         raise InputError(f"--tf {version}: no such TensorFlow in the matrix. {_existing(images)}")
 
 
-def _check_mpi(flavour: str | None, images: tuple[Image, ...]) -> None:
+def _check_mpi(flavour: str | None, images: tuple["Image", ...]) -> None:
     known = sorted({image.mpi.flavour for image in images})
     if flavour is not None and flavour not in known:
         raise InputError(f"--mpi {flavour!r}: no such MPI; there are: {', '.join(known)}.")
 
 
 def _check_each(
-    selection: Selection, chosen: tuple[Image, ...], matrix: Matrix, images: tuple[Image, ...]
+    selection: Selection,
+    selected: tuple["Image", ...],
+    matrix: "Matrix",
+    images: tuple["Image", ...],
 ) -> None:
     """Refuse a selection of which one version or variant would silently be left out."""
     for version in selection.tensorflow:
-        if not any(version in {image.minor, image.tensorflow} for image in chosen):
+        if not any(version in {image.minor, image.tensorflow} for image in selected):
             one = replace(selection, tensorflow=(version,))
             raise InputError(f"No image is {_describe(one, matrix)}. {_existing(images)}")
     for variant in ("cpu", "gpu"):
-        if getattr(selection, variant) and all(image.variant != variant for image in chosen):
+        if getattr(selection, variant) and all(image.variant != variant for image in selected):
             one = replace(selection, cpu=variant == "cpu", gpu=variant == "gpu")
             raise InputError(f"No image is {_describe(one, matrix)}. {_existing(images)}")
 
 
-def _matches(image: Image, selection: Selection, matrix: Matrix) -> bool:
+def _matches(image: "Image", selection: Selection, matrix: "Matrix") -> bool:
     if selection.tensorflow and not {image.minor, image.tensorflow} & {*selection.tensorflow}:
         return False
     of_kind = image.variant in _variants(selection, matrix) and image.stack in _stacks(
@@ -83,27 +119,27 @@ def _matches(image: Image, selection: Selection, matrix: Matrix) -> bool:
     return of_kind and _has_mpi(image, selection)
 
 
-def _has_mpi(image: Image, selection: Selection) -> bool:
-    """Return whether the image has the wanted MPI: the usual one of its stack if none is named."""
+def _has_mpi(image: "Image", selection: Selection) -> bool:
+    """Return whether the image has the selected MPI, by default the usual one of its stack."""
     if selection.mpi:
         return selection.mpi == image.mpi.flavour
     return selection.everything or image.usual_mpi
 
 
-def _variants(selection: Selection, matrix: Matrix) -> set[str]:
-    asked = {name for name in ("cpu", "gpu") if getattr(selection, name)}
-    if asked:
-        return asked
+def _variants(selection: Selection, matrix: "Matrix") -> set[str]:
+    named = {name for name in ("cpu", "gpu") if getattr(selection, name)}
+    if named:
+        return named
     return {"cpu", "gpu"} if selection.everything else {matrix.defaults.variant}
 
 
-def _stacks(selection: Selection, matrix: Matrix) -> set[str]:
+def _stacks(selection: Selection, matrix: "Matrix") -> set[str]:
     if selection.stack:
         return {selection.stack}
     return {*matrix.stacks} if selection.everything else {matrix.defaults.stack}
 
 
-def _describe(selection: Selection, matrix: Matrix) -> str:
+def _describe(selection: Selection, matrix: "Matrix") -> str:
     versions = " or ".join(selection.tensorflow) or "of any version"
     variants = " or ".join(sorted(_variants(selection, matrix)))
     stacks = " or ".join(sorted(_stacks(selection, matrix)))
@@ -111,7 +147,7 @@ def _describe(selection: Selection, matrix: Matrix) -> str:
     return f"TensorFlow {versions}, {variants}, on the stack {stacks}{mpi}"
 
 
-def _existing(images: tuple[Image, ...]) -> str:
+def _existing(images: tuple["Image", ...]) -> str:
     groups: dict[str, list[str]] = {}
     for image in images:
         mpi = "" if image.usual_mpi else f" {image.mpi.flavour}"
@@ -120,13 +156,10 @@ def _existing(images: tuple[Image, ...]) -> str:
     return "There are: " + "; ".join(lines) + "."
 
 
-def named_images(matrix: Matrix, names: Sequence[str]) -> tuple[Image, ...]:
-    """Return the images with these names, each once, in the order of the matrix.
+def _named(matrix: "Matrix", names: Sequence[str]) -> tuple["Image", ...]:
+    """Return the images with these names, each once."""
+    from imgbuild.matrix.images import whole_family  # noqa: PLC0415
 
-    Raises:
-        InputError: the matrix has no such image; the most similar names are listed.
-
-    """
     images = whole_family(matrix)
     known = [image.name for image in images]
     unknown = [name for name in dict.fromkeys(names) if name not in known]

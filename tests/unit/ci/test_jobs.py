@@ -17,7 +17,7 @@ from imgbuild.inputs import build_inputs as inputs
 from imgbuild.inputs.base import BaseLayout
 from imgbuild.matrix.images import Image, whole_family
 from imgbuild.matrix.load import load_matrix
-from imgbuild.matrix.selection import named_images
+from imgbuild.matrix.selection import Selection, select_images
 from imgbuild.matrix.tags import INDEX_TAG
 from imgbuild.project import Project
 from imgbuild.publishing.artifact import put_artifact
@@ -62,7 +62,7 @@ def _base(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _images(checkout: GitCheckout, *names: str) -> tuple[Image, ...]:
-    return named_images(load_matrix(checkout.project.matrix), names)
+    return select_images(load_matrix(checkout.project.matrix), Selection(names=names))
 
 
 def _chosen(checkout: GitCheckout, options: JobOptions, *names: str) -> JobList:

@@ -15,7 +15,7 @@ import imgbuild.cleaning.survey  # noqa: F401  # before Engine is replaced
 from imgbuild.build.context import image_locks
 from imgbuild.cleaning.finding import Finding
 from imgbuild.cleaning.images import Wanted
-from imgbuild.cli import app, commands
+from imgbuild.cli import app, register
 from imgbuild.cli.clean_tables import age_text, finding_lines
 from imgbuild.errors import MachineError
 from imgbuild.publishing.names import lent_name, names_folder
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from typer.testing import Result
 
-commands.register(app)
+register(app)
 REMOTE = "registry.test/team/app:2.2.0-20261120.1"
 
 

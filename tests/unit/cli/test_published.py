@@ -12,7 +12,7 @@ from published_images import RECORD, publish
 from registry_server import Fault, RegistryServer, registry_server
 from typer.testing import CliRunner
 
-from imgbuild.cli import commands
+from imgbuild.cli import register
 from imgbuild.cli.published_table import published_lines
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 from imgbuild.publishing.index import index_of, update_index
@@ -39,7 +39,7 @@ class Run:
 
     def __init__(self, *arguments: str) -> None:
         app = typer.Typer()
-        commands.register(app)
+        register(app)
         result = CliRunner().invoke(app, ["published", *arguments])
         if isinstance(result.exception, ImgbuildError):
             raise result.exception

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.cli.show_data import described
-from imgbuild.cli.show_text import WIDTH, image_text
+from imgbuild.cli.show_command import WIDTH, described, image_text
 from imgbuild.matrix.images import Image, documented_family
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project

@@ -8,7 +8,7 @@ from typing import Any
 
 from typer.main import get_command
 
-from imgbuild.cli import app, commands
+from imgbuild.cli import app, register
 from imgbuild.matrix.gpus import GENERATIONS, gpu_support
 from imgbuild.matrix.images import Image, all_images, corrections, documented_family
 from imgbuild.matrix.model import Matrix
@@ -118,7 +118,7 @@ def _rules(matrix: Matrix) -> str:
 def click_commands() -> dict[str, Any]:
     """Return the commands as Click knows them, by name."""
     if not app.registered_commands:
-        commands.register(app)
+        register(app)
     return dict(get_command(app).commands)  # type: ignore[attr-defined]
 
 

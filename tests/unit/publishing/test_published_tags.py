@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.cli.show_data import described
-from imgbuild.cli.show_text import image_text
+from imgbuild.cli.show_command import described, image_text
 from imgbuild.matrix.images import Image, documented_family
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.tags import PlannedTags, immutable_tag, moving_tags, planned_tags
@@ -94,7 +93,7 @@ def test_show_says_nothing_of_a_ladder_that_is_not_there(
 
 
 def test_list_says_them(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    from imgbuild.cli.list import list_images
+    from imgbuild.cli.list_command import list_images
 
     list_images(tf=["2.2"], gpu=True, as_json=True, project=Path(project.root))
     assert '"immutable": "2.2.0-gpu-py36-cuda10.1-openmpi3.1.2-ubuntu18.04-RELEASE"' in (

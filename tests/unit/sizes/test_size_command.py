@@ -9,7 +9,7 @@ from fake_engine import FakeEngine
 from hand_made import docker_archive, tar
 from typer.testing import CliRunner
 
-from imgbuild.cli import commands
+from imgbuild.cli import register
 from imgbuild.cli.size_tables import instruction, megabytes
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError
@@ -35,7 +35,7 @@ class Size:
         import typer
 
         app = typer.Typer()
-        commands.register(app)
+        register(app)
         result = CliRunner().invoke(app, ["size", "--project", str(self.project), *arguments])
         self.output = result.stdout
         if isinstance(result.exception, ImgbuildError):

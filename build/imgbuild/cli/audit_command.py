@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.selecting import Chosen, selecting_without
+from imgbuild.cli.options import select, takes_selection
+from imgbuild.matrix.selection import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
     from imgbuild.project import Project
 
 
-@selecting_without("as_documented")
+@takes_selection(without="as_documented")
 def audit(
-    chosen: Chosen,
+    selection: Selection,
     offline: Annotated[
         bool,
         typer.Option("--offline", help="Compare with images/evidence.json alone; no network."),
@@ -46,7 +47,7 @@ def audit(
         raise InputError("--offline reads nothing; it goes with none of the other four.")
     opened = options.open_project(project)
     # Without a selection it is about everything: what is not looked at is not proved.
-    images = chosen.or_everything.images(opened)
+    images = select(opened, selection.or_everything)
     outcome = _offline(opened, images) if offline else _online(opened, images, refresh, download)
     _print(opened, outcome, as_json)
     if write:

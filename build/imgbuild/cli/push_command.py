@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.selecting import Chosen, selecting
+from imgbuild.cli.options import select, takes_selection
 from imgbuild.cli.telling import say
+from imgbuild.matrix.selection import Selection
 
 if TYPE_CHECKING:
     from imgbuild.project import Project
@@ -24,9 +25,9 @@ ToOption = Annotated[
 ]
 
 
-@selecting
+@takes_selection()
 def push(
-    chosen: Chosen,
+    selection: Selection,
     to: ToOption = None,
     release: Annotated[
         str | None,
@@ -84,7 +85,7 @@ def push(
     if release is not None:
         check_release(release)
     opened = options.open_project(project)
-    images = chosen.images(opened)
+    images = select(opened, selection)
     wish = Wish(images, to, release, allowance, roll_back, jobs)
     (_plan if plan else _push)(opened, wish, as_json=as_json)
 

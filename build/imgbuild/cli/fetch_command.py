@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.selecting import Chosen, selecting
+from imgbuild.cli.options import select, takes_selection
 from imgbuild.cli.telling import say
+from imgbuild.matrix.selection import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from imgbuild.matrix.images import Image
 
 
-@selecting
+@takes_selection()
 def fetch(
     folder: Annotated[
         Path,
@@ -25,7 +26,7 @@ def fetch(
             metavar="DEST", help="Where to; what is there already is kept.", show_default=False
         ),
     ],
-    chosen: Chosen,
+    selection: Selection,
     refresh: Annotated[
         bool, typer.Option("--refresh", help="Ask upstreams again which packages are the newest.")
     ] = False,
@@ -38,7 +39,7 @@ def fetch(
 
     _require_folder(folder)
     opened = options.open_project(project)
-    images = chosen.images(opened)
+    images = select(opened, selection)
     settings = load_settings(opened.settings)
     sites = make_sites(images[0].matrix.upstream_urls, settings)
     job = FetchJob(opened, settings, sites, folder.absolute())

@@ -1,43 +1,41 @@
 """``imgbuild list``: the matrix as a table."""
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from imgbuild.cli import options
-from imgbuild.cli.selecting import Chosen, selecting_without
+from imgbuild.cli.options import JsonOption, ProjectOption, open_project, select, takes_selection
+from imgbuild.matrix.selection import Selection
 from imgbuild.text import aligned
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
     from imgbuild.matrix.images import Image
 
 
-@selecting_without("everything")
+@takes_selection(without="everything")
 def list_images(
-    chosen: Chosen,
-    as_json: options.JsonOption = False,
-    project: options.ProjectOption = None,
+    selection: Selection,
+    as_json: JsonOption = False,
+    project: ProjectOption = None,
 ) -> None:
     """List the images of the matrix."""
-    opened = options.open_project(project)
-    images = chosen.or_everything.images(opened)
+    opened = open_project(project)
+    images = select(opened, selection.or_everything)
     if as_json:
         typer.echo(json.dumps([_described(image) for image in images], indent=2))
         return
     typer.echo("\n".join(aligned(_rows(images))))
 
 
-def _described(image: "Image") -> "dict[str, Any]":
+def _described(image: "Image") -> dict[str, Any]:
     from imgbuild.matrix.tags import planned_tags
 
     return {**image.as_json(), "published": planned_tags(image).as_json()}
 
 
-def _rows(images: "Sequence[Image]") -> list[tuple[str, ...]]:
+def _rows(images: Sequence["Image"]) -> list[tuple[str, ...]]:
     columns = ["tensorflow", "python", "mpi", "horovod", "tensorboard"]
     if any(image.variant == "gpu" for image in images):
         columns.append("cuda")

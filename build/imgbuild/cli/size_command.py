@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.selecting import Chosen, selecting
+from imgbuild.cli.options import select, takes_selection
 from imgbuild.cli.telling import say
+from imgbuild.matrix.selection import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from imgbuild.sizes.weighed import Weighed
 
 
-@selecting
+@takes_selection()
 def size(
-    chosen: Chosen,
+    selection: Selection,
     image: Annotated[
         list[str] | None,
         typer.Option("--image", help="An image of the engine, by name or id; repeatable."),
@@ -49,12 +50,12 @@ def size(
     from imgbuild.settings import load_settings
     from imgbuild.sizes import weighed as measured
 
-    if image and chosen.any:
+    if image and selection != Selection():
         raise InputError("--image names images by themselves; leave the selection out.")
     opened = options.open_project(project)
     settings = load_settings(opened.settings)
-    named = [one.endswith("-as-documented") for one in chosen.name or ()]
-    documented = chosen.as_documented or any(named)
+    named = [one.endswith("-as-documented") for one in selection.names]
+    documented = selection.as_documented or any(named)
     if write_budgets and (image or documented or settings.standin):
         raise InputError(
             "--write-budgets is for images of the matrix: not for --image, --as-documented, nor "
@@ -62,7 +63,7 @@ def size(
         )
     images: Sequence[Image] = ()
     if not image:
-        images = chosen.or_everything.images(opened)
+        images = select(opened, selection.or_everything)
     with closing(Engine(resolve_host(settings.engine))) as engine:
         found = _weigh_others(image, engine) if image else _weigh(images, engine, settings)
     if as_json:
