@@ -41,6 +41,7 @@ test: machine stub-tools browser check
 check: $(READY)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/lint-imports
 	$(BIN)/mypy
 	$(BIN)/mypy tests/unit
 	$(BIN)/mypy tests/e2e
