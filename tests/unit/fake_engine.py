@@ -13,6 +13,7 @@ from imgbuild.engine.client import DEFAULT_OPTIONS, Engine
 from imgbuild.engine.types import (
     BuildCacheRecord,
     EngineVersion,
+    HistoryEntry,
     RunOptions,
     StoredContainer,
     StoredImage,
@@ -55,7 +56,7 @@ class FakeEngine(Engine):
         self.nets: dict[str, StoredNetwork] = {}
         #: What ``save`` yields, by image id.
         self.archives: dict[str, bytes] = {}
-        self.histories: dict[str, list[str]] = {}
+        self.histories: dict[str, list[HistoryEntry]] = {}
         self.calls: list[str] = []
         self.kept_volumes: list[StoredVolume] = []
         self.records: list[BuildCacheRecord] = []
@@ -81,10 +82,10 @@ class FakeEngine(Engine):
         self.calls.append("inspect")
         return self._find(reference)
 
-    def history(self, image_id: str) -> list[str]:
-        """Return what the test put into ``histories``."""
+    def history(self, image_id: str) -> list[HistoryEntry]:
+        """Return what the test put into ``histories``, else one step with all bytes."""
         self.calls.append("history")
-        return self.histories.get(image_id, [])
+        return self.histories.get(image_id) or [HistoryEntry("", self._need(image_id).size)]
 
     def tag(self, image_id: str, reference: str) -> None:
         """Give an image a name; the name moves."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from imgbuild.build.budget import image_size, over_budget
 from imgbuild.build.context import BuildContext
 from imgbuild.build.exports import export_stub
 from imgbuild.build.result import BuildResult, scope_of
@@ -15,9 +16,6 @@ from imgbuild.errors import ImgbuildError
 from imgbuild.matrix.images import Image
 from imgbuild.plan.ownership import is_own
 from imgbuild.plan.plan import Action, PlanItem
-from imgbuild.sizes.budget import over_budget
-from imgbuild.sizes.measure import measure
-from imgbuild.sizes.store import size_store
 from imgbuild.suites import container
 from imgbuild.suites.container import TestTarget
 from imgbuild.suites.results import Report, SuiteResult
@@ -104,8 +102,8 @@ def _test_and_tag(built: BuildResult, context: BuildContext, how: TestOptions) -
     An image that is larger than its budget is not tested, and gets no tag.
     """
     item, image_id = built.item, built.image_id or ""
-    size = _size(item.image, image_id, context)
-    excess = None if context.settings.standin else over_budget(item.image, size)
+    size = image_size(context.engine.history(image_id))
+    excess = _excess(item.image, size, context)
     result = replace(built, size=size, error=excess)
     if excess:
         return result
@@ -120,15 +118,12 @@ def _test_and_tag(built: BuildResult, context: BuildContext, how: TestOptions) -
     return replace(result, tagged=True)
 
 
-def _size(image: Image, image_id: str, context: BuildContext) -> int:
-    """Return an image's bytes, as the engine tells them unless a budget is compared with them.
-
-    The size that engines with the containerd store tell has the packed layers in it too.
-    """
-    if image.budget is not None and context.engine.version().containerd_store:
-        return measure(image_id, image.name, context.engine, size_store(context.cache)).size
-    stored = context.engine.inspect(image_id)
-    return stored.size if stored else 0
+def _excess(image: Image, size: int, context: BuildContext) -> str | None:
+    """Return why an image is too large; what is built from stand-ins has no budget."""
+    if context.settings.standin or image.budget is None:
+        return None
+    containerd_store = context.engine.version().containerd_store
+    return over_budget(size, image.budget, containerd_store=containerd_store)
 
 
 def _tag(item: PlanItem, image_id: str, context: BuildContext) -> None:

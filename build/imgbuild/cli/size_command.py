@@ -1,6 +1,8 @@
-"""``imgbuild size``: where the bytes of the images are, what they share, and what is wasted."""
+"""``imgbuild size``: the layers of images, what they share, and whether they keep their budgets."""
 
 import json
+import re
+from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +10,6 @@ import typer
 
 from imgbuild.cli import options
 from imgbuild.cli.options import select, takes_selection
-from imgbuild.cli.telling import say
 from imgbuild.matrix.selection import Selection
 
 if TYPE_CHECKING:
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
 
     from imgbuild.engine.client import Engine
     from imgbuild.matrix.images import Image
-    from imgbuild.project import Project
     from imgbuild.settings import Settings
-    from imgbuild.sizes.store import SizeStore
-    from imgbuild.sizes.weighed import Weighed
+    from imgbuild.sizes import ImageSize
+
+_ARGUMENTS = re.compile(r"^(RUN )?(\|\d+ (\S+=\S* )*)?(/bin/(ba)?sh -e?c )?")
 
 
 @takes_selection()
@@ -29,125 +30,123 @@ def size(
         list[str] | None,
         typer.Option("--image", help="An image of the engine, by name or id; repeatable."),
     ] = None,
-    waste: Annotated[
-        bool, typer.Option("--waste", help="Name the largest files that were written in vain.")
-    ] = False,
-    write_budgets: Annotated[
-        bool,
-        typer.Option("--write-budgets", help="Make the sizes the images' budgets in matrix.yaml."),
-    ] = False,
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
 ) -> None:
-    """Show how large images are, by layer and by component; exit 1 if one exceeds its budget.
+    """Show the layers of images and the step that made each; exit 1 if one exceeds its budget.
 
     Without a selection it is every image of the matrix that is built.
     """
-    from imgbuild.cli.size_tables import size_lines
+    from imgbuild import sizes
     from imgbuild.engine.client import Engine
     from imgbuild.engine.endpoint import resolve_host
-    from imgbuild.errors import InputError
+    from imgbuild.errors import CheckFailedError, InputError
     from imgbuild.settings import load_settings
-    from imgbuild.sizes import weighed as measured
 
     if image and selection != Selection():
         raise InputError("--image names images by themselves; leave the selection out.")
     opened = options.open_project(project)
     settings = load_settings(opened.settings)
-    named = [one.endswith("-as-documented") for one in selection.names]
-    documented = selection.as_documented or any(named)
-    if write_budgets and (image or documented or settings.standin):
-        raise InputError(
-            "--write-budgets is for images of the matrix: not for --image, --as-documented, nor "
-            "for what this machine builds from stand-ins."
-        )
-    images: Sequence[Image] = ()
-    if not image:
-        images = select(opened, selection.or_everything)
+    images = () if image else select(opened, selection.or_everything)
     with closing(Engine(resolve_host(settings.engine))) as engine:
-        found = _weigh_others(image, engine) if image else _weigh(images, engine, settings)
-    if as_json:
-        typer.echo(json.dumps(measured.as_json(found), indent=2))
-    else:
-        typer.echo(size_lines(found, waste=waste))
-    if write_budgets:
-        _write_budgets(opened, images, found)
-    else:
-        _judge(found)
+        found = _measure_any(image, engine) if image else _measure(images, engine, settings)
+    typer.echo(json.dumps(sizes.as_json(found), indent=2) if as_json else size_lines(found))
+    excess = [f"{one.name}: {one.excess}" for one in found if one.excess]
+    if excess:
+        raise CheckFailedError("\n".join(excess))
 
 
-def _weigh(images: "Sequence[Image]", engine: "Engine", settings: "Settings") -> "list[Weighed]":
+def _measure(
+    images: "Sequence[Image]", engine: "Engine", settings: "Settings"
+) -> "list[ImageSize]":
     """Return images of the matrix; what is built from stand-ins has no budget."""
     from imgbuild.errors import InputError
     from imgbuild.matrix.images import standin_image
-    from imgbuild.project import cache_dir
-    from imgbuild.sizes.store import size_store
+    from imgbuild.sizes import measure
 
     if settings.standin:
         images = [standin_image(image) for image in images]
-    budgets = [None if settings.standin else image.budget for image in images]
-    store = size_store(cache_dir())
     found = [
-        _one(image.name, image.tags[0], engine, store, budget)
-        for image, budget in zip(images, budgets, strict=True)
+        measure(one.name, one.tags[0], engine, None if settings.standin else one.budget)
+        for one in images
     ]
-    if not any(one.measured for one in found):
-        named = ", ".join(one.name for one in found)
-        raise InputError(f"The engine has none of the selected images: {named}. Build them first.")
+    if not any(one.image_id for one in found):
+        names = ", ".join(one.name for one in found)
+        raise InputError(f"The engine has none of the selected images: {names}. Build them first.")
     return found
 
 
-def _weigh_others(references: list[str], engine: "Engine") -> "list[Weighed]":
+def _measure_any(references: list[str], engine: "Engine") -> "list[ImageSize]":
     from imgbuild.errors import InputError
-    from imgbuild.project import cache_dir
-    from imgbuild.sizes.store import size_store
+    from imgbuild.sizes import measure
 
-    store = size_store(cache_dir())
-    found = [_one(reference, reference, engine, store) for reference in references]
-    missing = [one.reference for one in found if one.measured is None]
+    found = [measure(reference, reference, engine) for reference in references]
+    missing = [one.reference for one in found if one.image_id is None]
     if missing:
         raise InputError(f"The engine has no image {', '.join(missing)}.")
     return found
 
 
-def _one(
-    name: str, reference: str, engine: "Engine", store: "SizeStore", budget: int | None = None
-) -> "Weighed":
-    from imgbuild.sizes.measure import measure
-    from imgbuild.sizes.weighed import Weighed
+def size_lines(found: "Sequence[ImageSize]") -> str:
+    """Return the tables: images, layers, and what several images share."""
+    from imgbuild.text import aligned
 
-    stored = engine.inspect(reference)
-    measured = measure(stored.id, name, engine, store, say) if stored else None
-    return Weighed(name, reference, measured, budget)
-
-
-def _judge(found: "Sequence[Weighed]") -> None:
-    """Raise if an image exceeds its budget.
-
-    Raises:
-        CheckFailedError: every one that does, and by how much.
-
-    """
-    from imgbuild.errors import CheckFailedError
-    from imgbuild.sizes.budget import excess
-
-    lines = [
-        f"{one.name}: {excess(one.measured.size, one.budget)}"
-        for one in found
-        if one.measured and one.budget and one.exceeded
-    ]
-    if lines:
-        raise CheckFailedError("\n".join(lines))
+    lines = [*aligned(_images(found)), "", *aligned(_layers(found))]
+    if sum(one.image_id is not None for one in found) > 1:
+        lines += ["", *_together(found)]
+    return "\n".join(lines)
 
 
-def _write_budgets(
-    project: "Project", images: "Sequence[Image]", found: "Sequence[Weighed]"
-) -> None:
-    """Make the sizes of the images that are built their budgets."""
-    from imgbuild.sizes.agree import agree
+def megabytes(size: int) -> str:
+    """Return a size in MB (10⁶ bytes) with one digit; what rounds to nothing is not nothing."""
+    if size < 50_000:
+        return "<0.1" if size else "0"
+    return f"{size / 1e6:.1f}"
 
-    pairs = zip(images, found, strict=True)
-    sizes = [(image, one.measured.size) for image, one in pairs if one.measured]
-    for name, budget in agree(project.matrix, images[0].matrix, sizes).items():
-        say(f"{name}: budget {budget} MB")
-    say(f"matrix.yaml has {len(sizes)} budgets.")
+
+def _images(found: "Sequence[ImageSize]") -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [("image", "MB", "budget", "layers")]
+    for one in found:
+        exceeded = " EXCEEDED" if one.excess else ""
+        budget = "-" if one.budget is None else f"{one.budget / 1e6:.0f}{exceeded}"
+        if one.image_id is None:
+            rows.append((one.name, "not built", budget, "-"))
+        else:
+            rows.append((one.name, megabytes(one.size), budget, str(len(one.layers))))
+    return rows
+
+
+def _layers(found: "Sequence[ImageSize]") -> list[tuple[str, ...]]:
+    """Return one row a layer with bytes, in the order in which the images have them."""
+    from imgbuild.sizes import sharing
+
+    shared = sharing(found)
+    rows: dict[str, tuple[str, ...]] = {"": ("layer", "MB", "images", "made by")}
+    for layer in (layer for one in found for layer in one.layers if layer.size):
+        short = (layer.diff_id or "-").removeprefix("sha256:")[:12]
+        made_by = instruction(layer.made_by)
+        images = str(shared[layer.key])
+        rows.setdefault(layer.key, (short, megabytes(layer.size), images, made_by))
+    return list(rows.values())
+
+
+def instruction(made_by: str, width: int = 60) -> str:
+    """Return the instruction that made a layer, without what builders put around it."""
+    text = " ".join(made_by.removesuffix("# buildkit").split())
+    found = _ARGUMENTS.match(text)
+    short = f"RUN {text[found.end() :]}" if found and found[0] else text
+    if not short:
+        return "-"
+    return short if len(short) <= width else f"{short[: width - 3].rstrip()}..."
+
+
+def _together(found: "Sequence[ImageSize]") -> Iterator[str]:
+    from imgbuild.sizes import together
+
+    total = together(found)
+    yield f"{total.images} images, {megabytes(total.together)} MB together."
+    for what, size in (
+        ("each layer once, as a registry stores them", total.by_content),
+        ("each layer once over the same layers, as a graph driver stores them", total.by_chain),
+    ):
+        yield f"{megabytes(size)} MB ({size * 100 / max(total.together, 1):.0f} %): {what}."

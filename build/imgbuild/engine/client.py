@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from imgbuild.engine.types import (
         BuildCacheRecord,
         EngineVersion,
+        HistoryEntry,
         StoredContainer,
         StoredImage,
         StoredNetwork,
@@ -84,13 +85,13 @@ class Engine:
             except NotFound:
                 return None
 
-    def history(self, image_id: str) -> list[str]:
-        """Return the instructions that the image was made by, the newest first."""
+    def history(self, image_id: str) -> list[HistoryEntry]:
+        """Return the steps that the image was made by, the newest first."""
         socket = unix_socket(self.host)
         if socket:
-            return types.instructions(list_history(socket, image_id, self.host, ANSWER_SECONDS))
+            return types.history_entries(list_history(socket, image_id, self.host, ANSWER_SECONDS))
         with self._api() as api:
-            return types.instructions(api.history(image_id))  # type: ignore[no-untyped-call]
+            return types.history_entries(api.history(image_id))  # type: ignore[no-untyped-call]
 
     def tag(self, image_id: str, reference: str) -> None:
         """Give an image a name."""

@@ -48,6 +48,16 @@ class StoredImage:
     layers: tuple[str, ...] = ()
 
 
+class HistoryEntry(NamedTuple):
+    """One step that an image was made by; ``size`` is that of its layer in bytes, unpacked.
+
+    A graph driver counts the bytes of files, a containerd store blocks on disk.
+    """
+
+    made_by: str
+    size: int = 0
+
+
 class StoredContainer(NamedTuple):
     """One container, running or not. ``created`` is in seconds since 1970."""
 
@@ -144,9 +154,11 @@ def inspected_image(answer: Answer) -> StoredImage:
     )
 
 
-def instructions(entries: Iterable[Answer]) -> list[str]:
-    """Return what ``/images/NAME/history`` says that an image was made by."""
-    return [str(one.get("CreatedBy") or "") for one in entries]
+def history_entries(entries: Iterable[Answer]) -> list[HistoryEntry]:
+    """Return the answer of ``/images/NAME/history``, the newest step first."""
+    return [
+        HistoryEntry(str(one.get("CreatedBy") or ""), int(one.get("Size") or 0)) for one in entries
+    ]
 
 
 def listed_container(answer: Answer) -> StoredContainer:

@@ -10,17 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY
-from imgbuild.engine.types import StoredImage
+from imgbuild.engine.types import HistoryEntry, StoredImage
 from imgbuild.inputs.base import REPOSITORY as BASE_REPOSITORY
 from imgbuild.inputs.oci_layout import short_id
 
 CREATED = "org.opencontainers.image.created"
 
 
-def is_own(image: StoredImage, history: Callable[[str], Sequence[str]]) -> bool:
+def is_own(image: StoredImage, history: Callable[[str], Sequence[HistoryEntry]]) -> bool:
     """Return whether imgbuild built the image, rather than somebody on top of one.
 
-    ``history`` gives an image's instructions, the newest first. It is asked only for an image
+    ``history`` gives an image's steps, the newest first. It is asked only for an image
     without a name of imgbuild's.
     """
     return _says_so(image) and (bool(own_names(image)) or not _goes_on(history(image.id)))
@@ -51,12 +51,12 @@ def _says_so(image: StoredImage) -> bool:
     return NAME in labels and INPUT_DIGEST in labels and _seconds(labels) == image.created
 
 
-def _goes_on(history: Sequence[str]) -> bool:
+def _goes_on(history: Sequence[HistoryEntry]) -> bool:
     """Return whether there is more after the labels than a Dockerfile of imgbuild has."""
     later = []
-    for instruction in history:
-        words = instruction.split()
-        if words[:1] == ["LABEL"] and f"{NAME}=" in instruction:
+    for entry in history:
+        words = entry.made_by.split()
+        if words[:1] == ["LABEL"] and f"{NAME}=" in entry.made_by:
             break
         later.append(words[0] if words else "")
     else:

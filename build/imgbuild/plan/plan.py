@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from imgbuild.dockerfile.labels import INPUT_DIGEST, INPUT_PARTS, NAME
-from imgbuild.engine.types import StoredImage
+from imgbuild.engine.types import HistoryEntry, StoredImage
 from imgbuild.matrix.images import Image
 from imgbuild.plan.changes import Change, changes_since, described
 from imgbuild.plan.digest import InputDigest
@@ -57,7 +57,7 @@ def make_plan(
     digests: Sequence[tuple[Image, InputDigest]],
     stored: Sequence[StoredImage],
     passed: Callable[[Image, str], bool | None],
-    history: Callable[[str], Sequence[str]],
+    history: Callable[[str], Sequence[HistoryEntry]],
     *,
     test: bool = True,
 ) -> tuple[PlanItem, ...]:
@@ -78,7 +78,7 @@ def make_plan(
 def _own_images(
     digests: Sequence[tuple[Image, InputDigest]],
     stored: Sequence[StoredImage],
-    history: Callable[[str], Sequence[str]],
+    history: Callable[[str], Sequence[HistoryEntry]],
 ) -> list[StoredImage]:
     """Return imgbuild's own images.
 

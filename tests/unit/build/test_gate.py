@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import fake_engine
@@ -12,6 +11,7 @@ from bench import INPUTS, OLD, Bench
 from imgbuild.build.exports import export_stub
 from imgbuild.cli.build_command import build_lines
 from imgbuild.engine.bake import BakeTarget
+from imgbuild.engine.types import HistoryEntry
 from imgbuild.errors import CheckFailedError
 from imgbuild.inputs.build_inputs import BaseInput, ImageDownloads, InterpreterInput
 from imgbuild.matrix.images import Image
@@ -140,17 +140,17 @@ def test_no_stub_is_built_for_an_image_from_elsewhere(
         export_stub(gpu.context.images[0], image_id, gpu.context, tmp_path)
 
 
-@pytest.mark.parametrize(("budget", "ok"), [(20, True), (10, False)])
-def test_on_a_containerd_store_the_files_are_counted_for_a_budget(
+@pytest.mark.parametrize(("budget", "ok"), [(20, True), (19, False)])
+def test_on_a_containerd_store_the_layers_are_counted_for_a_budget(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, budget: int, ok: bool
 ) -> None:
-    """The engine tells 1000 MB there, packed layers included; the files have 20 MB."""
+    """The image has 1000 MB there, packed layers included; the unpacked ones have 23 MB."""
     version = replace(fake_engine.VERSION, containerd_store=True)
     monkeypatch.setattr(fake_engine, "VERSION", version)
-    measured = SimpleNamespace(size=20_000_000)
-    monkeypatch.setattr("imgbuild.build.gate.measure", lambda *_: measured)
+    steps = [HistoryEntry("COPY", 23_000_000)]
+    monkeypatch.setattr(bench.engine, "history", lambda _: steps)
     image = bench.context.images[0]
     row = image.row.model_copy(update={"budget": {"cpu": budget}})
     bench.change(images=(replace(image, row=row),))
     (result,) = bench.build()
-    assert (result.name, result.ok, result.size) == (OLD, ok, 20_000_000)
+    assert (result.name, result.ok, result.size) == (OLD, ok, 23_000_000)

@@ -9,7 +9,7 @@ from fake_engine import FakeEngine
 
 from imgbuild.cleaning.images import Images, Wanted
 from imgbuild.cleaning.kinds import Kind
-from imgbuild.engine.types import StoredImage
+from imgbuild.engine.types import HistoryEntry, StoredImage
 
 if TYPE_CHECKING:
     from imgbuild.cleaning.finding import Finding
@@ -89,7 +89,7 @@ def test_an_image_that_adds_no_layer_is_known_by_its_history(
 ) -> None:
     """It has the labels and the time of the image that it is from."""
     engine = FakeEngine([image(1, OTHER)])
-    engine.histories[image(1).id] = [*more, *OURS]
+    engine.histories[image(1).id] = [HistoryEntry(one) for one in (*more, *OURS)]
     assert kinds(engine) == found
 
 

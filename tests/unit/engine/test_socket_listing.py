@@ -30,9 +30,9 @@ def test_images_come_in_one_call(server: SocketServer) -> None:
 
 
 def test_the_history_comes_over_the_socket_too(server: SocketServer) -> None:
-    entries = [{"CreatedBy": "CMD x", "Size": 0}, {"CreatedBy": None}, "no entry"]
+    entries = [{"CreatedBy": "CMD x", "Size": 0}, {"CreatedBy": None, "Size": 7}, "no entry"]
     server.answers = {"/images/sha256%3A1/history": entries}
-    assert Engine(server.host).history("sha256:1") == ["CMD x", ""]
+    assert Engine(server.host).history("sha256:1") == [("CMD x", 0), ("", 7)]
     assert len(server.asked) == 1
     server.status, server.answers = 404, {}
     with pytest.raises(CheckFailedError, match="refuses: no such answer"):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from imgbuild.engine.types import StoredImage
+from imgbuild.engine.types import HistoryEntry, StoredImage
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.plan import Action, PlanItem, make_plan
@@ -50,7 +50,7 @@ def _planned(
         )
         for one in stored
     ]
-    history = [f"LABEL imgbuild.name={image.name}"]
+    history = [HistoryEntry(f"LABEL imgbuild.name={image.name}")]
     return make_plan([(image, DIGEST)], made, lambda *_: passed, lambda _: history, test=test)[0]
 
 

@@ -1,0 +1,131 @@
+"""Image sizes: bytes by layer with the step that made it, shared layers, budgets."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from imgbuild.build.budget import image_size, over_budget
+from imgbuild.engine.client import Engine
+from imgbuild.engine.types import HistoryEntry
+
+#: The instructions that always make a layer, be it an empty one.
+_MAKE_LAYERS = ("RUN", "COPY", "ADD", "WORKDIR")
+
+
+class Layer(NamedTuple):
+    """One layer: its ``diff_id`` is the sha256 of its tar file, or None if it cannot be told."""
+
+    diff_id: str | None
+    size: int
+    made_by: str
+
+    @property
+    def key(self) -> str:
+        """What tells the layer from others: two images with the same key share it."""
+        return self.diff_id or f"{self.size} {self.made_by}"
+
+
+@dataclass(frozen=True)
+class ImageSize:
+    """One image by its name in the matrix or its reference; ``layers`` are the lowest first.
+
+    ``image_id`` is None if the engine has no such image; ``budget`` is in bytes.
+    """
+
+    name: str
+    reference: str
+    image_id: str | None = None
+    layers: tuple[Layer, ...] = ()
+    budget: int | None = None
+    excess: str | None = None
+
+    @property
+    def size(self) -> int:
+        """The bytes of all layers."""
+        return sum(layer.size for layer in self.layers)
+
+    def as_json(self, shared: Counter[str]) -> dict[str, Any]:
+        """Return what ``size --json`` prints of it."""
+        named = {"name": self.name, "reference": self.reference, "budget": self.budget}
+        if self.image_id is None:
+            return {**named, "built": False}
+        layers = [{**layer._asdict(), "images": shared[layer.key]} for layer in self.layers]
+        found = {"id": self.image_id, "size": self.size, "exceeded": self.excess is not None}
+        return {**named, "built": True, **found, "layers": layers}
+
+
+@dataclass(frozen=True)
+class Together:
+    """The bytes of several images.
+
+    ``together`` counts every image whole; ``by_content`` each layer once, as a registry does;
+    ``by_chain`` a layer once over the same layers, as graph drivers (overlay2) do.
+    """
+
+    images: int
+    together: int
+    by_content: int
+    by_chain: int
+
+
+def measure(name: str, reference: str, engine: Engine, budget: int | None = None) -> ImageSize:
+    """Return the sizes of an image of the engine, as far as it is there."""
+    stored = engine.inspect(reference)
+    if stored is None:
+        return ImageSize(name, reference, budget=budget)
+    history = engine.history(stored.id)
+    containerd = budget is not None and engine.version().containerd_store
+    excess = over_budget(image_size(history), budget, containerd_store=containerd)
+    layers = image_layers(history, stored.layers)
+    return ImageSize(name, reference, stored.id, layers, budget, excess)
+
+
+def image_layers(history: Sequence[HistoryEntry], diff_ids: Sequence[str]) -> tuple[Layer, ...]:
+    """Return the layers of an image, the lowest first, from its history, the newest first.
+
+    The engine does not say which steps made no layer: where their number does not fit, the layers
+    have no ``diff_id``.
+    """
+    steps = [step for step in reversed(history) if step.size or _makes_layer(step.made_by)]
+    known: Sequence[str | None] = diff_ids if len(steps) == len(diff_ids) else [None] * len(steps)
+    return tuple(
+        Layer(diff_id, step.size, step.made_by) for diff_id, step in zip(known, steps, strict=True)
+    )
+
+
+def sharing(images: Sequence[ImageSize]) -> Counter[str]:
+    """Return in how many of the images each layer is, by its key."""
+    return Counter(key for one in _different(images) for key in {layer.key for layer in one.layers})
+
+
+def together(images: Sequence[ImageSize]) -> Together:
+    """Return what images take together; an image that has several names counts once."""
+    different = _different(images)
+    content: dict[str, int] = {}
+    chains: dict[tuple[str, ...], int] = {}
+    for image in different:
+        below: tuple[str, ...] = ()
+        for layer in image.layers:
+            below = (*below, layer.key)
+            content[layer.key] = chains[below] = layer.size
+    whole = sum(image.size for image in different)
+    return Together(len(different), whole, sum(content.values()), sum(chains.values()))
+
+
+def as_json(images: Sequence[ImageSize]) -> dict[str, Any]:
+    """Return what ``size --json`` prints; every number is in bytes."""
+    shared = sharing(images)
+    return {
+        "images": [one.as_json(shared) for one in images],
+        "family": asdict(together(images)),
+    }
+
+
+def _different(images: Sequence[ImageSize]) -> list[ImageSize]:
+    return list({one.image_id: one for one in images if one.image_id}.values())
+
+
+def _makes_layer(made_by: str) -> bool:
+    words = made_by.split()
+    return bool(words) and words[0] in _MAKE_LAYERS

@@ -1,1 +1,0 @@
-"""How large images are: by layer, by component, what they share, and what they waste."""
