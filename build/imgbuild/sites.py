@@ -111,7 +111,7 @@ class Sites:
         """Return what to do about a site that does not give what it should."""
         if any(address.startswith(url) for url in self.mirrors.values()):
             return "That is a mirror of imgbuild.local.yaml: see that it holds the file."
-        return "Where this site cannot be reached, name a mirror of it (docs/mirrors.md)."
+        return "Where this site cannot be reached, name a mirror of it (docs/guide.md)."
 
     @cached_property
     def _client(self) -> "HttpClient":

@@ -22,25 +22,23 @@ def audit(
     selection: Selection,
     offline: Annotated[
         bool,
-        typer.Option("--offline", help="Compare with images/evidence.json alone; no network."),
+        typer.Option("--offline", help="Compare with images/evidence.json only; use no network."),
     ] = False,
     write: Annotated[
-        bool, typer.Option("--write", help="Write what was read to images/evidence.json.")
+        bool, typer.Option("--write", help="Write the facts to images/evidence.json.")
     ] = False,
-    refresh: Annotated[
-        bool, typer.Option("--refresh", help="Read wheels again that were read before.")
-    ] = False,
+    refresh: Annotated[bool, typer.Option("--refresh", help="Read all wheels again.")] = False,
     download: Annotated[
         bool,
-        typer.Option("--download", help="Download other inputs whole, to verify their sha256."),
+        typer.Option("--download", help="Download the other inputs, to verify their sha256."),
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit 1 also if an input cannot be reached.")
+        bool, typer.Option("--strict", help="Exit 1 if an input cannot be reached, too.")
     ] = False,
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
 ) -> None:
-    """Compare the pins with the wheels, source distributions and downloads themselves."""
+    """Compare the pins with the wheels, source distributions and downloads."""
     from imgbuild.errors import InputError
 
     if offline and (write or refresh or download or strict):

@@ -41,30 +41,32 @@ class LogFormat(StrEnum):
 def build(
     selection: Selection,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Show what would be built and why; do nothing.")
+        bool, typer.Option("--plan", help="Show what would be built and why; build nothing.")
     ] = False,
     no_test: Annotated[
-        bool, typer.Option("--no-test", help="Name the image without running its suites.")
+        bool, typer.Option("--no-test", help="Tag the image without running its suites.")
     ] = False,
     keep_going: Annotated[
         bool | None,
         typer.Option(
             "--keep-going/--fail-fast",
-            help="After a failure, go on with the other images, or not; with --all it goes on.",
+            help="After a failure build the other images, or stop. Default: go on with --all only.",
         ),
     ] = None,
     jobs: Annotated[
-        int, typer.Option("--jobs", min=1, max=64, help="How many images to test at once.")
+        int,
+        typer.Option("--jobs", min=1, max=64, metavar="N", help="How many images to test at once."),
     ] = min(os.cpu_count() or 1, 4),
     refresh_base: Annotated[
-        bool, typer.Option("--refresh-base", help="Make base images again, with new updates.")
+        bool,
+        typer.Option("--refresh-base", help="Make base images again, with the newest updates."),
     ] = False,
     offline: Annotated[
         Path | None,
         typer.Option(
             "--offline",
-            metavar="DEST",
-            help="Take every input from a folder that `imgbuild fetch` filled; no network.",
+            metavar="DIR",
+            help="Take every input from this folder of `imgbuild fetch`; use no network.",
         ),
     ] = None,
     step_timeout: Annotated[
@@ -72,7 +74,7 @@ def build(
         typer.Option(
             "--step-timeout",
             metavar="DURATION",
-            help="How long a step may run: 90s, 30m, 1h, 0 for no limit. Default: 1h.",
+            help="Limit of one build step: 90s, 30m, 1h, or 0 for none. Default: 1h.",
         ),
     ] = None,
     log_format: Annotated[
@@ -80,7 +82,7 @@ def build(
         typer.Option(
             "--log-format",
             envvar="IMGBUILD_LOG_FORMAT",
-            help="What standard error is: text, or one JSON object a line (docs/reference.md).",
+            help="Format of standard error: text, or one JSON object a line.",
         ),
     ] = LogFormat.TEXT,
     cache_from: Annotated[
@@ -103,8 +105,7 @@ def build(
         bool,
         typer.Option(
             "--pull",
-            help="Take images that are published with the same inputs from there (`imgbuild "
-            "published`), instead of building them.",
+            help="Take published images with the same inputs instead of building them.",
         ),
     ] = False,
     source: Annotated[
@@ -112,22 +113,25 @@ def build(
         typer.Option(
             "--from",
             metavar="HOST[:PORT]/REPOSITORY",
-            help="Where --pull looks. Default: publishing.repository of imgbuild.local.yaml.",
+            help="The repository of --pull. Default: publishing.repository of the settings.",
             show_default=False,
         ),
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option("--report", help="Folder for report.json and junit.xml, one folder an image."),
+        typer.Option(
+            "--report",
+            metavar="DIR",
+            help="Folder for the results of the suites, one folder an image.",
+        ),
     ] = None,
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
 ) -> None:
-    """Build what is missing, run the suites, and name the images that passed.
+    """Build what is missing, run the suites, and tag the images that passed.
 
-    --as-documented builds the documented pins knowingly: it says first which compatibility rules
-    they break. Suites that find the fault fail, and then the image gets no name; with --no-test it
-    does.
+    --as-documented lists the compatibility rules that the documented pins break, then builds them.
+    If suites fail for that, the image is not tagged; --no-test tags it.
     """
     from imgbuild.build.context import BuildOptions, open_context
     from imgbuild.errors import InputError

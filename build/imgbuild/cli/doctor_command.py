@@ -11,12 +11,13 @@ from imgbuild.errors import MachineError
 
 def doctor(
     write: Annotated[
-        bool, typer.Option("--write", help="Record the choice of inputs in imgbuild.local.yaml.")
+        bool,
+        typer.Option("--write", help="Write the inputs of this machine to imgbuild.local.yaml."),
     ] = False,
     as_json: JsonOption = False,
     project: ProjectOption = None,
 ) -> None:
-    """Say whether this machine can build, what is missing, and the command that fixes it."""
+    """Check whether this machine can build, and name the command that fixes each fault."""
     from rich.console import Console
 
     from imgbuild.doctor.checks import diagnose, write_settings

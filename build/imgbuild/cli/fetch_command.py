@@ -22,17 +22,15 @@ if TYPE_CHECKING:
 def fetch(
     folder: Annotated[
         Path,
-        typer.Argument(
-            metavar="DEST", help="Where to; what is there already is kept.", show_default=False
-        ),
+        typer.Argument(metavar="DIR", help="The folder; files in it are kept.", show_default=False),
     ],
     selection: Selection,
     refresh: Annotated[
-        bool, typer.Option("--refresh", help="Ask upstreams again which packages are the newest.")
+        bool, typer.Option("--refresh", help="Ask the archives again for the newest packages.")
     ] = False,
     project: options.ProjectOption = None,
 ) -> None:
-    """Fetch every input of the selected images, for `build --offline DEST`."""
+    """Fetch every input of the selected images, for `build --offline`."""
     from imgbuild.build.fetch import FetchJob
     from imgbuild.settings import load_settings
     from imgbuild.sites import make_sites

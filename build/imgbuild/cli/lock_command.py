@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 def lock(
     stack: StackOption = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; exit 1 if a lock no longer fits.")
+        bool, typer.Option("--check", help="Write nothing; exit 1 if a lock is not current.")
     ] = False,
     upgrade: Annotated[
-        bool, typer.Option("--upgrade", help="Take newer versions where the matrix allows them.")
+        bool, typer.Option("--upgrade", help="Take the newest versions that the matrix allows.")
     ] = False,
     project: ProjectOption = None,
 ) -> None:
-    """Resolve and hash every Python package of every image into images/locks."""
+    """Resolve and hash the Python packages of every image into images/locks."""
     from imgbuild.dockerfile.requirements import lock_family
     from imgbuild.errors import InputError
     from imgbuild.matrix.load import load_matrix

@@ -35,19 +35,21 @@ def matrix(
         typer.Option(
             "--changed-since",
             metavar="REF",
-            help="Only images whose input digest is another than at this revision of git.",
+            help="Only images whose input digest differs from that at this Git revision.",
         ),
     ] = None,
     missing: Annotated[
         bool,
-        typer.Option("--missing", help="Only images not published with their input digest."),
+        typer.Option(
+            "--missing", help="Only images that are not published with their input digest."
+        ),
     ] = False,
     source: Annotated[
         str | None,
         typer.Option(
             "--from",
             metavar="HOST[:PORT]/REPOSITORY",
-            help="Where --missing looks. Default: publishing.repository of the settings.",
+            help="The repository of --missing. Default: publishing.repository of the settings.",
         ),
     ] = None,
     shards: Annotated[
@@ -57,21 +59,19 @@ def matrix(
             min=1,
             max=1000,
             metavar="N",
-            help="One job for each of N shards, in place of one for each image.",
+            help="N jobs of several images, instead of one job an image.",
         ),
     ] = None,
     shard: Annotated[
         str | None,
-        typer.Option(
-            "--shard", metavar="I/N", help="Only the images of shard I of N, such as 1/4."
-        ),
+        typer.Option("--shard", metavar="I/N", help="Only the images of one shard, such as 1/4."),
     ] = None,
     project: options.ProjectOption = None,
 ) -> None:
-    """List the images that CI has to build. Without a selection it is every image of the matrix.
+    """List the images that CI has to build, by default of the whole matrix.
 
-    --changed-since and --missing narrow the list, so together they list what changed and is not
-    published. No engine is asked.
+    --changed-since and --missing narrow the list: together they list what changed and is not
+    published. No engine is needed.
     """
     from imgbuild.ci.formats import github_text, gitlab_text, json_text
     from imgbuild.ci.jobs import JobOptions, parse_shard, select_jobs

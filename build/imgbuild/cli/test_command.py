@@ -29,14 +29,17 @@ if TYPE_CHECKING:
 def test(
     selection: Selection,
     suite: Annotated[
-        list[str] | None, typer.Option("--suite", help="Run this suite only; repeatable.")
+        list[str] | None,
+        typer.Option("--suite", metavar="NAME", help="Run only this suite; repeatable."),
     ] = None,
     list_suites: Annotated[
         bool, typer.Option("--list-suites", help="List the suites; run none.")
     ] = False,
     image: Annotated[
         str | None,
-        typer.Option("--image", help="Test this image, by name or id, instead of the named one."),
+        typer.Option(
+            "--image", metavar="REF", help="Test this image of the engine, not the matrix's own."
+        ),
     ] = None,
     expect: Annotated[
         list[str] | None,
@@ -47,28 +50,29 @@ def test(
         ),
     ] = None,
     jobs: Annotated[
-        int, typer.Option("--jobs", min=1, max=64, help="How many images to test at once.")
+        int,
+        typer.Option("--jobs", min=1, max=64, metavar="N", help="How many images to test at once."),
     ] = min(os.cpu_count() or 1, 4),
     fail_fast: Annotated[
-        bool, typer.Option("--fail-fast", help="Stop at the first check that fails.")
+        bool, typer.Option("--fail-fast", help="Stop at the first failed check.")
     ] = False,
     rerun: Annotated[
-        bool, typer.Option("--rerun", help="Run suites again that passed before, unchanged.")
+        bool, typer.Option("--rerun", help="Also run suites that passed before.")
     ] = False,
     report: Annotated[
         Path | None,
         typer.Option(
             "--report",
-            help="Folder for report.json and summary.md, and one an image with junit.xml too.",
+            metavar="DIR",
+            help="Folder for report.json and summary.md, with one folder an image.",
         ),
     ] = None,
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
 ) -> None:
-    """Run the suites in images that are built already; exit 1 if one fails.
+    """Run the test suites in built images; exit 1 if a check fails.
 
-    A suite that passed on the same image, with the same code and the same expectation, is not run
-    again.
+    A suite that passed is not run again until the image, its code or the expectation changes.
     """
     from imgbuild.suites.container import require_docker_client
     from imgbuild.suites.session import TestOptions

@@ -329,7 +329,7 @@ def _wrong_content(download: Download, address: str, content: _Content) -> Imgbu
         "proxy, not the file. Open the address in a browser to see what it wants."
         if page is not None
         else " Nothing was kept. If the file was published anew, read what changed before you "
-        "change the sha256 in matrix.yaml; if a mirror is at fault, mend it (docs/mirrors.md)."
+        "change the sha256 in matrix.yaml; if a mirror is at fault, mend it (docs/guide.md)."
     )
     return WrongContentError(
         f"{download.file_name} is not what was asked for: {shown(address)} gave {content.size} "

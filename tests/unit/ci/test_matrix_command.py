@@ -100,7 +100,7 @@ def test_gitlab_is_yaml(checkout: GitCheckout) -> None:
         (("--missing", "--from", "nonsense"), "nonsense"),
         (("--missing",), "publishing"),
         (("--name", "tf-2.2-cpu-debain"), "tf-2.2-cpu-debian"),
-        (("--name", "tf-2.2-cpu-debian", "--all"), "leave out"),
+        (("--name", "tf-2.2-cpu-debian", "--all"), "cannot be combined"),
     ],
 )
 def test_wrong_input_is_one_paragraph_and_exit_code_2(

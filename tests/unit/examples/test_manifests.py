@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from closed_schema import Schema, faults, schema_of
 ROOT = Path(__file__).resolve().parents[3]
 MANIFESTS = sorted((ROOT / "examples" / "kubernetes").glob("*.yaml"))
 OURS = ROOT / "tests" / "data" / "kubernetes"
-PUBLISHED = ROOT.parent / "shared" / "kubernetes"
+#: A folder with the published definitions, in full.
+PUBLISHED = os.environ.get("KUBEFLOW_DEFINITIONS")
 WORKER = ("spec", "mpiReplicaSpecs", "Worker", "template", "spec", "containers", 0)
 CHIEF = ("spec", "tfReplicaSpecs", "Chief", "template", "spec", "containers", 0)
 
@@ -26,7 +28,7 @@ def _read(path: Path) -> Any:
 
 def _definitions(kind: str) -> list[Path]:
     """Return the definitions of a resource: this project's own, and those published."""
-    folders = (OURS, PUBLISHED)
+    folders = (OURS, Path(PUBLISHED)) if PUBLISHED else (OURS,)
     return [path for folder in folders for path in sorted(folder.glob(f"*{kind.lower()}s*.yaml"))]
 
 
