@@ -127,7 +127,7 @@ def bench(
         FakeEngine(),
         None,
         INPUTS,
-        say=said.append,
+        said.append,
         state=tmp_path / "state",
         cache=tmp_path / "cache",
     )

@@ -29,8 +29,7 @@ from imgbuild.suites.store import ReportStore
 
 if TYPE_CHECKING:
     from imgbuild.build.display import BuildDisplay
-    from imgbuild.caches.protocol import BuildCache
-    from imgbuild.caches.several import Caches
+    from imgbuild.build.remote import RemoteStores
     from imgbuild.engine.buildx import Buildx
     from imgbuild.fetching.offline import FetchedInputs
     from imgbuild.sites import Sites
@@ -44,8 +43,8 @@ class BuildOptions:
 
     ``make_inputs`` false makes no base image. ``offline`` is a folder that ``imgbuild fetch``
     filled, in place of the network. ``step_seconds`` is how long a step may run (0: no limit), in
-    place of what the settings say. ``cache_from`` and ``cache_to`` are repositories; ``published``
-    opens one that is read before them. ``jobs`` images are tested at once.
+    place of what the settings say. ``cache_from`` and ``cache_to`` are repositories; with ``pull``
+    the published one, or ``pull_from``, is read before them. ``jobs`` images are tested at once.
     """
 
     test: bool = True
@@ -57,7 +56,8 @@ class BuildOptions:
     step_seconds: float | None = None
     cache_from: tuple[str, ...] = ()
     cache_to: tuple[str, ...] = ()
-    published: "Callable[[Engine, Say], BuildCache] | None" = None
+    pull: bool = False
+    pull_from: str | None = None
     reports: Path | None = None
 
 
@@ -75,9 +75,10 @@ class BuildContext:
     engine: Engine
     host: str | None
     inputs: BuildInputs
+    say: Say
     stored: tuple[StoredImage, ...] = ()
     fetched: "FetchedInputs | None" = None
-    say: Say = print
+    remotes: "RemoteStores | None" = None
     state: Path = field(default_factory=state_dir)
     cache: Path = field(default_factory=cache_dir)
 
@@ -116,20 +117,6 @@ class BuildContext:
     def revision(self) -> str | None:
         """The commit of the checkout."""
         return git_revision(self.project.root)
-
-    @cached_property
-    def caches(self) -> "Caches":
-        """What is read and written beside this engine."""
-        from imgbuild.caches.place import cache_place  # noqa: PLC0415
-        from imgbuild.caches.several import open_caches  # noqa: PLC0415
-
-        return open_caches(
-            [cache_place("--cache-from", one) for one in self.options.cache_from],
-            [cache_place("--cache-to", one) for one in self.options.cache_to],
-            self.engine,
-            self.say,
-            [self.options.published(self.engine, self.say)] if self.options.published else [],
-        )
 
     @cached_property
     def digests(self) -> Mapping[str, InputDigest]:
@@ -218,6 +205,7 @@ def open_context(
         settings = fetched.settings(settings, images)
     host = resolve_host(settings.engine)
     engine = Engine(host)
+    remotes = _remotes(options, settings, engine, say)
     try:
         # First, since no input need be made for an engine that does not answer.
         stored = tuple(engine.images(INPUT_DIGEST))
@@ -229,10 +217,27 @@ def open_context(
         )
         inputs = fetched.known_bases(inputs, images) if fetched else inputs
         yield BuildContext(
-            project, images, options, settings, engine, host, inputs, stored, fetched, say
+            project, images, options, settings, engine, host, inputs, say, stored, fetched, remotes
         )
     finally:
         engine.close()
+
+
+def _remotes(
+    options: BuildOptions, settings: Settings, engine: Engine, say: Say
+) -> "RemoteStores | None":
+    if not (options.pull or options.cache_from or options.cache_to):
+        return None
+    from imgbuild.build.remote import open_remotes, published_repository  # noqa: PLC0415
+
+    published = [published_repository(options.pull_from, settings)] if options.pull else []
+    return open_remotes(
+        {**dict.fromkeys(published, "--from"), **dict.fromkeys(options.cache_from, "--cache-from")},
+        dict.fromkeys(options.cache_to, "--cache-to"),
+        settings,
+        engine,
+        say,
+    )
 
 
 def _fetched(

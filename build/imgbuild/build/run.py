@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from imgbuild.build.bake import Downloads, bake_images
-from imgbuild.build.cached import keep, releasing, restored
 from imgbuild.build.context import BuildContext, image_locks
 from imgbuild.build.disk_space import full_disk, require_disk_space
 from imgbuild.build.gate import pass_gate, remove_leftovers
 from imgbuild.build.prepare import prepare
 from imgbuild.build.result import BuildResult, FailureScope, scope_of
+from imgbuild.build.reuse import keep, releasing, take
 from imgbuild.build.targets import phases
 from imgbuild.engine.progress import ImagesPlanned, ImageState
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
@@ -55,14 +55,14 @@ def build_images(context: BuildContext) -> Build:
     with image_locks(names, context.host, context.state / "locks"):
         remove_leftovers(context.images, context)
         # Decided again under the locks, since another imgbuild may have finished meanwhile.
-        items = restored(context)
+        items = take(context)
         to_build = [item.image for item in items if item.action is Action.BUILD]
         require_disk_space(to_build, context.engine)
         actions = {item.image.name: str(item.action) for item in items}
         context.display.on_event(ImagesPlanned(actions))
         results: list[BuildResult] = []
         stop = None
-        with releasing(items, context.caches), context.display:
+        with releasing(items, context), context.display:
             try:
                 for result in _work(items, context):
                     results.append(result)

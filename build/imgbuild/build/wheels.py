@@ -3,6 +3,7 @@
 import base64
 import csv
 import hashlib
+import io
 import json
 import re
 import shutil
@@ -131,6 +132,17 @@ def is_whole(folder: Path) -> bool:
     """Return whether the folder holds exactly one wheel, with all files of its RECORD."""
     files = [*folder.iterdir()] if folder.is_dir() else []
     return len(files) == 1 and files[0].suffix == ".whl" and _is_as_recorded(files[0])
+
+
+def wheel_file_name(content: bytes) -> str | None:
+    """Return the file name of a wheel, by its metadata; None if it has none. Source: PEP 427."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            (path,) = (name for name in archive.namelist() if name.endswith(".dist-info/WHEEL"))
+            tag = re.search(r"^Tag: (\S+)\s*$", archive.read(path).decode(), re.MULTILINE)
+    except (ValueError, zipfile.BadZipFile):
+        return None
+    return f"{path.partition('.dist-info')[0]}-{tag[1]}.whl" if tag else None
 
 
 def _is_as_recorded(wheel: Path) -> bool:

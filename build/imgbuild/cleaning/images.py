@@ -4,8 +4,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from imgbuild.caches.small_image import CREATED_SECONDS
-from imgbuild.caches.small_image import LABEL as CACHE_FILE
 from imgbuild.cleaning.busy import worker_on
 from imgbuild.cleaning.finding import Finding
 from imgbuild.cleaning.kinds import Kind
@@ -16,6 +14,8 @@ from imgbuild.inputs.base import REPOSITORY as BASE_REPOSITORY
 from imgbuild.inputs.oci_layout import short_id
 from imgbuild.plan.ownership import is_own, is_own_base, own_names
 
+#: An earlier version kept single files as images with this label, created at this second.
+CACHE_FILE, CREATED_SECONDS = "imgbuild.cache", 315619200
 BASE_NAME = "org.opencontainers.image.base.name"
 
 

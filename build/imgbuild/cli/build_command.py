@@ -15,15 +15,12 @@ from imgbuild.cli.telling import say
 from imgbuild.matrix.selection import Selection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from imgbuild.build.result import BuildResult
     from imgbuild.build.run import Build
-    from imgbuild.caches.protocol import BuildCache
-    from imgbuild.engine.client import Engine
     from imgbuild.matrix.images import Image
     from imgbuild.plan.plan import PlanItem
-    from imgbuild.project import Project
     from imgbuild.suites.results import Report, SuiteResult
 
 #: With more images, the table names only the failed suites, and counts the others.
@@ -89,16 +86,16 @@ def build(
         list[str] | None,
         typer.Option(
             "--cache-from",
-            metavar="SRC",
-            help="Take finished images from a folder or HOST[:PORT]/REPOSITORY; repeatable.",
+            metavar="HOST[:PORT]/REPOSITORY",
+            help="Take finished images, Horovod wheels and suite results from there; repeatable.",
         ),
     ] = None,
     cache_to: Annotated[
         list[str] | None,
         typer.Option(
             "--cache-to",
-            metavar="DEST",
-            help="Keep images that passed in a folder or HOST[:PORT]/REPOSITORY; repeatable.",
+            metavar="HOST[:PORT]/REPOSITORY",
+            help="Keep images that passed, Horovod wheels and suite results there; repeatable.",
         ),
     ] = None,
     pull: Annotated[
@@ -172,7 +169,8 @@ def build(
         step_seconds=options.seconds(step_timeout, "--step-timeout"),
         cache_from=tuple(cache_from or ()),
         cache_to=tuple(cache_to or ()),
-        published=_published(opened, source) if pull else None,
+        pull=pull,
+        pull_from=source,
         reports=report.absolute() if report else None,
     )
     if not (plan or no_test):
@@ -181,9 +179,9 @@ def build(
         items = context.plan(test=not no_test, stored=context.stored)
         if plan:
             if cache_from or pull:
-                from imgbuild.build.cached import foreseen
+                from imgbuild.build.reuse import predicted
 
-                items = foreseen(items, context)
+                items = predicted(items, context)
             _print_plan(items, as_json=as_json)
         elif not cache_to and not any(item.busy for item in items):
             _print_idle(items, context.host, as_json=as_json)
@@ -191,21 +189,6 @@ def build(
             from imgbuild.build.run import build_images
 
             _print_build(build_images(context), context.host, as_json=as_json)
-
-
-def _published(
-    project: "Project", source: str | None
-) -> "Callable[[Engine, Callable[[str], None]], BuildCache]":
-    """Return what opens the published images; nothing is asked yet."""
-    from imgbuild.publishing.pulled import PublishedImages
-    from imgbuild.registry.client import connect
-    from imgbuild.registry.repository import select_repository
-    from imgbuild.settings import load_settings
-
-    settings = load_settings(project.settings)
-    repository, option = select_repository(source, settings, "--from")
-    registry = connect(repository, settings, say, option=option)
-    return lambda engine, say: PublishedImages(registry, engine, say)
 
 
 def _warn(image: "Image") -> None:

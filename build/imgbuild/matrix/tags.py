@@ -19,6 +19,8 @@ LONGEST_RELEASE = "20991231.9999"
 PLACEHOLDER = "RELEASE"
 #: The record of an image lies under its immutable tag with this.
 RECORD_SUFFIX = ".record"
+#: Before the input digest, in the tag by which an image is found.
+INPUT_PREFIX = "input-"
 #: An earlier version kept the index of all records under this tag.
 INDEX_TAG = "index"
 
@@ -58,6 +60,11 @@ def moving_tags(image: Image) -> tuple[str, ...]:
 def record_tag(immutable: str) -> str:
     """Return the tag of the record of what was published under an immutable tag."""
     return f"{immutable}{RECORD_SUFFIX}"
+
+
+def input_tag(digest: str) -> str:
+    """Return the tag by which an image is found that was built from inputs with this digest."""
+    return f"{INPUT_PREFIX}{digest.removeprefix('sha256:')}"
 
 
 def parts_of(image: Image) -> dict[Part, str]:

@@ -24,11 +24,18 @@ def make_wheel(folder: Path, content: bytes = b"code", told: bytes | None = None
     import hashlib
 
     folder.mkdir(parents=True, exist_ok=True)
-    digest = hashlib.sha256(content if told is None else told).digest()
-    text = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
-    record = f"horovod/x.so,sha256={text},{len(content)}\nhorovod-0.19.5.dist-info/RECORD,,\n"
+
+    def line(name: str, data: bytes) -> str:
+        text = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        return f"{name},sha256={text},{len(data)}\n"
+
+    metadata = b"Wheel-Version: 1.0\nTag: cp36-cp36m-linux_x86_64\n"
+    record = line("horovod/x.so", content if told is None else told)
+    record += line("horovod-0.19.5.dist-info/WHEEL", metadata)
+    record += "horovod-0.19.5.dist-info/RECORD,,\n"
     with zipfile.ZipFile(folder / WHEEL, "w") as archive:
         archive.writestr("horovod/x.so", content)
+        archive.writestr("horovod-0.19.5.dist-info/WHEEL", metadata)
         archive.writestr("horovod-0.19.5.dist-info/RECORD", record)
     return folder
 

@@ -13,8 +13,8 @@ from imgbuild.project import Project
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--cache-from", "user/cache"), "--cache-from 'user/cache' is neither a folder"),
-        (("--cache-to", "type=gha"), "--cache-to: of BuildKit's spelling there are"),
+        (("--cache-from", "user/cache"), "--cache-from: 'user/cache' is"),
+        (("--cache-to", "type=gha"), "--cache-to: 'type=gha' is"),
         (("--offline", "./nowhere"), "--offline nowhere: there is no such folder"),
         (("--plan", "--refresh-base"), "--plan makes nothing"),
         (("--offline", ".", "--refresh-base"), "drop --refresh-base"),

@@ -77,6 +77,7 @@ class Checkout:
             self.engine,
             None,
             self._inputs(),
+            print,
             state=self.store.folder.parent,
             cache=self.cache,
         )

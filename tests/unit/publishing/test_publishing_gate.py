@@ -272,7 +272,7 @@ def test_a_candidate_is_gathered_from_engine_and_memory(
     inputs = BuildInputs({}, {}, Path("/uv"), "1")
     engine = FakeEngine([good.stored])
     context = BuildContext(
-        project, (), BuildOptions(), Settings(), engine, None, inputs, state=tmp_path
+        project, (), BuildOptions(), Settings(), engine, None, inputs, print, state=tmp_path
     )
     found = candidate_of(good.item, context)
     assert (found.stored, found.report) == (good.stored, good.report)

@@ -1,0 +1,247 @@
+"""Builds with remote stores: what is taken and kept, and that no store fails a build."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import pytest
+from bench import NEW, OLD, Bench
+from fake_engine import FakeEngine
+from memory_registry import MemoryRegistry
+from test_wheels import WHEEL, make_wheel
+
+from imgbuild.build.remote import VERDICTS_TYPE, RemoteStore, RemoteStores, open_remotes
+from imgbuild.build.result import BuildResult
+from imgbuild.build.reuse import predicted
+from imgbuild.build.wheels import wheel_key, wheel_store
+from imgbuild.errors import InputError, MachineError
+from imgbuild.matrix.tags import input_tag
+from imgbuild.plan.plan import Action
+from imgbuild.registry.manifest import OCI_MANIFEST, Manifest, digest_of
+from imgbuild.settings import Settings
+
+
+class PushingEngine(FakeEngine):
+    """An engine that pushes into a registry in memory, and pulls from there."""
+
+    def __init__(self, server: MemoryRegistry) -> None:
+        super().__init__()
+        self.server = server
+
+    def push(
+        self, reference: str, on_message: Callable[[Mapping[str, object]], None] | None = None
+    ) -> None:
+        super().push(reference, on_message)
+        image = self.registry[reference]
+        content = json.dumps({"config": {"digest": image.id}, "layers": []}).encode()
+        digest, tag = digest_of(content), reference.rpartition(":")[2]
+        self.server.manifests[digest] = Manifest(digest, OCI_MANIFEST, content)
+        self.server.tagged[tag] = digest
+
+
+@dataclass
+class Machines:
+    """Machines that share a repository and nothing else."""
+
+    bench: Bench
+    server: MemoryRegistry = field(default_factory=MemoryRegistry)
+    count: int = 0
+
+    def another(self) -> None:
+        """Go to a machine whose engine, state and cache are empty."""
+        self.count += 1
+        engine = PushingEngine(self.server)
+        if self.count > 1:
+            engine.registry = self.bench.engine.registry
+        place = self.bench.context.state.parent / f"machine-{self.count}"
+        self.bench.change(engine=engine, state=place, cache=place / "cache")
+        for seen in (self.bench.baked, self.bench.tested, self.bench.said, self.server.calls):
+            seen.clear()
+
+    def build(
+        self, *, read: bool = True, write: bool = True, test: bool = True
+    ) -> dict[str, BuildResult]:
+        store = RemoteStore(self.server, self.bench.engine, self.bench.said.append)
+        self.bench.change(remotes=RemoteStores((store,) * read, (store,) * write))
+        return {one.name: one for one in self.bench.build(test=test, keep_going=True)}
+
+    def actions(self, **how: bool) -> list[str]:
+        return [str(one.item.action) for one in self.build(**how).values()]
+
+
+@pytest.fixture
+def machines(bench: Bench) -> Machines:
+    made = Machines(bench)
+    made.another()
+    return made
+
+
+def test_another_machine_neither_builds_nor_tests(machines: Machines) -> None:
+    bench = machines.bench
+    assert machines.actions() == ["build", "build"]
+    assert bench.said == [f"Kept in {machines.server.name}: {OLD}, {NEW}."]
+    tags = bench.tags()
+    machines.another()
+    results = machines.build()
+    assert [str(one.item.action) for one in results.values()] == ["name", "name"]
+    assert results[OLD].item.reason == f"taken from {machines.server.name}"
+    assert (bench.baked, bench.tested, bench.tags()) == ([], [], tags)
+    assert "push" not in bench.engine.calls
+    assert machines.actions() == ["nothing", "nothing"]
+
+
+def test_the_tag_of_an_image_is_its_whole_input_digest(machines: Machines) -> None:
+    machines.build()
+    digest = machines.bench.plan()[0].digest.total
+    assert input_tag(digest) == f"input-{digest.removeprefix('sha256:')}"
+    assert input_tag(digest) in machines.server.tagged
+
+
+def test_what_is_kept_is_not_kept_again(machines: Machines) -> None:
+    machines.build()
+    machines.bench.said.clear()
+    machines.bench.engine.calls.clear()
+    machines.server.calls.clear()
+    machines.build()
+    assert not {*machines.bench.engine.calls} & {"push", "pull", "load"}
+    assert not any(call.startswith("put") for call in machines.server.calls)
+    assert not machines.bench.said
+
+
+def test_only_what_passed_is_kept(machines: Machines) -> None:
+    machines.bench.faulty = {NEW}
+    machines.build()
+    machines.another()
+    found = {name: one.item.action for name, one in machines.build().items()}
+    assert found == {OLD: Action.NAME, NEW: Action.BUILD}
+
+
+def test_what_was_tagged_untested_is_tested_where_it_comes(machines: Machines) -> None:
+    machines.build(test=False)
+    machines.another()
+    results = machines.build()
+    assert {one.item.action for one in results.values()} == {Action.TEST}
+    assert results[OLD].item.reason.endswith("not tested yet")
+    assert sorted(machines.bench.tested) == [OLD, NEW]
+    assert not machines.bench.baked
+    machines.another()
+    assert machines.actions() == ["name", "name"]  # the verdicts came after the images
+
+
+def test_images_that_are_there_take_their_verdicts_alone(machines: Machines) -> None:
+    machines.build()
+    before = machines.bench.engine.stored
+    machines.another()
+    machines.bench.engine.stored = before
+    assert machines.actions() == ["nothing", "nothing"]
+    assert not machines.bench.tested
+
+
+def test_verdicts_on_other_layers_are_not_trusted(machines: Machines) -> None:
+    machines.build()
+    registry = machines.bench.engine.registry
+    machines.another()
+    for reference, image in registry.items():
+        registry[reference] = replace(image, layers=("sha256:other",))
+    assert machines.actions() == ["test", "test"]
+
+
+def test_a_failure_found_here_counts_more_than_a_kept_verdict(machines: Machines) -> None:
+    machines.build()
+    bench = machines.bench
+    image_id = next(image.id for image in bench.engine.stored.values() if image.tags)
+    path = bench.context.store.folder / f"{image_id.removeprefix('sha256:')}.json"
+    path.write_text(path.read_text().replace('"verdict": "passed"', '"verdict": "failed"'))
+    assert "test" in machines.actions(write=False)
+
+
+@pytest.mark.parametrize(("read", "write"), [(True, False), (False, True)])
+def test_a_store_is_only_read_or_only_written(machines: Machines, read: bool, write: bool) -> None:
+    machines.build(read=False, write=not write)
+    machines.another()
+    assert machines.actions(read=read, write=write) == (["build"] * 2 if write else ["name"] * 2)
+
+
+def test_the_plan_says_what_would_be_taken(machines: Machines) -> None:
+    machines.build()
+    machines.another()
+    bench = machines.bench
+    store = RemoteStore(machines.server, bench.engine, bench.said.append)
+    bench.change(remotes=RemoteStores((store,)))
+    for item in predicted(bench.plan(), bench.context):
+        assert item.reason == f"never built here; would be taken from {machines.server.name}"
+    assert not bench.engine.stored
+
+
+def test_wheels_come_for_what_must_be_built(machines: Machines) -> None:
+    bench = machines.bench
+    key = wheel_key(bench.context.images[0], bench.context)
+    assert key
+    wheel_store(bench.context).adopt(key, make_wheel(bench.context.state / "wheel"))
+    bench.faulty = {OLD, NEW}
+    machines.build()
+    assert WHEEL in bench.said[0]
+    machines.another()
+    machines.build()
+    place = wheel_store(bench.context).find(key)
+    assert place
+    assert [path.name for path in place.iterdir()] == [WHEEL]
+
+
+def _fail(call: str) -> None:
+    raise MachineError(f"it does not answer to {call.split(maxsplit=1)[0]}")
+
+
+@pytest.mark.parametrize("when", ["reading", "writing"])
+def test_a_failing_store_is_reported_once_and_fails_no_build(machines: Machines, when: str) -> None:
+    machines.server.before = _fail
+    results = machines.build(read=when == "reading")
+    assert all(one.ok for one in results.values())
+    (message,) = machines.bench.said
+    verb = "read" if when == "reading" else "written"
+    assert message.startswith(f"The repository {machines.server.name} cannot be {verb}; ")
+
+
+def test_damaged_verdicts_are_said_and_made_again(machines: Machines) -> None:
+    machines.build()
+    tag = next(tag for tag in machines.server.tagged if tag.startswith("verdicts-"))
+    machines.server.put_artifact(tag, "text/plain", b"x")
+    machines.another()
+    assert sorted(machines.actions()) == ["name", "test"]
+    assert any("It is made again" in line for line in machines.bench.said)
+    assert machines.server.read_artifact(tag, VERDICTS_TYPE)
+
+
+def test_an_image_under_a_wrong_tag_is_not_taken(machines: Machines) -> None:
+    machines.build()
+    registry = machines.bench.engine.registry
+    machines.another()
+    for reference, image in registry.items():
+        registry[reference] = replace(image, labels={**image.labels, "imgbuild.name": "other"})
+    assert machines.actions() == ["build", "build"]
+    assert machines.bench.said[0].endswith("as its tag says; it is built here.")
+
+
+def test_an_interrupt_before_the_tags_loses_nothing(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = machines.bench
+    machines.build()
+    machines.another()
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("imgbuild.build.gate._passed", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            machines.build()
+    assert all(tag.startswith(f"{machines.server.name}:input-") for tag in bench.tags())
+    assert len(bench.tags()) == 2
+    assert machines.actions() == ["name", "name"]
+    assert bench.tags() == bench.tags(OLD) | bench.tags(NEW)
+
+
+def test_a_name_that_is_no_repository_is_refused() -> None:
+    with pytest.raises(InputError, match="--cache-to"):
+        open_remotes({}, {"./folder": "--cache-to"}, Settings(), FakeEngine(), print)
