@@ -51,6 +51,11 @@ class Project:
         return self.root / "images" / "dockerfiles"
 
     @property
+    def prefix_dockerfile(self) -> Path:
+        """The Dockerfile that makes a CPython of this machine relocatable."""
+        return self.root / "images" / "prefix" / "Dockerfile"
+
+    @property
     def suites(self) -> Path:
         """The testinfra suites that run inside the images."""
         return self.root / "tests" / "image"

@@ -1,7 +1,7 @@
 """The interpreter of the stand-in for Anaconda's packages: a CPython prefix of this machine.
 
-It is relocated as for the debian stack, but to Anaconda's placeholder, and brings the shared
-libraries of Debian that its modules load: a conda environment needs nothing of the system but libc.
+Its text files name Anaconda's placeholder, and it brings the shared libraries of Debian that its
+modules load: a conda environment needs nothing of the system but libc.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imgbuild.inputs.cpython import find_prefixes, relocate_prefix
-from imgbuild.inputs.elf import set_search_path
+from imgbuild.inputs.local_prefix import find_prefixes
 from imgbuild.settings import PrefixInterpreter
+from standin.elf import is_elf, set_search_path, strip
 
 if TYPE_CHECKING:
     from standin.context import Context
@@ -32,6 +32,10 @@ LIBRARIES = {
     "xz": r"liblzma\.so.*",
     "zlib": r"libz\.so.*",
 }
+_LEFT_OUT = shutil.ignore_patterns(
+    "__pycache__", "test", "tests", "idlelib", "tkinter", "turtledemo", "site-packages", "*.a",
+    "*.o", "_tkinter*", "idle*", "pip*", "easy_install*", "pyvenv*", "*-gdb.py",
+)  # fmt: skip
 _SYSTEM = re.compile(
     r"(linux-vdso|ld-linux.*|lib(c|m|dl|pthread|rt|util|resolv|crypt))\.so.*|libpython.*"
 )
@@ -55,11 +59,24 @@ def interpreter(context: Context, minor: str) -> tuple[str, Path]:
 
 def write_tree(context: Context, minor: str, target: Path) -> None:
     """Write the interpreter to ``target``; its files name :data:`PLACEHOLDER` as their prefix."""
-    version, prefix = interpreter(context, minor)
-    relocated = relocate_prefix(prefix, version, context.cache.parent, target=PLACEHOLDER)
-    shutil.copytree(relocated.path, target, symlinks=True)
+    _, prefix = interpreter(context, minor)
+    for part in ("bin", "include", "lib"):
+        shutil.copytree(prefix / part, target / part, symlinks=True, ignore=_LEFT_OUT)
+    (target / "lib" / f"python{minor}" / "site-packages").mkdir()
+    for path in (path for path in target.rglob("*") if path.is_file() and not path.is_symlink()):
+        path.chmod(path.stat().st_mode | 0o200)
+        if is_elf(path):
+            _relink(path, target)
+        elif str(prefix).encode() in (content := path.read_bytes()):
+            path.write_bytes(content.replace(str(prefix).encode(), PLACEHOLDER.encode()))
     for module in target.glob("lib/python*/lib-dynload/nis.*"):
         module.unlink()  # Sun's yellow pages would bring Kerberos
+
+
+def _relink(path: Path, tree: Path) -> None:
+    """Strip a file, and let it find libpython from where it is."""
+    strip([path])
+    set_search_path([path], f"$ORIGIN/{os.path.relpath(tree / 'lib', path.parent)}")
 
 
 def libraries_of(tree: Path) -> dict[str, Path]:

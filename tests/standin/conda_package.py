@@ -11,9 +11,9 @@ import tarfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from imgbuild.inputs.elf import is_elf
 from standin.conda_interpreter import PLACEHOLDER
 from standin.deb import TIME
+from standin.elf import is_elf
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from imgbuild.inputs.elf import replace_in_strings
 from standin.context import HERE
 from standin.deb import Member
+from standin.elf import replace_in_strings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

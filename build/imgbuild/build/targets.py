@@ -30,15 +30,36 @@ def bake_target(
     ``downloads`` are the folders of its downloads by named context.
     """
     image = item.image
-    return BakeTarget(
+    folders = {name: str(path) for name, path in downloads.items()}
+    target = BakeTarget(
         name=image.name,
         context=project.root / "images",
         dockerfile=dockerfile_path(image, project.dockerfiles),
-        contexts={**_contexts(image, inputs), **{k: str(v) for k, v in downloads.items()}},
+        contexts={**_contexts(image, inputs), **folders},
         args=inputs.downloads[image.name].arguments,
         labels=_labels(item, inputs, revision),
         secrets=tuple(f"id={name},src={path}" for name, path in inputs.secrets.items()),
     )
+    prefix = inputs.interpreters[image.version_of("python")].prefix
+    return _with_prefix(target, image, prefix, project) if prefix else target
+
+
+def _with_prefix(target: BakeTarget, image: Image, prefix: Path, project: Project) -> BakeTarget:
+    """Return the target with a CPython of this machine in place of its stage `cpython`."""
+    version, known = image.version_of("python"), target.contexts
+    contexts = {name: known[name] for name in ("base", "offline") if name in known}
+    made = BakeTarget(
+        name=f"cpython-{version}-{image.os_name}",
+        context=target.context,
+        dockerfile=project.prefix_dockerfile,
+        contexts={**contexts, "prefix": str(prefix)},
+        args={"PYTHON": version.rpartition(".")[0]},
+        secrets=target.secrets,
+        output="",
+        linked=True,
+    )
+    contexts = {**known, "cpython": f"target:{made.name}"}
+    return replace(target, contexts=contexts, needs=(made,))
 
 
 def _contexts(image: Image, inputs: BuildInputs) -> Mapping[str, str]:
@@ -46,9 +67,6 @@ def _contexts(image: Image, inputs: BuildInputs) -> Mapping[str, str]:
         "base": f"docker-image://{inputs.bases[image.os_name].reference}",
         "uv": str(inputs.uv),
     }
-    interpreter = inputs.interpreters[image.version_of("python")]
-    if interpreter.context:
-        contexts["cpython"] = str(interpreter.context)
     if image.cuda and inputs.keyrings:
         contexts["keyrings"] = str(inputs.keyrings)
     return contexts

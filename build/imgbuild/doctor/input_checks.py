@@ -13,7 +13,7 @@ from imgbuild.doctor.show import Finding, Status, install_command
 from imgbuild.errors import ImgbuildError
 from imgbuild.http import CA_VARIABLES, SYSTEM_BUNDLES, HttpClient
 from imgbuild.inputs.bootstrap import KEYRINGS
-from imgbuild.inputs.cpython_prefix import find_prefixes, verify_prefix
+from imgbuild.inputs.local_prefix import find_prefixes, verify_prefix
 from imgbuild.matrix.model import OperatingSystem
 from imgbuild.process import find_program, run
 from imgbuild.retry import RetryPolicy, TransientError
@@ -27,8 +27,6 @@ INDEX_SECONDS = 12.0
 _SMALL_COMPONENT = {"debian": "contrib", "ubuntu": "multiverse"}
 #: Small, and part of every image.
 _REQUIREMENT = "wheel==0.37.1"
-#: What puts a prefix into an image, and the package that has it.
-_PREFIX_TOOLS = {"patchelf": "patchelf", "strip": "binutils"}
 #: Debian's own copies of the public CAs; what an administrator adds is elsewhere.
 _PUBLIC_CAS = Path("/usr/share/ca-certificates")
 _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
@@ -185,10 +183,6 @@ def check_interpreter(
         return Finding(Status.MISSING, what, detail, "imgbuild doctor --write")
     if isinstance(chosen, SourceInterpreter):
         return Finding(Status.FINE, what, "compiled from its source, which can be downloaded")
-    packages = [name for tool, name in _PREFIX_TOOLS.items() if not find_program(tool)]
-    if packages:
-        detail = f"the prefix {chosen.path} needs {', '.join(packages)} to go into an image"
-        return Finding(Status.MISSING, what, detail, install_command(*packages))
     because = f"; {unreachable}" if state.problem else ""
     return Finding(Status.FINE, what, f"local prefix {chosen.path}{because}")
 

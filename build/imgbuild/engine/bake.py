@@ -51,7 +51,7 @@ class BakeTarget:
     ``secrets`` are in buildx's form, ``id=ca,src=/path``. ``target`` is the Dockerfile stage, the
     last one by default. ``type=docker`` is the engine's own store, whichever kind it has.
     ``uncached`` are stages that are always built anew. ``linked`` is built only for the targets
-    whose contexts name it.
+    whose contexts name it; ``needs`` are such targets that this one's contexts name.
     """
 
     name: str
@@ -66,6 +66,7 @@ class BakeTarget:
     output: str = "type=docker"
     uncached: tuple[str, ...] = ()
     linked: bool = False
+    needs: tuple["BakeTarget", ...] = ()
 
 
 def bake_definition(
@@ -191,6 +192,7 @@ def _bake(  # noqa: PLR0913, PLR0917  # where, what, and three ways to tell
 ) -> dict[str, BuiltImage]:
     """Build the targets and return those that are images."""
     buildx.require()
+    targets = [*targets, *{one.name: one for target in targets for one in target.needs}.values()]
     log.parent.mkdir(parents=True, exist_ok=True)
     with (
         work_folder("bake") as folder,

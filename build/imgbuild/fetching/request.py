@@ -5,9 +5,9 @@ import json
 from collections.abc import Mapping
 
 from imgbuild.dockerfile.render import render_dockerfile
-from imgbuild.dockerfile.stages import Stage
+from imgbuild.dockerfile.stages import Stage, read_dockerfile
 from imgbuild.errors import InputError
-from imgbuild.fetching.stages import arguments, install_stages
+from imgbuild.fetching.stages import arguments, install, install_stages
 from imgbuild.inputs.build_inputs import image_downloads
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
@@ -42,10 +42,16 @@ def fetch_request(image: Image, project: Project, settings: Settings) -> Mapping
 
 
 def needed_stages(image: Image, project: Project, settings: Settings) -> tuple[Stage, ...]:
-    """Return the stages that install packages; a local interpreter needs none of CPython's."""
+    """Return the stages that install packages; a local prefix has its own in place of CPython's."""
     local = isinstance(settings.interpreter_for(image.version_of("python")), PrefixInterpreter)
     replaced = {"cpython"} if local else set()
-    return install_stages(render_dockerfile(image, project.templates), replaced)
+    stages = install_stages(render_dockerfile(image, project.templates), replaced)
+    return (*stages, *_prefix_stages(project)) if local else stages
+
+
+def _prefix_stages(project: Project) -> tuple[Stage, ...]:
+    dockerfile = read_dockerfile(project.prefix_dockerfile.read_text(encoding="utf-8"))
+    return tuple(stage for stage in dockerfile.stages.values() if install(stage))
 
 
 def changed_parts(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

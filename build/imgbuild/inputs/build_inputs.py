@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from imgbuild.dockerfile.conda import conda_downloads
-from imgbuild.dockerfile.variables import PREFIX, NamedSource, epoch_seconds, named_sources
+from imgbuild.dockerfile.variables import NamedSource, epoch_seconds, named_sources
 from imgbuild.errors import InputError
 from imgbuild.inputs.base import (
     BaseLayout,
@@ -17,8 +17,8 @@ from imgbuild.inputs.base import (
     open_layout,
     whole_base,
 )
-from imgbuild.inputs.cpython import relocate_prefix
 from imgbuild.inputs.download import Download, content_digest, substituted
+from imgbuild.inputs.local_prefix import prefix_digest
 from imgbuild.inputs.settings_files import (
     build_secrets,
     keyrings_context,
@@ -53,9 +53,9 @@ class BaseInput:
 
 @dataclass(frozen=True)
 class InterpreterInput:
-    """CPython: a folder that replaces the stage that compiles it, or ``None``."""
+    """CPython: a prefix of this machine that replaces the stage that compiles it, or ``None``."""
 
-    context: Path | None
+    prefix: Path | None
     digest: str
     origin: str
 
@@ -175,10 +175,9 @@ def _interpreter(image: Image, settings: Settings, preparation: Preparation) -> 
     choice = settings.interpreter_for(wanted)
     if not isinstance(choice, PrefixInterpreter):
         return InterpreterInput(None, "source", "source")
-    relocated = relocate_prefix(
-        Path(choice.path), wanted, preparation.cache, target=PREFIX, epoch=epoch_seconds(image)
-    )
-    return InterpreterInput(relocated.path, relocated.digest, "local prefix")
+    prefix, dockerfile = Path(choice.path), preparation.project.prefix_dockerfile
+    digest = prefix_digest(prefix, wanted, dockerfile, preparation.cache)
+    return InterpreterInput(prefix, digest, "local prefix")
 
 
 def check_settings(settings: Settings, matrix: Matrix) -> None:

@@ -20,8 +20,11 @@ def test_the_target_has_labels_contexts_and_the_secret(bench: Bench) -> None:
     assert target.contexts == {
         "base": "docker-image://debian@sha256:abc",
         "uv": "/uv",
-        "cpython": "/prefix",
+        "cpython": "target:cpython-3.6.15-debian-12",
     }
+    (made,) = target.needs
+    assert made.contexts == {"base": "docker-image://debian@sha256:abc", "prefix": "/prefix"}
+    assert (made.args, made.secrets, made.linked) == ({"PYTHON": "3.6"}, target.secrets, True)
     assert target.secrets == ("id=ca,src=/ca.pem",)
     assert target.tags == ()
     assert target.args == {"SHA256_X": "f" * 64}

@@ -15,7 +15,6 @@ from fake_engine import FakeEngine
 
 from imgbuild.errors import InputError
 from imgbuild.inputs import build_inputs as inputs
-from imgbuild.inputs.cpython import RelocatedPrefix
 from imgbuild.matrix.load import load_matrix
 from imgbuild.plan.plan import Action
 from imgbuild.project import Project
@@ -281,8 +280,7 @@ def test_a_substitute(checkout: Checkout) -> None:
 def test_an_interpreter_of_this_machine(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = RelocatedPrefix(Path("/tree"), "sha256:" + "c" * 64)
-    monkeypatch.setattr(inputs, "relocate_prefix", lambda *_, **__: made)
+    monkeypatch.setattr(inputs, "prefix_digest", lambda *_: "sha256:" + "c" * 64)
     checkout.settings["cpython"] = {"3.6.15": {"from": "prefix", "path": "/opt/python-3.6"}}
     rebuilt = checkout.rebuilt()
     assert set(rebuilt) == named(checkout.images, lambda i: i.version_of("python") == "3.6.15")

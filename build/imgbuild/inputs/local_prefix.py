@@ -1,0 +1,185 @@
+"""A CPython prefix of this machine: find it, check it, and its part of the input digest.
+
+`images/prefix/Dockerfile` makes it relocatable when an image is built.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from imgbuild.errors import InputError
+from imgbuild.files import file_sha256, json_sha256, sha256, write_text
+from imgbuild.process import NOT_FOUND, run
+
+#: What TensorFlow, Horovod, TensorBoard and pip import. CPython builds without any of them when a
+#: header is missing, and only says so in one line.
+REQUIRED_MODULES = ("ssl", "ctypes", "bz2", "lzma", "sqlite3", "readline", "zlib")
+_SYSTEM_LIBRARIES = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
+#: Folders that images/prefix/Dockerfile leaves out: nothing in them changes what is built.
+_LEFT_OUT = {"__pycache__", "test", "tests", "idlelib", "tkinter", "turtledemo", "site-packages"}
+_SECONDS = 60.0
+
+#: Runs in the interpreter that is looked at, from Python 3.6 on.
+_PROBE = r"""
+import importlib, json, platform, sys
+missing = {}
+for name in sys.argv[1:]:
+    try:
+        importlib.import_module(name)
+    except Exception as error:
+        missing[name] = str(error)
+with open("/proc/self/maps") as maps:
+    files = {line.split(None, 5)[5].strip() for line in maps if len(line.split(None, 5)) == 6}
+print(json.dumps({
+    "version": platform.python_version(),
+    "machine": platform.machine(),
+    "prefix": sys.prefix,
+    "missing": missing,
+    "libraries": sorted(f for f in files if f.startswith("/") and ".so" in f.rpartition("/")[2]),
+}))
+"""
+
+
+@dataclass(frozen=True)
+class ProbedInterpreter:
+    """What an interpreter reports about itself.
+
+    ``missing`` are required modules that cannot be imported, each with the reason; ``libraries``
+    the shared libraries it has loaded, extension modules among them.
+    """
+
+    version: str
+    machine: str
+    prefix: str
+    missing: dict[str, str]
+    libraries: list[str]
+
+
+def prefix_digest(prefix: Path, version: str, dockerfile: Path, cache: Path) -> str:
+    """Return the digest (``sha256:…``) of what images take from ``prefix``, and of ``dockerfile``.
+
+    The files are read again only if one of them was touched; ``cache`` remembers it.
+
+    Raises:
+        InputError: the prefix is not a complete CPython of exactly ``version`` for x86-64.
+        MachineError: the cache cannot be written.
+
+    """
+    minor = version.rpartition(".")[0]
+    files = sorted(_files(prefix, minor))
+    touched = json_sha256([_state(prefix / name, name) for name in files])
+    stamp = cache / "cpython" / f"{version}-{sha256(str(prefix).encode())[:16]}.json"
+    content = _remembered(stamp, touched)
+    if content is None:
+        verify_prefix(prefix, version)
+        content = json_sha256([_content(prefix / name, name) for name in files])
+        write_text(stamp, json.dumps({"touched": touched, "content": content}))
+    return f"sha256:{json_sha256([minor, content, file_sha256(dockerfile)])}"
+
+
+def verify_prefix(prefix: Path, version: str) -> None:
+    """See that ``prefix`` is a complete CPython of exactly ``version``.
+
+    Raises:
+        InputError: all that keeps it from being used, and what to do.
+
+    """
+    python = interpreter_path(prefix, version)
+    found = probe(python)
+    own = (f"{found.prefix}/lib/python", f"{found.prefix}/lib/libpython", *_SYSTEM_LIBRARIES)
+    foreign = [library for library in found.libraries if not library.startswith(own)]
+    faults = [
+        *([] if found.version == version else [f"it is {found.version}, not {version}"]),
+        *([] if found.machine == "x86_64" else [f"it is for {found.machine}, not x86_64"]),
+        *(f"it cannot import {name} ({why})" for name, why in found.missing.items()),
+        *(f"it loads {library}, which no image has" for library in foreign),
+    ]
+    if faults:
+        raise _unusable(python, "cannot be used: " + "; ".join(faults))
+
+
+def find_prefixes(version: str) -> list[Path]:
+    """Return the prefixes of this machine whose interpreter reports exactly ``version``.
+
+    Looked at: pyenv's (``PYENV_ROOT``, or ``~/.pyenv``), /opt/python/VERSION and /usr/local.
+    """
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    candidates = [pyenv / "versions" / version, Path("/opt/python") / version, Path("/usr/local")]
+    return [path for path in candidates if _reports(path, version)]
+
+
+def interpreter_path(prefix: Path, version: str) -> Path:
+    """Return where the interpreter of ``version`` (such as 3.6.15) is in ``prefix``."""
+    return prefix / "bin" / f"python{version.rpartition('.')[0]}"
+
+
+def probe(python: Path) -> ProbedInterpreter:
+    """Return what ``python`` reports about itself; this user's settings do not reach it.
+
+    Raises:
+        InputError: it is not there, does not run, or is not a CPython 3.6 or later.
+
+    """
+    command = [str(python), "-I", "-B", "-S", "-c", _PROBE, *REQUIRED_MODULES]
+    result = run(command, env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"}, timeout=_SECONDS)
+    if result.code == NOT_FOUND:
+        raise _unusable(python, "is not there")
+    if not result.ok:
+        raise _unusable(python, f"fails: {result.last(1)}")
+    try:
+        return ProbedInterpreter(**json.loads(result.output))
+    except (ValueError, TypeError) as error:
+        raise _unusable(python, f"does not run as CPython: {error}") from error
+
+
+def _files(prefix: Path, minor: str) -> Iterator[str]:
+    """Yield the files that images take, relative to ``prefix``."""
+    tops = [f"bin/python{minor}*", f"include/python{minor}*", f"lib/libpython{minor}*"]
+    tops += ["lib/libpython3.so", "lib/pkgconfig/python*", f"lib/python{minor}"]
+    for top in (path for pattern in tops for path in prefix.glob(pattern)):
+        if top.is_symlink() or not top.is_dir():
+            yield str(top.relative_to(prefix))
+            continue
+        for folder, inner, names in os.walk(top):
+            inner[:] = [name for name in inner if name not in _LEFT_OUT]
+            where = os.path.relpath(folder, prefix)
+            yield from (f"{where}/{name}" for name in names if not name.endswith((".a", ".o")))
+
+
+def _state(path: Path, name: str) -> list[object]:
+    status = path.lstat()
+    return [name, status.st_mode, status.st_size, status.st_mtime_ns]
+
+
+def _content(path: Path, name: str) -> list[object]:
+    if path.is_symlink():
+        return [name, "link", str(path.readlink())]
+    return [name, os.access(path, os.X_OK), file_sha256(path)]
+
+
+def _remembered(stamp: Path, touched: str) -> str | None:
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        found = json.loads(stamp.read_bytes())
+        return str(found["content"]) if found["touched"] == touched else None
+    return None
+
+
+def _reports(prefix: Path, version: str) -> bool:
+    python = interpreter_path(prefix, version)
+    try:
+        return python.exists() and probe(python).version == version
+    except InputError:
+        return False
+
+
+def _unusable(python: Path, why: str) -> InputError:
+    return InputError(
+        f"The interpreter {python} {why}. Build it again with the missing headers in place "
+        "(`sudo apt-get install -y libssl-dev libffi-dev libbz2-dev liblzma-dev libsqlite3-dev "
+        "libreadline-dev zlib1g-dev`, then `pyenv install --force VERSION` with "
+        "PYTHON_CONFIGURE_OPTS=--enable-shared), name another prefix in imgbuild.local.yaml "
+        "(cpython: from: prefix), or remove the entry to have it compiled from source."
+    )

@@ -1,0 +1,163 @@
+"""A CPython prefix: what is accepted, what is refused, what its digest depends on."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from imgbuild.errors import InputError
+from imgbuild.inputs import local_prefix
+from imgbuild.inputs.local_prefix import find_prefixes, prefix_digest, probe, verify_prefix
+
+VERSION = "3.6.15"
+
+
+class FakePrefix:
+    """A prefix whose interpreter is a shell script that prints ``answer``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.answer: dict[str, object] = {
+            "version": VERSION,
+            "machine": "x86_64",
+            "prefix": str(path),
+            "missing": {},
+            "libraries": ["/lib/x86_64-linux-gnu/libc.so.6", f"{path}/lib/libpython3.6m.so.1.0"],
+        }
+        library = "lib/python3.6"
+        for name in (
+            "bin/other",
+            "lib/libpython3.6m.so.1.0",
+            f"{library}/os.py",
+            f"{library}/__pycache__/os.cpython-36.pyc",
+            f"{library}/unittest/test/test_case.py",
+            f"{library}/config-3.6m/Makefile",
+            f"{library}/config-3.6m/libpython3.6m.a",
+            f"{library}/site-packages/pip.py",
+        ):
+            self.write(name, name)
+        link = path / "lib/libpython3.6m.so"
+        link.unlink(missing_ok=True)
+        link.symlink_to("libpython3.6m.so.1.0")
+        self.says()
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file of the prefix."""
+        (self.path / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.path / name).write_text(text)
+
+    def says(self, script: str = "", **changes: object) -> None:
+        """Change the answer, or the script."""
+        self.answer.update(changes)
+        answer = f"echo '{json.dumps(self.answer)}'"
+        self.write("bin/python3.6", f"#!/bin/sh\n{script or answer}\n")
+        (self.path / "bin/python3.6").chmod(0o755)
+
+
+@pytest.fixture
+def prefix(tmp_path: Path) -> FakePrefix:
+    return FakePrefix(tmp_path / "home" / "versions" / VERSION)
+
+
+def test_a_complete_prefix_is_accepted(prefix: FakePrefix) -> None:
+    verify_prefix(prefix.path, VERSION)
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"version": "3.6.9"}, r"it is 3\.6\.9, not 3\.6\.15"),
+        ({"machine": "aarch64"}, "not x86_64"),
+        ({"missing": {"ssl": "No module named _ssl"}}, "cannot import ssl .*libssl-dev"),
+        ({"libraries": ["/srv/openssl/lib/libssl.so.1.1"]}, "loads /srv/openssl"),
+        ({"version": "3.6.9", "missing": {"bz2": "no", "lzma": "no"}}, r"3\.6\.9.*bz2.*lzma"),
+    ],
+)
+def test_an_unfit_prefix_is_refused_with_all_its_faults(
+    prefix: FakePrefix, changes: dict[str, object], fault: str
+) -> None:
+    prefix.answer.update(changes)
+    prefix.says()
+    with pytest.raises(InputError, match=fault):
+        verify_prefix(prefix.path, VERSION)
+
+
+@pytest.mark.parametrize(
+    ("script", "fault"),
+    [
+        ("echo cannot open libpython >&2; exit 126", "fails: cannot open libpython"),
+        ("exit 3", "exit code 3"),
+        ("echo hello", "does not run as CPython"),
+        ("echo '{}'", "does not run as CPython"),
+    ],
+)
+def test_a_broken_interpreter_is_refused(prefix: FakePrefix, script: str, fault: str) -> None:
+    prefix.says(script)
+    with pytest.raises(InputError, match=fault):
+        verify_prefix(prefix.path, VERSION)
+
+
+def test_the_probe_names_each_module_that_cannot_be_imported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(local_prefix, "REQUIRED_MODULES", ("zlib", "no_such_module"))
+    found = probe(Path(os.path.realpath("/proc/self/exe")))
+    assert list(found.missing) == ["no_such_module"]
+    assert any("libc.so" in library for library in found.libraries)
+
+
+def test_prefixes_of_that_version_are_found(
+    prefix: FakePrefix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYENV_ROOT", str(prefix.path.parent.parent))
+    assert prefix.path in find_prefixes(VERSION)
+    prefix.says(version="3.6.9")
+    assert prefix.path not in find_prefixes(VERSION)
+    monkeypatch.delenv("PYENV_ROOT")
+    monkeypatch.setenv("HOME", str(prefix.path.parents[2]))
+    (prefix.path.parents[2] / ".pyenv").symlink_to(prefix.path.parent.parent)
+    prefix.says(version=VERSION)
+    home = prefix.path.parents[2]
+    assert home / ".pyenv" / "versions" / VERSION in find_prefixes(VERSION)
+
+
+def _digest(prefix: FakePrefix, tmp_path: Path) -> str:
+    dockerfile = tmp_path / "Dockerfile"
+    if not dockerfile.exists():
+        dockerfile.write_text("FROM base")
+    return prefix_digest(prefix.path, VERSION, dockerfile, tmp_path / "cache")
+
+
+def test_the_digest_is_of_what_images_take_and_of_the_dockerfile(
+    prefix: FakePrefix, tmp_path: Path
+) -> None:
+    first = _digest(prefix, tmp_path)
+    assert first.startswith("sha256:")
+    for left_out in ("unittest/test/x.py", "__pycache__/y.pyc", "site-packages/z.py", "config/a.o"):
+        prefix.write(f"lib/python3.6/{left_out}", "other")
+    prefix.write("bin/other", "other")
+    os.utime(prefix.path / "lib/python3.6/os.py")
+    assert _digest(prefix, tmp_path) == first
+    assert _digest(FakePrefix(tmp_path / "home" / "versions" / VERSION), tmp_path) == first
+    prefix.write("lib/python3.6/os.py", "other")
+    second = _digest(prefix, tmp_path)
+    (tmp_path / "Dockerfile").write_text("FROM other")
+    assert len({first, second, _digest(prefix, tmp_path)}) == 3
+
+
+def test_an_untouched_prefix_is_not_read_again(
+    prefix: FakePrefix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = _digest(prefix, tmp_path)
+    monkeypatch.setattr(local_prefix, "verify_prefix", lambda *_: pytest.fail("it was read"))
+    assert _digest(prefix, tmp_path) == first
+    (stamp,) = (tmp_path / "cache" / "cpython").iterdir()
+    stamp.write_text("damaged")
+    monkeypatch.undo()
+    assert _digest(prefix, tmp_path) == first
+
+
+def test_an_absent_prefix_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is not there"):
+        prefix_digest(tmp_path / "none", VERSION, tmp_path / "Dockerfile", tmp_path / "cache")
