@@ -48,6 +48,17 @@ def _not_imgbuilds(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+#: The limit of a test that has none of its own, in seconds; the first of a session builds images.
+LIMIT = 1800
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give every test a limit."""
+    for item in items:
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(LIMIT))
+
+
 @dataclass(frozen=True)
 class Checkout:
     """A checkout and its own state folder; ``run`` is what a user types."""

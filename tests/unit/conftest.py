@@ -1,5 +1,6 @@
 """Fixtures shared by the unit tests: the real matrix, edited copies of it, a server with faults."""
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from math import inf
@@ -19,8 +20,34 @@ from imgbuild.retry import RetryPolicy
 __all__ = ["bench"]
 
 ROOT = Path(__file__).resolve().parents[2]
+#: The limit of a test that has none of its own, in seconds.
+LIMIT = 60
 
 _BUDGET = re.compile(r", budget: \{[^}]*\}|\n    budget: \{[^}]*\}")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give every test a limit.
+
+    Not in pyproject.toml, whose settings also apply to the suites that run in images.
+    """
+    for item in items:
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(LIMIT))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_settings_of_the_developer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Run tests without the settings, state, caches and variables of the user."""
+    own = tmp_path_factory.mktemp("user")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("IMGBUILD_")]:
+            if not name.startswith("IMGBUILD_WRITE_"):
+                patch.delenv(name)
+        patch.delenv("DOCKER_HOST", raising=False)
+        patch.setenv("XDG_STATE_HOME", str(own / "state"))
+        patch.setenv("XDG_CACHE_HOME", str(own / "cache"))
+        yield
 
 
 @pytest.fixture(scope="session")

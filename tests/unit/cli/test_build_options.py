@@ -29,7 +29,12 @@ def test_one_paragraph_and_exit_code_2(
     result = subprocess.run(
         [sys.executable, "-c", program, "build", "--tf", "2.2", *options],
         cwd=tmp_path,
-        env={**os.environ, "IMGBUILD_PROJECT": str(project.root), "DOCKER_HOST": "unix:///no"},
+        env={
+            **os.environ,
+            "IMGBUILD_PROJECT": str(project.root),
+            "DOCKER_HOST": "unix:///no",
+            "IMGBUILD_SETTINGS": os.devnull,
+        },
         capture_output=True,
         text=True,
         check=False,

@@ -30,6 +30,7 @@ def test_one_paragraph_and_exit_code_2(
             **os.environ,
             "IMGBUILD_PROJECT": str(project.root),
             "DOCKER_HOST": "unix:///no",
+            "IMGBUILD_SETTINGS": os.devnull,
             "DOCKER_CONFIG": str(tmp_path),
         },
         capture_output=True,

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import os
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -155,8 +156,9 @@ def test_a_file_that_is_missing_is_named_before_anything_is_built(
 
 
 def test_the_command_line_needs_no_engine_to_say_so(
-    dest: Path, images: dict[str, Image], project: Project
+    dest: Path, images: dict[str, Image], project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("IMGBUILD_SETTINGS", os.devnull)
     options = BuildOptions(offline=dest)
     with (
         pytest.raises(InputError, match="holds nothing for"),
