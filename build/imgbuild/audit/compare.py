@@ -1,22 +1,87 @@
-"""Matrix against wheel: every rule a function that yields what does not agree. Nothing is read."""
+"""Compare the matrix with artifacts: every rule is a function that yields what disagrees."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from packaging.tags import Tag
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from imgbuild.audit.facts import Contradiction, WheelFacts
-from imgbuild.audit.needs import WheelNeed
-from imgbuild.audit.places import pin_place, release_place, row_place
+from imgbuild.audit.evidence import Evidence, SdistFacts, WheelFacts
+from imgbuild.audit.needs import SdistNeed, WheelNeed
 from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.matrix.images import Image, minor_of
+from imgbuild.matrix.pins import pin_location
+from imgbuild.yaml_file import Location
 
 #: What the old platform tags promise of the C library: PEP 513, PEP 571, PEP 599.
 _LEGACY = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
 #: From CUDA 10.1 on most libraries are named by their own major version alone.
 _BY_MAJOR = ("cublas", "cufft", "curand", "cusolver", "cusparse")
 _BY_CUDA = ("cudart", "cupti")
+
+_WRITE = "run `imgbuild audit --write` where the package index can be reached, and commit the file"
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """A pin and an artifact that do not agree.
+
+    ``place`` is a location in matrix.yaml, or a file with what is meant in it.
+    """
+
+    kind: str
+    subject: str
+    place: Location | str
+    evidence: str
+    change: str
+
+
+def known_wheel(
+    need: WheelNeed, evidence: Evidence, locks: Mapping[str, Lock]
+) -> WheelFacts | None:
+    """Return the facts of the wheel that the locks name, else of any that fits the need."""
+    candidates = [facts for facts in evidence.wheels if need.fits(facts.file)]
+    locked = [
+        facts
+        for facts in candidates
+        for image in need.images
+        if facts.sha256 in _locked_hashes(image, locks)
+    ]
+    return next(iter([*locked, *candidates]), None)
+
+
+def compare_offline(
+    need: WheelNeed | SdistNeed, facts: WheelFacts | SdistFacts | None, evidence: Evidence
+) -> Iterator[Contradiction]:
+    """Yield that the evidence does not hold what an image needs."""
+    if facts is not None:
+        return
+    if isinstance(need, WheelNeed):
+        text = f"images/evidence.json has no wheel of {need.subject} for {need.python_tag}"
+        yield row_contradiction(need, "evidence", text, _WRITE)
+        return
+    known = [one.sha256 for one in evidence.sdists if one.version == need.version]
+    text = f"images/evidence.json has {f'sha256 {known[0]}' if known else 'none of this version'}"
+    place = ("horovod", need.version, "sha256")
+    yield Contradiction("evidence", need.subject, place, text, f"mend the sha256, or {_WRITE}")
+
+
+def row_contradiction(need: WheelNeed, kind: str, evidence: str, change: str) -> Contradiction:
+    """Return a contradiction that is about the whole wheel of a row."""
+    image = need.images[0]
+    row = image.matrix.images.index(image.row)
+    return Contradiction(kind, need.subject, ("images", row), evidence, change)
+
+
+def release_place(image: Image, *keys: str) -> Location:
+    """Return a location in what the matrix says of the image's TensorFlow release."""
+    return ("tensorflow", image.tensorflow, *keys)
+
+
+def pin_place(image: Image, component: str) -> Location:
+    """Return where a pin of the image is written."""
+    return pin_location(image.matrix, image.row, component)
 
 
 def compare(
@@ -53,17 +118,17 @@ def _metadata(need: WheelNeed, facts: WheelFacts) -> Iterator[Contradiction]:
 
 
 def _tags(image: Image, facts: WheelFacts) -> Iterator[Contradiction]:
-    wanted = image.python.wheel_tag
+    tag = image.python.wheel_tag
     interpreters = {tag.interpreter for tag in facts.file_tags}
     inside = {text.partition("-")[0] for text in facts.tags}
     for where, found in (("file name", interpreters), ("WHEEL file", inside)):
-        if wanted not in found:
+        if tag not in found:
             yield Contradiction(
                 "python",
                 _subject(facts),
                 pin_place(image, "python"),
                 f"its {where} has the tags {' '.join(sorted(found)) or 'of no Python'}",
-                f"{image.name} has Python {image.version_of('python')} ({wanted}): pin a Python "
+                f"{image.name} has Python {image.version_of('python')} ({tag}): pin a Python "
                 "that this release has wheels for",
             )
 
@@ -103,9 +168,8 @@ def _glibc(image: Image, facts: WheelFacts) -> Iterator[Contradiction]:
 
 
 def _lock(image: Image, facts: WheelFacts, locks: Mapping[str, Lock]) -> Iterator[Contradiction]:
-    lock = locks.get(image.lock_name)
-    hashes = lock.hashes.get(canonicalize_name(image.distribution), ()) if lock else ()
-    if lock and facts.sha256 not in hashes:
+    hashes = _locked_hashes(image, locks)
+    if image.lock_name in locks and facts.sha256 not in hashes:
         yield Contradiction(
             "lock",
             _subject(facts),
@@ -113,6 +177,11 @@ def _lock(image: Image, facts: WheelFacts, locks: Mapping[str, Lock]) -> Iterato
             f"{facts.file} has sha256 {facts.sha256}",
             f"none of the lock's {len(hashes)} hashes is that: run `imgbuild lock`, read the diff",
         )
+
+
+def _locked_hashes(image: Image, locks: Mapping[str, Lock]) -> tuple[str, ...]:
+    lock = locks.get(image.lock_name)
+    return lock.hashes.get(canonicalize_name(image.distribution), ()) if lock else ()
 
 
 def _compiler(image: Image, facts: WheelFacts) -> Iterator[Contradiction]:
@@ -222,8 +291,3 @@ def _capabilities(image: Image, facts: WheelFacts) -> Iterator[Contradiction]:
 def _capability(name: str) -> str:
     digits = name.rpartition("_")[2]
     return f"{digits[:-1]}.{digits[-1:]}"
-
-
-def row_contradiction(need: WheelNeed, kind: str, evidence: str, change: str) -> Contradiction:
-    """Return a contradiction that is about the whole wheel of a row."""
-    return Contradiction(kind, need.subject, row_place(need.images[0]), evidence, change)

@@ -1,4 +1,4 @@
-"""Which artifacts the selected images are made of, each once, with the images that need it."""
+"""List the artifacts that images are made of, each once, with the images that need it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,8 +6,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from imgbuild.audit.facts import tags_of
-from imgbuild.audit.project_page import OfferedFile
+from imgbuild.audit.evidence import tags_of
 from imgbuild.dockerfile.lockfile import Lock, read_lock
 from imgbuild.matrix.images import Image
 
@@ -23,11 +22,11 @@ class WheelNeed:
 
     @property
     def subject(self) -> str:
-        """What it is called in reports."""
+        """Its name in reports."""
         return f"{self.distribution} {self.version}"
 
     def fits(self, file: str) -> bool:
-        """Whether a file name is this version's wheel for this Python on Linux x86-64."""
+        """Return whether a file is this version's wheel for this Python on Linux x86-64."""
         start = f"{canonicalize_name(self.distribution).replace('-', '_')}-{self.version}-"
         linux = any(
             tag.interpreter == self.python_tag
@@ -48,8 +47,13 @@ class SdistNeed:
 
     @property
     def subject(self) -> str:
-        """What it is called in reports."""
+        """Its name in reports."""
         return f"horovod {self.version}"
+
+    @property
+    def file(self) -> str:
+        """Its file name in the index."""
+        return f"horovod-{self.version}.tar.gz"
 
 
 def wheel_needs(images: Iterable[Image]) -> tuple[WheelNeed, ...]:
@@ -79,8 +83,3 @@ def read_locks(images: Iterable[Image], folder: Path) -> dict[str, Lock]:
     """
     names = {name for image in images for name in image.lock_names}
     return {name: read_lock(folder / name) for name in sorted(names) if (folder / name).exists()}
-
-
-def choose_wheel(need: WheelNeed, offered: Iterable[OfferedFile]) -> OfferedFile | None:
-    """Return the wheel that is needed, if it is offered; the newest platform tag if several are."""
-    return max((f for f in offered if need.fits(f.name)), key=lambda f: f.name, default=None)

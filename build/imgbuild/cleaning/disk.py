@@ -12,7 +12,7 @@ from imgbuild.files import remove_tree
 #: What the folders of the cache hold, and after a semicolon what it costs that they go, where that
 #: is more or less than a download. A folder that is not named here is shown all the same.
 HELD: dict[str, str] = {
-    "audit": "what indexes and archives said to imgbuild audit",
+    "audit": "what an earlier version of imgbuild audit read",
     "base": "base images made by mmdebstrap",
     "contexts": "build contexts: links to downloads, keyrings",
     "cpython": "interpreters made from prefixes of this machine",

@@ -1,4 +1,4 @@
-"""``imgbuild audit``: the pins against the artifacts themselves."""
+"""``imgbuild audit``: compare the pins with the artifacts themselves."""
 
 import json
 from typing import TYPE_CHECKING, Annotated
@@ -11,8 +11,9 @@ from imgbuild.matrix.selection import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
-    from imgbuild.audit.outcome import Outcome
+    from imgbuild.audit.audit import AuditOutcome
     from imgbuild.matrix.images import Image
     from imgbuild.project import Project
 
@@ -39,112 +40,125 @@ def audit(
     project: options.ProjectOption = None,
 ) -> None:
     """Compare the pins with the wheels, source distributions and downloads."""
+    from imgbuild.audit.audit import audit_offline
+    from imgbuild.audit.evidence import load_evidence
+    from imgbuild.audit.needs import read_locks, sdist_needs, wheel_needs
     from imgbuild.errors import InputError
 
     if offline and (write or refresh or download or strict):
         raise InputError("--offline reads nothing; it goes with none of the other four.")
     opened = options.open_project(project)
-    # Without a selection it is about everything: what is not looked at is not proved.
+    # Without a selection all images are audited.
     images = select(opened, selection.or_everything)
-    outcome = _offline(opened, images) if offline else _online(opened, images, refresh, download)
+    if offline:
+        locks = read_locks(images, opened.locks)
+        evidence = load_evidence(_evidence(opened))
+        outcome = audit_offline(wheel_needs(images), sdist_needs(images), locks, evidence)
+    else:
+        outcome = _online(opened, images, refresh, download)
     _print(opened, outcome, as_json)
     if write:
         _write(opened, outcome)
     _conclude(outcome, strict=strict)
 
 
-def _offline(opened: "Project", images: "Sequence[Image]") -> "Outcome":
-    from imgbuild.audit.evidence import load_evidence
-    from imgbuild.audit.needs import read_locks, sdist_needs, wheel_needs
-    from imgbuild.audit.offline import audit_offline
-
-    evidence = load_evidence(opened.root / "images" / "evidence.json")
-    locks = read_locks(images, opened.locks)
-    return audit_offline(wheel_needs(images), sdist_needs(images), locks, evidence)
+def _evidence(opened: "Project") -> "Path":
+    return opened.root / "images" / "evidence.json"
 
 
 def _online(
     opened: "Project", images: "Sequence[Image]", refresh: bool, download: bool
-) -> "Outcome":
-    from imgbuild.audit.client import INPUT_TIMEOUT, Client, choose_bundle
-    from imgbuild.audit.evidence import Cache
-    from imgbuild.audit.index_address import find_index, mirrored_index
-    from imgbuild.audit.input_list import Surroundings, other_inputs
+) -> "AuditOutcome":
+    from functools import partial
+
+    from imgbuild.audit.audit import Network, audit_online
+    from imgbuild.audit.evidence import Evidence, load_evidence
     from imgbuild.audit.needs import read_locks, sdist_needs, wheel_needs
-    from imgbuild.audit.online import audit_online
-    from imgbuild.audit.progress import shown
-    from imgbuild.audit.sources import Sources
-    from imgbuild.project import cache_dir
+    from imgbuild.audit.package_index import find_index
+    from imgbuild.audit.reachability import other_inputs
+    from imgbuild.http import HttpClient
+    from imgbuild.retry import RetryPolicy
     from imgbuild.settings import load_settings
     from imgbuild.sites import make_sites
 
     settings = load_settings(opened.settings)
-    bundle = choose_bundle(settings.ca_bundle)
     sites = make_sites(images[0].matrix.upstream_urls, settings)
-    wheels, sdists = wheel_needs(images), sdist_needs(images)
-    locks = read_locks(images, opened.locks)
-    others = other_inputs(images, Surroundings(opened, settings, sites))
-    with shown(len(wheels)) as progress:
-        sources = Sources(
-            client=Client(bundle),
-            inputs=Client(bundle, INPUT_TIMEOUT, retries=0),
-            index=mirrored_index(settings) or find_index(),
-            cache=Cache(cache_dir() / "audit"),
-            progress=progress,
-            refresh=refresh,
-            download=download,
-        )
-        return audit_online(sources, wheels, sdists, locks, others)
+    known = Evidence("")
+    if _evidence(opened).exists() and not refresh:
+        known = load_evidence(_evidence(opened))
+    return audit_online(
+        Network(
+            client=HttpClient(sites.verify, policy=RetryPolicy(attempts=3)),
+            # They may well be away.
+            inputs=HttpClient(sites.verify, policy=RetryPolicy(attempts=1), seconds=(5.0, 10.0)),
+            index=find_index(settings),
+            sites=sites,
+            log=partial(typer.echo, err=True),
+        ),
+        wheel_needs(images),
+        sdist_needs(images),
+        read_locks(images, opened.locks),
+        other_inputs(images, opened, settings, sites),
+        known,
+        download=download,
+    )
 
 
-def _print(opened: "Project", outcome: "Outcome", as_json: bool) -> None:
-    from imgbuild.audit import report
+def _print(opened: "Project", outcome: "AuditOutcome", as_json: bool) -> None:
+    from imgbuild.audit import tables
     from imgbuild.text import aligned
     from imgbuild.yaml_file import read_document
 
     position = read_document(opened.matrix).position
     if as_json:
-        typer.echo(json.dumps(report.as_json(outcome, position), indent=2))
+        typer.echo(json.dumps(tables.as_json(outcome, position), indent=2))
         return
-    lines = aligned(report.table(outcome))
+    lines = aligned(tables.table(outcome))
     if outcome.inputs:
-        lines += ["", *aligned(report.input_rows(outcome.inputs))]
+        lines += ["", *aligned(tables.input_rows(outcome.inputs))]
     if outcome.contradictions:
-        lines += ["", *report.contradiction_lines(outcome.contradictions, position)]
-    typer.echo("\n".join([*lines, "", report.summary(outcome)]))
+        lines += ["", *tables.contradiction_lines(outcome.contradictions, position)]
+    typer.echo("\n".join([*lines, "", tables.summary(outcome)]))
 
 
-def _write(opened: "Project", outcome: "Outcome") -> None:
+def _write(opened: "Project", outcome: "AuditOutcome") -> None:
     from datetime import UTC, datetime
 
-    from imgbuild.audit.evidence import Evidence, write_evidence
+    from imgbuild.audit.evidence import Evidence, SdistFacts, WheelFacts, write_evidence
     from imgbuild.audit.needs import sdist_needs, wheel_needs
     from imgbuild.matrix.images import all_images
     from imgbuild.matrix.load import load_matrix
 
-    every = all_images(load_matrix(opened.matrix))
+    images = all_images(load_matrix(opened.matrix))
+    wheels, sdists = wheel_needs(images), {need.sha256 for need in sdist_needs(images)}
+
+    def is_needed(facts: WheelFacts | SdistFacts) -> bool:
+        if isinstance(facts, SdistFacts):
+            return facts.sha256 in sdists
+        return any(need.fits(facts.file) for need in wheels)
+
+    found = [one.facts for one in (*outcome.wheels, *outcome.sdists)]
     new = Evidence(
         datetime.now(UTC).date().isoformat(),
-        tuple(wheel.facts for wheel in outcome.wheels if wheel.facts),
-        tuple(sdist.facts for sdist in outcome.sdists if sdist.facts),
+        tuple(facts for facts in found if isinstance(facts, WheelFacts)),
+        tuple(facts for facts in found if isinstance(facts, SdistFacts)),
     )
-    path = opened.root / "images" / "evidence.json"
-    changed = write_evidence(path, new, [*wheel_needs(every), *sdist_needs(every)])
+    changed = write_evidence(_evidence(opened), new, is_needed)
     typer.echo(f"images/evidence.json: {'written' if changed else 'unchanged'}.", err=True)
 
 
-def _conclude(outcome: "Outcome", *, strict: bool) -> None:
-    from imgbuild.audit.failure import ReadError
-    from imgbuild.errors import CheckFailedError
+def _conclude(outcome: "AuditOutcome", *, strict: bool) -> None:
+    from imgbuild.audit.reachability import AWAY
+    from imgbuild.errors import CheckFailedError, MachineError
 
     unread = "\n".join(outcome.unread)
     if outcome.contradictions:
         count = len(outcome.contradictions)
-        said = f"{count} contradiction{'s' * (count > 1)} between pins and artifacts; see above."
-        raise CheckFailedError("\n".join(filter(None, [said, unread])))
+        text = f"{count} contradiction{'s' * (count > 1)} between pins and artifacts; see above."
+        raise CheckFailedError("\n".join(filter(None, [text, unread])))
     if unread:
-        raise ReadError(f"no contradiction, but not everything could be read:\n{unread}")
-    away = [one.input.name for one in outcome.inputs if one.state == "not reachable from here"]
+        raise MachineError(f"no contradiction, but not everything could be read:\n{unread}")
+    away = [one.input.name for one in outcome.inputs if one.state == AWAY]
     if strict and away:
         raise CheckFailedError(
             f"Not reachable from here, which --strict forbids: {', '.join(away)}."

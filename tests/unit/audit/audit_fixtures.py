@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 from fake_server import FakeServer, serving
 
-from imgbuild.audit.client import Client
-from imgbuild.audit.facts import WheelFacts
+from imgbuild.audit.evidence import WheelFacts
 from imgbuild.audit.needs import WheelNeed, wheel_needs
+from imgbuild.http import HttpClient
 from imgbuild.matrix.images import Image
+from imgbuild.retry import RetryPolicy
 
 
 @pytest.fixture
@@ -19,9 +20,8 @@ def loopback() -> Iterator[FakeServer]:
 
 
 @pytest.fixture
-def client(monkeypatch: pytest.MonkeyPatch) -> Client:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    return Client(timeout=(1.0, 2.0), retries=0)
+def client() -> HttpClient:
+    return HttpClient(policy=RetryPolicy(attempts=1), seconds=(1.0, 2.0))
 
 
 @pytest.fixture

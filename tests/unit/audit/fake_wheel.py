@@ -76,27 +76,29 @@ def elf(
         dynamic += struct.pack("<qQ", 1, len(names))
         names += name.encode() + b"\0"
     names += f"GLIBC_2.2.5\0GLIBC_{glibc}\0".encode()
+    # Type, link to the section with the names, size of an entry: elf(5).
     sections = {
-        b".text": (text_at, code),
-        b".rodata": (constants_at, constants),
-        b".dynsym": (0, symbols),
-        b".dynstr": (0, names),
-        b".dynamic": (0, dynamic + b"\0" * 16),
+        b".text": (1, 0, 0, text_at, code),
+        b".rodata": (1, 0, 0, constants_at, constants),
+        b".dynsym": (11, 4, 24, 0, symbols),
+        b".dynstr": (3, 0, 0, 0, names),
+        b".dynamic": (6, 4, 16, 0, dynamic + b"\0" * 16),
     }
     return _assembled(sections)
 
 
-def _assembled(sections: dict[bytes, tuple[int, bytes]]) -> bytes:
+def _assembled(sections: dict[bytes, tuple[int, int, int, int, bytes]]) -> bytes:
     body, headers, titles = b"", b"\0" * 64, b"\0"
-    for name, (address, content) in sections.items():
-        where = (len(titles), 1, 0, address, 64 + len(body), len(content))
-        headers += struct.pack("<IIQQQQIIQQ", *where, 0, 0, 0, 0)
+    for name, (kind, link, entry, address, content) in sections.items():
+        where = (len(titles), kind, 0, address, 64 + len(body), len(content))
+        headers += struct.pack("<IIQQQQIIQQ", *where, link, 0, 1, entry)
         titles += name + b"\0"
         body += content
     where = (len(titles), 3, 0, 0, 64 + len(body), len(titles) + len(b".shstrtab\0"))
     headers += struct.pack("<IIQQQQIIQQ", *where, 0, 0, 0, 0)
     body += titles + b".shstrtab\0"
     count = len(sections) + 2
-    start = b"\x7fELF\x02\x01\x01".ljust(40, b"\0") + struct.pack("<Q", 64 + len(body))
+    start = b"\x7fELF\x02\x01\x01".ljust(16, b"\0") + struct.pack("<HHI", 3, 62, 1)
+    start = start.ljust(40, b"\0") + struct.pack("<Q", 64 + len(body))
     start += struct.pack("<IHHHHHH", 0, 64, 0, 0, 64, count, count - 1)
     return start + body + headers

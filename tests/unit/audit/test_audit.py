@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,71 +13,21 @@ import pytest
 from fake_server import FakeServer
 from fake_wheel import FakeWheel
 
-from imgbuild.audit.client import Client
-from imgbuild.audit.evidence import Cache, Evidence, load_evidence, write_evidence
-from imgbuild.audit.facts import SdistFacts, WheelFacts
+from imgbuild.audit.audit import audit_offline
+from imgbuild.audit.evidence import (
+    Evidence,
+    SdistFacts,
+    WheelFacts,
+    load_evidence,
+    write_evidence,
+)
 from imgbuild.audit.needs import SdistNeed, WheelNeed, sdist_needs, wheel_needs
-from imgbuild.audit.offline import audit_offline
-from imgbuild.audit.other_inputs import OtherInput, compare_inputs, look_at, look_at_all
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image
-from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
 
 pytest_plugins = ("audit_fixtures",)
-SHA = hashlib.sha256(b"content").hexdigest()
-
-
-# Other inputs
-
-
-@pytest.mark.parametrize(
-    ("sha256", "download", "state"),
-    [
-        (SHA, False, "reachable"),
-        (None, False, "unlocked"),
-        (SHA, True, "verified"),
-        ("cd" * 32, True, "differs"),
-        (None, True, "unlocked"),
-    ],
-)
-def test_the_state_of_an_input(
-    loopback: FakeServer, client: Client, sha256: str | None, download: bool, state: str
-) -> None:
-    loopback.files["/x.tar.gz"] = b"content"
-    item = OtherInput("x", f"{loopback.url}/x.tar.gz", sha256)
-    found = look_at(client, item, download=download)
-    assert found.state == state
-    assert [c.place for c in compare_inputs([found])] == (
-        [("sources", "x", "sha256")] if state == "differs" else []
-    )
-
-
-def test_inputs_that_do_not_answer(loopback: FakeServer, client: Client) -> None:
-    addresses = [f"{loopback.url}/absent", "http://127.0.0.1:9/x", "http://no.such.invalid/x"]
-    items = tuple(OtherInput("x", url, SHA) for url in addresses)
-    states = look_at_all(client, items, download=False)
-    assert {s.state for s in states} == {"not reachable from here"}
-    assert [s.detail for s in states][:2] == ["404 Not Found", "refused"]
-
-
-def _slowly(number: int) -> int:
-    time.sleep(0.2)
-    return number
-
-
-def test_all_are_asked_at_once() -> None:
-    begin = time.monotonic()
-    assert in_parallel(_slowly, range(8), 8) == list(range(8))
-    assert time.monotonic() - begin < 1
-
-
-def test_the_first_failure_is_raised() -> None:
-    with pytest.raises(ZeroDivisionError):
-        in_parallel(lambda n: 1 // n, [1, 0, 1], 2)
-
-
-# Evidence and cache
+SHA = "ab" * 32
 
 
 def test_the_committed_evidence_bears_out_the_matrix(
@@ -108,11 +57,15 @@ def test_evidence_is_merged_and_keeps_its_date(
     tmp_path: Path, gpu_need: WheelNeed, cpu_facts: WheelFacts, gpu_facts: WheelFacts
 ) -> None:
     path = tmp_path / "evidence.json"
-    assert write_evidence(path, Evidence("2026-11-21", (gpu_facts, cpu_facts)), [])
-    assert not write_evidence(path, Evidence("2026-11-22", (gpu_facts, cpu_facts)), [])
+
+    def fits(facts: WheelFacts | SdistFacts) -> bool:
+        return gpu_need.fits(facts.file)
+
+    assert write_evidence(path, Evidence("2026-11-21", (gpu_facts, cpu_facts)), fits)
+    assert not write_evidence(path, Evidence("2026-11-22", (gpu_facts, cpu_facts)), fits)
     assert load_evidence(path).date == "2026-11-21"
     newer = replace(cpu_facts, file="tensorflow_cpu-2.3.0-cp36-cp36m-manylinux2010_x86_64.whl")
-    assert write_evidence(path, Evidence("2026-11-22", (replace(newer, sha256="0"),)), [gpu_need])
+    assert write_evidence(path, Evidence("2026-11-22", (replace(newer, sha256="0"),)), fits)
     kept = load_evidence(path)
     assert kept.date == "2026-11-22"
     assert {facts.sha256 for facts in kept.wheels} == {gpu_facts.sha256, "0"}
@@ -125,19 +78,6 @@ def test_evidence_that_is_none(tmp_path: Path, text: str) -> None:
         load_evidence(tmp_path / "evidence.json")
     with pytest.raises(InputError, match="is missing"):
         load_evidence(tmp_path / "absent.json")
-
-
-def test_the_cache_survives_what_it_did_not_write(tmp_path: Path, gpu_facts: WheelFacts) -> None:
-    cache = Cache(tmp_path)
-    assert cache.get(gpu_facts.sha256) is None
-    cache.put(gpu_facts)
-    assert cache.get(gpu_facts.sha256) == gpu_facts
-    for text in ("", "[]", '{"schema": 1, "facts": {}}'):
-        (tmp_path / f"{gpu_facts.sha256}.json").write_text(text)
-        assert cache.get(gpu_facts.sha256) is None
-
-
-# The command
 
 
 @pytest.fixture
@@ -189,7 +129,7 @@ def _offer(loopback: FakeServer, wheel: FakeWheel, attribute: str = "") -> None:
     loopback.project("tensorflow-gpu", *links)
 
 
-def test_an_audit_without_contradiction_is_cached_and_written(
+def test_an_audit_without_contradiction_is_written_and_not_read_again(
     checkout: Path, index: FakeServer
 ) -> None:
     first = _audit(checkout, index, "--write")

@@ -11,16 +11,24 @@ from pathlib import Path
 import pytest
 from fake_server import FakeServer
 
-from imgbuild.audit.client import Client
-from imgbuild.audit.input_list import Surroundings, other_inputs
-from imgbuild.audit.other_inputs import OtherInput, compare_inputs, look_at
-from imgbuild.audit.signature import judge_signature
+from imgbuild.audit.reachability import (
+    AWAY,
+    InputState,
+    OtherInput,
+    check_input,
+    check_inputs,
+    compare_inputs,
+    other_inputs,
+    verify_signature,
+)
+from imgbuild.http import HttpClient
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.settings import Settings
-from imgbuild.sites import make_sites
+from imgbuild.sites import Sites, make_sites
 
 pytest_plugins = ("audit_fixtures",)
+SHA = hashlib.sha256(b"content").hexdigest()
 
 
 def _inputs(
@@ -28,8 +36,42 @@ def _inputs(
 ) -> dict[str, OtherInput]:
     chosen = Settings.model_validate(settings)
     image = images["tf-2.2-gpu-ubuntu"]
-    around = Surroundings(project, chosen, make_sites(image.matrix.upstream_urls, chosen))
-    return {item.name: item for item in other_inputs([image], around)}
+    sites = make_sites(image.matrix.upstream_urls, chosen)
+    return {item.name: item for item in other_inputs([image], project, chosen, sites)}
+
+
+def _check(client: HttpClient, item: OtherInput, *, download: bool = False) -> InputState:
+    return check_input(client, item, Sites(), download=download)
+
+
+@pytest.mark.parametrize(
+    ("sha256", "download", "state"),
+    [
+        (SHA, False, "reachable"),
+        (None, False, "unlocked"),
+        (SHA, True, "verified"),
+        ("cd" * 32, True, "differs"),
+        (None, True, "unlocked"),
+    ],
+)
+def test_the_state_of_an_input(
+    loopback: FakeServer, client: HttpClient, sha256: str | None, download: bool, state: str
+) -> None:
+    loopback.files["/x.tar.gz"] = b"content"
+    place = ("sources", "x", "sha256")
+    found = _check(
+        client, OtherInput("x", f"{loopback.url}/x.tar.gz", sha256, place), download=download
+    )
+    assert found.state == state
+    assert [c.place for c in compare_inputs([found])] == ([place] if state == "differs" else [])
+
+
+def test_inputs_that_do_not_answer(loopback: FakeServer, client: HttpClient) -> None:
+    addresses = [f"{loopback.url}/absent", "http://127.0.0.1:9/x", "http://no.such.invalid/x"]
+    items = tuple(OtherInput("x", url, SHA) for url in addresses)
+    states = check_inputs(client, items, Sites(), download=False)
+    assert {s.state for s in states} == {AWAY}
+    assert [s.detail for s in states][:2] == ["404 Not Found", "no connection: Connection refused"]
 
 
 def test_every_kind_of_input_is_asked_for(images: dict[str, Image], project: Project) -> None:
@@ -44,11 +86,11 @@ def test_every_kind_of_input_is_asked_for(images: dict[str, Image], project: Pro
 
 
 def test_a_base_image_is_asked_from_its_registry(
-    images: dict[str, Image], project: Project, loopback: FakeServer, client: Client
+    images: dict[str, Image], project: Project, loopback: FakeServer, client: HttpClient
 ) -> None:
     item = _inputs(images, project)["base ubuntu-18.04"]
     assert item.place == ("operating_systems", "ubuntu-18.04", "image")
-    assert item.image is not None
+    assert item.base
     manifest = json.dumps(
         {
             "mediaType": "application/vnd.oci.image.manifest.v1+json",
@@ -60,8 +102,8 @@ def test_a_base_image_is_asked_from_its_registry(
     host = loopback.url.removeprefix("http://")
     for content, state in ((manifest, "verified"), (manifest + b" ", "differs")):
         loopback.files[f"/v2/ubuntu/manifests/{digest}"] = content
-        here = replace(item.image, reference=f"{host}/ubuntu@{digest}")
-        assert look_at(client, replace(item, image=here), download=False).state == state
+        here = replace(item, url=f"{host}/ubuntu@{digest}")
+        assert _check(client, here).state == state
 
 
 def test_mirrors_and_substitutes_hold(images: dict[str, Image], project: Project) -> None:
@@ -80,13 +122,13 @@ def test_mirrors_and_substitutes_hold(images: dict[str, Image], project: Project
 
 
 def test_without_a_lock_conda_packages_are_unlocked(
-    images: dict[str, Image], tmp_path: Path, loopback: FakeServer, client: Client
+    images: dict[str, Image], tmp_path: Path, loopback: FakeServer, client: HttpClient
 ) -> None:
     item = _inputs(images, Project(tmp_path))["python-3.6.2-hca45abc_19"]
     assert item.sha256 is None
     loopback.files["/x.tar.gz"] = b"content"
     here = OtherInput("x", f"{loopback.url}/x.tar.gz")
-    assert look_at(client, here, download=False).state == "unlocked"
+    assert _check(client, here).state == "unlocked"
 
 
 @pytest.fixture
@@ -114,14 +156,14 @@ def signed(tmp_path: Path) -> Iterator[tuple[bytes, Path, Path]]:
 
 def test_a_signature_is_judged(signed: tuple[bytes, Path, Path]) -> None:
     index, right, other = signed
-    assert judge_signature(index, right)[0] == "verified"
-    assert judge_signature(index, other)[0] == "differs"
-    assert judge_signature(index.replace(b"bionic", b"xenial"), right)[0] == "differs"
-    assert judge_signature(b"<html>login</html>", right) == ("differs", "no signed index")
+    assert verify_signature(index, right)[0] == "verified"
+    assert verify_signature(index, other)[0] == "differs"
+    assert verify_signature(index.replace(b"bionic", b"xenial"), right)[0] == "differs"
+    assert verify_signature(b"<html>login</html>", right) == ("differs", "no signed index")
 
 
 def test_a_repository_with_another_key_is_a_contradiction(
-    signed: tuple[bytes, Path, Path], loopback: FakeServer, client: Client
+    signed: tuple[bytes, Path, Path], loopback: FakeServer, client: HttpClient
 ) -> None:
     index, right, other = signed
     loopback.files["/InRelease"] = index
@@ -129,7 +171,7 @@ def test_a_repository_with_another_key_is_a_contradiction(
     url = f"{loopback.url}/InRelease"
     for keyring, state in ((right, "verified"), (other, "differs")):
         item = OtherInput("nvidia-cuda", url, None, place, keyring, repository=True)
-        found = look_at(client, item, download=False)
+        found = _check(client, item)
         assert found.state == state
         assert [c.place for c in compare_inputs([found])] == ([place] if state == "differs" else [])
 
@@ -138,6 +180,7 @@ def test_without_gpgv_a_repository_is_only_reachable(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    state, detail = judge_signature(b"-----BEGIN PGP SIGNED MESSAGE-----\n", tmp_path / "k")
+    monkeypatch.setattr("imgbuild.process._SYSTEM_FOLDERS", str(tmp_path))
+    state, detail = verify_signature(b"-----BEGIN PGP SIGNED MESSAGE-----\n", tmp_path / "k")
     assert state == "reachable"
     assert "gpgv is not installed" in detail

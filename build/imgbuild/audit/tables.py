@@ -1,12 +1,13 @@
-"""An audit's outcome as text of 100 columns, and as JSON for programs."""
+"""Show an audit's outcome as text of 100 columns, and as JSON."""
 
 import textwrap
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from imgbuild.audit.facts import Contradiction
-from imgbuild.audit.other_inputs import InputState
-from imgbuild.audit.outcome import Outcome, SdistOutcome, WheelOutcome
+from imgbuild.audit.audit import ArtifactOutcome, AuditOutcome
+from imgbuild.audit.compare import Contradiction
+from imgbuild.audit.evidence import WheelFacts
+from imgbuild.audit.reachability import InputState
 from imgbuild.yaml_file import Location
 
 _WIDTH = 100
@@ -17,27 +18,20 @@ _HEADER = (
 Position = Callable[[Location], str]
 
 
-def table(outcome: Outcome) -> list[tuple[str, ...]]:
+def table(outcome: AuditOutcome) -> list[tuple[str, ...]]:
     """Return a row an artifact, below a header; sizes in MB, times in seconds."""
-    wheels = (_wheel_row(wheel) for wheel in outcome.wheels)
-    return [_HEADER, *wheels, *(_sdist_row(sdist) for sdist in outcome.sdists)]
+    return [_HEADER, *(_row(one) for one in (*outcome.wheels, *outcome.sdists))]
 
 
-def _wheel_row(wheel: WheelOutcome) -> tuple[str, ...]:
-    took = (_megabytes(wheel.bytes_read), f"{wheel.seconds:.1f}" if wheel.bytes_read else "-")
-    facts = wheel.facts
-    if facts is None:
-        return (wheel.distribution, wheel.version, "-", wheel.state, *("-" * 5), *took)
-    gpu = (facts.version_of("cudart") or "-", facts.version_of("cudnn") or "-")
-    built = (facts.compiler, str(facts.cxx11_abi), facts.glibc)
-    size = _megabytes(facts.size)
-    return (wheel.distribution, wheel.version, size, wheel.state, *gpu, *built, *took)
-
-
-def _sdist_row(sdist: SdistOutcome) -> tuple[str, ...]:
-    size = _megabytes(sdist.facts.size or 0) if sdist.facts else "-"
-    took = (_megabytes(sdist.bytes_read), f"{sdist.seconds:.1f}" if sdist.bytes_read else "-")
-    return ("horovod", sdist.version, size, sdist.state, *("-" * 5), *took)
+def _row(one: ArtifactOutcome) -> tuple[str, ...]:
+    facts = one.facts
+    built = ("-",) * 5
+    if isinstance(facts, WheelFacts):
+        gpu = (facts.version_of("cudart") or "-", facts.version_of("cudnn") or "-")
+        built = (*gpu, facts.compiler, str(facts.cxx11_abi), facts.glibc)
+    size = _megabytes(facts.size or 0) if facts else "-"
+    took = (_megabytes(one.bytes_read), f"{one.seconds:.1f}" if one.bytes_read else "-")
+    return (one.distribution, one.version, size, one.state, *built, *took)
 
 
 def _megabytes(size: int) -> str:
@@ -66,7 +60,7 @@ def place_text(one: Contradiction, position: Position) -> str:
     return f"{position(one.place)} {'.'.join(map(str, one.place))}"
 
 
-def summary(outcome: Outcome) -> str:
+def summary(outcome: AuditOutcome) -> str:
     """Return one line: what was compared, what it took."""
     locks = outcome.locks
     hashes = f", {locks.hashes} hashes of {locks.projects} projects" if locks.projects else ""
@@ -78,11 +72,11 @@ def summary(outcome: Outcome) -> str:
     )
 
 
-def as_json(outcome: Outcome, position: Position) -> dict[str, Any]:
+def as_json(outcome: AuditOutcome, position: Position) -> dict[str, Any]:
     """Return everything that the text says; sizes in bytes, times in seconds."""
     return {
-        "wheels": [_wheel_json(wheel) for wheel in outcome.wheels],
-        "sdists": [_sdist_json(sdist) for sdist in outcome.sdists],
+        "wheels": [_artifact_json(one) for one in outcome.wheels],
+        "sdists": [_artifact_json(one) for one in outcome.sdists],
         "locks": vars(outcome.locks),
         "inputs": [_input_json(state) for state in outcome.inputs],
         "contradictions": [
@@ -94,28 +88,19 @@ def as_json(outcome: Outcome, position: Position) -> dict[str, Any]:
     }
 
 
-def _wheel_json(wheel: WheelOutcome) -> dict[str, Any]:
-    facts = wheel.facts
+def _artifact_json(one: ArtifactOutcome) -> dict[str, Any]:
+    facts = one.facts
+    known: dict[str, Any] = {"facts": vars(facts) if facts else None}
+    if isinstance(facts, WheelFacts):
+        known = {"sha256": facts.sha256, "facts": facts.as_json()}
     return {
-        "distribution": wheel.distribution,
-        "version": wheel.version,
-        **_took(wheel),
-        "sha256": facts.sha256 if facts else None,
-        "facts": facts.as_json() if facts else None,
-    }
-
-
-def _sdist_json(sdist: SdistOutcome) -> dict[str, Any]:
-    facts = vars(sdist.facts) if sdist.facts else None
-    return {"distribution": "horovod", "version": sdist.version, **_took(sdist), "facts": facts}
-
-
-def _took(one: WheelOutcome | SdistOutcome) -> dict[str, Any]:
-    return {
+        "distribution": one.distribution,
+        "version": one.version,
         "state": one.state,
         "bytes_read": one.bytes_read,
         "seconds": round(one.seconds, 2),
         "problem": one.problem,
+        **known,
     }
 
 
