@@ -152,7 +152,8 @@ def check_input(client: HttpClient, item: OtherInput, sites: Sites, download: bo
 def _cause(error: Exception) -> str:
     """Return the cause alone: the row names the input already."""
     first = str(error).partition(". ")[0]
-    return (first.partition(" failed: ")[2] or first).partition(" (")[0][-45:]
+    cause = (first.partition(" failed: ")[2] or first).partition(" (")[0]
+    return cause.removeprefix("no connection: ")[-40:]
 
 
 def _check_base(item: OtherInput, sites: Sites) -> InputState:
