@@ -1,15 +1,15 @@
-"""``imgbuild lock``: resolve the packages of every image, or check that nothing moved."""
+"""``imgbuild lock``: resolve the packages of every image, or check that the locks fit."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from imgbuild.cli.options import ProjectOption, StackOption, open_project
+from imgbuild.errors import CheckFailedError, InputError
+from imgbuild.project import Project
 
 if TYPE_CHECKING:
     from imgbuild.dockerfile.requirements import LockFamily
-    from imgbuild.project import Project
 
 
 def lock(
@@ -24,7 +24,6 @@ def lock(
 ) -> None:
     """Resolve and hash the Python packages of every image into images/locks."""
     from imgbuild.dockerfile.requirements import lock_family
-    from imgbuild.errors import InputError
     from imgbuild.matrix.load import load_matrix
 
     if check and upgrade:
@@ -32,50 +31,44 @@ def lock(
     opened = open_project(project)
     family = lock_family(load_matrix(opened.matrix), stack)
     if check:
-        _check(family, opened.locks)
+        _check(family, opened)
     else:
         _resolve(family, opened, upgrade=upgrade)
 
 
-def _check(family: "LockFamily", folder: Path) -> None:
-    from imgbuild.dockerfile.conda import find_conda_problems, find_unlocked
-    from imgbuild.dockerfile.requirements import find_problems
-    from imgbuild.errors import CheckFailedError
+def _check(family: "LockFamily", project: Project) -> None:
+    from imgbuild.dockerfile.conda import unlocked_packages
+    from imgbuild.dockerfile.requirements import family_problems
 
-    problems = [
-        *find_problems(family.requests, folder, family.names),
-        *find_conda_problems(family.pythons, folder),
-    ]
+    problems = family_problems(family, project.locks)
     if problems:
         lines = "\n".join(f"images/locks/{problem}" for problem in problems)
         raise CheckFailedError(f"Locks do not satisfy the matrix:\n{lines}\nRun `imgbuild lock`.")
-    for note in find_unlocked(family.pythons, folder):
-        typer.echo(f"note: images/locks/{note}: their channel was never asked.")
+    for note in unlocked_packages(family.pythons, project.locks):
+        typer.echo(f"note: images/locks/{note}: their channel was not reached.")
     typer.echo(f"{len(family.requests) + len(family.pythons)} locks satisfy the matrix.")
 
 
-def _resolve(family: "LockFamily", project: "Project", *, upgrade: bool) -> None:
+def _resolve(family: "LockFamily", project: Project, *, upgrade: bool) -> None:
     from imgbuild.dockerfile.conda import conda_lock_name, resolve_conda
-    from imgbuild.dockerfile.requirements import find_stale
+    from imgbuild.dockerfile.requirements import stale_locks
     from imgbuild.dockerfile.resolve import index_environment, resolve
     from imgbuild.settings import load_settings
     from imgbuild.sites import make_sites
 
-    folder, sites = (
-        project.locks,
-        make_sites(family.matrix.upstream_urls, load_settings(project.settings)),
-    )
+    folder = project.locks
+    sites = make_sites(family.matrix.upstream_urls, load_settings(project.settings))
     environment = index_environment(sites)
     for request in family.requests:
         changed = resolve(request, folder, upgrade=upgrade, environment=environment)
-        _say(changed, request.file_name)
-    for path in find_stale(family.names, folder):
+        _report(request.file_name, changed=changed)
+    for path in stale_locks(family, folder):
         path.unlink()
         typer.echo(f"deleted    {path.name}")
     for version, python in family.pythons.items():
         changed = resolve_conda(version, python, folder, sites, upgrade=upgrade)
-        _say(changed, conda_lock_name(version))
+        _report(conda_lock_name(version), changed=changed)
 
 
-def _say(changed: bool, name: str) -> None:
+def _report(name: str, *, changed: bool) -> None:
     typer.echo(f"{'written  ' if changed else 'unchanged'}  {name}")

@@ -63,7 +63,12 @@ def _pins(image: "Image", locks: Path) -> list[dict[str, Any]]:
     corrected = {}
     if image.documented:
         corrected = {c.documented.component: c.corrected for c in corrections(image)}
-    packages = {"python": [one.as_json() for one in conda_packages(image, locks)]}
+    packages = {
+        "python": [
+            {"url": one.url, "sha256": one.sha256, "locked": one.sha256 is not None}
+            for one in conda_packages(image, locks)
+        ]
+    }
     return [
         {
             "component": pin.component,

@@ -5,8 +5,8 @@
     0123…cdef  https://repo.anaconda.com/pkgs/main/linux-64/python-3.6.2-hca45abc_19.tar.bz2
     unlocked  https://repo.anaconda.com/pkgs/main/linux-64/xz-5.2.3-h5e939de_4.tar.bz2
 
-``unlocked`` says that the channel was never asked, for want of a way to it; what is unlocked cannot
-be built with. A comment after ``#`` says where a hash was seen, if not in the channel itself.
+``unlocked`` says that the channel could not be reached; an image with unlocked packages cannot be
+built. A comment after ``#`` says where a hash was seen, if not in the channel itself.
 """
 
 import bz2
@@ -17,7 +17,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import write_text
@@ -89,20 +88,20 @@ def read_conda_lock(path: Path) -> Mapping[str, CondaEntry]:
         if line and not line.startswith("#"):
             entry = _entry(line, f"{path.name}:{number}")
             if entry.url in entries:
-                raise InputError(f"{path.name}:{number}: {entry.url} is there twice.")
+                raise InputError(f"{path.name}:{number}: {entry.url} is listed twice.")
             entries[entry.url] = entry
     return entries
 
 
-def find_conda_problems(pythons: Mapping[str, CondaPython], folder: Path) -> list[str]:
+def conda_problems(pythons: Mapping[str, CondaPython], folder: Path) -> list[str]:
     """Return one line a problem: a lock that cannot be read, a package missing or left over."""
     return [
         line for version, python in pythons.items() for line in _problems(version, python, folder)
     ]
 
 
-def find_unlocked(pythons: Mapping[str, CondaPython], folder: Path) -> list[str]:
-    """Return one line a lock that holds unlocked packages; locks with problems are passed over."""
+def unlocked_packages(pythons: Mapping[str, CondaPython], folder: Path) -> list[str]:
+    """Return one line a lock that holds unlocked packages; locks with problems are skipped."""
     lines = []
     for version, python in pythons.items():
         name = conda_lock_name(version)
@@ -135,6 +134,50 @@ def conda_downloads(version: str, python: CondaPython, folder: Path) -> tuple[tu
     return tuple(found)
 
 
+def conda_packages(image: Image, locks: Path) -> tuple[CondaEntry, ...]:
+    """Return the conda packages of the image's interpreter; those in no lock are unlocked."""
+    python = image.python
+    if python.origin != "conda":
+        return ()
+    try:
+        entries = read_conda_lock(locks / conda_lock_name(image.version_of("python")))
+    except InputError:
+        entries = {}
+    return tuple(entries.get(url, CondaEntry(url)) for url in python.packages)
+
+
+def resolve_conda(
+    version: str, python: CondaPython, folder: Path, sites: Sites, *, upgrade: bool
+) -> bool:
+    """Write the lock of one interpreter; return whether the file changed.
+
+    Known hashes are kept, unless ``upgrade``; the others are read from the channels. If a channel
+    cannot be reached, the lock is written all the same, its new packages ``unlocked``.
+
+    Raises:
+        CheckFailedError: a channel does not have a package.
+        MachineError: a channel cannot be reached.
+
+    """
+    path = folder / conda_lock_name(version)
+    known = dict(read_conda_lock(path)) if path.exists() else {}
+    previous = path.read_text(encoding="utf-8") if path.exists() else ""
+    unknown = [url for url in python.packages if upgrade or not _is_locked(known, url)]
+    faults = []
+    for channel, urls in _by_channel(unknown).items():
+        try:
+            known |= _look_up(channel, urls, sites)
+        except MachineError as error:
+            faults.append(f"The conda channel {channel} cannot be read: {error}")
+    entries = [known.get(url, CondaEntry(url)) for url in python.packages]
+    text = HEADER.format(version=version) + "".join(entry.line for entry in entries)
+    if text != previous:
+        write_text(path, text)
+    if faults:
+        raise MachineError(f"{' '.join(faults)} The lock's lines of it stay as they are.")
+    return text != previous
+
+
 def _entry(line: str, place: str) -> CondaEntry:
     match = _LINE.fullmatch(line)
     if not match:
@@ -158,74 +201,7 @@ def _problems(version: str, python: CondaPython, folder: Path) -> Iterator[str]:
     )
 
 
-@dataclass(frozen=True)
-class RecordedDownload:
-    """One download of a lock; ``sha256`` is None until a lock has recorded it."""
-
-    url: str
-    sha256: str | None
-
-    @property
-    def name(self) -> str:
-        """Its file name."""
-        return self.url.rsplit("/", 1)[1]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return what ``show --json`` prints."""
-        return {"url": self.url, "sha256": self.sha256, "locked": self.sha256 is not None}
-
-
-def conda_packages(image: Image, locks: Path) -> tuple[RecordedDownload, ...]:
-    """Return the conda packages of the image's interpreter; those in no lock are unlocked."""
-    python = image.python
-    if python.origin != "conda":
-        return ()
-    entries = _entries_or_none(locks / conda_lock_name(image.version_of("python")))
-    found = ((url, entries.get(url)) for url in python.packages)
-    return tuple(RecordedDownload(url, entry.sha256 if entry else None) for url, entry in found)
-
-
-def _entries_or_none(path: Path) -> Mapping[str, CondaEntry]:
-    """Return the lock's entries: none where there is no lock that can be read."""
-    try:
-        return read_conda_lock(path)
-    except InputError:
-        return {}
-
-
-def resolve_conda(
-    version: str, python: CondaPython, folder: Path, sites: Sites, *, upgrade: bool
-) -> bool:
-    """Write the lock of one interpreter; return whether the file changed.
-
-    Hashes that are there are kept, unless ``upgrade``; the channels are asked for the others. If
-    a channel cannot be reached, the lock is written all the same, its new packages ``unlocked``.
-
-    Raises:
-        CheckFailedError: a channel does not have a package.
-        MachineError: a channel cannot be reached.
-
-    """
-    path = folder / conda_lock_name(version)
-    known = dict(read_conda_lock(path)) if path.exists() else {}
-    previous = path.read_text(encoding="utf-8") if path.exists() else ""
-    asked = [url for url in python.packages if upgrade or not _locked(known, url)]
-    faults = []
-    for channel, urls in _by_channel(asked).items():
-        try:
-            known |= _ask(channel, urls, sites)
-        except MachineError as error:
-            faults.append(f"The conda channel {channel} cannot be read: {error}")
-    entries = [known.get(url, CondaEntry(url)) for url in python.packages]
-    text = HEADER.format(version=version) + "".join(entry.line for entry in entries)
-    if text != previous:
-        write_text(path, text)
-    if faults:
-        raise MachineError(f"{' '.join(faults)} The lock's lines of it stay as they are.")
-    return text != previous
-
-
-def _locked(known: Mapping[str, CondaEntry], url: str) -> bool:
+def _is_locked(known: Mapping[str, CondaEntry], url: str) -> bool:
     return url in known and known[url].sha256 is not None
 
 
@@ -236,13 +212,13 @@ def _by_channel(urls: Iterable[str]) -> Mapping[str, list[str]]:
     return channels
 
 
-def _ask(channel: str, urls: Iterable[str], sites: Sites) -> dict[str, CondaEntry]:
+def _look_up(channel: str, urls: Iterable[str], sites: Sites) -> dict[str, CondaEntry]:
     repodata = _repodata(channel, sites)
     return {url: CondaEntry(url, _find(repodata, url, channel)) for url in urls}
 
 
 def _repodata(channel: str, sites: Sites) -> str:
-    """Return the channel's ``repodata.json``, packed on the way where the channel has it so."""
+    """Return the channel's ``repodata.json``, from the packed file if the channel has one."""
     packed = sites.get(f"{channel}/repodata.json.bz2", limit=_LIMIT)
     if packed.status == 200:
         return _unpacked(packed.body, channel)
@@ -262,7 +238,7 @@ def _unpacked(body: bytes, channel: str) -> str:
         return bz2.decompress(body).decode("utf-8", "replace")
     except (OSError, ValueError) as error:
         raise MachineError(
-            f"{channel}/repodata.json.bz2 is not what a conda channel has there: {error}."
+            f"{channel}/repodata.json.bz2 is not the packed index of a conda channel: {error}."
         ) from error
 
 
@@ -291,4 +267,4 @@ def _near(repodata: str, name: str) -> str:
     package = re.escape(name.rsplit("-", 2)[0])
     there = {*re.findall(rf'"({package}-[^"/]+?\.(?:tar\.bz2|conda))"\s*:', repodata)}
     near = difflib.get_close_matches(name, sorted(there), n=5, cutoff=0.0)
-    return f"; near it are: {', '.join(near)}" if near else " and no other build of that package"
+    return f"; nearest: {', '.join(near)}" if near else " and no other build of that package"

@@ -1,7 +1,6 @@
-"""``imgbuild lock``: uv resolves for an old interpreter on manylinux, hashes and all."""
+"""Resolve locks with uv, for an old interpreter on manylinux, with hashes."""
 
 import os
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from imgbuild.dockerfile.lockfile import HEADER, parse_lock
 from imgbuild.dockerfile.requirements import LockRequest
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.files import work_folder, write_text
+from imgbuild.process import TIMED_OUT, Finished, run
 from imgbuild.sites import Sites
 
 #: The upstream of the matrix that stands for the Python package index.
@@ -55,8 +55,8 @@ def _run_uv(request: LockRequest, previous: str, environment: Mapping[str, str])
         output = folder / "lock.txt"
         output.write_text(previous)
         result = call_uv(_command(request), folder, environment)
-        if result.returncode:
-            raise _explain(request, result.stderr)
+        if not result.ok:
+            raise _explain(request, result.errors)
         return output.read_text()
 
 
@@ -73,33 +73,25 @@ def _command(request: LockRequest) -> list[str]:
     return [*options, *target, *files]
 
 
-def call_uv(
-    options: Sequence[str], folder: Path, environment: Mapping[str, str]
-) -> subprocess.CompletedProcess[str]:
-    """Return what ``uv pip compile`` with these options, in ``folder``, said.
+def call_uv(options: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Finished:
+    """Run ``uv pip compile`` with these options in ``folder``.
 
     Raises:
-        MachineError: it gave no answer in time.
+        MachineError: it takes longer than `TIMEOUT_SECONDS`.
 
     """
     from uv import find_uv_bin  # noqa: PLC0415 - only where it is called
 
-    try:
-        return subprocess.run(
-            [find_uv_bin(), "pip", "compile", *options],
-            cwd=folder,
-            # A virtual environment that happens to be active must not decide anything.
-            env={name: value for name, value in environment.items() if name != "VIRTUAL_ENV"},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=TIMEOUT_SECONDS,
-        )
-    except subprocess.TimeoutExpired as error:
+    # A virtual environment that happens to be active must not decide anything.
+    env = {name: value for name, value in environment.items() if name != "VIRTUAL_ENV"}
+    command = [find_uv_bin(), "pip", "compile", *options]
+    result = run(command, timeout=TIMEOUT_SECONDS, env=env, cwd=folder)
+    if result.code == TIMED_OUT:
         raise MachineError(
             f"uv gave no answer within {TIMEOUT_SECONDS} s; is the Python package index reachable? "
             "See `imgbuild doctor`."
-        ) from error
+        )
+    return result
 
 
 def _explain(request: LockRequest, stderr: str) -> Exception:
@@ -115,9 +107,9 @@ def _explain(request: LockRequest, stderr: str) -> Exception:
 
 
 def index_environment(sites: Sites) -> Mapping[str, str]:
-    """Return the environment in which uv asks the index that this machine is given.
+    """Return the environment in which uv uses the mirror, logins and CAs of this machine.
 
-    Without a mirror it is uv's own: its configuration files and variables decide.
+    Without a mirror uv's own configuration files and variables name the index.
     """
     found = {
         "UV_DEFAULT_INDEX": sites.mirrors.get(INDEX),

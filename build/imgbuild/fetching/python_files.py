@@ -110,7 +110,7 @@ def _ask(lock: Lock, python: str, sites: Sites, name: str) -> dict[str, Any]:
         output = ["--format", "pylock.toml", "--output-file", "pylock.toml"]
         command = ["--quiet", "--no-deps", *target, *output, "requirements.in"]
         result = call_uv(command, folder, index_environment(sites))
-        if result.returncode:
-            reason = " ".join(result.stderr.split())
+        if not result.ok:
+            reason = " ".join(result.errors.split())
             raise MachineError(f"The files of {name} cannot be found: {reason}")
         return tomllib.loads((folder / "pylock.toml").read_text(encoding="utf-8"))

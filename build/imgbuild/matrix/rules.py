@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import zip_longest
 
 from packaging.specifiers import SpecifierSet
@@ -155,6 +156,7 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(found)
 
 
+@cache
 def admits(specifier: str, version: str) -> bool:
     """Return whether a version lies in a range such as ``>=1.1,<2``."""
     try:

@@ -10,10 +10,10 @@ from faulty_server import FaultyServer, Reply
 from imgbuild.dockerfile.conda import (
     CondaEntry,
     conda_downloads,
-    find_conda_problems,
-    find_unlocked,
+    conda_problems,
     read_conda_lock,
     resolve_conda,
+    unlocked_packages,
 )
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.matrix.model import CondaPython
@@ -23,6 +23,7 @@ SHA, OTHER = "a" * 64, "b" * 64
 UP = "https://conda.example/main/linux-64"
 PYTHON, XZ = f"{UP}/python-3.6.2-hca45abc_19.tar.bz2", f"{UP}/xz-5.2.3-h5e939de_4.tar.bz2"
 FORGE = "https://forge.example/linux-64/tini-0.18.0-h14c3975_1001.tar.bz2"
+NAME = "conda-3.6.2.txt"
 
 
 def _python(*urls: str) -> CondaPython:
@@ -30,7 +31,7 @@ def _python(*urls: str) -> CondaPython:
 
 
 def _write(folder: Path, text: str) -> Path:
-    path = folder / "conda-3.6.2.txt"
+    path = folder / NAME
     path.write_text(text)
     return path
 
@@ -54,9 +55,10 @@ def channel(server: FaultyServer) -> FaultyServer:
     return server
 
 
-def _sites(server: FaultyServer) -> Sites:
+def _resolve(server: FaultyServer, folder: Path, *urls: str, upgrade: bool = False) -> bool:
     upstreams = {"main": UP, "forge": "https://forge.example/linux-64"}
-    return Sites(upstreams, {"main": f"{server.url}/m", "forge": "http://127.0.0.1:9/"})
+    sites = Sites(upstreams, {"main": f"{server.url}/m", "forge": "http://127.0.0.1:9/"})
+    return resolve_conda("3.6.2", _python(*urls), folder, sites, upgrade=upgrade)
 
 
 def test_a_lock_is_read(tmp_path: Path) -> None:
@@ -68,42 +70,37 @@ def test_a_lock_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("line", "expected"),
     [
-        f"{SHA} {PYTHON}",
-        f"{SHA[:-1]}  {PYTHON}",
-        f"{SHA.upper()}  {PYTHON}",
-        f"  {SHA}  {PYTHON}",
-        f"{SHA}  {PYTHON} trailing",
-        f"{SHA}  ftp://x/y",
-        f"md5:{SHA}  {PYTHON}",
-        SHA,
+        (f"{SHA} {PYTHON}", "not a locked package"),
+        (f"{SHA[:-1]}  {PYTHON}", "not a locked package"),
+        (f"{SHA.upper()}  {PYTHON}", "not a locked package"),
+        (f"  {SHA}  {PYTHON}", "not a locked package"),
+        (f"{SHA}  {PYTHON} trailing", "not a locked package"),
+        (f"{SHA}  ftp://x/y", "not a locked package"),
+        (f"md5:{SHA}  {PYTHON}", "not a locked package"),
+        (SHA, "not a locked package"),
+        (f"unlocked  {XZ}", ".* is listed twice"),
     ],
 )
-def test_a_line_that_is_no_entry_is_named(tmp_path: Path, line: str) -> None:
-    path = _write(tmp_path, f"# header\n{line}\n")
-    with pytest.raises(InputError, match=r"^conda-3\.6\.2\.txt:2: not a locked package"):
+def test_a_wrong_line_is_named(tmp_path: Path, line: str, expected: str) -> None:
+    path = _write(tmp_path, f"{SHA}  {XZ}\n{line}\n")
+    with pytest.raises(InputError, match=rf"^conda-3\.6\.2\.txt:2: {expected}"):
         read_conda_lock(path)
 
 
-def test_a_package_twice_is_named(tmp_path: Path) -> None:
-    path = _write(tmp_path, f"{SHA}  {PYTHON}\nunlocked  {PYTHON}\n")
-    with pytest.raises(InputError, match=r"conda-3\.6\.2\.txt:2: .* is there twice"):
-        read_conda_lock(path)
-
-
-def test_every_package_of_the_matrix_is_there_and_no_other(tmp_path: Path) -> None:
+def test_every_package_of_the_matrix_is_locked_and_no_other(tmp_path: Path) -> None:
     pythons = {"3.6.2": _python(PYTHON, XZ)}
-    assert "No such file" in find_conda_problems(pythons, tmp_path)[0]
+    assert "No such file" in conda_problems(pythons, tmp_path)[0]
     _write(tmp_path, f"{SHA}  {PYTHON}\nunlocked  {FORGE}\n")
-    assert find_conda_problems(pythons, tmp_path) == [
-        f"conda-3.6.2.txt: {XZ} is missing",
-        f"conda-3.6.2.txt: {FORGE} is not in the matrix",
+    assert conda_problems(pythons, tmp_path) == [
+        f"{NAME}: {XZ} is missing",
+        f"{NAME}: {FORGE} is not in the matrix",
     ]
-    assert find_unlocked(pythons, tmp_path) == []
+    assert unlocked_packages(pythons, tmp_path) == []
     _write(tmp_path, f"{SHA}  {PYTHON}\nunlocked  {XZ}\n")
-    assert find_conda_problems(pythons, tmp_path) == []
-    assert find_unlocked(pythons, tmp_path) == ["conda-3.6.2.txt: 1 of 2 packages are unlocked"]
+    assert conda_problems(pythons, tmp_path) == []
+    assert unlocked_packages(pythons, tmp_path) == [f"{NAME}: 1 of 2 packages are unlocked"]
 
 
 def test_downloads_come_in_the_order_of_the_matrix(tmp_path: Path) -> None:
@@ -112,56 +109,50 @@ def test_downloads_come_in_the_order_of_the_matrix(tmp_path: Path) -> None:
     assert found == ((PYTHON, SHA), (XZ, OTHER))
 
 
-@pytest.mark.parametrize(("text", "expected"), [("", "is not in it"), (None, "is unlocked")])
-def test_what_is_not_locked_cannot_be_built_with(
-    tmp_path: Path, text: str | None, expected: str
-) -> None:
-    _write(tmp_path, f"unlocked  {PYTHON}\n" if text is None else text)
+@pytest.mark.parametrize(
+    ("text", "expected"), [("", "is not in it"), (f"unlocked  {PYTHON}\n", "is unlocked")]
+)
+def test_an_unlocked_package_is_not_built_with(tmp_path: Path, text: str, expected: str) -> None:
+    _write(tmp_path, text)
     with pytest.raises(InputError, match=expected):
         conda_downloads("3.6.2", _python(PYTHON), tmp_path)
 
 
 def test_hashes_come_from_the_channel(channel: FaultyServer, tmp_path: Path) -> None:
-    python, sites = _python(PYTHON, XZ), _sites(channel)
-    assert resolve_conda("3.6.2", python, tmp_path, sites, upgrade=False)
-    entries = read_conda_lock(tmp_path / "conda-3.6.2.txt")
+    assert _resolve(channel, tmp_path, PYTHON, XZ)
+    entries = read_conda_lock(tmp_path / NAME)
     assert [entry.sha256 for entry in entries.values()] == [SHA, OTHER]
-    assert not resolve_conda("3.6.2", python, tmp_path, sites, upgrade=False)
-    assert len(channel.asked) == 1, "what is locked is not asked for again"
-    assert not resolve_conda("3.6.2", python, tmp_path, sites, upgrade=True)
+    assert not _resolve(channel, tmp_path, PYTHON, XZ)
+    assert len(channel.asked) == 1, "a locked package is not looked up again"
+    assert not _resolve(channel, tmp_path, PYTHON, XZ, upgrade=True)
     assert len(channel.asked) == 2
 
 
 def test_a_channel_without_a_packed_index(server: FaultyServer, tmp_path: Path) -> None:
     server.give("/m/repodata.json", Reply(_repodata()))
-    assert resolve_conda("3.6.2", _python(PYTHON), tmp_path, _sites(server), upgrade=False)
+    assert _resolve(server, tmp_path, PYTHON)
 
 
-def test_a_hash_with_its_note_stays_and_an_unlocked_one_is_asked_for(
-    channel: FaultyServer, tmp_path: Path
-) -> None:
+def test_a_hash_with_its_note_stays(channel: FaultyServer, tmp_path: Path) -> None:
     path = _write(tmp_path, f"{OTHER}  {PYTHON}  # seen in a file\nunlocked  {XZ}\n")
-    assert resolve_conda("3.6.2", _python(PYTHON, XZ), tmp_path, _sites(channel), upgrade=False)
-    assert path.read_text().splitlines()[1:] == [
-        f"{OTHER}  {PYTHON}  # seen in a file",
-        f"{OTHER}  {XZ}",
-    ]
+    assert _resolve(channel, tmp_path, PYTHON, XZ)
+    lines = [f"{OTHER}  {PYTHON}  # seen in a file", f"{OTHER}  {XZ}"]
+    assert path.read_text().splitlines()[1:] == lines
 
 
-def test_a_package_that_the_channel_lacks(channel: FaultyServer, tmp_path: Path) -> None:
-    url = f"{UP}/python-3.6.2-hca45abc_99.tar.bz2"
-    with pytest.raises(CheckFailedError) as caught:
-        resolve_conda("3.6.2", _python(url), tmp_path, _sites(channel), upgrade=False)
-    assert f"{UP} has no python-3.6.2-hca45abc_99.tar.bz2; near it are: python-3.6.2-hca45a" in str(
-        caught.value
-    )
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("python-3.6.2-hca45abc_99.tar.bz2", "nearest: python-3.6.2-hca45a"),
+        ("nothing-1.0-0.tar.bz2", "no other build of that package"),
+    ],
+)
+def test_a_package_that_the_channel_lacks(
+    channel: FaultyServer, tmp_path: Path, name: str, expected: str
+) -> None:
+    with pytest.raises(CheckFailedError, match=f"{UP} has no {name}.*{expected}"):
+        _resolve(channel, tmp_path, f"{UP}/{name}")
     assert not list(tmp_path.iterdir())
-
-
-def test_a_package_that_nobody_ever_had(channel: FaultyServer, tmp_path: Path) -> None:
-    url = f"{UP}/nothing-1.0-0.tar.bz2"
-    with pytest.raises(CheckFailedError, match="no other build of that package"):
-        resolve_conda("3.6.2", _python(url), tmp_path, _sites(channel), upgrade=False)
 
 
 @pytest.mark.parametrize("sha256", ["", "A" * 64, "abc"])
@@ -169,13 +160,13 @@ def test_an_entry_without_sha256(server: FaultyServer, tmp_path: Path, sha256: s
     body = _repodata(**{"xz-5.2.3-h5e939de_4.tar.bz2": sha256})
     server.give("/m/repodata.json", Reply(body))
     with pytest.raises(CheckFailedError, match=r"gives no sha256 for xz-5\.2\.3"):
-        resolve_conda("3.6.2", _python(XZ), tmp_path, _sites(server), upgrade=False)
+        _resolve(server, tmp_path, XZ)
 
 
 @pytest.mark.parametrize(
     ("reply", "expected"),
     [
-        (Reply(b"no bzip2"), "is not what a conda channel has there"),
+        (Reply(b"no bzip2"), "is not the packed index of a conda channel"),
         (Reply(b"", 404), r"repodata\.json answered 404"),
         (Reply(b"", 500), "it answered 500"),
     ],
@@ -185,20 +176,15 @@ def test_a_channel_that_cannot_be_read(
 ) -> None:
     server.give("/m/repodata.json.bz2", reply)
     with pytest.raises(MachineError, match=expected) as caught:
-        resolve_conda("3.6.2", _python(XZ), tmp_path, _sites(server), upgrade=False)
+        _resolve(server, tmp_path, XZ)
     assert "/m" in str(caught.value)
 
 
-def test_a_channel_out_of_reach_costs_only_its_own_lines(
-    channel: FaultyServer, tmp_path: Path
+@pytest.mark.parametrize(("before", "kept"), [("", "unlocked"), (f"{OTHER}  {FORGE}\n", OTHER)])
+def test_an_unreachable_channel_leaves_only_its_packages(
+    channel: FaultyServer, tmp_path: Path, before: str, kept: str
 ) -> None:
-    python = _python(FORGE, PYTHON)
-    path = tmp_path / "conda-3.6.2.txt"
+    path = _write(tmp_path, before)
     with pytest.raises(MachineError, match=r"127\.0\.0\.1:9/repodata"):
-        resolve_conda("3.6.2", python, tmp_path, _sites(channel), upgrade=False)
-    lines = [f"unlocked  {FORGE}", f"{SHA}  {PYTHON}"]
-    assert path.read_text().splitlines()[1:] == lines
-    _write(tmp_path, f"{OTHER}  {FORGE}\n")
-    with pytest.raises(MachineError):
-        resolve_conda("3.6.2", python, tmp_path, _sites(channel), upgrade=True)
-    assert path.read_text().splitlines()[1:] == [f"{OTHER}  {FORGE}", f"{SHA}  {PYTHON}"]
+        _resolve(channel, tmp_path, FORGE, PYTHON, upgrade=True)
+    assert path.read_text().splitlines()[1:] == [f"{kept}  {FORGE}", f"{SHA}  {PYTHON}"]

@@ -1,4 +1,4 @@
-"""Locks: what they must satisfy, how they are read, and every way in which --check fails."""
+"""Locks: what they must satisfy, how they are read and resolved, and every way --check fails."""
 
 import re
 from collections.abc import Callable
@@ -6,15 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.dockerfile.lockfile import HEADER, parse_lock
+from imgbuild.dockerfile.lockfile import (
+    HEADER,
+    layer_files,
+    package_layers,
+    parse_lock,
+    read_lock,
+    require_layer_as_named,
+)
 from imgbuild.dockerfile.requirements import (
+    LockFamily,
     LockRequest,
-    find_problems,
-    find_stale,
-    image_request,
+    family_problems,
     lock_family,
+    lock_problems,
     lock_requests,
-    mpi_request,
+    requests_of,
 )
 from imgbuild.dockerfile.resolve import resolve
 from imgbuild.errors import CheckFailedError, InputError, MachineError
@@ -25,6 +32,7 @@ from imgbuild.project import Project
 
 SHA = "a" * 64
 REQUEST = LockRequest("x.txt", "a test", "3.6", ("pip==21.3.1",), ("h5py<3",))
+FakeUv = Callable[[str], None]
 
 
 def _lock(body: str, request: LockRequest = REQUEST) -> str:
@@ -35,45 +43,59 @@ def _entry(name: str, version: str) -> str:
     return f"{name}=={version} \\\n    --hash=sha256:{SHA}\n"
 
 
-def test_conditions_choose_by_version(images: dict[str, Image]) -> None:
-    old, new = images["tf-1.11-cpu-debian"], images["tf-2.2-cpu-debian"]
-    assert "setuptools==39.1.0" in image_request(old).requirements
-    assert "setuptools==59.6.0" in image_request(new).requirements
-    assert "gast==0.2.2" in image_request(old).constraints
-    assert "gast==0.3.3" in image_request(new).constraints
+def _request(image: Image, file_name: str | None) -> LockRequest:
+    return next(one for one in requests_of(image) if one.file_name == file_name)
 
 
-def test_tensorflow_has_the_name_of_its_cpu_build(images: dict[str, Image]) -> None:
-    assert image_request(images["tf-1.14-cpu-debian"]).requirements[0] == "tensorflow==1.14.0"
-    assert image_request(images["tf-1.15-cpu-debian"]).requirements[0] == "tensorflow-cpu==1.15.0"
+def test_requirements_hold_for_a_range_of_versions(images: dict[str, Image]) -> None:
+    old, new = (
+        _request(image, image.lock_name)
+        for image in (images["tf-1.11-cpu-debian"], images["tf-2.2-cpu-debian"])
+    )
+    assert old.requirements[0] == "tensorflow==1.11.0"
+    assert new.requirements[0] == "tensorflow-cpu==2.2.0"
+    assert {"setuptools==39.1.0"} == {*old.requirements} & {
+        "setuptools==39.1.0",
+        "setuptools==59.6.0",
+    }
+    assert "setuptools==59.6.0" in new.requirements
+    assert "gast==0.2.2" in old.constraints
+    assert "gast==0.3.3" in new.constraints
 
 
-def test_an_mpi_of_the_index_has_a_lock_of_its_own(images: dict[str, Image]) -> None:
-    request = mpi_request(images["tf-1.12-cpu-debian-intelmpi"])
-    assert request is not None
+def test_an_mpi_of_the_index_has_its_own_lock(images: dict[str, Image]) -> None:
+    image = images["tf-1.12-cpu-debian-intelmpi"]
+    request = _request(image, image.mpi_lock_name)
     assert request.requirements == ("impi-rt==2021.8.0", "impi-devel==2021.8.0")
-    assert request == mpi_request(images["tf-2.3-cpu-debian-intelmpi"])
-    assert mpi_request(images["tf-1.12-cpu-debian"]) is None
-    assert mpi_request(images["tf-1.12-cpu-ubuntu"]) is None
+    assert request in requests_of(images["tf-2.3-cpu-debian-intelmpi"])
+    assert len(requests_of(images["tf-1.12-cpu-debian"])) == 2
+    assert len(requests_of(images["tf-1.12-cpu-ubuntu"])) == 2
 
 
-def test_a_lock_is_shared_not_repeated(matrix: Matrix) -> None:
+def test_a_lock_is_shared(matrix: Matrix) -> None:
     names = [request.file_name for request in lock_requests(all_images(matrix))]
     # One an image variant of each TensorFlow, whatever its stack, one for building, one for MPI.
     assert len(names) == len({*names}) == 22
 
 
+def test_a_stack_has_its_locks_and_leaves_the_others_alone(matrix: Matrix) -> None:
+    debian, ubuntu = lock_family(matrix, "debian"), lock_family(matrix, "ubuntu")
+    assert (debian.pythons, [*ubuntu.pythons]) == ({}, ["3.6.2"])
+    assert debian.names == ubuntu.names == lock_family(matrix).names
+    assert {"conda-3.6.2.txt", "build-py3.6.txt", "tf-2.2.0-py3.6-cpu.txt"} <= debian.names
+    with pytest.raises(InputError, match="The matrix has no stack 'rhel'; there are: "):
+        lock_family(matrix, "rhel")
+
+
 def test_the_committed_locks_satisfy_the_matrix(matrix: Matrix, project: Project) -> None:
-    family = lock_family(matrix)
-    assert find_problems(family.requests, project.locks, family.names) == []
+    assert family_problems(lock_family(matrix), project.locks) == []
 
 
-def test_a_changed_constraint_makes_the_lock_stale(
+def test_a_changed_constraint_makes_locks_stale(
     edited: Callable[..., Path], project: Project
 ) -> None:
-    matrix = load_matrix(edited("h5py==2.10.0", "h5py==2.9.0"))
-    family = lock_family(matrix)
-    problems = find_problems(family.requests, project.locks, family.names)
+    family = lock_family(load_matrix(edited("h5py==2.10.0", "h5py==2.9.0")))
+    problems = family_problems(family, project.locks)
     assert len(problems) == 20
     assert problems[0] == (
         "tf-1.10.0-py3.6-cpu.txt: has h5py 2.10.0; the matrix requires h5py==2.9.0"
@@ -83,8 +105,7 @@ def test_a_changed_constraint_makes_the_lock_stale(
 def test_a_changed_tensorflow_lacks_its_lock(edited: Callable[..., Path], project: Project) -> None:
     path = edited("  2.2.0:\n", "  2.2.3:\n")
     path.write_text(re.sub(r"tensorflow: 2\.2\.0\b", "tensorflow: 2.2.3", path.read_text()))
-    family = lock_family(load_matrix(path))
-    problems = find_problems(family.requests, project.locks, family.names)
+    problems = family_problems(lock_family(load_matrix(path)), project.locks)
     assert problems[0].startswith("tf-2.2.3-py3.6-cpu.txt: No such file")
     assert "tf-2.2.0-py3.6-cpu.txt: belongs to no image of the matrix" in problems
 
@@ -100,15 +121,22 @@ def test_a_changed_tensorflow_lacks_its_lock(edited: Callable[..., Path], projec
         ),
     ],
 )
-def test_check_names_what_is_unmet(tmp_path: Path, body: str, expected: str) -> None:
+def test_an_unmet_requirement_is_named(tmp_path: Path, body: str, expected: str) -> None:
     (tmp_path / "x.txt").write_text(_lock(body))
-    assert find_problems([REQUEST], tmp_path) == [expected]
+    assert lock_problems(REQUEST, tmp_path) == [expected]
 
 
-def test_check_names_a_lock_made_for_other_requirements(tmp_path: Path) -> None:
+def test_a_lock_made_for_other_requirements(tmp_path: Path) -> None:
     other = LockRequest("x.txt", "a test", "3.7", REQUEST.requirements, REQUEST.constraints)
     (tmp_path / "x.txt").write_text(_lock(_entry("pip", "21.3.1"), other))
-    assert "made for other requirements" in find_problems([REQUEST], tmp_path)[0]
+    assert "made for other requirements" in lock_problems(REQUEST, tmp_path)[0]
+
+
+def test_a_lock_of_no_image(matrix: Matrix, tmp_path: Path) -> None:
+    for name in ("y.txt", "notes.md"):
+        (tmp_path / name).write_text("")
+    family = LockFamily(matrix, (), {}, frozenset())
+    assert family_problems(family, tmp_path) == ["y.txt: belongs to no image of the matrix"]
 
 
 @pytest.mark.parametrize(
@@ -133,8 +161,41 @@ def test_a_file_that_is_no_lock_is_refused() -> None:
         parse_lock("pip==21.3.1\n", "x.txt")
 
 
+def test_layers_hold_each_package_once(images: dict[str, Image], project: Project) -> None:
+    for image in images.values():
+        entries = read_lock(project.locks / image.lock_name).entries
+        layers = package_layers(image, project.locks)
+        packages = [package for layer in layers for package in layer.packages]
+        assert len(packages) == len({*packages})
+        for layer in layers:
+            assert all(entries[package] in layer.text for package in layer.packages)
+            assert layer.text.count("==") == len(layer.packages)
+
+
+def test_equal_layers_are_one_committed_file(images: dict[str, Image], project: Project) -> None:
+    def names(name: str) -> list[str]:
+        return [layer.file_name for layer in package_layers(images[name], project.locks)]
+
+    assert names("tf-2.2-cpu-debian") == names("tf-2.2-cpu-ubuntu")
+    assert names("tf-2.2-cpu-debian")[:-1] == names("tf-2.3-gpu-ubuntu")[:-1]
+    old, new = names("tf-1.12-cpu-debian"), names("tf-2.2-cpu-debian")
+    assert (old[0] == new[0], old[1] == new[1], len(old)) == (True, False, 3)  # NumPy; no SciPy
+    files = layer_files(images.values(), project.locks)
+    assert files == {path: path.read_text() for path in (project.locks / "layers").iterdir()}
+
+
+def test_an_edited_layer_is_refused(project: Project, tmp_path: Path) -> None:
+    (original, *_) = (project.locks / "layers").iterdir()
+    path = f"locks/layers/{original.name}"
+    require_layer_as_named(path, original)
+    copy = tmp_path / original.name
+    copy.write_text(original.read_text() + "evil==1.0\n")
+    with pytest.raises(InputError, match="is not what its name says"):
+        require_layer_as_named(path, copy)
+
+
 @pytest.fixture
-def fake_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def fake_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeUv:
     """Put a shell script in uv's place."""
 
     def install(script: str) -> None:
@@ -146,33 +207,29 @@ def fake_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
     return install
 
 
-def test_resolve_writes_once(tmp_path: Path, fake_uv: Callable[[str], None]) -> None:
-    folder = tmp_path / "locks"
+def test_resolve_writes_a_lock_once(tmp_path: Path, fake_uv: FakeUv) -> None:
     fake_uv(f"cat > lock.txt <<'EOT'\n{_entry('pip', '21.3.1')}EOT")
-    assert resolve(REQUEST, folder, upgrade=False)
-    assert not resolve(REQUEST, folder, upgrade=False)
-    assert find_problems([REQUEST], folder) == []
+    assert resolve(REQUEST, tmp_path / "locks", upgrade=False)
+    assert not resolve(REQUEST, tmp_path / "locks", upgrade=False)
+    assert lock_problems(REQUEST, tmp_path / "locks") == []
 
 
-def test_resolve_keeps_the_old_lock_when_nothing_satisfies(
-    tmp_path: Path, fake_uv: Callable[[str], None]
+@pytest.mark.parametrize(
+    ("script", "error", "expected"),
+    [
+        (
+            "echo 'because h5py<3 and h5py>=3 conflict' >&2; exit 1",
+            CheckFailedError,
+            r"No set of packages satisfies x\.txt .*conflict",
+        ),
+        ("echo 'error sending request for url' >&2; exit 2", MachineError, "cannot be reached"),
+    ],
+)
+def test_a_failed_resolution_keeps_the_old_lock(
+    tmp_path: Path, fake_uv: FakeUv, script: str, error: type[Exception], expected: str
 ) -> None:
-    fake_uv("echo 'because h5py<3 and h5py>=3 conflict' >&2; exit 1")
+    fake_uv(script)
     (tmp_path / "x.txt").write_text("old")
-    with pytest.raises(CheckFailedError, match=r"No set of packages satisfies x\.txt .*conflict"):
+    with pytest.raises(error, match=expected):
         resolve(REQUEST, tmp_path, upgrade=False)
     assert (tmp_path / "x.txt").read_text() == "old"
-
-
-def test_resolve_says_when_the_index_is_out_of_reach(
-    tmp_path: Path, fake_uv: Callable[[str], None]
-) -> None:
-    fake_uv("echo 'error sending request for url' >&2; exit 2")
-    with pytest.raises(MachineError, match="cannot be reached"):
-        resolve(REQUEST, tmp_path, upgrade=False)
-
-
-def test_stale_locks_are_those_of_no_image(tmp_path: Path) -> None:
-    for name in ("x.txt", "y.txt", "notes.md"):
-        (tmp_path / name).write_text("")
-    assert find_stale(["x.txt"], tmp_path) == [tmp_path / "y.txt"]
