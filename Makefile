@@ -4,7 +4,6 @@
 #   make test     the same set-up, then every check and test, the ones with real builds too
 #   make check    the checks and tests of it that need no engine: what CI says first
 #   make nightly  the end-to-end tests that take long: faults of a push, broken caches, real workflows
-#   make faults   every fault at every request of a push, 45 min, and the counts into docs/evidence.md
 #   make standin  the documented images, all twenty, built and tested on stand-ins for the upstreams
 #   make unit     the unit tests alone: seconds, no engine
 #   make bench    the benchmarks, 45 min, and their tables into docs/evidence.md; needs root
@@ -25,7 +24,7 @@ INSTALL = install() { echo "+ apt-get install -y $$*"; apt-get update -qq && \
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; }
 
 # No target is called "build": that is the source folder.
-.PHONY: help demo test check nightly faults standin unit bench machine base-tools stub-tools browser clean
+.PHONY: help demo test check nightly standin unit bench machine base-tools stub-tools browser clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -54,13 +53,6 @@ check: $(READY)
 
 nightly: machine stub-tools browser
 	$(BIN)/pytest tests/e2e -m nightly
-
-faults: machine
-	rm -f reports/publishing-faults.json
-	IMGBUILD_FAULTS=every $(BIN)/pytest tests/e2e/test_push_faults.py tests/e2e/test_push_interrupted.py \
-		tests/e2e/test_push_refused.py tests/e2e/test_push_together.py \
-		tests/e2e/test_push_packed.py; \
-		code=$$?; $(BIN)/python tests/e2e/fault_counts.py && exit $$code
 
 standin: machine stub-tools
 	cd tests && ../$(BIN)/python -m standin.family --all

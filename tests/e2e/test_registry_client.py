@@ -12,10 +12,8 @@ from own_registry import OwnRegistry, own_registry
 from small_disk import small_disk
 
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.parallel import in_parallel
-from imgbuild.publishing.index import Index, index_of, read_index, rebuild_index, update_index
-from imgbuild.publishing.record import Record, put_record
-from imgbuild.publishing.tag_check import misplaced_tags
+from imgbuild.publish.published import read_published
+from imgbuild.publish.record import Record, put_record
 from imgbuild.registry.client import connect
 from imgbuild.registry.manifest import OCI_MANIFEST
 from imgbuild.settings import Settings
@@ -73,7 +71,7 @@ def push_image(registry: RegistryClient, tag: str) -> str:
 
 
 def publish(registry: RegistryClient, number: int) -> Record:
-    """Publish an image, its record and the tag that moves; let the index say so."""
+    """Publish an image, its record and the tag that moves."""
     tag = f"1.0-20261120.{number}"
     record = Record(
         image="tf-1.0-cpu",
@@ -96,7 +94,6 @@ def publish(registry: RegistryClient, number: int) -> Record:
     manifest = registry.manifest(record.digest)
     assert manifest
     registry.put_manifest("1.0", manifest.content, manifest.media_type)
-    update_index(registry, pytest.fail)
     return record
 
 
@@ -109,12 +106,11 @@ def test_publishing_and_reading(tmp_path: Path, tls: bool, login: tuple[str, str
         with opened(server) as registry:
             assert (registry.tags(), registry.head("1.0")) == ((), None)
             records = [publish(registry, number) for number in range(1, 4)]
-            index = read_index(registry)
-            assert index == Index(tuple(records))
-            assert misplaced_tags(registry, index) == ()
-            assert rebuild_index(registry, pytest.fail) == (index, ())
+            found = read_published(registry)
+            assert found.whole == tuple(records)
+            assert [*found.faults(), *found.notes()] == []
             immutable = [record.tag for record in records]
-            expected = {*immutable, *(f"{tag}.record" for tag in immutable), "1.0", "index"}
+            expected = {*immutable, *(f"{tag}.record" for tag in immutable), "1.0"}
             assert {*registry.tags()} == expected
 
 
@@ -154,10 +150,10 @@ def test_a_disk_that_is_full(tmp_path: Path) -> None:
         disk.fill(0)
         with pytest.raises(MachineError, match=r"answered 500.* (its|Its) disk"):
             publish(registry, 2)
-        assert read_index(registry) == Index((first,))
+        assert read_published(registry).whole == (first,)
         disk.empty()
         second = publish(registry, 2)
-        assert read_index(registry) == Index((first, second))
+        assert read_published(registry).whole == (first, second)
 
 
 def test_a_registry_that_comes_back(tmp_path: Path) -> None:
@@ -168,10 +164,4 @@ def test_a_registry_that_comes_back(tmp_path: Path) -> None:
             publish(registry, 2)
         server.start()
         second = publish(registry, 2)
-        assert read_index(registry) == Index((first, second))
-
-
-def test_many_publish_at_once(tmp_path: Path) -> None:
-    with own_registry(tmp_path / "r") as server, opened(server, attempts=10) as registry:
-        records = in_parallel(lambda number: publish(registry, number), range(1, 9), 8)
-        assert read_index(registry) == index_of(records)
+        assert read_published(registry).whole == (first, second)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from imgbuild.publishing.record import Record, SuiteFound, put_record
+from imgbuild.publish.record import Record, SuiteRecord, put_record
 
 if TYPE_CHECKING:
     from memory_registry import MemoryRegistry
@@ -24,8 +24,8 @@ RECORD = Record(
     stack="debian",
     pins={"tensorflow": "2.2.0", "horovod": "0.19.5"},
     suites=(
-        SuiteFound("pins", "passed", 12, 0),
-        SuiteFound("gpu_runs", "skipped", 0, 3, ("no driver",)),
+        SuiteRecord("pins", "passed", 12, 0),
+        SuiteRecord("gpu_runs", "skipped", 0, 3, ("no driver",)),
     ),
     report={"pins": {"verdict": "passed", "key": "sha256:a", "skipped": []}},
     substitutes=("cpython",),
@@ -34,10 +34,10 @@ RECORD = Record(
 
 
 def publish(registry: MemoryRegistry, tag: str, **changes: Any) -> Record:
-    """Put an image and its record there, and move its tags; return what the index has of it."""
+    """Put an image and its record there, and move its tags; return its record."""
     image = registry.add_image(tag)
     record = replace(RECORD, tag=tag, digest=image.digest, **changes)
     put_record(registry, record)
     for moving in record.moving:
         registry.tagged[moving] = record.digest
-    return record.brief
+    return record

@@ -16,7 +16,7 @@ from imgbuild.errors import CheckFailedError, ImgbuildError
 from imgbuild.matrix.tags import INPUT_PREFIX, input_tag
 from imgbuild.plan.plan import PlanItem
 from imgbuild.registry.client import RegistryClient, connect
-from imgbuild.registry.manifest import DamagedError
+from imgbuild.registry.manifest import DamagedError, Manifest
 from imgbuild.registry.repository import select_repository
 from imgbuild.settings import Settings
 
@@ -109,16 +109,22 @@ class RemoteStore:
         return self._verdicts[key]
 
     def keep_verdicts(
-        self, input_digest: str, layers: Sequence[str], suites: Mapping[str, Any]
+        self,
+        input_digest: str,
+        layers: Sequence[str],
+        suites: Mapping[str, Any],
+        subject: Manifest | None = None,
     ) -> None:
-        """Keep verdicts, unless the same are there: only times are others."""
+        """Keep verdicts, unless the same are there: only times are others.
+
+        ``subject`` is the image's manifest, by default that of its input tag.
+        """
         if not suites or _compared(self.verdicts(input_digest, layers)) == _compared(suites):
             return
         key = verdict_key(input_digest, layers)
         content = json.dumps({"key": key, "suites": suites}, sort_keys=True).encode()
-        self.client.put_artifact(
-            f"verdicts-{key}", VERDICTS_TYPE, content, self.client.manifest(input_tag(input_digest))
-        )
+        image = subject or self.client.manifest(input_tag(input_digest))
+        self.client.put_artifact(f"verdicts-{key}", VERDICTS_TYPE, content, image)
         self._verdicts[key] = suites
 
     def wheel(self, key: str) -> bytes | None:

@@ -116,8 +116,6 @@ def _survey(project: "Project | None", *, elsewhere: bool) -> "Survey":
     from imgbuild.engine.endpoint import resolve_host
     from imgbuild.errors import MachineError
     from imgbuild.project import cache_dir, state_dir
-    from imgbuild.publishing.left_names import find_left_names
-    from imgbuild.publishing.names import names_folder
     from imgbuild.settings import Settings, load_settings
 
     settings = load_settings(project.settings) if project else Settings()
@@ -130,8 +128,7 @@ def _survey(project: "Project | None", *, elsewhere: bool) -> "Survey":
         say(f"note: {error} So only the disk is looked at.")
         engine = None
     state, wanted = state_dir(), partial(_wanted, project, settings)
-    names = partial(find_left_names, folder=names_folder(state, host))
-    return Survey(engine, host, state, cache_dir(), wanted, elsewhere, names)
+    return Survey(engine, host, state, cache_dir(), wanted, elsewhere, lambda *_: iter(()))
 
 
 def _wanted(project: "Project | None", settings: "Settings") -> "Wanted":

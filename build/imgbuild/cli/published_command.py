@@ -1,93 +1,109 @@
-"""``imgbuild published``: what is in a registry, and under which tags."""
+"""``imgbuild published``: list what is in a repository. 1 MB is 10⁶ bytes."""
 
 import json
 from contextlib import closing
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from imgbuild.cli import options
 from imgbuild.cli.telling import say
+from imgbuild.text import fitted, wrapped
 
 if TYPE_CHECKING:
-    from imgbuild.publishing.index import Index
-    from imgbuild.registry.client import RegistryClient
+    from imgbuild.publish.published import PublishedRepository
+    from imgbuild.publish.record import Record
 
-FromOption = Annotated[
-    str | None,
-    typer.Option(
-        "--from",
-        metavar="HOST[:PORT]/REPOSITORY",
-        help="The repository. Default: publishing.repository of the settings.",
-        show_default=False,
-    ),
-]
+#: Digits of a digest that are shown, as engines show them.
+_DIGITS = 12
 
 
 def published(
-    source: FromOption = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="HOST[:PORT]/REPOSITORY",
+            help="The repository. Default: publishing.repository of the settings.",
+            show_default=False,
+        ),
+    ] = None,
     check: Annotated[
         bool,
         typer.Option(
             "--check",
-            help="Ask the registry whether every tag is what the index says; say how many are, and "
-            "which images have no record.",
+            help="Compare every tag with the records: tags without a record, records without "
+            "their tag, tags of other images.",
         ),
-    ] = False,
-    rebuild: Annotated[
-        bool,
-        typer.Option("--rebuild", help="Write the index anew from what the registry holds."),
     ] = False,
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
 ) -> None:
-    """List the images that were published, from the index in the registry itself.
+    """List the images that were published, from the tags and records in the registry.
 
-    With --check, exit 1 if a tag is not there or is another image's.
+    With --check, exit 1 if a record or tag is missing or does not fit.
     """
     from imgbuild.errors import CheckFailedError
-    from imgbuild.publishing.index import Index, read_index
-    from imgbuild.publishing.tag_check import digests, misplaced_tags, unrecorded_tags
-
-    with closing(_open(source, project)) as registry:
-        index = _rebuilt(registry) if rebuild else read_index(registry) or Index()
-        _show(registry.name, index, as_json=as_json)
-        faults = misplaced_tags(registry, index) if check else ()
-        for text in unrecorded_tags(registry) if check else ():
-            say(f"note: {text}")
-    if faults:
-        raise CheckFailedError("\n".join(faults))
-    if check and index.records:
-        count = len(digests(index))
-        say(f"{count} tags are as the index says." if count > 1 else "1 tag is as the index says.")
-
-
-def _open(source: str | None, project: "options.ProjectOption") -> "RegistryClient":
+    from imgbuild.publish.published import read_published
     from imgbuild.registry.client import connect
     from imgbuild.registry.repository import select_repository
     from imgbuild.settings import load_settings
 
     settings = load_settings(options.open_project(project).settings)
     repository, option = select_repository(source, settings, "--from")
-    return connect(repository, settings, say, option=option)
-
-
-def _rebuilt(registry: "RegistryClient") -> "Index":
-    from imgbuild.publishing.index import rebuild_index
-
-    index, changed = rebuild_index(registry, say)
-    for change in changed:
-        say(f"{change.what}: {change.tag}")
-    say(f"The index of {registry.name} was {'written anew' if changed else 'right'}.")
-    return index
-
-
-def _show(name: str, index: "Index", *, as_json: bool) -> None:
-    from imgbuild.cli.published_table import published_json, published_lines
-
-    if not index.records:
-        say(f"Nothing has been published in {name}.")
+    with closing(connect(repository, settings, say, option=option)) as registry:
+        found = read_published(registry)
+    if not found.whole:
+        say(f"Nothing has been published in {found.name}.")
     if as_json:
-        typer.echo(json.dumps(published_json(index), indent=2))
-    elif index.records:
-        typer.echo("\n".join(published_lines(index)))
+        typer.echo(json.dumps(published_json(found), indent=2))
+    elif found.whole:
+        typer.echo("\n".join(published_lines(found)))
+    faults = [*found.faults()]
+    for text in found.notes() if check else faults:
+        say(f"note: {text}")
+    if check and faults:
+        raise CheckFailedError("\n".join(faults))
+    if check and found.whole:
+        count = len(found.digests)
+        say(f"{count} {'tag is' if count == 1 else 'tags are'} as the records say.")
+
+
+def published_lines(found: "PublishedRepository") -> list[str]:
+    """Return the table, by image, of each the latest first.
+
+    Below a row are the suites that did not pass, if there are any, and what the image can be pulled
+    by: the immutable tag, then those moving tags that point to it now.
+    """
+    records = sorted(found.whole, key=lambda record: record.age, reverse=True)
+    records.sort(key=lambda record: record.image)
+    header = ("image", "digest", "MB", "published", "suites")
+    lines, *rows = fitted([header, *(_row(record) for record in records)])
+    for row, record in zip(rows, records, strict=True):
+        tags = (record.tag, *found.moving(record))
+        lines += [*row, *wrapped(_others(record)), *wrapped(tags)]
+    return lines
+
+
+def published_json(found: "PublishedRepository") -> list[dict[str, Any]]:
+    """Return every record without its report; ``points_here`` are the moving tags it has now."""
+    return [
+        {
+            **{key: value for key, value in record.as_json().items() if key != "report"},
+            "points_here": list(found.moving(record)),
+        }
+        for record in found.whole
+    ]
+
+
+def _row(record: "Record") -> tuple[str, ...]:
+    digest = record.digest.removeprefix("sha256:")[:_DIGITS]
+    when = record.published[:16].replace("T", " ")
+    passed = sum(one.verdict == "passed" for one in record.suites)
+    return record.image, digest, f"{record.size / 1e6:.1f}", when, f"{passed} passed"
+
+
+def _others(record: "Record") -> list[str]:
+    """Return the words for the suites that did not pass: those that were skipped."""
+    other = [f"{one.suite} {one.verdict}" for one in record.suites if one.verdict != "passed"]
+    return f"suites: {', '.join(other)}".split() if other else []

@@ -1,7 +1,8 @@
-"""``imgbuild push``: publish images whose report is green."""
+"""``imgbuild push``: publish images whose suites passed."""
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,26 +10,29 @@ from imgbuild.cli import options
 from imgbuild.cli.options import select, takes_selection
 from imgbuild.cli.telling import say
 from imgbuild.matrix.selection import Selection
+from imgbuild.text import fitted, wrapped
 
 if TYPE_CHECKING:
-    from imgbuild.project import Project
-    from imgbuild.publishing.session import Wish
+    from imgbuild.publish.push import PushedImage, PushResult
 
-ToOption = Annotated[
-    str | None,
-    typer.Option(
-        "--to",
-        metavar="HOST[:PORT]/REPOSITORY",
-        help="Where to. Default: publishing.repository of imgbuild.local.yaml.",
-        show_default=False,
-    ),
-]
+#: Digits of a digest that are shown, as engines show them.
+_DIGITS = 12
+#: How the steps begin that move a tag.
+_MOVE = ("move ", "moved ")
 
 
 @takes_selection()
 def push(
     selection: Selection,
-    to: ToOption = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="HOST[:PORT]/REPOSITORY",
+            help="Where to. Default: publishing.repository of imgbuild.local.yaml.",
+            show_default=False,
+        ),
+    ] = None,
     release: Annotated[
         str | None,
         typer.Option(
@@ -58,12 +62,6 @@ def push(
             help="Also images in which this suite was skipped, such as gpu_runs; repeatable.",
         ),
     ] = None,
-    roll_back: Annotated[
-        bool,
-        typer.Option(
-            "--roll-back", help="Move the moving tags also where a newer release holds them."
-        ),
-    ] = False,
     jobs: Annotated[
         int, typer.Option("--jobs", min=1, max=32, help="How many images to push at once.")
     ] = 3,
@@ -72,50 +70,120 @@ def push(
 ) -> None:
     """Publish images whose suites passed on this very image.
 
-    Each gets one immutable tag that says everything, and the tags that move to it at last
-    (docs/images.md). What is there already is not sent again; an interrupted push is completed by
-    running it again. Log in before with `docker login HOST`.
+    Each gets one immutable tag that names every version, then the tags that move to the newest
+    image. What is there already is not sent again; running an interrupted push again completes it.
+    Log in first with `docker login HOST`.
     """
-    from imgbuild.publishing.gate import Allowance
-    from imgbuild.publishing.release import check_release
-    from imgbuild.publishing.session import Wish
+    from imgbuild.publish.candidate import Allowance
+    from imgbuild.publish.push import PushOptions, open_push
+    from imgbuild.publish.release import check_release
 
     allowance = Allowance(allow_substituted, tuple(allow_skipped or ()))
     allowance.check()
     if release is not None:
         check_release(release)
     opened = options.open_project(project)
-    images = select(opened, selection)
-    wish = Wish(images, to, release, allowance, roll_back, jobs)
-    (_plan if plan else _push)(opened, wish, as_json=as_json)
-
-
-def _push(project: "Project", wish: "Wish", *, as_json: bool) -> None:
-    from imgbuild.cli.push_table import pushed_json, pushed_lines
-    from imgbuild.errors import CheckFailedError, MachineError
-    from imgbuild.publishing.session import open_session
-
-    with open_session(project, wish, say) as session:
-        family = session.run()
+    wanted = PushOptions(select(opened, selection), to, release, allowance, jobs)
+    with open_push(opened, wanted, say, dry_run=plan) as session:
         name = session.registry.name
+        if plan:
+            _show_plan(name, session.dry_run(), as_json=as_json)
+        else:
+            _show_result(name, session.run(), as_json=as_json)
+
+
+def _show_plan(repository: str, planned: "Sequence[PushedImage]", *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(pushed_json(name, family), indent=2))
-    elif family.published:
-        typer.echo("\n".join(pushed_lines(name, family)))
-    if family.errors:
-        said = "\n".join(f"{name}: {error}" for name, error in family.errors.items())
-        machine = any(isinstance(error, MachineError) for error in family.errors.values())
-        raise (MachineError if machine else CheckFailedError)(said)
-
-
-def _plan(project: "Project", wish: "Wish", *, as_json: bool) -> None:
-    from imgbuild.cli.push_table import planned_json, planned_lines
-    from imgbuild.publishing.session import open_session
-
-    with open_session(project, wish, say, only_look=True) as session:
-        planned = session.planned()
-        name = session.registry.name
-    if as_json:
-        typer.echo(json.dumps(planned_json(name, planned), indent=2))
+        images = [
+            {
+                "image": one.record.image,
+                "tag": one.record.tag,
+                "to_do": list(one.steps),
+                "left": list(one.kept),
+            }
+            for one in planned
+        ]
+        typer.echo(json.dumps({"repository": repository, "images": images}, indent=2))
     else:
-        typer.echo("\n".join(planned_lines(name, planned)))
+        typer.echo("\n".join(planned_lines(repository, planned)))
+
+
+def _show_result(repository: str, result: "PushResult", *, as_json: bool) -> None:
+    """Print the result; raise an error if an image failed."""
+    from imgbuild.errors import CheckFailedError, MachineError
+
+    if as_json:
+        typer.echo(json.dumps(pushed_json(repository, result), indent=2))
+    elif result.pushed:
+        typer.echo("\n".join(pushed_lines(repository, result)))
+    if result.errors:
+        text = "\n".join(f"{name}: {error}" for name, error in result.errors.items())
+        machine = any(isinstance(error, MachineError) for error in result.errors.values())
+        raise (MachineError if machine else CheckFailedError)(text)
+
+
+def planned_lines(repository: str, planned: "Sequence[PushedImage]") -> list[str]:
+    """Return a line an image: what is to be done for it; below it the tags that it would get."""
+    lines = [f"to {repository}:"]
+    rows = fitted([(one.record.image, _brief(one.steps)) for one in planned])
+    for row, one in zip(rows, planned, strict=True):
+        moves = (step.partition(" ")[2] for step in one.steps if step.startswith(_MOVE))
+        lines += [*row, *wrapped((one.record.tag, *moves)), *_kept(one)]
+    return lines
+
+
+def pushed_lines(repository: str, result: "PushResult") -> list[str]:
+    """Return the table of what was done, each image's tags below it, and how to pull the first."""
+    header = ("image", "digest", "MB", "done")
+    lines, *rows = fitted([header, *(_row(one) for one in result.pushed)])
+    for row, one in zip(rows, result.pushed, strict=True):
+        elsewhere = {text.partition(" ")[0] for text in one.kept}
+        moving = (tag for tag in one.record.moving if tag not in elsewhere)
+        lines += [*row, *wrapped((one.record.tag, *moving)), *_kept(one)]
+    done = sum(bool(one.steps) for one in result.pushed)
+    failed = [f"{len(result.errors)} failed"] if result.errors else []
+    counts = [f"{done} published", f"{len(result.pushed) - done} up to date", *failed]
+    first = result.pushed[0].record
+    usual = first.moving[-1] if first.moving else first.tag
+    return [*lines, f"{', '.join(counts)}.", f"docker pull {repository}:{usual}"]
+
+
+def pushed_json(repository: str, result: "PushResult") -> dict[str, Any]:
+    """Return what was done, and what failed."""
+    return {
+        "repository": repository,
+        "published": [
+            {
+                "image": one.record.image,
+                "tag": one.record.tag,
+                "moving": list(one.record.moving),
+                "digest": one.record.digest,
+                "size": one.record.size,
+                "done": list(one.steps),
+                "left": list(one.kept),
+            }
+            for one in result.pushed
+        ],
+        "failed": {name: str(error) for name, error in result.errors.items()},
+    }
+
+
+def _row(one: "PushedImage") -> tuple[str, ...]:
+    digest = one.record.digest.removeprefix("sha256:")[:_DIGITS]
+    return one.record.image, digest, f"{one.record.size / 1e6:.0f}", _brief(one.steps)
+
+
+def _kept(one: "PushedImage") -> Iterable[str]:
+    """Yield lines of the tags that stay at a later image."""
+    for text in one.kept:
+        yield from wrapped(text.split())
+
+
+def _brief(steps: Sequence[str]) -> str:
+    """Return the steps, with the number of the moved tags in place of their names."""
+    moves = [step for step in steps if step.startswith(_MOVE)]
+    words = [step for step in steps if step not in moves]
+    if moves:
+        verb = moves[0].partition(" ")[0]
+        words.append(f"{verb} {len(moves)} {'tag' if len(moves) == 1 else 'tags'}")
+    return ", ".join(words) or "up to date"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +17,6 @@ from imgbuild.cleaning.images import Wanted
 from imgbuild.cli import app, register
 from imgbuild.cli.clean_tables import age_text, finding_lines
 from imgbuild.errors import MachineError
-from imgbuild.publishing.names import lent_name, names_folder
 from imgbuild.suites.store import ReportStore
 
 if TYPE_CHECKING:
@@ -155,43 +153,3 @@ def test_ages_are_in_their_largest_unit() -> None:
     ages = [age_text(1000, 1000 + passed) for passed in (0, 59, 60, 7200, 200_000)]
     assert ages == ["0 s", "59 s", "1 min", "2 h", "2 d"]
     assert age_text(0) == ""
-
-
-@pytest.fixture
-def left(engine: FakeEngine, tmp_path: Path) -> Path:
-    """Return the note of a name that a killed push left."""
-    folder = names_folder(tmp_path / "state" / "imgbuild", "unix:///nowhere.sock")
-    with suppress(KeyboardInterrupt), lent_name(engine, NAME, image(2).id, REMOTE, folder):
-        note = (folder / f"{NAME}.json").read_text(encoding="utf-8")
-        raise KeyboardInterrupt
-    engine.tag(image(2).id, REMOTE)
-    (folder / f"{NAME}.json").write_text(note, encoding="utf-8")
-    return folder / f"{NAME}.json"
-
-
-def test_a_name_that_a_killed_push_left(engine: FakeEngine, left: Path) -> None:
-    shown = _run()
-    assert REMOTE in shown.output
-    assert f"of a push of {NAME} that was killed" in shown.output
-    result = _run("--yes", "--only", "names")
-    assert result.exit_code == 0, result.output
-    assert engine.stored[image(2).id].tags == (TAG,)
-    assert not left.exists()
-
-
-def test_the_name_of_a_push_that_is_at_work_stays(
-    engine: FakeEngine, left: Path, tmp_path: Path
-) -> None:
-    locks = tmp_path / "state" / "imgbuild" / "locks"
-    with image_locks([NAME], "unix:///nowhere.sock", locks):
-        result = _run("--yes", "--only", "names")
-    assert result.exit_code == 1
-    assert REMOTE in engine.stored[image(2).id].tags
-    assert left.exists()
-
-
-def test_a_note_that_nobody_can_read_goes(engine: FakeEngine, left: Path) -> None:
-    left.write_text("{", encoding="utf-8")
-    assert _run("--yes", "--only", "names").exit_code == 0
-    assert REMOTE in engine.stored[image(2).id].tags
-    assert not left.exists()

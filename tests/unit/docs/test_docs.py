@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 from imgbuild.matrix.model import Matrix, Part
 from imgbuild.matrix.rules import COMPARISONS
-from imgbuild.publishing.record import Record
+from imgbuild.publish.record import Record
 from imgbuild.settings import Settings
 from imgbuild.suites.catalog import list_suites
 

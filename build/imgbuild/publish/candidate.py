@@ -1,22 +1,28 @@
-"""The gate before the registry: which images are not published, and what was allowed. Pure.
+"""Decide which images may be pushed: their suites passed in this very image, from these inputs.
 
-Which results a build needs is decided in :mod:`imgbuild.suites.results`; here they must
-belong to the very image that would be pushed, for the suites of this checkout.
+Which results a build needs is decided in :mod:`imgbuild.suites.results`; here they must belong to
+the image that would be pushed, for the suites of this checkout.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from imgbuild.dockerfile.labels import INPUT_DIGEST, STANDIN
+from imgbuild.build.context import BuildContext
+from imgbuild.dockerfile.labels import INPUT_DIGEST, NAMESPACE, STANDIN
 from imgbuild.engine.types import StoredImage
-from imgbuild.errors import InputError
+from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.images import Image
 from imgbuild.plan.plan import Action, PlanItem
-from imgbuild.publishing.candidate import Candidate
-from imgbuild.publishing.substitutes import substitutes
+from imgbuild.publish.record import SuiteRecord
 from imgbuild.suites.results import NEEDS_GPU, Verdict
 
+#: Written by build/targets.py, in the words of plan/inputs.py.
+BASE = f"{NAMESPACE}.input.base"
+CPYTHON = f"{NAMESPACE}.input.cpython"
+SUBSTITUTES = f"{NAMESPACE}.input.substitutes"
+BASE_DIGEST = "org.opencontainers.image.base.digest"
+_NOT_SAID = "nowhere that its labels say"
 #: The suites without which an image can be published if that is said: they need what not every
 #: machine has.
 SKIPPABLE = (NEEDS_GPU,)
@@ -46,6 +52,79 @@ class Allowance:
 
 
 @dataclass(frozen=True)
+class PushCandidate:
+    """An image that could be pushed: its plan, the engine's image, and what its suites found.
+
+    ``report`` is what the :class:`~imgbuild.suites.store.ReportStore` holds for this image id;
+    ``keys`` are those of the suites that it must have passed, as
+    :func:`~imgbuild.suites.catalog.suite_keys` makes them. ``allowed`` says what is pushed only
+    because an option allows it.
+    """
+
+    item: PlanItem
+    stored: StoredImage | None
+    report: Mapping[str, Any]
+    keys: Mapping[str, str]
+    allowed: tuple[str, ...] = ()
+
+    @property
+    def image(self) -> Image:
+        """The image of the matrix."""
+        return self.item.image
+
+    @property
+    def name(self) -> str:
+        """Its name in the matrix."""
+        return self.image.name
+
+    @property
+    def image_id(self) -> str:
+        """The engine's id of it."""
+        return self.item.image_id or ""
+
+    def required_report(self) -> dict[str, Any]:
+        """Return the results of the suites that it must have passed."""
+        return {suite: self.report[suite] for suite in sorted(self.keys)}
+
+    def suites(self) -> tuple[SuiteRecord, ...]:
+        """Return the same in short, for its record."""
+        return tuple(_suite_record(*pair) for pair in self.required_report().items())
+
+
+def approve(context: BuildContext, allowance: Allowance) -> tuple[PushCandidate, ...]:
+    """Return the images, all of which may be pushed.
+
+    Raises:
+        CheckFailedError: one may not; each of these is named, with every reason.
+        InputError: the lock of an image is missing or damaged.
+        MachineError: the engine does not answer.
+
+    """
+    approved, refused = [], []
+    for item in context.plan(test=True):
+        candidate = candidate_of(item, context)
+        judgement = judge(candidate, allowance)
+        if judgement.ok:
+            approved.append(replace(candidate, allowed=judgement.allowed))
+        else:
+            reasons = "; ".join(judgement.refusals)
+            refused.append(f"{candidate.name} is not published: {reasons}.")
+    if refused:
+        raise CheckFailedError("\n".join(refused))
+    return tuple(approved)
+
+
+def candidate_of(item: PlanItem, context: BuildContext) -> PushCandidate:
+    """Return the engine's image of a plan item, and what is remembered of it."""
+    return PushCandidate(
+        item,
+        context.engine.inspect(item.image_id) if item.image_id else None,
+        context.store.document(item.image_id) if item.image_id else {},
+        context.suite_keys(item.image),
+    )
+
+
+@dataclass(frozen=True)
 class Judgement:
     """Why an image is not published, in words; and what was published only by allowance."""
 
@@ -58,7 +137,7 @@ class Judgement:
         return not self.refusals
 
 
-def judge(candidate: Candidate, allowance: Allowance) -> Judgement:
+def judge(candidate: PushCandidate, allowance: Allowance) -> Judgement:
     """Return whether an image may be published, with every reason why not."""
     item, stored = candidate.item, candidate.stored
     absent = _absent(item, stored)
@@ -73,11 +152,6 @@ def judge(candidate: Candidate, allowance: Allowance) -> Judgement:
         if suite not in allowance.skipped:
             refusals.append(f"{words} (--allow-skipped {suite} publishes it all the same)")
     return Judgement(tuple(refusals), (*replaced, *(words for _, words in skipped)))
-
-
-def refusal_text(image: Image, refusals: Sequence[str]) -> str:
-    """Return what is said of an image that is not published."""
-    return f"{image.name} is not published: {'; '.join(refusals)}."
 
 
 def _absent(item: PlanItem, stored: StoredImage | None) -> str:
@@ -103,7 +177,7 @@ def _unnamed(item: PlanItem) -> Iterator[str]:
         yield "it passed its suites and has no name, as one over its budget: run `imgbuild build`"
 
 
-def _unproved(candidate: Candidate) -> Iterator[str]:
+def _unproved(candidate: PushCandidate) -> Iterator[str]:
     """Yield what was not found, or found to be wrong, in this very image."""
     report, stored = candidate.report, candidate.stored
     asked = [suite for suite in candidate.keys if _entry(report, suite)]
@@ -121,7 +195,7 @@ def _unproved(candidate: Candidate) -> Iterator[str]:
             yield f"suite {suite} {_verdict(entry)}: {_said(entry) or 'nothing was checked'}"
 
 
-def _skipped(candidate: Candidate) -> Iterator[tuple[str, str]]:
+def _skipped(candidate: PushCandidate) -> Iterator[tuple[str, str]]:
     """Yield the suites that were skipped as a whole and can be left out, with the reasons."""
     for suite in SKIPPABLE:
         entry = _entry(candidate.report, suite)
@@ -149,3 +223,35 @@ def _said(entry: Mapping[str, Any]) -> str:
 def _entry(report: Mapping[str, Any], suite: str) -> Mapping[str, Any]:
     entry = report.get(suite)
     return entry if isinstance(entry, dict) else {}
+
+
+def _suite_record(suite: str, entry: Mapping[str, Any]) -> SuiteRecord:
+    skips = entry.get("skipped", ())
+    reasons = tuple(dict.fromkeys(str(one["reason"]) for one in skips))
+    return SuiteRecord(suite, str(entry["verdict"]), int(entry["passed"]), len(skips), reasons)
+
+
+def substitutes(image: Image, labels: Mapping[str, str]) -> tuple[str, ...]:
+    """Return, in words, what was built in that is not what the matrix says."""
+    return (*_base(image, labels), *_interpreter(labels), *_downloads(labels))
+
+
+def _base(image: Image, labels: Mapping[str, str]) -> Iterator[str]:
+    """Yield another base: from elsewhere, or another digest than the matrix pins."""
+    origin, digest = labels.get(BASE, _NOT_SAID), labels.get(BASE_DIGEST, "")
+    usual = "registry" if image.os.image else "bootstrapped"
+    if origin != usual:
+        yield f"its base image {image.os_name} is substituted: {origin}, not {usual} ({digest})"
+    elif image.os.image and image.os.image.rpartition("@")[2] != digest:
+        yield f"its base image {image.os_name} is substituted: {digest}, not the matrix's"
+
+
+def _interpreter(labels: Mapping[str, str]) -> Iterator[str]:
+    origin = labels.get(CPYTHON, _NOT_SAID)
+    if origin != "source":
+        yield f"its CPython is substituted: {origin}, not the pinned one"
+
+
+def _downloads(labels: Mapping[str, str]) -> Iterator[str]:
+    if labels.get(SUBSTITUTES):
+        yield f"downloads are substituted: {labels[SUBSTITUTES]}"

@@ -1,8 +1,13 @@
-"""What is kept of one published image: a document beside it, under its tag and ``.record``."""
+"""The record of one published image: an artifact with the image as subject.
 
+It is also found under the image's immutable tag with ``.record``, since not every registry lists
+artifacts by subject.
+"""
+
+import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Annotated, Any
 
@@ -10,8 +15,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.tags import record_tag
-from imgbuild.publishing.artifact import DamagedError, get_artifact, put_artifact
 from imgbuild.registry.client import RegistryClient
+from imgbuild.registry.manifest import DamagedError, Manifest
 from imgbuild.scalars import Timestamp
 
 ARTIFACT_TYPE = "application/vnd.imgbuild.record.v1+json"
@@ -25,7 +30,7 @@ _NUMBERS = re.compile(r"[0-9]+")
 
 
 @dataclass(frozen=True)
-class SuiteFound:
+class SuiteRecord:
     """What one suite found: its verdict, the number of its checks, and why some were skipped."""
 
     suite: str
@@ -55,7 +60,7 @@ class Record:
     variant: str
     stack: str
     pins: Mapping[str, str]
-    suites: tuple[SuiteFound, ...]
+    suites: tuple[SuiteRecord, ...]
     report: Mapping[str, Any]
     substitutes: tuple[str, ...]
     published: Timestamp
@@ -66,18 +71,29 @@ class Record:
         release = tuple(int(number) for number in _NUMBERS.findall(self.release))
         return self.published, release, self.tag
 
-    @property
-    def brief(self) -> "Record":
-        """The same without the suites' report, which is megabytes over many images."""
-        return replace(self, report={})
-
     def as_json(self) -> dict[str, Any]:
         """Return the document."""
         return {"schema": SCHEMA, **asdict(self)}
 
 
+def image_size(manifest: Manifest) -> int:
+    """Return the bytes of configuration and layers, packed as the registry holds them.
+
+    Raises:
+        CheckFailedError: it lists the images of several platforms.
+
+    """
+    document = manifest.document()
+    if "config" not in document or "layers" not in document:
+        raise CheckFailedError(
+            f"{manifest.digest} is the manifest of several platforms, not of one image: imgbuild "
+            "publishes images that it has built itself. Build it again."
+        )
+    return sum(int(part["size"]) for part in (document["config"], *document["layers"]))
+
+
 def record_of(document: object) -> Record:
-    """Return the record that a document is; what it holds besides is from a later imgbuild.
+    """Return the record that a document holds; other keys are from a later imgbuild.
 
     Raises:
         DamagedError: it is none, or one that this imgbuild does not know to read.
@@ -97,61 +113,41 @@ def record_of(document: object) -> Record:
 
 
 def put_record(registry: RegistryClient, record: Record) -> str:
-    """Put the record of an image that is there; return the record's digest.
+    """Store the record of an image that is there; return the record's digest.
 
     Raises:
         CheckFailedError: the image is not there, or nobody could read this record.
 
     """
-    record_of(record.as_json())
+    document = record.as_json()
+    record_of(document)
     image = registry.manifest(record.digest)
     if image is None:
         raise CheckFailedError(
             f"{registry.name}@{record.digest} is not there: nothing is recorded."
         )
-    return put_artifact(registry, record_tag(record.tag), ARTIFACT_TYPE, record.as_json(), image)
+    content = json.dumps(document, sort_keys=True, ensure_ascii=False).encode()
+    return registry.put_artifact(record_tag(record.tag), ARTIFACT_TYPE, content, image)
 
 
 def read_record(registry: RegistryClient, tag: str) -> Record | None:
     """Return the record of the image with an immutable tag, or ``None`` if there is none.
 
-    The image itself is not looked at: `verified_record` does.
-
     Raises:
-        DamagedError: what is there is no record of this image.
+        DamagedError: what is there is not a record of this image.
 
     """
-    artifact = get_artifact(registry, record_tag(tag), ARTIFACT_TYPE)
+    artifact = registry.read_artifact(record_tag(tag), ARTIFACT_TYPE)
     if artifact is None:
         return None
-    where = f"{registry.name}:{record_tag(tag)}"
     try:
         record = record_of(artifact.document())
     except DamagedError as error:
-        raise DamagedError(f"{where}: {error}.") from error
+        raise DamagedError(f"{artifact.where}: {error}") from error
     if record.tag != tag or artifact.subject != record.digest:
         raise DamagedError(
-            f"{where} is about {record.tag} with {record.digest}, its subject is "
+            f"{artifact.where} is about {record.tag} with {record.digest}, its subject is "
             f"{artifact.subject}: it is another image's."
-        )
-    return record
-
-
-def verified_record(registry: RegistryClient, tag: str) -> Record | None:
-    """Return the record of an image that is there, with the digest that the record says.
-
-    Raises:
-        DamagedError: the record is none, or the image is not there or another.
-
-    """
-    record = read_record(registry, tag)
-    if record is None:
-        return None
-    found = registry.head(tag)
-    if found != record.digest:
-        is_there = f"is {found}" if found else "is not there"
-        raise DamagedError(
-            f"{registry.name}:{tag} {is_there}, but its record says {record.digest}."
         )
     return record
 

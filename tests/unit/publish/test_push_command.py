@@ -4,11 +4,9 @@ from dataclasses import replace
 
 from published_images import RECORD
 
-from imgbuild.cli.push_table import planned_json, planned_lines, pushed_lines
+from imgbuild.cli.push_command import planned_lines, pushed_json, pushed_lines
 from imgbuild.errors import CheckFailedError
-from imgbuild.publishing.family import Family
-from imgbuild.publishing.foresee import Foreseen
-from imgbuild.publishing.publish import Published
+from imgbuild.publish.push import PushedImage, PushResult
 
 REPOSITORY = "registry.example.org/ml/tensorflow"
 TAG = "1.12.0-cpu-py36-intelmpi2021.8.0-debian12-20261121.1"
@@ -18,8 +16,8 @@ DONE = ("pushed", "recorded", *(f"moved {tag}" for tag in MOVING))
 
 
 def test_what_was_done_is_short_and_the_tags_are_below() -> None:
-    family = Family([Published(INTELMPI, DONE), Published(RECORD)])
-    assert pushed_lines(REPOSITORY, family) == [
+    result = PushResult((PushedImage(INTELMPI, DONE), PushedImage(RECORD)), {})
+    assert pushed_lines(REPOSITORY, result) == [
         "image                        digest        MB    done",
         "tf-1.12-cpu-debian-intelmpi  222222222222  1235  pushed, recorded, moved 2 tags",
         f"  {TAG}",
@@ -34,16 +32,17 @@ def test_what_was_done_is_short_and_the_tags_are_below() -> None:
 
 def test_what_a_newer_release_keeps_is_told_and_is_no_tag_of_the_image() -> None:
     left = f"{MOVING[1]} stays at {TAG.replace('20261121', '20261122')}"
-    done = (f"put back {TAG}", "recorded", f"put back {TAG}", f"moved {MOVING[0]}")
+    done = ("recorded", f"moved {MOVING[0]}")
     record = replace(INTELMPI, image=f"{INTELMPI.image}-as-documented")
-    family = Family([Published(record, done, (left,))], {"tf-x": CheckFailedError("no")})
-    lines = pushed_lines(REPOSITORY, family)
+    result = PushResult((PushedImage(record, done, (left,)),), {"tf-x": CheckFailedError("no")})
+    assert pushed_json(REPOSITORY, result)["failed"] == {"tf-x": "no"}
+    lines = pushed_lines(REPOSITORY, result)
     assert max(map(len, lines)) <= 80
     assert lines[:4] == [
         "image",
         "  digest        MB    done",
         record.image,
-        "  222222222222  1235  put back, recorded, moved 1 tag",
+        "  222222222222  1235  recorded, moved 1 tag",
     ]
     assert lines[4:6] == [f"  {TAG}", f"  {MOVING[0]}"]
     assert " ".join(" ".join(lines[6:-2]).split()) == left
@@ -53,8 +52,7 @@ def test_what_a_newer_release_keeps_is_told_and_is_no_tag_of_the_image() -> None
 def test_a_plan_fits_too() -> None:
     to_do = ("push", "record", *(f"move {tag}" for tag in MOVING))
     left = ("2.2-cpu-debian stays at 2.2.0-later",)
-    planned = [Foreseen(INTELMPI.image, TAG, to_do), Foreseen(RECORD.image, RECORD.tag, (), left)]
-    assert planned_json(REPOSITORY, planned)["images"][1]["left"] == [*left]
+    planned = [PushedImage(INTELMPI, to_do), PushedImage(RECORD, (), left)]
     assert planned_lines(REPOSITORY, planned) == [
         f"to {REPOSITORY}:",
         "tf-1.12-cpu-debian-intelmpi  push, record, move 2 tags",

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.publishing import image_program
-from imgbuild.publishing.read_tag import PROGRAM
+from imgbuild.publish import image_program
+from imgbuild.publish.contents import PROGRAM
 
 Packages = Callable[..., Path]
 

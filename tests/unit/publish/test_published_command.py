@@ -1,4 +1,4 @@
-"""``imgbuild published``: table, JSON, an index written anew, and what is wrong told."""
+"""``imgbuild published``: the table, JSON, and the check of tags and records."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from registry_server import Fault, RegistryServer, registry_server
 from typer.testing import CliRunner
 
 from imgbuild.cli import register
-from imgbuild.cli.published_table import published_lines
+from imgbuild.cli.published_command import published_lines
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
-from imgbuild.publishing.index import index_of, update_index
+from imgbuild.matrix.tags import input_tag
+from imgbuild.publish.published import PublishedRepository, published_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from imgbuild.publish.record import Record
 
 FIRST, SECOND = "2026-11-20T08:00:00Z", "2026-11-21T09:30:00Z"
 
@@ -32,6 +35,11 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     with registry_server() as started:
         yield started
+
+
+def only(record: Record) -> PublishedRepository:
+    digests = dict.fromkeys((record.tag, *record.moving), record.digest)
+    return PublishedRepository("x.org/y", (record,), digests)
 
 
 class Run:
@@ -50,11 +58,10 @@ class Run:
 def filled(server: RegistryServer) -> None:
     publish(server.store, "2.2.0-old", moving=("2.2-cpu", "2.2.0-cpu"), published=FIRST)
     publish(server.store, "2.2.0-new", moving=("2.2-cpu",), published=SECOND)
-    update_index(server.store, lambda _text: None)
 
 
 def test_nothing_has_been_published(server: RegistryServer) -> None:
-    for options in ((), ("--rebuild",), ("--check",)):
+    for options in ((), ("--check",)):
         found = Run("--from", server.name, *options)
         assert found.out == ""
         assert f"Nothing has been published in {server.name}." in found.err
@@ -78,7 +85,7 @@ def test_the_table(server: RegistryServer) -> None:
 
 def test_all_passed_needs_no_line_of_its_own() -> None:
     record = replace(RECORD, suites=RECORD.suites[:1], tag="a", moving=())
-    _, row, tags = published_lines(index_of([record]))
+    _, row, tags = published_lines(only(record))
     assert (row.endswith("1 passed"), tags) == (True, "  a")
 
 
@@ -87,14 +94,14 @@ def test_the_table_fits_a_terminal() -> None:
     moving = ("2.2.0-gpu-as-documented", "2.2-gpu-as-documented", "2-gpu-as-documented-x" * 2)
     name = "tf-2.2-gpu-ubuntu-openmpi-as-documented"
     record = replace(RECORD, image=name, tag=tag, moving=moving)
-    lines = published_lines(index_of([record]))
+    lines = published_lines(only(record))
     assert max(len(line) for line in lines) <= 80
     assert lines[0:3:2] == ["image", name]
     assert " ".join(" ".join(lines[5:]).split()) == " ".join((tag, *moving))
     assert len(lines) == 8
 
 
-def test_json_has_what_the_index_has(server: RegistryServer) -> None:
+def test_json(server: RegistryServer) -> None:
     filled(server)
     found: list[dict[str, Any]] = json.loads(Run("--from", server.name, "--json").out)
     assert [(one["tag"], one["points_here"]) for one in found] == [
@@ -112,60 +119,71 @@ def test_the_repository_of_the_settings(server: RegistryServer, tmp_path: Path) 
     assert "2.2.0-new" in Run().out
 
 
-def test_rebuilding(server: RegistryServer) -> None:
-    filled(server)
-    del server.store.tagged["index"]
-    found = Run("--from", server.name, "--rebuild")
-    assert "added: 2.2.0-new\nadded: 2.2.0-old\n" in found.err
-    assert f"The index of {server.name} was written anew." in found.err
-    assert "2.2.0-old" in found.out
-    assert f"The index of {server.name} was right." in Run("--from", server.name, "--rebuild").err
-
-
-def test_a_damaged_index(server: RegistryServer) -> None:
-    filled(server)
-    server.store.tagged["index"] = server.store.tagged["2.2.0-old"]
-    with pytest.raises(CheckFailedError, match=f"published --from {server.name} --rebuild"):
-        Run("--from", server.name)
-    found = Run("--from", server.name, "--rebuild")
-    assert "2.2.0-new" in found.out
-    damage, *rest = found.err.splitlines()
-    assert damage.startswith(f"The index {server.name}:index is damaged: ")
-    assert rest == [
-        "added: 2.2.0-new",
-        "added: 2.2.0-old",
-        f"The index of {server.name} was written anew.",
-    ]
-    assert "--rebuild" not in damage
-    assert "new" not in damage
-    assert "2.2.0-new" in Run("--from", server.name).out
-
-
-def test_tags_that_are_elsewhere(server: RegistryServer) -> None:
+def test_check(server: RegistryServer) -> None:
     filled(server)
     found = Run("--from", server.name, "--check")
     assert "2.2.0-new" in found.out
-    assert found.err == "4 tags are as the index says.\n"
+    assert found.err == "4 tags are as the records say.\n"
     assert Run("--from", server.name).err == ""
-    server.store.tagged["2.2-cpu"] = server.store.tagged["2.2.0-old"]
-    with pytest.raises(CheckFailedError, match=f"{server.name}:2.2-cpu is sha256:.*index says"):
+
+
+@pytest.mark.parametrize(
+    ("tag", "points_to", "expected"),
+    [
+        ("2.2-cpu", "other", "2.2-cpu is sha256:.*the record of 2.2.0-new says sha256:"),
+        ("2.2-cpu", None, "2.2-cpu is not there, but the record of 2.2.0-new says"),
+        ("2.2.0-old", "other", "2.2.0-old is sha256:"),
+        ("2.2.0-old", None, "2.2.0-old is not there, but the record of 2.2.0-old says"),
+        ("2.2.0-old.record", "other", "old.record is of the type None"),
+    ],
+)
+def test_check_of_what_does_not_fit(
+    server: RegistryServer, tag: str, points_to: str | None, expected: str
+) -> None:
+    filled(server)
+    other = server.store.add_image("other").digest
+    del server.store.tagged[tag]
+    if points_to:
+        server.store.tagged[tag] = other
+    with pytest.raises(CheckFailedError, match=expected):
         Run("--from", server.name, "--check")
+    assert "note: " in Run("--from", server.name).err
 
 
-def test_images_without_a_record_are_told(server: RegistryServer) -> None:
-    """Their push was killed, and no later one had the same release."""
+def test_a_tag_that_was_moved_back_is_a_note(server: RegistryServer) -> None:
+    filled(server)
+    server.store.tagged["2.2-cpu"] = server.store.tagged["2.2.0-old"]
+    found = Run("--from", server.name, "--check").err
+    assert f"note: {server.name}:2.2-cpu is at 2.2.0-old, not at the later 2.2.0-new" in found
+    assert Run("--from", server.name).err == ""
+
+
+def test_images_without_a_record_are_a_note(server: RegistryServer) -> None:
+    """Their push was killed."""
     publish(server.store, "2.2.0-cpu-20261120.1", moving=("2.2-cpu",))
-    update_index(server.store, lambda _text: None)
-    tags = dict(server.store.tagged)
     orphan = "2.2.0-cpu-20261120.2"
-    server.store.tagged[orphan] = tags["2.2-cpu"]
-    told = f"{server.name}:{orphan} has no record: "
-    found = Run("--from", server.name, "--check")
-    assert f"note: {told}" in found.err
-    assert "--release 20261120.2 " in found.err
-    assert len(found.err.splitlines()) == 2
-    assert "2 tags are as the index says." in found.err
+    server.store.tagged[orphan] = server.store.tagged["2.2-cpu"]
+    found = Run("--from", server.name, "--check").err
+    assert f"note: {server.name}:{orphan} has no record: " in found
+    assert "--release 20261120.2 " in found
+    assert "2 tags are as the records say." in found
     assert "no record" not in Run("--from", server.name).err
+
+
+def test_the_index_of_an_earlier_version_does_no_harm(server: RegistryServer) -> None:
+    filled(server)
+    server.store.put_artifact("index", "application/vnd.imgbuild.index.v1+json", b"{}")
+    assert "4 tags are as the records say." in Run("--from", server.name, "--check").err
+
+
+def test_input_digests_that_are_published(server: RegistryServer) -> None:
+    """An earlier version set no input tags: the records tell."""
+    assert published_inputs(server.store) == frozenset()
+    record = publish(server.store, "2.2.0-old")
+    tag = input_tag(record.input_digest)
+    assert published_inputs(server.store) == {tag}
+    server.store.tagged[input_tag("sha256:2")] = record.digest
+    assert published_inputs(server.store) == {input_tag("sha256:2")}
 
 
 def test_exit_codes(server: RegistryServer) -> None:
@@ -177,7 +195,7 @@ def test_exit_codes(server: RegistryServer) -> None:
         Run()
     with pytest.raises(MachineError, match="Connection refused"):
         Run("--from", "127.0.0.1:9/x")
-    server.fail("GET /manifests", *[Fault(503)] * 2)
+    server.fail("GET /tags", *[Fault(503)] * 2)
     with pytest.raises(MachineError, match=r"answered 503 \(2 tries\)"):
         Run("--from", server.name)
     server.wanted = {"Basic x"}

@@ -7,8 +7,8 @@ import pytest
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import LONGEST_RELEASE, RELEASE, immutable_tag
-from imgbuild.publishing import release
-from imgbuild.publishing.release import check_release, next_release
+from imgbuild.publish import release
+from imgbuild.publish.release import check_release, next_release
 
 TODAY = date(2026, 11, 20)
 

@@ -1,0 +1,275 @@
+"""What images said, as parts of tags: the same as planned, or another thing, part by part."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_engine import FakeEngine
+
+from imgbuild.engine.types import StoredImage
+from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.matrix.images import Image, documented_family
+from imgbuild.matrix.model import Matrix
+from imgbuild.matrix.tags import parts_of
+from imgbuild.publish import contents as contents_module
+from imgbuild.publish.contents import (
+    PROGRAM,
+    ImageContents,
+    check_contents,
+    docker_exec,
+    parse_contents,
+    parts_read,
+)
+from imgbuild.suites.container import CONTAINER_LABEL, label_of
+
+OPEN_MPI = "mpirun (Open MPI) {}\n\nReport bugs to http://www.open-mpi.org/community/help/\n"
+INTEL_2021 = "Intel(R) MPI Library for Linux* OS, Version 2021.8 Build 20221129 (id: 339ec755a1)\n"
+INTEL_2018 = "Intel(R) MPI Library for Linux* OS, Version 2018 Update 3 Build 20180411 (id: 1)\n"
+INTEL = {"2021.8.0": INTEL_2021, "2018.3.222": INTEL_2018}
+
+
+@pytest.fixture(scope="module")
+def every(images: dict[str, Image], matrix: Matrix) -> dict[str, Image]:
+    """Return the family and the images as documented, by name."""
+    return {**images, **{image.name: image for image in documented_family(matrix)}}
+
+
+def contents(image: Image) -> ImageContents:
+    """Return what the image says that is as planned, in the words of the real programs."""
+    gpu = image.variant == "gpu"
+    mpi = image.mpi.version
+    distributions = (
+        ("horovod", image.version_of("horovod")),
+        (image.distribution, image.tensorflow),
+    )
+    return ImageContents(
+        distributions,
+        gpu,
+        gpu,
+        image.version_of("python"),
+        INTEL[mpi] if image.mpi.flavour == "intelmpi" else OPEN_MPI.format(mpi),
+        (f"{image.version_of('cuda')}.243",) if gpu else (),
+        (image.os.distribution, image.os.version),
+    )
+
+
+def test_every_image_as_planned_says_what_its_tags_say(every: dict[str, Image]) -> None:
+    for image in every.values():
+        assert parts_read(contents(image), image) == parts_of(image)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "different"),
+    [
+        ("tf-2.2-cpu-debian", {"python": "3.7.9"}, {"python": "py37"}),
+        ("tf-2.2-cpu-debian", {"python": "3.6.9"}, {}),
+        (
+            "tf-2.2-cpu-debian",
+            {"distributions": (("tensorflow-cpu", "2.3.0"),)},
+            {"tensorflow": "2.3.0", "minor": "2.3"},
+        ),
+        (
+            "tf-2.2-cpu-debian",
+            {"distributions": (("tensorflow-cpu", "2.2.0"), ("tensorflow-gpu", "2.2.0"))},
+            {
+                "tensorflow": "2.2.0 and 2.2.0",
+                "variant": "cpu of tensorflow-cpu and tensorflow-gpu",
+            },
+        ),
+        (
+            "tf-2.2-cpu-debian",
+            {"distributions": ()},
+            {"tensorflow": "nothing", "minor": "nothing", "variant": "cpu of nothing"},
+        ),
+        (
+            "tf-2.2-cpu-debian",
+            {"built_with_cuda": True, "kernels": True},
+            {"variant": "gpu of tensorflow-cpu"},
+        ),
+        (
+            "tf-2.2-gpu-ubuntu",
+            {"kernels": False},
+            {"variant": "gpu by its build_info.py but cpu by its library"},
+        ),
+        (
+            "tf-2.2-gpu-ubuntu",
+            {"built_with_cuda": None},
+            {"variant": "nothing by its build_info.py but gpu by its library"},
+        ),
+        (
+            "tf-1.15-cpu-ubuntu",
+            {"distributions": (("tensorflow", "1.15.0"),)},
+            {"variant": "cpu of tensorflow"},
+        ),
+        ("tf-2.0-gpu-ubuntu", {"cuda": ("10.1.243",)}, {"cuda": "cuda10.1"}),
+        ("tf-2.0-gpu-ubuntu", {"cuda": ("10.0.130", "9.0.176")}, {"cuda": "cuda10.0 and 9.0"}),
+        ("tf-2.0-gpu-ubuntu", {"cuda": ()}, {"cuda": ""}),
+        ("tf-2.2-cpu-debian", {"cuda": ("10.1.243",)}, {"cuda": "cuda10.1"}),
+        ("tf-2.2-cpu-debian", {"mpirun": OPEN_MPI.format("4.1.40")}, {"mpi": "openmpi4.1.40"}),
+        (
+            "tf-2.2-cpu-debian",
+            {"mpirun": INTEL_2021},
+            {"mpi": "intelmpi2021.8", "flavour": "intelmpi"},
+        ),
+        (
+            "tf-2.2-cpu-debian-intelmpi",
+            {"mpirun": OPEN_MPI.format("4.1.4")},
+            {"mpi": "openmpi4.1.4", "flavour": "openmpi"},
+        ),
+        ("tf-1.10-cpu-ubuntu", {"mpirun": INTEL_2021}, {"mpi": "intelmpi2021.8"}),
+        ("tf-2.2-cpu-debian", {"mpirun": ""}, {"mpi": "nothing", "flavour": "nothing"}),
+        ("tf-2.2-cpu-debian", {"os": ("debian", "13")}, {"os": "debian13", "stack": "nothing"}),
+        ("tf-2.2-cpu-debian", {"os": ("ubuntu", "18.04")}, {"os": "ubuntu18.04", "stack": ""}),
+        ("tf-2.2-cpu-ubuntu", {"os": ("debian", "12")}, {"os": "debian12", "stack": "debian"}),
+        ("tf-2.2-cpu-ubuntu", {"os": ("ubuntu", "16.04")}, {"os": "ubuntu16.04"}),
+    ],
+)
+def test_each_part_is_read(
+    every: dict[str, Image], name: str, change: dict[str, Any], different: dict[str, str]
+) -> None:
+    image = every[name]
+    read = parts_read(replace(contents(image), **change), image)
+    planned: dict[str, str] = {str(part): text for part, text in parts_of(image).items()}
+    assert read == planned | different
+
+
+@pytest.mark.parametrize("name", ["tf-2.1-gpu-ubuntu", "tf-2.3-cpu-debian", "tf-2.3-gpu-ubuntu"])
+def test_an_image_with_the_other_pins_says_so(every: dict[str, Image], name: str) -> None:
+    corrected, documented = every[name], every[f"{name}-as-documented"]
+    assert parts_read(contents(documented), corrected)["documented"] == "as-documented"
+    assert parts_read(contents(corrected), documented)["documented"] == ""
+
+
+def test_an_image_with_neither_pins_says_so(every: dict[str, Image]) -> None:
+    image = every["tf-2.3-gpu-ubuntu"]
+    changed = replace(contents(image), distributions=(("horovod", "0.19.5"),))
+    said = "neither as documented nor as corrected"
+    assert parts_read(changed, image)["documented"] == said
+
+
+def test_what_the_program_printed_is_read(every: dict[str, Image]) -> None:
+    expected = contents(every["tf-2.2-gpu-ubuntu"])
+    assert parse_contents(json.dumps(expected.__dict__)) == expected
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "3", '{"distributions": [3]}', "Traceback"])
+def test_what_it_did_not_print_is_no_answer(text: str) -> None:
+    with pytest.raises(ValueError, match=r"not what the program prints|Expecting value"):
+        parse_contents(text)
+
+
+ID = "sha256:id"
+
+
+@pytest.fixture
+def engine() -> FakeEngine:
+    return FakeEngine([StoredImage(ID)])
+
+
+class Printing:
+    """Runs no command, and returns this output."""
+
+    def __init__(self, output: str, engine: FakeEngine) -> None:
+        self.output = output
+        self.engine = engine
+        self.commands: list[tuple[str, ...]] = []
+
+    def __call__(self, container: str, command: Sequence[str]) -> str:
+        assert self.engine.running.keys() == {container}
+        one = self.engine.running[container]
+        assert (one.image, one.command) == (ID, ("sleep", "infinity"))
+        assert one.options.network == "none"
+        self.commands.append((one.labels[CONTAINER_LABEL], *command))
+        return self.output
+
+
+def test_the_contents_are_read_in_one_container(
+    images: dict[str, Image], engine: FakeEngine
+) -> None:
+    image = images["tf-2.2-gpu-ubuntu"]
+    execute = Printing(json.dumps(asdict(contents(image))), engine)
+    check_contents(image, ID, engine, execute)
+    program = PROGRAM.read_text(encoding="utf-8")
+    assert execute.commands == [(label_of(image.name), "python", "-c", program)]
+    assert engine.running == {}
+
+
+def test_every_difference_is_told(images: dict[str, Image], engine: FakeEngine) -> None:
+    image = images["tf-2.0-gpu-ubuntu"]
+    other = replace(contents(image), python="3.7.1", cuda=())
+    with pytest.raises(CheckFailedError) as caught:
+        check_contents(image, ID, engine, Printing(json.dumps(asdict(other)), engine))
+    assert str(caught.value).startswith(
+        f"tf-2.0-gpu-ubuntu ({ID}) is not what its tag says: python: planned py36, read py37; "
+        "cuda: planned cuda10.0, read nothing. It was not published."
+    )
+    assert engine.running == {}
+
+
+def test_only_what_a_tag_says_must_be_so(images: dict[str, Image], engine: FakeEngine) -> None:
+    image = images["tf-2.2-cpu-debian"]
+    scheme = image.matrix.tags.model_copy(update={"immutable": ("minor", "release"), "moving": ()})
+    image = replace(image, matrix=image.matrix.model_copy(update={"tags": scheme}))
+    other = replace(contents(image), python="3.7.1")
+    check_contents(image, ID, engine, Printing(json.dumps(asdict(other)), engine))
+
+
+def test_an_image_that_says_nothing(images: dict[str, Image], engine: FakeEngine) -> None:
+    image = images["tf-2.2-cpu-debian"]
+    with pytest.raises(CheckFailedError, match="does not say what is in it: Expecting value"):
+        check_contents(image, ID, engine, Printing("", engine))
+    assert engine.running == {}
+
+
+@pytest.mark.parametrize("error", [CheckFailedError, MachineError, KeyboardInterrupt])
+def test_the_container_goes_in_every_case(
+    images: dict[str, Image], engine: FakeEngine, error: type[BaseException]
+) -> None:
+    def execute(_: str, __: Sequence[str]) -> str:
+        raise error
+
+    with pytest.raises(error):
+        check_contents(images["tf-2.2-cpu-debian"], ID, engine, execute)
+    assert engine.running == {}
+    assert engine.calls[-1] == "remove_container"
+
+
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the docker client of this test: a script."""
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    return tmp_path / "docker"
+
+
+def _script(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def test_commands_run_by_the_docker_client(client: Path) -> None:
+    _script(client, 'echo "$DOCKER_HOST" "$@"')
+    execute = docker_exec("unix:///there")
+    assert execute("c1", ["python", "-c", "x"]) == "unix:///there exec c1 python -c x\n"
+
+
+def test_a_command_that_fails(client: Path) -> None:
+    _script(client, "echo some words; echo no such program: python >&2; exit 127")
+    with pytest.raises(CheckFailedError, match=r"\(exit code 127\): no such program: python"):
+        docker_exec(None)("c1", ["python"])
+
+
+def test_a_command_that_does_not_end(client: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents_module, "SECONDS", 0.2)
+    _script(client, "exec sleep 30")
+    with pytest.raises(CheckFailedError, match=r"did not say in 0\.2 s what is in it"):
+        docker_exec(None)("c1", ["python"])
+
+
+def test_without_a_docker_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MachineError, match="No docker client on PATH"):
+        docker_exec(None)

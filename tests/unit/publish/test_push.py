@@ -1,0 +1,318 @@
+"""Pushing images: the order, what is done again, other pushes at the same time, a dry run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from memory_registry import MemoryRegistry
+
+from imgbuild.engine.types import StoredImage
+from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
+from imgbuild.matrix.tags import input_tag
+from imgbuild.plan.digest import InputDigest
+from imgbuild.plan.plan import Action, PlanItem
+from imgbuild.publish.candidate import PushCandidate
+from imgbuild.publish.push import Push, PushedImage, PushOptions
+from imgbuild.publish.record import Record, put_record, read_record
+from imgbuild.registry.manifest import digest_of
+from imgbuild.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from imgbuild.matrix.images import Image
+
+NAME = "tf-2.2-cpu-debian"
+STEM = "2.2.0-cpu-py36-openmpi4.1.4-debian12"
+FIRST, SECOND = f"{STEM}-20261120.1", f"{STEM}-20261120.2"
+MOVING = ("2.2.0-cpu-debian", "2.2-cpu-debian")
+REPORT = {"pins": {"verdict": "passed", "passed": 3, "skipped": []}}
+
+
+def id_of(content: str) -> str:
+    """Return the id, on a graph driver, of the image that this word stands for."""
+    return digest_of(json.dumps({"tag": content}).encode())
+
+
+def input_of(content: str) -> str:
+    return input_tag(digest_of(content.encode()))
+
+
+def place_image(registry: MemoryRegistry, content: str, tag: str) -> str:
+    """Put an image under a tag, as another's push does; return its digest."""
+    before = dict(registry.tagged)
+    digest = registry.add_image(content).digest
+    registry.tagged.clear()
+    registry.tagged |= {**before, tag: digest}
+    return digest
+
+
+@dataclass
+class Bench:
+    """A registry, and an engine whose images are words."""
+
+    image: Image
+    registry: MemoryRegistry = field(default_factory=MemoryRegistry)
+    hour: int = 10
+    uploads: list[str] = field(default_factory=list)
+    broken: bool = False
+
+    def candidate(self, content: str = "one", image_id: str = "") -> PushCandidate:
+        digest = InputDigest(digest_of(content.encode()), {})
+        own = image_id or id_of(content)
+        item = PlanItem(self.image, digest, Action.NOTHING, "up to date", own)
+        return PushCandidate(item, StoredImage(own), REPORT, {"pins": "key"})
+
+    def session(self, candidate: PushCandidate, release: str | None = None) -> Push:
+        self.hour += 1
+        now = datetime(2026, 11, 20, self.hour, tzinfo=UTC)
+        options = PushOptions((self.image,), release=release)
+        tags, policy = self.registry.tags(), RetryPolicy(1)
+        return Push(
+            self.registry, tags, (candidate,), options, policy, None, print, now=lambda: now
+        )
+
+    def push(
+        self, content: str = "one", release: str | None = None, image_id: str = ""
+    ) -> PushedImage:
+        candidate = self.candidate(content, image_id)
+        session = self.session(candidate, release)
+        self.registry.calls.clear()
+        return session.push(candidate, lambda reference: self.upload(content, reference))
+
+    def upload(self, content: str, reference: str) -> None:
+        if self.broken:
+            raise MachineError("the registry is away")
+        self.registry.calls.append("upload")
+        place_image(self.registry, content, reference.removeprefix(f"{self.registry.name}:"))
+
+    def at(self, call: str, action: Callable[[], object]) -> None:
+        """Do something once, just before a call to the registry."""
+
+        def before(found: str) -> None:
+            if found == call:
+                self.registry.before = lambda _: None
+                action()
+
+        self.registry.before = before
+
+    def writes(self) -> list[str]:
+        calls = self.registry.calls
+        tags = [one for one in calls if one.startswith("put ") and "put blob" not in one]
+        return tags if "upload" not in calls else ["upload", *tags]
+
+    def record(self, tag: str = FIRST) -> Record:
+        found = read_record(self.registry, tag)
+        assert found
+        return found
+
+
+@pytest.fixture
+def bench(images: dict[str, Image]) -> Bench:
+    return Bench(images[NAME])
+
+
+def test_content_then_record_then_input_tag_then_moving_tags(bench: Bench) -> None:
+    found = bench.push()
+    assert found.steps == ("pushed", "recorded", *(f"moved {tag}" for tag in MOVING))
+    writes = bench.writes()
+    (verdicts,) = [one for one in writes if one.startswith("put verdicts-")]
+    rest = [f"put {input_of('one')}", *(f"put {tag}" for tag in MOVING)]
+    assert writes == ["upload", f"put {FIRST}.record", verdicts, *rest]
+    digest = found.record.digest
+    assert {bench.registry.tagged[tag] for tag in (FIRST, input_of("one"), *MOVING)} == {digest}
+    assert found.record == bench.record()
+    assert (found.record.image_id, found.record.release) == (id_of("one"), "20261120.1")
+    assert [one.verdict for one in found.record.suites] == ["passed"]
+
+
+@pytest.mark.parametrize("store", ["graph driver", "containerd"])
+def test_what_is_there_is_only_read(bench: Bench, store: str) -> None:
+    """By its id in either store: the second engine may be another."""
+    digest = bench.push().record.digest
+    before = bench.record()
+    found = bench.push(image_id=digest if store == "containerd" else "")
+    assert (found.steps, found.kept, found.record) == ((), (), before)
+    assert bench.writes() == []
+
+
+def test_another_image_gets_the_next_release(bench: Bench) -> None:
+    bench.push("one")
+    found = bench.push("two")
+    assert found.record.tag == SECOND
+    assert {bench.registry.tagged[tag] for tag in MOVING} == {found.record.digest}
+    assert bench.registry.tagged[FIRST] != found.record.digest
+
+
+def test_an_earlier_image_does_not_take_the_moving_tags_back(bench: Bench) -> None:
+    bench.push("one")
+    later = bench.push("two").record
+    found = bench.push("one")
+    assert found.steps == ()
+    assert found.kept == tuple(f"{tag} stays at {SECOND}" for tag in MOVING)
+    assert {bench.registry.tagged[tag] for tag in MOVING} == {later.digest}
+
+
+@pytest.mark.parametrize(
+    "call", [f"put {FIRST}.record", f"put {input_of('one')}", *(f"put {tag}" for tag in MOVING)]
+)
+def test_what_was_cut_off_is_completed(bench: Bench, call: str) -> None:
+    def cut() -> None:
+        raise MachineError("cut off")
+
+    bench.at(call, cut)
+    with pytest.raises(MachineError, match="cut off"):
+        bench.push()
+    assert MOVING[1] not in bench.registry.tagged
+    found = bench.push()
+    assert found.record.tag == FIRST
+    assert "pushed" not in found.steps
+    tags = (FIRST, input_of("one"), *MOVING)
+    assert {bench.registry.tagged[tag] for tag in tags} == {found.record.digest}
+
+
+def test_content_that_does_not_arrive_changes_no_tag(bench: Bench) -> None:
+    bench.broken = True
+    with pytest.raises(MachineError):
+        bench.push()
+    assert bench.registry.tagged == {}
+
+
+def test_an_immutable_tag_is_never_overwritten(bench: Bench) -> None:
+    other = place_image(bench.registry, "other", FIRST)
+    with pytest.raises(CheckFailedError) as caught:
+        bench.push(release="20261120.1")
+    for word in (other, id_of("other"), id_of("one"), "never", "--release"):
+        assert word in str(caught.value)
+    assert bench.registry.tagged == {FIRST: other}
+    assert bench.writes() == []
+
+
+def test_another_release_of_the_same_image(bench: Bench) -> None:
+    bench.push()
+    found = bench.push(release="20261120.7")
+    assert found.record.tag == f"{STEM}-20261120.7"
+    assert bench.registry.tagged[FIRST] == found.record.digest
+    assert bench.registry.tagged[MOVING[0]] == found.record.digest
+
+
+def test_a_repository_of_an_earlier_version_is_completed(bench: Bench) -> None:
+    """It had no input tags, and recorded the id that the engine gave to the image."""
+    record = bench.push().record
+    old = replace(record, image_id=record.digest, published="2025-01-01T00:00:00Z")
+    put_record(bench.registry, old)
+    del bench.registry.tagged[input_of("one")]
+    found = bench.push()
+    assert (found.steps, found.record) == (("recorded",), old)
+    assert bench.writes() == [f"put {input_of('one')}"]
+
+
+def test_more_suites_are_recorded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.push()
+    monkeypatch.setitem(REPORT["pins"], "passed", 4)
+    found = bench.push()
+    assert found.steps == ("recorded",)
+    assert bench.record().suites[0].passed == 4
+
+
+def test_a_damaged_record_is_written_again(bench: Bench) -> None:
+    bench.push()
+    bench.registry.tagged[f"{FIRST}.record"] = bench.registry.tagged[FIRST]
+    assert bench.push().steps == ("recorded",)
+    assert bench.record().tag == FIRST
+
+
+def test_a_dry_run_only_reads(bench: Bench) -> None:
+    candidate = bench.candidate()
+
+    def planned(release: str | None = None) -> PushedImage:
+        (found,) = bench.session(candidate, release).dry_run()
+        assert bench.writes() == []
+        return found
+
+    assert planned().record.tag == FIRST
+    assert planned().steps == ("push", "record", *(f"move {tag}" for tag in MOVING))
+    bench.push()
+    bench.registry.calls.clear()
+    assert planned().steps == ()
+    bench.push("two")
+    bench.registry.calls.clear()
+    assert planned().kept == tuple(f"{tag} stays at {SECOND}" for tag in MOVING)
+    place_image(bench.registry, "other", f"{STEM}-20261120.9")
+    with pytest.raises(CheckFailedError, match="is there already, for another image"):
+        planned("20261120.9")
+
+
+def test_a_moving_tag_that_another_push_moved_is_left_and_reported(bench: Bench) -> None:
+    bench.at(f"put {FIRST}.record", lambda: place_image(bench.registry, "rival", MOVING[0]))
+    with pytest.raises(CheckFailedError, match=f"{MOVING[0]} was moved by someone else"):
+        bench.push()
+    digest = bench.registry.tagged[MOVING[0]]
+    assert bench.registry.manifests[digest].config_digest == id_of("rival")
+
+
+@pytest.mark.parametrize("tag", [input_of("one"), *MOVING])
+def test_a_tag_that_is_moved_afterwards_is_reported(bench: Bench, tag: str) -> None:
+    last = f"manifest {FIRST}.record"
+    reads = []
+
+    def before(call: str) -> None:
+        if call == last:
+            reads.append(call)
+        if call == f"head {FIRST}" and len(reads) > 1:
+            place_image(bench.registry, "rival", tag)
+
+    bench.registry.before = before
+    with pytest.raises(CheckFailedError, match=f"{tag} was moved by someone else"):
+        bench.push()
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_two_images_under_one_immutable_tag(bench: Bench, recorded: bool) -> None:
+    """Who finds another image there gives way; the record decides if there is one."""
+
+    def rival() -> None:
+        digest = place_image(bench.registry, "rival", FIRST)
+        if recorded:
+            record = replace(record_like(bench), digest=digest, image_id=id_of("rival"))
+            put_record(bench.registry, record)
+            place_image(bench.registry, "one", FIRST)
+
+    bench.at(f"manifest {FIRST}", lambda: bench.at(f"manifest {FIRST}", rival))
+    with pytest.raises(CheckFailedError, match="was published by someone else at the same time"):
+        bench.push()
+    digest = bench.registry.tagged[FIRST]
+    assert bench.registry.manifests[digest].config_digest == id_of("rival")
+    assert not {*MOVING} & {*bench.registry.tagged}
+
+
+def record_like(bench: Bench) -> Record:
+    other = Bench(bench.image)
+    return other.push().record
+
+
+def test_a_failed_image_stops_no_other(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, images: dict[str, Image]
+) -> None:
+    names = ("tf-2.2-cpu-debian", "tf-2.1-cpu-debian", "tf-2.0-cpu-debian")
+    candidates = tuple(replace_image(bench.candidate(), images[name]) for name in names)
+
+    def push(_: Push, image: PushCandidate, *_rest: Any) -> PushedImage:
+        if image.name == names[1]:
+            raise MachineError("away")
+        return PushedImage(replace(record_like(bench), image=image.name))
+
+    monkeypatch.setattr(Push, "_push_shown", push)
+    session = replace(bench.session(candidates[0]), images=candidates)
+    result = session.run()
+    assert [one.record.image for one in result.pushed] == [names[0], names[2]]
+    assert {name: str(error) for name, error in result.errors.items()} == {names[1]: "away"}
+    assert all(isinstance(error, ImgbuildError) for error in result.errors.values())
+
+
+def replace_image(candidate: PushCandidate, image: Image) -> PushCandidate:
+    return replace(candidate, item=replace(candidate.item, image=image))
