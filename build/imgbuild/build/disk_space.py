@@ -22,7 +22,7 @@ RESERVE = 2 * GIB
 #: With less than this free, a failure may well come from the full disk.
 SCARCE = 256 << 20
 _FREE_SOME = (
-    "Free some, for example with `imgbuild clean`, `docker image prune` and `docker builder prune`"
+    "Free space, for example with `imgbuild clean`, `docker image prune` and `docker builder prune`"
 )
 
 

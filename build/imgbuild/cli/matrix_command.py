@@ -80,7 +80,7 @@ def matrix(
     if shard is not None and shards:
         raise InputError("--shard takes one shard and --shards lists all of them; choose one.")
     if source is not None and not missing:
-        raise InputError("--from says where --missing looks; give both.")
+        raise InputError("--from needs --missing.")
     part = None if shard is None else parse_shard(shard)
     opened = options.open_project(project)
     images = select(opened, selection.or_everything)

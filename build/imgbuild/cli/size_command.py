@@ -28,14 +28,16 @@ def size(
     selection: Selection,
     image: Annotated[
         list[str] | None,
-        typer.Option("--image", help="An image of the engine, by name or id; repeatable."),
+        typer.Option(
+            "--image", metavar="REF", help="An image of the engine, by name or id; repeatable."
+        ),
     ] = None,
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
 ) -> None:
     """Show the layers of images and the step that made each; exit 1 if one exceeds its budget.
 
-    Without a selection it is every image of the matrix that is built.
+    By default of every image of the matrix that is built.
     """
     from imgbuild import sizes
     from imgbuild.engine.client import Engine
@@ -44,7 +46,7 @@ def size(
     from imgbuild.settings import load_settings
 
     if image and selection != Selection():
-        raise InputError("--image names images by themselves; leave the selection out.")
+        raise InputError("--image cannot be combined with the selection options.")
     opened = options.open_project(project)
     settings = load_settings(opened.settings)
     images = () if image else select(opened, selection.or_everything)

@@ -279,7 +279,7 @@ def report_lines(reports: "Sequence[Report]", not_begun: Sequence[str] = ()) -> 
             "(--rerun runs them)."
         )
     if not_begun:
-        lines.append(f"Not begun after the first failure: {', '.join(not_begun)}")
+        lines.append(f"Not started after the first failure: {', '.join(not_begun)}")
     return "\n".join([*aligned(rows), *lines])
 
 
@@ -321,5 +321,5 @@ def _left_out(report: "Report") -> list[str]:
         lines.append(f"{report.image}: not asked, because no expectation was given: {names}")
     if report.not_begun:
         names = ", ".join(report.not_begun)
-        lines.append(f"{report.image}: not begun after the first failure: {names}")
+        lines.append(f"{report.image}: not started after the first failure: {names}")
     return lines

@@ -50,12 +50,13 @@ def _context_host(contexts: Path, name: str) -> str:
     meta = contexts / "meta" / folder / "meta.json"
     if not meta.is_file():
         raise MachineError(
-            f"The Docker context {name!r} is chosen but does not exist ({meta} is missing). Choose "
-            "another with 'docker context use default', or set engine.host in imgbuild.local.yaml."
+            f"The Docker context {name!r} is selected but does not exist ({meta} is missing). "
+            "Choose another with 'docker context use default', or set engine.host in "
+            "imgbuild.local.yaml."
         )
     if (contexts / "tls" / folder).is_dir():
         raise MachineError(
-            f"The Docker context {name!r} uses TLS files of its own, which imgbuild does not read. "
+            f"The Docker context {name!r} uses its own TLS files, which imgbuild does not read. "
             "Set DOCKER_HOST, DOCKER_CERT_PATH and DOCKER_TLS_VERIFY=1 instead."
         )
     return _docker_host(_read_object(meta), meta)
@@ -67,8 +68,8 @@ def _docker_host(meta: Mapping[str, object], path: Path) -> str:
     host = endpoint.get("Host") if isinstance(endpoint, dict) else None
     if not isinstance(host, str) or not host:
         raise MachineError(
-            f"{path} names no engine address (Endpoints.docker.Host). Make the context again with "
-            "'docker context create', or set engine.host in imgbuild.local.yaml."
+            f"{path} names no engine address (Endpoints.docker.Host). Create the context again "
+            "with 'docker context create', or set engine.host in imgbuild.local.yaml."
         )
     return host
 

@@ -213,10 +213,10 @@ def _essence(error: str) -> str:
 _ADVICE: dict[FaultKind, str] = {
     "hung": (
         "It was stopped, in the engine too. If it only needs longer, give it longer with "
-        "--step-timeout, or with engine.step_timeout in imgbuild.local.yaml (0: no limit)."
+        "--step-timeout, or engine.step_timeout in imgbuild.local.yaml (0: no limit)."
     ),
     "silent": (
-        "The build was given up. 'imgbuild doctor' checks the engine; look into its log, restart "
+        "The build was stopped. 'imgbuild doctor' checks the engine; read its log, restart "
         "it and build again: finished steps are kept."
     ),
     "checksum": (
@@ -224,11 +224,11 @@ _ADVICE: dict[FaultKind, str] = {
         "replaced the file, or the pin (matrix or lock) is wrong."
     ),
     "disk": (
-        "The engine's disk is full. Free some with 'docker image prune' and 'docker builder "
+        "The engine's disk is full. Free space with 'docker image prune' and 'docker builder "
         "prune'; 'imgbuild doctor' says how much a build needs."
     ),
     "engine": (
-        "The engine cannot be reached, or stopped in mid-build. Look into its log, restart it and "
+        "The engine cannot be reached, or stopped during the build. Read its log, restart it and "
         "build again: finished steps are kept. 'imgbuild doctor' checks it."
     ),
     "buildx": (

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from imgbuild.engine.endpoint import DEFAULT_HOST
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 
-DOCTOR = "'imgbuild doctor' says what is missing and how to mend it."
+DOCTOR = "'imgbuild doctor' says what is missing and how to fix it."
 
 
 class EngineUnusableError(MachineError):
@@ -20,7 +20,7 @@ _FULL = "no space left on device"
 _SPOKEN: _Remedies = (
     (
         (_FULL,),
-        "Its disk is full: free some with 'docker image prune' and 'docker builder prune'.",
+        "Its disk is full: free space with 'docker image prune' and 'docker builder prune'.",
     ),
     (
         ("is too old", "is too new", "api versions below", "minimum supported api version"),
@@ -36,7 +36,7 @@ _SILENT: _Remedies = (
     ),
     (
         ("no such file or directory",),
-        "There is no such socket: start the engine, or set engine.host or DOCKER_HOST.",
+        "The socket does not exist: start the engine, or set engine.host or DOCKER_HOST.",
     ),
     (
         ("connection refused",),
@@ -44,11 +44,11 @@ _SILENT: _Remedies = (
     ),
     (
         ("timed out", "timeout"),
-        "It does not answer in time: look whether it is overloaded, or restart it.",
+        "It does not answer in time: check whether it is overloaded, or restart it.",
     ),
     (
         ("connection aborted", "connection broken", "remotedisconnected", "incompleteread"),
-        "It closed the connection: look into its log, it may have been stopped.",
+        "It closed the connection: read its log, it may have been stopped.",
     ),
 )
 

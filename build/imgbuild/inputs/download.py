@@ -246,7 +246,7 @@ class _Transfer:
         start, total = _extent(response)
         if start not in {0, have}:
             part.unlink(missing_ok=True)
-            raise TransientError("it sent another piece than the one asked for")
+            raise TransientError("it sent another range than requested")
         self.progress.begin(download.file_name, start, total)
         content = self._write(download, part, response, start)
         too_long = download.size is not None and content.size > download.size
@@ -329,7 +329,7 @@ def _wrong_content(download: Download, address: str, content: _Content) -> Imgbu
         "proxy, not the file. Open the address in a browser to see what it wants."
         if page is not None
         else " Nothing was kept. If the file was published anew, read what changed before you "
-        "change the sha256 in matrix.yaml; if a mirror is at fault, mend it (docs/guide.md)."
+        "change the sha256 in matrix.yaml; if a mirror is wrong, correct it (docs/guide.md)."
     )
     return WrongContentError(
         f"{download.file_name} is not what was asked for: {shown(address)} gave {content.size} "

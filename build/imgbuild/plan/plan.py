@@ -148,5 +148,5 @@ def _to_build(image: Image, digest: InputDigest, mine: Sequence[StoredImage]) ->
 def _unknown(latest: StoredImage) -> str:
     """Say why it cannot be told what changed."""
     if INPUT_PARTS in latest.labels:
-        return "another imgbuild built it, which recorded its inputs in another form"
+        return "built by an imgbuild that recorded its inputs in another form"
     return "its inputs were not recorded"

@@ -168,7 +168,7 @@ def login_error(name: RepositoryName, *, has_one: bool) -> CheckFailedError:
             f"or it may not do this: docker login {name.host}."
         )
     return CheckFailedError(
-        f"{name}: the registry wants a login, and this machine has none: docker login {name.host}."
+        f"{name}: the registry requires a login; this machine has none: docker login {name.host}."
     )
 
 
@@ -191,8 +191,8 @@ def docker_credentials(host: str) -> Credentials | None:
     except (DockerException, ValueError, KeyError, TypeError, AttributeError, OSError):
         # Their messages quote what they could not read, which may be a password.
         raise CheckFailedError(
-            f"{host}: the Docker client's login for it cannot be read: its config.json or its "
-            f"credential store (credsStore, credHelpers) fails. Mend it, or: docker login {host}."
+            f"{host}: the Docker client's login cannot be read: its config.json or its "
+            f"credential store (credsStore, credHelpers) fails. Correct it: docker login {host}."
         ) from None
     # The keys of a store's entry begin with capitals.
     known = {name.lower(): value or "" for name, value in found.items()}

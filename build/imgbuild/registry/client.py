@@ -344,9 +344,9 @@ class RegistryClient:
         hint = {
             403: f" The login there is, if any, does not allow it: docker login "
             f"{self.repository.host}, as someone who may.",
-            404: " There is no such repository, and the registry does not make one by itself.",
-            405: " It takes nothing: it may be a mirror.",
-            413: " Something before it limits the size of what is sent.",
+            404: " The repository does not exist, and the registry does not create it.",
+            405: " It accepts no writes: it may be a mirror.",
+            413: " A proxy before it limits the size of requests.",
         }.get(answer.status, "")
         raise CheckFailedError(
             f"{self.name}: {what} was refused: it answered {answer.status}{_error_text(answer)}."
@@ -356,12 +356,12 @@ class RegistryClient:
     def _hint(self, error: GaveUpError) -> str:
         """Return what to do after the last try."""
         if _DISK_FULL in error.reason.lower():
-            return "Its disk is full: free some, then run this again."
+            return "Its disk is full: free space, then run this again."
         if error.wait:
             seconds = ceil(error.wait)
-            return f"It asks to be left alone for {seconds} s: run this again after that."
+            return f"It asks clients to wait {seconds} s: run this again after that."
         if "answered 429" in error.reason:
-            return "It limits how often it is asked: wait, or let fewer jobs run at once."
+            return "It limits the rate of requests: wait, or use fewer --jobs."
         return (
             f"See that {self.repository.host} can be reached and is well (its log, its disk), "
             "then run this again."

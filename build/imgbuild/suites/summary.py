@@ -125,7 +125,7 @@ def _left_out(reports: Sequence[Report]) -> Iterator[str]:
         if report.unspecified
     ]
     lines += [
-        f"- `{report.image}`: not begun after the first failure: {', '.join(report.not_begun)}"
+        f"- `{report.image}`: not started after the first failure: {', '.join(report.not_begun)}"
         for report in reports
         if report.not_begun
     ]

@@ -22,7 +22,7 @@ from imgbuild.settings import EngineSettings
 ROOT = Project(Path(__file__).resolve().parents[3])
 BUILDX = Buildx(Path("/usr/libexec/docker-buildx"), "0.29.1")
 GOOD = EngineState("unix:///s", version=VERSION, buildx=BUILDX)
-NONE = EngineState(None, problem="There is no such socket.", buildx_problem="There is no buildx.")
+NONE = EngineState(None, problem="The socket does not exist.", buildx_problem="There is no buildx.")
 
 
 def rows(state: EngineState, *, writing: bool = False) -> list[tuple[Status, str]]:

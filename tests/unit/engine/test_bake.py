@@ -114,7 +114,7 @@ def test_rubbish_on_the_stream_is_kept_in_the_log(tmp_path: Path) -> None:
 def test_a_lost_engine_is_the_machines_fault(tmp_path: Path) -> None:
     words = "ERROR: target tf-2_2-cpu: failed to solve: Unavailable: error reading from server: EOF"
     (tmp_path / "lost.rawjson").write_text(words)
-    with pytest.raises(BuildStoppedError, match="stopped in mid-build") as caught:
+    with pytest.raises(BuildStoppedError, match="stopped during the build") as caught:
         bake(fake_buildx.replaying(tmp_path, tmp_path / "lost", code=1), tmp_path)
     assert caught.value.failure.failed == ("tf-2.2-cpu",)
     assert caught.value.exit_code == 3

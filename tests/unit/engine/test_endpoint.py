@@ -64,7 +64,7 @@ def test_then_the_default_socket(environ: dict[str, str], tmp_path: Path) -> Non
 
 def test_an_unknown_context_is_an_error(environ: dict[str, str]) -> None:
     environ["DOCKER_CONTEXT"] = "gone"
-    with pytest.raises(MachineError, match="'gone' is chosen but does not exist"):
+    with pytest.raises(MachineError, match="'gone' is selected but does not exist"):
         resolve_host(NOTHING, environ)
 
 

@@ -161,7 +161,7 @@ def refused(status: int, words: str) -> docker.errors.APIError:
     ("error", "kind", "said"),
     [
         (PermissionError(13, "Permission denied"), EngineUnusableError, "'docker' group"),
-        (FileNotFoundError(2, "No such file or directory"), EngineUnusableError, "no such socket"),
+        (FileNotFoundError(2, "No such file or directory"), EngineUnusableError, "socket does not exist"),
         (requests.ConnectionError("Connection refused"), EngineUnusableError, "Nothing listens"),
         (requests.ReadTimeout("Read timed out."), EngineUnusableError, "answer in time"),
         (
@@ -205,7 +205,7 @@ def test_no_error_of_docker_py_gets_out() -> None:
 
 def test_an_absent_socket_is_the_machines_fault(tmp_path: Path) -> None:
     engine = Engine(f"unix://{tmp_path}/none.sock")
-    with pytest.raises(MachineError, match="no such socket"):
+    with pytest.raises(MachineError, match="socket does not exist"):
         engine.version()
     engine.close()
 

@@ -120,7 +120,7 @@ def test_an_engine_that_stops_after_the_last_export_has_failed_them_all() -> Non
     record.add(Remark("ERROR: failed to solve: Internal: database not open"))
     failure = record.failure(LOG)
     assert (failure.failed, failure.finished) == (("a", "b"), ())
-    with pytest.raises(BuildStoppedError, match="stopped in mid-build"):
+    with pytest.raises(BuildStoppedError, match="stopped during the build"):
         raise_failure(failure)
 
 

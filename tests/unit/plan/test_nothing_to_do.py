@@ -159,7 +159,7 @@ def test_an_engine_that_is_not_there_is_said_clearly(
     assert result.returncode == 3
     said = result.stderr.partition("loaded:")[0]
     assert said.startswith(f"imgbuild: The engine at unix://{tmp_path}/nothere cannot be used: ")
-    assert "There is no such socket: start the engine" in said
+    assert "The socket does not exist: start the engine" in said
 
 
 def test_nothing_is_made_for_an_engine_that_is_not_there(

@@ -123,7 +123,7 @@ def test_labels_of_another_form_only_cost_the_reason(image: Image, parts: str) -
     stored = [StoredImage("sha256:id", image.tags, labels)]
     item = _planned(image, stored)
     assert item.action is Action.BUILD
-    assert item.reason == "another imgbuild built it, which recorded its inputs in another form"
+    assert item.reason == "built by an imgbuild that recorded its inputs in another form"
     stored = [StoredImage("sha256:id", image.tags, {**labels, "imgbuild.pin.tensorflow": "2.1.0"})]
     item = _planned(image, stored)
     assert item.reason.startswith("changed: pin tensorflow 2.1.0 → 2.2.0; ")

@@ -76,7 +76,7 @@ def test_a_name_and_password_that_are_wrong(server: RegistryServer) -> None:
 
 def test_no_login(server: RegistryServer) -> None:
     server.wanted = {"Basic other"}
-    assert "wants a login, and this machine has none: docker login" in refusal(server, None)
+    assert "requires a login; this machine has none: docker login" in refusal(server, None)
 
 
 def test_a_challenge_that_nobody_knows(server: RegistryServer) -> None:
@@ -187,7 +187,7 @@ def test_many_at_once_ask_for_one_token(bearer: RegistryServer) -> None:
 def test_no_token_is_given(bearer: RegistryServer, answer: Fault) -> None:
     bearer.tokens = [answer]
     assert "wrong or has expired" in refusal(bearer, LOGIN)
-    assert "wants a login" in refusal(bearer, None)
+    assert "requires a login" in refusal(bearer, None)
 
 
 def test_a_token_server_with_a_cold(bearer: RegistryServer) -> None:

@@ -166,7 +166,7 @@ def test_a_fault_that_passes(
         (Fault(500), "answered 500 .3 tries.. See that"),
         (
             Fault(429, {}, b'{"errors": [{"code": "TOOMANYREQUESTS", "message": "slow down"}]}'),
-            "answered 429: TOOMANYREQUESTS: slow down .3 tries.. It limits how often",
+            "answered 429: TOOMANYREQUESTS: slow down .3 tries.. It limits the rate",
         ),
         (
             Fault(500, {}, b'{"errors": [{"code": "UNKNOWN", "detail": {"Op": "x", "Err": 28}}]}'),
@@ -266,7 +266,7 @@ def test_a_blob_may_be_larger_than_other_answers(
 
 def test_a_wait_that_is_too_long_is_told_at_once(server: RegistryServer) -> None:
     server.fail("GET /manifests", Fault(429, {"Retry-After": "3600"}))
-    with pytest.raises(MachineError, match=r"429 \(1 try\)\. It asks .* for 3600 s: run this"):
+    with pytest.raises(MachineError, match=r"429 \(1 try\)\. It asks .* 3600 s: run this"):
         opened(server.name, policy=RetryPolicy(5, 0.0)).manifest("1.0")
     assert len([one for one in server.asked if "manifests" in one.path]) == 1
 

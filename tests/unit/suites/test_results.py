@@ -158,7 +158,7 @@ def test_the_summary_has_a_column_an_image_and_the_reasons() -> None:
     assert "`one` horovod: `test_x[mpirun]`\n\n````\na\n```\nb\n````" in text
     assert "- `one` gpu_runs: 2 skipped: no \\| driver" in text
     assert "- `two`: not asked, because no expectation was given: labels" in text
-    assert "- `one`: not begun after the first failure: tensorboard" in text
+    assert "- `one`: not started after the first failure: tensorboard" in text
     assert "- `three`: the engine has no room" in text
     table = [line.count("|") for line in text.splitlines() if line.startswith("| `")]
     assert set(table) == {4}
