@@ -161,7 +161,11 @@ def refused(status: int, words: str) -> docker.errors.APIError:
     ("error", "kind", "said"),
     [
         (PermissionError(13, "Permission denied"), EngineUnusableError, "'docker' group"),
-        (FileNotFoundError(2, "No such file or directory"), EngineUnusableError, "socket does not exist"),
+        (
+            FileNotFoundError(2, "No such file or directory"),
+            EngineUnusableError,
+            "socket does not exist",
+        ),
         (requests.ConnectionError("Connection refused"), EngineUnusableError, "Nothing listens"),
         (requests.ReadTimeout("Read timed out."), EngineUnusableError, "answer in time"),
         (
