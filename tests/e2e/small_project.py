@@ -14,8 +14,8 @@ import yaml
 from conftest import Checkout
 from copied_checkout import copied_checkout
 
-from imgbuild.cleaning.busy import held_locks
 from imgbuild.engine.client import Engine
+from imgbuild.files import is_locked
 from imgbuild.suites.container import CONTAINER_LABEL
 
 if TYPE_CHECKING:
@@ -185,7 +185,8 @@ class SmallProject(Checkout):
         listed = self.docker("ps", "-aq", of).stdout.split()
         listed += self.docker("network", "ls", "-q", of).stdout.split()
         listed += [str(path) for path in (place / "work").glob("*")]
-        return listed + [str(path) for path in held_locks(place / "locks")]
+        locks = sorted((place / "locks").glob("*.lock"))
+        return listed + [str(path) for path in locks if is_locked(path)]
 
     def forget(self) -> None:
         """Take away the names and the images, so that the next build begins anew."""

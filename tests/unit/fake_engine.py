@@ -18,7 +18,6 @@ from imgbuild.engine.types import (
     StoredContainer,
     StoredImage,
     StoredNetwork,
-    StoredVolume,
     seconds_of,
 )
 from imgbuild.errors import CheckFailedError, InputError, MachineError
@@ -58,7 +57,6 @@ class FakeEngine(Engine):
         self.archives: dict[str, bytes] = {}
         self.histories: dict[str, list[HistoryEntry]] = {}
         self.calls: list[str] = []
-        self.kept_volumes: list[StoredVolume] = []
         self.records: list[BuildCacheRecord] = []
         #: The ids of images that have containers.
         self.used: set[str] = set()
@@ -219,23 +217,9 @@ class FakeEngine(Engine):
         """Return whether the test said so."""
         return image_id in self.used
 
-    def volumes(self, label: str) -> list[StoredVolume]:
-        """Return the volumes with ``label``."""
-        return [one for one in self.kept_volumes if carries(one.labels, label)]
-
-    def remove_volume(self, name: str) -> bool:
-        """Forget a volume."""
-        self.kept_volumes = [one for one in self.kept_volumes if one.name != name]
-        return True
-
     def build_cache(self) -> list[BuildCacheRecord]:
         """Return every record."""
         return list(self.records)
-
-    def remove_build_cache(self, record: str) -> bool:
-        """Forget a record that is not in use."""
-        self.records = [one for one in self.records if one.id != record or one.in_use]
-        return all(one.id != record for one in self.records)
 
     def empty_build_cache(self) -> None:
         """Forget all that is not in use."""

@@ -1,7 +1,9 @@
-"""``imgbuild clean``: show what imgbuild made and nobody needs, and remove it when told to."""
+"""``imgbuild clean``: show what imgbuild left on this machine, and remove it on request."""
 
 import json
+import time
 from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,149 +13,163 @@ from imgbuild.cli import options
 from imgbuild.cli.telling import say
 
 if TYPE_CHECKING:
-    from imgbuild.cleaning.finding import Finding
-    from imgbuild.cleaning.images import Wanted
-    from imgbuild.cleaning.survey import Survey
-    from imgbuild.project import Project
+    from imgbuild.cleanup import Finding, Kind
+    from imgbuild.engine.client import Engine
     from imgbuild.settings import Settings
+
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def clean(
     remove: Annotated[
-        bool, typer.Option("--yes", "--remove", help="Remove what is shown; else it is only shown.")
+        bool, typer.Option("--yes", "--remove", help="Remove what is shown.")
     ] = False,
     only: Annotated[
         list[str] | None,
-        typer.Option("--only", metavar="KIND", help="This kind alone; repeatable."),
+        typer.Option(
+            "--only",
+            metavar="KIND",
+            help="This kind only: leftovers, untagged, work, images or build-cache; repeatable.",
+        ),
     ] = None,
-    old: Annotated[
-        bool, typer.Option("--old", help="Named images too that have a newer one beside them.")
-    ] = False,
     images: Annotated[
-        bool, typer.Option("--images", help="All images too that imgbuild named.")
+        bool, typer.Option("--images", help="Also every image that imgbuild tagged.")
     ] = False,
     build_cache: Annotated[
         bool,
-        typer.Option(
-            "--build-cache", help="The engine's whole build cache too: not imgbuild's alone."
-        ),
+        typer.Option("--build-cache", help="Also the engine's build cache, of all projects."),
     ] = False,
     elsewhere: Annotated[
         bool,
         typer.Option(
             "--elsewhere",
-            help="What other checkouts and state folders left too; see that none is at work.",
+            help="Also what other state folders left on the engine; check that none is at work.",
         ),
     ] = False,
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
 ) -> None:
-    """Show what imgbuild made and nobody needs; with --yes, remove it.
+    """Clean up unused images and what killed runs left; without --yes, only show it.
 
-    Only what carries imgbuild's own marks, and nothing that a running imgbuild or a container uses.
+    It removes only what has imgbuild's labels or lies in its folders, and nothing that a running
+    imgbuild or a container uses.
     """
-    from imgbuild.cleaning.kinds import Kind
+    from imgbuild.cleanup import Cleanup, Kind
+    from imgbuild.engine.endpoint import resolve_host
     from imgbuild.errors import CheckFailedError
+    from imgbuild.project import cache_dir, state_dir
 
-    also = {Kind.OLD: old, Kind.IMAGES: images, Kind.BUILD_CACHE: build_cache}
-    chosen = _chosen(only or [], [kind for kind, flag in also.items() if flag])
-    survey = _survey(_project(project), elsewhere=elsewhere)
-    try:
-        found = survey.look()
-        mine = _selected(found, chosen)
+    also = {Kind.IMAGES: images, Kind.BUILD_CACHE: build_cache}
+    kinds = _kinds(only or [], [kind for kind, flag in also.items() if flag])
+    host = resolve_host(_settings(project).engine)
+    with ExitStack() as stack:
+        engine = _engine(host)
+        if engine:
+            stack.enter_context(closing(engine))
+        cleanup = Cleanup(engine, host, state_dir(), cache_dir(), elsewhere)
+        found = cleanup.find()
+        selected = tuple(one for one in found if one.kind in kinds)
         if remove:
-            mine = tuple(survey.remove(mine))
-    finally:
-        if survey.engine:
-            survey.engine.close()
-    _tell(mine, found, removed=remove, as_json=as_json)
-    failed = [one for one in mine if one.kept and remove]
+            selected = tuple(cleanup.remove(selected))
+    if as_json:
+        shown = [{**one.as_json(), "removed": remove and not one.kept} for one in selected]
+        typer.echo(json.dumps(shown, indent=2))
+    else:
+        typer.echo(finding_lines(selected, found, removed=remove))
+    failed = [one for one in selected if one.kept and remove]
     if failed:
-        raise CheckFailedError(f"{len(failed)} of {len(mine)} are still there; see why above.")
+        raise CheckFailedError(
+            f"{len(failed)} of {len(selected)} could not be removed; the table says why."
+        )
 
 
-def _chosen(only: Sequence[str], also: Sequence[str]) -> frozenset[str]:
-    from imgbuild.cleaning.kinds import DEFAULT, Kind
+def _kinds(only: Sequence[str], also: "Sequence[Kind]") -> "frozenset[str]":
+    from imgbuild.cleanup import DEFAULT, Kind
     from imgbuild.errors import InputError
 
-    known = {str(kind) for kind in Kind}
-    unknown = [kind for kind in only if kind.partition("/")[0] not in known]
+    known = sorted(Kind)
+    unknown = [kind for kind in only if kind not in known]
     if unknown:
-        raise InputError(
-            f"--only {unknown[0]}: there is no such kind. There are: {', '.join(sorted(known))}; "
-            "cache/FOLDER is one folder of the cache."
-        )
+        raise InputError(f"--only {unknown[0]}: no such kind; allowed: {', '.join(known)}.")
     return frozenset({*(only or DEFAULT), *also})
 
 
-def _project(named: Path | None) -> "Project | None":
-    """Return the checkout, or nothing outside of any: `clean` works there too."""
+def _settings(project: Path | None) -> "Settings":
+    """Return the settings of the checkout, or the default ones outside of any."""
     from imgbuild.errors import InputError
-
-    try:
-        return options.open_project(named)
-    except InputError:
-        if named:
-            raise
-        return None
-
-
-def _selected(found: "Sequence[Finding]", chosen: frozenset[str]) -> "tuple[Finding, ...]":
-    from imgbuild.cleaning.kinds import Kind, wanted
-
-    if Kind.IMAGES in chosen:  # each of these is a named image as well
-        chosen = chosen | {Kind.OLD, Kind.STANDINS}
-    if Kind.BUILD_CACHE in chosen:  # the cache mounts go with it
-        chosen = chosen - {Kind.CACHE_MOUNTS}
-    return tuple(one for one in found if wanted(one.kind, chosen))
-
-
-def _survey(project: "Project | None", *, elsewhere: bool) -> "Survey":
-    from functools import partial
-
-    from imgbuild.cleaning.survey import Survey
-    from imgbuild.engine.client import Engine
-    from imgbuild.engine.endpoint import resolve_host
-    from imgbuild.errors import MachineError
-    from imgbuild.project import cache_dir, state_dir
     from imgbuild.settings import Settings, load_settings
 
-    settings = load_settings(project.settings) if project else Settings()
-    host = resolve_host(settings.engine)
-    engine: Engine | None = Engine(host)
     try:
-        if engine:
-            engine.version()
+        opened = options.open_project(project)
+    except InputError:
+        if project:
+            raise
+        return Settings()
+    return load_settings(opened.settings)
+
+
+def _engine(host: str | None) -> "Engine | None":
+    from imgbuild.engine.client import Engine
+    from imgbuild.errors import MachineError
+
+    engine = Engine(host)
+    try:
+        engine.version()
     except MachineError as error:
-        say(f"note: {error} So only the disk is looked at.")
-        engine = None
-    state, wanted = state_dir(), partial(_wanted, project, settings)
-    return Survey(engine, host, state, cache_dir(), wanted, elsewhere, lambda *_: iter(()))
+        say(f"note: {error} Only the folders on this machine are cleaned.")
+        return None
+    return engine
 
 
-def _wanted(project: "Project | None", settings: "Settings") -> "Wanted":
-    """Return what the checkout would build; where that cannot be told, nothing is called old."""
-    from imgbuild.cleaning.images import Wanted
-    from imgbuild.cleaning.wanted import wanted_images
-    from imgbuild.errors import ImgbuildError
+def finding_lines(
+    selected: "Sequence[Finding]", found: "Sequence[Finding]", *, removed: bool
+) -> str:
+    """Return one line a finding, the total, and what else can be removed."""
+    from imgbuild.text import aligned
 
-    if project is None:
-        say("note: outside a checkout nobody knows which nameless images are current: they stay.")
-        return Wanted()
-    try:
-        return wanted_images(project, settings)
-    except ImgbuildError as error:
-        say(f"note: which nameless images are current is not known, so they stay: {error}")
-        return Wanted()
+    lines = (
+        aligned([("kind", "what", "size", "age", "why"), *map(_row, selected)]) if selected else []
+    )
+    kinds = {one.kind for one in selected}
+    others = _others([one for one in found if one.kind not in kinds])
+    return "\n".join([*lines, _total(selected, removed=removed), *others])
 
 
-def _tell(
-    mine: "Sequence[Finding]", found: "Sequence[Finding]", *, removed: bool, as_json: bool
-) -> None:
-    from imgbuild.cli.clean_tables import finding_lines
+def age_text(since: int, now: float | None = None) -> str:
+    """Return how long ago a time was, in its largest unit; nothing for an unknown time."""
+    if not since:
+        return ""
+    seconds = max(0, int((time.time() if now is None else now) - since))
+    length, unit = next((one for one in _UNITS if seconds >= one[0]), _UNITS[-1])
+    return f"{seconds // length} {unit}"
 
-    if as_json:
-        gone = [{**one.as_json(), "removed": removed and not one.kept} for one in mine]
-        typer.echo(json.dumps(gone, indent=2))
-        return
-    typer.echo(finding_lines(mine, found, removed=removed))
+
+def _row(one: "Finding") -> tuple[str, ...]:
+    from imgbuild.text import size_text
+
+    why = f"{one.why}; kept: {one.kept}" if one.kept else one.why
+    return one.kind, one.name, size_text(one.size) if one.size else "", age_text(one.since), why
+
+
+def _total(selected: "Sequence[Finding]", *, removed: bool) -> str:
+    from imgbuild.text import size_text
+
+    going = [one for one in selected if not one.kept]
+    if not going:
+        return "Nothing was removed." if selected else "Nothing to clean."
+    size = size_text(sum(one.size for one in going))
+    count = "1 item" if len(going) == 1 else f"{len(going)} items"
+    shared = "(layers that other images share stay)"
+    if removed:
+        return f"Removed {count}, at most {size} {shared}."
+    return f"{count}, at most {size} {shared}. --yes removes them."
+
+
+def _others(rest: "Sequence[Finding]") -> list[str]:
+    from imgbuild.text import size_text
+
+    sizes: dict[str, list[int]] = {}
+    for one in rest:
+        sizes.setdefault(one.kind, []).append(one.size)
+    kinds = [f"{kind} ({len(each)}, {size_text(sum(each))})" for kind, each in sizes.items()]
+    return [f"Not selected: {', '.join(kinds)}. --only KIND selects a kind."] if kinds else []

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
         StoredContainer,
         StoredImage,
         StoredNetwork,
-        StoredVolume,
     )
 
 ANSWER_SECONDS = 60
@@ -238,27 +237,6 @@ class Engine:
         with self._api() as api:
             return bool(api.containers(all=True, filters={"ancestor": image_id}))
 
-    def volumes(self, label: str) -> list[StoredVolume]:
-        """Return the volumes that have ``label``."""
-        with self._api() as api:
-            listed = api.volumes(filters={"label": [label]}).get("Volumes") or ()
-            return [types.listed_volume(one) for one in listed]
-
-    def remove_volume(self, name: str) -> bool:
-        """Remove a volume that no container has; return whether it is gone."""
-        from docker.errors import APIError, NotFound  # noqa: PLC0415
-
-        with self._api() as api:
-            try:
-                api.remove_volume(name)
-            except NotFound:
-                return True
-            except APIError as error:
-                if error.status_code == 409:  # in use
-                    return False
-                raise
-        return True
-
     def build_cache(self) -> list[BuildCacheRecord]:
         """Ask for the disk usage of the build cache alone: images are not summed up."""
         with self._api(PRUNE_SECONDS) as api:
@@ -266,12 +244,6 @@ class Engine:
             answer = api.get(url, params={"type": "build-cache"}, timeout=PRUNE_SECONDS)
             answer.raise_for_status()
             return [types.build_cache_record(one) for one in answer.json().get("BuildCache") or ()]
-
-    def remove_build_cache(self, record: str) -> bool:
-        """Remove one record; one that is in use, or has children in use, stays."""
-        with self._api(PRUNE_SECONDS) as api:
-            answer = api.prune_builds(filters={"id": record}, all=True)  # type: ignore[arg-type]
-        return record in (answer.get("CachesDeleted") or ())
 
     def empty_build_cache(self) -> None:
         """Remove all of BuildKit's cache that no build is using, whoever's it is."""

@@ -7,8 +7,6 @@ from typing import Any, Literal, NamedTuple
 
 Answer = Mapping[str, Any]
 _LOADED = ("Loaded image: ", "Loaded image ID: ")
-#: The kind of record that a ``RUN --mount=type=cache`` has in BuildKit's cache.
-CACHE_MOUNT = "exec.cachemount"
 
 
 #: How an engine is asked for GPUs: by NVIDIA's runtime, or by the devices of the Container Device
@@ -73,26 +71,12 @@ class StoredNetwork(NamedTuple):
     labels: Mapping[str, str]
 
 
-class StoredVolume(NamedTuple):
-    """One volume. ``created`` is in seconds since 1970."""
-
-    name: str
-    labels: Mapping[str, str]
-    created: int = 0
-
-
 class BuildCacheRecord(NamedTuple):
-    """One record of BuildKit's cache; ``size`` in bytes, ``used`` in seconds since 1970.
-
-    BuildKit's records have no labels. The description of a cache mount ends with its id.
-    """
+    """One record of BuildKit's cache; ``size`` in bytes."""
 
     id: str
-    kind: str
-    description: str
     size: int
     in_use: bool = False
-    used: int = 0
 
 
 @dataclass(frozen=True)
@@ -175,21 +159,10 @@ def listed_network(answer: Answer) -> StoredNetwork:
     return StoredNetwork(id=str(answer["Id"]), labels=labels_of(answer.get("Labels")))
 
 
-def listed_volume(answer: Answer) -> StoredVolume:
-    """Return one entry of ``/volumes``."""
-    created = seconds_of(str(answer.get("CreatedAt") or ""))
-    return StoredVolume(str(answer["Name"]), labels_of(answer.get("Labels")), created)
-
-
 def build_cache_record(answer: Answer) -> BuildCacheRecord:
     """Return one record of ``/system/df``."""
     return BuildCacheRecord(
-        str(answer["ID"]),
-        str(answer.get("Type", "")),
-        str(answer.get("Description", "")),
-        int(answer.get("Size") or 0),
-        in_use=bool(answer.get("InUse")),
-        used=seconds_of(str(answer.get("LastUsedAt") or answer.get("CreatedAt") or "")),
+        str(answer["ID"]), int(answer.get("Size") or 0), in_use=bool(answer.get("InUse"))
     )
 
 

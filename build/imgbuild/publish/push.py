@@ -34,7 +34,7 @@ from imgbuild.publish.contents import check_contents, docker_exec
 from imgbuild.publish.published import read_published
 from imgbuild.publish.record import Record, image_size, put_record, read_record
 from imgbuild.publish.release import next_release, releases_in
-from imgbuild.publish.upload import Uploader
+from imgbuild.publish.upload import NOTES, Uploader, remove_left_tag
 from imgbuild.registry.client import RegistryClient, connect
 from imgbuild.registry.manifest import DamagedError, Manifest
 from imgbuild.registry.repository import select_repository
@@ -361,10 +361,10 @@ class Push:
             if stop.wait(seconds):
                 raise StoppedError
 
-        notes = state_dir() / "pushed-names"
+        notes = state_dir() / NOTES
         with closing(Engine(self.host)) as engine:
             uploader = Uploader(engine, notes, self.policy, pause, progress, self.log)
-            uploader.remove_left_tag(image.name)
+            remove_left_tag(engine, notes, image.name)
             display.on_event(ImageState(image.name, "checking"))
 
             def upload(reference: str) -> None:

@@ -17,6 +17,8 @@ from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.files import write_text
 from imgbuild.retry import RetryPolicy
 
+#: The folder of the notes of temporary tags, in the state folder.
+NOTES = "pushed-names"
 #: Signs, in the words of engines and registries, that another try would end the same way.
 _FINAL = (
     "unauthorized",
@@ -32,6 +34,31 @@ _FINAL = (
     "http response to https client",
 )
 _LOGIN = ("unauthorized", "authentication required", "no basic auth", "denied", "forbidden")
+
+
+def notes_of(engine: Engine, notes: Path) -> Path:
+    """Return the folder of the notes, one an image, of temporary tags on an engine."""
+    return notes / hashlib.sha256((engine.host or "").encode()).hexdigest()[:12]
+
+
+def remove_left_tag(engine: Engine, notes: Path, name: str) -> None:
+    """Remove the tag that a killed push left on an image; the caller holds the image's lock.
+
+    A tag that belongs to another image by now stays.
+    """
+    note = notes_of(engine, notes) / f"{name}.json"
+    try:
+        left = json.loads(note.read_text(encoding="utf-8"))
+        reference, image_id = str(left["reference"]), str(left["image_id"])
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError, KeyError, TypeError):
+        note.unlink(missing_ok=True)
+        return
+    found = engine.inspect(reference)
+    if found and found.id == image_id:
+        engine.untag(reference)
+    note.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -70,25 +97,6 @@ class Uploader:
                 self.log(f"{name}: {error} Again in {seconds:.1f} s ({counted}).")
                 self.pause(seconds)
 
-    def remove_left_tag(self, name: str) -> None:
-        """Remove the tag that a killed push left on an image; the caller holds the image's lock.
-
-        A tag that belongs to another image by now stays.
-        """
-        note = self._note(name)
-        try:
-            left = json.loads(note.read_text(encoding="utf-8"))
-            reference, image_id = str(left["reference"]), str(left["image_id"])
-        except FileNotFoundError:
-            return
-        except (OSError, ValueError, KeyError, TypeError):
-            note.unlink(missing_ok=True)
-            return
-        found = self.engine.inspect(reference)
-        if found and found.id == image_id:
-            self.engine.untag(reference)
-        note.unlink(missing_ok=True)
-
     @contextmanager
     def _temporary_tag(self, name: str, image_id: str, reference: str) -> Iterator[None]:
         """Tag the image for the block; a tag that it had before stays."""
@@ -98,7 +106,7 @@ class Uploader:
         if _familiar(reference) in map(_familiar, found.tags):
             yield
             return
-        note = self._note(name)
+        note = notes_of(self.engine, self.notes) / f"{name}.json"
         write_text(note, json.dumps({"reference": reference, "image_id": image_id}) + "\n")
         try:
             self.engine.tag(image_id, reference)
@@ -106,10 +114,6 @@ class Uploader:
         finally:
             self.engine.untag(reference)
             note.unlink(missing_ok=True)
-
-    def _note(self, name: str) -> Path:
-        engine = hashlib.sha256((self.engine.host or "").encode()).hexdigest()[:12]
-        return self.notes / engine / f"{name}.json"
 
     def _try(self, name: str, reference: str) -> str | None:
         """Return what went wrong, if another try may end otherwise."""

@@ -10,7 +10,7 @@ from fake_engine import FakeEngine
 
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.publish.upload import SentBytes, Uploader
+from imgbuild.publish.upload import SentBytes, Uploader, remove_left_tag
 from imgbuild.retry import RetryPolicy
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def test_the_tag_of_a_killed_push_is_removed(tmp_path: Path) -> None:
     bench = Bench(FakeEngine([StoredImage(ID, ("mine:1",))]), tmp_path)
     _killed(bench)
     for _ in range(2):
-        bench.uploader().remove_left_tag(NAME)
+        remove_left_tag(bench.engine, bench.folder, NAME)
         assert bench.tags == ("mine:1",)
         assert bench.notes() == []
 
@@ -158,7 +158,7 @@ def test_a_tag_of_another_image_by_now_is_left(tmp_path: Path) -> None:
     bench = Bench(FakeEngine([StoredImage(ID, ("mine:1",)), StoredImage(other)]), tmp_path)
     _killed(bench)
     bench.engine.tag(other, REFERENCE)
-    bench.uploader().remove_left_tag(NAME)
+    remove_left_tag(bench.engine, bench.folder, NAME)
     assert bench.engine.stored[other].tags == (REFERENCE,)
     assert bench.notes() == []
 
@@ -168,7 +168,7 @@ def test_a_damaged_note_is_removed(tmp_path: Path, content: str) -> None:
     bench = Bench(FakeEngine([StoredImage(ID, ("mine:1",))]), tmp_path)
     _killed(bench)
     bench.notes()[0].write_text(content)
-    bench.uploader().remove_left_tag(NAME)
+    remove_left_tag(bench.engine, bench.folder, NAME)
     assert bench.notes() == []
 
 

@@ -1,1 +1,0 @@
-"""``imgbuild clean``: what imgbuild made and nobody needs, shown, and removed when asked."""

@@ -1,0 +1,288 @@
+"""What `imgbuild clean` finds, removes and keeps."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fake_engine import FakeEngine
+from typer.testing import CliRunner
+
+from imgbuild.build.context import image_locks
+from imgbuild.cleanup import Cleanup, Kind, disk_size
+from imgbuild.cli import app, register
+from imgbuild.cli.clean_command import age_text
+from imgbuild.engine.types import BuildCacheRecord, HistoryEntry, StoredImage, StoredNetwork
+from imgbuild.errors import MachineError
+from imgbuild.files import stored_folder
+from imgbuild.publish.upload import NOTES, notes_of
+from imgbuild.suites.container import CONTAINER_LABEL, place_of
+from imgbuild.suites.store import ReportStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typer.testing import Result
+
+register(app)
+EPOCH = 1793491200
+NAME, REPOSITORY = "tf-2.2-cpu-debian", "imgbuild/tensorflow"
+TAG = f"{REPOSITORY}:2.2-cpu-debian"
+HOST = "unix:///nowhere.sock"
+DIGITS = "0123456789ab"
+
+
+def image(number: int, *tags: str, **changes: Any) -> StoredImage:
+    labels = {
+        "imgbuild.name": NAME,
+        "imgbuild.input-digest": "sha256:a",
+        "imgbuild.repository": REPOSITORY,
+        "org.opencontainers.image.created": "2026-11-01T00:00:00Z",
+    }
+    created = changes.get("created", EPOCH)
+    return StoredImage(f"sha256:{number:064x}", tags, labels, 1000, created)
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "imgbuild"
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state: Path) -> FakeEngine:
+    """Return an engine with an image without a tag, whose tests failed here, and a tagged one."""
+    made = FakeEngine([image(1), image(2, TAG)])
+    monkeypatch.setattr("imgbuild.engine.client.Engine", lambda _: made)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("DOCKER_HOST", HOST)
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "tmp"))
+    monkeypatch.setenv("IMGBUILD_SETTINGS", str(tmp_path / "settings.yaml"))
+    (tmp_path / "settings.yaml").touch()
+    ReportStore(state / "reports").begin(image(1).id)
+    return made
+
+
+def run(*options: str) -> Result:
+    return CliRunner().invoke(app, ["clean", *options])
+
+
+def listed(*options: str) -> list[tuple[str, str]]:
+    result = run("--json", *options)
+    return [(one["kind"], one["name"]) for one in json.loads(result.stdout)]
+
+
+def test_without_yes_it_only_shows(engine: FakeEngine) -> None:
+    result = run()
+    assert result.exit_code == 0, result.output
+    assert "untagged" in result.output
+    assert "1 item, at most 1.0 kB" in result.output
+    assert "--yes removes them" in result.output
+    assert "Not selected: images (1, 1.0 kB)" in result.output
+    assert len(engine.stored) == 2
+    assert engine.closed
+
+
+def test_with_yes_it_removes_untagged_images(engine: FakeEngine) -> None:
+    (one,) = json.loads(run("--yes", "--json").stdout)
+    assert (one["kind"], one["removed"], one["kept"]) == ("untagged", True, None)
+    assert [*engine.stored] == [image(2).id]
+    assert "Nothing to clean." in run("--yes").output
+
+
+def test_tagged_images_go_only_on_request(engine: FakeEngine) -> None:
+    assert run("--yes", "--images").exit_code == 0
+    assert engine.stored == {}
+
+
+def test_an_untagged_image_that_others_may_be_testing_stays(engine: FakeEngine) -> None:
+    """They share the engine and have another state folder."""
+    engine.stored[image(3).id] = image(3)
+    assert len(listed()) == 1
+    assert len(listed("--elsewhere")) == 2
+
+
+@pytest.mark.parametrize("tags", [(), ("app:1",)])
+def test_what_somebody_built_on_top_inherits_the_labels_and_stays(
+    engine: FakeEngine, tags: tuple[str, ...]
+) -> None:
+    engine.stored = {image(1).id: image(1, *tags, created=EPOCH + 100)}
+    assert listed("--elsewhere", "--images") == []
+
+
+def test_an_image_that_adds_no_layer_is_known_by_its_history(engine: FakeEngine) -> None:
+    engine.stored.pop(image(2).id)
+    label = HistoryEntry(f"LABEL imgbuild.name={NAME}")
+    engine.histories[image(1).id] = [HistoryEntry('CMD ["a"]'), HistoryEntry("ENTRYPOINT b"), label]
+    assert len(listed()) == 1
+    engine.histories[image(1).id].insert(0, HistoryEntry("ENV THEIRS=1"))
+    assert listed() == []
+
+
+def test_tags_that_others_gave_stay_with_the_image(engine: FakeEngine) -> None:
+    engine.stored = {image(2).id: image(2, TAG, "mine:1"), image(3).id: image(3, "theirs:1")}
+    assert listed("--images") == [("images", TAG)]
+    run("--images", "--yes")
+    assert {one.tags for one in engine.stored.values()} == {("mine:1",), ("theirs:1",)}
+
+
+def test_own_base_images_go_with_the_images(engine: FakeEngine) -> None:
+    base, image_id = "imgbuild/base", f"sha256:{DIGITS}{'0' * 52}"
+    own = StoredImage(image_id, (f"{base}:debian-12-{DIGITS}",), {}, 5)
+    stranger = StoredImage("sha256:x", (f"{base}:debian-12-other",), {}, 5)
+    engine.stored = {one.id: one for one in (own, stranger)}
+    run("--images", "--yes")
+    assert [*engine.stored] == ["sha256:x"]
+
+
+def test_what_is_in_use_stays_and_is_an_error(engine: FakeEngine) -> None:
+    engine.used = {image(1).id}
+    result = run("--yes")
+    assert result.exit_code == 1
+    assert "kept: it is in use" in result.output
+    assert len(engine.stored) == 2
+
+
+def test_an_image_that_imgbuild_works_on_stays(engine: FakeEngine, state: Path) -> None:
+    cleanup = Cleanup(engine, HOST, state, state)
+    before = cleanup.find()
+    with image_locks([NAME], HOST, state / "locks"):
+        result = run("--yes")
+        assert f"kept: process {os.getpid()} is at work on it" in result.output
+        (late,) = cleanup.remove(one for one in before if one.kind is Kind.UNTAGGED)
+        assert "is being built, tested or pushed by another imgbuild" in (late.kept or "")
+    assert len(engine.stored) == 2
+    assert run("--yes").exit_code == 0
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_containers_and_networks_of_killed_tests(
+    engine: FakeEngine, state: Path, *, own: bool
+) -> None:
+    label = {CONTAINER_LABEL: f"{NAME}@{place_of(state) if own else 'elsewhere'}"}
+    engine.start(image(2).id, command=["sleep"], labels=label)
+    engine.start(image(2).id, command=["sleep"], labels={"theirs": "1"})
+    engine.nets = {"n1": StoredNetwork("n1", label), "n2": StoredNetwork("n2", {"theirs": "1"})}
+    if not own:
+        assert listed("--only", "leftovers") == []
+    options = ("--only", "leftovers", *(() if own else ("--elsewhere",)))
+    assert len(listed(*options)) == 2
+    assert run("--yes", *options).exit_code == 0
+    assert ([one.labels for one in engine.running.values()], [*engine.nets]) == (
+        [{"theirs": "1"}],
+        ["n2"],
+    )
+
+
+def test_the_temporary_tag_of_a_killed_push(engine: FakeEngine, state: Path) -> None:
+    tag, note = "registry.test/app:2.2.0-20261120.1", {"image_id": image(2).id}
+    engine.tag(image(2).id, tag)
+    path = _write(notes_of(engine, state / NOTES) / f"{NAME}.json")
+    path.write_text(json.dumps({**note, "reference": tag}))
+    assert listed("--only", "leftovers") == [("leftovers", NAME)]
+    assert run("--yes", "--only", "leftovers").exit_code == 0
+    assert engine.stored[image(2).id].tags == (TAG,)
+    assert not path.exists()
+
+
+def test_the_build_cache_goes_only_on_request(engine: FakeEngine) -> None:
+    engine.records = [BuildCacheRecord("a", 5), BuildCacheRecord("b", 7, in_use=True)]
+    assert run("--yes").exit_code == 0
+    assert len(engine.records) == 2
+    assert ("build-cache", "2 records") in listed("--build-cache")
+    assert run("--yes", "--build-cache").exit_code == 0
+    assert [one.id for one in engine.records] == ["b"]
+
+
+def _write(path: Path, days: float = 0.0) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"x")
+    then = time.time() - days * 86400
+    os.utime(path, (then, then))
+    return path
+
+
+def _dead() -> int:
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return process.pid
+
+
+def test_work_folders_of_dead_processes_go_and_of_living_ones_stay(
+    engine: FakeEngine, tmp_path: Path, state: Path
+) -> None:
+    dead = _write(state / "work" / f"{_dead()}-bake-x" / "bake.json").parent
+    living = _write(state / "work" / f"{os.getpid()}-bake-x" / "bake.json").parent
+    cache = tmp_path / "cache" / "imgbuild"
+    half = _write(cache / "base" / ".debian-12.tmp-abc" / "new" / "x").parents[1]
+    assert [name for _, name in listed("--only", "work")] == sorted([str(half), str(dead)])
+    assert run("--yes", "--only", "work").exit_code == 0
+    assert (dead.exists(), half.exists(), living.exists()) == (False, False, True)
+    seen: list[int] = []
+    stored_folder(
+        cache / "base" / "one",
+        lambda _: seen.append(len(listed("--only", "work"))),
+        lambda _: False,
+    )
+    assert seen == [0], "a folder that is being made stays"
+    assert engine.closed
+
+
+def test_scratch_folders_go_when_they_are_old_and_this_users(
+    engine: FakeEngine, tmp_path: Path
+) -> None:
+    name = f"imgbuild-{os.getuid()}-debian-12-{DIGITS}-"
+    for folder, hours in ((f"{name}aaaaaaaa", 2), (f"{name}bbbbbbbb", 0), ("imgbuild-0-mine", 2)):
+        path = tmp_path / "tmp" / folder
+        path.mkdir(parents=True)
+        then = time.time() - hours * 3600
+        os.utime(path, (then, then))
+    own = [one for _, one in listed("--only", "work") if one.startswith(str(tmp_path))]
+    assert own == [str(tmp_path / "tmp" / f"{name}aaaaaaaa")]
+    assert engine.closed
+
+
+def test_old_logs_go_as_one(engine: FakeEngine, state: Path) -> None:
+    for name, days in (("old", 31), ("older", 90)):
+        _write(state / "logs" / f"{name}.log", days)
+    young = _write(state / "logs" / "young.log", 29)
+    assert listed("--only", "work") == [("work", f"2 logs in {state / 'logs'}")]
+    assert run("--yes", "--only", "work").exit_code == 0
+    assert [*(state / "logs").iterdir()] == [young]
+    assert engine.closed
+
+
+def test_without_an_engine_the_folders_are_cleaned(
+    engine: FakeEngine, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise MachineError("The engine cannot be used.")
+
+    monkeypatch.setattr(engine, "version", refuse)
+    dead = _write(state / "work" / f"{_dead()}-bake-x" / "bake.json").parent
+    result = run("--yes")
+    assert result.exit_code == 0
+    assert "Only the folders on this machine are cleaned." in result.output
+    assert not dead.exists()
+
+
+def test_an_unknown_kind_is_refused(engine: FakeEngine) -> None:
+    result = run("--only", "everything")
+    assert "--only everything: no such kind; allowed: build-cache, images" in str(result.exception)
+    assert len(engine.stored) == 2
+
+
+def test_a_file_with_two_names_counts_once(tmp_path: Path) -> None:
+    first = tmp_path / "a"
+    first.write_bytes(b"x" * 100_000)
+    (tmp_path / "b").hardlink_to(first)
+    assert 100_000 <= disk_size(tmp_path) < 150_000
+
+
+def test_an_age_has_its_largest_unit() -> None:
+    ages = [age_text(1, 1 + seconds) for seconds in (0, 59, 7200, 3 * 86400)]
+    assert [age_text(0), *ages] == ["", "0 s", "59 s", "2 h", "3 d"]
