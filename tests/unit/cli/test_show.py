@@ -96,3 +96,23 @@ def test_lines_fit_a_terminal(every: dict[str, Image], project: Project) -> None
     for image in every.values():
         long = [line for line in _text(image, project).splitlines() if len(line) > WIDTH]
         assert [line for line in long if " " in line.strip()] == []
+
+
+def test_published_tags(images: dict[str, Image], project: Project) -> None:
+    shown = described(images["tf-2.2-cpu-debian"], project.locks)
+    assert shown["published"] == {
+        "immutable": "2.2.0-cpu-py36-openmpi4.1.4-debian12-RELEASE",
+        "moving": ["2.2.0-cpu-debian", "2.2-cpu-debian"],
+    }
+    lines = image_text(shown).splitlines()
+    assert lines[3:6] == [
+        "  is published as",
+        "    2.2.0-cpu-py36-openmpi4.1.4-debian12-RELEASE",
+        "    and as 2.2.0-cpu-debian, 2.2-cpu-debian, which move",
+    ]
+
+
+def test_without_moving_tags_none_are_shown(images: dict[str, Image], project: Project) -> None:
+    shown = described(images["tf-2.2-cpu-debian"], project.locks)
+    shown["published"]["moving"] = []
+    assert image_text(shown).splitlines()[5].startswith("  Python packages:")

@@ -1,71 +1,156 @@
-"""Every rule refuses the row that breaks it: by name, with its source and what would work."""
+"""Rules: every one refuses the row that breaks it, by name, with its source and what would work."""
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import pytest
-from breaks import BREAKS, CUDA_OF_2_1, Break, horovod_on_debian
 
+from imgbuild.matrix.images import documented_family
 from imgbuild.matrix.load import load_matrix
-from imgbuild.matrix.model import Matrix
+from imgbuild.matrix.model import Check, Matrix
+from imgbuild.matrix.rules import COMPARISONS, Value, admits, documented_warnings, numbers
 
 Edited = Callable[..., Path]
 Refusal = Callable[[Path], str]
+Edit = tuple[str, str]
+#: A rule, the edits of the matrix that break it, the message, and the nearest value that works.
+Break = tuple[str, tuple[Edit, ...], str, str]
+
+CUDA_OF_2_1 = (
+    'horovod: 0.19.1\n    cuda: {version: "10.1", documented: "10.0", why: "the wheel loads '
+    'libcudart.so.10.1; with CUDA 10.0 it imports, and silently runs on the CPU"}'
+)
+ROW_1_10 = "{tensorflow: 1.10.0, stack: ubuntu, os: ubuntu-16.04, variants: [cpu, gpu],"
+ROW_2_0 = "{tensorflow: 2.0.0, stack: ubuntu, variants: [cpu, gpu],"
+PYTHON_3_8 = (
+    "python:\n  # Every",
+    "python:\n  3.8.20: {from: source, source: cpython-3.6.15, wheel_tag: cp38}\n  # Every",
+)
+ROW_1_15 = "{tensorflow: 1.15.0, stack: debian,"
 
 
-def test_every_rule_has_a_break(matrix: Matrix) -> None:
-    assert {rule.name for rule in matrix.rules} == {one.rule for one in BREAKS}
+def horovod_on_debian(old: str, new: str) -> Edit:
+    """Return the edit that gives a row of the debian stack another Horovod."""
+    row = "stack: debian, variants: [cpu], horovod: "
+    return f"{row}{old}}}", f"{row}{new}}}"
 
 
-@pytest.mark.parametrize("broken", BREAKS, ids=[f"{b.rule}-{b.nearest}" for b in BREAKS])
+BREAKS: tuple[Break, ...] = (
+    (
+        "tensorflow-cuda",
+        ((CUDA_OF_2_1, 'horovod: 0.19.1\n    cuda: "10.0"'),),
+        "tf-2.1-gpu-ubuntu: cuda 10.0 breaks the rule tensorflow-cuda, which requires 10.1:",
+        "10.1",
+    ),
+    (
+        "tensorflow-cudnn",
+        ((ROW_2_0, f"{ROW_2_0} cudnn: 7.5.0.56,"),),
+        "tf-2.0-gpu-ubuntu: cudnn 7.5.0.56 breaks the rule tensorflow-cudnn, which requires 7.6 or",
+        "7.6.3.30",
+    ),
+    (
+        "tensorflow-cudnn",
+        ((ROW_2_0, f"{ROW_2_0} cudnn: 7.4.2.24,"),),
+        "tf-2.0-gpu-ubuntu: cudnn 7.4.2.24 breaks the rule tensorflow-cudnn",
+        "7.6.3.30",
+    ),
+    (
+        "tensorflow-python",
+        (PYTHON_3_8, (ROW_1_15, f"{ROW_1_15} python: 3.8.20,")),
+        "wheel_tag cp38, breaks the rule tensorflow-python, which requires one of: cp36, cp37",
+        "3.6.15",
+    ),
+    (
+        "tensorflow-glibc",
+        (('glibc: "2.36"', 'glibc: "2.3"'),),
+        "tf-1.10-cpu-debian, tf-1.11-cpu-debian, tf-1.12-cpu-debian and 3 more: os debian-12, os.g",
+        "ubuntu-16.04",
+    ),
+    (
+        "horovod-tensorflow",
+        (horovod_on_debian("0.19.5", "0.15.2"),),
+        "2.2.0, breaks the rule horovod-tensorflow, which requires a version in >=1.1,<2",
+        "0.19.5",
+    ),
+    (
+        "horovod-compiler",
+        (horovod_on_debian("0.16.4", "0.18.1"),),
+        "compiler 4.8.5, breaks the rule horovod-compiler, which requires a release of: none:",
+        "0.16.4",
+    ),
+    (
+        "cuda-cudnn",
+        ((ROW_1_10, f"{ROW_1_10} cudnn: 7.5.0.56,"),),
+        "tf-1.10-gpu-ubuntu: cudnn 7.5.0.56 breaks the rule cuda-cudnn, which requires one of: 7.4",
+        "7.4.2.24",
+    ),
+    (
+        "cuda-nccl",
+        ((ROW_1_10, f"{ROW_1_10} nccl: 2.6.4,"),),
+        "tf-1.10-gpu-ubuntu: nccl 2.6.4 breaks the rule cuda-nccl, which requires one of: 2.4.2",
+        "2.4.8",
+    ),
+    (
+        "cuda-os",
+        ((ROW_1_10, "{tensorflow: 1.10.0, stack: ubuntu, variants: [cpu, gpu],"),),
+        "os ubuntu-18.04, breaks the rule cuda-os, which requires one of: ubuntu-16.04:",
+        "none",
+    ),
+    (
+        "cuda-driver",
+        (('driver: "418.39"', 'driver: "410.48"'),),
+        "cuda 10.1, cuda.driver 410.48, breaks the rule cuda-driver, which requires at least 418",
+        "418.39",
+    ),
+    (
+        "mpi-os",
+        (("mpi: openmpi-4.1.4", "mpi: intelmpi-2018.3.222"),),
+        "os debian-12, breaks the rule mpi-os, which requires one of: ubuntu-16.04:",
+        "intelmpi-2021.8.0",
+    ),
+)
+
+
+def test_every_rule_is_broken_here(matrix: Matrix) -> None:
+    names = [rule.name for rule in matrix.rules]
+    assert sorted(names) == sorted({name for name, *_ in BREAKS})
+
+
+@pytest.mark.parametrize("broken", BREAKS, ids=[f"{name}-{near}" for name, _, _, near in BREAKS])
 def test_a_row_that_breaks_a_rule_is_refused(
     matrix: Matrix, edited: Edited, refusal: Refusal, broken: Break
 ) -> None:
-    path = edited(*broken.edits[0])
-    for old, new in broken.edits[1:]:
+    name, edits, found, nearest = broken
+    path = edited(*edits[0])
+    for old, new in edits[1:]:
         text = path.read_text()
         assert old in text
         path.write_text(text.replace(old, new, 1))
-    line = next(line for line in refusal(path).splitlines() if f"rule {broken.rule}," in line)
-    rule = next(rule for rule in matrix.rules if rule.name == broken.rule)
-    assert broken.found in line
-    assert f"{rule.says} Source: {rule.source}. Nearest that works: {broken.nearest}." in line
+    line = next(line for line in refusal(path).splitlines() if f"rule {name}," in line)
+    rule = next(rule for rule in matrix.rules if rule.name == name)
+    assert found in line
+    assert f"{rule.says} Source: {rule.source}. Nearest that works: {nearest}." in line
 
 
-def _place(path: Path, message: str) -> str:
-    """Return the line of the file that the first fault names."""
-    assert message.startswith("matrix.yaml:")
-    return path.read_text().splitlines()[int(message.split(":")[1]) - 1]
-
-
-def test_the_place_is_the_rows_own_pin(edited: Edited, refusal: Refusal) -> None:
-    path = edited(CUDA_OF_2_1, 'horovod: 0.19.1\n    cuda: "10.0"')
-    assert _place(path, refusal(path)) == '    cuda: "10.0"'
-
-
-def test_the_place_is_the_stacks_pin_and_images_are_counted(
-    edited: Edited, refusal: Refusal
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        (CUDA_OF_2_1, 'horovod: 0.19.1\n    cuda: "10.0"', '    cuda: "10.0"'),
+        ("      nccl: 2.4.8", "      nccl: 2.4.2", "      nccl: 2.4.2"),
+        ("      mpi: openmpi-3.1.2", "      mpi: openmpi-4.1.4", "      mpi: openmpi-4.1.4"),
+        ('glibc: "2.36"', 'glibc: "2.3"', "    os: debian-12"),
+        ('driver: "418.39"', 'driver: "410.48"', '    driver: "410.48"'),
+    ],
+)
+def test_the_place_is_where_the_pin_is_written(
+    edited: Edited, refusal: Refusal, old: str, new: str, place: str
 ) -> None:
-    path = edited("      nccl: 2.4.8", "      nccl: 2.4.2")
+    """In the row, the stack, the operating system, the stack's system, or a table."""
+    path = edited(old, new)
     message = refusal(path)
-    assert _place(path, message) == "      nccl: 2.4.2"
-    assert "tf-2.1-gpu-ubuntu, tf-2.2-gpu-ubuntu, tf-2.3-gpu-ubuntu: nccl 2.4.2" in message
-    assert "1 fault; nothing was done." in message
-
-
-def test_the_place_is_the_operating_systems_pin(edited: Edited, refusal: Refusal) -> None:
-    path = edited("      mpi: openmpi-3.1.2", "      mpi: openmpi-4.1.4")
-    assert _place(path, refusal(path)) == "      mpi: openmpi-4.1.4"
-
-
-def test_the_place_is_the_stacks_operating_system(edited: Edited, refusal: Refusal) -> None:
-    path = edited('glibc: "2.36"', 'glibc: "2.3"')
-    assert _place(path, refusal(path)) == "    os: debian-12"
-
-
-def test_the_place_is_the_table_where_the_table_is_wrong(edited: Edited, refusal: Refusal) -> None:
-    path = edited('driver: "418.39"', 'driver: "410.48"')
-    assert _place(path, refusal(path)) == '    driver: "410.48"'
+    assert message.startswith("matrix.yaml:")
+    assert path.read_text().splitlines()[int(message.split(":")[1]) - 1] == place
 
 
 def test_rules_and_broken_references_are_named_at_once(edited: Edited, refusal: Refusal) -> None:
@@ -97,6 +182,57 @@ def test_every_cuda_release_has_its_minimum_driver(matrix: Matrix) -> None:
     assert minimums.keys() == matrix.cuda.keys()
 
 
-def test_rule_names_are_unique(matrix: Matrix) -> None:
-    names = [rule.name for rule in matrix.rules]
-    assert len(names) == len({*names})
+def test_a_warning_before_an_image_is_built_as_documented(matrix: Matrix) -> None:
+    family = {image.name: image for image in documented_family(matrix)}
+    differences, warning = documented_warnings(family["tf-2.1-gpu-ubuntu-as-documented"])
+    assert "cuda 10.0 in place of 10.1" in differences
+    assert "git stays 2.17.1, since 2.7.4 is not available" in differences
+    assert warning.startswith("Warning: tf-2.1-gpu-ubuntu-as-documented: cuda 10.0 breaks the rule")
+    for part in ("tensorflow-cuda", "Source: the wheels", "silently runs on the CPU", "--no-test"):
+        assert part in warning
+    assert "\n" not in warning
+    (differences,) = documented_warnings(family["tf-2.3-cpu-debian-as-documented"])
+    assert "horovod 0.20.0 in place of 0.20.3" in differences
+
+
+def test_every_kind_of_the_schema_is_there() -> None:
+    assert {*COMPARISONS} == {*get_args(Check)}
+
+
+@pytest.mark.parametrize(
+    ("check", "value", "fact", "expected"),
+    [
+        ("equal", "10.1", "10.1", True),
+        ("equal", "10.1", "10.10", False),
+        ("one-of", "cp36", ("cp36", "cp37"), True),
+        ("one-of", "debian-12", "debian-12", True),
+        ("one-of", "debian-1", "debian-12", False),
+        ("one-of", "cp38", (), False),
+        ("range", "2.1.0", ">=1.1,<2.2", True),
+        ("range", "2.2.0", ">=1.1,<2.2", False),
+        ("at-least", "2.12", "2.12", True),
+        ("at-least", "2.12.0", "2.12", True),
+        ("at-least", "2.5", "2.12", False),
+        ("at-least", "410.104", "410.48", True),
+        ("same-major-minor-at-least", "7.6.3.30", "7.6.4", True),
+        ("same-major-minor-at-least", "7.10.0", "7.6.4", True),
+        ("same-major-minor-at-least", "7.5.9", "7.6.0", False),
+        ("same-major-minor-at-least", "8.0.1", "7.6.0", False),
+        ("same-major-minor-at-least", "8", "8.0", True),
+        ("release-one-of", "4.8.5", ("4.8",), True),
+        ("release-one-of", "4.9.1", ("4.8",), False),
+        ("release-one-of", "4.8.5", (), False),
+    ],
+)
+def test_a_comparison(check: Check, value: str, fact: Value, expected: bool) -> None:
+    assert COMPARISONS[check].holds(value, fact) is expected
+
+
+def test_versions_are_numbers_not_text() -> None:
+    assert numbers("2.10") > numbers("2.9")
+    assert numbers("7.6.0") == numbers("7.6")
+
+
+def test_a_version_of_another_kind_lies_in_no_range() -> None:
+    assert not admits(">=1", "1~2")
+    assert admits(">=1", "2.0rc1")

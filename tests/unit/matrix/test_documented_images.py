@@ -1,4 +1,4 @@
-"""The images as documented: which there are, what differs, and where nothing does."""
+"""The images as documented: which exist, what differs, and the error where nothing differs."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from imgbuild.matrix.images import (
 from imgbuild.matrix.model import Matrix
 
 
-def test_there_is_one_where_something_differs(matrix: Matrix) -> None:
+def test_the_images_as_documented(matrix: Matrix) -> None:
     assert [image.name for image in documented_family(matrix)] == [
         "tf-2.1-gpu-ubuntu-as-documented",
         "tf-2.2-gpu-ubuntu-as-documented",
@@ -24,17 +24,14 @@ def test_there_is_one_where_something_differs(matrix: Matrix) -> None:
     ]
 
 
-def test_it_has_the_documented_pins_and_a_name_of_its_own(images: dict[str, Image]) -> None:
+def test_it_has_the_documented_pins_and_its_own_name(images: dict[str, Image]) -> None:
     (image,) = as_documented([images["tf-2.1-gpu-ubuntu"]], each=True)
     assert image.tags[0] == "imgbuild/tensorflow:2.1-gpu-ubuntu-as-documented"
     assert image.version_of("cuda") == "10.0"
     assert image.cuda is image.matrix.cuda["10.0"]
     assert [c.corrected.version for c in corrections(image)] == ["10.1"]
     assert image.lock_name == images["tf-2.1-gpu-ubuntu"].lock_name
-
-
-def test_what_was_never_published_stays_corrected(images: dict[str, Image]) -> None:
-    (image,) = as_documented([images["tf-2.1-gpu-ubuntu"]], each=True)
+    # A version that was never published stays the corrected one.
     assert image.version_of("git") == "2.17.1"
     assert [pin.documented for pin in never_published(image)] == ["2.7.4"]
 
@@ -46,14 +43,14 @@ def test_what_was_never_published_stays_corrected(images: dict[str, Image]) -> N
         ("tf-1.14-gpu-ubuntu", "git 2.7.4 was documented and is not available"),
     ],
 )
-def test_where_nothing_differs_that_is_said(
+def test_the_error_where_nothing_differs(
     images: dict[str, Image], name: str, expected: str
 ) -> None:
     with pytest.raises(InputError, match=f"{name} is as documented already: {expected}"):
         as_documented([images[name], images["tf-2.1-gpu-ubuntu"]], each=True)
 
 
-def test_of_all_images_those_that_differ_are_taken(images: dict[str, Image]) -> None:
+def test_images_that_differ_are_taken_of_several(images: dict[str, Image]) -> None:
     chosen = [images["tf-1.10-gpu-ubuntu"], images["tf-2.1-gpu-ubuntu"]]
     (image,) = as_documented(chosen, each=False)
     assert image.minor == "2.1"
