@@ -268,17 +268,26 @@ class ContentStore:
         path = self.path(digest)
         return path if path.is_file() and size in {None, path.stat().st_size} else None
 
-    def put(self, digest: str, make: Callable[[Path], None], size: int | None = None) -> Path:
-        """Return the file, made by ``make(part)`` if it is not there.
+    def put(
+        self,
+        digest: str,
+        make: Callable[[Path], object],
+        size: int | None = None,
+        *,
+        name: str = "a file",
+    ) -> Path:
+        """Return the file, made by ``make(part)`` if it is not there; ``name`` is for the error.
 
         ``part`` stays when ``make`` raises, so that the next call can continue it.
 
         Raises:
-            OSError: the store cannot be written.
+            MachineError: the store cannot be written (permissions, disk full).
 
         """
         final = self.path(digest)
-        if not self.find(digest, size):
+        if self.find(digest, size):
+            return final
+        try:
             with locked(lock_of(final)):
                 if not self.find(digest, size):
                     part = final.with_name(f"{final.name}.part")
@@ -286,6 +295,12 @@ class ContentStore:
                     part.chmod(0o644)
                     os.utime(part, (FILE_TIME, FILE_TIME))
                     part.replace(final)
+        except OSError as error:
+            raise MachineError(
+                f"Cannot keep {name} in {self.folder}: {error.strerror or error}. Free space there "
+                f"(`df -h {self.folder}`) and see that you may write to it; what has come so far "
+                "is continued next time."
+            ) from error
         return final
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from conftest import COPY_REPOSITORY
 
-from imgbuild.fetching.listing import Kind, Listing, read_listing
+from imgbuild.inputs.listing import Kind, Listing, read_listing
 from imgbuild.settings import load_settings
 
 if TYPE_CHECKING:

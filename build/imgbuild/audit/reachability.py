@@ -15,9 +15,9 @@ import requests
 from imgbuild.audit.compare import Contradiction
 from imgbuild.dockerfile.conda import conda_lock_name, conda_pythons, read_conda_lock
 from imgbuild.errors import CheckFailedError, ImgbuildError
-from imgbuild.fetching.registry import find_image
 from imgbuild.files import work_folder
 from imgbuild.http import HttpClient
+from imgbuild.inputs.base_image import find_image
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
 from imgbuild.parallel import in_parallel

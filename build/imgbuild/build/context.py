@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from imgbuild.build.display import BuildDisplay
     from imgbuild.build.remote import RemoteStores
     from imgbuild.engine.buildx import Buildx
-    from imgbuild.fetching.offline import FetchedInputs
+    from imgbuild.inputs.offline import FetchedInputs
     from imgbuild.sites import Sites
 
 Say = Callable[[str], None]
@@ -245,7 +245,7 @@ def _fetched(
 ) -> "FetchedInputs | None":
     if options.offline is None:
         return None
-    from imgbuild.fetching.offline import open_fetched  # noqa: PLC0415 - brings requests
+    from imgbuild.inputs.offline import open_fetched  # noqa: PLC0415 - brings requests
 
     return open_fetched(options.offline, images, project, settings, cache_dir())
 

@@ -14,10 +14,10 @@ from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Stage
 from imgbuild.engine.bake import BakeTarget, run_export
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.fetching.base_files import store_file
-from imgbuild.fetching.listing import Item, Kind
-from imgbuild.fetching.stages import plan_name, with_plan
 from imgbuild.files import work_folder
+from imgbuild.inputs.base_image import store_file
+from imgbuild.inputs.install_stages import plan_name, with_plan
+from imgbuild.inputs.listing import Item, Kind
 from imgbuild.matrix.images import Image
 from imgbuild.plan.plan import Action, PlanItem
 

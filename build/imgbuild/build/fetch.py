@@ -7,15 +7,14 @@ from pathlib import Path
 from imgbuild.build.context import BuildContext
 from imgbuild.build.exports import apt_items
 from imgbuild.build.prepare import load_bases
-from imgbuild.fetching.base_files import layout_items, registry_items
-from imgbuild.fetching.listing import Item, Kind, Listing, read_listing, write_listing
-from imgbuild.fetching.python_files import python_items
-from imgbuild.fetching.registry import find_image
-from imgbuild.fetching.request import fetch_request, needed_stages
 from imgbuild.files import ContentStore
+from imgbuild.inputs.base_image import fetch_blobs, layout_items, registry_items
 from imgbuild.inputs.build_inputs import CONDA
 from imgbuild.inputs.download import fetch_all
 from imgbuild.inputs.download_progress import DownloadProgress
+from imgbuild.inputs.install_stages import needed_stages
+from imgbuild.inputs.listing import Item, Kind, Listing, fetch_request, read_listing, write_listing
+from imgbuild.inputs.python_files import python_items
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.settings import Settings
@@ -83,10 +82,8 @@ def bring(listings: Sequence[Listing], job: FetchJob, progress: DownloadProgress
     """
     missing = {item.sha256: item for listing in listings for item in listing.missing(job.folder)}
     for base in {listing.base for listing in listings if _lacks_base(listing, job)}:
-        headers = find_image(base, job.sites).headers
         mine = [item for item in _base_items(listings, base) if item.sha256 in missing]
-        wanted = [item.download for item in mine]
-        fetch_all(wanted, ContentStore(job.folder), job.sites, progress, headers=headers)
+        fetch_blobs(base, mine, job.sites, ContentStore(job.folder))
     others = [item.download for item in missing.values() if item.kind is not Kind.BASE]
     fetch_all(others, ContentStore(job.folder), job.sites, progress)
     for listing in listings:

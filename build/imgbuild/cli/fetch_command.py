@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from imgbuild.build.fetch import FetchJob
-    from imgbuild.fetching.listing import Listing
+    from imgbuild.inputs.listing import Listing
     from imgbuild.matrix.images import Image
 
 
@@ -53,7 +53,7 @@ def _require_folder(folder: Path) -> None:
 
 def _fetch(job: "FetchJob", images: "tuple[Image, ...]", *, refresh: bool) -> None:
     from imgbuild.build.fetch import bring, known_listing
-    from imgbuild.fetching.base_files import fetched_layout
+    from imgbuild.inputs.base_image import fetched_layout
     from imgbuild.inputs.download_progress import shown_progress
 
     known = {image.name: None if refresh else known_listing(image, job) for image in images}
@@ -77,7 +77,7 @@ def _plan(job: "FetchJob", images: "Sequence[Image]") -> "dict[str, Listing]":
 
 
 def _report(folder: Path, listings: "Sequence[Listing]", count: int) -> None:
-    from imgbuild.fetching.listing import read_listing
+    from imgbuild.inputs.listing import read_listing
     from imgbuild.text import aligned, size_text
 
     now = [read_listing(folder, listing.image) or listing for listing in listings]

@@ -130,14 +130,11 @@ def fetch_all(
     store: ContentStore,
     sites: Sites,
     progress: DownloadProgress | None = None,
-    *,
-    headers: Mapping[str, str] | None = None,
 ) -> Mapping[Download, Path]:
     """Return where each file is in ``store``, fetched where it is missing.
 
     The first fault stops the others; what has come of a file stays as its ``.part``, which the next
-    call continues. Another process that fetches the same file is waited for. ``headers`` are sent;
-    those that authorize go to a file's own site only.
+    call continues. Another process that fetches the same file is waited for.
 
     Raises:
         CheckFailedError: one is another file than its sha256 says.
@@ -148,7 +145,7 @@ def fetch_all(
     missing = [file for file in files if not store.find(file.sha256, file.size)]
     if missing:
         client = sites.client()
-        transfer = _Transfer(client, sites, progress or DownloadProgress(), headers or {})
+        transfer = _Transfer(client, sites, progress or DownloadProgress())
 
         def fetch(download: Download) -> Path:
             return transfer.fetch(download, store)
@@ -173,12 +170,11 @@ class _Content:
 
 @plain_dataclass(frozen=True)
 class _Transfer:
-    """How files come: from which sites, with which headers."""
+    """How files come: from which sites, and who is shown how far they are."""
 
     client: "HttpClient"
     sites: Sites
     progress: DownloadProgress
-    headers: Mapping[str, str]
 
     def fetch(self, download: Download, store: ContentStore) -> Path:
         """Return the file's path in ``store``."""
@@ -186,14 +182,7 @@ class _Transfer:
         def make(part: Path) -> None:
             self.progress.end(download.file_name, self._fill(download, part))
 
-        try:
-            return store.put(download.sha256, make, download.size)
-        except OSError as error:
-            raise MachineError(
-                f"Cannot keep {download.file_name} in {store.folder}: {error.strerror or error}. "
-                f"Free space there (`df -h {store.folder}`) and see that you may write to it; what "
-                "has come so far is continued next time."
-            ) from error
+        return store.put(download.sha256, make, download.size, name=download.file_name)
 
     def _fill(self, download: Download, part: Path) -> int:
         """Complete ``part``, and return its size in bytes; a wrong file is removed."""
@@ -228,7 +217,7 @@ class _Transfer:
         from imgbuild.http import raise_transient  # noqa: PLC0415 - brings requests
 
         have = part.stat().st_size if part.exists() else 0
-        headers = {**self.headers, **({"Range": f"bytes={have}-"} if have else {})}
+        headers = {"Range": f"bytes={have}-"} if have else {}
         with self.client.stream("GET", address, headers) as response:
             status = response.status_code
             if status == 416 and have:

@@ -58,6 +58,10 @@ class TokenRequest:
 SendTokenRequest = Callable[[TokenRequest], tuple[int, bytes]]
 
 
+class LoginError(CheckFailedError):
+    """There is no login, or the registry refuses it."""
+
+
 class Authorization:
     """The ``Authorization`` header for one repository. Threads share it, and request one token."""
 
@@ -93,7 +97,7 @@ class Authorization:
             self._known[write or header.startswith("Basic ")] = header
             return header
 
-    def error(self) -> CheckFailedError:
+    def error(self) -> LoginError:
         """Return the error of a registry that refuses a header that was just renewed."""
         return login_error(self._name, has_one=self._find(self._name.host) is not None)
 
@@ -160,14 +164,14 @@ def read_challenges(header: str) -> dict[str, dict[str, str]]:
     return found
 
 
-def login_error(name: RepositoryName, *, has_one: bool) -> CheckFailedError:
+def login_error(name: RepositoryName, *, has_one: bool) -> LoginError:
     """Return the error of a login that is missing, or that the registry does not accept."""
     if has_one:
-        return CheckFailedError(
+        return LoginError(
             f"{name}: the registry refuses the login of this machine: it is wrong or has expired, "
             f"or it may not do this: docker login {name.host}."
         )
-    return CheckFailedError(
+    return LoginError(
         f"{name}: the registry requires a login; this machine has none: docker login {name.host}."
     )
 

@@ -23,6 +23,7 @@ from imgbuild.registry.auth import (
     docker_credentials,
 )
 from imgbuild.registry.manifest import (
+    ACCEPT,
     EMPTY,
     EMPTY_TYPE,
     OCI_MANIFEST,
@@ -279,7 +280,8 @@ class RegistryClient:
         """
         root = f"{self._root()}/v2/{self.repository.path}"
         url = path if "://" in path else f"{root}{path}"
-        send = partial(self._http.ask, method, url, headers, content=content, limit=most)
+        sent = {**ACCEPT, **(headers or {})}
+        send = partial(self._http.ask, method, url, sent, content=content, limit=most)
         if not same_site(url, root):  # another site gets no login of this one
             return _checked(send())
         header = self._authorization.header(write=write)

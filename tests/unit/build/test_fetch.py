@@ -10,11 +10,10 @@ from imgbuild.build.exports import _planned_items
 from imgbuild.build.fetch import FetchJob, bring, known_listing
 from imgbuild.dockerfile.stages import Stage
 from imgbuild.errors import MachineError
-from imgbuild.fetching.base_files import store_text
-from imgbuild.fetching.listing import Item, Kind, Listing, read_listing, write_listing
-from imgbuild.fetching.request import fetch_request
 from imgbuild.files import ContentStore
+from imgbuild.inputs.base_image import store_text
 from imgbuild.inputs.download_progress import DownloadProgress
+from imgbuild.inputs.listing import Item, Kind, Listing, fetch_request, read_listing, write_listing
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.settings import Settings

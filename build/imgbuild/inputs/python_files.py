@@ -12,8 +12,8 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from imgbuild.dockerfile.lockfile import Lock, read_lock
 from imgbuild.dockerfile.resolve import PLATFORM, call_uv, index_environment
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.fetching.listing import Item, Kind
 from imgbuild.files import work_folder
+from imgbuild.inputs.listing import Item, Kind
 from imgbuild.matrix.images import Image, minor_of
 from imgbuild.sites import Sites
 

@@ -4,7 +4,7 @@ import pytest
 
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import read_dockerfile
-from imgbuild.fetching.stages import arguments, install_stages, plan_name, with_plan
+from imgbuild.inputs.install_stages import arguments, install_stages, plan_name, with_plan
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 

@@ -12,14 +12,13 @@ import pytest
 
 from imgbuild.build.context import BuildOptions, open_context
 from imgbuild.errors import InputError
-from imgbuild.fetching.base_files import fetched_layout, layout_items, store_text
-from imgbuild.fetching.listing import Item, Kind, Listing, write_listing
-from imgbuild.fetching.offline import open_fetched
-from imgbuild.fetching.request import fetch_request
 from imgbuild.files import ContentStore
 from imgbuild.inputs.base import open_layout
+from imgbuild.inputs.base_image import fetched_layout, layout_items, store_text
 from imgbuild.inputs.build_inputs import BaseInput, BuildInputs
+from imgbuild.inputs.listing import Item, Kind, Listing, fetch_request, write_listing
 from imgbuild.inputs.oci_layout import read_layout, write_layout
+from imgbuild.inputs.offline import open_fetched
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.settings import LayoutBase, Settings

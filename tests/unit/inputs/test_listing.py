@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from imgbuild.errors import InputError
-from imgbuild.fetching.listing import (
+from imgbuild.files import ContentStore
+from imgbuild.inputs.listing import (
     Item,
     Kind,
     Listing,
@@ -15,7 +16,6 @@ from imgbuild.fetching.listing import (
     read_listing,
     write_listing,
 )
-from imgbuild.files import ContentStore
 
 ITEMS = (
     Item(Kind.DOWNLOAD, "a.tar", "https://x.example/a.tar", "a" * 64, 5),

@@ -9,11 +9,15 @@ import pytest
 from faulty_server import FaultyServer, Reply
 
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.fetching.base_files import fetched_layout, registry_items
-from imgbuild.fetching.listing import Listing
-from imgbuild.fetching.registry import _root, find_image
 from imgbuild.files import ContentStore
-from imgbuild.inputs.download import fetch_all
+from imgbuild.inputs.base_image import (
+    _repository,
+    fetch_blobs,
+    fetched_layout,
+    find_image,
+    registry_items,
+)
+from imgbuild.inputs.listing import Listing
 from imgbuild.inputs.oci_layout import read_layout
 from imgbuild.sites import Sites
 
@@ -62,22 +66,26 @@ class Registry:
         }
 
     @property
+    def token_path(self) -> str:
+        return "/token?service=reg&scope=repository%3Alibrary%2Fubuntu%3Apull"
+
+    @property
     def reference(self) -> str:
         return f"{self.name}@{_digest(self.index)}"
 
 
 def test_names_and_their_places() -> None:
-    assert _root("ubuntu").endswith("/v2/library/ubuntu")
-    assert _root("me/ubuntu").endswith("/v2/me/ubuntu")
-    assert _root("reg.example:5000/a/b:tag") == "https://reg.example:5000/v2/a/b"
-    assert _root("127.0.0.1:5000/a") == "http://127.0.0.1:5000/v2/a"
+    assert str(_repository("ubuntu")) == "docker.io/library/ubuntu"
+    assert str(_repository("me/ubuntu")) == "docker.io/me/ubuntu"
+    assert str(_repository("reg.example:5000/a/b:tag")) == "reg.example:5000/a/b"
+    assert str(_repository("127.0.0.1:5000/a")) == "127.0.0.1:5000/a"
 
 
 def test_an_image_becomes_a_layout(server: FaultyServer, tmp_path: Path) -> None:
     registry = Registry(server)
     items = registry_items(registry.reference, Sites(), tmp_path)
     assert [item.name for item in items] == ["manifest.json", "config.json", "layer-1", "layer-2"]
-    fetch_all([item.download for item in items], ContentStore(tmp_path), Sites())
+    fetch_blobs(registry.reference, items, Sites(), ContentStore(tmp_path))
     listing = Listing("x", {}, registry.reference, items)
     layout = fetched_layout(listing, "ubuntu-18.04", tmp_path, tmp_path / "base")
     ids, name = read_layout(layout.path, verify_layer=True)
@@ -86,20 +94,29 @@ def test_an_image_becomes_a_layout(server: FaultyServer, tmp_path: Path) -> None
     assert name == f"imgbuild/base:ubuntu-18.04-{ids.config[7:19]}" == layout.reference
 
 
-def test_a_token_is_asked_for_and_not_sent_elsewhere(server: FaultyServer, tmp_path: Path) -> None:
+def test_a_token_is_requested(server: FaultyServer, tmp_path: Path) -> None:
     registry = Registry(server, login="Bearer abc")
-    where = "/token?service=reg&scope=repository%3Ax%3Apull"
-    server.give(where, Reply(b'{"token": "abc"}'))
-    image = find_image(registry.reference, Sites())
+    server.give(registry.token_path, Reply(b'{"token": "abc"}'))
     items = registry_items(registry.reference, Sites(), tmp_path)
-    fetch_all([i.download for i in items], ContentStore(tmp_path), Sites(), headers=image.headers)
-    asked = [asked for asked in server.asked if asked.path == where]
+    fetch_blobs(registry.reference, items, Sites(), ContentStore(tmp_path))
+    asked = [asked for asked in server.asked if asked.path == registry.token_path]
     assert {one.authorization for one in asked} == {None}
+
+
+def test_a_token_is_requested_with_the_login_of_the_netrc_file(
+    server: FaultyServer, tmp_path: Path
+) -> None:
+    registry = Registry(server, login="Bearer abc")
+    server.give(registry.token_path, Reply(b'{"token": "abc"}'))
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login u password s\n")
+    find_image(registry.reference, Sites(netrc=tmp_path / "netrc"))
+    asked = [asked for asked in server.asked if asked.path == registry.token_path]
+    assert {one.authorization for one in asked} == {"Basic dTpz"}
 
 
 def test_a_token_that_is_refused(server: FaultyServer) -> None:
     registry = Registry(server, login="Bearer abc")
-    with pytest.raises(MachineError, match=r"wants a login \(its token server answered 404\)"):
+    with pytest.raises(MachineError, match="requires a login"):
         find_image(registry.reference, Sites())
 
 
@@ -107,7 +124,7 @@ def test_a_manifest_of_another_digest(server: FaultyServer) -> None:
     registry = Registry(server)
     path = f"/v2/library/ubuntu/manifests/{_digest(registry.manifest)}"
     server.give(path, Reply(registry.manifest + b" "))
-    with pytest.raises(CheckFailedError, match="gave a manifest with digest sha256:"):
+    with pytest.raises(CheckFailedError, match="gave content with digest sha256:"):
         find_image(registry.reference, Sites())
 
 
@@ -116,7 +133,7 @@ def test_an_image_that_is_not_there(server: FaultyServer) -> None:
     digest = "sha256:" + "0" * 64
     server.give(f"/v2/library/ubuntu/manifests/{digest}", Reply(error, 404))
     name = Registry(server).name
-    with pytest.raises(MachineError, match="answered 404: MANIFEST_UNKNOWN"):
+    with pytest.raises(MachineError, match="the registry does not have it"):
         find_image(f"{name}@{digest}", Sites())
 
 
@@ -134,6 +151,11 @@ def test_an_image_of_another_kind(
     server.give(f"/v2/library/ubuntu/manifests/{_digest(content)}", Reply(content))
     with pytest.raises(error, match=expected):
         find_image(f"{Registry(server).name}@{_digest(content)}", Sites())
+
+
+@pytest.fixture(autouse=True)
+def _no_docker_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
 
 
 @pytest.mark.usefixtures("_hasty")

@@ -1,17 +1,22 @@
-"""Building from a fetched folder: its files as named build contexts, and nothing from elsewhere."""
+"""Build from a fetched folder: its files are named build contexts, and no network is used."""
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from imgbuild.errors import InputError
-from imgbuild.fetching.base_files import fetched_layout, link_checked
-from imgbuild.fetching.listing import Item, Kind, Listing, read_listing
-from imgbuild.fetching.request import BASE, changed_parts, fetch_request
-from imgbuild.files import stored_folder
+from imgbuild.files import ContentStore, json_sha256, stored_folder
+from imgbuild.inputs.base_image import fetched_layout, link_checked
 from imgbuild.inputs.build_inputs import CONDA, FILES, BuildInputs
+from imgbuild.inputs.listing import (
+    BASE,
+    Item,
+    Kind,
+    Listing,
+    changed_parts,
+    fetch_request,
+    read_listing,
+)
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.settings import LayoutBase, Settings
@@ -28,15 +33,11 @@ _PLACES = {
 
 @dataclass(frozen=True)
 class FetchedInputs:
-    """The listings of images to be built, all of whose files are in ``folder``.
-
-    ``partial``: there is a network, and images without a listing take everything from there.
-    """
+    """The listings of images to be built, all of whose files are in ``folder``."""
 
     folder: Path
     listings: Mapping[str, Listing]
     cache: Path
-    partial: bool = False
 
     def supplies(self, image: str) -> Mapping[str, Path]:
         """Return the named contexts of one image: its downloads, packages and lists."""
@@ -51,21 +52,9 @@ class FetchedInputs:
         return {**flat, OFFLINE: self._folder(OFFLINE, placed)}
 
     def settings(self, settings: Settings, images: Iterable[Image]) -> Settings:
-        """Return the settings of a build without a network: base images from here, no login.
-
-        Where there is one, only a registry's base images come from here.
-        """
-        bases = {
-            image.os_name: self._base(self.listings[image.name], image.os_name)
-            for image in images
-            if image.name in self.listings and not (self.partial and self._is_made(image))
-        }
-        if self.partial:
-            return settings.model_copy(update={"base": {**settings.base, **bases}})
+        """Return the settings of a build without a network: base images from here, no login."""
+        bases = {i.os_name: self._base(self.listings[i.name], i.os_name) for i in images}
         return settings.model_copy(update={"base": bases, "netrc": None})
-
-    def _is_made(self, image: Image) -> bool:
-        return not self.listings[image.name].base
 
     def known_bases(self, inputs: BuildInputs, images: Iterable[Image]) -> BuildInputs:
         """Return the inputs with base images of a registry under their digest there.
@@ -74,8 +63,6 @@ class FetchedInputs:
         """
         bases = dict(inputs.bases)
         for image in images:
-            if image.name not in self.listings:
-                continue
             digest = self.listings[image.name].base.rpartition("@")[2]
             if digest:
                 bases[image.os_name] = replace(bases[image.os_name], digest=digest)
@@ -87,12 +74,12 @@ class FetchedInputs:
 
     def _folder(self, name: str, files: Mapping[str, Item]) -> Path:
         pairs = sorted((path, item.sha256) for path, item in files.items())
-        digest = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
+        digest = json_sha256(pairs)
 
         def make(folder: Path) -> None:
             for path, item in files.items():
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)
-                link_checked(self.folder, item.sha256, folder / path)
+                link_checked(ContentStore(self.folder), item.sha256, folder / path)
 
         def is_whole(folder: Path) -> bool:
             return all((folder / path).is_file() for path in files)
@@ -109,11 +96,11 @@ def open_fetched(
         InputError: an image was never fetched, or for other inputs, or files are missing.
 
     """
-    listings = {image.name: checked_listing(folder, image, project, settings) for image in images}
+    listings = {image.name: _checked_listing(folder, image, project, settings) for image in images}
     return FetchedInputs(folder, listings, cache)
 
 
-def checked_listing(folder: Path, image: Image, project: Project, settings: Settings) -> Listing:
+def _checked_listing(folder: Path, image: Image, project: Project, settings: Settings) -> Listing:
     """Return the listing of one image, for the inputs of now, with every file in the folder.
 
     Raises:

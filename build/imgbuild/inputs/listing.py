@@ -1,4 +1,7 @@
-"""The list of everything an image is built from: ``images/<image>.json`` of a fetched folder."""
+"""The list of everything an image is built from: ``images/<image>.json`` of a fetched folder.
+
+A listing holds a short digest of each kind of input that it was made for.
+"""
 
 import json
 from collections.abc import Mapping
@@ -8,11 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from imgbuild.errors import InputError
-from imgbuild.files import ContentStore, write_text
+from imgbuild.files import ContentStore, sha256, write_text
+from imgbuild.inputs.build_inputs import image_downloads
 from imgbuild.inputs.download import Download
+from imgbuild.inputs.install_stages import arguments, needed_stages
+from imgbuild.matrix.images import Image
+from imgbuild.project import Project
+from imgbuild.settings import Settings
 
 #: Raise it when a listing of before can no longer be built from.
 SCHEMA = 1
+#: The part that an offline build does not compare: it takes whatever base was fetched.
+BASE = "base"
+_SHORT = 12
 
 
 class Kind(StrEnum):
@@ -116,3 +127,36 @@ def _parse(document: dict[str, Any]) -> Listing:
     for item in items:
         _ = item.download  # refuses names that are paths, and what is no sha256
     return Listing(**document, items=items)
+
+
+def fetch_request(image: Image, project: Project, settings: Settings) -> Mapping[str, str]:
+    """Return a short digest of each kind of input.
+
+    Raises:
+        InputError: a lock is missing, or a conda package has no recorded sha256.
+
+    """
+    stages = needed_stages(image, project, settings)
+    parts = {
+        "downloads": image_downloads(image, project.locks, settings).digest,
+        "lock": _text(project, image.lock_name),
+        "build lock": _text(project, image.build_lock_name),
+        "Horovod": image.horovod.sha256,
+        "packages": json.dumps([[stage.parent, arguments(stage)] for stage in stages]),
+        BASE: settings.base_for(image.os_name, image.os.image).model_dump_json(),
+    }
+    if image.mpi_lock_name:
+        parts["MPI lock"] = _text(project, image.mpi_lock_name)
+    return {name: sha256(value.encode())[:_SHORT] for name, value in parts.items()}
+
+
+def changed_parts(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return the kinds of input that are others than ``before``."""
+    return [name for name, value in now.items() if before.get(name) != value]
+
+
+def _text(project: Project, name: str) -> str:
+    path = project.locks / name
+    if not path.exists():
+        raise InputError(f"images/locks/{name} is missing. Run `imgbuild lock`.")
+    return path.read_text(encoding="utf-8")

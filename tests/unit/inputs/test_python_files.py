@@ -9,7 +9,7 @@ import pytest
 from imgbuild.dockerfile.lockfile import HEADER
 from imgbuild.dockerfile.resolve import index_environment
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.fetching.python_files import python_items
+from imgbuild.inputs.python_files import python_items
 from imgbuild.matrix.images import Image
 from imgbuild.sites import Sites
 
