@@ -123,11 +123,17 @@ def cached_project(folder: Path, host: str | None) -> CachedProject:
 
 
 def _write_wheel(path: Path) -> None:
-    content = b"code"
-    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
     folder = "horovod-0.0.0.dist-info"
+    files = {
+        "horovod/code.py": b"code",
+        f"{folder}/WHEEL": b"Wheel-Version: 1.0\nTag: py3-none-any\n",
+    }
+    record = "".join(f"{name},sha256={_digest(data)},\n" for name, data in files.items())
     with zipfile.ZipFile(path, "w") as wheel:
-        wheel.writestr("horovod/code.py", content)
-        wheel.writestr(
-            f"{folder}/RECORD", f"horovod/code.py,sha256={digest},4\n{folder}/RECORD,,\n"
-        )
+        for name, data in files.items():
+            wheel.writestr(name, data)
+        wheel.writestr(f"{folder}/RECORD", f"{record}{folder}/RECORD,,\n")
+
+
+def _digest(content: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()

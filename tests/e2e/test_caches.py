@@ -1,11 +1,9 @@
-"""Caches, with a real engine, a folder and a real registry: nothing is built twice."""
+"""Remote stores, with a real engine and a real registry: nothing is built twice."""
 
 from __future__ import annotations
 
-import json
 import socket
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +21,7 @@ from test_registry_base import registry  # noqa: F401  # the fixture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from imgbuild.engine.client import Engine
 
@@ -41,43 +40,16 @@ def _tags(engine: Engine) -> set[str]:
 def _is_taken_over(project: CachedProject, cache: str, engine: Engine) -> None:
     """Fail unless a machine without anything takes image, verdict and base from the cache."""
     plan = project.run("build", "--tf", "1.10", "--plan", "--cache-from", cache)
-    assert f"would be taken from the cache {cache}" in plan.stdout, plan.stderr
+    assert f"would be taken from {cache}" in plan.stdout, plan.stderr
     assert not stored(engine)
     outcome, _ = project.build("--cache-from", cache)
     assert (outcome["action"], outcome["state"]) == ("name", "done")
-    assert outcome["reason"] == f"taken from the cache {cache}"
+    assert outcome["reason"] == f"taken from {cache}"
     assert outcome["test_seconds"] == 0
     assert not project.logs()
     assert _tags(engine) == {*outcome["tags"]}
     again, _ = project.build()
     assert again["action"] == "nothing"
-
-
-def _damage_last_layer(cache: Path) -> None:
-    (entry,) = (json.loads(path.read_text()) for path in cache.glob("images/*.json"))
-    blob = cache / "blobs" / str(entry["layers"][-1]["digest"]).replace(":", "/")
-    data = bytearray(blob.read_bytes())
-    data[len(data) // 2] ^= 1
-    blob.write_bytes(data)
-
-
-def test_a_folder(project: CachedProject, engine: Engine, tmp_path: Path) -> None:
-    cache = str(tmp_path / "kept")
-    built, said = project.build(
-        "--cache-from", f"type=local,src={cache}", "--cache-to", f"type=local,dest={cache}"
-    )
-    assert built["action"] == "build"
-    assert f"Kept in the cache {cache}: {NAME}, {WHEEL}" in said.stderr
-    second = another_machine(project, engine, tmp_path / "second")
-    _is_taken_over(second, cache, engine)
-
-    _damage_last_layer(Path(cache))
-    third = another_machine(project, engine, tmp_path / "third")
-    rebuilt, said = third.build("--cache-from", cache, "--cache-to", cache)
-    assert rebuilt["action"] == "build"
-    assert f"holds {NAME}, but not whole" in said.stderr
-    fourth = another_machine(project, engine, tmp_path / "fourth")
-    _is_taken_over(fourth, cache, engine)
 
 
 def test_a_registry(
@@ -87,13 +59,11 @@ def test_a_registry(
     registry: str,  # noqa: F811
 ) -> None:
     cache = f"{registry}/ci/cache"
-    before = {image.id for image in engine.images("imgbuild.cache")}
-    built, said = project.build("--cache-to", f"type=registry,ref={cache}")
-    assert f"Kept in the cache {cache}: {NAME}, {WHEEL}" in said.stderr
+    built, said = project.build("--cache-to", cache)
+    assert f"Kept in {cache}: {NAME}, {WHEEL}" in said.stderr
     assert _tags(engine) == {*built["tags"]}
     second = another_machine(project, engine, tmp_path / "second")
     _is_taken_over(second, cache, engine)
-    assert {image.id for image in engine.images("imgbuild.cache")} == before
     third = another_machine(project, engine, tmp_path / "third")
     third.say("second")  # another image with the same wheel
     changed, _ = third.build("--cache-from", cache)
@@ -109,6 +79,6 @@ def test_a_registry_that_is_not_there(project: CachedProject, engine: Engine) ->
         outcome, said = project.build("--cache-from", cache, "--cache-to", cache)
     assert outcome["state"] == "done"
     assert said.stderr.count("going on without it") == 1, said.stderr
-    assert f"The cache {cache} cannot be " in said.stderr
+    assert f"The repository {cache} cannot be " in said.stderr
     assert _tags(engine) == {*outcome["tags"]}
     assert all(tag.startswith(REPOSITORY) for tag in outcome["tags"])
