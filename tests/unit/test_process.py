@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 _PROGRAM = """\
 import os, sys
-from imgbuild.engine.process import running
-with running(["sh", "-c", "echo $$; sleep 60"], os.environ) as process:
+from imgbuild.process import start
+with start(["sh", "-c", "echo $$; sleep 60"]) as process:
     print(process.stdout.readline(), end="", flush=True)
     process.wait()
 """

@@ -16,7 +16,6 @@ from imgbuild.engine.failure import (
     BuildStoppedError,
     raise_failure,
 )
-from imgbuild.engine.process import lines_of, running
 from imgbuild.engine.progress import (
     BakeBegun,
     BakeEvent,
@@ -31,6 +30,7 @@ from imgbuild.engine.progress import (
 from imgbuild.engine.step_limit import StepLimit
 from imgbuild.errors import InputError, MachineError
 from imgbuild.files import work_folder
+from imgbuild.process import lines_of, start
 
 __all__ = [
     "BakeTarget",
@@ -202,7 +202,7 @@ def _bake(  # noqa: PLR0913, PLR0917  # where, what, and three ways to tell
         (folder / "bake.json").write_text(json.dumps(definition), encoding="utf-8")
         follower = _Follower([target.name for target in targets], file, listener)
         listener(BakeBegun(tuple(target.name for target in targets)))
-        with running(_command(buildx, folder), build_environment(host)) as process:
+        with start(_command(buildx, folder), env=build_environment(host)) as process:
             hung = follower.follow(process, StepLimit(buildx.step_seconds, time.monotonic()))
             code = 1 if hung else process.wait()
         if code != 0:

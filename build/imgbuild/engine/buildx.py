@@ -6,7 +6,6 @@ uses the legacy builder.
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 from imgbuild.engine.endpoint import config_folder
 from imgbuild.engine.step_limit import STEP_SECONDS
 from imgbuild.errors import MachineError
+from imgbuild.process import run
 from imgbuild.settings import EngineSettings
 
 PROGRAM = "docker-buildx"
@@ -72,10 +72,10 @@ def _found(
     settings: EngineSettings, environ: Mapping[str, str], folders: tuple[Path, ...]
 ) -> Buildx:
     if settings.buildx:
-        return _asked(Path(settings.buildx), "engine.buildx of imgbuild.local.yaml")
+        return _with_version(Path(settings.buildx), "engine.buildx of imgbuild.local.yaml")
     for path in _candidates(environ, folders):
         if path.is_file() and os.access(path, os.X_OK):
-            return _asked(path, "the plugin folders")
+            return _with_version(path, "the plugin folders")
     searched = ", ".join(str(path.parent) for path in _candidates(environ, folders))
     raise MachineError(
         f"There is no {PROGRAM}, the Docker client's build plugin, on this machine (searched: "
@@ -94,16 +94,12 @@ def _candidates(environ: Mapping[str, str], folders: tuple[Path, ...]) -> Iterat
         yield Path(found)
 
 
-def _asked(path: Path, where: str) -> Buildx:
+def _with_version(path: Path, where: str) -> Buildx:
     """Return the program with its version: ``github.com/docker/buildx v0.29.1 COMMIT``."""
-    command = [str(path), "version"]
-    try:
-        answer = subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=ANSWER_SECONDS
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise MachineError(f"{path} (from {where}) does not run: {error}. {_INSTALL}") from error
-    words = answer.stdout.split()
+    answer = run([str(path), "version"], timeout=ANSWER_SECONDS)
+    if not answer.ok:
+        raise MachineError(f"{path} (from {where}) does not run: {answer.last()}. {_INSTALL}")
+    words = answer.output.split()
     return Buildx(path, words[1].removeprefix("v") if len(words) > 1 else "unknown")
 
 
@@ -115,23 +111,13 @@ def check_buildx(buildx: Buildx, host: str | None) -> None:
 
     """
     command = [str(buildx.path), "bake", "--file=-", "--print", "--progress=rawjson", "probe"]
-    try:
-        answer = subprocess.run(
-            command,
-            input='{"target": {"probe": {"context": "."}}}',
-            env=build_environment(host),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=ANSWER_SECONDS,
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise MachineError(f"{buildx.path} does not run: {error}. {_INSTALL}") from error
-    if answer.returncode != 0:
-        message = " ".join((answer.stderr or answer.stdout).split())[-300:]
+    definition = '{"target": {"probe": {"context": "."}}}'
+    env = build_environment(host)
+    answer = run(command, text=definition, env=env, timeout=ANSWER_SECONDS)
+    if not answer.ok:
         raise MachineError(
             f"{buildx.path} ({buildx.version}) cannot bake from JSON with --progress=rawjson: "
-            f"{message}. {_INSTALL}"
+            f"{answer.last()}. {_INSTALL}"
         )
 
 

@@ -2,7 +2,6 @@
 
 import secrets
 import struct
-import subprocess
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from imgbuild.engine.client import Engine
 from imgbuild.engine.failure import BuildFailedError, BuildStoppedError
 from imgbuild.engine.progress import BakeEvent
 from imgbuild.errors import MachineError
+from imgbuild.process import run
 
 #: In the name of everything the probe builds, so that its cache can be told from other people's.
 MARK = "imgbuild-probe"
@@ -115,13 +115,7 @@ def _prune(buildx: Buildx, host: str | None) -> None:
     """Remove the probe's own build cache; that it fails is no reason to fail."""
     filtered = f"--filter=description~={MARK}"
     command = [str(buildx.path), "prune", "--builder=default", "--force", "--all", filtered]
-    subprocess.run(
-        command,
-        env=build_environment(host),
-        capture_output=True,
-        check=False,
-        timeout=ANSWER_SECONDS,
-    )
+    run(command, env=build_environment(host), timeout=ANSWER_SECONDS)
 
 
 def _prepared(folder: Path) -> Path:

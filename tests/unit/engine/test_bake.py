@@ -20,9 +20,9 @@ from imgbuild.engine.bake import (
     run_bake,
 )
 from imgbuild.engine.buildx import Buildx
-from imgbuild.engine.process import running
 from imgbuild.engine.progress import BakeBegun, BakeEvent, BuildEvent, Transfer
 from imgbuild.errors import MachineError
+from imgbuild.process import start
 
 SAMPLES = fake_buildx.SAMPLES
 FAMILY = ("tf-2.2-cpu", "tf-2.3-cpu")
@@ -185,7 +185,7 @@ def test_an_interrupted_build_leaves_no_process(
 
 def test_a_program_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     buildx = fake_buildx.hanging(tmp_path, stubborn=True)
-    with running([str(buildx.path), "bake"], os.environ, patience=0.2) as process:
+    with start([str(buildx.path), "bake"], grace=0.2) as process:
         assert process.stdout
         process.stdout.readline()
     assert process.returncode == -signal.SIGKILL
@@ -221,7 +221,7 @@ def hung(folder: Path, buildx: Buildx, names: tuple[str, ...]) -> tuple[str, lis
 def test_a_step_that_hangs_is_stopped_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, stubborn: bool
 ) -> None:
-    monkeypatch.setattr("imgbuild.engine.bake.running", partial(running, patience=0.2))
+    monkeypatch.setattr("imgbuild.engine.bake.start", partial(start, grace=0.2))
     buildx = replace(fake_buildx.hanging(tmp_path, stubborn=stubborn), step_seconds=1)
     said, events = hung(tmp_path, buildx, ("one",))
     expected = "Building one failed in the step '[1/2] RUN sleep': ran for more than 1s"
