@@ -50,10 +50,11 @@ def _loaded(context: Context) -> str:
     base = debian_base(context)
     engine = Engine(context.host)
     if engine.inspect(base.reference) is None:
-        with tempfile.TemporaryFile() as archive:
+        with tempfile.TemporaryDirectory() as folder:
+            archive = Path(folder) / "base.tar"
             save_archive(base, archive)
-            archive.seek(0)
-            engine.load(archive)
+            with archive.open("rb") as stream:
+                engine.load(stream)
     engine.close()
     return base.reference
 

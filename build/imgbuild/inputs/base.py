@@ -4,22 +4,21 @@ It needs no registry: apt's signatures vouch for every package. The same recipe 
 as long as the archive stands still; ``refresh`` takes up what has come since.
 """
 
-import hashlib
 import json
-import os
-import tarfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO
 
 from imgbuild.errors import InputError, MachineError
-from imgbuild.files import stored_folder
-from imgbuild.inputs.bootstrap import MMDEBSTRAP_OPTIONS, require_tools, run_mmdebstrap
+from imgbuild.files import sha256, stored_folder
+from imgbuild.inputs.bootstrap import (
+    MMDEBSTRAP_OPTIONS,
+    require_tools,
+    run_mmdebstrap,
+    scratch_folder,
+)
 from imgbuild.inputs.oci_layout import DamagedLayoutError, read_layout, write_archive, write_layout
-from imgbuild.inputs.process_group import Listener
-from imgbuild.inputs.scratch import scratch_folder
 
 #: Raise it when this code makes another image from the same recipe and options.
 RECIPE_VERSION = 1
@@ -43,7 +42,7 @@ class BaseRecipe:
     def digest(self) -> str:
         """The sha256, in hexadecimal, over all that decides what is made (but the archive)."""
         parts = [RECIPE_VERSION, asdict(self), MMDEBSTRAP_OPTIONS]
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+        return sha256(json.dumps(parts, sort_keys=True).encode())
 
 
 @dataclass(frozen=True)
@@ -66,12 +65,12 @@ def bootstrap_base(
     *,
     refresh: bool = False,
     log: Path,
-    on_line: Callable[[str], None] | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> BaseLayout:
     """Return the base image of ``recipe``, from ``cache`` or made by mmdebstrap (20 to 40 s).
 
     ``refresh`` makes it again from the archive's state of now. The lines of mmdebstrap go to
-    ``log`` and to ``on_line``. An image in the cache is reused only if its digests hold.
+    ``log``. An image in the cache is reused only if its digests are right.
 
     Raises:
         InputError: the distribution is unknown.
@@ -88,16 +87,15 @@ def bootstrap_base(
                 keyring=keyring,
                 epoch=recipe.epoch,
                 scratch=scratch,
-                listener=Listener(log, on_line),
+                log=log,
             )
             tag = recipe.os_name + "-{id}"
             write_layout(folder, rootfs, repository=REPOSITORY, tag=tag, epoch=recipe.epoch)
 
-    def waiting() -> None:
-        if on_line:
-            on_line(f"another imgbuild is making {recipe.os_name}; waiting for it")
+    def wait() -> None:
+        say(f"another imgbuild is making {recipe.os_name}; waiting for it")
 
-    stored_folder(final, make, _is_whole, refresh=refresh, on_wait=waiting)
+    stored_folder(final, make, _is_whole, refresh=refresh, on_wait=wait)
     return _as_layout(final)
 
 
@@ -133,26 +131,6 @@ def whole_base(
             ) from error
 
 
-def adopt_base(recipe: BaseRecipe, cache: Path, archive: Path) -> bool:
-    """Keep what `save_archive` wrote elsewhere of this recipe's image; return whether it is whole.
-
-    Raises:
-        MachineError: the cache cannot be written.
-
-    """
-
-    def make(folder: Path) -> None:
-        with tarfile.open(archive) as tar:
-            tar.extractall(folder, filter="data")
-        read_layout(folder)
-
-    try:
-        stored_folder(_place(recipe, cache), make, _is_whole)
-    except (DamagedLayoutError, tarfile.TarError):
-        return False
-    return True
-
-
 def open_layout(folder: Path) -> BaseLayout:
     """Return the base image in an OCI layout of this machine.
 
@@ -167,12 +145,9 @@ def open_layout(folder: Path) -> BaseLayout:
     return BaseLayout(folder, ids.config, reference, ids.manifest)
 
 
-def save_archive(layout: BaseLayout, out: Path | IO[bytes]) -> None:
-    """Write the tar that ``docker load`` reads, to a file or a stream (which need not seek)."""
-    if not isinstance(out, os.PathLike):
-        write_archive(layout.path, out)
-        return
-    with out.open("wb") as stream:
+def save_archive(layout: BaseLayout, path: Path) -> None:
+    """Write the tar that ``docker load`` reads."""
+    with path.open("wb") as stream:
         write_archive(layout.path, stream)
 
 

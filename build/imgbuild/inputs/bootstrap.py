@@ -1,13 +1,21 @@
-"""One run of mmdebstrap: what it needs, what it is asked for, what it says when it fails."""
+"""Make a root file system by mmdebstrap, from the distribution's archive."""
 
 import os
 import shutil
-import subprocess
+import tempfile
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from imgbuild.errors import InputError, MachineError
-from imgbuild.inputs.process_group import Listener, run_group
+from imgbuild.files import remove_tree
+from imgbuild.process import run, start
+
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 (only used through mkdtemp)
+_ROOM = 1 << 30  # bytes; a run was seen to need 0.3 GB at its widest
+_LAST_LINES = 20
 
 #: Like the distribution's images in registries: services do not start while packages install.
 _POLICY = r"""printf '#!/bin/sh\nexit 101\n' > "$1/usr/sbin/policy-rc.d"; """
@@ -81,10 +89,10 @@ def require_tools(distribution: str) -> Path:
     return keyring.path
 
 
-def run_mmdebstrap(
-    suite: str, *, keyring: Path, epoch: int, scratch: Path, listener: Listener
-) -> Path:
+def run_mmdebstrap(suite: str, *, keyring: Path, epoch: int, scratch: Path, log: Path) -> Path:
     """Return the tar of a fresh root file system of ``suite``, in ``scratch``.
+
+    ``log`` gets every line of mmdebstrap; it is written anew.
 
     Raises:
         MachineError: mmdebstrap failed; with its last lines.
@@ -102,16 +110,30 @@ def run_mmdebstrap(
         "TMPDIR": str(scratch),
         "LC_ALL": "C.UTF-8",
     }
-    status, last = run_group(command, environment, listener)
+    status, last = _run_logged(command, environment, log)
     if status or not target.is_file():
         said = [line for line in last if line.startswith("E:")] or last
         raise MachineError(
             f"The base of {suite} could not be made: mmdebstrap ended with status {status}, "
-            f"saying: {' | '.join(said) or 'nothing'}. The whole log is {listener.log}. See that "
+            f"saying: {' | '.join(said) or 'nothing'}. The whole log is {log}. See that "
             f"the archive can be reached from here and that {scratch.parent} has 1 GB "
             f"free (`df -h {scratch.parent}`; set TMPDIR to work elsewhere), and run this again."
         )
     return target
+
+
+def _run_logged(
+    command: list[str], environment: dict[str, str], log: Path
+) -> tuple[int, list[str]]:
+    """Return the exit code and the last lines of a program."""
+    last: deque[str] = deque(maxlen=_LAST_LINES)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("w", encoding="utf-8") as out, start(command, env=environment) as process:
+        for line in process.stdout or ():
+            out.write(line)
+            out.flush()
+            last.append(line.rstrip())
+        return process.wait(), [*last]
 
 
 def _own_mounts() -> list[str]:
@@ -125,5 +147,49 @@ def _own_mounts() -> list[str]:
     command = ["unshare", "--mount", "--"]
     if os.geteuid() or not shutil.which("unshare"):
         return []
-    probe = subprocess.run([*command, "true"], capture_output=True, check=False)
-    return [] if probe.returncode else command
+    return command if run([*command, "true"]).ok else []
+
+
+@contextmanager
+def scratch_folder(name: str) -> Iterator[Path]:
+    """Yield an empty folder for mmdebstrap to work in; it is gone afterwards.
+
+    In memory where there is room, since dpkg writes and syncs thousands of small files; a TMPDIR
+    the user has set wins. Folders of the same ``name`` left by a killed run are removed first, so
+    the caller holds the lock of that name.
+    """
+    prefix = f"imgbuild-{os.getuid()}-{name}-"
+    parent = _scratch_parent()
+    for leftover in parent.glob(f"{prefix}*"):
+        if leftover.lstat().st_uid == os.getuid():
+            remove_tree(leftover)
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    try:
+        folder.chmod(0o755)  # without root, mmdebstrap works here under a subordinate id
+        yield folder
+    finally:
+        remove_tree(folder)
+
+
+def _scratch_parent() -> Path:
+    if "TMPDIR" not in os.environ and _has_room(_SHARED_MEMORY):
+        return _SHARED_MEMORY
+    return Path(tempfile.gettempdir())
+
+
+def _has_room(folder: Path) -> bool:
+    """Whether ``folder`` can be written, programs may run from it, and disk and memory suffice."""
+    if not os.access(folder, os.W_OK):
+        return False
+    status = os.statvfs(folder)
+    free = min(status.f_bavail * status.f_frsize, _available_memory())
+    return free >= _ROOM and not status.f_flag & os.ST_NOEXEC
+
+
+def _available_memory() -> int:
+    """Return the bytes the kernel can give without swapping (``MemAvailable``, proc(5))."""
+    with suppress(OSError):
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return 0

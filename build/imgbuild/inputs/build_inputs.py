@@ -1,5 +1,7 @@
 """Everything a build takes from outside the checkout, as named build contexts and digests."""
 
+import filecmp
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -8,7 +10,8 @@ from pathlib import Path
 
 from imgbuild.dockerfile.conda import conda_downloads
 from imgbuild.dockerfile.variables import NamedSource, epoch_seconds, named_sources
-from imgbuild.errors import InputError
+from imgbuild.errors import InputError, MachineError
+from imgbuild.files import link_or_copy, stored_folder
 from imgbuild.inputs.base import (
     BaseLayout,
     BaseRecipe,
@@ -25,7 +28,6 @@ from imgbuild.inputs.settings_files import (
     other_keyrings,
     require_files,
 )
-from imgbuild.inputs.tool import uv_context
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import CondaPython, Matrix
 from imgbuild.project import Project
@@ -147,21 +149,15 @@ def _base(image: Image, settings: Settings, preparation: Preparation) -> BaseInp
     if isinstance(choice, LayoutBase):
         local = open_layout(Path(choice.path))
         return BaseInput(local.reference, local.image_id, "OCI layout", local)
-    recipe = base_recipe(image)
-    layout = None if preparation.refresh else find_base(recipe, preparation.cache)
+    recipe, cache, say = base_recipe(image), preparation.cache, preparation.say
+    make = partial(bootstrap_base, recipe, cache, log=preparation.log, say=say)
+    layout = None if preparation.refresh else find_base(recipe, cache)
     if layout is None and not preparation.make:
         return BaseInput("", None, "bootstrapped")
     if layout is None:
-        preparation.say(f"making the base image {image.os_name} (about half a minute)")
-        layout = bootstrap_base(
-            recipe,
-            preparation.cache,
-            refresh=preparation.refresh,
-            log=preparation.log,
-            on_line=None,
-        )
-    again = partial(bootstrap_base, recipe, preparation.cache, log=preparation.log)
-    whole = partial(whole_base, layout, again, preparation.say)
+        say(f"making the base image {image.os_name} (about half a minute)")
+        layout = make(refresh=preparation.refresh)
+    whole = partial(whole_base, layout, make, say)
     return BaseInput(layout.reference, layout.image_id, "bootstrapped", layout, whole)
 
 
@@ -239,3 +235,44 @@ def _needed(image: Image, settings: Settings) -> Iterator[NamedSource]:
     for purpose, source in named_sources(image).items():
         if purpose != "cpython" or not local:
             yield source
+
+
+def uv_context(cache: Path) -> Path:
+    """Return a folder that holds the ``uv`` binary of the installed package, and nothing else.
+
+    BuildKit sends a whole context to the builder, so it must not be the folder uv lives in.
+
+    Raises:
+        MachineError: the package has no binary, or the cache cannot be written.
+
+    """
+    source = _uv_binary()
+    status = source.stat()
+    final = cache / "uv" / f"{version('uv')}-{status.st_size:x}-{status.st_mtime_ns:x}"
+
+    def make(folder: Path) -> None:
+        link_or_copy(source, folder / "uv")
+
+    def is_whole(folder: Path) -> bool:
+        stored = folder / "uv"
+        only = folder.is_dir() and [path.name for path in folder.iterdir()] == ["uv"]
+        return only and os.access(stored, os.X_OK) and _same(stored, source)
+
+    return stored_folder(final, make, is_whole)
+
+
+def _same(stored: Path, source: Path) -> bool:
+    """Return whether the two are one file, as a rule, or hold the same."""
+    return stored.samefile(source) or filecmp.cmp(stored, source, shallow=False)
+
+
+def _uv_binary() -> Path:
+    import uv  # noqa: PLC0415 (only when a build is prepared)
+
+    try:
+        return Path(uv.find_uv_bin())
+    except FileNotFoundError as error:
+        raise MachineError(
+            "The Python package uv is installed without its program, which installs the packages "
+            f"of every image. Run `pip install --force-reinstall uv=={version('uv')}`."
+        ) from error

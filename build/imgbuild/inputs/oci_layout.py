@@ -15,6 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
+from imgbuild.files import file_sha256, sha256
+
 _CHUNK = 1 << 20
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -132,15 +134,14 @@ def _write_layer(blobs: Path, rootfs: Path) -> tuple[Blob, str]:
         for chunk in _chunks(rootfs):
             plain.update(chunk)
             stream.write(chunk)
-    digest = _file_digest(packed)
-    packed.rename(blobs / digest.removeprefix("sha256:"))
-    size = (blobs / digest.removeprefix("sha256:")).stat().st_size
-    return Blob(_LAYER, digest, size), f"sha256:{plain.hexdigest()}"
+    digest, size = file_sha256(packed), packed.stat().st_size
+    packed.rename(blobs / digest)
+    return Blob(_LAYER, f"sha256:{digest}", size), f"sha256:{plain.hexdigest()}"
 
 
 def _write_blob(blobs: Path, media_type: str, value: object) -> Blob:
     content = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
-    hexadecimal = hashlib.sha256(content).hexdigest()
+    hexadecimal = sha256(content)
     (blobs / hexadecimal).write_bytes(content)
     return Blob(media_type, f"sha256:{hexadecimal}", len(content))
 
@@ -201,13 +202,11 @@ def _verified(folder: Path, descriptor: dict[str, Any]) -> bytes:
 
 def _verify_file(folder: Path, descriptor: dict[str, Any]) -> None:
     path = folder / blob_path(descriptor)
-    if path.stat().st_size != descriptor["size"] or _file_digest(path) != descriptor["digest"]:
+    if (
+        path.stat().st_size != descriptor["size"]
+        or f"sha256:{file_sha256(path)}" != descriptor["digest"]
+    ):
         raise DamagedLayoutError(f"{path} is not what its digest says")
-
-
-def _file_digest(path: Path) -> str:
-    with path.open("rb") as stream:
-        return f"sha256:{hashlib.file_digest(stream, 'sha256').hexdigest()}"
 
 
 def _chunks(path: Path) -> Iterator[bytes]:

@@ -19,7 +19,6 @@ from imgbuild.inputs.base import (
     BaseRecipe,
     bootstrap_base,
     find_base,
-    save_archive,
     whole_base,
 )
 
@@ -62,10 +61,10 @@ class Machine:
         self._monkeypatch.setenv("FAKE_MMDEBSTRAP", behaviour)
 
     def bootstrap(
-        self, *, refresh: bool = False, on_line: Callable[[str], None] | None = None
+        self, *, refresh: bool = False, say: Callable[[str], None] = lambda _: None
     ) -> BaseLayout:
         """Make or reuse the base of this machine."""
-        return bootstrap_base(RECIPE, self.cache, refresh=refresh, log=self.log, on_line=on_line)
+        return bootstrap_base(RECIPE, self.cache, refresh=refresh, log=self.log, say=say)
 
     def calls(self) -> list[str]:
         """Return the arguments of each run of the fake."""
@@ -121,12 +120,11 @@ def test_digest_changes_with_the_code_and_its_options(monkeypatch: pytest.Monkey
 
 
 def test_makes_a_layout_named_by_its_content(machine: Machine) -> None:
-    lines: list[str] = []
-    layout = machine.bootstrap(on_line=lines.append)
+    layout = machine.bootstrap()
     assert layout.reference == f"imgbuild/base:debian-12-{layout.image_id[7:19]}"
     assert layout.path.parent == machine.cache / "base"
+    lines = machine.log.read_text().splitlines()
     assert lines == ["I: running apt-get update...", "I: success"]
-    assert machine.log.read_text().splitlines() == lines
     assert machine.rests() == []
 
 
@@ -276,20 +274,6 @@ def test_leftovers_of_a_killed_run_are_removed(machine: Machine) -> None:
     assert machine.rests() == []
 
 
-def test_listener_that_fails_ends_the_run(machine: Machine) -> None:
-    machine.behave("hang")
-
-    def interrupt(line: str) -> None:
-        if "hanging" in line:
-            raise KeyboardInterrupt  # as Ctrl-C does
-
-    with pytest.raises(KeyboardInterrupt):
-        machine.bootstrap(on_line=interrupt)
-    pids = machine.record.with_suffix(".pids").read_text().split()
-    wait_for(lambda: all(gone(int(pid)) for pid in pids))
-    assert machine.rests() == []
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_in_mid_run_leaves_nothing(machine: Machine, number: signal.Signals) -> None:
     machine.behave("hang")
@@ -343,7 +327,7 @@ def test_two_at_once_make_one(machine: Machine) -> None:
     results: list[BaseLayout] = []
 
     def work() -> None:
-        results.append(machine.bootstrap(on_line=lines.append))
+        results.append(machine.bootstrap(say=lines.append))
 
     threads = [threading.Thread(target=work) for _ in range(2)]
     for thread in threads:
@@ -355,10 +339,68 @@ def test_two_at_once_make_one(machine: Machine) -> None:
     assert any("waiting" in line for line in lines)
 
 
-def test_archive_goes_to_a_file_or_a_stream(machine: Machine, tmp_path: Path) -> None:
-    layout = machine.bootstrap()
-    one, two = tmp_path / "one.tar", tmp_path / "two.tar"
-    save_archive(layout, one)
-    with two.open("wb") as stream:
-        save_archive(layout, stream)
-    assert one.read_bytes() == two.read_bytes()
+@pytest.fixture
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder that stands in for /dev/shm on a machine with all the room needed."""
+    folder = tmp_path / "shm"
+    folder.mkdir()
+    monkeypatch.delenv("TMPDIR", raising=False)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(bootstrap, "_SHARED_MEMORY", folder)
+    monkeypatch.setattr(bootstrap, "_ROOM", 1)
+    return folder
+
+
+def place() -> Path:
+    with bootstrap.scratch_folder("x") as folder:
+        return folder.parent
+
+
+def test_memory_is_used_where_there_is_room(memory: Path) -> None:
+    assert place() == memory
+    assert list(memory.iterdir()) == []
+
+
+def test_folder_of_the_user_wins(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(memory.parent))
+    assert place() == memory.parent
+
+
+def _no_memory(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(bootstrap, "_available_memory", lambda: 0)
+
+
+def _no_disk(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(bootstrap, "_ROOM", 1 << 60)
+
+
+def _no_programs(patch: pytest.MonkeyPatch) -> None:
+    flags = os.statvfs("/")
+    values = [*flags]
+    values[8] |= os.ST_NOEXEC
+    patch.setattr(os, "statvfs", lambda _: os.statvfs_result(values))
+
+
+def _absent(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(bootstrap, "_SHARED_MEMORY", Path("/nonexistent"))
+
+
+@pytest.mark.parametrize("lack", [_no_memory, _no_disk, _no_programs, _absent])
+def test_disk_is_used_where_memory_will_not_do(
+    memory: Path, monkeypatch: pytest.MonkeyPatch, lack: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    lack(monkeypatch)
+    assert place() == memory.parent
+
+
+def test_only_root_needs_a_namespace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    unshare = tmp_path / "unshare"
+    unshare.write_text("#!/bin/sh\nexit 0\n")
+    unshare.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert bootstrap._own_mounts() == ["unshare", "--mount", "--"]
+    unshare.write_text("#!/bin/sh\nexit 1\n")
+    assert bootstrap._own_mounts() == [], "a container's root may not make one"
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert bootstrap._own_mounts() == []

@@ -7,7 +7,7 @@ import pytest
 import uv
 
 from imgbuild.errors import MachineError
-from imgbuild.inputs.tool import uv_context
+from imgbuild.inputs.build_inputs import uv_context
 
 
 @pytest.fixture
