@@ -1,7 +1,4 @@
-"""An image's Dockerfile as a plain build: what imgbuild would hand it, as options of buildx.
-
-The one place of the benchmarks that knows how imgbuild supplies a build with its inputs.
-"""
+"""An image's Dockerfile as a plain `docker buildx build`, with imgbuild's inputs."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,7 +53,7 @@ def supplied(
         }
 
 
-def options(target: BakeTarget, image: Image) -> list[str]:
+def build_options(target: BakeTarget, image: Image) -> list[str]:
     """Return the options of ``docker buildx build`` for a target, its tags and outputs aside."""
     given = {**target.args, "SOURCE_DATE_EPOCH": str(epoch_seconds(image))}
     words = ["--builder=default", "--progress=plain", "--file", str(target.dockerfile.absolute())]
@@ -67,11 +64,6 @@ def options(target: BakeTarget, image: Image) -> list[str]:
     for secret in target.secrets:
         words += ["--secret", secret]
     return [*words, str(target.context.absolute())]
-
-
-def labels(target: BakeTarget) -> list[str]:
-    """Return the labels as options."""
-    return [word for k, v in sorted(target.labels.items()) for word in ("--label", f"{k}={v}")]
 
 
 def one_stage(image: Image, target: BakeTarget, project: Project, folder: Path) -> BakeTarget:

@@ -1,1 +1,0 @@
-"""Measurements of imgbuild beside what people use today; ``python -m benchmarks`` runs them all."""
