@@ -32,8 +32,8 @@ COMMANDS = (
     *("list", "show", "render", "build", "test", "push", "size"),
     *("matrix", "published", "fetch", "lock", "audit", "doctor", "clean"),
 )
-#: The state after an interrupt, by command; "" is any other.
-_STANDING = {
+#: What an interrupt leaves behind, by command; "" is any other.
+_AFTER_INTERRUPT = {
     "build": "Images that passed are tagged; no other tag was made or moved. Nothing is left "
     "running.",
     "test": "Nothing is left running.",
@@ -76,8 +76,8 @@ def main() -> NoReturn:
 
 def interruption(words: list[str]) -> str:
     """Return the message for an interrupted command line."""
-    command = next((word for word in words if word in _STANDING), "")
-    return f"interrupted. {_STANDING[command]}"
+    command = next((word for word in words if word in _AFTER_INTERRUPT), "")
+    return f"interrupted. {_AFTER_INTERRUPT[command]}"
 
 
 def _refusal(error: OSError) -> str:
@@ -89,8 +89,8 @@ def _refusal(error: OSError) -> str:
     )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"imgbuild {__version__}")
         raise typer.Exit
 

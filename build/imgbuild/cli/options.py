@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.project import Project, find_project
 
@@ -74,7 +75,6 @@ def seconds(text: str | None, option: str) -> float | None:
         InputError: the text is no duration.
 
     """
-    from imgbuild.errors import InputError
     from imgbuild.text import parse_duration
 
     try:

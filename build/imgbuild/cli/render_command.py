@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from imgbuild.cli.options import ProjectOption, open_project
+from imgbuild.errors import CheckFailedError
 
 
 def render(
@@ -15,13 +16,11 @@ def render(
 ) -> None:
     """Write images/dockerfiles from matrix.yaml and images/templates."""
     from imgbuild.dockerfile.render import find_drift, render_all, write_all
-    from imgbuild.errors import CheckFailedError
-    from imgbuild.matrix.images import all_images, documented_family
+    from imgbuild.matrix.images import whole_family
     from imgbuild.matrix.load import SCHEMA_NAME, load_matrix, schema_text
 
     opened = open_project(project)
-    matrix = load_matrix(opened.matrix)
-    images = (*all_images(matrix), *documented_family(matrix))
+    images = whole_family(load_matrix(opened.matrix))
     rendered = render_all(images, opened.templates, opened.dockerfiles)
     rendered[opened.root / "images" / SCHEMA_NAME] = schema_text()
     if not check:

@@ -58,11 +58,11 @@ def conda_pythons(
     matrix: Matrix, versions: Iterable[str] | None = None
 ) -> Mapping[str, CondaPython]:
     """Return the conda interpreters of the matrix, all or those of ``versions``."""
-    chosen = matrix.python if versions is None else {*versions}
+    selected = matrix.python if versions is None else {*versions}
     return {
         version: python
         for version, python in matrix.python.items()
-        if isinstance(python, CondaPython) and version in chosen
+        if isinstance(python, CondaPython) and version in selected
     }
 
 

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
 from imgbuild.dockerfile.lockfile import FOLDER, layer_files
 from imgbuild.dockerfile.stages import Dockerfile, read_dockerfile
@@ -14,9 +15,6 @@ from imgbuild.errors import InputError
 from imgbuild.files import write_text
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 DOCKERFILE = "Dockerfile"
 
@@ -29,8 +27,6 @@ def render_dockerfile(image: Image, templates: Path) -> Dockerfile:
             does not exist yet; its lock, beside the templates' folder, is missing or damaged.
 
     """
-    from jinja2 import TemplateError  # noqa: PLC0415 - where nothing is rendered it is not needed
-
     try:
         template = _environment(templates).get_template("Dockerfile.j2")
         text = template.render(variables(image, templates.parent / "locks"))
@@ -63,10 +59,10 @@ def dockerfile_path(image: Image, folder: Path) -> Path:
 
 
 def render_all(images: Iterable[Image], templates: Path, folder: Path) -> dict[Path, str]:
-    """Return by its path every Dockerfile's text, and every layer's beside the templates' locks."""
-    chosen = tuple(images)
-    dockerfiles = {dockerfile_path(i, folder): render_dockerfile(i, templates).text for i in chosen}
-    return {**dockerfiles, **layer_files(chosen, templates.parent / "locks")}
+    """Return the text of every Dockerfile, and of every layer of a lock, by its path."""
+    family = tuple(images)
+    dockerfiles = {dockerfile_path(i, folder): render_dockerfile(i, templates).text for i in family}
+    return {**dockerfiles, **layer_files(family, templates.parent / "locks")}
 
 
 def write_all(rendered: Mapping[Path, str], folder: Path) -> list[Path]:
@@ -112,8 +108,8 @@ def _side(line: str | None) -> str:
 def _stale(rendered: Mapping[Path, str], folder: Path) -> list[Path]:
     """Return the Dockerfiles of no image, and the layers of no lock."""
     layers = {path.parent for path in rendered if path.parent.name == FOLDER}
-    there = {*folder.glob(f"*/{DOCKERFILE}"), *(path for one in layers for path in one.iterdir())}
-    return sorted(there - {*rendered})
+    found = {*folder.glob(f"*/{DOCKERFILE}"), *(path for one in layers for path in one.iterdir())}
+    return sorted(found - {*rendered})
 
 
 def _read(path: Path) -> str | None:
@@ -124,9 +120,7 @@ def _read(path: Path) -> str | None:
 
 
 @cache
-def _environment(templates: Path) -> "Environment":
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415
-
+def _environment(templates: Path) -> Environment:
     environment = Environment(  # noqa: S701 - Dockerfiles are not HTML; scalars.py keeps them safe
         loader=FileSystemLoader(templates),
         undefined=StrictUndefined,

@@ -1,12 +1,13 @@
 """The stages of a Dockerfile, with what each takes from other stages and from the build context."""
 
-import hashlib
 import json
 import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+
+from imgbuild.files import sha256
 
 #: The instructions before the first stage: the ARGs that stages may take over.
 ARGUMENTS = "ARG"
@@ -56,7 +57,7 @@ class Stage:
     def digest(self) -> str:
         """The sha256, in hexadecimal, of its instructions without comments, FROM included."""
         lines = [line for one in self.instructions for line in (one.line, *one.body)]
-        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+        return sha256("\n".join(lines).encode())
 
 
 @dataclass(frozen=True)

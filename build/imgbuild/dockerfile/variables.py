@@ -36,7 +36,7 @@ MPI_ENVIRONMENT: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("I_MPI_HYDRA_BOOTSTRAP_EXEC", "/usr/local/bin/mpiexec-ssh"),
     ),
 }
-#: From 2019 on Intel MPI sends through libfabric, whose providers it has in a folder of its own;
+#: From 2019 on Intel MPI sends through libfabric, whose providers it has in a separate folder;
 #: TCP is what every network has. Source: its env/vars.sh; libfabric's fi_provider(7).
 LIBFABRIC_ENVIRONMENT = (
     ("FI_PROVIDER_PATH", "{root}/lib/libfabric/prov"),
@@ -67,7 +67,7 @@ GPU_ENVIRONMENT = (
 #: The first Horovod with a CUDA kernel. Its CMake has two targets, horovod_cuda_kernels and
 #: compatible_horovod_cuda_kernels, that generate one file: seen to fail with make -j2.
 KERNELS = Version("0.20")
-#: The upstreams of the gpu variant's packages, in the order they are asked.
+#: The upstreams of the gpu variant's packages, in the order of the templates.
 NVIDIA_UPSTREAMS = ("nvidia-cuda", "nvidia-machine-learning")
 
 
@@ -225,9 +225,9 @@ class Compilers:
 
 def compilers(image: Image) -> Compilers:
     """Return the wheel's own compiler where the operating system has it, else the default one."""
-    wanted = minor_of(image.wheel.compiler)
-    if not wanted.startswith("4."):
+    release = minor_of(image.wheel.compiler)
+    if not release.startswith("4."):
         return Compilers("gcc", "g++", header=False)
-    if wanted in image.os.compilers:
-        return Compilers(f"gcc-{wanted}", f"g++-{wanted}", header=False)
+    if release in image.os.compilers:
+        return Compilers(f"gcc-{release}", f"g++-{release}", header=False)
     return Compilers("gcc", "g++", header=True)

@@ -19,7 +19,7 @@ class ResolvedPin:
     """One component of an image: its exact version, where it comes from, and why.
 
     ``documented`` is what the documentation of these images says where that is another version;
-    ``documented_exists`` is false where nobody ever published it.
+    ``documented_exists`` is false if it was never published.
     """
 
     component: str

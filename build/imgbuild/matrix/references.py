@@ -141,12 +141,12 @@ def _missing_pins(raw: Raw, row: Raw, variant: str, at: Location) -> Iterator[Fa
     stack = _mapping(_at(raw, ("stacks", str(name))))
     pins = _mapping(stack.get("pins"))
     system = str(row.get("os") or stack.get("os"))
-    given = {*row, *pins, *_mapping(_at(raw, ("operating_systems", system, "pins")))}
+    pinned = {*row, *pins, *_mapping(_at(raw, ("operating_systems", system, "pins")))}
     for pin in COMMON_PINS if stack else ():
-        if pin not in given:
+        if pin not in pinned:
             yield Fault(at, f"pin {pin!r} is missing; set it here or in stacks.{name}.pins")
     for pin in GPU_PINS if variant == "gpu" else ():
-        if pin not in (row if pin in ROW_PINS else given):
+        if pin not in (row if pin in ROW_PINS else pinned):
             yield Fault(at, f"pin {pin!r} is missing; the gpu variant needs it")
 
 
