@@ -1,11 +1,23 @@
-"""Temporary folders go with their process, or with the next start."""
+"""Files that appear whole or not at all: work folders, locks, stored folders, a store."""
 
+import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from imgbuild.errors import MachineError
-from imgbuild.files import work_folder
+from imgbuild.files import (
+    ContentStore,
+    LockedError,
+    is_locked,
+    locked,
+    remove_lock,
+    sha256,
+    stored_folder,
+    work_folder,
+    write_text,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -39,3 +51,99 @@ def test_without_room_it_says_so(state: Path) -> None:
     state.write_text("a file in its place")
     with pytest.raises(MachineError, match=r"Cannot work in .*XDG_STATE_HOME"), work_folder("x"):
         pass
+
+
+def test_a_failed_write_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "deep" / "file"
+    write_text(path, "old")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(MachineError, match=r"Cannot write .*file: No space left"):
+        write_text(path, "new")
+    assert [one.name for one in path.parent.iterdir()] == ["file"]
+    assert path.read_text() == "old"
+
+
+def test_a_lock_is_held_by_one(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "a.lock"
+    with locked(path):
+        assert is_locked(path)
+        assert not remove_lock(path)
+        with pytest.raises(LockedError) as caught, locked(path, wait=False):
+            pass
+        assert caught.value.owner == str(os.getpid())
+    assert not is_locked(path)
+    assert remove_lock(path)
+
+
+def test_who_waits_for_a_lock_is_told_and_takes_the_new_file(tmp_path: Path) -> None:
+    path, order, waiting = tmp_path / "a.lock", list[str](), threading.Event()
+
+    def second() -> None:
+        with locked(path, on_wait=waiting.set):
+            order.append("second")
+
+    with locked(path):
+        thread = threading.Thread(target=second)
+        thread.start()
+        assert waiting.wait(5)
+        path.unlink()  # as a clean-up could that did not look
+        order.append("first")
+    thread.join(5)
+    assert order == ["first", "second"]
+    assert path.exists()
+
+
+def test_a_stored_folder_is_made_once_and_again_when_damaged(tmp_path: Path) -> None:
+    final, made = tmp_path / "cache" / "one", list[Path]()
+
+    def make(folder: Path) -> None:
+        made.append(folder)
+        (folder / "file").write_text("x")
+
+    def is_whole(folder: Path) -> bool:
+        return (folder / "file").is_file()
+
+    for _ in range(2):
+        assert stored_folder(final, make, is_whole) == final
+    (final / "file").unlink()
+    stored_folder(final, make, is_whole)
+    stored_folder(final, make, is_whole, refresh=True)
+    assert len(made) == 3
+    assert sorted(path.name for path in final.parent.iterdir()) == [".one.lock", "one"]
+
+
+def test_a_failed_folder_leaves_the_old_one(tmp_path: Path) -> None:
+    final = tmp_path / "one"
+    final.mkdir()
+
+    def fail(_: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(MachineError, match=r"Cannot make .*one: No space left.*XDG_CACHE_HOME"):
+        stored_folder(final, fail, lambda _: False)
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["one"]
+
+
+def test_a_store_keeps_what_was_begun(tmp_path: Path) -> None:
+    store, digest = ContentStore(tmp_path), sha256(b"content")
+
+    def interrupt(part: Path) -> None:
+        part.write_bytes(b"con")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.put(digest, interrupt)
+    assert store.find(digest) is None
+
+    def complete(part: Path) -> None:
+        part.write_bytes(part.read_bytes() + b"tent")
+
+    assert store.put(digest, complete).read_bytes() == b"content"
+    assert store.put(digest, interrupt) == store.find(digest, 7)
+    assert store.find(digest, 8) is None

@@ -1,4 +1,4 @@
-"""What imgbuild started ends when imgbuild is killed."""
+"""Programs: what they print, how they end, and that they end with imgbuild."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imgbuild import process
-from imgbuild.process import dies_with_parent
+from imgbuild.process import (
+    NOT_FOUND,
+    TIMED_OUT,
+    dies_with_parent,
+    find_program,
+    lines_of,
+    run,
+    start,
+)
 
 if TYPE_CHECKING:
     import pytest
@@ -53,3 +61,36 @@ def test_a_program_ends_with_a_killed_imgbuild() -> None:
 def test_without_setpriv_the_command_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_setpriv", lambda: None)
     assert dies_with_parent(("true",)) == ["true"]
+
+
+def test_output_and_errors_are_kept_apart() -> None:
+    done = run(["sh", "-c", "cat; echo bad >&2; exit 3"], text="given")
+    assert (done.code, done.output, done.errors, done.ok) == (3, "given", "bad\n", False)
+    assert done.last() == "given | bad"
+
+
+def test_a_program_that_is_missing() -> None:
+    done = run(["no-such-program"])
+    assert (done.code, done.errors) == (NOT_FOUND, "no-such-program: not found")
+    assert find_program("sh")
+
+
+def test_a_program_that_takes_too_long_ends_with_its_children() -> None:
+    began = time.monotonic()
+    done = run(["sh", "-c", "sleep 60 & sleep 60"], timeout=0.2)
+    assert (done.code, done.errors) == (TIMED_OUT, "no answer within 0 s")
+    assert time.monotonic() - began < 10
+
+
+def test_what_ignores_sigterm_is_killed() -> None:
+    with start(["sh", "-c", "trap '' TERM; echo $$; sleep 60"], grace=0.2) as started:
+        assert started.stdout
+        pid = int(started.stdout.readline())
+    assert not _runs(pid)
+
+
+def test_lines_come_as_they_are_printed() -> None:
+    with start(["sh", "-c", "printf 'a\\nb'; sleep 0.3; printf c"]) as started:
+        lines = list(lines_of(started, lambda: 0.1))
+    assert [line for line in lines if line is not None] == ["a", "bc"]
+    assert None in lines

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ from imgbuild.build.result import BuildResult, scope_of
 from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY
 from imgbuild.errors import ImgbuildError
 from imgbuild.matrix.images import Image
+from imgbuild.parallel import as_completed
 from imgbuild.plan.ownership import is_own
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.suites import container
@@ -69,23 +69,15 @@ def pass_gate(built: Sequence[BuildResult], context: BuildContext) -> Iterator[B
         context.store.begin(one.image_id or "")
     how = TestOptions()
     keep_going, jobs = context.options.keep_going, context.options.jobs
-    waiting = list(built)
-    running: set[Future[BuildResult]] = set()
-    pool = ThreadPoolExecutor(jobs, thread_name_prefix="imgbuild-gate")
-    try:
-        while waiting or running:
-            # One that waits begins only when it is known that those before it passed.
-            while waiting and len(running) < jobs:
-                running.add(pool.submit(_passed, waiting.pop(0), context, how))
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            results = [future.result() for future in done]
-            if any(one.ends_build(keep_going=keep_going) for one in results):
-                waiting.clear()
-            yield from results
-    finally:
-        if running:
-            how.stop.stop()
-        pool.shutdown(wait=True)
+    results = as_completed(
+        lambda one: _passed(one, context, how),
+        built,
+        jobs,
+        goes_on=lambda result: not result.ends_build(keep_going=keep_going),
+        stop=how.stop.stop,
+        grace=None,
+    )
+    yield from (result for _, result in results)
 
 
 def _passed(built: BuildResult, context: BuildContext, how: TestOptions) -> BuildResult:
