@@ -19,9 +19,9 @@ Value = str | int | float | bool | None
 
 
 class JsonLog:
-    """Stands in for a text stream, and turns what is written into objects.
+    """A text stream that turns what is written into JSON objects.
 
-    It has of a stream what ``print``, Click, logging and the interpreter ask for.
+    It has the methods that ``print``, Click, logging and the interpreter use.
     """
 
     encoding = "utf-8"
@@ -58,7 +58,7 @@ class JsonLog:
             self.write("\n")
 
     def isatty(self) -> bool:
-        """Return that nobody watches."""
+        """Return that this is no terminal."""
         return False
 
     def writable(self) -> bool:

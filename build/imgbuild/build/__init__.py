@@ -1,1 +1,1 @@
-"""The last arrows: Plan → local image → suites → name. Everything here touches the engine."""
+"""Build images: from the plan to tested, tagged images."""

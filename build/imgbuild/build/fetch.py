@@ -1,4 +1,4 @@
-"""Everything that images are built from, into one folder."""
+"""Fetch everything that images are built from into one folder."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

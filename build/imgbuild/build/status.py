@@ -1,4 +1,4 @@
-"""How far each image of a build is, computed from its events. Pure: it has no clock."""
+"""Compute the status of each image of a build from its events."""
 
 from collections import Counter
 from collections.abc import Sequence

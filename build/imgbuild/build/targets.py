@@ -1,4 +1,4 @@
-"""Bake targets of images, and which of them are built in one bake. Pure but for reading files."""
+"""Make the bake targets of images, and group them into bakes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,1 +1,1 @@
-"""What goes to CI: which images changed or are not published, as jobs of a CI system."""
+"""List the images that changed or are not published, as jobs of a CI system."""

@@ -19,7 +19,7 @@ _SHA = 40
 
 @dataclass(frozen=True)
 class Changes:
-    """Why each changed image is one, by name; notes for the user.
+    """The reasons why images changed, by name; notes for the user.
 
     ``gone`` are images that the revision had and the checkout has not.
     """
@@ -36,7 +36,7 @@ def changes_between(
     project: Project,
     settings: Settings,
 ) -> Changes:
-    """Return which images of ``now`` are others than at ``reference``.
+    """Return the images of ``now`` that differ from those at ``reference``.
 
     ``family`` are all images of the checkout's matrix, to know which are gone. A revision whose
     matrix this imgbuild cannot read makes every image a changed one.
@@ -85,7 +85,7 @@ def _changed(
 
 
 def _reason(name: str, now: CheckoutDigests, before: CheckoutDigests) -> str:
-    """Say which inputs differ, as ``build --plan`` says it."""
+    """Return the inputs that differ, as ``build --plan`` prints them."""
     then = {**pin_labels(before.images[name]), INPUT_PARTS: parts_label(before.digests[name])}
     found = described(changes_since(then, now.images[name], now.digests[name]))
     return f"changed: {found or 'an input that cannot be named'}"

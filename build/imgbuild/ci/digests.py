@@ -1,4 +1,4 @@
-"""Input digests of a checkout and of a revision of it, without an engine and without making a base.
+"""Compute the input digests of a checkout and of a Git revision, without an engine.
 
 Both sides are given what this machine gives: the same settings, the same base images. A base image
 that is made here, and is not made yet, stands for its recipe: that is enough to compare, but the
@@ -46,7 +46,7 @@ class CheckoutDigests:
 
 
 class RevisionReader(InputReader):
-    """A look at a revision, whose committed files are what was built from it.
+    """Reads a revision, whose committed files are what was built from it.
 
     They are not rendered again: imgbuild's code may be another by now, and its rendering with it.
     """

@@ -1,4 +1,4 @@
-"""``imgbuild build``: build what is missing, test it, and name what passed."""
+"""``imgbuild build``: build what is missing, test it, and tag what passed."""
 
 import json
 import os
@@ -28,7 +28,7 @@ BRIEF = 3
 
 
 class LogFormat(StrEnum):
-    """What standard error is for: people or programs."""
+    """The format of standard error."""
 
     TEXT = "text"
     JSON = "json"
@@ -138,19 +138,19 @@ def build(
     for wrong, message in (
         (
             plan and refresh_base,
-            "--plan makes nothing, and --refresh-base makes base images; choose one.",
+            "--plan cannot be combined with --refresh-base, which makes base images.",
         ),
         (
             offline and refresh_base,
-            "--offline takes the base image that was fetched; drop --refresh-base.",
+            "--offline uses the fetched base image; drop --refresh-base.",
         ),
         (
             source is not None and not pull,
-            "--from says where --pull looks: give both, or neither.",
+            "--from needs --pull.",
         ),
         (
             offline and not offline.is_dir(),
-            f"--offline {offline}: there is no such folder; `imgbuild fetch` makes one.",
+            f"--offline {offline}: no such folder; `imgbuild fetch` fills one.",
         ),
     ):
         if wrong:
@@ -259,8 +259,8 @@ def build_lines(build: "Build") -> str:
     missing = build.planned - len(results)
     if missing:
         stopped = build.stop or any(one.scope is FailureScope.ENGINE for one in results)
-        hint = "" if stopped else " (--keep-going begins them)"
-        lines.append(f"{missing} images were not begun{hint}.")
+        hint = "" if stopped else " (--keep-going builds them)"
+        lines.append(f"{missing} images were not started{hint}.")
     return "\n".join(lines)
 
 

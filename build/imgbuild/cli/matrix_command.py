@@ -12,7 +12,7 @@ from imgbuild.matrix.selection import Selection
 
 
 class Format(StrEnum):
-    """The reader of the list."""
+    """The format of the list."""
 
     JSON = "json"
     GITHUB = "github"

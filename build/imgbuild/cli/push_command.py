@@ -29,7 +29,7 @@ def push(
         typer.Option(
             "--to",
             metavar="HOST[:PORT]/REPOSITORY",
-            help="Where to. Default: publishing.repository of imgbuild.local.yaml.",
+            help="The target. Default: publishing.repository of the settings.",
             show_default=False,
         ),
     ] = None,
@@ -44,7 +44,7 @@ def push(
         ),
     ] = None,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Show what would be published as what; do nothing.")
+        bool, typer.Option("--plan", help="Show what would be published; publish nothing.")
     ] = False,
     allow_substituted: Annotated[
         bool,
@@ -59,16 +59,17 @@ def push(
         typer.Option(
             "--allow-skipped",
             metavar="SUITE",
-            help="Also images in which this suite was skipped, such as gpu_runs; repeatable.",
+            help="Also images that skipped this suite, such as gpu_runs; repeatable.",
         ),
     ] = None,
     jobs: Annotated[
-        int, typer.Option("--jobs", min=1, max=32, help="How many images to push at once.")
+        int,
+        typer.Option("--jobs", min=1, max=32, metavar="N", help="How many images to push at once."),
     ] = 3,
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
 ) -> None:
-    """Publish images whose suites passed on this very image.
+    """Publish images whose suites passed.
 
     Each gets one immutable tag that names every version, then the tags that move to the newest
     image. What is there already is not sent again; running an interrupted push again completes it.

@@ -29,7 +29,9 @@ def size(
     image: Annotated[
         list[str] | None,
         typer.Option(
-            "--image", metavar="REF", help="An image of the engine, by name or id; repeatable."
+            "--image",
+            metavar="REF",
+            help="An image of the engine, by name or id; repeatable.",
         ),
     ] = None,
     as_json: options.JsonOption = False,

@@ -1,4 +1,4 @@
-"""What an image says of itself: OCI's own labels, and one label a pin."""
+"""The labels of an image: OCI's, and one for each pin."""
 
 from imgbuild.matrix.images import Image
 

@@ -1,1 +1,1 @@
-"""The edge to Docker: the engine's API, buildx, and what a build shows while it runs."""
+"""The only way to Docker: the engine's API and buildx."""

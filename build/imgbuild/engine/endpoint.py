@@ -1,4 +1,4 @@
-"""Which engine: the settings, then what the Docker client itself would take."""
+"""Find the engine: from the settings, else as the Docker client does."""
 
 import hashlib
 import json
@@ -78,5 +78,5 @@ def _read_object(path: Path) -> Mapping[str, object]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise MachineError(f"{path} cannot be read: {error}. Mend or remove it.") from error
+        raise MachineError(f"{path} cannot be read: {error}. Correct or remove it.") from error
     return found if isinstance(found, dict) else {}

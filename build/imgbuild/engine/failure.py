@@ -1,4 +1,4 @@
-"""Why a build failed: collected while it runs, diagnosed and raised at its end."""
+"""Diagnose a failed build from its events."""
 
 import re
 import textwrap
@@ -220,7 +220,7 @@ _ADVICE: dict[FaultKind, str] = {
         "it and build again: finished steps are kept."
     ),
     "checksum": (
-        "A download is not what was pinned. Do not build on: find out whether the upstream "
+        "A download is not what was pinned. Stop and find out whether the upstream "
         "replaced the file, or the pin (matrix or lock) is wrong."
     ),
     "disk": (

@@ -1,4 +1,4 @@
-"""Errors of docker-py and of the connection, said as imgbuild's own."""
+"""Translate errors of docker-py and of the connection."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

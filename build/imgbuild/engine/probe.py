@@ -1,4 +1,4 @@
-"""Does building work on this engine? Try it, with an image of a few bytes."""
+"""Try every feature that builds need, with an image of a few bytes."""
 
 import secrets
 import struct

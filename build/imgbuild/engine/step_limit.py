@@ -1,4 +1,4 @@
-"""How long the steps of a build may run: one that hangs would keep the whole build for ever."""
+"""Limit the run time of build steps."""
 
 from dataclasses import dataclass, field
 

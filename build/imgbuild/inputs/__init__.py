@@ -1,1 +1,1 @@
-"""What a build stands on and does not download itself: base image, interpreter, ``uv``."""
+"""Get the inputs of builds: downloads, base images, the interpreter, ``uv``."""

@@ -51,7 +51,7 @@ def _files(
         if item.sha256 not in lock.hashes.get(distribution, ()):
             raise CheckFailedError(
                 f"The Python package index has {item.name} with sha256 {item.sha256}, which is not "
-                f"in {name}. Do not build on: find out which of the two is right."
+                f"in {name}. Stop and find out which of the two is right."
             )
         yield item
 

@@ -1,1 +1,1 @@
-"""What is missing: inputs made ready, their digest, and what a build would have to do."""
+"""Decide what to build: the input digest of each image, and what changed."""

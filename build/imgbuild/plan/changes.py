@@ -1,4 +1,4 @@
-"""Which inputs of an image are others than when it was built: old → new. Pure."""
+"""Compare an image's inputs with those it was built from: old → new."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping

@@ -100,8 +100,8 @@ class InputReader:
             digest.update(hashlib.sha256(file.read_bytes()).digest())
         if not found:
             raise InputError(
-                f"images/{path}: a Dockerfile uses it, but the file is missing. Restore it back, "
-                "or take it out of images/templates and run `imgbuild render`."
+                f"images/{path}: a Dockerfile uses it, but the file is missing. Restore it, "
+                "or remove it from images/templates and run `imgbuild render`."
             )
         require_layer_as_named(path, place)
         return digest.hexdigest()

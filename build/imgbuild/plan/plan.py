@@ -123,7 +123,7 @@ def _plan_one(
         failed = "its suites failed last time" if known is False else "not tested yet"
         return PlanItem(image, digest, Action.TEST, f"built, {failed}", best.id)
     if not _is_tagged(image, best):
-        return PlanItem(image, digest, Action.NAME, "built, has no name yet", best.id)
+        return PlanItem(image, digest, Action.NAME, "built, not tagged yet", best.id)
     return PlanItem(image, digest, Action.NOTHING, "up to date", best.id)
 
 

@@ -1,1 +1,1 @@
-"""Running the testinfra suites inside an image, and what they found."""
+"""Run the testinfra suites in images, and store their results."""

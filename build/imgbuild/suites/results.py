@@ -106,7 +106,7 @@ class SuiteResult:
 class Report:
     """The results of all suites in one image, and the digest of the suites' code.
 
-    ``gpus`` tells whether the engine offered GPUs: a suite that was skipped without them is run
+    ``gpus`` says whether the engine offered GPUs: a suite that was skipped without them is run
     again with them. ``not_begun`` are suites that came after the first failure, where that ends the
     run; ``unspecified`` are facts that nobody gave of an external image.
     """

@@ -37,7 +37,7 @@ class StoppedError(Exception):
 
 
 class Stop:
-    """Knows the processes of a run, and ends them all when it is told to."""
+    """Knows the processes of a run, and can end them all."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -31,7 +31,7 @@ class ReportStore:
         *,
         gpus: bool = False,
     ) -> None:
-        """Keep the results; ``gpus`` tells whether the engine offered GPUs."""
+        """Keep the results; ``gpus`` says whether the engine offered GPUs."""
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         fresh = {
             result.suite: {
@@ -50,7 +50,7 @@ class ReportStore:
     ) -> dict[str, SuiteResult]:
         """Return the results, by suite, that are still good.
 
-        ``gpus`` tells whether the engine offers GPUs now: a suite that was skipped for want of them
+        ``gpus`` says whether the engine offers GPUs now: a suite that was skipped for want of them
         is run again then.
         """
         known = self._known(image_id, keys)

@@ -389,7 +389,7 @@ def test_an_error_between_the_images_stops_the_build(
     build = bench.run(keep_going=True)
     assert build.results == ()
     assert isinstance(build.failure(), EngineUnusableError)
-    assert build_lines(build).endswith("2 images were not begun.")
+    assert build_lines(build).endswith("2 images were not started.")
 
 
 @pytest.mark.parametrize(("faulty", "error"), [(set(), MachineError), ({NEW}, CheckFailedError)])
@@ -429,7 +429,7 @@ def test_one_image_has_a_row_with_its_suites(images: dict[str, Image]) -> None:
     expected = "named built, tested 4m05s + 1m10s 1000 MB pins passed, horovod passed"
     assert " ".join(row.split()) == f"{NEW} {expected}"
     rows = _rows(_result(images[NEW]), planned=3)
-    assert rows[-1] == "2 images were not begun (--keep-going begins them)."
+    assert rows[-1] == "2 images were not started (--keep-going builds them)."
 
 
 def test_many_images_have_their_suites_in_brief_and_totals(images: dict[str, Image]) -> None:

@@ -15,10 +15,10 @@ from imgbuild.project import Project
     [
         (("--cache-from", "user/cache"), "--cache-from: 'user/cache' is"),
         (("--cache-to", "type=gha"), "--cache-to: 'type=gha' is"),
-        (("--offline", "./nowhere"), "--offline nowhere: there is no such folder"),
-        (("--plan", "--refresh-base"), "--plan makes nothing"),
+        (("--offline", "./nowhere"), "--offline nowhere: no such folder"),
+        (("--plan", "--refresh-base"), "--plan cannot be combined"),
         (("--offline", ".", "--refresh-base"), "drop --refresh-base"),
-        (("--from", ""), "--from says where --pull looks"),
+        (("--from", ""), "--from needs --pull"),
         (("--pull", "--from", ""), "--from: '' is not HOST[:PORT]/REPOSITORY"),
     ],
 )

@@ -147,7 +147,7 @@ def test_lock_check_fails_on_a_changed_matrix(checkout: Path) -> None:
         (("test", "--tf", "2.2", "--jobs", "0"), 2, "--jobs"),
         (("lock", "--check", "--upgrade"), 2, "give one of them"),
         (("build", "--tf", "2.2", "--jobs", "0"), 2, "--jobs"),
-        (("build", "--tf", "2.2", "--plan", "--refresh-base"), 2, "choose one"),
+        (("build", "--tf", "2.2", "--plan", "--refresh-base"), 2, "cannot be combined"),
         (("build", "--tf", "2.2", "--step-timeout", "10"), 2, "'10' is not a duration, such as"),
         (("build", "--tf", "2.2", "--all"), 2, "give --tf or --all, not both"),
         (("nonsense",), 2, "nonsense"),

@@ -84,7 +84,7 @@ def test_a_file_that_can_be_run_is_another_file(image: Image, checkout: Project)
 
 def test_a_file_that_is_missing_is_refused(image: Image, checkout: Project) -> None:
     (checkout.files / "network.sh").unlink()
-    with pytest.raises(InputError, match=r"images/files/network\.sh: a Dockerfile takes it"):
+    with pytest.raises(InputError, match=r"images/files/network\.sh: a Dockerfile uses it"):
         input_digest(image, INPUTS, checkout)
 
 

@@ -114,7 +114,7 @@ def test_a_label_with_another_input_digest(good: PushCandidate) -> None:
 
 
 def test_an_image_without_its_name(good: PushCandidate) -> None:
-    item = replace(good.item, action=Action.NAME, reason="built, has no name yet")
+    item = replace(good.item, action=Action.NAME, reason="built, not tagged yet")
     assert "as one over its budget" in _only(judge(replace(good, item=item), STRICT))
 
 
