@@ -39,6 +39,7 @@ from imgbuild.registry.client import RegistryClient, connect
 from imgbuild.registry.manifest import DamagedError, Manifest
 from imgbuild.registry.repository import select_repository
 from imgbuild.retry import RetryPolicy
+from imgbuild.settings import load_settings
 from imgbuild.suites.container import remove_leftovers
 
 #: How long an interrupt waits for pushes that the engine reports nothing of, in seconds.
@@ -391,12 +392,12 @@ def open_push(
             of the images.
 
     """
+    repository, option = select_repository(options.to, load_settings(project.settings), "--to")
     with ExitStack() as stack:
         context = stack.enter_context(
             open_context(project, options.images, BuildOptions(make_inputs=False), log)
         )
         settings = context.settings.publishing
-        repository, option = select_repository(options.to, context.settings, "--to")
         registry = stack.enter_context(
             closing(connect(repository, context.settings, log, option=option))
         )
