@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SOURCE = Path(__file__).resolve().parents[2]
 #: What the tiny images of some tests need of ``images/``, beside templates of their own.
-INPUTS = ("images/files", "images/locks")
+INPUTS = ("images/files", "images/locks", "images/prefix")
 #: A download that a machine may substitute, and what stands in its place.
 CPYTHON, CONTENT = "Python-3.6.15.tar.xz", b"a source" * 1000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

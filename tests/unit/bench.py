@@ -11,9 +11,9 @@ from fake_engine import FakeEngine
 from imgbuild.build.context import BuildContext, BuildOptions
 from imgbuild.build.result import BuildResult
 from imgbuild.build.run import Build, build_images
-from imgbuild.engine.bake import BakeTarget, BuildFailedError, BuiltImage
+from imgbuild.engine.bake import BakeTarget, BuiltImage
 from imgbuild.engine.buildx import Buildx
-from imgbuild.engine.failure import BuildFailure
+from imgbuild.engine.failure import BuildFailedError, BuildFailure
 from imgbuild.engine.types import StoredImage
 from imgbuild.inputs.build_inputs import BaseInput, BuildInputs, ImageDownloads, InterpreterInput
 from imgbuild.matrix.images import Image

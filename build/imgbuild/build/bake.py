@@ -10,14 +10,8 @@ from imgbuild.build.result import BuildResult, FailureScope, scope_of
 from imgbuild.build.targets import bake_target, share_packages
 from imgbuild.build.wheels import Wheels, open_wheels
 from imgbuild.dockerfile.variables import epoch_seconds
-from imgbuild.engine.bake import (
-    BakeTarget,
-    BuildFailedError,
-    BuildStoppedError,
-    BuiltImage,
-    run_bake,
-)
-from imgbuild.engine.failure import BuildFailure
+from imgbuild.engine.bake import BakeTarget, BuiltImage, run_bake
+from imgbuild.engine.failure import BuildFailedError, BuildFailure, BuildStoppedError
 from imgbuild.engine.progress import BakeBegun, BakeEvent, Transfer
 from imgbuild.plan.plan import PlanItem
 

@@ -10,12 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from imgbuild.engine.buildx import Buildx, build_environment
-from imgbuild.engine.failure import (
-    BuildFailedError,
-    BuildRecord,
-    BuildStoppedError,
-    raise_failure,
-)
+from imgbuild.engine.failure import BuildRecord, raise_failure
 from imgbuild.engine.progress import (
     BakeBegun,
     BakeEvent,
@@ -31,16 +26,6 @@ from imgbuild.engine.step_limit import StepLimit
 from imgbuild.errors import InputError, MachineError
 from imgbuild.files import work_folder
 from imgbuild.process import lines_of, start
-
-__all__ = [
-    "BakeTarget",
-    "BuildFailedError",
-    "BuildStoppedError",
-    "BuiltImage",
-    "bake_definition",
-    "run_bake",
-    "run_export",
-]
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
+from urllib.parse import quote
 
 from imgbuild.engine import types
 from imgbuild.engine.endpoint import DEFAULT_HOST
 from imgbuild.engine.faults import answered_error, translated
-from imgbuild.engine.listing import list_history, list_images, unix_socket
 from imgbuild.engine.types import RunOptions
+from imgbuild.engine.unix_socket import get_entries, unix_socket
 from imgbuild.errors import InputError, MachineError
 
 if TYPE_CHECKING:
@@ -69,7 +71,8 @@ class Engine:
         """Return the images with ``label``, in one call (docker-py's list makes N+1)."""
         socket = unix_socket(self.host)
         if socket:
-            found = list_images(socket, label, self.host, ANSWER_SECONDS)
+            request = f"/images/json?filters={quote(json.dumps({'label': [label]}))}"
+            found = get_entries(socket, request, self.host, ANSWER_SECONDS)
             return [types.listed_image(one) for one in found]
         with self._api() as api:
             return [types.listed_image(one) for one in api.images(filters={"label": [label]})]
@@ -88,7 +91,8 @@ class Engine:
         """Return the steps that the image was made by, the newest first."""
         socket = unix_socket(self.host)
         if socket:
-            return types.history_entries(list_history(socket, image_id, self.host, ANSWER_SECONDS))
+            request = f"/images/{quote(image_id)}/history"
+            return types.history_entries(get_entries(socket, request, self.host, ANSWER_SECONDS))
         with self._api() as api:
             return types.history_entries(api.history(image_id))  # type: ignore[no-untyped-call]
 

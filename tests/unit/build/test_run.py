@@ -12,8 +12,7 @@ from bench import INPUTS, NEW, OLD, Bench
 from imgbuild.build.result import BuildResult, FailureScope
 from imgbuild.build.run import Build
 from imgbuild.cli.build_command import build_lines, usage_lines
-from imgbuild.engine.bake import BuildFailedError, BuildStoppedError
-from imgbuild.engine.failure import Diagnosis, FaultKind
+from imgbuild.engine.failure import BuildFailedError, BuildStoppedError, Diagnosis, FaultKind
 from imgbuild.engine.faults import EngineUnusableError
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.inputs.build_inputs import BaseInput, ImageDownloads

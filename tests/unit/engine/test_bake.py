@@ -12,14 +12,9 @@ from pathlib import Path
 import fake_buildx
 import pytest
 
-from imgbuild.engine.bake import (
-    BakeTarget,
-    BuildFailedError,
-    BuildStoppedError,
-    BuiltImage,
-    run_bake,
-)
+from imgbuild.engine.bake import BakeTarget, BuiltImage, run_bake
 from imgbuild.engine.buildx import Buildx
+from imgbuild.engine.failure import BuildFailedError, BuildStoppedError
 from imgbuild.engine.progress import BakeBegun, BakeEvent, BuildEvent, Transfer
 from imgbuild.errors import MachineError
 from imgbuild.process import start

@@ -8,7 +8,7 @@ import pytest
 from socket_server import SocketServer, socket_server
 
 from imgbuild.engine.client import Engine
-from imgbuild.engine.listing import unix_socket
+from imgbuild.engine.unix_socket import unix_socket
 from imgbuild.errors import CheckFailedError, MachineError
 
 IMAGE = {"Id": "sha256:1", "RepoTags": ["a:1"], "Labels": {"k": "v"}, "Size": 7, "Created": 8}
