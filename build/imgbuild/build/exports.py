@@ -62,20 +62,20 @@ def apt_items(
         MachineError: the engine or the archive cannot be reached.
 
     """
-    chosen = tuple(stages)
+    planned = tuple(stages)
     with work_folder("apt") as folder:
         rendered = render_dockerfile(image, context.project.templates)
         dockerfile = folder / "Dockerfile"
-        dockerfile.write_text(with_plan(rendered, chosen, _APT_PLAN), encoding="utf-8")
+        dockerfile.write_text(with_plan(rendered, planned, _APT_PLAN), encoding="utf-8")
         target = replace(
             _target(image, {}, context),
             dockerfile=dockerfile,
             target=_APT_PLAN,
-            uncached=tuple(plan_name(stage) for stage in chosen),
+            uncached=tuple(plan_name(stage) for stage in planned),
         )
         out = folder / "out"
         _export(target, out, f"{image.name}-packages", context, show=True)
-        return tuple(dict.fromkeys(_planned_items(out, chosen, store)))
+        return tuple(dict.fromkeys(_planned_items(out, planned, store)))
 
 
 def _target(image: Image, downloads: Mapping[str, Path], context: BuildContext) -> BakeTarget:

@@ -67,29 +67,29 @@ def pass_gate(built: Sequence[BuildResult], context: BuildContext) -> Iterator[B
     """
     for one in built:
         context.store.begin(one.image_id or "")
-    how = TestOptions()
+    options = TestOptions()
     keep_going, jobs = context.options.keep_going, context.options.jobs
-    results = as_completed(
-        lambda one: _passed(one, context, how),
+    done = as_completed(
+        lambda one: _passed(one, context, options),
         built,
         jobs,
         goes_on=lambda result: not result.ends_build(keep_going=keep_going),
-        stop=how.stop.stop,
+        stop=options.stop.stop,
         grace=None,
     )
-    yield from (result for _, result in results)
+    yield from (result for _, result in done)
 
 
-def _passed(built: BuildResult, context: BuildContext, how: TestOptions) -> BuildResult:
+def _passed(built: BuildResult, context: BuildContext, options: TestOptions) -> BuildResult:
     """Return the result of one image; an error on the way is its own, not the whole build's."""
     try:
-        return _test_and_tag(built, context, how)
+        return _test_and_tag(built, context, options)
     except ImgbuildError as error:
         return replace(built, error=str(error), scope=scope_of(error))
 
 
-def _test_and_tag(built: BuildResult, context: BuildContext, how: TestOptions) -> BuildResult:
-    """Test the image unless that is done or not wanted, and tag it if it passed.
+def _test_and_tag(built: BuildResult, context: BuildContext, options: TestOptions) -> BuildResult:
+    """Test the image if that is to be done, and tag it if it passed.
 
     An image that is larger than its budget is not tested, and gets no tag.
     """
@@ -102,7 +102,7 @@ def _test_and_tag(built: BuildResult, context: BuildContext, how: TestOptions) -
     if context.options.test and item.action in {Action.BUILD, Action.TEST}:
         started = time.monotonic()
         target = target_of(item.image, image_id, context)
-        report = test_session(context).test(target, how)
+        report = test_session(context).test(target, options)
         result = replace(result, report=report, test_seconds=time.monotonic() - started)
         if not report.ok:
             return replace(result, error=_verdict(report, context.reports / item.image.name))

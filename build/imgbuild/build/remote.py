@@ -37,8 +37,8 @@ class RemoteStore:
     engine: Engine
     say: Callable[[str], None]
     failed: bool = False
-    #: The input digests of the images that came from here.
-    given: set[str] = field(default_factory=set)
+    #: The input digests of images that are known to be here.
+    known: set[str] = field(default_factory=set)
     #: The verdicts that were read, by key; an empty one if there are none.
     _verdicts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -76,7 +76,7 @@ class RemoteStore:
             return None
         found = self.engine.inspect(reference)
         if found and manifest.is_image(found.id) and _says_so(found, item):
-            self.given.add(item.digest.total)
+            self.known.add(item.digest.total)
             return found
         self.engine.untag(reference)
         self.say(f"{reference} is not {item.image.name}, as its tag says; it is built here.")
@@ -90,7 +90,7 @@ class RemoteStore:
             self.engine.push(reference)
         finally:
             self.engine.untag(reference)
-        self.given.add(item.digest.total)
+        self.known.add(item.digest.total)
 
     def release(self, image_id: str) -> None:
         """Take this store's tags from an image that has others, also those of a killed build."""

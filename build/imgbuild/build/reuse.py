@@ -138,7 +138,7 @@ def _keep(
         item, image_id = result.item, result.image_id
         if not result.ok or not image_id:
             continue
-        if item.digest.total not in store.given and not store.has_image(item):
+        if item.digest.total not in store.known and not store.has_image(item):
             store.push(item, image_id)
             yield result.name
         stored = context.engine.inspect(image_id)

@@ -1,6 +1,6 @@
 """``imgbuild build``: the pipeline from the plan to tagged images."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from imgbuild.build.bake import Downloads, bake_images
@@ -83,7 +83,7 @@ def _work(items: Sequence[PlanItem], context: BuildContext) -> Iterator[BuildRes
     After a failure the images not yet begun are left out, unless ``keep_going``; after one of the
     engine they are left out in any case.
     """
-    for results in _groups(items, context):
+    for results in _steps(items, context):
         ended = False
         for one in results:
             ended = ended or one.ends_build(keep_going=context.options.keep_going)
@@ -92,50 +92,38 @@ def _work(items: Sequence[PlanItem], context: BuildContext) -> Iterator[BuildRes
             return
 
 
-def _groups(
-    items: Sequence[PlanItem], context: BuildContext
-) -> Iterator[Iterator[BuildResult] | list[BuildResult]]:
-    yield [
-        BuildResult(item, item.image_id, tagged=True)
-        for item in items
-        if item.action is Action.NOTHING
-    ]
-    built = [
-        BuildResult(item, item.image_id)
-        for item in items
-        if item.action in {Action.TEST, Action.NAME}
-    ]
-    if built:
-        yield pass_gate(built, context)
-    to_build = [item for item in items if item.action is Action.BUILD]
+def _steps(items: Sequence[PlanItem], context: BuildContext) -> Iterator[Iterable[BuildResult]]:
+    """Yield the results of each step; the next step begins when they are used up."""
+    by_action = {action: [one for one in items if one.action is action] for action in Action}
+    yield [BuildResult(item, item.image_id, tagged=True) for item in by_action[Action.NOTHING]]
+    built = [*by_action[Action.TEST], *by_action[Action.NAME]]
+    yield pass_gate([BuildResult(item, item.image_id) for item in built], context)
+    to_build = by_action[Action.BUILD]
     if not to_build:
         return
     prepared = prepare([item.image for item in to_build], context)
+    ready = [item for item in to_build if item.image.name not in prepared.failed]
     yield [
         BuildResult(item, error=str(error), scope=scope_of(error))
         for item in to_build
         if (error := prepared.failed.get(item.image.name))
     ]
-    ready = [item for item in to_build if item.image.name not in prepared.failed]
-    if not ready:
-        return
-    containerd = context.engine.version().containerd_store
-    for phase in phases(ready, context.project, containerd_store=containerd):
+    containerd_store = context.engine.version().containerd_store
+    for phase in phases(ready, context.project, containerd_store=containerd_store):
         yield _bake_and_test(phase, prepared.downloads, context)
 
 
 def _bake_and_test(
     items: Sequence[PlanItem], downloads: Downloads, context: BuildContext
 ) -> Iterator[BuildResult]:
-    built, failed = [], False
+    baked = []
     for one in bake_images(items, downloads, context):
         if one.error is None:
-            built.append(one)
+            baked.append(one)
         else:
-            failed = True
             yield one
-    if not failed or context.options.keep_going:
-        yield from pass_gate(built, context)
+    if len(baked) == len(items) or context.options.keep_going:
+        yield from pass_gate(baked, context)
 
 
 def _word(result: BuildResult) -> str:

@@ -144,7 +144,7 @@ def phases(
     in phases.
     """
     if not containerd_store:
-        yield tuple(items)
+        yield from [tuple(items)] if items else []
         return
     left = [
         (item, shared_layers(render_dockerfile(item.image, project.templates))) for item in items

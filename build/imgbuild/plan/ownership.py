@@ -1,4 +1,4 @@
-"""Which images are imgbuild's own.
+"""Tell imgbuild's own images from images that were built on top of them.
 
 Labels alone do not tell: an image that somebody builds ``FROM`` one of these inherits every label
 of it, and so does a container. What it cannot inherit is the time of creation: an image of imgbuild

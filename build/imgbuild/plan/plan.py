@@ -26,7 +26,7 @@ class Action(StrEnum):
 class PlanItem:
     """One image: what is to be done, why, and the image the engine has already, if any.
 
-    ``changes`` are the inputs that are others than those of the image that it would replace.
+    ``changes`` are the inputs that differ from those of the image that it would replace.
     """
 
     image: Image
@@ -83,15 +83,15 @@ def _own_images(
     """Return imgbuild's own images.
 
     A history costs a call to the engine, and untagged images are usual: it is asked only where no
-    image that is surely own settles what has to be done.
+    image that is surely own is the current one.
     """
     sure = [one for one in stored if is_surely_own(one)]
-    settled = {
+    current = {
         image.name
         for image, digest in digests
         if any(_is_of(image, digest, one) and _is_tagged(image, one) for one in sure)
     }
-    open_names = {image.name for image, _ in digests} - settled
+    open_names = {image.name for image, _ in digests} - current
     return [
         one
         for one in stored
@@ -146,7 +146,7 @@ def _to_build(image: Image, digest: InputDigest, mine: Sequence[StoredImage]) ->
 
 
 def _unknown(latest: StoredImage) -> str:
-    """Say why it cannot be told what changed."""
+    """Return why the changes are not known."""
     if INPUT_PARTS in latest.labels:
         return "built by an imgbuild that recorded its inputs in another form"
     return "its inputs were not recorded"
