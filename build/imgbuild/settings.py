@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     ValidationError,
     model_validator,
@@ -31,23 +29,17 @@ from imgbuild.scalars import (
     Version,
 )
 from imgbuild.text import parse_duration
-from imgbuild.yaml_file import load_model
+from imgbuild.yaml_file import Section, load_model
 
 #: Mirrors of the command line, as words NAME=URL: ``imgbuild --mirror`` sets it.
 MIRRORS_VARIABLE = "IMGBUILD_MIRRORS"
-
-
-class Strict(BaseModel):
-    """Frozen, and unknown keys are errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
 def _seconds(value: Any) -> float | None:  # noqa: ANN401 - whatever YAML holds
     return None if value is None else parse_duration(str(value))
 
 
-class EngineSettings(Strict):
+class EngineSettings(Section):
     """Which engine builds. ``None`` means: the Docker client's own choice.
 
     ``step_timeout`` is how long a step of a build may run (``30m``; 0: for ever), in seconds.
@@ -58,40 +50,40 @@ class EngineSettings(Strict):
     step_timeout: Annotated[float | None, BeforeValidator(_seconds)] = None
 
 
-class BootstrapBase(Strict):
+class BootstrapBase(Section):
     """The base image is made here, from the distribution's archive, by mmdebstrap."""
 
     source: Annotated[Literal["bootstrap"], Field(alias="from")] = "bootstrap"
 
 
-class RegistryBase(Strict):
+class RegistryBase(Section):
     """The base image is pulled, by digest."""
 
     source: Annotated[Literal["registry"], Field(alias="from")]
     image: DigestReference
 
 
-class LayoutBase(Strict):
+class LayoutBase(Section):
     """The base image is an OCI layout on this machine, as ``imgbuild fetch`` writes it."""
 
     source: Annotated[Literal["layout"], Field(alias="from")]
     path: AbsolutePath
 
 
-class SourceInterpreter(Strict):
+class SourceInterpreter(Section):
     """CPython is compiled from its pinned source in a stage of its own."""
 
     source: Annotated[Literal["source"], Field(alias="from")] = "source"
 
 
-class PrefixInterpreter(Strict):
+class PrefixInterpreter(Section):
     """CPython is taken from a prefix of this machine (pyenv, an own build)."""
 
     source: Annotated[Literal["prefix"], Field(alias="from")]
     path: AbsolutePath
 
 
-class Mirror(Strict):
+class Mirror(Section):
     """The replacement of one upstream of the matrix.
 
     ``url`` replaces the upstream's whole URL; ``keyring`` its signing key, where a mirror signs
@@ -109,7 +101,7 @@ def _mirror_spelled_out(value: Any) -> Any:  # noqa: ANN401 - whatever YAML hold
 AnyMirror = Annotated[Mirror, BeforeValidator(_mirror_spelled_out)]
 
 
-class StandIn(Strict):
+class StandIn(Section):
     """The upstreams are stand-ins: images are for tests and cannot be pushed.
 
     ``versions`` are their true versions by component, which the suites expect in place of the pins.
@@ -123,7 +115,7 @@ Base = Annotated[BootstrapBase | RegistryBase | LayoutBase, Field(discriminator=
 Interpreter = Annotated[SourceInterpreter | PrefixInterpreter, Field(discriminator="source")]
 
 
-class PublishingSettings(Strict):
+class PublishingSettings(Section):
     """Where images are published, and how often a failing registry is tried.
 
     Between two tries a random time passes, of at most ``first_wait`` seconds, which doubles.
@@ -147,7 +139,7 @@ class PublishingSettings(Strict):
         return {key: kept for key, kept in value.items() if key != "compression"}
 
 
-class Settings(Strict):
+class Settings(Section):
     """The content of ``imgbuild.local.yaml``; without the file all are defaults."""
 
     engine: EngineSettings = EngineSettings()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from imgbuild.errors import InputError
 
@@ -23,6 +23,12 @@ DEEPEST = 100
 
 Location = tuple[str | int, ...]
 ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+class Section(BaseModel):
+    """A part of a file as a frozen model; unknown keys are faults."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def plan_listing(image: Image, job: FetchJob, context: BuildContext) -> Listing:
     return listing
 
 
-def bring(listings: Sequence[Listing], job: FetchJob, progress: DownloadProgress) -> int:
+def fetch_files(listings: Sequence[Listing], job: FetchJob, progress: DownloadProgress) -> int:
     """Fetch what the folder lacks of the listings; return how many files that were.
 
     Raises:

@@ -49,7 +49,7 @@ def fetch_downloads(
         for name in (image.name for image in images):
             try:
                 if fetched and name in offline:
-                    folders[name] = fetched.supplies(name)
+                    folders[name] = fetched.contexts(name)
                 else:
                     folders[name] = fetching.contexts(name)
             except ImgbuildError as error:

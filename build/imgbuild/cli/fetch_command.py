@@ -52,7 +52,7 @@ def _require_folder(folder: Path) -> None:
 
 
 def _fetch(job: "FetchJob", images: "tuple[Image, ...]", *, refresh: bool) -> None:
-    from imgbuild.build.fetch import bring, known_listing
+    from imgbuild.build.fetch import fetch_files, known_listing
     from imgbuild.inputs.base_image import fetched_layout
     from imgbuild.inputs.download_progress import shown_progress
 
@@ -60,7 +60,7 @@ def _fetch(job: "FetchJob", images: "tuple[Image, ...]", *, refresh: bool) -> No
     planned = _plan(job, [image for image in images if known[image.name] is None])
     listings = [listing or planned[name] for name, listing in known.items()]
     with shown_progress() as progress:
-        count = bring(listings, job, progress)
+        count = fetch_files(listings, job, progress)
     for image, listing in zip(images, listings, strict=True):
         fetched_layout(listing, image.os_name, job.folder, job.folder / "base")
     _report(job.folder, listings, count)

@@ -39,7 +39,7 @@ class FetchedInputs:
     listings: Mapping[str, Listing]
     cache: Path
 
-    def supplies(self, image: str) -> Mapping[str, Path]:
+    def contexts(self, image: str) -> Mapping[str, Path]:
         """Return the named contexts of one image: its downloads, packages and lists."""
         listing = self.listings[image]
         contexts = {FILES: listing.of(Kind.DOWNLOAD), CONDA: listing.of(Kind.CONDA)}

@@ -7,9 +7,7 @@ Versions, names and URLs are the restricted scalars of :mod:`imgbuild.scalars`; 
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     GetJsonSchemaHandler,
     field_validator,
@@ -39,6 +37,7 @@ from imgbuild.scalars import (
     Url,
     Version,
 )
+from imgbuild.yaml_file import Section
 
 Variant = Literal["cpu", "gpu"]
 Flavour = Literal["openmpi", "intelmpi"]
@@ -89,12 +88,6 @@ Fact = Literal[
 Check = Literal[
     "equal", "one-of", "range", "at-least", "same-major-minor-at-least", "release-one-of"
 ]
-
-
-class Section(BaseModel):
-    """Frozen, and unknown keys are errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
 class Pin(Section):

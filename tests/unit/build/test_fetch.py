@@ -7,7 +7,7 @@ import pytest
 from faulty_server import FaultyServer, Reply
 
 from imgbuild.build.exports import _planned_items
-from imgbuild.build.fetch import FetchJob, bring, known_listing
+from imgbuild.build.fetch import FetchJob, fetch_files, known_listing
 from imgbuild.dockerfile.stages import Stage
 from imgbuild.errors import MachineError
 from imgbuild.files import ContentStore
@@ -48,15 +48,15 @@ def listing(server: FaultyServer, image: Image, job: FetchJob) -> Listing:
 def test_a_second_run_asks_for_nothing(
     server: FaultyServer, listing: Listing, job: FetchJob
 ) -> None:
-    assert bring([listing], job, DownloadProgress()) == 2
-    assert bring([listing, listing], job, DownloadProgress()) == 0
+    assert fetch_files([listing], job, DownloadProgress()) == 2
+    assert fetch_files([listing, listing], job, DownloadProgress()) == 0
     assert len(server.asked) == 2
     ContentStore(job.folder).path(listing.items[0].sha256).unlink()
-    assert bring([listing], job, DownloadProgress()) == 1
+    assert fetch_files([listing], job, DownloadProgress()) == 1
 
 
 def test_sizes_are_known_afterwards(listing: Listing, job: FetchJob) -> None:
-    bring([listing], job, DownloadProgress())
+    fetch_files([listing], job, DownloadProgress())
     written = read_listing(job.folder, listing.image)
     assert written is not None
     assert [item.size for item in written.items] == [5, 7, 4]
@@ -69,11 +69,11 @@ def test_what_was_interrupted_goes_on(
     write_listing(listing, job.folder)
     server.replies["/b.deb"] = [Reply(b"", 500)]
     with pytest.raises(MachineError, match=r"b\.deb cannot be fetched"):
-        bring([listing], job, DownloadProgress())
+        fetch_files([listing], job, DownloadProgress())
     server.give("/b.deb", Reply(b"package"))
     known = known_listing(image, job)
     assert known == listing
-    assert bring([known], job, DownloadProgress()) <= 2
+    assert fetch_files([known], job, DownloadProgress()) <= 2
 
 
 def test_a_listing_is_made_anew_when_its_inputs_changed_or_it_cannot_be_completed(

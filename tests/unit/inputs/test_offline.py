@@ -75,17 +75,17 @@ def test_the_files_are_where_the_dockerfiles_look(
     dest: Path, image: Image, project: Project, tmp_path: Path
 ) -> None:
     fetched = open_fetched(dest, [image], project, SETTINGS, tmp_path / "cache")
-    supplies = fetched.supplies(image.name)
-    assert {*supplies} == {"downloads", "offline"}
-    files = [p for p in supplies["offline"].rglob("*") if p.is_file()]
-    assert sorted(p.relative_to(supplies["offline"]).as_posix() for p in files) == [
+    contexts = fetched.contexts(image.name)
+    assert {*contexts} == {"downloads", "offline"}
+    files = [p for p in contexts["offline"].rglob("*") if p.is_file()]
+    assert sorted(p.relative_to(contexts["offline"]).as_posix() for p in files) == [
         "apt/archives/g++_4%3a12_amd64.deb",
         "apt/lists/archive.example_debian_InRelease",
         "apt/upstreams",
         "python/h5py-2.10.0-py3-none-any.whl",
     ]
-    assert (supplies["downloads"] / "Python-3.6.15.tar.xz").read_text() == "source"
-    assert fetched.supplies(image.name) == supplies
+    assert (contexts["downloads"] / "Python-3.6.15.tar.xz").read_text() == "source"
+    assert fetched.contexts(image.name) == contexts
 
 
 def test_the_base_is_the_fetched_one(
@@ -173,7 +173,7 @@ def test_a_file_that_was_damaged_on_the_way(
     path.write_bytes(b"bad")
     fetched = open_fetched(dest, [image], project, SETTINGS, tmp_path / "cache")
     with pytest.raises(InputError, match="was damaged since it was fetched"):
-        fetched.supplies(image.name)
+        fetched.contexts(image.name)
 
 
 def test_a_base_whose_manifest_names_no_type(tmp_path: Path, made: Path) -> None:
