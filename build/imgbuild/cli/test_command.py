@@ -154,7 +154,7 @@ def _test_external(project: "Project", request: TestRequest) -> "tuple[TestRun, 
     from imgbuild.settings import load_settings
     from imgbuild.suites.container import TestTarget, remove_leftovers
     from imgbuild.suites.expect_option import expected_of, parse_expect, unspecified
-    from imgbuild.suites.probe import probe_image
+    from imgbuild.suites.probe import docker_exec, read_contents
     from imgbuild.suites.session import TestSession, run_targets
     from imgbuild.suites.store import ReportStore
 
@@ -170,11 +170,11 @@ def _test_external(project: "Project", request: TestRequest) -> "tuple[TestRun, 
             image_locks([target.folder], host, state / "locks"),
             BuildDisplay([reference]) as show,
         ):
-            probed = probe_image(image_id, host)
-            variant, expected = expected_of(option, reference, probed, matrix, project)
+            remove_leftovers([reference], engine)
+            contents = read_contents(reference, image_id, engine, docker_exec(host))
+            variant, expected = expected_of(option, reference, contents, matrix, project)
             rest = unspecified(expected, matrix, project)
             target = replace(target, variant=variant, expected=expected, unspecified=rest)
-            remove_leftovers([reference], engine)
             store = ReportStore(state / "reports")
             session = TestSession(project, engine, host, store, reports, show.on_event)
             return run_targets([target], session, request.options, request.jobs), reports

@@ -30,7 +30,7 @@ from imgbuild.matrix.tags import immutable_tag, input_tag, moving_tags
 from imgbuild.parallel import in_parallel
 from imgbuild.project import Project, state_dir
 from imgbuild.publish.candidate import Allowance, PushCandidate, approve
-from imgbuild.publish.contents import check_contents, docker_exec
+from imgbuild.publish.contents import check_contents
 from imgbuild.publish.published import read_published
 from imgbuild.publish.record import Record, image_size, put_record, read_record
 from imgbuild.publish.release import next_release, releases_in
@@ -41,6 +41,7 @@ from imgbuild.registry.repository import select_repository
 from imgbuild.retry import RetryPolicy
 from imgbuild.settings import load_settings
 from imgbuild.suites.container import remove_leftovers
+from imgbuild.suites.probe import docker_exec
 
 #: How long an interrupt waits for pushes that the engine reports nothing of, in seconds.
 _END_SECONDS = 5.0

@@ -15,7 +15,7 @@ from imgbuild.matrix.images import Image, all_images, minor_of
 from imgbuild.matrix.model import Matrix, Variant
 from imgbuild.project import Project
 from imgbuild.suites.expectation import LAUNCHED, expectation
-from imgbuild.suites.probe import ProbedImage
+from imgbuild.suites.probe import NOTHING, ImageContents
 
 #: The keys for versions, and the components that they are the pins of.
 VERSIONS = {
@@ -78,7 +78,7 @@ def parse_expect(texts: Iterable[str], matrix: Matrix) -> ExpectOption:
 
 
 def expected_of(
-    option: ExpectOption, reference: str, probed: ProbedImage, matrix: Matrix, project: Project
+    option: ExpectOption, reference: str, contents: ImageContents, matrix: Matrix, project: Project
 ) -> tuple[Variant, dict[str, Any]]:
     """Return the variant, and what the suites read: the option, and how to use the image.
 
@@ -86,12 +86,12 @@ def expected_of(
         InputError: the suites do not know the TensorFlow, or it cannot be found.
 
     """
-    tensorflow = option.values.get("tf") or probed.tensorflow
-    variant = _variant(option, probed)
+    tensorflow = option.values.get("tf") or next(iter(contents.tensorflow_versions), None)
+    variant = _variant(option, contents)
     family = _family(tensorflow, variant, reference, matrix)
-    flavour = option.part("mpi")[0] or probed.mpi_flavour
+    flavour = option.part("mpi")[0] or contents.mpi[0]
     known = {
-        "mpi_flavour": flavour,
+        "mpi_flavour": flavour if flavour != NOTHING else None,
         "os_id": option.part("os")[0],
         "stack": option.values.get("stack"),
     }
@@ -101,7 +101,7 @@ def expected_of(
         "tensorflow": tensorflow,
         "variant": variant,
         "pins": option.pins,
-        "horovodrun": flavour == LAUNCHED and probed.horovodrun,
+        "horovodrun": flavour == LAUNCHED and contents.horovodrun,
         "gpu": expectation(family, project)["gpu"],
         **{key: value for key, value in known.items() if value},
     }
@@ -115,11 +115,11 @@ def unspecified(expected: Mapping[str, Any], matrix: Matrix, project: Project) -
     return (*facts, *(f"pin {component}" for component in components))
 
 
-def _variant(option: ExpectOption, probed: ProbedImage) -> Variant:
+def _variant(option: ExpectOption, contents: ImageContents) -> Variant:
     for variant in get_args(Variant):
         if option.values.get("variant") == variant:
             return variant  # type: ignore[no-any-return]
-    return "gpu" if probed.cuda else "cpu"
+    return "gpu" if contents.cuda else "cpu"
 
 
 def _family(tensorflow: str | None, variant: Variant, reference: str, matrix: Matrix) -> Image:

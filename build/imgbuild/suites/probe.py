@@ -1,71 +1,147 @@
-"""Probe an external image for its TensorFlow, MPI and CUDA: how to use it, not what is right."""
+"""Read from a running image what is in it: TensorFlow, Python, MPI, CUDA, operating system."""
 
 import json
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from imgbuild.errors import InputError
+from imgbuild.engine.client import Engine
+from imgbuild.engine.types import RunOptions
+from imgbuild.errors import CheckFailedError
 from imgbuild.process import TIMED_OUT
-from imgbuild.suites.container import run_docker
+from imgbuild.suites.container import CONTAINER_LABEL, label_of, require_docker_client, run_docker
 
+#: It takes a third of a second; a machine under load is given time.
 SECONDS = 120
-#: How the flavours' ``mpirun --version`` begins or ends.
-_FLAVOURS = {"openmpi": "Open MPI", "intelmpi": "Intel(R) MPI", "mpich": "HYDRA"}
+PROGRAM = Path(__file__).with_name("image_program.py")
+#: No network, and no driver where the engine would lend one to every container.
+_OPTIONS = RunOptions(network="none", environment={"NVIDIA_VISIBLE_DEVICES": "void"})
+_PYTHON = 'exec "$(command -v python || command -v python3)" -c "$1"'
 
-# Metadata is read by hand: importing TensorFlow takes seconds, and Python 3.6 has nothing for it.
-_PYTHON = r"""
-import glob, json, os, re, sys
-names = [os.path.basename(path) for folder in sys.path
-         for path in glob.glob(os.path.join(folder or ".", "tensorflow*-info"))]
-found = [re.match(r"tensorflow(_cpu|_gpu)?-(\d+(\.\d+)+)[^-]*\.(dist|egg)-info$", n) for n in names]
-print(json.dumps([match.group(2) for match in found if match]))
-"""
-_SCRIPT = r"""
-p=$(command -v python || command -v python3) && "$p" -c "$1" || echo '[]'
-mpirun --version 2>&1 | head -n 20 | tr '\n' ' '; echo
-command -v horovodrun || echo
-ls /usr/local/cuda*/lib64/libcudart.so* /usr/local/cuda*/targets/*/lib/libcudart.so* \
-  /usr/lib/x86_64-linux-gnu/libcudart.so* 2>/dev/null | head -n 1
-"""
+#: Runs a command in a container, by its id, and returns what it printed.
+Execute = Callable[[str, Sequence[str]], str]
+NOTHING = "nothing"
+#: How each MPI says its version: "mpirun (Open MPI) 4.1.4"; "Intel(R) MPI Library for Linux* OS,
+#: Version 2018 Update 3 Build …" until 2019, "… Version 2021.8 Build …" since.
+_MPIRUN = {
+    "openmpi": re.compile(r"\(Open MPI\) ([\d.]+)()"),
+    "intelmpi": re.compile(r"Intel.*Version ([\d.]+)(?: Update (\d+))?"),
+    "mpich": re.compile(r"HYDRA[^:]*:\s+Version:\s+([\d.]+)()"),
+}
 
 
 @dataclass(frozen=True)
-class ProbedImage:
-    """What was found in the image; ``None`` or false where there is nothing."""
+class ImageContents:
+    """What was found in a running image; see :mod:`imgbuild.suites.image_program`."""
 
-    tensorflow: str | None = None
-    mpi_flavour: str | None = None
+    distributions: tuple[tuple[str, str], ...]
+    built_with_cuda: bool | None
+    kernels: bool | None
+    python: str
+    mpirun: str
+    cuda: tuple[str, ...]
+    os: tuple[str, str]
     horovodrun: bool = False
-    cuda: bool = False
+
+    @property
+    def tensorflow_versions(self) -> tuple[str, ...]:
+        """The versions of every TensorFlow that is installed."""
+        return tuple(version for name, version in self.distributions if name != "horovod")
+
+    @property
+    def tensorflow(self) -> str:
+        """The version of the one TensorFlow that is installed; all of them where there are more."""
+        return joined_versions(self.tensorflow_versions)
+
+    @property
+    def mpi(self) -> tuple[str, str]:
+        """Flavour and version of what ``mpirun`` is."""
+        for flavour, words in _MPIRUN.items():
+            match = words.search(self.mpirun)
+            if match:
+                return flavour, ".".join(filter(None, match.groups()))
+        return NOTHING, ""
 
 
-def probe_image(image_id: str, host: str | None) -> ProbedImage:
-    """Return the contents of the image, from a container that ends at once.
+def parse_contents(text: str) -> ImageContents:
+    """Return what the program printed; ValueError if it is not that."""
+    try:
+        found: dict[str, Any] = json.loads(text)
+        pairs = tuple((str(name), str(version)) for name, version in found["distributions"])
+        system, version = found["os"]
+        return ImageContents(
+            pairs,
+            found["built_with_cuda"],
+            found["kernels"],
+            str(found["python"]),
+            str(found["mpirun"]),
+            tuple(map(str, found["cuda"])),
+            (str(system), str(version)),
+            bool(found.get("horovodrun")),
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"not what the program prints: {error}") from error
+
+
+def joined_versions(values: Iterable[str]) -> str:
+    """Return versions in words; ``nothing`` for none."""
+    return " and ".join(values) or NOTHING
+
+
+def read_contents(name: str, image_id: str, engine: Engine, execute: Execute) -> ImageContents:
+    """Return what is in an image, from a container that is removed at once.
+
+    The image's lock must be held: the container carries the label of the image's test runs, so
+    that what a kill leaves is removed with theirs.
 
     Raises:
-        InputError: no command runs in it; the engine's message is given.
+        CheckFailedError: the image cannot run the program.
+        MachineError: the engine cannot start its container.
 
     """
-    command = [
-        *("run", "--rm", "--network=none", "--env=NVIDIA_VISIBLE_DEVICES=void"),
-        *("--entrypoint=/bin/sh", image_id, "-c", _SCRIPT, "sh", _PYTHON),
-    ]
-    ran = run_docker(command, host, SECONDS)
-    if ran.code == TIMED_OUT:
-        raise InputError(f"{image_id} did not answer within {SECONDS} s.")
-    lines = ran.output.splitlines()
-    if len(lines) < len(("tensorflow", "mpirun", "horovodrun")):
-        raise InputError(f"No command runs in {image_id}: {ran.errors.strip()}")
-    return read_probe(lines)
-
-
-def read_probe(lines: list[str]) -> ProbedImage:
-    """Return what the script printed, a line a question."""
-    versions: Any = json.loads(lines[0])
-    flavours = [flavour for flavour, words in _FLAVOURS.items() if words in lines[1]]
-    return ProbedImage(
-        versions[0] if versions else None,
-        flavours[0] if flavours else None,
-        bool(lines[2].strip()),
-        any("libcudart" in line for line in lines[3:]),
+    container = engine.start(
+        image_id,
+        command=["sleep", "infinity"],
+        labels={CONTAINER_LABEL: label_of(name)},
+        options=_OPTIONS,
     )
+    program = PROGRAM.read_text(encoding="utf-8")
+    try:
+        printed = execute(container, ["sh", "-c", _PYTHON, "sh", program])
+    finally:
+        engine.remove_container(container)
+    try:
+        return parse_contents(printed)
+    except ValueError as error:
+        raise CheckFailedError(
+            f"{name} ({image_id}) does not say what is in it: {error}."
+        ) from error
+
+
+def docker_exec(host: str | None) -> Execute:
+    """Return what runs commands through the docker client, as the suites do: several at once.
+
+    Raises:
+        MachineError: there is no docker client on PATH.
+
+    """
+    require_docker_client()
+
+    def execute(container: str, command: Sequence[str]) -> str:
+        ran = run_docker(["exec", container, *command], host, SECONDS)
+        if ran.code == TIMED_OUT:
+            raise CheckFailedError(
+                f"The image did not answer within {SECONDS} s what is in it. Is the engine "
+                "overloaded? Try again."
+            )
+        if ran.code:
+            last = " ".join(ran.errors.split()[-40:])
+            raise CheckFailedError(
+                f"The image cannot run a program that reads what is in it (exit code {ran.code}): "
+                f"{last}"
+            )
+        return ran.output
+
+    return execute

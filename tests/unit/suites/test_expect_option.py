@@ -9,13 +9,27 @@ from imgbuild.errors import InputError
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
 from imgbuild.suites.expect_option import expected_of, parse_expect, unspecified
-from imgbuild.suites.probe import ProbedImage, read_probe
+from imgbuild.suites.probe import ImageContents
 
-PROBED = ProbedImage("2.2.0", "openmpi", horovodrun=True)
+
+def _image(tensorflow: str = "", mpirun: str = "", *, cuda: bool = False) -> ImageContents:
+    return ImageContents(
+        distributions=(("tensorflow", tensorflow),) if tensorflow else (),
+        built_with_cuda=cuda,
+        kernels=cuda,
+        python="3.6.15",
+        mpirun=mpirun,
+        cuda=("10.0.130",) if cuda else (),
+        os=("debian", "12"),
+        horovodrun=bool(mpirun),
+    )
+
+
+PROBED = _image("2.2.0", "mpirun (Open MPI) 4.1.4")
 
 
 def _expected(
-    text: str, matrix: Matrix, project: Project, probed: ProbedImage = PROBED
+    text: str, matrix: Matrix, project: Project, probed: ImageContents = PROBED
 ) -> tuple[str, dict[str, Any]]:
     given = parse_expect([text], matrix)
     return expected_of(given, "me/mine:1", probed, matrix, project)
@@ -71,7 +85,7 @@ def test_a_gpu_image_is_given_or_seen(matrix: Matrix, project: Project) -> None:
     variant, expected = _expected("variant=gpu", matrix, project)
     assert (variant, expected["gpu"]["cuda"]) == ("gpu", "10.1")
     assert parse_expectation(expected).gpu["driver"]
-    seen = ProbedImage("1.13.1", None, horovodrun=False, cuda=True)
+    seen = _image("1.13.1", cuda=True)
     variant, expected = _expected("python=3.6", matrix, project, seen)
     assert (variant, expected["gpu"]["cuda"]) == ("gpu", "10.0")
     assert "mpi_flavour" not in expected
@@ -106,24 +120,4 @@ def test_a_tensorflow_that_the_suites_do_not_know_is_refused(
     with pytest.raises(InputError, match=r"is to have TensorFlow 2\.9; the suites know 1\.10, "):
         _expected("tf=2.9", matrix, project)
     with pytest.raises(InputError, match=r"No TensorFlow was found in me/mine:1; say which"):
-        _expected("git=1", matrix, project, ProbedImage())
-
-
-@pytest.mark.parametrize(
-    ("lines", "probed"),
-    [
-        (['["2.2.0"]', "mpirun (Open MPI) 4.1.4", "/usr/bin/horovodrun"], PROBED),
-        (
-            [
-                '["1.13.1"]',
-                "Intel(R) MPI Library for Linux* OS, Version 2018",
-                "",
-                "/a/libcudart.so",
-            ],
-            ProbedImage("1.13.1", "intelmpi", horovodrun=False, cuda=True),
-        ),
-        (["[]", "sh: 1: mpirun: not found", ""], ProbedImage()),
-    ],
-)
-def test_what_an_image_says_of_itself(lines: list[str], probed: ProbedImage) -> None:
-    assert read_probe(lines) == probed
+        _expected("git=1", matrix, project, _image())

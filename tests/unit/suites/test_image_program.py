@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.publish import image_program
-from imgbuild.publish.contents import PROGRAM
+from imgbuild.suites import image_program
+from imgbuild.suites.probe import PROGRAM
 
 Packages = Callable[..., Path]
 

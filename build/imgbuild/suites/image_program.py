@@ -1,4 +1,4 @@
-"""Run in an image, by its own Python (3.6 and later): print what the image's tags say, as JSON.
+"""Run in an image, by its own Python (3.6 and later): print what is in it, as JSON.
 
 TensorFlow is not imported: that takes seconds, and up to 1.13 for GPUs it needs a driver. Whether
 it is a CUDA build is read from its files, twice: from what its build wrote down
@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -103,6 +104,7 @@ if __name__ == "__main__":
         "python": platform.python_version(),
         "mpirun": mpirun(),
         "cuda": cuda_runtimes(),
+        "horovodrun": shutil.which("horovodrun") is not None,
         "os": [system.get("ID", ""), system.get("VERSION_ID", "")],
     }
     sys.stdout.write(json.dumps(answer))
