@@ -393,19 +393,17 @@ def open_push(
             of the images.
 
     """
-    repository, option = select_repository(options.to, load_settings(project.settings), "--to")
+    settings = load_settings(project.settings)
+    repository, option = select_repository(options.to, settings, "--to")
     with ExitStack() as stack:
+        registry = stack.enter_context(closing(connect(repository, settings, log, option=option)))
         context = stack.enter_context(
             open_context(project, options.images, BuildOptions(make_inputs=False), log)
-        )
-        settings = context.settings.publishing
-        registry = stack.enter_context(
-            closing(connect(repository, context.settings, log, option=option))
         )
         if not dry_run:
             names = [image.name for image in options.images]
             stack.enter_context(image_locks(names, context.host, context.state / "locks"))
             remove_leftovers(names, context.engine)
         images = approve(context, options.allowance)
-        policy = RetryPolicy(settings.attempts, settings.first_wait)
+        policy = RetryPolicy(settings.publishing.attempts, settings.publishing.first_wait)
         yield Push(registry, registry.tags(), images, options, policy, context.host, log)
