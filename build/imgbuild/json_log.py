@@ -32,7 +32,7 @@ class JsonLog:
         self._rest = ""
         self._lock = threading.RLock()
 
-    def tell(self, event: str, **values: Value) -> None:
+    def emit(self, event: str, **values: Value) -> None:
         """Write one object; values that are ``None`` are left out, logins in addresses too."""
         known = {key: _clean(value) for key, value in values.items() if value is not None}
         stamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -46,7 +46,7 @@ class JsonLog:
         with self._lock:
             *lines, self._rest = (self._rest + text).split("\n")
             for line in filter(str.strip, lines):
-                self.tell("message", text=line.rstrip())
+                self.emit("message", text=line.rstrip())
         return len(text)
 
     def flush(self) -> None:

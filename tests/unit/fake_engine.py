@@ -4,9 +4,8 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import BinaryIO
 
 from imgbuild.engine.client import DEFAULT_OPTIONS, Engine
@@ -22,8 +21,6 @@ from imgbuild.engine.types import (
 )
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 
-#: An image's configuration, and its layers.
-Content = tuple[bytes, list[bytes]]
 VERSION = EngineVersion("28.0.0", "1.48", "overlay2", False, "/var/lib/docker", "linux", "x86_64")
 
 
@@ -41,8 +38,7 @@ class FakeContainer:
 class FakeEngine(Engine):
     """An `Engine` without a daemon; ``registry`` is what ``pull`` finds, ``calls`` what came.
 
-    ``offline`` lets every call of a registry fail. As on a containerd store, an image that was
-    saved and loaded elsewhere can have another id there.
+    ``offline`` lets every call of a registry fail.
     """
 
     def __init__(
@@ -53,8 +49,6 @@ class FakeEngine(Engine):
         self.registry = dict(registry or {})
         self.running: dict[str, FakeContainer] = {}
         self.nets: dict[str, StoredNetwork] = {}
-        #: What ``save`` yields, by image id.
-        self.archives: dict[str, bytes] = {}
         self.histories: dict[str, list[HistoryEntry]] = {}
         self.calls: list[str] = []
         self.records: list[BuildCacheRecord] = []
@@ -62,8 +56,6 @@ class FakeEngine(Engine):
         self.used: set[str] = set()
         self.closed = False
         self.offline = False
-        #: Configuration and layers of images that were loaded.
-        self.contents: dict[str, Content] = {}
 
     def version(self) -> EngineVersion:
         """Return a fixed version."""
@@ -117,20 +109,10 @@ class FakeEngine(Engine):
         """Store the images of a ``docker save`` archive; the id is the configuration's sha256."""
         self.calls.append("load")
         names: list[str] = []
-        for image, content in archived_images(archive):
-            self.contents[image.id] = content
+        for image in archived_images(archive):
             self._store(image)
             names += image.tags or (image.id,)
         return tuple(names)
-
-    def save(self, reference: str) -> Generator[bytes, None, None]:
-        """Yield an archive in small pieces; one that was never loaded tells its layers' digests."""
-        self.calls.append("save")
-        image = self._need(reference)
-        content = self.contents.get(image.id) or made_up(image)
-        archive = self.archives.get(image.id) or image_archive(content)
-        for start in range(0, len(archive), 1000):
-            yield archive[start : start + 1000]
 
     def pull(self, reference: str) -> None:
         """Take an image from ``registry``."""
@@ -151,13 +133,6 @@ class FakeEngine(Engine):
                 {"status": "Pushing", "id": "one", "progressDetail": {"current": 1, "total": 2}}
             )
         self.registry[reference] = replace(self._need(reference), tags=(reference,))
-
-    def distribution(self, reference: str) -> str | None:
-        """Return the id of the image in ``registry``."""
-        self.calls.append("distribution")
-        self._ask_registry()
-        found = self.registry.get(reference)
-        return found.id if found else None
 
     def start(
         self,
@@ -273,41 +248,21 @@ def carries(labels: Mapping[str, str], label: str) -> bool:
     return key in labels and (not given or labels[key] == value)
 
 
-def archived_images(archive: BinaryIO) -> Iterator[tuple[StoredImage, Content]]:
-    """Yield the images of an archive; an id is the configuration's sha256."""
+def archived_images(archive: BinaryIO) -> Iterator[StoredImage]:
+    """Yield the images of a ``docker save`` archive; an id is the configuration's sha256."""
     whole = io.BytesIO(archive.read())  # the stream need not seek
     with tarfile.open(fileobj=whole) as tar:
         for entry in json.loads(_member(tar, "manifest.json")):
             config = _member(tar, entry["Config"])
-            layers = [_member(tar, name) for name in entry.get("Layers") or ()]
-            yield _image(tuple(entry.get("RepoTags") or ()), config), (config, layers)
-
-
-def image_archive(content: Content) -> bytes:
-    """Return the archive of one image without a name."""
-    config, layers = content
-    names = [f"blobs/{_sha256(layer).replace(':', '/')}" for layer in layers]
-    manifest = [{"Config": "config.json", "RepoTags": None, "Layers": names}]
-    files = {**dict(zip(names, layers, strict=True)), "config.json": config}
-    return _tar({**files, "manifest.json": json.dumps(manifest).encode()})
-
-
-def made_up(image: StoredImage) -> Content:
-    """Return a content for an image that was never loaded: each layer tells its own digest."""
-    config = {
-        "created": datetime.fromtimestamp(image.created, UTC).isoformat(),
-        "config": {"Labels": dict(image.labels)},
-        "rootfs": {"diff_ids": [*image.layers]},
-    }
-    return json.dumps(config).encode(), [_tar({"id": layer.encode()}) for layer in image.layers]
-
-
-def _image(names: tuple[str, ...], config: bytes) -> StoredImage:
-    document = json.loads(config)
-    labels = (document.get("config") or {}).get("Labels") or {}
-    layers = tuple((document.get("rootfs") or {}).get("diff_ids") or ())
-    created = seconds_of(str(document.get("created") or ""))
-    return StoredImage(_sha256(config), names, labels, len(config), created, layers)
+            document = json.loads(config)
+            yield StoredImage(
+                f"sha256:{hashlib.sha256(config).hexdigest()}",
+                tuple(entry.get("RepoTags") or ()),
+                (document.get("config") or {}).get("Labels") or {},
+                len(config),
+                seconds_of(str(document.get("created") or "")),
+                tuple((document.get("rootfs") or {}).get("diff_ids") or ()),
+            )
 
 
 def _member(tar: tarfile.TarFile, name: str) -> bytes:
@@ -315,17 +270,3 @@ def _member(tar: tarfile.TarFile, name: str) -> bytes:
     if found is None:
         raise CheckFailedError(f"The archive's {name} is not a file.")
     return found.read()
-
-
-def _tar(files: Mapping[str, bytes]) -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as archive:
-        for name, data in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
-    return out.getvalue()
-
-
-def _sha256(data: bytes) -> str:
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"

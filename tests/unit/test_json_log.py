@@ -62,7 +62,7 @@ def test_what_anybody_writes_is_a_message() -> None:
 def test_logins_in_addresses_are_left_out() -> None:
     stream = io.StringIO()
     log = JsonLog(stream)
-    log.tell("step", step="RUN curl https://name:secret@host.example/x")
+    log.emit("step", step="RUN curl https://name:secret@host.example/x")
     print("at http://token@host.example/y", file=log)
     assert "secret" not in stream.getvalue()
     assert "token" not in stream.getvalue()

@@ -104,7 +104,7 @@ class JsonLines:
         text = "" if isinstance(event, BuildEvent) else event.text or event.error
         if isinstance(event, BuildEvent) and (not event.internal or event.state == "failed"):
             moved = sum(one.current for one in image.moved.values() if one.number == event.number)
-            self._log.tell(
+            self._log.emit(
                 "step",
                 image=image.image,
                 step=event.step,
@@ -123,7 +123,7 @@ class JsonLines:
             return
         self._latest = now
         counts = self._status.counts()
-        self._log.tell(
+        self._log.emit(
             "progress",
             done=self._status.done,
             images=len(self._status.busy),
@@ -136,7 +136,7 @@ class JsonLines:
     def summary(self, now: float) -> None:
         """Write how the build ended."""
         counts = self._status.counts()
-        self._log.tell(
+        self._log.emit(
             "summary",
             images=len(self._status.images),
             named=counts["named"],
@@ -148,7 +148,7 @@ class JsonLines:
     def _image(self, image: ImageStatus, now: float, error: str | None) -> None:
         self._states[image.image] = image.state
         elapsed = image.build_seconds if image.state == "built" else image.elapsed(now)
-        self._log.tell(
+        self._log.emit(
             "image",
             image=image.image,
             state=image.state,

@@ -128,7 +128,7 @@ def _options(
 
 def _end(paragraph: str, code: int) -> NoReturn:
     if isinstance(sys.stderr, json_log.JsonLog):
-        sys.stderr.tell("error", error=paragraph, exit_code=code)
+        sys.stderr.emit("error", error=paragraph, exit_code=code)
         sys.exit(code)
     print(f"imgbuild: {paragraph}", file=sys.stderr)  # noqa: T201 - no rich before it is needed
     sys.exit(code)

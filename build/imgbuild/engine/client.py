@@ -18,7 +18,7 @@ from imgbuild.engine.unix_socket import get_entries, unix_socket
 from imgbuild.errors import InputError, MachineError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from docker import APIClient
     from docker.types import DeviceRequest
@@ -33,9 +33,8 @@ if TYPE_CHECKING:
     )
 
 ANSWER_SECONDS = 60
-#: Unpacking a large layer is one silence of the engine, and so is packing an image.
+#: Unpacking a large layer is one silence of the engine.
 LOAD_SECONDS = 900
-SAVE_BYTES = 1 << 20
 #: Removing gigabytes of build cache is one silence of the engine.
 PRUNE_SECONDS = 900
 DEFAULT_OPTIONS = RunOptions()
@@ -137,11 +136,6 @@ class Engine:
             messages = api.load_image(archive)  # type: ignore[no-untyped-call]
             return tuple(types.loaded(self._checked(messages)))
 
-    def save(self, reference: str) -> Generator[bytes, None, None]:
-        """Yield an image's archive; the engine writes one file of it before it sends the first."""
-        with self._api(LOAD_SECONDS) as api:
-            yield from api.get_image(reference, chunk_size=SAVE_BYTES)
-
     def pull(self, reference: str) -> None:
         """Fetch an image, by tag or by digest."""
         repository, tag = _split(reference)
@@ -159,17 +153,6 @@ class Engine:
             for message in self._checked(stream):
                 if on_message:
                     on_message(message)
-
-    def distribution(self, reference: str) -> str | None:
-        """Return the digest of a name in its registry, with the Docker client's login for it."""
-        from docker.errors import NotFound  # noqa: PLC0415
-
-        with self._api() as api:
-            try:
-                found = api.inspect_distribution(reference)  # type: ignore[no-untyped-call]
-            except NotFound:
-                return None
-        return str(found["Descriptor"]["digest"])
 
     def start(
         self,

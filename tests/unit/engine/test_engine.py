@@ -1,14 +1,10 @@
 """The engine in memory, the real one's answers, and the errors of both."""
 
-import io
-import json
-import tarfile
 from pathlib import Path
 
 import docker.errors
 import pytest
 import requests
-from fake_engine import FakeEngine
 
 from imgbuild.engine import types
 from imgbuild.engine.client import Engine
@@ -19,84 +15,6 @@ from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, Machine
 ID = "sha256:" + "1" * 64
 OTHER = "sha256:" + "2" * 64
 HOST = "unix:///run/test.sock"
-
-
-@pytest.fixture
-def engine() -> FakeEngine:
-    images = [StoredImage(ID, (), {"key": "value"}), StoredImage(OTHER, ("app:1",))]
-    return FakeEngine(images)
-
-
-def test_images_are_found_by_label(engine: FakeEngine) -> None:
-    assert [image.id for image in engine.images("key")] == [ID]
-    assert [image.id for image in engine.images("key=value")] == [ID]
-    assert engine.images("key=other") == []
-    assert engine.calls.count("images") == 3
-
-
-def test_a_name_moves(engine: FakeEngine) -> None:
-    engine.tag(ID, "app:1")
-    found = engine.inspect("app:1")
-    assert found is not None
-    assert found.id == ID
-    other = engine.inspect(OTHER)
-    assert other is not None
-    assert other.tags == ()
-
-
-def test_the_last_name_takes_the_image_along(engine: FakeEngine) -> None:
-    engine.tag(ID, "a")
-    engine.tag(ID, "b:2")
-    engine.untag("a:latest")
-    assert engine.inspect(ID) is not None
-    engine.untag("b:2")
-    assert engine.inspect(ID) is None
-
-
-def test_only_nameless_unused_images_are_discarded(engine: FakeEngine) -> None:
-    assert not engine.discard(OTHER)
-    container = engine.start(ID, command=["true"], labels={"run": "1"})
-    assert not engine.discard(ID)
-    engine.remove_container(container)
-    assert engine.discard(ID)
-    assert engine.inspect(ID) is None
-
-
-def test_containers_are_found_by_label(engine: FakeEngine) -> None:
-    container = engine.start(ID, command=["true"], labels={"run": "1"})
-    engine.copy_in(container, b"tar", "/")
-    assert [one.id for one in engine.containers("run=1")] == [container]
-    assert engine.containers("run=2") == []
-    assert engine.running[container].copied == [("/", b"tar")]
-
-
-def test_what_is_not_there_is_an_error(engine: FakeEngine) -> None:
-    with pytest.raises(CheckFailedError):
-        engine.tag("nope", "a:1")
-    with pytest.raises(CheckFailedError):
-        engine.pull("nope:1")
-    with pytest.raises(CheckFailedError):
-        engine.copy_in("nope", b"", "/")
-    with pytest.raises(InputError):
-        engine.untag(ID)
-
-
-def test_an_archive_is_loaded(engine: FakeEngine) -> None:
-    members = {
-        "manifest.json": json.dumps([{"Config": "c.json", "RepoTags": ["base:1"]}]).encode(),
-        "c.json": json.dumps({"config": {"Labels": {"a": "b"}}}).encode(),
-    }
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for name, data in members.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            tar.addfile(member, io.BytesIO(data))
-    buffer.seek(0)
-    assert engine.load(buffer) == ("base:1",)
-    found = engine.inspect("base:1")
-    assert found is not None
-    assert found.labels == {"a": "b"}
 
 
 def test_a_listed_image_without_names_or_labels() -> None:
