@@ -1,7 +1,6 @@
 """The one HTTP client: time limits, redirects, TLS, logins, and trying again."""
 
 import ipaddress
-import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
@@ -16,7 +15,7 @@ from requests.utils import get_environ_proxies
 from urllib3.exceptions import HTTPError
 from urllib3.exceptions import IncompleteRead as CutError
 
-from imgbuild.errors import CheckFailedError, InputError, MachineError
+from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.retry import GaveUpError, RetryPolicy, TransientError, retry_after
 
 T = TypeVar("T")
@@ -28,14 +27,6 @@ _CHUNK = 1 << 18
 _MOST_REDIRECTS = 10
 #: Any method follows these; the older ones only GET and HEAD.
 _SAME_METHOD, _OLDER = {307, 308}, {301, 302, 303}
-#: What OpenSSL, requests, curl and pip read, in the order in which one is believed.
-CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT")
-#: Where distributions keep the bundle that programs use by default.
-SYSTEM_BUNDLES = (
-    Path("/etc/ssl/certs/ca-certificates.crt"),
-    Path("/etc/pki/tls/certs/ca-bundle.crt"),
-    Path("/etc/ssl/ca-bundle.pem"),
-)
 # A file is what the server has, not what it packs for the way.
 _ALWAYS = {"User-Agent": "imgbuild", "Accept-Encoding": "identity"}
 _PORTS = {"http": 80, "https": 443}
@@ -252,25 +243,6 @@ class HttpClient:
                 verify=self._verify,
                 proxies={} if is_loopback(urlsplit(url).netloc) else get_environ_proxies(url),
             )
-
-
-def trusted_bundle(
-    configured: str | None, environment: Mapping[str, str] = os.environ
-) -> str | bool:
-    """Return what TLS is verified with: the settings' CA bundle, the environment's, the system's.
-
-    Raises:
-        InputError: the one that was named does not exist.
-
-    """
-    named = {"imgbuild.local.yaml: ca_bundle": configured}
-    named |= {variable: environment.get(variable) for variable in CA_VARIABLES}
-    for source, path in named.items():
-        if path and not Path(path).exists():
-            raise InputError(f"{source} names {path}, which does not exist. Correct or remove it.")
-        if path:
-            return path
-    return next((str(path) for path in SYSTEM_BUNDLES if path.is_file()), True)
 
 
 def raise_transient(status: int, headers: Mapping[str, str], said: str = "") -> None:

@@ -1,6 +1,7 @@
 """The sites that files come from: mirrors, logins and CAs of this machine."""
 
 import netrc
+import os
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,14 @@ from imgbuild.settings import Settings
 if TYPE_CHECKING:  # requests takes 0.1 s to import, and a plan needs no network
     from imgbuild.http import Answer, HttpClient
 
+#: What OpenSSL, requests, curl and pip read, in the order in which one is believed.
+CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT")
+#: Where distributions keep the bundle that programs use by default.
+SYSTEM_BUNDLES = (
+    Path("/etc/ssl/certs/ca-certificates.crt"),
+    Path("/etc/pki/tls/certs/ca-bundle.crt"),
+    Path("/etc/ssl/ca-bundle.pem"),
+)
 #: The most bytes of a page that is read whole.
 _SMALL = 1 << 24
 _TRIES = 3
@@ -72,8 +81,6 @@ class Sites:
     @property
     def verify(self) -> str | bool:
         """What TLS is verified with; see `trusted_bundle`."""
-        from imgbuild.http import trusted_bundle  # noqa: PLC0415 - brings requests
-
         return trusted_bundle(str(self.ca_bundle) if self.ca_bundle else None)
 
     def client(self) -> "HttpClient":
@@ -146,6 +153,25 @@ def make_sites(upstreams: Mapping[str, str], settings: Settings) -> Sites:
         Path(settings.netrc) if settings.netrc else None,
         Path(settings.ca_bundle) if settings.ca_bundle else None,
     )
+
+
+def trusted_bundle(
+    configured: str | None, environment: Mapping[str, str] = os.environ
+) -> str | bool:
+    """Return what TLS is verified with: the settings' CA bundle, the environment's, the system's.
+
+    Raises:
+        InputError: the one that was named does not exist.
+
+    """
+    named = {"imgbuild.local.yaml: ca_bundle": configured}
+    named |= {variable: environment.get(variable) for variable in CA_VARIABLES}
+    for source, path in named.items():
+        if path and not Path(path).exists():
+            raise InputError(f"{source} names {path}, which does not exist. Correct or remove it.")
+        if path:
+            return path
+    return next((str(path) for path in SYSTEM_BUNDLES if path.is_file()), True)
 
 
 def _folder(url: str) -> str:

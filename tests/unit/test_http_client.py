@@ -13,9 +13,9 @@ import requests
 from faulty_server import FaultyServer, Reply, faulty_server
 
 from imgbuild.errors import CheckFailedError, InputError, MachineError
-from imgbuild.http import HttpClient, moved, same_site, shown, trusted_bundle
+from imgbuild.http import HttpClient, moved, same_site, shown
 from imgbuild.retry import GaveUpError, RetryPolicy, TransientError, retry_after
-from imgbuild.sites import Sites
+from imgbuild.sites import Sites, trusted_bundle
 
 QUICK = RetryPolicy(3, first_wait=0.0)
 

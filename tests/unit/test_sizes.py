@@ -166,7 +166,7 @@ def test_any_image_of_the_engine(size: Size) -> None:
     assert [image["size"] for image in found["images"]] == [18 * MB, 17 * MB]
     with pytest.raises(InputError, match="The engine has no image app:1"):
         size("--image", "app:1")
-    with pytest.raises(InputError, match="--image names images by themselves"):
+    with pytest.raises(InputError, match="--image cannot be combined"):
         size("--image", "app:1", "--tf", "2.2")
 
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 from imgbuild.doctor.show import Finding, Status, install_command
 from imgbuild.errors import ImgbuildError
-from imgbuild.http import CA_VARIABLES, SYSTEM_BUNDLES, HttpClient
+from imgbuild.http import HttpClient
 from imgbuild.inputs.bootstrap import KEYRINGS
 from imgbuild.inputs.local_prefix import find_prefixes, verify_prefix
 from imgbuild.matrix.model import OperatingSystem
 from imgbuild.process import find_program, run
 from imgbuild.retry import RetryPolicy, TransientError
 from imgbuild.settings import Interpreter, PrefixInterpreter, SourceInterpreter
-from imgbuild.sites import Sites
+from imgbuild.sites import CA_VARIABLES, SYSTEM_BUNDLES, Sites
 
 SOURCE_SECONDS = 5.0
 ARCHIVE_SECONDS = 15.0
