@@ -1,20 +1,176 @@
-"""Compare the input digests of images with those at another revision."""
+"""Compare the input digests of images with those at another revision.
 
+Both sides get what this machine has: the same settings, the same base images. A base image that is
+made here, and is not made yet, stands for its recipe: that is enough to compare, but a build will
+find another digest (`CheckoutDigests.exact`).
+"""
+
+import re
+import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from imgbuild.ci.digests import CheckoutDigests, other_checkout
 from imgbuild.ci.revision import revision
 from imgbuild.dockerfile.labels import INPUT_PARTS, pin_labels
+from imgbuild.dockerfile.render import dockerfile_path
+from imgbuild.dockerfile.stages import Dockerfile, read_dockerfile
 from imgbuild.errors import InputError
+from imgbuild.inputs.build_inputs import (
+    BaseInput,
+    BuildInputs,
+    Preparation,
+    base_recipe,
+    prepare_inputs,
+)
 from imgbuild.matrix.images import Image, whole_family
 from imgbuild.plan.changes import changes_since, described, parts_label
-from imgbuild.project import Project
+from imgbuild.plan.digest import SHORT, InputDigest, InputReader, input_digest
+from imgbuild.project import Project, cache_dir, state_dir
 from imgbuild.settings import Settings
+
+_UV = re.compile(r"uv\s*==\s*([0-9][0-9A-Za-z.]*)")
+
 
 #: What GitHub and GitLab call the revision before a branch's first: only zeros.
 _NO_REVISION = {"0"}
 _SHA = 40
+
+
+@dataclass(frozen=True)
+class CheckoutDigests:
+    """One checkout's images by name, their digests, and why some have none.
+
+    ``inexact`` are the images whose base image is not made yet.
+    """
+
+    images: Mapping[str, Image]
+    digests: Mapping[str, InputDigest]
+    unreadable: Mapping[str, str]
+    inexact: frozenset[str]
+
+    def exact(self, name: str) -> str | None:
+        """Return the digest that a build here will find; None where its base is to be made."""
+        return None if name in self.inexact else self.digests[name].total
+
+
+class RevisionReader(InputReader):
+    """Reads a revision, whose committed files are what was built from it.
+
+    They are not rendered again: imgbuild's code may be another by now, and its rendering with it.
+    """
+
+    def dockerfile(self, image: Image) -> Dockerfile:
+        """Return what is in the image's committed Dockerfile.
+
+        Raises:
+            InputError: there is none.
+
+        """
+        path = dockerfile_path(image, self.project.dockerfiles)
+        try:
+            return read_dockerfile(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeError):
+            raise InputError("it had no Dockerfile that can be read") from None
+
+    def require_locks(self, image: Image) -> None:
+        """Take the locks as they are: whatever they hold is part of the digest."""
+
+
+def this_checkout(
+    project: Project, images: tuple[Image, ...], inputs: BuildInputs
+) -> CheckoutDigests:
+    """Return the digests of the checkout as it is.
+
+    Raises:
+        InputError: a Dockerfile or lock is missing or not the current one.
+
+    """
+    compared, inexact = _comparable(images, inputs)
+    reading = InputReader(project)
+    digests = {i.name: input_digest(i, compared, project, reading) for i in images}
+    return CheckoutDigests({i.name: i for i in images}, digests, {}, inexact)
+
+
+def other_checkout(
+    project: Project, images: tuple[Image, ...], settings: Settings, here: Project
+) -> CheckoutDigests:
+    """Return the digests of a revision; what is wrong with an image there is told, not raised.
+
+    Raises:
+        InputError: nothing can be told of any of them.
+
+    """
+    known = _known_to(images[0], settings)
+    compared, inexact = _comparable(images, look_at_inputs(project, images, known))
+    compared = replace(compared, uv_version=_uv_there(project, here) or compared.uv_version)
+    reading = RevisionReader(project)
+    digests, unreadable = {}, {}
+    for image in images:
+        try:
+            digests[image.name] = input_digest(image, compared, project, reading)
+        except InputError as error:
+            unreadable[image.name] = str(error)
+    return CheckoutDigests({i.name: i for i in images}, digests, unreadable, inexact)
+
+
+def look_at_inputs(project: Project, images: tuple[Image, ...], settings: Settings) -> BuildInputs:
+    """Return the inputs beside the checkout, as a build has them; no base image is made.
+
+    Raises:
+        InputError: the settings name something that cannot be used.
+
+    """
+    log = state_dir() / "logs" / "matrix-inputs.log"
+    look = Preparation(cache_dir(), log, project, lambda _: None, make=False)
+    return prepare_inputs(images, settings, look)
+
+
+def _comparable(
+    images: tuple[Image, ...], inputs: BuildInputs
+) -> tuple[BuildInputs, frozenset[str]]:
+    """Return the inputs with recipes in place of base images that are not made yet."""
+    recipes = {i.os_name: f"recipe {base_recipe(i).digest[:SHORT]}" for i in images}
+    missing = {name for name, base in inputs.bases.items() if base.digest is None}
+    bases = {
+        name: BaseInput("", recipes[name], base.origin) if name in missing else base
+        for name, base in inputs.bases.items()
+    }
+    inexact = frozenset(image.name for image in images if image.os_name in missing)
+    return replace(inputs, bases=bases), inexact
+
+
+def _known_to(image: Image, settings: Settings) -> Settings:
+    """Return the settings without what an older matrix does not know, which would be an error."""
+    matrix = image.matrix
+    sections: Iterator[tuple[str, Mapping[str, object], Mapping[str, object]]] = iter(
+        (
+            ("base", settings.base, matrix.operating_systems),
+            ("cpython", settings.cpython, matrix.python),
+            ("mirrors", settings.mirrors, matrix.upstreams),
+        )
+    )
+    kept = {
+        section: {name: value for name, value in named.items() if name in known}
+        for section, named, known in sections
+    }
+    return settings.model_copy(update=kept)
+
+
+def _uv_there(project: Project, here: Project) -> str | None:
+    """Return the uv that the revision pins, if the checkout's own pin is another one."""
+    there, now = _pinned_uv(project), _pinned_uv(here)
+    return there if there != now else None
+
+
+def _pinned_uv(project: Project) -> str | None:
+    """Return the uv that an imgbuild of this checkout installs with; None where nothing says."""
+    try:
+        text = (project.root / "pyproject.toml").read_text(encoding="utf-8")
+        needs = tomllib.loads(text)["project"]["dependencies"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    found = (_UV.match(str(need)) for need in needs)
+    return next((match[1] for match in found if match), None)
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,22 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from imgbuild.ci.changed import changes_between
-from imgbuild.ci.digests import CheckoutDigests, look_at_inputs, this_checkout
+from imgbuild.ci.changed import CheckoutDigests, changes_between, look_at_inputs, this_checkout
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image, whole_family
+from imgbuild.matrix.tags import input_tag
 from imgbuild.project import Project
+from imgbuild.registry.client import connect
+from imgbuild.registry.repository import select_repository
 from imgbuild.settings import Settings, load_settings
 
 SELECTED = "selected"
+NOT_PUBLISHED = "not published with these inputs"
+NOT_MADE = "its base image is not made here yet, so its input digest is not known"
 #: More shards than any CI system starts at once are a typing error.
 MOST_SHARDS = 1000
 
@@ -107,8 +112,6 @@ def select_jobs(
     now = this_checkout(project, images, look_at_inputs(project, images, settings))
     reasons = _changed(now, options, project, settings, log)
     if options.missing:
-        from imgbuild.ci.missing import not_published  # noqa: PLC0415 - brings requests
-
         missing = not_published(now, [*reasons], options.repository, settings, log)
         reasons = {
             name: missing[name] if reason == SELECTED else f"{reason}; {missing[name]}"
@@ -143,6 +146,36 @@ def _changed(
     for line in (*changes.notes, *(f"{name} is gone from the matrix" for name in changes.gone)):
         log(line)
     return changes.reasons
+
+
+def not_published(
+    now: CheckoutDigests,
+    names: Iterable[str],
+    repository: str | None,
+    settings: Settings,
+    log: Callable[[str], None],
+) -> Mapping[str, str]:
+    """Return why images count as missing, by name, from the input tags of a repository.
+
+    ``repository`` is that of ``--from``; None for that of the settings.
+
+    Raises:
+        InputError: no repository is named.
+        MachineError: the registry does not answer.
+        CheckFailedError: it refuses.
+
+    """
+    from imgbuild.publish.published import published_inputs  # noqa: PLC0415 - brings requests
+
+    where, option = select_repository(repository, settings, "--from")
+    with closing(connect(where, settings, log, option=option)) as registry:
+        published = published_inputs(registry)
+    digests = {name: now.exact(name) for name in names}
+    return {
+        name: NOT_MADE if digest is None else NOT_PUBLISHED
+        for name, digest in digests.items()
+        if digest is None or input_tag(digest) not in published
+    }
 
 
 def _jobs(images: Sequence[Image], options: JobOptions) -> list[Job]:

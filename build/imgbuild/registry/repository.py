@@ -65,10 +65,11 @@ def select_repository(
     """Return the repository of an option, else of the settings, and where it was named.
 
     Raises:
-        InputError: neither names one.
+        InputError: neither names one, or the option's is no repository.
 
     """
     if option_value is not None:
+        parse_repository(option_value, option)
         return option_value, option
     if settings.publishing.repository:
         return settings.publishing.repository, "publishing.repository"

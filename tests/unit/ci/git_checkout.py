@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from imgbuild.ci.changed import Changes, changes_between
-from imgbuild.ci.digests import look_at_inputs, this_checkout
+from imgbuild.ci.changed import Changes, changes_between, look_at_inputs, this_checkout
 from imgbuild.dockerfile.render import render_all, write_all
 from imgbuild.inputs import build_inputs as inputs
 from imgbuild.matrix.images import Image, all_images, documented_family, whole_family

@@ -8,10 +8,17 @@ from git_checkout import GitCheckout, git_checkout
 from memory_registry import MemoryRegistry
 
 from imgbuild.ci import jobs as jobs_module
-from imgbuild.ci import missing
-from imgbuild.ci.digests import look_at_inputs, this_checkout
-from imgbuild.ci.jobs import SELECTED, JobList, JobOptions, parse_shard, select_jobs, shards
-from imgbuild.ci.missing import NOT_MADE, NOT_PUBLISHED
+from imgbuild.ci.changed import look_at_inputs, this_checkout
+from imgbuild.ci.jobs import (
+    NOT_MADE,
+    NOT_PUBLISHED,
+    SELECTED,
+    JobList,
+    JobOptions,
+    parse_shard,
+    select_jobs,
+    shards,
+)
 from imgbuild.errors import InputError
 from imgbuild.inputs import build_inputs as inputs
 from imgbuild.inputs.base import BaseLayout
@@ -47,7 +54,7 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> MemoryRegistry:
         assert repository == WHERE
         return made
 
-    monkeypatch.setattr(missing, "connect", opened)
+    monkeypatch.setattr(jobs_module, "connect", opened)
     return made
 
 
