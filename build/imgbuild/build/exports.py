@@ -12,7 +12,7 @@ from imgbuild.build.targets import bake_target
 from imgbuild.dockerfile.labels import INPUT_DIGEST
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Stage
-from imgbuild.engine.bake import BakeTarget, run_export
+from imgbuild.engine.bake import BakeTarget, run_bake
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.files import work_folder
 from imgbuild.inputs.base_image import store_file
@@ -86,10 +86,10 @@ def _target(image: Image, downloads: Mapping[str, Path], context: BuildContext) 
 def _export(
     target: BakeTarget, folder: Path, name: str, context: BuildContext, *, show: bool
 ) -> None:
-    run_export(
+    run_bake(
         context.buildx,
         context.host,
-        replace(target, labels={}, output=f"type=local,dest={folder}"),
+        [replace(target, labels={}, output=f"type=local,dest={folder}")],
         log=log_path(name, context),
         listener=context.display.on_event if show else lambda _: None,
     )

@@ -124,7 +124,7 @@ class BuiltImage:
     seconds: float | None = None
 
 
-def run_bake(  # noqa: PLR0913  # where, what, and three ways to tell
+def run_bake(  # noqa: PLR0913  # where, what, and where its progress goes
     buildx: Buildx,
     host: str | None,
     targets: Sequence[BakeTarget],
@@ -133,11 +133,10 @@ def run_bake(  # noqa: PLR0913  # where, what, and three ways to tell
     listener: Callable[[BakeEvent], None],
     epoch: int | None = None,
 ) -> dict[str, BuiltImage]:
-    """Build the targets at once and return the images by name.
+    """Build the targets, those that they need too, and return those that are images, by name.
 
-    The images get only the names in ``tags``; without any they stay nameless until they passed
-    their tests. Interrupted, the build is stopped in the engine too before the exception goes on;
-    and so it is when a step runs for longer than ``buildx.step_seconds``.
+    The images get only the ``tags`` of their targets. When it is interrupted, or a step runs for
+    longer than ``buildx.step_seconds``, the build is stopped in the engine too.
 
     Raises:
         BuildFailedError: a step failed or hung, or a download has another sha256 than pinned.
@@ -146,36 +145,6 @@ def run_bake(  # noqa: PLR0913  # where, what, and three ways to tell
     """
     if not targets:
         return {}
-    return _bake(buildx, host, targets, log, listener, epoch)
-
-
-def run_export(
-    buildx: Buildx,
-    host: str | None,
-    target: BakeTarget,
-    *,
-    log: Path,
-    listener: Callable[[BakeEvent], None],
-) -> None:
-    """Build one target whose ``output`` is a folder of this machine.
-
-    Raises:
-        BuildFailedError: a step failed.
-        BuildStoppedError: the disk is full, or the engine or an upstream cannot be reached.
-
-    """
-    _bake(buildx, host, [target], log, listener, None)
-
-
-def _bake(  # noqa: PLR0913, PLR0917  # where, what, and three ways to tell
-    buildx: Buildx,
-    host: str | None,
-    targets: Sequence[BakeTarget],
-    log: Path,
-    listener: Callable[[BakeEvent], None],
-    epoch: int | None,
-) -> dict[str, BuiltImage]:
-    """Build the targets and return those that are images."""
     buildx.require()
     targets = [*targets, *{one.name: one for target in targets for one in target.needs}.values()]
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -212,7 +181,7 @@ class _Follower:
         """Read until the program ends, or a step reaches the limit; return whether one did."""
         for line in lines_of(process, lambda: limit.wait(time.monotonic())):
             for item in self._parser.feed(line or ""):
-                limit.heard(item, time.monotonic())
+                limit.take(item, time.monotonic())
                 self._take(item)
             if late := limit.exceeded(time.monotonic()):
                 for failure in late:

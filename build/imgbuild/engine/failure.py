@@ -27,7 +27,7 @@ STEP_WIDTH = 160
 #: A base image that the engine has is found in less, in seconds; pulling one is work.
 FOUND_SECONDS = 1.0
 #: How near to its end a step's output can say why it failed.
-TELLING_LINES = 10
+LAST_LINES = 10
 _TARGET_ERROR = re.compile(r"ERROR: target ([A-Za-z0-9_-]+): (.*)")
 
 
@@ -116,7 +116,7 @@ def works(event: BuildEvent) -> bool:
 
 @dataclass
 class BuildRecord:
-    """What a running build has said so far, as much as a failure's report needs."""
+    """What the report of a failed build needs, and how long each target took."""
 
     targets: Sequence[str]
     _tails: dict[int, deque[str]] = field(default_factory=dict)
@@ -172,18 +172,18 @@ class BuildRecord:
             error=_essence(error),
             tail=tail,
             log=log,
-            diagnosis=diagnose([error, *tail[-TELLING_LINES:], *self._errors()]),
+            diagnosis=diagnose([error, *tail[-LAST_LINES:], *self._errors()]),
         )
 
     def _failed_targets(self) -> tuple[str, ...]:
-        """Return who is to blame; if nobody can be named, everybody who is not finished.
+        """Return the targets that failed; if none can be named, all that are not finished.
 
-        Never nobody: a caller that goes on without the failed ones would go on for ever. An engine
+        Never none: a caller that goes on without the failed ones would go on for ever. An engine
         that stops right after the last export has finished all of them, and given no ids.
         """
         named = {event.target for event in self._failed}
-        blamed = {found[1] for error in self._errors() if (found := _TARGET_ERROR.match(error))}
-        failed = [name for name in self.targets if name in named or bake_name(name) in blamed]
+        by_buildx = {found[1] for error in self._errors() if (found := _TARGET_ERROR.match(error))}
+        failed = [name for name in self.targets if name in named or bake_name(name) in by_buildx]
         unfinished = [name for name in self.targets if name not in self._finished]
         return tuple(failed or unfinished or self.targets)
 

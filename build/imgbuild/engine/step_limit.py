@@ -32,7 +32,7 @@ class StepLimit:
     _running: dict[int, _Run] = field(default_factory=dict)
     _waiting: set[int] = field(default_factory=set)
 
-    def heard(self, item: Item, now: float) -> None:
+    def take(self, item: Item, now: float) -> None:
         """Take in what the build said."""
         self.now = now
         if isinstance(item, StepOutput):

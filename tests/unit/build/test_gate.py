@@ -102,9 +102,7 @@ def test_the_suites_know_of_stand_ins_and_get_the_stub(
     gpu.build()
     assert runs[0].target.expected["pins"]["python"] == "3.6.15"
     assert runs[0].target.expected["standin"] is True
-    monkeypatch.setattr(
-        "imgbuild.build.exports.run_export", lambda *_, **more: exported.append(more)
-    )
+    monkeypatch.setattr("imgbuild.build.exports.run_bake", lambda *_, **more: exported.append(more))
     assert runs[0].target.export_stub is not None
     runs[0].target.export_stub(Path("/folder"))
     assert exported[0]["log"].name.endswith(f"-{GPU}-stub.log")
@@ -115,10 +113,10 @@ def test_the_stub_comes_out_of_the_images_own_builder(
 ) -> None:
     targets: list[BakeTarget] = []
 
-    def export(_buildx: object, _host: object, target: BakeTarget, **_: Any) -> None:
-        targets.append(target)
+    def export(_buildx: object, _host: object, asked: list[BakeTarget], **_: Any) -> None:
+        targets.extend(asked)
 
-    monkeypatch.setattr("imgbuild.build.exports.run_export", export)
+    monkeypatch.setattr("imgbuild.build.exports.run_bake", export)
     (result,) = gpu.build()
     export_stub(gpu.context.images[0], result.image_id or "", gpu.context, tmp_path)
     assert targets[0].target == "driver-stub"

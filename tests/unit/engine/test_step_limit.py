@@ -10,7 +10,7 @@ def event(state: State, number: int = 1, target: str = "a") -> BuildEvent:
 
 def test_a_step_may_run_up_to_the_limit() -> None:
     limit = StepLimit(60, 0)
-    limit.heard(event("running"), 10)
+    limit.take(event("running"), 10)
     assert limit.exceeded(69.9) == []
     (late,) = limit.exceeded(70)
     assert (late.target, late.step, late.state, late.elapsed) == ("a", "[x 1/9] RUN", "failed", 60)
@@ -20,29 +20,29 @@ def test_a_step_may_run_up_to_the_limit() -> None:
 def test_a_step_that_ended_is_not_late() -> None:
     for end in ("done", "cached", "failed", "cancelled"):
         limit = StepLimit(60, 0)
-        limit.heard(event("running"), 10)
-        limit.heard(event(end), 50)
+        limit.take(event("running"), 10)
+        limit.take(event(end), 50)
         assert limit.exceeded(100) == []
 
 
 def test_what_a_step_writes_does_not_give_it_more_time() -> None:
     limit = StepLimit(60, 0)
-    limit.heard(event("running"), 10)
-    limit.heard(Remark("working"), 60)
+    limit.take(event("running"), 10)
+    limit.take(Remark("working"), 60)
     assert len(limit.exceeded(71)) == 1
 
 
 def test_only_late_steps_fail_but_all_who_share_them() -> None:
     limit = StepLimit(60, 0)
-    limit.heard(event("running", 1, "a"), 0)
-    limit.heard(event("running", 1, "b"), 5)
-    limit.heard(event("running", 2, "c"), 30)
+    limit.take(event("running", 1, "a"), 0)
+    limit.take(event("running", 1, "b"), 5)
+    limit.take(event("running", 2, "c"), 30)
     assert [late.target for late in limit.exceeded(60)] == ["a", "b"]
 
 
 def test_between_steps_a_build_must_say_something() -> None:
     limit = StepLimit(60, 0)
-    limit.heard(Remark("loading"), 30)
+    limit.take(Remark("loading"), 30)
     assert limit.exceeded(89) == []
     (late,) = limit.exceeded(90)
     assert (late.target, late.step) == (None, "")
@@ -51,7 +51,7 @@ def test_between_steps_a_build_must_say_something() -> None:
 
 def test_no_limit_is_no_limit() -> None:
     limit = StepLimit(0, 0)
-    limit.heard(event("running"), 0)
+    limit.take(event("running"), 0)
     assert limit.exceeded(10**9) == []
     assert limit.wait(10**9) is None
 
@@ -69,11 +69,11 @@ def says(text: str, number: int = 1) -> StepOutput:
 
 def test_waiting_for_a_place_to_compile_is_not_running() -> None:
     limit = StepLimit(60, 0)
-    limit.heard(event("running"), 10)
+    limit.take(event("running"), 10)
     for second in (11, 40, 80, 120):
-        limit.heard(says(WAITS), second)
+        limit.take(says(WAITS), second)
         assert limit.exceeded(second + 10) == []
-    limit.heard(says(GOES_ON), 130)
+    limit.take(says(GOES_ON), 130)
     assert limit.exceeded(189) == []
     (late,) = limit.exceeded(190)
     assert (late.state, late.elapsed) == ("failed", 60)
@@ -82,16 +82,16 @@ def test_waiting_for_a_place_to_compile_is_not_running() -> None:
 def test_who_hangs_in_a_place_is_found_and_who_waits_for_it_is_not_blamed() -> None:
     limit = StepLimit(60, 0)
     for number, target in ((1, "a"), (2, "b"), (3, "c")):
-        limit.heard(event("running", number, target), 0)
-    limit.heard(says(WAITS, 3), 1)
-    limit.heard(says("g++ a.cc"), 2)
+        limit.take(event("running", number, target), 0)
+    limit.take(says(WAITS, 3), 1)
+    limit.take(says("g++ a.cc"), 2)
     assert [late.target for late in limit.exceeded(60)] == ["a", "b"]
 
 
 def test_an_engine_that_falls_silent_while_all_wait_is_found() -> None:
     limit = StepLimit(60, 0)
-    limit.heard(event("running"), 0)
-    limit.heard(says(WAITS), 30)
+    limit.take(event("running"), 0)
+    limit.take(says(WAITS), 30)
     assert limit.exceeded(89) == []
     (late,) = limit.exceeded(90)
     assert late.error.startswith("the engine said nothing for more than 1m")
@@ -99,11 +99,11 @@ def test_an_engine_that_falls_silent_while_all_wait_is_found() -> None:
 
 def test_a_step_that_ended_while_it_waited_is_forgotten() -> None:
     limit = StepLimit(60, 0)
-    limit.heard(event("running"), 0)
-    limit.heard(says(WAITS), 1)
-    limit.heard(event("cancelled"), 2)
-    limit.heard(event("running"), 3)
+    limit.take(event("running"), 0)
+    limit.take(says(WAITS), 1)
+    limit.take(event("cancelled"), 2)
+    limit.take(event("running"), 3)
     assert len(limit.exceeded(63)) == 1
-    limit.heard(event("done"), 64)
-    limit.heard(says(WAITS), 65)
+    limit.take(event("done"), 64)
+    limit.take(says(WAITS), 65)
     assert limit.wait(66) == 1
