@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from imgbuild.build.context import BuildContext
@@ -28,7 +29,7 @@ def _sources(context: BuildContext) -> tuple[RemoteStore, ...]:
 
 def _predicted(item: PlanItem, context: BuildContext) -> PlanItem:
     for store in _sources(context) if item.action is Action.BUILD else ():
-        if store.attempt(_READ, lambda: store.has_image(item), otherwise=False):  # noqa: B023
+        if store.attempt(_READ, partial(store.has_image, item), otherwise=False):
             return replace(item, reason=f"{item.reason}; would be taken from {store.name}")
     return item
 
@@ -58,7 +59,7 @@ def take(context: BuildContext) -> tuple[PlanItem, ...]:
 
 def _pull(item: PlanItem, context: BuildContext) -> RemoteStore | None:
     for store in _sources(context):
-        found = store.attempt(_READ, lambda: store.pull(item), None)  # noqa: B023
+        found = store.attempt(_READ, partial(store.pull, item), None)
         if found:
             _take_verdicts(item, found.id, context)
             return store
@@ -70,7 +71,7 @@ def _take_verdicts(item: PlanItem, image_id: str, context: BuildContext) -> bool
     layers = stored.layers if stored else ()
     none: Mapping[str, Any] = {}
     for store in _sources(context) if stored else ():
-        suites = store.attempt(_READ, lambda: store.verdicts(item.digest.total, layers), none)  # noqa: B023
+        suites = store.attempt(_READ, partial(store.verdicts, item.digest.total, layers), none)
         if suites:
             context.store.adopt(image_id, suites)
             return True
@@ -81,7 +82,7 @@ def _take_wheels(items: Iterable[PlanItem], context: BuildContext) -> None:
     wheels = wheel_store(context)
     for key in _wheel_keys(items, context):
         for store in _sources(context) if wheels.find(key) is None else ():
-            content = store.attempt(_READ, lambda: store.wheel(key), None)  # noqa: B023
+            content = store.attempt(_READ, partial(store.wheel, key), None)
             name = wheel_file_name(content) if content else None
             if content and name:
                 with work_folder("wheel") as folder:
@@ -105,28 +106,19 @@ def _explained(item: PlanItem, store: RemoteStore | None) -> PlanItem:
 @contextmanager
 def releasing(items: Iterable[PlanItem], context: BuildContext) -> Iterator[None]:
     """Take the stores' tags away after the block, from images that have got another one."""
-    ids = {item.image_id for item in items if item.image_id}
-
-    def release(store: RemoteStore) -> None:
-        for image_id in ids:
-            store.release(image_id)
-
     try:
         yield
     finally:
         for store in context.remotes.all if context.remotes else ():
-            store.attempt("left a tag on the engine", lambda: release(store), None)  # noqa: B023
+            for image_id in {item.image_id for item in items if item.image_id}:
+                store.attempt("left a tag on the engine", partial(store.release, image_id), None)
 
 
 def keep(results: Sequence[BuildResult], context: BuildContext) -> None:
     """Keep what the remote stores lack: tagged images, their verdicts, and wheels."""
     for store in context.remotes.targets if context.remotes else ():
         kept: list[str] = []
-
-        def write(store: RemoteStore = store, kept: list[str] = kept) -> None:
-            kept.extend(_keep(results, context, store))
-
-        store.attempt(_WRITTEN, write, None)
+        store.attempt(_WRITTEN, partial(kept.extend, _keep(results, context, store)), None)
         if kept:
             context.say(f"Kept in {store.name}: {_listed(kept)}.")
 
