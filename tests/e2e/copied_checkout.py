@@ -34,6 +34,17 @@ INPUTS = ("images/files", "images/locks", "images/prefix")
 CPYTHON, CONTENT = "Python-3.6.15.tar.xz", b"a source" * 1000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 _SETTINGS = "imgbuild.local.yaml"
+_SUITES = "tests/image"
+#: What any suites need so that their results arrive.
+_RESULTS = """
+
+from result_stream import result_stream
+
+
+def pytest_sessionstart(session):
+    if plugin := result_stream():
+        session.config.pluginmanager.register(plugin)
+"""
 
 
 def copied_checkout(
@@ -59,6 +70,10 @@ def copied_checkout(
     for path, text in {"matrix.yaml": matrix, **files}.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text, encoding="utf-8")
+    conftest = root / _SUITES / "conftest.py"
+    if f"{_SUITES}/conftest.py" in files:
+        shutil.copy(SOURCE / _SUITES / "result_stream.py", conftest.parent)
+        conftest.write_text(files[f"{_SUITES}/conftest.py"] + _RESULTS, encoding="utf-8")
     if (SOURCE / _SETTINGS).exists():
         shutil.copy(SOURCE / _SETTINGS, root / _SETTINGS)
     if host:
