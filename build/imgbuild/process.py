@@ -15,6 +15,9 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, NoReturn
 
+#: A program that `start` started, and what `Process.wait` raises.
+Process = subprocess.Popen[str]
+TimeoutExpired = subprocess.TimeoutExpired
 #: Seconds between SIGTERM and SIGKILL. buildx uses them to stop the engine's running steps.
 GRACE_SECONDS = 10.0
 #: The exit codes of a shell and of timeout(1).
@@ -71,7 +74,7 @@ def run(  # noqa: PLR0913 - what a program needs
     try:
         with start(words, env=env, cwd=cwd, grace=grace, text=text, separate=True) as process:
             output, errors = process.communicate(text or None, timeout)
-    except subprocess.TimeoutExpired:
+    except TimeoutExpired:
         return Finished(TIMED_OUT, errors=f"no answer within {timeout:.0f} s")
     except OSError as error:
         return Finished(NOT_FOUND, errors=f"{command[0]}: {error.strerror}")
@@ -90,7 +93,7 @@ def start(  # noqa: PLR0913 - what a program needs
     pass_fds: Sequence[int] = (),
     grace: float = GRACE_SECONDS,
     leader_first: bool = False,
-) -> Iterator[subprocess.Popen[str]]:
+) -> Iterator[Process]:
     """Start a program in its own process group, which has ended when the block is left.
 
     Output and errors are one stream unless ``separate``. Its own group, so that a terminal's Ctrl-C
@@ -117,7 +120,7 @@ def start(  # noqa: PLR0913 - what a program needs
 
 
 def lines_of(
-    process: subprocess.Popen[str], wait: Callable[[], float | None] = lambda: None
+    process: Process, wait: Callable[[], float | None] = lambda: None
 ) -> Iterator[str | None]:
     """Yield the lines of a program's output, and ``None`` when ``wait()`` seconds brought none.
 
@@ -158,14 +161,14 @@ def _setpriv() -> str | None:
     return shutil.which("setpriv")
 
 
-def _end(process: subprocess.Popen[str], grace: float, *, leader_first: bool) -> None:
+def _end(process: Process, grace: float, *, leader_first: bool) -> None:
     """End the group and wait for its leader."""
     try:
         if process.poll() is None:
             process.terminate() if leader_first else _signal_group(process, signal.SIGTERM)
             # communicate() also drains the pipe: a program that blocks on writing cannot end.
             process.communicate(timeout=grace)
-    except subprocess.TimeoutExpired:
+    except TimeoutExpired:
         pass
     finally:
         # Also what outlived its leader, such as the first process of a pid namespace, which the
@@ -178,7 +181,7 @@ def _end(process: subprocess.Popen[str], grace: float, *, leader_first: bool) ->
                     stream.close()
 
 
-def _signal_group(process: subprocess.Popen[str], number: int) -> None:
+def _signal_group(process: Process, number: int) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, number)
 

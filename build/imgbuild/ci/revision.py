@@ -5,7 +5,6 @@ Neither the work tree nor the index nor HEAD is touched. The files that decide i
 """
 
 import os
-import subprocess
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from imgbuild.errors import InputError, MachineError
 from imgbuild.files import work_folder
+from imgbuild.process import NOT_FOUND, TIMED_OUT, Finished, run
 from imgbuild.project import Project
 
 #: What decides the input digests of a checkout; ``pyproject.toml`` pins uv.
@@ -50,19 +50,19 @@ def resolve(root: Path, reference: str) -> str:
             "--changed-since is given nothing: name a revision of git, such as main or HEAD~1."
         )
     inside = _git(root, "rev-parse", "--git-dir")
-    if inside.returncode:
+    if not inside.ok:
         raise InputError(
             f"--changed-since {reference}: {root} is not a Git checkout ({_message(inside)})."
         )
     name = f"{reference}^{{commit}}"
     found = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", name)
-    if found.returncode:
+    if not found.ok:
         raise InputError(_unknown(root, reference))
-    return found.stdout.strip()
+    return found.output.strip()
 
 
 def _unknown(root: Path, reference: str) -> str:
-    shallow = _git(root, "rev-parse", "--is-shallow-repository").stdout.strip() == "true"
+    shallow = _git(root, "rev-parse", "--is-shallow-repository").output.strip() == "true"
     why = (
         "This clone is shallow: its history was not fetched. Run `git fetch --unshallow`; in "
         "GitHub Actions give actions/checkout `fetch-depth: 0`, in GitLab CI set GIT_DEPTH to 0."
@@ -75,14 +75,14 @@ def _unknown(root: Path, reference: str) -> str:
 def _extract(root: Path, commit: str, folder: Path, reference: str) -> None:
     """Write the files of a commit below ``root``, which may be a folder within the repository."""
     listed = _git(root, "ls-tree", "-z", "--name-only", commit, "--", *PARTS)
-    parts = [name for name in listed.stdout.split("\0") if name]
+    parts = [name for name in listed.output.split("\0") if name]
     (folder / "checkout").mkdir()
     if not parts:
         return
     archive = folder / "files.tar"
     options = ("-c", "tar.umask=0022", "archive", "--format=tar", f"--output={archive}")
     made = _git(root, *options, commit, "--", *parts)
-    if made.returncode:
+    if not made.ok:
         raise InputError(
             f"--changed-since {reference}: git cannot read the files there ({_message(made)}). If "
             "this is a clone with a filter, fetch them: `git fetch --refetch --no-filter`, in CI a "
@@ -92,27 +92,19 @@ def _extract(root: Path, commit: str, folder: Path, reference: str) -> None:
         files.extractall(folder / "checkout", filter="tar")
 
 
-def _git(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(
-            ["git", "-C", str(root), *arguments],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            encoding="utf-8",
-            errors="surrogateescape",
-            timeout=_SECONDS,
-            env={**os.environ, **_QUIET},
-        )
-    except FileNotFoundError:
-        raise MachineError("--changed-since needs git, and there is none. Install git.") from None
-    except subprocess.TimeoutExpired:
+def _git(root: Path, *arguments: str) -> Finished:
+    env = {**os.environ, **_QUIET}
+    result = run(["git", "-C", str(root), *arguments], env=env, timeout=_SECONDS)
+    if result.code == NOT_FOUND:
+        raise MachineError("--changed-since needs git, and there is none. Install git.")
+    if result.code == TIMED_OUT:
         raise MachineError(
             f"git {arguments[0]} has not ended within {_SECONDS} s; it may wait for a remote. "
             "Fetch the revision first, then try again."
-        ) from None
+        )
+    return result
 
 
-def _message(result: subprocess.CompletedProcess[str]) -> str:
-    lines = result.stderr.strip().splitlines()
-    return lines[0] if lines else f"exit status {result.returncode}"
+def _message(result: Finished) -> str:
+    lines = result.errors.strip().splitlines()
+    return lines[0] if lines else f"exit status {result.code}"

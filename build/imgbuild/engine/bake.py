@@ -1,7 +1,6 @@
 """Build images with ``docker buildx bake``: run it, follow it, say what failed."""
 
 import json
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ from imgbuild.engine.progress import (
 from imgbuild.engine.step_limit import StepLimit
 from imgbuild.errors import InputError, MachineError
 from imgbuild.files import work_folder
-from imgbuild.process import lines_of, start
+from imgbuild.process import Process, lines_of, start
 
 
 @dataclass(frozen=True)
@@ -177,7 +176,7 @@ class _Follower:
         self._log = log
         self._listener = listener
 
-    def follow(self, process: subprocess.Popen[str], limit: StepLimit) -> bool:
+    def follow(self, process: Process, limit: StepLimit) -> bool:
         """Read until the program ends, or a step reaches the limit; return whether one did."""
         for line in lines_of(process, lambda: limit.wait(time.monotonic())):
             for item in self._parser.feed(line or ""):

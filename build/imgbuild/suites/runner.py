@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -41,7 +40,7 @@ class Stop:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._running: set[subprocess.Popen[str]] = set()
+        self._running: set[process.Process] = set()
         self._stopped = False
 
     def check(self) -> None:
@@ -57,7 +56,7 @@ class Stop:
                 running.terminate()
 
     @contextmanager
-    def guarding(self, started: subprocess.Popen[str]) -> Iterator[None]:
+    def guarding(self, started: process.Process) -> Iterator[None]:
         """Let `stop` end a process as long as the block lasts."""
         with self._lock:
             self._running.add(started)
@@ -178,7 +177,7 @@ class PytestCall:
         ):
             try:
                 return pytest.wait(TIMEOUT_SECONDS)
-            except subprocess.TimeoutExpired:
+            except process.TimeoutExpired:
                 return -1
 
     def _environment(self) -> dict[str, str]:
