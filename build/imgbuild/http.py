@@ -84,7 +84,7 @@ class HttpClient:
         return self._closed.is_set()
 
     def close(self) -> None:
-        """Close idle connections; whoever waits for another try gives up."""
+        """Close idle connections; a thread that waits for another try gives up."""
         self._closed.set()
         while self._idle:
             self._idle.pop().close()
@@ -245,10 +245,10 @@ class HttpClient:
             )
 
 
-def raise_transient(status: int, headers: Mapping[str, str], said: str = "") -> None:
-    """Raise `TransientError` for a status that another try may change; ``said`` explains it."""
+def raise_transient(status: int, headers: Mapping[str, str], detail: str = "") -> None:
+    """Raise `TransientError` for a status that another try may change; ``detail`` explains it."""
     if status in {408, 425, 429} or status >= 500:
-        raise TransientError(f"it answered {status}{said}", retry_after(headers))
+        raise TransientError(f"it answered {status}{detail}", retry_after(headers))
 
 
 def shown(url: str) -> str:
@@ -266,7 +266,7 @@ def same_site(one: str, other: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host, with or without port, is this machine whoever resolves its name."""
+    """Return whether a host, with or without port, is this machine, without resolving its name."""
     name = host.partition(":")[0]
     try:
         return ipaddress.ip_address(name).is_loopback
@@ -328,7 +328,7 @@ def _fault(error: Exception, url: str) -> Exception:
 
 
 def _cause(error: BaseException | None) -> str:
-    """Return what the system said: ``: Connection refused``, ``: Name or service not known``."""
+    """Return the system's message: ``: Connection refused``, ``: Name or service not known``."""
     while error is not None:
         # requests' own errors are OSErrors too, without a number.
         if isinstance(error, OSError) and error.errno and error.strerror:

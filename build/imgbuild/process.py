@@ -43,8 +43,8 @@ class Finished:
     def last(self, count: int = 3) -> str:
         """Return the last lines of output and errors that are not empty, as one line."""
         lines = [line.strip() for line in f"{self.output}\n{self.errors}".splitlines()]
-        said = [line for line in lines if line]
-        return " | ".join(said[-count:]) or f"exit code {self.code}, no output"
+        lines = [line for line in lines if line]
+        return " | ".join(lines[-count:]) or f"exit code {self.code}, no output"
 
 
 def find_program(name: str, environment: Mapping[str, str] = os.environ) -> str | None:
@@ -65,7 +65,7 @@ def run(  # noqa: PLR0913 - what a program needs
     """Run a program to its end; ``text`` is its standard input, ``env`` its whole environment.
 
     A program that is not there gives `NOT_FOUND`; one that takes longer than ``timeout`` seconds is
-    ended with its children and gives `TIMED_OUT`; ``errors`` then says so.
+    ended with its children and gives `TIMED_OUT`, with the reason in ``errors``.
     """
     program = find_program(command[0], os.environ if env is None else env)
     if program is None:

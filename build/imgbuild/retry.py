@@ -14,7 +14,7 @@ from imgbuild.errors import MachineError
 class TransientError(Exception):
     """A fault that may pass by itself; the message completes "HOST: ".
 
-    ``wait`` is the number of seconds that the server asked for.
+    ``wait`` is the number of seconds that the server requests.
     """
 
     def __init__(self, reason: str, wait: float | None = None) -> None:
@@ -23,7 +23,7 @@ class TransientError(Exception):
 
 
 class GaveUpError(MachineError):
-    """The last of ``tries`` failed for ``reason``; ``wait`` seconds were asked for, if any."""
+    """The last of ``tries`` failed for ``reason``; ``wait`` seconds were requested, if any."""
 
     def __init__(self, what: str, error: TransientError, tries: int) -> None:
         count = "1 try" if tries == 1 else f"{tries} tries"
@@ -41,17 +41,17 @@ class RetryPolicy:
     attempts: int = 5
     #: The most seconds before the second try; it doubles with each further one.
     first_wait: float = 1.0
-    #: The most seconds of a wait that the server did not ask for.
+    #: The most seconds of a wait that the server did not request.
     longest: float = 60.0
-    #: The longest wait that a server may ask for; beyond it there is no other try.
-    longest_asked: float = 300.0
+    #: The longest wait that a server may request; beyond it there is no other try.
+    longest_requested: float = 300.0
 
-    def wait(self, failed: int, asked: float | None) -> float:
+    def wait(self, failed: int, requested: float | None) -> float:
         """Return the seconds to wait after so many failed tries; infinite after the last one."""
-        if failed >= self.attempts or (asked or 0.0) > self.longest_asked:
+        if failed >= self.attempts or (requested or 0.0) > self.longest_requested:
             return inf
         most = min(self.longest, self.first_wait * 2.0 ** (failed - 1))
-        return max(random.uniform(0.0, most), asked or 0.0)  # noqa: S311 - no secret
+        return max(random.uniform(0.0, most), requested or 0.0)  # noqa: S311 - no secret
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

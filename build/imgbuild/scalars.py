@@ -138,7 +138,7 @@ def _reachable(value: str) -> str:
     if name in {"registry-1.docker.io", "index.docker.io"}:
         raise ValueError(f"{value!r} is Docker Hub by another name; write docker.io/USER/NAME")
     if name == "docker.io" and path.count("/") != 1:
-        raise ValueError(f"{value!r} is none of Docker Hub's; they are docker.io/USER/NAME")
+        raise ValueError(f"{value!r} is not a Docker Hub repository; write docker.io/USER/NAME")
     return value
 
 

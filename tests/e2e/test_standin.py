@@ -132,7 +132,7 @@ def test_a_mirror_that_answers_with_html_builds_and_keeps_nothing(
         )
         server.shutdown()
     assert result.returncode == 1
-    assert "Miniconda3-4.5.11-Linux-x86_64.sh is not what was asked for" in result.stderr
+    assert "Miniconda3-4.5.11-Linux-x86_64.sh is not the expected file" in result.stderr
     assert "HTML page (“Sign in”)" in result.stderr
     assert {image.id for image in engine.images("imgbuild.name")} == before
     kept = [path for path in (tmp_path / "cache" / "imgbuild").rglob("*") if path.is_file()]

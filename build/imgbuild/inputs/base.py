@@ -1,7 +1,7 @@
-"""The base image, made on this machine from the distribution's archive.
+"""Make base images from the distribution's archive, and keep them as OCI layouts.
 
-It needs no registry: apt's signatures vouch for every package. The same recipe gives the same image
-as long as the archive stands still; ``refresh`` takes up what has come since.
+No registry is needed: apt's signatures prove every package. The same recipe gives the same image
+until the archive changes; ``refresh`` makes it again with the archive's updates.
 """
 
 import json
@@ -114,10 +114,10 @@ def find_base(recipe: BaseRecipe, cache: Path) -> BaseLayout | None:
 def whole_base(
     found: BaseLayout, make: Callable[[], BaseLayout], say: Callable[[str], None]
 ) -> None:
-    """See that a base image is all that its digests say, and ``make`` it again if it is not.
+    """Check all digests of a base image, and ``make`` it again if one is wrong.
 
     Raises:
-        MachineError: it was made again, and has other content now: what was planned is void.
+        MachineError: it was made again with other content, so the plan no longer holds.
 
     """
     try:

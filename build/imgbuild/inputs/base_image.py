@@ -48,7 +48,7 @@ def find_image(reference: str, sites: Sites) -> RegistryImage:
     Logins are the Docker client's, else those of the netrc file.
 
     Raises:
-        CheckFailedError: what the registry gave is not what the digest says.
+        CheckFailedError: the registry's content has another digest.
         MachineError: the registry cannot be reached, does not have it, or wants a login.
 
     """
@@ -101,7 +101,7 @@ def registry_items(reference: str, sites: Sites, store: Path) -> tuple[Item, ...
     """Return the pieces of ``NAME@sha256:DIGEST``, the manifest first; it alone is stored already.
 
     Raises:
-        CheckFailedError: what the registry gave is not what the digest says.
+        CheckFailedError: the registry's content has another digest.
         MachineError: the registry cannot be reached, does not have it, or wants a login.
 
     """
@@ -123,7 +123,7 @@ def fetch_blobs(reference: str, items: Sequence[Item], sites: Sites, store: Cont
     """Fetch pieces of the image ``NAME@sha256:DIGEST`` into ``store``.
 
     Raises:
-        CheckFailedError: what the registry gave is not what the digest says.
+        CheckFailedError: the registry's content has another digest.
         MachineError: the registry cannot be reached, or the store cannot be written.
 
     """

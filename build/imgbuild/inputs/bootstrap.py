@@ -137,7 +137,7 @@ def _run_logged(
 
 
 def _own_mounts() -> list[str]:
-    """Return the command that gives a run by root a mount namespace of its own, if it may have one.
+    """Return the command that gives a run by root its own mount namespace, if that is allowed.
 
     As root, mmdebstrap mounts /proc, /sys and parts of /dev into its chroot where the whole machine
     sees them, and a killed run cannot take them away. In a namespace they go with its last process.

@@ -50,7 +50,7 @@ class BaseInput:
     origin: str
     layout: BaseLayout | None = None
     require_whole: Callable[[], None] = lambda: None
-    """Makes a damaged layout again; called before an engine loads it, since it reads all of it."""
+    """Makes a damaged layout again; it reads all of it, so it is called before a load only."""
 
 
 @dataclass(frozen=True)
@@ -96,9 +96,9 @@ class BuildInputs:
 
 @dataclass(frozen=True)
 class Preparation:
-    """How inputs are made: where they are kept, what is said meanwhile.
+    """How inputs are made: where they are kept, and who gets messages meanwhile.
 
-    ``make`` false looks only: a base image that was never made is then without digest.
+    With ``make`` false nothing is made: a base image that is missing then has no digest.
     """
 
     cache: Path
@@ -119,18 +119,18 @@ def prepare_inputs(
         MachineError: a tool is missing, the archive cannot be reached, the disk is full.
 
     """
-    chosen = tuple(images)
-    check_settings(settings, chosen[0].matrix)
-    systems = {image.os_name: image for image in chosen}
-    pythons = {image.version_of("python"): image for image in chosen}
+    images = tuple(images)
+    check_settings(settings, images[0].matrix)
+    systems = {image.os_name: image for image in images}
+    pythons = {image.version_of("python"): image for image in images}
     return BuildInputs(
         {name: _base(image, settings, preparation) for name, image in systems.items()},
         {v: _interpreter(image, settings, preparation) for v, image in pythons.items()},
         uv_context(preparation.cache),
         version("uv"),
         build_secrets(settings, preparation.cache),
-        {i.name: image_downloads(i, preparation.project.locks, settings) for i in chosen},
-        _keyrings(chosen, settings, preparation),
+        {i.name: image_downloads(i, preparation.project.locks, settings) for i in images},
+        _keyrings(images, settings, preparation),
         settings.standin.note if settings.standin else None,
     )
 
@@ -167,12 +167,12 @@ def base_recipe(image: Image) -> BaseRecipe:
 
 
 def _interpreter(image: Image, settings: Settings, preparation: Preparation) -> InterpreterInput:
-    wanted = image.version_of("python")
-    choice = settings.interpreter_for(wanted)
+    python = image.version_of("python")
+    choice = settings.interpreter_for(python)
     if not isinstance(choice, PrefixInterpreter):
         return InterpreterInput(None, "source", "source")
     prefix, dockerfile = Path(choice.path), preparation.project.prefix_dockerfile
-    digest = prefix_digest(prefix, wanted, dockerfile, preparation.cache)
+    digest = prefix_digest(prefix, python, dockerfile, preparation.cache)
     return InterpreterInput(prefix, digest, "local prefix")
 
 

@@ -49,7 +49,7 @@ class Download:
     """One file. ``size`` is in bytes, where it is known beforehand.
 
     Raises:
-        ValueError: the name is a path, or the sha256 is none.
+        ValueError: the name is a path, or the sha256 is not one.
 
     """
 
@@ -60,7 +60,7 @@ class Download:
 
 
 class WrongContentError(CheckFailedError):
-    """What came is another file than the sha256 of ``download`` says."""
+    """The file that came has another sha256 than ``download``."""
 
     def __init__(self, message: str, download: Download) -> None:
         super().__init__(message)
@@ -99,7 +99,7 @@ def downloads_context(
 
     Raises:
         InputError: two downloads have one name and different content.
-        CheckFailedError: a file is another one than its sha256 says.
+        CheckFailedError: a file has another sha256.
         MachineError: a file cannot be had, or the cache cannot be written.
 
     """
@@ -137,7 +137,7 @@ def fetch_all(
     call continues. Another process that fetches the same file is waited for.
 
     Raises:
-        CheckFailedError: one is another file than its sha256 says.
+        CheckFailedError: a file has another sha256.
         MachineError: one cannot be had, or the store cannot be written.
 
     """
@@ -292,7 +292,7 @@ class _Transfer:
                 "correct it there" if has else "name a netrc file with one (netrc: in the settings)"
             )
             meaning = f": it {which}; {what}"
-        # The address that was asked: where it redirected to may be private.
+        # Not the address that it redirected to, which may be private.
         return NotFetchedError(
             f"{download.file_name} cannot be fetched: {shown(address)} answered {status}{meaning}. "
             f"{self.sites.advice(address)}",
@@ -321,7 +321,7 @@ def _wrong_content(download: Download, address: str, content: _Content) -> Imgbu
         "change the sha256 in matrix.yaml; if a mirror is wrong, correct it (docs/guide.md)."
     )
     return WrongContentError(
-        f"{download.file_name} is not what was asked for: {shown(address)} gave {content.size} "
+        f"{download.file_name} is not the expected file: {shown(address)} gave {content.size} "
         f"bytes with sha256 {content.sha256}, expected is {download.sha256}.{hint}",
         download,
     )
@@ -339,7 +339,7 @@ def _page(content: _Content) -> str | None:
 
 
 def _is_right(download: Download, path: Path) -> bool:
-    """Return whether a file is what its sha256 says; it is read once a process."""
+    """Return whether a file has its sha256; it is read once a process."""
     status = path.stat()
     return _sha256(path, status.st_ino, status.st_size, status.st_mtime_ns) == download.sha256
 

@@ -33,7 +33,7 @@ def install_instruction(stage: Stage) -> str | None:
 
 
 def arguments(stage: Stage) -> str:
-    """Return what ``apt-install`` is asked for: packages, repositories, options."""
+    """Return the arguments of ``apt-install``: packages, repositories, options."""
     return " ".join((install_instruction(stage) or "").partition(_INSTALL)[2].split())
 
 

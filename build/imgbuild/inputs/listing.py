@@ -59,9 +59,9 @@ class Item:
 
 @dataclass(frozen=True)
 class Listing:
-    """Everything one image is built from, and what that was asked for.
+    """Everything one image is built from.
 
-    ``request`` has a short digest for each kind of input, to say what changed since; ``base`` is
+    ``request`` has a short digest of each kind of input, to find what changed since; ``base`` is
     the base image's reference in its registry, empty if it was made on the machine that fetched.
     """
 

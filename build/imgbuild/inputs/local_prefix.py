@@ -15,7 +15,7 @@ from imgbuild.files import file_sha256, json_sha256, sha256, write_text
 from imgbuild.process import NOT_FOUND, run
 
 #: What TensorFlow, Horovod, TensorBoard and pip import. CPython builds without any of them when a
-#: header is missing, and only says so in one line.
+#: header is missing, and prints only one line about it.
 REQUIRED_MODULES = ("ssl", "ctypes", "bz2", "lzma", "sqlite3", "readline", "zlib")
 _SYSTEM_LIBRARIES = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
 #: Folders that images/prefix/Dockerfile leaves out: nothing in them changes what is built.

@@ -21,7 +21,7 @@ from imgbuild.sites import Sites
 def python_items(image: Image, locks: Path, sites: Sites) -> tuple[Item, ...]:
     """Return the files of the image's locks, and Horovod's source distribution.
 
-    uv is asked, through its own configuration of the index or the mirror ``python-index``.
+    uv finds them, through its own configuration of the index or the mirror ``python-index``.
 
     Raises:
         CheckFailedError: the index has no file of a package, or another than the lock's.
@@ -31,7 +31,7 @@ def python_items(image: Image, locks: Path, sites: Sites) -> tuple[Item, ...]:
     python = minor_of(image.version_of("python"))
     horovod = image.version_of("horovod")
     source = Lock("", {"horovod": horovod}, {"horovod": (image.horovod.sha256,)})
-    chosen = [
+    found = [
         *(
             item
             for name in image.lock_names
@@ -39,7 +39,7 @@ def python_items(image: Image, locks: Path, sites: Sites) -> tuple[Item, ...]:
         ),
         *_files(source, python, sites, "matrix.yaml", binary=False),
     ]
-    return tuple(dict.fromkeys(chosen))
+    return tuple(dict.fromkeys(found))
 
 
 def _files(
@@ -104,8 +104,8 @@ def _item(file: Mapping[str, Any]) -> Item:
 def _ask(lock: Lock, python: str, sites: Sites, name: str) -> dict[str, Any]:
     """Return what uv finds for exactly these versions (PEP 751)."""
     with work_folder("python-files") as folder:
-        wanted = "".join(f"{package}=={version}\n" for package, version in lock.versions.items())
-        (folder / "requirements.in").write_text(wanted, encoding="utf-8")
+        pins = "".join(f"{package}=={version}\n" for package, version in lock.versions.items())
+        (folder / "requirements.in").write_text(pins, encoding="utf-8")
         target = ["--python-version", python, "--python-platform", PLATFORM]
         output = ["--format", "pylock.toml", "--output-file", "pylock.toml"]
         command = ["--quiet", "--no-deps", *target, *output, "requirements.in"]

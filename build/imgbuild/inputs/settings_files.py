@@ -97,7 +97,7 @@ def _useless(name: str) -> str:
 
 
 def keyrings_context(matrix: Matrix, settings: Settings, own: Path, cache: Path) -> Path | None:
-    """Return a folder of all keyrings, some replaced; None where none is.
+    """Return a folder of all keyrings, some replaced; ``None`` if the settings replace none.
 
     ``own`` is the checkout's folder of keyrings.
     """

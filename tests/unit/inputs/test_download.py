@@ -92,7 +92,7 @@ def test_other_content_of_the_same_length(server: FaultyServer, tmp_path: Path) 
     with pytest.raises(CheckFailedError) as caught:
         fetch(_file(url), tmp_path, Sites())
     found = hashlib.sha256(other).hexdigest()
-    assert f"file.bin is not what was asked for: {url} gave {len(BODY)} bytes" in str(caught.value)
+    assert f"file.bin is not the expected file: {url} gave {len(BODY)} bytes" in str(caught.value)
     assert f"with sha256 {found}, expected is {SHA}." in str(caught.value)
     assert _left(tmp_path) == []
 

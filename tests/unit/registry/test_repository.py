@@ -58,8 +58,8 @@ def test_what_is_no_name(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("docker.io/ubuntu", "--to: 'docker.io/ubuntu' is none of Docker Hub's"),
-        ("docker.io/a/b/c", "they are docker.io/USER/NAME"),
+        ("docker.io/ubuntu", "--to: 'docker.io/ubuntu' is not a Docker Hub"),
+        ("docker.io/a/b/c", "write docker.io/USER/NAME"),
         ("registry-1.docker.io/me/tf", "another name; write docker.io/USER/NAME"),
         ("index.docker.io/tf", "another name; write docker.io/USER/NAME"),
         ("127.0.0.1:99999/x", "has a port that cannot be; they go from 1 to 65535"),
@@ -100,7 +100,7 @@ def test_settings(tmp_path: Path) -> None:
     ("text", "expected"),
     [
         ("publishing: {repository: TF}\n", r"1:14: .* is not HOST\[:PORT\]/REPOSITORY"),
-        ("publishing: {repository: docker.io/tf}\n", r"1:14: .* they are docker.io/USER/NAME"),
+        ("publishing: {repository: docker.io/tf}\n", r"1:14: .* write docker.io/USER/NAME"),
         ("publishing: {repository: 'x.org/y:1.0'}\n", "without a tag"),
         ("publishing: {attempts: 0}\n", "greater than or equal to 1"),
         ("publishing: {first_wait: -1}\n", "greater than or equal to 0"),
