@@ -135,6 +135,6 @@ def bench(
     version = replace(fake_engine.VERSION, root_dir=str(tmp_path / "elsewhere"))
     monkeypatch.setattr(fake_engine, "VERSION", version)
     monkeypatch.setattr("imgbuild.engine.buildx.find_buildx", lambda *_: Buildx(Path("/b"), "0"))
-    monkeypatch.setattr("imgbuild.build.bake.run_bake", made.bake)
+    monkeypatch.setattr("imgbuild.build.one_bake.run_bake", made.bake)
     monkeypatch.setattr("imgbuild.suites.session.run_suites", made.suites)
     return made

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from imgbuild.build.bake import log_path
 from imgbuild.build.context import BuildContext
+from imgbuild.build.one_bake import log_path
 from imgbuild.build.prepare import fetch_downloads
 from imgbuild.build.targets import bake_target
 from imgbuild.dockerfile.labels import INPUT_DIGEST

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from imgbuild.build.context import BuildContext
+from imgbuild.build.horovod_wheels import wheel_file_name, wheel_key, wheel_store
 from imgbuild.build.remote import RemoteStore
 from imgbuild.build.result import BuildResult
-from imgbuild.build.wheels import wheel_file_name, wheel_key, wheel_store
 from imgbuild.files import work_folder
 from imgbuild.plan.plan import Action, PlanItem
 

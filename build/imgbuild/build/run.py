@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from imgbuild.build.bake import Downloads, bake_images
 from imgbuild.build.context import BuildContext, image_locks
 from imgbuild.build.disk_space import full_disk, require_disk_space
 from imgbuild.build.gate import pass_gate, remove_leftovers
+from imgbuild.build.one_bake import Downloads, bake_images
 from imgbuild.build.prepare import prepare
 from imgbuild.build.result import BuildResult, FailureScope, scope_of
 from imgbuild.build.reuse import keep, releasing, take

@@ -8,12 +8,12 @@ import pytest
 from bench import NEW, OLD, Bench
 from fake_engine import FakeEngine
 from memory_registry import MemoryRegistry
-from test_wheels import WHEEL, make_wheel
+from test_horovod_wheels import WHEEL, make_wheel
 
+from imgbuild.build.horovod_wheels import wheel_key, wheel_store
 from imgbuild.build.remote import VERDICTS_TYPE, RemoteStore, RemoteStores, open_remotes
 from imgbuild.build.result import BuildResult
 from imgbuild.build.reuse import predicted
-from imgbuild.build.wheels import wheel_key, wheel_store
 from imgbuild.errors import InputError, MachineError
 from imgbuild.matrix.tags import input_tag
 from imgbuild.plan.plan import Action

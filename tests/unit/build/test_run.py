@@ -227,7 +227,7 @@ def _change_failure(
             diagnosis = Diagnosis(kind, "line", f"Advice on {kind}.")
             raise BuildStoppedError(replace(failure, diagnosis=diagnosis)) from error
 
-    monkeypatch.setattr("imgbuild.build.bake.run_bake", bake)
+    monkeypatch.setattr("imgbuild.build.one_bake.run_bake", bake)
     bench.broken = {OLD}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from bench import NEW, OLD, Bench
 
-from imgbuild.build.wheels import WheelStore, open_wheels, wheel_key
+from imgbuild.build.horovod_wheels import WheelStore, open_wheels, wheel_key
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import read_dockerfile
 from imgbuild.matrix.images import Image
@@ -152,7 +152,7 @@ def test_of_the_dockerfile_only_what_compiles_it_matters(
     text = render_dockerfile(image, project.templates).text
     assert change[0] in text
     changed = read_dockerfile(text.replace(*change))
-    monkeypatch.setattr("imgbuild.build.wheels.render_dockerfile", lambda *_: changed)
+    monkeypatch.setattr("imgbuild.build.horovod_wheels.render_dockerfile", lambda *_: changed)
     assert (_key(image, bench, project) != before) is matters
 
 
@@ -222,7 +222,7 @@ def test_the_build_takes_kept_wheels_and_exports_the_others(
                 make_wheel(Path(target.output.partition("dest=")[2]))
         return bench.bake(buildx, host, targets, **more)
 
-    monkeypatch.setattr("imgbuild.build.bake.run_bake", bake)
+    monkeypatch.setattr("imgbuild.build.one_bake.run_bake", bake)
     bench.build(test=False)
     assert [t.name for t in seen[0]] == [OLD, NEW, f"{OLD}-horovod-wheel", f"{NEW}-horovod-wheel"]
     bench.engine.stored.clear()

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from imgbuild.build.context import BuildContext
+from imgbuild.build.horovod_wheels import Wheels, open_wheels
 from imgbuild.build.result import BuildResult, FailureScope, scope_of
 from imgbuild.build.targets import bake_target, share_packages
-from imgbuild.build.wheels import Wheels, open_wheels
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.bake import BakeTarget, BuiltImage, run_bake
 from imgbuild.engine.failure import BuildFailedError, BuildFailure, BuildStoppedError
