@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import yaml
 from conftest import Checkout
-from copied_checkout import copied_checkout
+from copied_checkout import copied_checkout, substitute_cpython
 
 from imgbuild.engine.client import Engine
 from imgbuild.files import is_locked
+from imgbuild.project import cache_dir
 from imgbuild.suites.container import CONTAINER_LABEL
 
 if TYPE_CHECKING:
@@ -204,6 +205,7 @@ def small_project(folder: Path, host: str) -> SmallProject:
         **{f"tests/image/test_{name}.py": text for name, text in _SUITES.items()},
     }
     copied_checkout(root, REPOSITORY, files=files, host=host)
+    substitute_cpython(root, cache_dir().parent)
     project = SmallProject(root, folder / "state", host)
     result = project.run("render")
     assert result.returncode == 0, result.stderr
