@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from conftest import Checkout
-from copied_checkout import copied_checkout, remove_images, take_base
+from copied_checkout import RESULTS, copied_checkout, remove_images, take_base
 
 if TYPE_CHECKING:
     import subprocess
@@ -110,7 +110,7 @@ def cached_project(folder: Path, host: str | None) -> CachedProject:
     root, cache = folder / "checkout", folder / "cache"
     files = {
         "images/templates/Dockerfile.j2": _TEMPLATE,
-        "tests/image/conftest.py": _CONFTEST,
+        "tests/image/conftest.py": f"{_CONFTEST}{RESULTS}",
         "tests/image/test_files.py": _SUITE,
     }
     copied_checkout(root, REPOSITORY, files=files)

@@ -30,6 +30,16 @@ if TYPE_CHECKING:
 SOURCE = Path(__file__).resolve().parents[2]
 #: What the tiny images of some tests need of ``images/``, beside templates of their own.
 INPUTS = ("images/files", "images/locks", "images/prefix")
+#: What the conftest.py of small suites needs beside its own: the results go to imgbuild's pipe.
+RESULTS = """
+from result_stream import result_stream
+
+
+def pytest_configure(config):
+    if plugin := result_stream():
+        config.pluginmanager.register(plugin)
+"""
+_STREAM = "tests/image/result_stream.py"
 #: A download that a machine may substitute, and what stands in its place.
 CPYTHON, CONTENT = "Python-3.6.15.tar.xz", b"a source" * 1000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -67,7 +77,8 @@ def copied_checkout(
     ):
         assert matrix.count(old) == 1, f"matrix.yaml no longer holds {old!r} once"
         matrix = matrix.replace(old, new)
-    for path, text in {"matrix.yaml": matrix, **files}.items():
+    stream = (SOURCE / _STREAM).read_text(encoding="utf-8")
+    for path, text in {"matrix.yaml": matrix, _STREAM: stream, **files}.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text, encoding="utf-8")
     conftest = root / _SUITES / "conftest.py"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from conftest import Checkout
-from copied_checkout import change_settings, copied_checkout, substitute_cpython, take_base
+from copied_checkout import RESULTS, change_settings, copied_checkout, substitute_cpython, take_base
 
 if TYPE_CHECKING:
     import subprocess
@@ -153,7 +153,7 @@ def publishing_project(folder: Path, host: str, *, local: str = LOCAL) -> Publis
     """
     files = {
         "images/templates/Dockerfile.j2": _TEMPLATE,
-        "tests/image/conftest.py": _CONFTEST,
+        "tests/image/conftest.py": f"{_CONFTEST}{RESULTS}",
         "tests/image/test_bytes.py": _SUITE,
     }
     project = PublishingProject(folder / "checkout", folder / "state", host)

@@ -53,6 +53,7 @@ import sys
 import uuid
 
 import pytest
+from result_stream import result_stream
 
 
 def pytest_addoption(parser):
@@ -60,8 +61,10 @@ def pytest_addoption(parser):
     parser.addoption("--no-gpu")
 
 
-def pytest_configure():
+def pytest_configure(config):
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    if plugin := result_stream():
+        config.pluginmanager.register(plugin)
 
 
 def docker(*arguments):
