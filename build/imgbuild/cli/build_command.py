@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.options import select, takes_selection
-from imgbuild.cli.telling import say
+from imgbuild.cli.options import info, select, takes_selection
 from imgbuild.matrix.selection import Selection
 
 if TYPE_CHECKING:
@@ -175,7 +174,7 @@ def build(
     )
     if not (plan or no_test):
         require_docker_client()
-    with open_context(opened, images, build_options, say) as context:
+    with open_context(opened, images, build_options, info) as context:
         items = context.plan(test=not no_test, stored=context.stored)
         if plan:
             if cache_from or pull:
@@ -195,7 +194,7 @@ def _warn(image: "Image") -> None:
     from imgbuild.matrix.rules import documented_warnings
 
     for paragraph in documented_warnings(image) if image.documented else ():
-        say(paragraph)
+        info(paragraph)
 
 
 def _print_plan(items: "Sequence[PlanItem]", *, as_json: bool) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.telling import say
+from imgbuild.cli.options import info
 
 if TYPE_CHECKING:
     from imgbuild.cleanup import Finding, Kind
@@ -116,7 +116,7 @@ def _engine(host: str | None) -> "Engine | None":
     try:
         engine.version()
     except MachineError as error:
-        say(f"note: {error} Only the folders on this machine are cleaned.")
+        info(f"note: {error} Only the folders on this machine are cleaned.")
         return None
     return engine
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.options import select, takes_selection
-from imgbuild.cli.telling import say
+from imgbuild.cli.options import info, select, takes_selection
 from imgbuild.matrix.selection import Selection
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def _plan(job: "FetchJob", images: "Sequence[Image]") -> "dict[str, Listing]":
 
     if not images:
         return {}
-    with open_context(job.project, tuple(images), BuildOptions(), say) as context, context.display:
+    with open_context(job.project, tuple(images), BuildOptions(), info) as context, context.display:
         return {image.name: plan_listing(image, job, context) for image in images}
 
 

@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.options import select, takes_selection
-from imgbuild.cli.telling import say
+from imgbuild.cli.options import info, select, takes_selection
 from imgbuild.matrix.selection import Selection
 
 
@@ -85,7 +84,7 @@ def matrix(
     opened = options.open_project(project)
     images = select(opened, selection.or_everything)
     job_options = JobOptions(changed_since, missing, source, part, shards)
-    found = select_jobs(opened, images, job_options, say)
+    found = select_jobs(opened, images, job_options, info)
     if form is Format.JSON:
         typer.echo(json_text(found.listed))
     else:

@@ -1,4 +1,4 @@
-"""Options that several commands share: the checkout, JSON, and the selection of images."""
+"""What commands share: options for the checkout, JSON and images, and lines of information."""
 
 import functools
 import inspect
@@ -61,6 +61,11 @@ NameOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def info(text: str) -> None:
+    """Write a line to standard error; standard output is for the result."""
+    typer.echo(text, err=True)
 
 
 def open_project(path: Path | None) -> Project:

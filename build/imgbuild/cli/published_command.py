@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.telling import say
+from imgbuild.cli.options import info
 from imgbuild.text import fitted, wrapped
 
 if TYPE_CHECKING:
@@ -51,22 +51,22 @@ def published(
 
     settings = load_settings(options.open_project(project).settings)
     repository, option = select_repository(source, settings, "--from")
-    with closing(connect(repository, settings, say, option=option)) as registry:
+    with closing(connect(repository, settings, info, option=option)) as registry:
         found = read_published(registry)
     if not found.whole:
-        say(f"Nothing has been published in {found.name}.")
+        info(f"Nothing has been published in {found.name}.")
     if as_json:
         typer.echo(json.dumps(published_json(found), indent=2))
     elif found.whole:
         typer.echo("\n".join(published_lines(found)))
     faults = [*found.faults()]
     for text in found.notes() if check else faults:
-        say(f"note: {text}")
+        info(f"note: {text}")
     if check and faults:
         raise CheckFailedError("\n".join(faults))
     if check and found.whole:
         count = len(found.digests)
-        say(f"{count} {'tag is' if count == 1 else 'tags are'} as the records say.")
+        info(f"{count} {'tag is' if count == 1 else 'tags are'} as the records say.")
 
 
 def published_lines(found: "PublishedRepository") -> list[str]:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.options import select, takes_selection
-from imgbuild.cli.telling import say
+from imgbuild.cli.options import info, select, takes_selection
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import fitted, wrapped
 
@@ -85,7 +84,7 @@ def push(
         check_release(release)
     opened = options.open_project(project)
     wanted = PushOptions(select(opened, selection), to, release, allowance, jobs)
-    with open_push(opened, wanted, say, dry_run=plan) as session:
+    with open_push(opened, wanted, info, dry_run=plan) as session:
         name = session.registry.name
         if plan:
             _show_plan(name, session.dry_run(), as_json=as_json)

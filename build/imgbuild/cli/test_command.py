@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.options import select, takes_selection
-from imgbuild.cli.telling import say
+from imgbuild.cli.options import info, select, takes_selection
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.selection import Selection
 
@@ -132,7 +131,7 @@ def _test_family(
     from imgbuild.suites.session import run_targets
 
     build_options = BuildOptions(make_inputs=False, reports=request.report)
-    with open_context(project, images, build_options, say) as context:
+    with open_context(project, images, build_options, info) as context:
         names = [image.name for image in images]
         with image_locks(names, context.host, state_dir() / "locks"), context.display:
             found = [(image, *_find(context, image, request.reference)) for image in images]

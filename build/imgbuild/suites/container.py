@@ -9,7 +9,6 @@ import io
 import os
 import re
 import shutil
-import socket
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -92,7 +91,7 @@ def label_of(name: str) -> str:
 
 def place_of(state: Path) -> str:
     """Return a short digest of this machine and state folder."""
-    return hashlib.sha256(f"{socket.gethostname()}\0{state}".encode()).hexdigest()[:12]
+    return hashlib.sha256(f"{os.uname().nodename}\0{state}".encode()).hexdigest()[:12]
 
 
 def remove_leftovers(names: Iterable[str], engine: Engine) -> None:
