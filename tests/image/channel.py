@@ -88,13 +88,13 @@ class Shell:
 
     def close(self) -> None:
         """End the shell and the client that talks to it; one that is busy is not waited for."""
-        patience = CLOSING_SECONDS if self.usable or self._process.poll() is not None else 0
+        timeout = CLOSING_SECONDS if self.usable or self._process.poll() is not None else 0
         self.usable = False
         if self._process.stdin:
             with suppress(OSError):
                 self._process.stdin.close()
         try:
-            self._process.wait(patience)
+            self._process.wait(timeout)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -118,7 +118,7 @@ class Shell:
                 poll.register(stream, select.POLLIN | select.POLLHUP)
                 streams[stream.fileno()] = name
         while streams and not reading.whole:
-            ready = poll.poll(reading.patience())
+            ready = poll.poll(reading.timeout())
             if not ready:
                 self.usable = False
                 return
@@ -163,7 +163,7 @@ class _Reading:
         """Whether all that belongs to the command has come."""
         return len(self._ended) == len(("stdout", "stderr"))
 
-    def patience(self) -> float | None:
+    def timeout(self) -> float | None:
         """Return for how many milliseconds more data is worth waiting for; None: without end."""
         if self.exit_code is None:
             return None

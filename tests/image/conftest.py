@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 from channel import SHELLS, use_channels
 from container import Container
-from copying import copy_programs, remove_programs
 from expectation import Expectation, ExpectationError, read_expectation
 from gpu_libraries import opened_sonames
 from gpu_machine import Needs, unusable
 from lab import Lab, open_lab
+from program_copies import copy_programs, remove_programs
 from result_stream import result_stream
-from skipping import NOT_ASKED, forbidden, no_import, skip
+from skip_reasons import NOT_ASKED, forbidden, no_import, skip
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -110,7 +110,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Make a failure of every skip but those of `skipping.py`."""
+    """Make a failure of every skip but those of `skip_reasons.py`."""
     report = yield
     if report.skipped:
         reason = str(getattr(call.excinfo and call.excinfo.value, "msg", "no reason"))

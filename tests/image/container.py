@@ -60,7 +60,7 @@ class Ran:
     exit_code: int
     stdout: str
     stderr: str
-    told: list[str] = field(default_factory=list, compare=False)
+    shown: list[str] = field(default_factory=list, compare=False)
 
     @property
     def failed(self) -> bool:
@@ -93,9 +93,9 @@ class Ran:
     def _account(self, fault: str) -> str:
         """Return what ran, what was wrong with it, and the ends of what it printed."""
         parts = [f"{fault}: {self.command}"]
-        if fault in self.told:
+        if fault in self.shown:
             return f"{parts[0]}\n(what it printed is with the first test that failed by it)"
-        self.told.append(fault)
+        self.shown.append(fault)
         for name, text in (("stderr", self.stderr), ("stdout", self.stdout)):
             tail = text.strip().splitlines()[-LINES_SHOWN:]
             parts += [f"--- {name}, last {len(tail)} lines", *tail]

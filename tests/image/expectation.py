@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from skipping import not_asked, skip
+from skip_reasons import not_asked, skip
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet

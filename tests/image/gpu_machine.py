@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from packaging.version import Version
-from skipping import driver_too_old, gpu_too_new, gpu_too_old, no_driver
+from skip_reasons import driver_too_old, gpu_too_new, gpu_too_old, no_driver
 
 #: What cuInit answers without a GPU (CUresult, cuda.h); NVIDIA's stubs before CUDA 10.2 answer -1.
 CU_INIT = {-1: "a stub", 34: "a stub", 100: "no device", 803: "not of the kernel module's version"}

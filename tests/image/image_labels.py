@@ -25,7 +25,9 @@ def image_config(hosts: str) -> dict[str, Any]:
 
 def image_history(hosts: str) -> list[str]:
     """Return the commands that the image was made with, as whoever pulls it can read them."""
-    return asked("image", "history", "--no-trunc", "--format={{.CreatedBy}}", image_of(hosts))
+    return docker_lines(
+        "image", "history", "--no-trunc", "--format={{.CreatedBy}}", image_of(hosts)
+    )
 
 
 def image_of(hosts: str) -> str:
@@ -35,10 +37,10 @@ def image_of(hosts: str) -> str:
 
 def inspect(kind: str, name: str) -> dict[str, Any]:
     """Return what the engine says of one container or image; fails the test where it cannot."""
-    document: dict[str, Any] = json.loads("\n".join(asked(kind, "inspect", name)))[0]
+    document: dict[str, Any] = json.loads("\n".join(docker_lines(kind, "inspect", name)))[0]
     return document
 
 
-def asked(*arguments: str) -> list[str]:
+def docker_lines(*arguments: str) -> list[str]:
     """Return the lines that a `docker` command printed; fails the test where it fails."""
     return docker(*arguments).splitlines()

@@ -68,9 +68,9 @@ def in_files(found: Mapping[str, Iterable[str]]) -> list[str]:
 
 def in_texts(place: str, texts: Iterable[str]) -> list[str]:
     """Return a line a text of a configuration that tells a secret, without the secret."""
-    return sorted({f"{place}: {what}" for text in texts for what in _told(text)})
+    return sorted({f"{place}: {what}" for text in texts for what in _secrets_of(text)})
 
 
-def _told(text: str) -> list[str]:
+def _secrets_of(text: str) -> list[str]:
     names = [found[0].partition("=")[0] for found in TELLING.finditer(text)]
     return [*names, *(kind.name for kind in KINDS if re.search(kind.pattern, text))]

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import testinfra  # type: ignore[import-untyped]
 from container import Container
-from copying import copy_programs
 from docker_command import HOST_SPEC, SECONDS, container_of, docker
 from image_labels import inspect
+from program_copies import copy_programs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

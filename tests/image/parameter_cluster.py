@@ -67,7 +67,7 @@ def _ended(lab: Lab, task: str, seconds: int) -> Ran:
         code = int(docker("wait", container, seconds=seconds))
     except subprocess.TimeoutExpired:
         code = 124
-    return _told(container, task, code)
+    return _result(container, task, code)
 
 
 def _running(lab: Lab, task: str) -> Ran:
@@ -75,10 +75,10 @@ def _running(lab: Lab, task: str) -> Ran:
     container = lab.id_of(task)
     state = json.loads(docker("inspect", "--format={{json .State}}", container))
     code = 0 if state["Running"] else state["ExitCode"] or 1
-    return _told(container, task, code)
+    return _result(container, task, code)
 
 
-def _told(container: str, task: str, code: int) -> Ran:
+def _result(container: str, task: str, code: int) -> Ran:
     logs = subprocess.run(
         ["docker", "logs", container], capture_output=True, timeout=10, check=False
     )

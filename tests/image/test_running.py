@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from image_labels import image_config
 from mpi import HOROVODRUN, mpirun
-from stopping import ALONE, JOB, stopped
-from ways_to_run import NO_CROSS_MEMORY, USERS, complaints, differing, hardened
+from run_modes import NO_CROSS_MEMORY, USERS, complaints, differing, hardened
+from stop_times import ALONE, JOB, stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +44,7 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", params=list(USERS))
 def user(request: pytest.FixtureRequest) -> str:
-    """Return the name of a user in `ways_to_run`."""
+    """Return the name of a user in `run_modes`."""
     return str(request.param)
 
 

@@ -11,7 +11,6 @@ from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image, whole_family
 from imgbuild.matrix.tags import input_tag
 from imgbuild.project import Project
-from imgbuild.registry.client import connect
 from imgbuild.registry.repository import select_repository
 from imgbuild.settings import Settings, load_settings
 
@@ -166,6 +165,7 @@ def not_published(
 
     """
     from imgbuild.publish.published import published_inputs  # noqa: PLC0415 - brings requests
+    from imgbuild.registry.client import connect  # noqa: PLC0415
 
     where, option = select_repository(repository, settings, "--from")
     with closing(connect(where, settings, log, option=option)) as registry:

@@ -10,7 +10,7 @@ from typing import Any
 
 #: The suite that a machine without a GPU skips; an image is tagged without it.
 NEEDS_GPU = "gpu_runs"
-#: How the reasons begin where no expectation was given (tests/image/skipping.py).
+#: How the reasons begin where no expectation was given (tests/image/skip_reasons.py).
 NOT_ASKED = "not asked: "
 #: testinfra's parameter, which is between or beside those of the checks.
 _CONTAINER = re.compile(r"-?docker://[0-9a-f]+")

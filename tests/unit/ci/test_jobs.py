@@ -54,7 +54,7 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> MemoryRegistry:
         assert repository == WHERE
         return made
 
-    monkeypatch.setattr(jobs_module, "connect", opened)
+    monkeypatch.setattr("imgbuild.registry.client.connect", opened)
     return made
 
 

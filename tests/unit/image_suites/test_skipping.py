@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from gpu_machine import Needs, unusable
-from skipping import forbidden, no_import
+from skip_reasons import forbidden, no_import
 
 NEEDS = Needs("10.1", "418.39", "7.5", "3.5")
 V100 = {"name": "Tesla V100", "capability": "7.0"}

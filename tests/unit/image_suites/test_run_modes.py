@@ -11,9 +11,7 @@ from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import stopping
-from stopping import KILLED, LIMIT, Stop, stopped
-from ways_to_run import (
+from run_modes import (
     NAMELESS,
     NO_CROSS_MEMORY,
     USERS,
@@ -21,6 +19,7 @@ from ways_to_run import (
     differing,
     hardened,
 )
+from stop_times import KILLED, LIMIT, Stop, stopped
 
 if TYPE_CHECKING:
     from lab import Lab
@@ -54,8 +53,8 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Any:
 def _end(lab: FakeLab, monkeypatch: pytest.MonkeyPatch, *ends: Stop) -> Stop:
     """Stop a container that ends in these ways, one after another."""
     left = list(ends)
-    monkeypatch.setattr(stopping, "_ready", lambda container, _: container)
-    monkeypatch.setattr(stopping, "_stop", lambda _: left.pop(0))
+    monkeypatch.setattr(stop_times, "_ready", lambda container, _: container)
+    monkeypatch.setattr(stop_times, "_stop", lambda _: left.pop(0))
     fake: Any = lab
     typed: Lab = fake
     return stopped(typed, "sleep", "openmpi")
@@ -81,10 +80,10 @@ def test_a_killed_container_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_does_not_start_is_told(
     monkeypatch: pytest.MonkeyPatch, logs: list[str], *, running: bool
 ) -> None:
-    monkeypatch.setattr(stopping, "asked", lambda *_: logs)
-    monkeypatch.setattr(stopping, "inspect", lambda *_: {"State": {"Running": running}})
+    monkeypatch.setattr(stop_times, "docker_lines", lambda *_: logs)
+    monkeypatch.setattr(stop_times, "inspect", lambda *_: {"State": {"Running": running}})
     with pytest.raises(pytest.fail.Exception, match="it says:\nmpirun: no such file"):
-        stopping._ready("container", 2)
+        stop_times._ready("container", 2)
 
 
 def test_only_known_words_of_a_launcher_are_passed_over() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
-from image_labels import asked, inspect
+from image_labels import docker_lines, inspect
 from mpi import mpirun
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lab import Lab
 
 #: The engine kills what has not ended by then, which cannot clean up; its own default is ten.
-PATIENCE = 4
+STOP_SECONDS = 4
 #: The longest that a stop may take, in seconds. Open MPI's mpirun gives its ranks one of them.
 LIMIT = 2.0
 KILLED = 137
@@ -47,7 +47,7 @@ class Stop:
     def fault(self) -> str | None:
         """Return what was wrong with it."""
         if self.exit_code == KILLED:
-            return f"killed after {PATIENCE} s: the signal did not reach it"
+            return f"killed after {STOP_SECONDS} s: the signal did not reach it"
         return f"took {self.seconds:.1f} s" if self.seconds >= LIMIT else None
 
 
@@ -78,7 +78,7 @@ def _start(lab: Lab, what: str, flavour: str) -> str:
 
 def _ready(container: str, processes: int) -> str:
     end = time.monotonic() + SECONDS_TO_START
-    while (said := asked("logs", container)).count(READY) < processes:
+    while (said := docker_lines("logs", container)).count(READY) < processes:
         running = inspect("container", container)["State"]["Running"]
         if not running or time.monotonic() > end:
             pytest.fail("\n".join(["it does not start; it says:", *said]), pytrace=False)
@@ -88,6 +88,6 @@ def _ready(container: str, processes: int) -> str:
 
 def _stop(container: str) -> Stop:
     begin = time.monotonic()
-    asked("stop", f"--time={PATIENCE}", container)
+    docker_lines("stop", f"--time={STOP_SECONDS}", container)
     seconds = time.monotonic() - begin
     return Stop(seconds, int(inspect("container", container)["State"]["ExitCode"]))
