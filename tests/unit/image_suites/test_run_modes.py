@@ -11,6 +11,7 @@ from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import stop_times
 from run_modes import (
     NAMELESS,
     NO_CROSS_MEMORY,
