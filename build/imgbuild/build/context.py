@@ -99,6 +99,15 @@ class BuildContext:
 
         return find_buildx(self.settings.engine, self.options.step_seconds)
 
+    def require_buildx(self) -> None:
+        """Raise before anything is fetched if there is no buildx.
+
+        Raises:
+            MachineError: there is none, or not the one of the settings.
+
+        """
+        self.buildx  # noqa: B018 - it is found here
+
     @cached_property
     def display(self) -> "BuildDisplay":
         """What shows how far each image is."""
@@ -221,6 +230,8 @@ def open_context(
         )
     finally:
         engine.close()
+        for store in remotes.all if remotes else ():
+            store.client.close()
 
 
 def _remotes(

@@ -57,7 +57,9 @@ def build_images(context: BuildContext) -> Build:
         # Decided again under the locks, since another imgbuild may have finished meanwhile.
         items = take(context)
         to_build = [item.image for item in items if item.action is Action.BUILD]
-        require_disk_space(to_build, context.engine)
+        if to_build:
+            context.require_buildx()
+            require_disk_space(to_build, context.engine)
         actions = {item.image.name: str(item.action) for item in items}
         context.display.on_event(ImagesPlanned(actions))
         results: list[BuildResult] = []

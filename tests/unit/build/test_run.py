@@ -391,6 +391,16 @@ def test_an_error_between_the_images_stops_the_build(
     assert build_lines(build).endswith("2 images were not started.")
 
 
+def test_without_buildx_nothing_is_fetched(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(*_: object) -> None:
+        raise MachineError("there is no buildx")
+
+    monkeypatch.setattr("imgbuild.engine.buildx.find_buildx", find)
+    monkeypatch.setattr("imgbuild.build.run.prepare", lambda *_: pytest.fail("fetched"))
+    with pytest.raises(MachineError, match="no buildx"):
+        bench.run()
+
+
 @pytest.mark.parametrize(("faulty", "error"), [(set(), MachineError), ({NEW}, CheckFailedError)])
 def test_it_is_a_machine_error_only_if_no_image_is_at_fault(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, faulty: set[str], error: type[ImgbuildError]
