@@ -33,7 +33,7 @@ LONG = 3600
 _SCRATCH = re.compile(r"imgbuild-[0-9]+-[a-z0-9.-]+-[0-9a-f]{12}-[a-z0-9_]{8}")
 
 
-class Kind(StrEnum):
+class CleanupKind(StrEnum):
     """What can be removed."""
 
     LEFTOVERS = "leftovers"
@@ -44,18 +44,18 @@ class Kind(StrEnum):
 
 
 #: What is removed by default.
-DEFAULT = frozenset({Kind.LEFTOVERS, Kind.UNTAGGED, Kind.WORK})
+DEFAULT = frozenset({CleanupKind.LEFTOVERS, CleanupKind.UNTAGGED, CleanupKind.WORK})
 
 
 @dataclass(frozen=True)
-class Finding:
+class Garbage:
     """Something that imgbuild made. ``size`` is in bytes, ``since`` in seconds since 1970, or 0.
 
     ``remove`` returns whether it is gone; somebody may have begun to use it. ``kept`` is why it
     must stay, if it must. ``image`` is the image of the matrix whose lock removing it needs.
     """
 
-    kind: Kind
+    kind: CleanupKind
     name: str
     why: str
     remove: Callable[[], bool] = field(repr=False, compare=False)
@@ -89,17 +89,17 @@ class Cleanup:
     cache: Path
     elsewhere: bool = False
 
-    def find(self) -> tuple[Finding, ...]:
+    def find(self) -> tuple[Garbage, ...]:
         """Return all that can be removed, in the order of removing."""
         return tuple(self._found())
 
-    def remove(self, findings: Iterable[Finding]) -> Iterator[Finding]:
+    def remove(self, findings: Iterable[Garbage]) -> Iterator[Garbage]:
         """Remove the findings and yield each as it then is: ``kept`` says why it is still there."""
         for finding in findings:
             kept = finding.kept or self._removed(finding)
             yield replace(finding, kept=kept)
 
-    def _found(self) -> Iterator[Finding]:
+    def _found(self) -> Iterator[Garbage]:
         if self.engine:
             yield from self._leftovers(self.engine)
             yield from self._pushed_tags(self.engine)
@@ -109,10 +109,10 @@ class Cleanup:
                 size = sum(record.size for record in records)
                 why = "of every project on this engine; the next builds start from nothing"
                 remove = partial(_succeed, self.engine.empty_build_cache)
-                yield Finding(Kind.BUILD_CACHE, f"{len(records)} records", why, remove, size)
+                yield Garbage(CleanupKind.BUILD_CACHE, f"{len(records)} records", why, remove, size)
         yield from self._work()
 
-    def _removed(self, finding: Finding) -> str | None:
+    def _removed(self, finding: Garbage) -> str | None:
         """Return why it could not be removed, or None."""
         try:
             with ExitStack() as stack:
@@ -130,7 +130,7 @@ class Cleanup:
                 return f"process {lock_owner(lock)} is at work on it"
         return None
 
-    def _leftovers(self, engine: Engine) -> Iterator[Finding]:
+    def _leftovers(self, engine: Engine) -> Iterator[Garbage]:
         """Yield containers, then networks, of test runs that were killed."""
         for container in engine.containers(CONTAINER_LABEL):
             remove = partial(_succeed, engine.remove_container, container.id)
@@ -141,32 +141,38 @@ class Cleanup:
 
     def _of_test(
         self, identity: str, labels: Mapping[str, str], remove: Callable[[], bool], since: int = 0
-    ) -> Iterator[Finding]:
+    ) -> Iterator[Garbage]:
         image, _, place = labels[CONTAINER_LABEL].rpartition("@")
         why = f"of a test of {image}"
         if place == place_of(self.state):
             kept = self._busy(image)
-            yield Finding(
-                Kind.LEFTOVERS, identity[:12], why, remove, since=since, kept=kept, image=image
+            yield Garbage(
+                CleanupKind.LEFTOVERS,
+                identity[:12],
+                why,
+                remove,
+                since=since,
+                kept=kept,
+                image=image,
             )
         elif self.elsewhere:
             why = f"{why}, by another state folder ({place})"
-            yield Finding(Kind.LEFTOVERS, identity[:12], why, remove, since=since)
+            yield Garbage(CleanupKind.LEFTOVERS, identity[:12], why, remove, since=since)
 
-    def _pushed_tags(self, engine: Engine) -> Iterator[Finding]:
+    def _pushed_tags(self, engine: Engine) -> Iterator[Garbage]:
         """Yield the temporary tags that killed pushes left."""
         notes = self.state / NOTES
         for note in sorted(notes_of(engine, notes).glob("*.json")):
             image = note.stem
-            yield Finding(
-                *(Kind.LEFTOVERS, image, "temporary tag of a push that was killed"),
+            yield Garbage(
+                *(CleanupKind.LEFTOVERS, image, "temporary tag of a push that was killed"),
                 partial(_succeed, remove_left_tag, engine, notes, image),
                 since=int(note.stat().st_mtime),
                 kept=self._busy(image),
                 image=image,
             )
 
-    def _images(self, engine: Engine) -> Iterator[Finding]:
+    def _images(self, engine: Engine) -> Iterator[Garbage]:
         known = ReportStore(self.state / "reports").knows
         for image in engine.images(NAME):
             names = own_names(image)
@@ -178,16 +184,21 @@ class Cleanup:
             name = image.labels[NAME]
             shown = ", ".join(names) or f"{short_id(image.id)} ({name})"
             why = "tagged by imgbuild" if names else "without a tag: it did not pass its tests"
-            kind, remove = Kind.IMAGES if names else Kind.UNTAGGED, _remover(engine, image, names)
+            kind, remove = (
+                CleanupKind.IMAGES if names else CleanupKind.UNTAGGED,
+                _remover(engine, image, names),
+            )
             kept = self._busy(name)
-            yield Finding(kind, shown, why, remove, image.size, kept=kept, image=name)
+            yield Garbage(kind, shown, why, remove, image.size, kept=kept, image=name)
         for base in filter(is_own_base, engine.named(BASE_REPOSITORY)):
             tags = [tag for tag in base.tags if tag.rpartition(":")[0] == BASE_REPOSITORY]
             why = "base image; made again when needed"
             remove = _remover(engine, base, tags)
-            yield Finding(Kind.IMAGES, ", ".join(tags), why, remove, base.size, kept=self._busy())
+            yield Garbage(
+                CleanupKind.IMAGES, ", ".join(tags), why, remove, base.size, kept=self._busy()
+            )
 
-    def _work(self) -> Iterator[Finding]:
+    def _work(self) -> Iterator[Garbage]:
         """Yield the folders that killed processes left, and, as one, the old logs."""
         half_made = [
             path
@@ -197,8 +208,13 @@ class Cleanup:
         for path in sorted({*abandoned_work(self.state / "work"), *half_made, *_scratch()}):
             remove = partial(_remove_path, path)
             since = int(path.lstat().st_mtime)
-            yield Finding(
-                Kind.WORK, str(path), "its process was killed", remove, disk_size(path), since
+            yield Garbage(
+                CleanupKind.WORK,
+                str(path),
+                "its process was killed",
+                remove,
+                disk_size(path),
+                since,
             )
         logs = [
             path
@@ -209,7 +225,7 @@ class Cleanup:
             size, since = sum(map(disk_size, logs)), int(min(one.stat().st_mtime for one in logs))
             name = f"{len(logs)} logs in {logs[0].parent}"
             remove = partial(_remove_files, logs)
-            yield Finding(Kind.WORK, name, "older than 30 days", remove, size, since)
+            yield Garbage(CleanupKind.WORK, name, "older than 30 days", remove, size, since)
 
 
 def disk_size(path: Path) -> int:

@@ -13,7 +13,7 @@ from fake_engine import FakeEngine
 from typer.testing import CliRunner
 
 from imgbuild.build.context import image_locks
-from imgbuild.cleanup import Cleanup, Kind, disk_size
+from imgbuild.cleanup import Cleanup, CleanupKind, disk_size
 from imgbuild.cli import app, register
 from imgbuild.cli.clean_command import age_text
 from imgbuild.engine.types import BuildCacheRecord, HistoryEntry, StoredImage, StoredNetwork
@@ -153,7 +153,7 @@ def test_an_image_that_imgbuild_works_on_stays(engine: FakeEngine, state: Path) 
     with image_locks([NAME], HOST, state / "locks"):
         result = run("--yes")
         assert f"kept: process {os.getpid()} is at work on it" in result.output
-        (late,) = cleanup.remove(one for one in before if one.kind is Kind.UNTAGGED)
+        (late,) = cleanup.remove(one for one in before if one.kind is CleanupKind.UNTAGGED)
         assert "is being built, tested or pushed by another imgbuild" in (late.kept or "")
     assert len(engine.stored) == 2
     assert run("--yes").exit_code == 0

@@ -44,11 +44,11 @@ def objects(stream: io.StringIO) -> list[dict[str, Any]]:
         (["build", "json"], "", False),
     ],
 )
-def test_json_is_asked_for(arguments: list[str], variable: str, *, expected: bool) -> None:
+def test_json_is_requested(arguments: list[str], variable: str, *, expected: bool) -> None:
     assert requested(arguments, {"IMGBUILD_LOG_FORMAT": variable}) is expected
 
 
-def test_what_anybody_writes_is_a_message() -> None:
+def test_every_line_written_is_a_message() -> None:
     stream = io.StringIO()
     log = JsonLog(stream)
     print("two\nlines", file=log)
@@ -69,7 +69,7 @@ def test_logins_in_addresses_are_left_out() -> None:
     assert objects(stream)[0]["step"] == "RUN curl https://host.example/x"
 
 
-def test_a_build_is_told_in_objects() -> None:
+def test_a_build_is_objects() -> None:
     stream = io.StringIO()
     now = [0.0]
     with BuildDisplay(["a", "b"], JsonLog(stream), lambda: now[0]) as display:
@@ -165,7 +165,7 @@ def test_errors_are_objects_too(checkout: Path) -> None:
     assert (code, said[-1]["event"], said[-1]["exit_code"]) == (3, "error", 3)
 
 
-def test_a_wrong_option_is_told_in_objects(checkout: Path) -> None:
+def test_a_wrong_option_is_an_object(checkout: Path) -> None:
     code, said = run(checkout, "build", "--nonsense", *JSON)
     assert code == 2
     assert any("--nonsense" in one["text"] for one in said)
@@ -178,7 +178,7 @@ def test_warnings_before_a_build_are_messages(checkout: Path) -> None:
     assert "cuda 10.0 in place of 10.1" in said[0]["text"]
 
 
-def test_a_format_that_is_none_is_refused(checkout: Path) -> None:
+def test_an_unknown_format_is_refused(checkout: Path) -> None:
     result = subprocess.run(
         [sys.executable, "-c", "from imgbuild.cli import main; main()", "build", "--tf", "2.2"],
         cwd=checkout,

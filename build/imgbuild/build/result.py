@@ -29,8 +29,8 @@ def scope_of(error: ImgbuildError) -> FailureScope:
     if isinstance(error, EngineUnusableError):
         return FailureScope.ENGINE
     if isinstance(error, BuildStoppedError):
-        diagnosis = error.failure.diagnosis
-        return FailureScope.ENGINE if diagnosis and diagnosis.of_all else FailureScope.MACHINE
+        fault = error.failure.fault
+        return FailureScope.ENGINE if fault and fault.of_all else FailureScope.MACHINE
     return FailureScope.MACHINE if isinstance(error, MachineError) else FailureScope.IMAGE
 
 

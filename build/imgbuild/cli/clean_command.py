@@ -13,7 +13,7 @@ from imgbuild.cli import options
 from imgbuild.cli.options import info
 
 if TYPE_CHECKING:
-    from imgbuild.cleanup import Finding, Kind
+    from imgbuild.cleanup import CleanupKind, Garbage
     from imgbuild.engine.client import Engine
     from imgbuild.settings import Settings
 
@@ -54,12 +54,12 @@ def clean(
     It removes only what has imgbuild's labels or lies in its folders, and nothing that a running
     imgbuild or a container uses.
     """
-    from imgbuild.cleanup import Cleanup, Kind
+    from imgbuild.cleanup import Cleanup, CleanupKind
     from imgbuild.engine.endpoint import resolve_host
     from imgbuild.errors import CheckFailedError
     from imgbuild.project import cache_dir, state_dir
 
-    also = {Kind.IMAGES: images, Kind.BUILD_CACHE: build_cache}
+    also = {CleanupKind.IMAGES: images, CleanupKind.BUILD_CACHE: build_cache}
     kinds = _kinds(only or [], [kind for kind, flag in also.items() if flag])
     host = resolve_host(_settings(project).engine)
     with ExitStack() as stack:
@@ -83,11 +83,11 @@ def clean(
         )
 
 
-def _kinds(only: Sequence[str], also: "Sequence[Kind]") -> "frozenset[str]":
-    from imgbuild.cleanup import DEFAULT, Kind
+def _kinds(only: Sequence[str], also: "Sequence[CleanupKind]") -> "frozenset[str]":
+    from imgbuild.cleanup import DEFAULT, CleanupKind
     from imgbuild.errors import InputError
 
-    known = sorted(Kind)
+    known = sorted(CleanupKind)
     unknown = [kind for kind in only if kind not in known]
     if unknown:
         raise InputError(f"--only {unknown[0]}: no such kind; allowed: {', '.join(known)}.")
@@ -122,7 +122,7 @@ def _engine(host: str | None) -> "Engine | None":
 
 
 def finding_lines(
-    selected: "Sequence[Finding]", found: "Sequence[Finding]", *, removed: bool
+    selected: "Sequence[Garbage]", found: "Sequence[Garbage]", *, removed: bool
 ) -> str:
     """Return one line a finding, the total, and what else can be removed."""
     from imgbuild.text import aligned
@@ -144,14 +144,14 @@ def age_text(since: int, now: float | None = None) -> str:
     return f"{seconds // length} {unit}"
 
 
-def _row(one: "Finding") -> tuple[str, ...]:
+def _row(one: "Garbage") -> tuple[str, ...]:
     from imgbuild.text import size_text
 
     why = f"{one.why}; kept: {one.kept}" if one.kept else one.why
     return one.kind, one.name, size_text(one.size) if one.size else "", age_text(one.since), why
 
 
-def _total(selected: "Sequence[Finding]", *, removed: bool) -> str:
+def _total(selected: "Sequence[Garbage]", *, removed: bool) -> str:
     from imgbuild.text import size_text
 
     going = [one for one in selected if not one.kept]
@@ -165,7 +165,7 @@ def _total(selected: "Sequence[Finding]", *, removed: bool) -> str:
     return f"{count}, at most {size} {shared}. --yes removes them."
 
 
-def _others(rest: "Sequence[Finding]") -> list[str]:
+def _others(rest: "Sequence[Garbage]") -> list[str]:
     from imgbuild.text import size_text
 
     sizes: dict[str, list[int]] = {}

@@ -9,7 +9,7 @@ from imgbuild.engine.buildx import Buildx, find_buildx
 from imgbuild.engine.client import Engine
 from imgbuild.engine.endpoint import DEFAULT_HOST, resolve_host
 from imgbuild.engine.faults import DOCTOR
-from imgbuild.engine.probe import probe_build
+from imgbuild.engine.features import missing_features
 from imgbuild.engine.types import EngineVersion
 from imgbuild.errors import ImgbuildError
 from imgbuild.parallel import background
@@ -144,7 +144,7 @@ def _buildx(settings: EngineSettings) -> tuple[Buildx | None, str]:
 def _features(buildx: Buildx, host: str | None) -> str:
     """Return what is wrong with builds, empty if nothing is."""
     try:
-        missing = background(lambda: probe_build(buildx, host)).result(PROBE_SECONDS)
+        missing = background(lambda: missing_features(buildx, host)).result(PROBE_SECONDS)
     except (ImgbuildError, TimeoutError) as error:
         return _text(error)
     if not missing:

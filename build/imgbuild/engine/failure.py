@@ -32,7 +32,7 @@ _TARGET_ERROR = re.compile(r"ERROR: target ([A-Za-z0-9_-]+): (.*)")
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class BuildFault:
     """What went wrong, the line that shows it, and what to do."""
 
     kind: FaultKind
@@ -72,12 +72,12 @@ class BuildFailure:
     error: str
     tail: tuple[str, ...]
     log: Path
-    diagnosis: Diagnosis | None = None
+    fault: BuildFault | None = None
 
     @property
     def advice(self) -> str:
         """What to do, if the fault is a known one."""
-        return self.diagnosis.advice if self.diagnosis else ""
+        return self.fault.advice if self.fault else ""
 
     def __str__(self) -> str:
         """Return the paragraph, with the last lines of output indented below it."""
@@ -172,7 +172,7 @@ class BuildRecord:
             error=_essence(error),
             tail=tail,
             log=log,
-            diagnosis=diagnose([error, *tail[-LAST_LINES:], *self._errors()]),
+            fault=find_fault([error, *tail[-LAST_LINES:], *self._errors()]),
         )
 
     def _failed_targets(self) -> tuple[str, ...]:
@@ -199,7 +199,7 @@ class BuildRecord:
 
 def raise_failure(failure: BuildFailure) -> None:
     """Raise the error that fits: the machine's fault or the build's."""
-    if failure.diagnosis and failure.diagnosis.of_machine:
+    if failure.fault and failure.fault.of_machine:
         raise BuildStoppedError(failure)
     raise BuildFailedError(failure)
 
@@ -315,7 +315,7 @@ _SIGNS: tuple[tuple[FaultKind, tuple[str, ...]], ...] = (
 )
 
 
-def diagnose(lines: Iterable[str]) -> Diagnosis | None:
+def find_fault(lines: Iterable[str]) -> BuildFault | None:
     """Return the known fault that ``lines`` show, or ``None``.
 
     Give it the failing step's error and its last lines only: an earlier retry that worked in the
@@ -325,5 +325,5 @@ def diagnose(lines: Iterable[str]) -> Diagnosis | None:
     for kind, signs in _SIGNS:
         for line in kept:
             if any(sign in line.lower() for sign in signs):
-                return Diagnosis(kind, line, _ADVICE[kind])
+                return BuildFault(kind, line, _ADVICE[kind])
     return None

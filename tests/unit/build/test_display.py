@@ -49,7 +49,7 @@ def test_off_a_terminal_the_steps_of_one_image_are_lines() -> None:
     ]
 
 
-def test_the_same_is_not_said_twice() -> None:
+def test_no_line_is_written_twice() -> None:
     assert len(shown(event("done"), event("running"), event("done"))) == 2
 
 
@@ -79,7 +79,7 @@ def test_a_failure_among_many_names_its_step() -> None:
     assert line == "tf-2.2-cpu      failed  horovod 3/4 RUN pip install horovod"
 
 
-def test_housekeeping_is_shown_only_when_it_fails() -> None:
+def test_steps_of_buildkit_itself_are_shown_only_when_they_fail() -> None:
     step = "[internal] load .dockerignore"
     assert shown(event("done", step)) == []
     assert len(shown(event("failed", step))) == 1
@@ -89,7 +89,7 @@ def test_events_of_bake_and_strangers_are_not_shown() -> None:
     assert shown(BuildEvent(None, "x", "running"), BuildEvent("stranger", "x", "running")) == []
 
 
-def test_a_note_is_a_line() -> None:
+def test_a_state_is_a_line() -> None:
     stream = io.StringIO()
     with BuildDisplay(["a"], stream) as display:
         display.on_event(ImageState("a", "testing", "horovod"))
@@ -97,7 +97,7 @@ def test_a_note_is_a_line() -> None:
     assert stream.getvalue() == "a     testing  horovod\na      passed\n"
 
 
-def test_of_many_images_failures_of_checks_are_told_and_suites_are_not() -> None:
+def test_of_many_images_failed_checks_are_lines_and_suites_are_not() -> None:
     stream = io.StringIO()
     with BuildDisplay(["a", "b"], stream) as display:
         display.on_event(ImageState("a", "testing", "pins, horovod"))
@@ -131,7 +131,7 @@ def test_where_nothing_is_done_nothing_is_shown() -> None:
         assert stream.getvalue() == ""
 
 
-def test_what_became_of_an_image_is_told_once() -> None:
+def test_how_an_image_ended_is_written_once() -> None:
     stream = io.StringIO()
     with BuildDisplay(["a", "b"], stream) as display:
         display.on_event(event("failed", image="a"))

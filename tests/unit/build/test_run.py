@@ -12,7 +12,7 @@ from bench import INPUTS, NEW, OLD, Bench
 from imgbuild.build.result import BuildResult, FailureScope
 from imgbuild.build.run import Build
 from imgbuild.cli.build_command import build_lines, usage_lines
-from imgbuild.engine.failure import BuildFailedError, BuildStoppedError, Diagnosis, FaultKind
+from imgbuild.engine.failure import BuildFailedError, BuildFault, BuildStoppedError, FaultKind
 from imgbuild.engine.faults import EngineUnusableError
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.inputs.build_inputs import BaseInput, ImageDownloads
@@ -224,8 +224,8 @@ def _change_failure(
             failure = replace(error.failure, **change)  # type: ignore[arg-type]
             if kind is None:
                 raise BuildFailedError(failure) from error
-            diagnosis = Diagnosis(kind, "line", f"Advice on {kind}.")
-            raise BuildStoppedError(replace(failure, diagnosis=diagnosis)) from error
+            fault = BuildFault(kind, "line", f"Advice on {kind}.")
+            raise BuildStoppedError(replace(failure, fault=fault)) from error
 
     monkeypatch.setattr("imgbuild.build.one_bake.run_bake", bake)
     bench.broken = {OLD}

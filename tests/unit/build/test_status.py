@@ -29,7 +29,7 @@ def end(one: ImageStatus, number: int, state: State = "done", now: float = 1.0) 
     one.take(event(state, one.steps[number].text, number), now)
 
 
-def test_the_step_one_waits_for_is_the_oldest_that_runs() -> None:
+def test_the_step_shown_is_the_oldest_that_runs() -> None:
     one = ImageStatus("a")
     one.take(event("running", "[b 1/1] RUN long", 1), 0)
     one.take(event("running", "[c 1/1] RUN short", 2), 1)
@@ -40,7 +40,7 @@ def test_the_step_one_waits_for_is_the_oldest_that_runs() -> None:
     assert one.step == "[c 1/1] RUN short"
 
 
-def test_a_failed_one_stays_failed_and_shows_the_step() -> None:
+def test_a_failed_image_stays_failed_and_shows_the_step() -> None:
     states: tuple[State, ...] = ("cancelled", "running", "done")
     for later in states:
         one = ImageStatus("a")
@@ -62,7 +62,7 @@ def test_a_second_bake_begins_anew_but_the_share_never_falls() -> None:
     assert one.fraction == 0.5
 
 
-def test_the_export_is_one_more_step_and_only_the_image_is_all() -> None:
+def test_the_export_is_one_more_step_and_only_the_image_completes() -> None:
     one = planned(1)
     assert one.fraction == 0
     end(one, 1, "cached")
@@ -71,20 +71,6 @@ def test_the_export_is_one_more_step_and_only_the_image_is_all() -> None:
     assert one.state == "exporting"
     one.take(event("done", EXPORT, 9), 3)
     assert (one.state, one.fraction, one.step) == ("built", 1.0, "")
-
-
-def test_housekeeping_is_no_step() -> None:
-    one = planned(1)
-    one.plan(StepPlanned("a", "[internal] load build context", 7))
-    one.take(event("done", "[internal] load build context", 7), 1)
-    assert (one.state, len(one.steps)) == ("waiting", 1)
-
-
-def test_a_share_of_unknown_steps_is_not_shown() -> None:
-    one = ImageStatus("a")
-    assert one.fraction is None
-    one.take(event("done"), 1)  # a format that does not tell the steps to come
-    assert one.fraction is None
 
 
 def test_steps_that_were_not_needed_do_not_count_in_the_end() -> None:
@@ -139,12 +125,6 @@ def test_a_final_state_stops_the_clock() -> None:
     one.set_state("named", "", 20)
     assert (before, one.final) == (False, True)
     assert one.elapsed(50) == 5
-
-
-def test_an_image_that_is_not_built_yet_has_no_time() -> None:
-    one = ImageStatus("a")
-    one.take(event("done", elapsed=3.0), 3)
-    assert one.build_seconds is None
 
 
 def test_images_with_nothing_to_do_are_not_counted() -> None:

@@ -70,7 +70,7 @@ def test_nothing_to_build_calls_nothing(tmp_path: Path) -> None:
     assert bake(Buildx(tmp_path / "missing", "0"), tmp_path, ()) == ({}, [])
 
 
-def test_a_failure_tells_who_where_and_why(tmp_path: Path) -> None:
+def test_a_failure_names_target_step_and_error(tmp_path: Path) -> None:
     buildx = fake_buildx.replaying(tmp_path, SAMPLES / "fail", code=1)
     with pytest.raises(BuildFailedError) as caught:
         bake(buildx, tmp_path, ("tf-2.2-cpu", "bad"))
@@ -98,7 +98,7 @@ def test_success_without_an_image_id_is_an_error(tmp_path: Path) -> None:
         bake(fake_buildx.replaying(tmp_path, SAMPLES / "ok", built=built), tmp_path)
 
 
-def test_rubbish_on_the_stream_is_kept_in_the_log(tmp_path: Path) -> None:
+def test_unknown_lines_are_kept_in_the_log(tmp_path: Path) -> None:
     (tmp_path / "odd.rawjson").write_text('{"vertexes": 3}\n\x00\n#7\nERROR: it broke\n')
     buildx = fake_buildx.replaying(tmp_path, tmp_path / "odd", code=1)
     with pytest.raises(BuildFailedError, match="it broke"):
@@ -226,7 +226,7 @@ def test_a_step_that_hangs_is_stopped_and_named(
     assert "RUN sleep (failed after 1." in (tmp_path / "log").read_text()
 
 
-def test_a_build_that_falls_silent_is_given_up(tmp_path: Path) -> None:
+def test_a_silent_build_is_stopped(tmp_path: Path) -> None:
     buildx = replace(fake_buildx.hanging(tmp_path, words=""), step_seconds=1)
     said, _ = hung(tmp_path, buildx, FAMILY)
     assert said.startswith(
@@ -241,7 +241,7 @@ def test_without_a_limit_a_long_step_goes_on(tmp_path: Path) -> None:
         bake(replace(fake_buildx.hanging(tmp_path), step_seconds=0), tmp_path)
 
 
-def test_bytes_are_told_but_not_logged(tmp_path: Path) -> None:
+def test_bytes_are_reported_but_not_logged(tmp_path: Path) -> None:
     message = {
         "vertexes": [{"digest": "x", "name": "[internal] load build context"}],
         "statuses": [{"vertex": "x", "id": "transferring context:", "current": 42, "total": 84}],

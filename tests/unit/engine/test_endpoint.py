@@ -35,31 +35,19 @@ def choose(config: Path, name: str) -> None:
     (config / "config.json").write_text(json.dumps({"currentContext": name}))
 
 
-def test_the_settings_come_first(environ: dict[str, str]) -> None:
-    environ |= {"DOCKER_HOST": "tcp://other:1", "DOCKER_CONTEXT": "lab"}
-    assert resolve_host(EngineSettings(host=HOST), environ) == HOST
-
-
-def test_then_docker_host(environ: dict[str, str]) -> None:
-    environ |= {"DOCKER_HOST": HOST, "DOCKER_CONTEXT": "lab"}
-    assert resolve_host(NOTHING, environ) == HOST
-
-
-def test_then_docker_context(environ: dict[str, str], tmp_path: Path) -> None:
+def test_settings_then_host_then_context_then_the_default(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    assert resolve_host(NOTHING, environ) is None
+    for name, expected in (("default", None), ("lab", "tcp://lab.example:2375")):
+        choose(tmp_path, name)
+        assert resolve_host(NOTHING, environ) == expected
     choose(tmp_path, "other")
     environ["DOCKER_CONTEXT"] = "lab"
     assert resolve_host(NOTHING, environ) == "tcp://lab.example:2375"
-
-
-def test_then_the_context_in_use(environ: dict[str, str], tmp_path: Path) -> None:
-    choose(tmp_path, "lab")
-    assert resolve_host(NOTHING, environ) == "tcp://lab.example:2375"
-
-
-def test_then_the_default_socket(environ: dict[str, str], tmp_path: Path) -> None:
-    assert resolve_host(NOTHING, environ) is None
-    choose(tmp_path, "default")
-    assert resolve_host(NOTHING, environ) is None
+    environ["DOCKER_HOST"] = HOST
+    assert resolve_host(NOTHING, environ) == HOST
+    assert resolve_host(EngineSettings(host="tcp://own:1"), environ) == "tcp://own:1"
 
 
 def test_an_unknown_context_is_an_error(environ: dict[str, str]) -> None:

@@ -9,7 +9,7 @@ from imgbuild.engine.failure import (
     BuildRecord,
     BuildStoppedError,
     FaultKind,
-    diagnose,
+    find_fault,
     raise_failure,
 )
 from imgbuild.engine.progress import BuildEvent, Remark, StepOutput
@@ -42,7 +42,7 @@ ZEROS = "0" * 64
     ],
 )
 def test_known_faults_are_recognised(line: str, kind: FaultKind) -> None:
-    found = diagnose(["compiling", line])
+    found = find_fault(["compiling", line])
     assert found is not None
     assert found.kind == kind
     assert found.of_machine is (kind != "checksum")
@@ -50,11 +50,11 @@ def test_known_faults_are_recognised(line: str, kind: FaultKind) -> None:
 
 
 def test_an_ordinary_failure_is_no_known_fault() -> None:
-    assert diagnose(["error: no mpi.h", "make: *** [all] Error 1", "exit code: 2"]) is None
+    assert find_fault(["error: no mpi.h", "make: *** [all] Error 1", "exit code: 2"]) is None
 
 
 def test_a_full_disk_is_the_cause_of_what_follows() -> None:
-    found = diagnose(["curl: (6) Could not resolve host: x", "No space left on device"])
+    found = find_fault(["curl: (6) Could not resolve host: x", "No space left on device"])
     assert found is not None
     assert found.kind == "disk"
 
@@ -68,7 +68,7 @@ def test_an_early_retry_is_not_taken_for_the_fault() -> None:
     for text in ("Could not resolve host: x", *(f"line {number}" for number in range(12))):
         record.add(StepOutput(("a",), "[hvd 1/2] RUN make", text, 3))
     record.add(failed())
-    assert record.failure(LOG).diagnosis is None
+    assert record.failure(LOG).fault is None
 
 
 def test_the_fault_in_the_last_lines_counts() -> None:
@@ -88,7 +88,7 @@ def test_a_wrong_sha256_is_not_the_machines_fault() -> None:
     assert not isinstance(caught.value, MachineError)
 
 
-def test_finished_failed_and_cancelled_are_told_apart() -> None:
+def test_finished_failed_and_cancelled_differ() -> None:
     record = BuildRecord(["a", "b", "c"])
     record.add(BuildEvent("b", "exporting to image", "done"))
     record.add(failed())
@@ -105,7 +105,7 @@ def test_a_failure_outside_any_step_is_taken_from_the_final_words() -> None:
     assert failure.error == "dockerfile parse error"
 
 
-def test_somebody_always_failed() -> None:
+def test_at_least_one_target_failed() -> None:
     record = BuildRecord(["a", "b"])
     record.add(BuildEvent("b", "exporting to image", "done"))
     failure = record.failure(LOG)

@@ -44,7 +44,7 @@ class MissingFeature:
     reason: str
 
 
-def probe_build(buildx: Buildx, host: str | None) -> tuple[MissingFeature, ...]:
+def missing_features(buildx: Buildx, host: str | None) -> tuple[MissingFeature, ...]:
     """Return the features that imgbuild needs and this engine lacks; empty if all work together.
 
     All of them are tried in one build, and one by one only if that fails. Image and build cache of
