@@ -22,7 +22,7 @@ from publishing_project import (
 )
 
 from imgbuild.matrix.tags import input_tag
-from imgbuild.registry.client import connect
+from imgbuild.registry.repository_client import connect
 from imgbuild.settings import load_settings
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from imgbuild.registry.client import RegistryClient
+    from imgbuild.registry.repository_client import RegistryClient
 
 NAMES = ("tf-1.10-cpu-debian", "tf-1.11-cpu-debian")
 LOGIN = ("publisher", "a password: with a colon")

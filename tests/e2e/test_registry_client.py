@@ -14,15 +14,15 @@ from small_disk import small_disk
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.publish.published import read_published
 from imgbuild.publish.record import Record, put_record
-from imgbuild.registry.client import connect
 from imgbuild.registry.manifest import OCI_MANIFEST
+from imgbuild.registry.repository_client import connect
 from imgbuild.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from imgbuild.registry.client import RegistryClient
+    from imgbuild.registry.repository_client import RegistryClient
 
 LOGIN = ("robot", "a pässword: with a colon")
 SOME = "sha256:" + "1" * 64

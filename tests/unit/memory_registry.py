@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from imgbuild.errors import CheckFailedError
 from imgbuild.http import HttpClient
-from imgbuild.registry.client import RegistryClient
 from imgbuild.registry.manifest import DOCKER_MANIFEST, Manifest, digest_of, is_digest
 from imgbuild.registry.repository import parse_repository
+from imgbuild.registry.repository_client import RegistryClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from imgbuild.http import HttpClient
 from imgbuild.registry.auth import Credentials
-from imgbuild.registry.client import RegistryClient
 from imgbuild.registry.repository import parse_repository
+from imgbuild.registry.repository_client import RegistryClient
 from imgbuild.retry import RetryPolicy
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, ImgbuildError
 from imgbuild.matrix.tags import INPUT_PREFIX, input_tag
 from imgbuild.plan.plan import PlanItem
-from imgbuild.registry.client import RegistryClient, connect
 from imgbuild.registry.manifest import DamagedError, Manifest
 from imgbuild.registry.repository import select_repository
+from imgbuild.registry.repository_client import RegistryClient, connect
 from imgbuild.settings import Settings
 
 WHEEL_TYPE = "application/vnd.imgbuild.wheel.v1+zip"

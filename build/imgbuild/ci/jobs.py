@@ -165,7 +165,7 @@ def not_published(
 
     """
     from imgbuild.publish.published import published_inputs  # noqa: PLC0415 - brings requests
-    from imgbuild.registry.client import connect  # noqa: PLC0415
+    from imgbuild.registry.repository_client import connect  # noqa: PLC0415
 
     where, option = select_repository(repository, settings, "--from")
     with closing(connect(where, settings, log, option=option)) as registry:

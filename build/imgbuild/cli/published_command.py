@@ -45,8 +45,8 @@ def published(
     """
     from imgbuild.errors import CheckFailedError
     from imgbuild.publish.published import read_published
-    from imgbuild.registry.client import connect
     from imgbuild.registry.repository import select_repository
+    from imgbuild.registry.repository_client import connect
     from imgbuild.settings import load_settings
 
     settings = load_settings(options.open_project(project).settings)

@@ -22,9 +22,9 @@ from imgbuild.inputs.oci_layout import (
 )
 from imgbuild.parallel import in_parallel
 from imgbuild.registry.auth import Credentials, LoginError, docker_credentials
-from imgbuild.registry.client import RegistryClient
 from imgbuild.registry.manifest import INDEXES, Manifest
 from imgbuild.registry.repository import HUB, RepositoryName
+from imgbuild.registry.repository_client import RegistryClient
 from imgbuild.sites import Sites
 
 #: The folder of Docker Hub's official images.

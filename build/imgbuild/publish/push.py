@@ -35,9 +35,9 @@ from imgbuild.publish.published import read_published
 from imgbuild.publish.record import Record, image_size, put_record, read_record
 from imgbuild.publish.release import next_release, releases_in
 from imgbuild.publish.upload import NOTES, Uploader, remove_left_tag
-from imgbuild.registry.client import RegistryClient, connect
 from imgbuild.registry.manifest import DamagedError, Manifest
 from imgbuild.registry.repository import select_repository
+from imgbuild.registry.repository_client import RegistryClient, connect
 from imgbuild.retry import RetryPolicy
 from imgbuild.settings import load_settings
 from imgbuild.suites.container import remove_leftovers
@@ -106,7 +106,7 @@ class Existing:
         ]
 
 
-class StoppedError(Exception):
+class PushStoppedError(Exception):
     """The push was interrupted; raised in the threads that work on it."""
 
 
@@ -356,12 +356,12 @@ class Push:
 
         def progress(name: str, text: str) -> None:
             if stop.is_set():
-                raise StoppedError
+                raise PushStoppedError
             display.on_event(ImageNote(name, text))
 
         def pause(seconds: float) -> None:
             if stop.wait(seconds):
-                raise StoppedError
+                raise PushStoppedError
 
         notes = state_dir() / NOTES
         with closing(Engine(self.host)) as engine:

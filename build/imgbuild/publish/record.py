@@ -15,8 +15,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.tags import record_tag
-from imgbuild.registry.client import RegistryClient
 from imgbuild.registry.manifest import DamagedError, Manifest
+from imgbuild.registry.repository_client import RegistryClient
 from imgbuild.scalars import Timestamp
 
 ARTIFACT_TYPE = "application/vnd.imgbuild.record.v1+json"

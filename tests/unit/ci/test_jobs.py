@@ -27,7 +27,7 @@ from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import Selection, select_images
 from imgbuild.matrix.tags import input_tag
 from imgbuild.project import Project
-from imgbuild.registry.client import RegistryClient
+from imgbuild.registry.repository_client import RegistryClient
 from imgbuild.settings import Settings
 
 ONE, TWO, GPU = "tf-2.2-cpu-debian", "tf-2.3-cpu-debian", "tf-2.2-gpu-ubuntu"
@@ -54,7 +54,7 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> MemoryRegistry:
         assert repository == WHERE
         return made
 
-    monkeypatch.setattr("imgbuild.registry.client.connect", opened)
+    monkeypatch.setattr("imgbuild.registry.repository_client.connect", opened)
     return made
 
 

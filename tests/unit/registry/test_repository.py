@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imgbuild.errors import InputError, MachineError
-from imgbuild.registry.client import connect
 from imgbuild.registry.repository import parse_repository, select_repository
+from imgbuild.registry.repository_client import connect
 from imgbuild.settings import Settings, load_settings
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from imgbuild.retry import RetryPolicy
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from imgbuild.registry.client import RegistryClient
+    from imgbuild.registry.repository_client import RegistryClient
 
 ABSENT = "sha256:" + "0" * 64
 EMPTY = digest_of(b"{}")
@@ -259,7 +259,7 @@ def test_a_blob_may_be_larger_than_other_answers(
     content = b"x" * ((1 << 24) + 1)
     digest = registry.put_blob(content)
     assert registry.blob(digest) == content
-    monkeypatch.setattr("imgbuild.registry.client.LARGEST_BLOB", 1 << 20)
+    monkeypatch.setattr("imgbuild.registry.repository_client.LARGEST_BLOB", 1 << 20)
     with pytest.raises(MachineError, match="sent more than 1 MiB"):
         registry.blob(digest)
 
@@ -361,7 +361,7 @@ def test_an_artifact_that_the_registry_lost(
 def test_an_artifact_that_nobody_could_read(
     registry: RegistryClient, server: RegistryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("imgbuild.registry.client.LARGEST_BLOB", 1 << 20)
+    monkeypatch.setattr("imgbuild.registry.repository_client.LARGEST_BLOB", 1 << 20)
     with pytest.raises(CheckFailedError, match="would be 1 MiB, and imgbuild reads 1 MiB at most"):
         registry.put_artifact("doc", KIND, b"x" * ((1 << 20) + 1))
     assert server.lines() == []
