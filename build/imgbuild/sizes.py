@@ -1,4 +1,4 @@
-"""Image sizes: bytes by layer with the step that made it, shared layers, budgets."""
+"""Measure images: bytes by layer with the step that made it, shared layers, budgets."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -54,7 +54,7 @@ def test_an_image_whose_suites_fail_gets_no_name(copy: Checkout, engine: Engine)
     result = copy.run("build", "--tf", TF)
     assert result.returncode == 1, result.stdout + result.stderr
     assert f"{NAME}  suites failed" in result.stdout
-    assert f"{NAME} has no name: " in result.stderr
+    assert f"{NAME} was not tagged: " in result.stderr
     assert "tensorflow: test_" in result.stderr
     assert _named(engine) == []
     assert copy.started(engine) == set()

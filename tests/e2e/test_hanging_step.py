@@ -106,7 +106,7 @@ def test_who_waits_to_compile_is_not_blamed_for_those_that_hang(project: SmallPr
     project.edit(TEMPLATE, PLACE, f"{PLACE}{compiles}")
     result = project.build("--tf", "1.12", "--keep-going", "--step-timeout", LIMIT)
     assert result.returncode == 1, result.stderr
-    assert f"{HANGING}, {OTHER} have no name" in result.stderr, result.stderr
+    assert f"{HANGING}, {OTHER} were not tagged" in result.stderr, result.stderr
     assert f"ran for more than {LIMIT}" in result.stderr
     assert "imgbuild: waits for a place to compile" in project.log()
     assert _images(project) == [waits] * 2

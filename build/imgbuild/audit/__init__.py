@@ -1,1 +1,1 @@
-"""Compare the pins of the matrix with the artifacts themselves; nothing of them is run."""
+"""Compare the pins of the matrix with the artifacts; none of them is run."""

@@ -1,4 +1,4 @@
-"""The budget of an image: how large its row of the matrix lets it be. Pure."""
+"""Compare an image's size with the budget of its row in the matrix."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Build the planned images in one bake; a failed one need not take the others with it."""
+"""Build the planned images in one bake; a failed image need not stop the others."""
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence

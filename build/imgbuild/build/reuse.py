@@ -1,4 +1,4 @@
-"""Take from remote stores what need not be built or tested here, and keep there what is new."""
+"""Take images, wheels and verdicts from remote stores, and store new ones there."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -140,6 +140,6 @@ def _reasons(failed: Sequence[BuildResult]) -> list[str]:
     for one in failed:
         names.setdefault(one.error or "", []).append(one.name)
     return [
-        f"{', '.join(of)} {'has' if len(of) == 1 else 'have'} no name: {error}"
+        f"{', '.join(of)} {'was' if len(of) == 1 else 'were'} not tagged: {error}"
         for error, of in names.items()
     ]

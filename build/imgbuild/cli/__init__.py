@@ -1,4 +1,4 @@
-"""The command line: one command a file, nothing heavy imported before a command runs."""
+"""The command line: one command a module; heavy imports only when a command runs."""
 
 import importlib
 import io

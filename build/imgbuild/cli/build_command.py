@@ -86,7 +86,7 @@ def build(
         typer.Option(
             "--cache-from",
             metavar="HOST[:PORT]/REPOSITORY",
-            help="Take finished images, Horovod wheels and suite results from there; repeatable.",
+            help="Take images, Horovod wheels and suite results from this repository; repeatable.",
         ),
     ] = None,
     cache_to: Annotated[
@@ -94,7 +94,7 @@ def build(
         typer.Option(
             "--cache-to",
             metavar="HOST[:PORT]/REPOSITORY",
-            help="Keep images that passed, Horovod wheels and suite results there; repeatable.",
+            help="Store images that passed, Horovod wheels and suite results there; repeatable.",
         ),
     ] = None,
     pull: Annotated[

@@ -22,14 +22,14 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 def clean(
     remove: Annotated[
-        bool, typer.Option("--yes", "--remove", help="Remove what is shown.")
+        bool, typer.Option("--yes", "--remove", help="Remove what is listed.")
     ] = False,
     only: Annotated[
         list[str] | None,
         typer.Option(
             "--only",
             metavar="KIND",
-            help="This kind only: leftovers, untagged, work, images or build-cache; repeatable.",
+            help="Only this kind: leftovers, untagged, work, images or build-cache; repeatable.",
         ),
     ] = None,
     images: Annotated[
@@ -43,15 +43,15 @@ def clean(
         bool,
         typer.Option(
             "--elsewhere",
-            help="Also what other state folders left on the engine; check that none is at work.",
+            help="Also what other state folders left on the engine; make sure that none is in use.",
         ),
     ] = False,
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
 ) -> None:
-    """Clean up unused images and what killed runs left; without --yes, only show it.
+    """List unused images and what killed runs left; with --yes, remove them.
 
-    It removes only what has imgbuild's labels or lies in its folders, and nothing that a running
+    Touches only what has imgbuild's labels or is in its folders, and nothing that a running
     imgbuild or a container uses.
     """
     from imgbuild.cleanup import Cleanup, CleanupKind

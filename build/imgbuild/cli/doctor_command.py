@@ -1,4 +1,4 @@
-"""``imgbuild doctor``: check whether this machine can build, and say what fixes it if not."""
+"""``imgbuild doctor``: check whether this machine can build, and name what fixes it if not."""
 
 import json
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""``imgbuild lock``: resolve the packages of every image, or check that the locks fit."""
+"""``imgbuild lock``: resolve the packages of every image, or check the locks."""
 
 from typing import TYPE_CHECKING, Annotated
 

@@ -32,17 +32,13 @@ def published(
         bool,
         typer.Option(
             "--check",
-            help="Compare every tag with the records: tags without a record, records without "
-            "their tag, tags of other images.",
+            help="Compare every tag with the records; exit 1 if one is missing or differs.",
         ),
     ] = False,
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
 ) -> None:
-    """List the images that were published, from the tags and records in the registry.
-
-    With --check, exit 1 if a record or tag is missing or does not fit.
-    """
+    """List the published images, from the tags and records in the repository."""
     from imgbuild.errors import CheckFailedError
     from imgbuild.publish.published import read_published
     from imgbuild.registry.repository import select_repository

@@ -49,8 +49,8 @@ def push(
         bool,
         typer.Option(
             "--allow-substituted",
-            help="Also images with inputs that are not the matrix's own, such as a CPython of "
-            "this machine; their record says so.",
+            help="Also images with inputs other than the matrix's, such as a CPython of this "
+            "machine; their record says so.",
         ),
     ] = False,
     allow_skipped: Annotated[
@@ -70,9 +70,8 @@ def push(
 ) -> None:
     """Publish images whose suites passed.
 
-    Each gets one immutable tag that names every version, then the tags that move to the newest
-    image. What is there already is not sent again; running an interrupted push again completes it.
-    Log in first with `docker login HOST`.
+    Each gets one immutable tag with all versions, then the moving tags. Nothing is sent twice; the
+    same command completes an interrupted push. Log in with `docker login HOST`.
     """
     from imgbuild.publish.candidate import Allowance
     from imgbuild.publish.push import PushOptions, open_push

@@ -1,4 +1,4 @@
-"""``imgbuild size``: the layers of images, what they share, and whether they keep their budgets."""
+"""``imgbuild size``: the layers of images, what they share, and their budgets."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""``imgbuild test``: run the suites in images that are built already."""
+"""``imgbuild test``: run the suites in built images."""
 
 import json
 import os

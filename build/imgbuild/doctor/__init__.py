@@ -1,1 +1,1 @@
-"""Check what this machine has, what it lacks, and which command fixes it. Changes nothing."""
+"""Check this machine, and name the command that fixes each fault. Changes nothing."""

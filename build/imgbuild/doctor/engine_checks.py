@@ -1,4 +1,4 @@
-"""Check the engine, buildx, and what BuildKit can do; build with what answers."""
+"""Check the engine, buildx, and the features of BuildKit."""
 
 import os
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Check that the inputs of builds can be had: base images, CPython, packages, CAs."""
+"""Check that the inputs of builds can be reached: base images, CPython, packages, CAs."""
 
 import os
 import ssl

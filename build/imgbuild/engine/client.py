@@ -1,4 +1,4 @@
-"""A container engine, through docker-py."""
+"""The client of a container engine, through docker-py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens in a build: its events, and how buildx's progress is read into them.
+"""The events of a build, and how buildx's progress is read into them.
 
 ``--progress=rawjson`` is one BuildKit ``SolveStatus`` a line, on standard error. A step (vertex) is
 known by its digest. Targets that share it each report it under a name of their own, and several

@@ -1,4 +1,4 @@
-"""Which GPUs an image serves: with machine code of the wheel, with PTX, or not at all.
+"""The GPUs that an image serves: with machine code of the wheel, with PTX, or not at all.
 
 Machine code (a cubin) of capability X.y runs on GPUs of X.z with z >= y, and on no other major
 number. PTX is compiled by the driver at first use for any newer capability; the libraries of the

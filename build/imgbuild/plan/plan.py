@@ -1,4 +1,4 @@
-"""Decide what has to be done for each image, and why. Pure."""
+"""Decide what has to be done for each image, and why."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

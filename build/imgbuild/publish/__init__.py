@@ -1,1 +1,1 @@
-"""Publishing: what may be pushed, how it is pushed, and what is in a repository."""
+"""Publish images: which may be pushed, how, and what a repository has."""

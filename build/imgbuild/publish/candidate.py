@@ -46,7 +46,7 @@ class Allowance:
         for suite in self.skipped:
             if suite not in SKIPPABLE:
                 raise InputError(
-                    f"--allow-skipped {suite}: there is no such suite that can be left out. Only "
+                    f"--allow-skipped {suite}: this suite cannot be left out. Only "
                     f"{', '.join(SKIPPABLE)} can, since not every machine can run it."
                 )
 
@@ -147,10 +147,10 @@ def judge(candidate: PushCandidate, allowance: Allowance) -> Judgement:
     skipped = tuple(_skipped(candidate))
     refusals = [*_standin(item.image, stored), *_unproved(candidate), *_unnamed(item)]
     if not allowance.substituted:
-        refusals += [f"{one} (--allow-substituted publishes it all the same)" for one in replaced]
+        refusals += [f"{one} (--allow-substituted publishes it)" for one in replaced]
     for suite, words in skipped:
         if suite not in allowance.skipped:
-            refusals.append(f"{words} (--allow-skipped {suite} publishes it all the same)")
+            refusals.append(f"{words} (--allow-skipped {suite} publishes it)")
     return Judgement(tuple(refusals), (*replaced, *(words for _, words in skipped)))
 
 
@@ -159,7 +159,7 @@ def _absent(item: PlanItem, stored: StoredImage | None) -> str:
     if item.action is Action.BUILD:
         return f"no image has the inputs of this checkout ({item.reason}): run `imgbuild build`"
     if stored is None or stored.id != item.image_id:
-        return "the engine's image has gone meanwhile: run `imgbuild build`"
+        return "the engine's image was removed meanwhile: run `imgbuild build`"
     if stored.labels.get(INPUT_DIGEST) != item.digest.total:
         return "the engine's image has other inputs than this checkout: run `imgbuild build`"
     return ""
@@ -174,7 +174,7 @@ def _standin(image: Image, stored: StoredImage) -> Iterator[str]:
 
 def _unnamed(item: PlanItem) -> Iterator[str]:
     if item.action is Action.NAME:
-        yield "it passed its suites and has no name, as one over its budget: run `imgbuild build`"
+        yield "it passed and is not tagged, as an image over its budget: run `imgbuild build`"
 
 
 def _unproved(candidate: PushCandidate) -> Iterator[str]:
@@ -190,7 +190,7 @@ def _unproved(candidate: PushCandidate) -> Iterator[str]:
         if not entry:
             yield f"suite {suite} was not run on this image: run `imgbuild test`"
         elif entry.get("key") != key:
-            yield f"suite {suite} was run in an earlier form, or by other pins: run `imgbuild test`"
+            yield f"suite {suite} ran in an earlier form, or with other pins: run `imgbuild test`"
         elif not _green(suite, entry):
             yield f"suite {suite} {_verdict(entry)}: {_said(entry) or 'nothing was checked'}"
 

@@ -1,4 +1,4 @@
-"""``imgbuild push``: publish images whose suites passed on this very image.
+"""``imgbuild push``: publish images whose suites passed.
 
 Every image passes the gate before any is pushed. Then, for each image, in this order, so that
 nobody finds anything incomplete:

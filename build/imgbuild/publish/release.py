@@ -1,4 +1,4 @@
-"""Releases: the day on which an image was published, and which time of that day. Pure."""
+"""Releases: a day, and the number of the release on that day."""
 
 import re
 from collections.abc import Collection

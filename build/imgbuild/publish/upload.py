@@ -1,4 +1,4 @@
-"""Push an image's content through the engine, under a tag that it has on the engine for this only.
+"""Push an image's content through the engine, under a temporary tag.
 
 Engines push images by their tags. A tag of a killed push is removed by the next push of the image.
 """

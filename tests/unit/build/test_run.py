@@ -312,7 +312,7 @@ def test_a_missing_download_is_tried_once_and_reported_once(
     assert fetched == ["shared"]
     assert not bench.baked
     assert isinstance(build.failure(), MachineError)
-    assert str(build.failure()) == f"{OLD}, {NEW} have no name: no such site"
+    assert str(build.failure()) == f"{OLD}, {NEW} were not tagged: no such site"
 
 
 def test_a_missing_base_concerns_only_the_images_on_it(
@@ -370,7 +370,7 @@ def test_when_the_engine_is_lost_no_further_image_begins_and_the_table_is_comple
     assert bench.tested == []
     bench.change(images=bench.context.images[::-1])
     build = bench.run(keep_going=True, jobs=1)
-    assert str(build.failure()).startswith(f"{OLD} has no name: it does not answer")
+    assert str(build.failure()).startswith(f"{OLD} was not tagged: it does not answer")
     assert isinstance(build.failure(), MachineError)
     rows = [" ".join(line.split()) for line in build_lines(build).splitlines()]
     assert rows[1].startswith(f"{NEW} named tested ")
@@ -409,7 +409,7 @@ def test_it_is_a_machine_error_only_if_no_image_is_at_fault(
     bench.faulty = faulty
     failure = bench.run(keep_going=True).failure()
     assert isinstance(failure, error)
-    assert f"{OLD} has no name: Building {OLD} failed" in str(failure)
+    assert f"{OLD} was not tagged: Building {OLD} failed" in str(failure)
     assert "Advice on unreachable." in str(failure)
 
 

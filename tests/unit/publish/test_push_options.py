@@ -16,7 +16,7 @@ from imgbuild.project import Project
         (("--to", ""), "--to: '' is not HOST[:PORT]/REPOSITORY"),
         (("--release", ""), "--release '' is no release"),
         (("--release", "20261120.0"), "--release '20261120.0' is no release"),
-        (("--allow-skipped", "horovod"), "--allow-skipped horovod: there is no such suite"),
+        (("--allow-skipped", "horovod"), "--allow-skipped horovod: this suite cannot"),
     ],
 )
 def test_one_paragraph_and_exit_code_2(
