@@ -16,8 +16,9 @@ from imgbuild.matrix.images import (
     never_published,
     resolve_image,
 )
-from imgbuild.matrix.model import Check, Matrix, Row, Rule
+from imgbuild.matrix.model import Matrix, Row
 from imgbuild.matrix.pins import pin_location
+from imgbuild.matrix.rule_model import Check, Rule
 from imgbuild.yaml_file import Fault, Location
 
 #: The table of the matrix that a component's pin names a key of.

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from imgbuild.matrix.images import Image, as_documented_image, minor_of, resolve_image
-from imgbuild.matrix.model import Matrix, Part
+from imgbuild.matrix.model import Matrix
+from imgbuild.matrix.rule_model import Part
 from imgbuild.yaml_file import Fault, Location
 
 #: What a registry takes as a tag. Source: OCI Distribution Specification 1.1, "Pulling manifests".

@@ -3,7 +3,8 @@
 from imgbuild.engine.client import Engine
 from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.images import Image, as_documented_image, minor_of, resolve_image
-from imgbuild.matrix.model import Matrix, Part, Tags
+from imgbuild.matrix.model import Matrix
+from imgbuild.matrix.rule_model import Part, Tags
 from imgbuild.matrix.tags import (
     Parts,
     cuda_part,

@@ -15,7 +15,8 @@ from generated_tables import TABLES, blocks, click_commands, with_tables
 from pydantic import BaseModel
 
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
-from imgbuild.matrix.model import Matrix, Part
+from imgbuild.matrix.model import Matrix
+from imgbuild.matrix.rule_model import Part
 from imgbuild.matrix.rules import COMPARISONS
 from imgbuild.publish.record import Record
 from imgbuild.settings import Settings

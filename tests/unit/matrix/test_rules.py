@@ -8,7 +8,8 @@ import pytest
 
 from imgbuild.matrix.images import documented_family
 from imgbuild.matrix.load import load_matrix
-from imgbuild.matrix.model import Check, Matrix
+from imgbuild.matrix.model import Matrix
+from imgbuild.matrix.rule_model import Check
 from imgbuild.matrix.rules import COMPARISONS, Value, admits, documented_warnings, numbers
 
 Edited = Callable[..., Path]

@@ -1,0 +1,91 @@
+"""The schema of the rules and of the tags in ``matrix.yaml``."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from imgbuild.scalars import Name, Prose, Specifier, Version
+from imgbuild.yaml_file import Section
+
+#: The parts of a tag; `imgbuild.matrix.tags` spells each. A misspelt part is a fault of the file.
+Part = Literal[
+    "tensorflow",
+    "minor",
+    "variant",
+    "python",
+    "cuda",
+    "mpi",
+    "os",
+    "stack",
+    "flavour",
+    "documented",
+    "release",
+]
+
+#: Pins that a rule can judge.
+Judged = Literal["python", "mpi", "horovod", "os", "cuda", "cudnn", "nccl"]
+
+#: Pins, and what the matrix's tables hold for the pinned value: ``TABLE.FIELD`` is that field of
+#: the entry that the pin names. A misspelt fact is a fault of the file.
+Fact = Literal[
+    "tensorflow",
+    "tensorflow.compiler",
+    "tensorflow.pythons",
+    "tensorflow.glibc",
+    "tensorflow.gpu.cuda",
+    "tensorflow.gpu.cudnn",
+    "python.wheel_tag",
+    "horovod",
+    "horovod.tensorflow",
+    "mpi.os",
+    "os",
+    "os.glibc",
+    "os.compilers",
+    "cuda",
+    "cuda.driver",
+    "cuda.cudnn",
+    "cuda.nccl",
+    "cuda.os",
+]
+
+#: How a rule compares a value; `imgbuild.matrix.rules` has one function for each.
+Check = Literal[
+    "equal", "one-of", "range", "at-least", "same-major-minor-at-least", "release-one-of"
+]
+
+
+class Rule(Section):
+    """One thing that must hold between the pins of an image.
+
+    ``value`` is what is compared; by default the judged pin itself. It is compared with the
+    ``fact``, or with the rule's own ``minimum`` for the judged pin. ``where`` narrows the rule to
+    images whose facts are in the given ranges; images without such a pin or fact are not judged.
+    """
+
+    name: Name
+    judges: Judged
+    says: Prose
+    check: Check
+    value: Fact | None = None
+    fact: Fact | None = None
+    minimum: dict[Version, Version] | None = None
+    where: dict[Fact, Specifier] = Field(default_factory=dict)
+    source: Prose
+    #: What happens to an image that breaks it; part of a warning before one is built knowingly.
+    otherwise: Prose
+
+    @model_validator(mode="after")
+    def _compares_with_one_thing(self) -> Self:
+        if (self.fact is None) == (self.minimum is None):
+            raise ValueError("a rule has either 'fact' or 'minimum'")
+        return self
+
+
+class Tags(Section):
+    """The tags that every image is published under: one that stays, and those that move.
+
+    A tag is its parts joined by ``-``; a part that does not apply to an image is left out.
+    """
+
+    immutable: tuple[Part, ...] = Field(min_length=1)
+    moving: tuple[tuple[Part, ...], ...]
