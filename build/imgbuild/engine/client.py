@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import quote
@@ -53,13 +53,21 @@ class Engine:
         self._lock = threading.RLock()
 
     @contextmanager
-    def _api(self, patience: int = ANSWER_SECONDS) -> Iterator[APIClient]:
-        """Yield the connection; ``patience`` is the longest silence in seconds."""
+    def _api(self, silence: int = ANSWER_SECONDS) -> Iterator[APIClient]:
+        """Yield the connection; ``silence`` is the longest one in seconds."""
         with self._lock, translated(self.host):
             if self._client is None:
                 self._client = _connect(self.host)
-            self._client.timeout = patience
+            self._client.timeout = silence
             yield self._client
+
+    @contextmanager
+    def _api_for_removal(self) -> Iterator[APIClient]:
+        """Yield the connection; what does not exist is no error."""
+        from docker.errors import NotFound  # noqa: PLC0415
+
+        with self._api() as api, suppress(NotFound):
+            yield api
 
     def version(self) -> EngineVersion:
         """Return what the engine is."""
@@ -103,27 +111,20 @@ class Engine:
 
     def untag(self, reference: str) -> None:
         """Take a name away; never by id, which would take every name of the image."""
-        from docker.errors import NotFound  # noqa: PLC0415
-
         repository, tag = _split(reference)
-        with self._api() as api:
-            try:
-                api.remove_image(f"{repository}:{tag}")
-            except NotFound:
-                return
+        with self._api_for_removal() as api:
+            api.remove_image(f"{repository}:{tag}")
 
     def discard(self, image_id: str) -> bool:
         """Remove an image without names; without force, so a container in use keeps it."""
-        from docker.errors import APIError, NotFound  # noqa: PLC0415
+        from docker.errors import APIError  # noqa: PLC0415
 
         found = self.inspect(image_id)
         if found is None or found.tags:
             return found is None
-        with self._api() as api:
+        with self._api_for_removal() as api:
             try:
                 api.remove_image(found.id)
-            except NotFound:
-                return True
             except APIError as error:
                 if error.status_code == 409:
                     return False
@@ -175,13 +176,8 @@ class Engine:
 
     def remove_container(self, container: str) -> None:
         """Stop and remove a container with its anonymous volumes."""
-        from docker.errors import NotFound  # noqa: PLC0415
-
-        with self._api() as api:
-            try:
-                api.remove_container(container, v=True, force=True)
-            except NotFound:
-                return
+        with self._api_for_removal() as api:
+            api.remove_container(container, v=True, force=True)
 
     def containers(self, label: str) -> list[StoredContainer]:
         """Return the containers with ``label``, stopped ones too."""
@@ -197,13 +193,11 @@ class Engine:
 
     def remove_network(self, network: str) -> None:
         """Remove a network that no container is on."""
-        from docker.errors import APIError, NotFound  # noqa: PLC0415
+        from docker.errors import APIError  # noqa: PLC0415
 
-        with self._api() as api:
+        with self._api_for_removal() as api:
             try:
                 api.remove_network(network)
-            except NotFound:
-                return
             except APIError as error:
                 if error.status_code != 403:  # in use
                     raise

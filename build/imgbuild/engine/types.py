@@ -7,8 +7,6 @@ from typing import Any, Literal, NamedTuple
 
 Answer = Mapping[str, Any]
 _LOADED = ("Loaded image: ", "Loaded image ID: ")
-
-
 #: How an engine is asked for GPUs: by NVIDIA's runtime, or by the devices of the Container Device
 #: Interface.
 GpuRequest = Literal["nvidia", "cdi"]
