@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import shutil
 import zipfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -95,8 +96,10 @@ def stored(engine: Engine) -> list[StoredImage]:
 
 
 def another_machine(project: CachedProject, engine: Engine, folder: Path) -> CachedProject:
-    """Forget everything: the images, what was found in them, the caches. Give a new machine."""
+    """Forget the images, what was found in them, and the caches. Give a machine with the base."""
     forget(engine)
+    base = "imgbuild/base"
+    shutil.copytree(project.cache / base, folder / "cache" / base, symlinks=True)
     return CachedProject(project.root, folder / "state", project.host, folder / "cache")
 
 

@@ -142,7 +142,8 @@ def wheel_file_name(content: bytes) -> str | None:
             tag = re.search(r"^Tag: (\S+)\s*$", archive.read(path).decode(), re.MULTILINE)
     except (ValueError, zipfile.BadZipFile):
         return None
-    return f"{path.partition('.dist-info')[0]}-{tag[1]}.whl" if tag else None
+    name = f"{path.partition('.dist-info')[0]}-{tag[1]}.whl" if tag else ""
+    return name if name and Path(name).name == name else None
 
 
 def _is_as_recorded(wheel: Path) -> bool:

@@ -154,8 +154,8 @@ def build(
     ):
         if wrong:
             raise InputError(message)
-    opened = options.open_project(project)
-    images = select(opened, selection)
+    checkout = options.open_project(project)
+    images = select(checkout, selection)
     for image in images:
         _warn(image)
     build_options = BuildOptions(
@@ -174,7 +174,7 @@ def build(
     )
     if not (plan or no_test):
         require_docker_client()
-    with open_context(opened, images, build_options, info) as context:
+    with open_context(checkout, images, build_options, info) as context:
         items = context.plan(test=not no_test, stored=context.stored)
         if plan:
             if cache_from or pull:
