@@ -153,7 +153,7 @@ def _test_external(project: "Project", request: TestRequest) -> "tuple[TestRun, 
     from imgbuild.settings import load_settings
     from imgbuild.suites.container import TestTarget, remove_leftovers
     from imgbuild.suites.expect_option import expected_of, parse_expect, unspecified
-    from imgbuild.suites.probe import docker_exec, read_contents
+    from imgbuild.suites.image_probe import docker_exec, read_contents
     from imgbuild.suites.session import TestSession, run_targets
     from imgbuild.suites.store import ReportStore
 

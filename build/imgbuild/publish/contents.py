@@ -13,7 +13,7 @@ from imgbuild.matrix.tags import (
     python_part,
     stack_part,
 )
-from imgbuild.suites.probe import (
+from imgbuild.suites.image_probe import (
     NOTHING,
     Execute,
     ImageContents,

@@ -41,7 +41,7 @@ from imgbuild.registry.repository_client import RegistryClient, connect
 from imgbuild.retry import RetryPolicy
 from imgbuild.settings import load_settings
 from imgbuild.suites.container import remove_leftovers
-from imgbuild.suites.probe import docker_exec
+from imgbuild.suites.image_probe import docker_exec
 
 #: How long an interrupt waits for pushes that the engine reports nothing of, in seconds.
 _END_SECONDS = 5.0

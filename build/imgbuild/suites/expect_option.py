@@ -15,7 +15,7 @@ from imgbuild.matrix.images import Image, all_images, minor_of
 from imgbuild.matrix.model import Matrix, Variant
 from imgbuild.project import Project
 from imgbuild.suites.expectation import LAUNCHED, expectation
-from imgbuild.suites.probe import NOTHING, ImageContents
+from imgbuild.suites.image_probe import NOTHING, ImageContents
 
 #: The keys for versions, and the components that they are the pins of.
 VERSIONS = {

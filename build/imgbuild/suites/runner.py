@@ -31,7 +31,7 @@ JUNIT, OUTPUT = "junit.xml", "pytest.txt"
 _VERDICTS = {0, 1}
 
 
-class StoppedError(Exception):
+class SuitesStoppedError(Exception):
     """The run was interrupted while this image was tested."""
 
 
@@ -44,9 +44,9 @@ class Stop:
         self._stopped = False
 
     def check(self) -> None:
-        """Raise `StoppedError` if the run was stopped."""
+        """Raise `SuitesStoppedError` if the run was stopped."""
         if self._stopped:
-            raise StoppedError
+            raise SuitesStoppedError
 
     def stop(self) -> None:
         """Ask every process to end, and let none begin."""
@@ -91,7 +91,7 @@ def run_suites(run: SuiteRun, engine: Engine, host: str | None, project: Project
     Raises:
         MachineError: no docker client, or the engine cannot start the container.
         CheckFailedError: pytest itself failed; the path of its output is given.
-        StoppedError: the run was interrupted.
+        SuitesStoppedError: the run was interrupted.
 
     """
     run.stop.check()

@@ -56,7 +56,7 @@ class TestSession:
             InputError: the image has no such suite.
             MachineError: the engine cannot start its container.
             CheckFailedError: the suites could not be run.
-            StoppedError: the run was interrupted.
+            SuitesStoppedError: the run was interrupted.
 
         """
         suites = choose_suites(self.project.suites, options.suites, target.variant)

@@ -15,7 +15,7 @@ from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.tags import parts_of
 from imgbuild.publish.contents import check_contents, parts_read
 from imgbuild.suites.container import CONTAINER_LABEL, label_of
-from imgbuild.suites.probe import PROGRAM, ImageContents, parse_contents
+from imgbuild.suites.image_probe import PROGRAM, ImageContents, parse_contents
 
 OPEN_MPI = "mpirun (Open MPI) {}\n\nReport bugs to http://www.open-mpi.org/community/help/\n"
 INTEL_2021 = "Intel(R) MPI Library for Linux* OS, Version 2021.8 Build 20221129 (id: 339ec755a1)\n"

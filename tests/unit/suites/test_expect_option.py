@@ -9,7 +9,7 @@ from imgbuild.errors import InputError
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
 from imgbuild.suites.expect_option import expected_of, parse_expect, unspecified
-from imgbuild.suites.probe import ImageContents
+from imgbuild.suites.image_probe import ImageContents
 
 
 def _image(tensorflow: str = "", mpirun: str = "", *, cuda: bool = False) -> ImageContents:

@@ -16,7 +16,7 @@ from imgbuild.project import Project
 from imgbuild.suites import session as session_module
 from imgbuild.suites.container import TestTarget
 from imgbuild.suites.results import Report, SuiteResult, TestFailure
-from imgbuild.suites.runner import StoppedError, SuiteRun
+from imgbuild.suites.runner import SuiteRun, SuitesStoppedError
 from imgbuild.suites.session import TestOptions, TestRun, TestSession, run_targets
 from imgbuild.suites.store import ReportStore
 
@@ -143,7 +143,7 @@ def test_an_interrupt_stops_all_and_waits_for_them(session: TestSession, runs: R
         while time.monotonic() < end:
             try:
                 suites.stop.check()
-            except StoppedError:
+            except SuitesStoppedError:
                 ended.append(suites.target.name)
                 raise
             time.sleep(0.02)

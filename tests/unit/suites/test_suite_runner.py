@@ -15,7 +15,7 @@ from imgbuild.project import Project
 from imgbuild.suites import runner
 from imgbuild.suites.container import TestTarget
 from imgbuild.suites.results import Report, TestFailure, TestSkip
-from imgbuild.suites.runner import PytestCall, Stop, StoppedError, SuiteRun, run_suites
+from imgbuild.suites.runner import PytestCall, Stop, SuiteRun, SuitesStoppedError, run_suites
 
 CONFTEST = """
 from result_stream import result_stream
@@ -135,7 +135,7 @@ def test_a_stopped_pytest_may_clean_up(tmp_path: Path) -> None:
     stop.stop()
     thread.join(timeout=10)
     assert codes == [7]
-    with pytest.raises(StoppedError):
+    with pytest.raises(SuitesStoppedError):
         stop.check()
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.suites import probe
-from imgbuild.suites.probe import ImageContents, docker_exec
+from imgbuild.suites import image_probe
+from imgbuild.suites.image_probe import ImageContents, docker_exec
 
 FACTS = ((), None, None, "3.6.15")
 
@@ -50,7 +50,7 @@ def test_a_command_that_fails(client: Path) -> None:
 
 
 def test_a_command_that_does_not_end(client: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "SECONDS", 0.2)
+    monkeypatch.setattr(image_probe, "SECONDS", 0.2)
     _script(client, "exec sleep 30")
     with pytest.raises(CheckFailedError, match=r"did not answer within 0\.2 s"):
         docker_exec(None)("c1", ["python"])
