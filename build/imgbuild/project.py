@@ -62,7 +62,7 @@ class Project:
 
 
 def find_project(start: Path) -> Project:
-    """Return the checkout that ``start`` lies in.
+    """Return the checkout around ``start``.
 
     Raises:
         InputError: neither ``start`` nor any folder above it holds ``matrix.yaml``.

@@ -14,7 +14,7 @@ _MAKE_LAYERS = ("RUN", "COPY", "ADD", "WORKDIR")
 
 
 class Layer(NamedTuple):
-    """One layer: its ``diff_id`` is the sha256 of its tar file, or None if it cannot be told."""
+    """One layer: its ``diff_id`` is the sha256 of its tar file, or None if unknown."""
 
     diff_id: str | None
     size: int
@@ -22,7 +22,7 @@ class Layer(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What tells the layer from others: two images with the same key share it."""
+        """The identity of the layer: two images with the same key share it."""
         return self.diff_id or f"{self.size} {self.made_by}"
 
 

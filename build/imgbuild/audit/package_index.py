@@ -45,7 +45,7 @@ class IndexAddress:
 
 @dataclass(frozen=True)
 class OfferedFile:
-    """A file of a project. ``size`` in bytes if the index tells; ``yanked`` is the reason."""
+    """A file of a project. ``size`` in bytes if the index has it; ``yanked`` is the reason."""
 
     name: str
     url: str

@@ -144,7 +144,7 @@ class BuildDisplay:
 
 
 def on_ci(environ: Mapping[str, str]) -> bool:
-    """Return whether this is CI, where a live table helps nobody even if there is a terminal."""
+    """Return whether this is CI, where a live table is of no use even on a terminal."""
     return environ.get("CI", "").lower() not in {"", "0", "false"}
 
 

@@ -203,7 +203,7 @@ def verdict_key(input_digest: str, layers: Sequence[str]) -> str:
 
 
 def _says_so(found: StoredImage, item: PlanItem) -> bool:
-    """Return whether an image says of itself that it is the one of the plan."""
+    """Return whether an image's labels are those of the plan's image."""
     image = item.image
     expected = {NAME: image.name, INPUT_DIGEST: item.digest.total, REPOSITORY: image.repository}
     return expected.items() <= found.labels.items()

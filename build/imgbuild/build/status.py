@@ -174,7 +174,7 @@ class ImageStatus:
         return self.built_at - self.since
 
     def elapsed(self, now: float) -> float | None:
-        """Return for how long the image has been, or was, at work; ``None`` before it began."""
+        """Return how long the image has been, or was, worked on; ``None`` before it began."""
         if self.since is None:
             return None
         return max(0.0, (now if self.until is None else self.until) - self.since)

@@ -94,10 +94,10 @@ def this_checkout(
 def other_checkout(
     project: Project, images: tuple[Image, ...], settings: Settings, here: Project
 ) -> CheckoutDigests:
-    """Return the digests of a revision; what is wrong with an image there is told, not raised.
+    """Return the digests of a revision; faults of an image there are returned, not raised.
 
     Raises:
-        InputError: nothing can be told of any of them.
+        InputError: none of them can be read.
 
     """
     known = _known_to(images[0], settings)

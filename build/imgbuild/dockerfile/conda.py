@@ -152,7 +152,7 @@ def resolve_conda(
     """Write the lock of one interpreter; return whether the file changed.
 
     Known hashes are kept, unless ``upgrade``; the others are read from the channels. If a channel
-    cannot be reached, the lock is written all the same, its new packages ``unlocked``.
+    cannot be reached, the lock is written with its new packages ``unlocked``.
 
     Raises:
         CheckFailedError: a channel does not have a package.

@@ -227,7 +227,7 @@ class Engine:
             return [types.build_cache_record(one) for one in answer.json().get("BuildCache") or ()]
 
     def empty_build_cache(self) -> None:
-        """Remove all of BuildKit's cache that no build is using, whoever's it is."""
+        """Remove all of BuildKit's cache that no build uses, of other projects too."""
         with self._api(PRUNE_SECONDS) as api:
             api.prune_builds(all=True)
 

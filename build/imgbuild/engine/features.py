@@ -15,7 +15,7 @@ from imgbuild.engine.progress import BakeEvent
 from imgbuild.errors import MachineError
 from imgbuild.process import run
 
-#: In the name of everything the probe builds, so that its cache can be told from other people's.
+#: In the name of everything the probe builds, to tell its cache from that of others.
 MARK = "imgbuild-probe"
 
 _PROGRAM = f"COPY --from=named /{MARK} /{MARK}"

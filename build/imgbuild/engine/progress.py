@@ -189,7 +189,7 @@ class ProgressParser:
         self._vertices: dict[str, _Vertex] = {}
 
     def feed(self, line: str) -> list[Item]:
-        """Return what one line tells; a line that is not understood is a `Remark`."""
+        """Return the events of one line; an unknown line is a `Remark`."""
         try:
             return list(self._items(json.loads(line)))
         except (ValueError, TypeError, KeyError, AttributeError):

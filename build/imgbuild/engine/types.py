@@ -33,7 +33,7 @@ class StoredImage:
     """One image of the engine. ``size`` is in bytes, ``created`` in seconds since 1970.
 
     ``layers`` are the sha256 of the layers' tar files, the lowest first: the same on every engine,
-    which the id is not. Only ``inspect`` tells them.
+    which the id is not. Only ``inspect`` has them.
     """
 
     id: str
@@ -82,7 +82,7 @@ class RunOptions:
     """How a container is started, where the defaults do not fit.
 
     ``network`` is an engine network, ``none`` or ``host``; ``gpus`` asks for all of them, in the
-    way that the engine's version tells; ``shm_bytes`` is the size of ``/dev/shm`` (the engine's
+    way that the engine's version decides; ``shm_bytes`` is the size of ``/dev/shm`` (the engine's
     64 MB is too small for MPI).
     """
 

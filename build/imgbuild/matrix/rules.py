@@ -159,10 +159,10 @@ def numbers(version: str) -> tuple[int, ...]:
 
 @cache
 def admits(specifier: str, version: str) -> bool:
-    """Return whether a version lies in a range such as ``>=1.1,<2``."""
+    """Return whether a version is in a range such as ``>=1.1,<2``."""
     try:
         return SpecifierSet(specifier).contains(version, prereleases=True)
-    except InvalidVersion:  # a version of another kind lies in no range
+    except InvalidVersion:  # a version of another kind is in no range
         return False
 
 

@@ -117,7 +117,7 @@ def _differences(old: Mapping[str, str], new: Mapping[str, str], prefix: str) ->
 
 
 def _readable(name: str) -> str:
-    """Return a part's name as people say it: a download without the context it lies in."""
+    """Return a part's name for people: a download without its context."""
     return DOWNLOAD + name.rpartition("/")[2] if name.startswith(DOWNLOAD) else name
 
 

@@ -1,6 +1,6 @@
 """Compute the input digest: sha256 over everything that goes into an image.
 
-Each input is a part of its own, as precise as can be told without building: a stage of the
+Each input is a part of its own: a stage of the
 Dockerfile, one file or folder that it mounts, one lock, one download (docs/development.md).
 """
 
@@ -144,7 +144,7 @@ def _machine(image: Image, inputs: BuildInputs) -> dict[str, str]:
     found = {
         "base": inputs.bases[image.os_name].digest or NOT_MADE,
         "CPython": inputs.interpreters[image.version_of("python")].digest,
-        # With pinned hashes another uv should install the same; nobody proved that it does.
+        # With pinned hashes another uv should install the same; that is not proved.
         "uv": inputs.uv_version,
         **dict(_downloads(image, inputs)),
     }

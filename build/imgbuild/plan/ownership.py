@@ -27,7 +27,7 @@ def is_own(image: StoredImage, history: Callable[[str], Sequence[HistoryEntry]])
 
 
 def is_surely_own(image: StoredImage) -> bool:
-    """Return whether imgbuild built the image, as far as that can be told without its history.
+    """Return whether imgbuild built the image, as far as is known without its history.
 
     Not of an image without a name of imgbuild's.
     """

@@ -63,7 +63,7 @@ def make_plan(
 ) -> tuple[PlanItem, ...]:
     """Return what has to be done for each image.
 
-    ``stored`` are the engine's images that carry an input digest, tagged or not; ``passed`` tells
+    ``stored`` are the engine's images that carry an input digest, tagged or not; ``passed`` says
     whether an image id passed its suites (None: not known), ``history`` which instructions made it.
     ``test`` is false if no suites are to run.
     """

@@ -59,7 +59,7 @@ class PublishedRepository:
             release = RELEASE.search(tag)
             if release and not tag.endswith(RECORD_SUFFIX) and tag not in self._recorded:
                 yield (
-                    f"{self.name}:{tag} has no record: its push was cut off, or is at work. "
+                    f"{self.name}:{tag} has no record: its push was cut off, or is running. "
                     f"imgbuild push --release {release[0]} of the same image completes it."
                 )
 

@@ -96,7 +96,7 @@ def record_of(document: object) -> Record:
     """Return the record that a document holds; other keys are from a later imgbuild.
 
     Raises:
-        DamagedError: it is none, or one that this imgbuild does not know to read.
+        DamagedError: it is no record, or one that this imgbuild cannot read.
 
     """
     if not isinstance(document, Mapping):
@@ -116,7 +116,7 @@ def put_record(registry: RegistryClient, record: Record) -> str:
     """Store the record of an image that is there; return the record's digest.
 
     Raises:
-        CheckFailedError: the image is not there, or nobody could read this record.
+        CheckFailedError: the image is not there, or the record is too large to read.
 
     """
     document = record.as_json()

@@ -137,7 +137,7 @@ class Uploader:
 class SentBytes:
     """How far a push is, from the engine's messages (Docker Engine API, ImagePush).
 
-    The engine tells the size of a layer when it begins with it, not before.
+    The engine reports the size of a layer when it begins with it.
     """
 
     _layers: dict[str, int] = field(default_factory=dict)

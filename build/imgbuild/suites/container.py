@@ -46,8 +46,8 @@ class TestTarget:
     """One image under test. ``expected`` is what the suites read with ``--expect``.
 
     ``name`` is the image's in reports: that in the matrix, or the reference of an external image.
-    ``reference`` is how it was found. ``unspecified`` are facts that nobody gave of an external
-    image. ``export_stub`` makes the driver's stub, for an image that was built here.
+    ``reference`` is how it was found. ``unspecified`` are facts that ``--expect`` leaves out.
+    ``export_stub`` makes the driver's stub, for an image that was built here.
     """
 
     __test__ = False  # the name begins with Test, but pytest must not collect it

@@ -79,7 +79,7 @@ def cuda_runtimes() -> "list[str]":
 
 
 def mpirun() -> str:
-    """Return what the ``mpirun`` on PATH says of itself; nothing if it cannot be run."""
+    """Return the version text of the ``mpirun`` on PATH; nothing if it cannot be run."""
     command = ["mpirun", "--version"]
     try:
         said = subprocess.check_output(command, stderr=subprocess.STDOUT, timeout=MPIRUN_SECONDS)

@@ -108,7 +108,7 @@ class Report:
 
     ``gpus`` says whether the engine offered GPUs: a suite that was skipped without them is run
     again with them. ``not_begun`` are suites that came after the first failure, where that ends the
-    run; ``unspecified`` are facts that nobody gave of an external image.
+    run; ``unspecified`` are facts that ``--expect`` leaves out of an external image.
     """
 
     image: str

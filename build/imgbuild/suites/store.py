@@ -75,7 +75,7 @@ class ReportStore:
             self.adopt(image_id, {})
 
     def knows(self, image_id: str) -> bool:
-        """Return whether this machine was to test the image; a damaged file tells that too."""
+        """Return whether this machine was to test the image, even if its file is damaged."""
         return self._path(image_id).is_file()
 
     def document(self, image_id: str) -> dict[str, Any]:

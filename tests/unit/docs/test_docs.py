@@ -33,7 +33,9 @@ _LINK = re.compile(r"\]\((?!https?://)([^)#\s]*)(?:#([^)\s]+))?\)")
 _COMMAND = re.compile(
     r"(?<![\w./-])(?:\S*/)?imgbuild ((?:--[\w-]+ \S+ )*)([a-z]+)(?![\w/:.-])([^|;&#\n]*)"
 )
-_PATH = re.compile(r"(?:build|tests|docs|images|benchmarks|examples|\.github)/[a-z0-9_./-]+")
+_PATH = re.compile(
+    r"(?:build|tests|docs|images|benchmarks|examples|\.github)/[a-z0-9_./-]+|[a-z]+/[a-z]+[a-z_]*\.py"
+)
 
 
 def _name(path: Path) -> str:
