@@ -4,7 +4,7 @@
 #   make test     the same set-up, then every check and test, the ones with real builds too
 #   make check    the checks and tests of it that need no engine: what CI says first
 #   make nightly  the end-to-end tests that take long: faults of a push, broken caches, real workflows
-#   make standin  the documented images, all twenty, built and tested on stand-ins for the upstreams
+#   make standin  the twenty images of the stack ubuntu, built and tested on stand-ins
 #   make unit     the unit tests alone: seconds, no engine
 #   make bench    the benchmarks, hours, and their tables into docs/evidence.md; needs root
 #   make clean    remove the virtual environment and the caches of the tools
@@ -34,7 +34,7 @@ help:
 demo: machine
 	$(BIN)/imgbuild build --tf 2.2 --stack debian
 
-test: machine stub-tools browser check
+test: machine browser check
 	$(BIN)/pytest tests/e2e -m "not nightly"
 
 check: $(READY)
@@ -55,6 +55,7 @@ nightly: machine stub-tools browser
 	$(BIN)/pytest tests/e2e -m nightly
 
 standin: machine stub-tools
+	$(BIN)/pytest -q tests/standin/unit
 	cd tests && ../$(BIN)/python -m standin.family --all
 
 unit: $(READY)
@@ -68,8 +69,8 @@ bench: machine
 
 # The stand-ins of the tests compile small libraries and sign archives of packages.
 stub-tools:
-	@command -v gcc >/dev/null && command -v gpg >/dev/null || { $(MAY_INSTALL) && \
-	$(INSTALL); install gcc libc6-dev gnupg; }
+	@command -v g++ >/dev/null && command -v gpg >/dev/null || { $(MAY_INSTALL) && \
+	$(INSTALL); install g++ gnupg patchelf binutils; }
 
 # A test opens TensorBoard's page in a real browser.
 browser:

@@ -45,10 +45,10 @@ processes() {
 
 # Call `apt-get install` without questions, and without starting the services of packages.
 install_packages() {
-    local policy=/usr/sbin/policy-rc.d # invoke-rc.d(8)
+    policy=${IMGBUILD_POLICY_RC:-/usr/sbin/policy-rc.d} # invoke-rc.d(8)
     if [[ ! -e $policy ]]; then
-        trap 'rm -f /usr/sbin/policy-rc.d' EXIT
-        printf '#!/bin/sh\nexit 101\n' >$policy && chmod 755 $policy
+        trap 'rm -f "$policy"' EXIT
+        printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod 755 "$policy"
     fi
     DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends \
         -o DPkg::Lock::Timeout=300 "$@" >&2

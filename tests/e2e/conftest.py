@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from copied_checkout import SOURCE, copied_checkout, remove_images
+from store_trip import OtherEngine, other_engine
 
 from imgbuild.engine.client import Engine
 from imgbuild.engine.endpoint import resolve_host
@@ -154,6 +155,13 @@ def engine(host: str | None) -> Iterator[Engine]:
     connected = Engine(host)
     yield connected
     connected.close()
+
+
+@pytest.fixture(scope="session")
+def other(engine: Engine) -> Iterator[OtherEngine]:
+    """Give an engine with the other image store."""
+    with other_engine(engine) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

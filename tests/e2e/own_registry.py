@@ -175,7 +175,7 @@ def _program() -> str:
     if installed:
         return installed
     if not shutil.which("apt-get"):
-        pytest.skip("no docker-registry here, and no apt-get to fetch it with")
+        pytest.fail("install docker-registry: there is no apt-get to fetch it with")
     kept = TemporaryDirectory(prefix="imgbuild-registry-")
     atexit.register(kept.cleanup)
     folder = Path(kept.name)

@@ -22,8 +22,13 @@ if TYPE_CHECKING:
     from conftest import Base, Checkout
 
 BROKEN = broken_images()
+#: Images of the stack `ubuntu` are built on stand-ins for its upstreams, which takes long.
 EACH = [
-    pytest.param(one, id=one.file.stem, marks=[pytest.mark.nightly] if one.slow else [])
+    pytest.param(
+        one,
+        id=one.file.stem,
+        marks=[pytest.mark.nightly] if one.slow or one.base.endswith("ubuntu") else [],
+    )
     for one in BROKEN
 ]
 

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from store_trip import OtherEngine, push_and_pull
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,6 +95,13 @@ def test_a_second_build_has_nothing_to_do_and_says_so(checkout: Checkout) -> Non
         in result.stdout
     )
     assert "docker" in result.stdout
+
+
+@pytest.mark.usefixtures("built")
+def test_an_image_is_pushed_and_pulled_by_an_engine_with_the_other_store(
+    checkout: Checkout, other: OtherEngine, tmp_path: Path
+) -> None:
+    push_and_pull(checkout, "tf-1.10-cpu-debian", other, other.host, tmp_path)
 
 
 @pytest.mark.usefixtures("built")

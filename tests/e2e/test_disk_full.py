@@ -16,15 +16,13 @@ BOTH = ("build", "--tf", "1.10", "--tf", "1.11", "--jobs", "2")
 #: The place that waits while the disk fills, how many bytes are left then, and where it must fail.
 #: After the last step the engine exports the layers: the records of an image's 9000 files take
 #: half a MB.
-MOMENTS = (
-    ("first", 0),
+MOMENTS = (("first", 0), ("last", 0), ("suite", 0))
+MORE_MOMENTS = (
     ("first", 4_000_000),
     ("middle", 0),
-    ("last", 0),
     ("last", 100_000),
     ("last", 200_000),
     ("last", 400_000),
-    ("suite", 0),
     ("end", 0),
 )
 #: What is seen in the log of a build: the step begins, or, of the last one, has written all.
@@ -65,7 +63,10 @@ def _forget_logs(project: SmallProject) -> None:
         log.unlink()
 
 
-@pytest.mark.parametrize(("place", "left"), MOMENTS)
+@pytest.mark.parametrize(
+    ("place", "left"),
+    [*MOMENTS, *(pytest.param(*one, marks=pytest.mark.nightly) for one in MORE_MOMENTS)],
+)
 def test_a_disk_that_fills_up_and_is_emptied(
     project: SmallProject, dockerd: OwnDockerd, place: str, left: int
 ) -> None:

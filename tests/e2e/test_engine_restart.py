@@ -57,7 +57,9 @@ def project(dockerd: OwnDockerd, tmp_path_factory: pytest.TempPathFactory) -> Sm
     return made
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.nightly), signal.SIGKILL]
+)
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_an_engine_that_goes_and_comes_back(
     project: SmallProject, dockerd: OwnDockerd, moment: str, number: signal.Signals

@@ -65,7 +65,9 @@ def test_an_image_whose_suites_fail_gets_no_name(copy: Checkout, engine: Engine)
     assert len(_named(engine)) == 2
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)]
+)
 def test_an_interrupted_build_leaves_nothing(
     copy: Checkout, engine: Engine, number: signal.Signals
 ) -> None:

@@ -1,35 +1,29 @@
-"""``fetch``, then ``build --offline`` in an engine that has no network at all."""
+"""``fetch``, then ``build --offline`` in an engine without a network, with the other image store.
+
+So one image is built, tested, pushed and pulled on each store: here, and in test_build.py.
+"""
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 import subprocess
-import tempfile
-import time
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import COPY_REPOSITORY
+from conftest import COPY_REPOSITORY, Checkout
+from copied_checkout import copied_checkout
+from store_trip import OtherEngine, push_and_pull
 
+from imgbuild.engine.client import Engine
+from imgbuild.engine.endpoint import DEFAULT_HOST
 from imgbuild.inputs.listing import Kind, Listing, read_listing
-from imgbuild.settings import load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from conftest import Checkout
-
-    from imgbuild.engine.client import Engine
+    from pathlib import Path
 
 #: The quickest image to build.
 SELECTION = ("--tf", "1.10", "--cpu", "--stack", "debian")
 NAME = "tf-1.10-cpu-debian"
 ALONE = ("unshare", "--net", "--")
-START_SECONDS = 60
 
 
 @pytest.fixture(scope="module")
@@ -43,62 +37,14 @@ def fetched(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 @pytest.fixture(scope="module")
-def cut_off(engine: Engine) -> Iterator[str]:
-    """Give the address of an engine in a network namespace of its own, with nothing in it."""
-    if os.geteuid() or not shutil.which("dockerd") or not shutil.which("unshare"):
-        pytest.skip("an engine without a network needs root, dockerd and unshare")
-    # Beside the other engine's data: an overlay cannot lie on any file system.
-    parent = Path(engine.version().root_dir).parent
-    folder = Path(tempfile.mkdtemp(prefix="imgbuild-e2e-", dir=parent))
-    host = f"unix://{folder}/docker.sock"
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(_dockerd(folder, host), stdout=log, stderr=log, cwd="/")
-    try:
-        _wait_for(host, process, folder / "log")
-        yield host
-    finally:
-        process.terminate()
-        process.wait(60)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _dockerd(folder: Path, host: str) -> list[str]:
-    (folder / "daemon.json").write_text("{}")
-    return [
-        *ALONE,
-        *("sh", "-c", 'ip link set lo up; exec dockerd "$@"', "sh"),
-        f"--data-root={folder}/data",
-        f"--exec-root={folder}/run",
-        f"--host={host}",
-        f"--pidfile={folder}/pid",
-        f"--config-file={folder}/daemon.json",
-        f"--containerd-namespace={folder.name}",
-        f"--containerd-plugins-namespace={folder.name}-plugins",
-        "--iptables=false",
-        "--ip6tables=false",
-    ]
-
-
-def _wait_for(host: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    for _ in range(START_SECONDS * 5):
-        if process.poll() is not None:
-            break
-        asked = subprocess.run(["docker", "-H", host, "version"], capture_output=True, check=False)
-        if asked.returncode == 0:
-            return
-        time.sleep(0.2)
-    process.terminate()
-    pytest.fail(f"the engine does not answer: {log.read_text()[-2000:]}")
-
-
-@pytest.fixture
-def alone(copy: Checkout, cut_off: str) -> Checkout:
+def alone(other: OtherEngine, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     """Return a checkout that builds in the engine without a network."""
-    path = copy.root / "imgbuild.local.yaml"
-    settings = load_settings(path).model_dump(mode="json", by_alias=True, exclude_none=True)
-    settings["engine"] = {**settings.get("engine", {}), "host": cut_off}
-    path.write_text(json.dumps(settings))  # JSON is YAML
-    return replace(copy, host=cut_off)
+    root, state = tmp_path_factory.mktemp("alone") / "checkout", tmp_path_factory.mktemp("state")
+    copied_checkout(root, COPY_REPOSITORY, ("images", "tests/image"), host=other.host)
+    made = Checkout(root, state, other.host)
+    result = made.run("render")
+    assert result.returncode == 0, result.stderr
+    return made
 
 
 def _build(alone: Checkout, fetched: Path, cache: Path) -> subprocess.CompletedProcess[str]:
@@ -161,3 +107,13 @@ def test_an_image_is_built_and_tested_without_a_network(
     outside = "import socket; socket.create_connection(('192.0.2.1', 80), 5)"
     ran = alone.docker("run", "--rm", name, "python", "-c", outside)
     assert "Network is unreachable" in ran.stderr
+
+
+def test_the_image_is_pushed_by_the_other_store_and_pulled_by_the_main_one(
+    alone: Checkout, other: OtherEngine, checkout: Checkout, tmp_path: Path
+) -> None:
+    """It is the image of the test above."""
+    engine = Engine(other.host)
+    assert engine.version().containerd_store == other.containerd_store
+    engine.close()
+    push_and_pull(alone, NAME, other, checkout.host or DEFAULT_HOST, tmp_path)

@@ -1,6 +1,7 @@
 """The documented images, built and tested for real on stand-ins for the upstreams.
 
-One image a corner of operating system, MPI flavour and variant; `make standin` builds all twenty.
+One image a corner of operating system, MPI flavour and variant, in `make nightly`; `make standin`
+builds all twenty.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     from imgbuild.engine.client import Engine
     from standin.server import StandInServer
+
+pytestmark = pytest.mark.nightly
 
 IMAGES = ("tf-1.13-cpu-ubuntu", "tf-1.14-cpu-ubuntu", "tf-1.12-gpu-ubuntu", "tf-2.3-gpu-ubuntu")
 GPU_IMAGES = tuple(name for name in IMAGES if "gpu" in name)

@@ -2,9 +2,6 @@
 
 import hashlib
 import json
-import shutil
-import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -132,26 +129,10 @@ def test_without_a_lock_conda_packages_are_unlocked(
 
 
 @pytest.fixture
-def signed(tmp_path: Path) -> Iterator[tuple[bytes, Path, Path]]:
-    """Give a signed index, the keyring of its key, and one of another key."""
-    if not (shutil.which("gpg") and shutil.which("gpgv")):
-        pytest.skip("gpg is not installed")
-    home = tmp_path / "gnupg"
-    home.mkdir(mode=0o700)
-
-    def gpg(*arguments: str, data: bytes = b"") -> bytes:
-        command = ["gpg", "--homedir", str(home), "--batch", "--quiet", "--passphrase", ""]
-        return subprocess.run(
-            [*command, *arguments], input=data, capture_output=True, check=True
-        ).stdout
-
-    for name in ("right", "other"):
-        gpg("--quick-generate-key", f"{name}@example.org", "ed25519", "sign", "never")
-        (tmp_path / f"{name}.gpg").write_bytes(gpg("--export", f"{name}@example.org"))
-    index = gpg("--local-user", "right@example.org", "--clearsign", data=b"Suite: bionic\n")
-    yield index, tmp_path / "right.gpg", tmp_path / "other.gpg"
-    # It starts an agent that would go on running.
-    subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "gpg-agent"], check=True)
+def signed() -> tuple[bytes, Path, Path]:
+    """Return a signed index, the keyring of its key, and one of another key."""
+    folder = Path(__file__).parent / "signed"
+    return (folder / "InRelease").read_bytes(), folder / "right.gpg", folder / "other.gpg"
 
 
 def test_a_signature_is_judged(signed: tuple[bytes, Path, Path]) -> None:
