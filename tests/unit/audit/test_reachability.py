@@ -91,8 +91,8 @@ def test_a_base_image_is_asked_from_its_registry(
     manifest = json.dumps(
         {
             "mediaType": "application/vnd.oci.image.manifest.v1+json",
-            "config": {"digest": "sha256:" + "1" * 64, "size": 1},
-            "layers": [{"digest": "sha256:" + "2" * 64, "size": 26_000_000}],
+            "config": {"mediaType": "c", "digest": "sha256:" + "1" * 64, "size": 1},
+            "layers": [{"mediaType": "l", "digest": "sha256:" + "2" * 64, "size": 26_000_000}],
         }
     ).encode()
     digest = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
