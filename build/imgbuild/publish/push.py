@@ -26,16 +26,15 @@ from imgbuild.engine.client import Engine
 from imgbuild.engine.progress import ImageNote, ImagesPlanned, ImageState
 from imgbuild.errors import CheckFailedError, ImgbuildError
 from imgbuild.matrix.images import Image
-from imgbuild.matrix.tags import immutable_tag, input_tag, moving_tags
+from imgbuild.matrix.tags import input_tag, moving_tags
 from imgbuild.parallel import in_parallel
 from imgbuild.project import Project, state_dir
 from imgbuild.publish.candidate import Allowance, PushCandidate, approve
 from imgbuild.publish.contents import check_contents
-from imgbuild.publish.published import read_published
-from imgbuild.publish.record import Record, image_size, put_record, read_record
-from imgbuild.publish.release import next_release, releases_in
+from imgbuild.publish.existing import ExistingImage, existing_record, look_up
+from imgbuild.publish.record import Record, image_size, put_record
 from imgbuild.publish.upload import NOTES, Uploader, remove_left_tag
-from imgbuild.registry.manifest import DamagedError, Manifest
+from imgbuild.registry.manifest import Manifest
 from imgbuild.registry.repository import select_repository
 from imgbuild.registry.repository_client import RegistryClient, connect
 from imgbuild.retry import RetryPolicy
@@ -79,31 +78,6 @@ class PushResult:
 
     pushed: tuple[PushedImage, ...]
     errors: dict[str, ImgbuildError]
-
-
-@dataclass(frozen=True)
-class Existing:
-    """What the repository has of an image: ``manifest`` and ``record`` are of its immutable tag.
-
-    ``tags`` are the digests of its input tag and its moving tags; ``kept`` of the moving ones stay
-    at a later image.
-    """
-
-    release: str
-    tag: str
-    manifest: Manifest | None
-    record: Record | None
-    input: str | None
-    moving: dict[str, str | None]
-    kept: dict[str, str]
-
-    def to_move(self, digest: str | None) -> list[str]:
-        """Return the moving tags that are to move to the image."""
-        return [
-            tag
-            for tag, found in self.moving.items()
-            if (digest is None or found != digest) and tag not in self.kept
-        ]
 
 
 class PushStoppedError(Exception):
@@ -156,7 +130,7 @@ class Push:
             MachineError: the registry cannot be reached, or keeps failing.
 
         """
-        return tuple(self._planned(image, self.look(image)) for image in self.images)
+        return tuple(self._planned(image, self.look_up(image)) for image in self.images)
 
     def push(self, image: PushCandidate, upload: Callable[[str], None]) -> PushedImage:
         """Push one image; ``upload`` sends its content under a reference.
@@ -167,7 +141,7 @@ class Push:
             MachineError: the registry or the engine cannot be reached, or keeps failing.
 
         """
-        there = self.look(image)
+        there = self.look_up(image)
         planned = self._planned(image, there)
         if not planned.steps:
             return planned
@@ -191,59 +165,11 @@ class Push:
         self._check(record, there)
         return PushedImage(record, tuple(steps), planned.kept)
 
-    def look(self, image: PushCandidate) -> Existing:
-        """Return what the repository has of an image.
+    def look_up(self, image: PushCandidate) -> ExistingImage:
+        """Return what the repository has of an image; see `look_up`."""
+        return look_up(self.registry, self.tags, image, self.options.release, self.now().date())
 
-        Raises:
-            CheckFailedError: its immutable tag belongs to another image.
-
-        """
-        release = self.options.release or self._release(image)
-        tag = immutable_tag(image.image, release)
-        manifest, record = self.registry.manifest(tag), self._read_record(tag)
-        owner = manifest or (self.registry.manifest(record.digest) if record else None)
-        if owner and not owner.is_image(image.image_id):
-            raise CheckFailedError(
-                f"{self.registry.name}:{tag} is there already, for another image: {owner.digest} "
-                f"(image {owner.config_digest}), and here it is image {image.image_id}. An "
-                "immutable tag is never moved: publish under the next release (--release), or "
-                "leave the one that is there."
-            )
-        moving = {one: self.registry.head(one) for one in moving_tags(image.image)}
-        kept = self._kept(record, moving) if record else {}
-        found = self.registry.head(input_tag(image.item.digest.total))
-        return Existing(release, tag, manifest, record, found, moving, kept)
-
-    def _release(self, image: PushCandidate) -> str:
-        """Return the release under which this very image is there, or the day's next."""
-        for release in reversed(releases_in(self.tags, image.image)):
-            manifest = self.registry.manifest(immutable_tag(image.image, release))
-            if manifest and manifest.is_image(image.image_id):
-                return release
-        return next_release(self.now().date(), self.tags, image.image)
-
-    def _read_record(self, tag: str) -> Record | None:
-        """Return the record of an immutable tag; a damaged one is written again."""
-        try:
-            return read_record(self.registry, tag)
-        except DamagedError:
-            return None
-
-    def _kept(self, record: Record, moving: dict[str, str | None]) -> dict[str, str]:
-        """Return the immutable tags of later images that have moving tags of a published image.
-
-        All records are read, only if such a tag is neither missing nor the image's own.
-        """
-        if not {*moving.values()} - {None, record.digest}:
-            return {}
-        later = {
-            one.digest: one.tag
-            for one in read_published(self.registry).whole
-            if one.image == record.image and one.age > record.age
-        }
-        return {tag: later[digest] for tag, digest in moving.items() if digest in later}
-
-    def _planned(self, image: PushCandidate, there: Existing) -> PushedImage:
+    def _planned(self, image: PushCandidate, there: ExistingImage) -> PushedImage:
         manifest = there.manifest
         record = self._record(image, there, manifest)
         recorded = manifest and record == there.record and there.input == manifest.digest
@@ -255,7 +181,9 @@ class Push:
         kept = tuple(f"{tag} stays at {later}" for tag, later in there.kept.items())
         return PushedImage(record, tuple(steps), kept)
 
-    def _record(self, image: PushCandidate, there: Existing, manifest: Manifest | None) -> Record:
+    def _record(
+        self, image: PushCandidate, there: ExistingImage, manifest: Manifest | None
+    ) -> Record:
         """Return the record that an image is to have; what is there already keeps its time."""
         record = Record(
             image=image.name,
@@ -296,9 +224,9 @@ class Push:
         layers = image.stored.layers if image.stored else ()
         store.keep_verdicts(image.item.digest.total, layers, image.required_report(), manifest)
 
-    def _require_unrecorded(self, there: Existing, manifest: Manifest) -> None:
+    def _require_unrecorded(self, there: ExistingImage, manifest: Manifest) -> None:
         """Refuse to go on if another push recorded another image; it gets its tag back."""
-        record = self._read_record(there.tag)
+        record = existing_record(self.registry, there.tag)
         if record is None or record.digest == manifest.digest or record == there.record:
             return
         winner = self.registry.manifest(record.digest)
@@ -311,14 +239,14 @@ class Push:
         if now not in {before, record.digest}:
             raise CheckFailedError(self._moved(tag, now, record))
 
-    def _check(self, record: Record, there: Existing) -> None:
+    def _check(self, record: Record, there: ExistingImage) -> None:
         """Read all tags again.
 
         Raises:
             CheckFailedError: one of them is another image's.
 
         """
-        found = self._read_record(record.tag)
+        found = existing_record(self.registry, record.tag)
         if found != record:
             theirs = found.digest if found else "nothing"
             raise CheckFailedError(self._lost(record.tag, theirs, record.digest))

@@ -9,7 +9,6 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
-from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
@@ -34,6 +33,7 @@ from imgbuild.registry.manifest import (
     digest_of,
     is_digest,
 )
+from imgbuild.registry.refusal import error_text, gave_up, refused
 from imgbuild.registry.repository import RepositoryName, parse_repository
 from imgbuild.retry import GaveUpError, RetryPolicy, TransientError
 from imgbuild.sites import Sites
@@ -50,9 +50,6 @@ _NEXT = re.compile(r'<([^>]*)>\s*;[^,]*\brel="?next"?')
 #: What docker-registry 2.8 answers while another client writes a blob of the manifest: it reads the
 #: file that refers to the blob while that is empty (seen with its storage in a folder).
 _WRITTEN_NOW = "DIGEST_INVALID"
-_DISK_FULL = "no space left on device"
-#: The longest text of a registry that is repeated.
-_LONGEST_TEXT = 200
 
 T = TypeVar("T")
 
@@ -122,8 +119,8 @@ class RegistryClient:
             kind = {"Content-Type": media_type}
             path = _manifest_path(reference)
             answer = self._ask("PUT", path, headers=kind, content=content, write=True)
-            if answer.status == 400 and _WRITTEN_NOW in _error_text(answer):
-                raise TransientError(f"it answered 400{_error_text(answer)}")
+            if answer.status == 400 and _WRITTEN_NOW in error_text(answer):
+                raise TransientError(f"it answered 400{error_text(answer)}")
             return answer
 
         answer = self._require(self._persistently(what, put), what, 201, 200)
@@ -161,7 +158,7 @@ class RegistryClient:
             address = _upload_address(begun, digest)
             ended = self._ask("PUT", address, headers=kind, content=content, write=True)
             if ended.status == 404:  # the registry was restarted in between
-                raise TransientError(f"it lost the upload{_error_text(ended)}")
+                raise TransientError(f"it lost the upload{error_text(ended)}")
             return ended
 
         answer = self._persistently(what, upload)
@@ -257,7 +254,7 @@ class RegistryClient:
         try:
             return self._http.retry(f"{self.name}: {what}", work)
         except GaveUpError as error:
-            raise MachineError(f"{error} {self._hint(error)}") from None
+            raise gave_up(self.repository, error) from None
 
     def _ask(  # noqa: PLR0913 - the parts of a request
         self,
@@ -341,33 +338,9 @@ class RegistryClient:
         return content
 
     def _require(self, answer: Answer, what: str, *expected: int) -> Answer:
-        if answer.status in expected:
-            return answer
-        hint = {
-            403: f" The login there is, if any, does not allow it: docker login "
-            f"{self.repository.host}, as someone who may.",
-            404: " The repository does not exist, and the registry does not create it.",
-            405: " It accepts no writes: it may be a mirror.",
-            413: " A proxy before it limits the size of requests.",
-        }.get(answer.status, "")
-        raise CheckFailedError(
-            f"{self.name}: {what} was refused: it answered {answer.status}{_error_text(answer)}."
-            f"{hint}"
-        )
-
-    def _hint(self, error: GaveUpError) -> str:
-        """Return what to do after the last try."""
-        if _DISK_FULL in error.reason.lower():
-            return "Its disk is full: free space, then run this again."
-        if error.wait:
-            seconds = ceil(error.wait)
-            return f"It asks clients to wait {seconds} s: run this again after that."
-        if "answered 429" in error.reason:
-            return "It limits the rate of requests: wait, or use fewer --jobs."
-        return (
-            f"See that {self.repository.host} can be reached and is well (its log, its disk), "
-            "then run this again."
-        )
+        if answer.status not in expected:
+            raise refused(self.repository, what, answer)
+        return answer
 
 
 def connect(
@@ -395,23 +368,8 @@ def connect(
 
 def _checked(answer: Answer) -> Answer:
     """Return the answer, unless another try may change it: 429, and the server's own faults."""
-    raise_transient(answer.status, answer.headers, _error_text(answer))
+    raise_transient(answer.status, answer.headers, error_text(answer))
     return answer
-
-
-def _error_text(answer: Answer) -> str:
-    """Return the registry's own words, as ``: CODE: message``; empty if there are none."""
-    try:
-        error = json.loads(answer.body)["errors"][0]
-        words = [str(error.get(key) or "") for key in ("code", "message")]
-        detail = error.get("detail")
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
-        return ""
-    errno = detail.get("Err") if isinstance(detail, Mapping) else None
-    if errno == 28 or _DISK_FULL in str(detail):  # ENOSPC, of Go's PathError
-        words.append(_DISK_FULL)
-    text = " ".join(": ".join(filter(None, words)).split())[:_LONGEST_TEXT]
-    return f": {text}" if text else ""
 
 
 def _manifest_path(reference: str) -> str:
