@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from bench import NEW, OLD, Bench
 
-from imgbuild.build.horovod_wheels import WheelStore, open_wheels, wheel_key
+from imgbuild.build.horovod_wheels import WheelStore, open_wheels, wheel_file_name, wheel_key
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import read_dockerfile
 from imgbuild.matrix.images import Image
@@ -83,6 +83,17 @@ def test_a_damaged_wheel_counts_as_missing_and_is_replaced(
     assert store.find("a" * 64) is None
     store.adopt("a" * 64, make_wheel(tmp_path / "out", content=bytes(5000)))
     assert store.find("a" * 64) == place
+
+
+@pytest.mark.parametrize("folder", ["horovod-1.0", "../horovod-1.0", "/tmp/horovod-1.0"])  # noqa: S108
+def test_a_wheel_has_a_plain_file_name_or_none(tmp_path: Path, folder: str) -> None:
+    with zipfile.ZipFile(tmp_path / "wheel", "w") as archive:
+        archive.writestr(f"{folder}.dist-info/WHEEL", "Tag: py3-none-any\n")
+    name = wheel_file_name((tmp_path / "wheel").read_bytes())
+    assert name == ("horovod-1.0-py3-none-any.whl" if folder == "horovod-1.0" else None)
+    assert wheel_file_name(b"no archive") is None
+    content = (make_wheel(tmp_path / "whole") / WHEEL).read_bytes()
+    assert wheel_file_name(content) == WHEEL
 
 
 @pytest.fixture
