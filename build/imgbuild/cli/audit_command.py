@@ -34,7 +34,7 @@ def audit(
         typer.Option("--download", help="Download the other inputs, to verify their sha256."),
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit 1 if an input cannot be reached, too.")
+        bool, typer.Option("--strict", help="Exit 1 also if an input cannot be reached.")
     ] = False,
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
