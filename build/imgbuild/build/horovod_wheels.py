@@ -20,7 +20,7 @@ from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Stage, needed
 from imgbuild.engine.bake import BakeTarget
 from imgbuild.files import stored_folder, work_folder
-from imgbuild.matrix.images import Image, minor_of
+from imgbuild.matrix.images import Image
 
 #: The stage whose only file is the wheel.
 STAGE = "horovod-wheel"
@@ -62,7 +62,7 @@ def wheel_key(image: Image, context: BuildContext) -> str | None:
         "locks": {name: _digest(project.locks / name) for name in lock_names},
         "packages": {n: entries[n] for n in (image.distribution, *BUILDERS) if n in entries},
         "system": image.os_name,
-        "python": minor_of(image.version_of("python")),
+        "python": image.python_minor,
         "substitutes": dict(inputs.downloads[image.name].arguments),
         "stand-in": inputs.standin,
     }

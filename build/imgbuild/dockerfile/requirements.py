@@ -12,7 +12,7 @@ from imgbuild.dockerfile.conda import conda_lock_name, conda_problems, conda_pyt
 from imgbuild.dockerfile.lockfile import Lock, read_lock
 from imgbuild.errors import InputError
 from imgbuild.files import json_sha256
-from imgbuild.matrix.images import Image, all_images, minor_of
+from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.model import CondaPython, Condition, Matrix
 from imgbuild.matrix.rules import admits
 
@@ -76,7 +76,7 @@ def lock_requests(images: Iterable[Image]) -> tuple[LockRequest, ...]:
 
 def requests_of(image: Image) -> tuple[LockRequest, ...]:
     """Return the requests of one image's locks: its packages, their build tools, its MPI."""
-    matrix, mpi, python = image.matrix, image.mpi, minor_of(image.version_of("python"))
+    matrix, mpi, python = image.matrix, image.mpi, image.python_minor
     pins = (
         f"{image.distribution}=={image.tensorflow}",
         f"tensorboard=={image.version_of('tensorboard')}",
@@ -134,7 +134,7 @@ def lock_problems(request: LockRequest, folder: Path) -> list[str]:
 
 
 def _applicable(conditions: Iterable[Condition], image: Image) -> tuple[str, ...]:
-    python = minor_of(image.version_of("python"))
+    python = image.python_minor
     return tuple(
         one.require
         for one in conditions

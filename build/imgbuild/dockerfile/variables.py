@@ -83,7 +83,7 @@ def variables(image: Image, locks: Path) -> dict[str, object]:
         InputError: its lock is missing or damaged.
 
     """
-    minor = minor_of(image.version_of("python"))
+    minor = image.python_minor
     return {
         "image": image,
         "epoch": epoch_seconds(image),

@@ -14,7 +14,7 @@ from imgbuild.dockerfile.resolve import PLATFORM, call_uv, index_environment
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.files import work_folder
 from imgbuild.inputs.listing import Item, Kind
-from imgbuild.matrix.images import Image, minor_of
+from imgbuild.matrix.images import Image
 from imgbuild.sites import Sites
 
 
@@ -28,7 +28,7 @@ def python_items(image: Image, locks: Path, sites: Sites) -> tuple[Item, ...]:
         MachineError: the index cannot be reached.
 
     """
-    python = minor_of(image.version_of("python"))
+    python = image.python_minor
     horovod = image.version_of("horovod")
     source = Lock("", {"horovod": horovod}, {"horovod": (image.horovod.sha256,)})
     found = [

@@ -44,6 +44,11 @@ class Image:
         return minor_of(self.tensorflow)
 
     @property
+    def python_minor(self) -> str:
+        """The first two numbers of its Python, e.g. ``3.6``."""
+        return minor_of(self.version_of("python"))
+
+    @property
     def name(self) -> str:
         """The image's name in files, logs and reports, e.g. ``tf-2.2-cpu-debian``."""
         return f"tf-{self.minor}-{self._suffix}"
@@ -64,19 +69,18 @@ class Image:
     @property
     def lock_name(self) -> str:
         """The lock is shared by all stacks with this TensorFlow, Python and variant."""
-        python = ".".join(self.version_of("python").split(".")[:2])
-        return f"tf-{self.tensorflow}-py{python}-{self.variant}.txt"
+        return f"tf-{self.tensorflow}-py{self.python_minor}-{self.variant}.txt"
 
     @property
     def build_lock_name(self) -> str:
         """The lock of what builds source distributions for this Python."""
-        return f"build-py{minor_of(self.version_of('python'))}.txt"
+        return f"build-py{self.python_minor}.txt"
 
     @property
     def mpi_lock_name(self) -> str | None:
         """The lock of an MPI from the Python package index; None for another MPI."""
-        python = minor_of(self.version_of("python"))
-        return f"mpi-{self.mpi_name}-py{python}.txt" if self.mpi.origin == "index" else None
+        name = f"mpi-{self.mpi_name}-py{self.python_minor}.txt"
+        return name if self.mpi.origin == "index" else None
 
     @property
     def lock_names(self) -> tuple[str, ...]:
