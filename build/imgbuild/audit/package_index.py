@@ -4,6 +4,7 @@ PEP 691 (JSON) where the index has it, PEP 503 (HTML) elsewhere.
 """
 
 import configparser
+import importlib
 import json
 import os
 import tomllib
@@ -23,8 +24,6 @@ from imgbuild.errors import InputError, MachineError
 from imgbuild.http import Answer, HttpClient, shown
 from imgbuild.settings import Settings
 
-#: What pip and uv use when nothing names another.
-DEFAULT_INDEX = "https://index.example/simple"
 #: Preferences of PEP 691.
 ACCEPT = (
     "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, "
@@ -70,16 +69,17 @@ def find_index(settings: Settings, environment: Mapping[str, str] = os.environ) 
     """Return the index that packages are taken from: a mirror, else as uv and pip are configured.
 
     Raises:
-        InputError: the one that is named is no http address.
+        InputError: the one that is named is no http address; or none is, and there is no pip, whose
+            default it would be.
 
     """
     mirror = settings.mirrors.get("python-index")
     mirrored = [(mirror.url, "the mirror python-index")] if mirror else []
-    url, named_by = next(iter([*mirrored, *_named(environment)]))
+    url, named_by = next(iter([*mirrored, *_named(environment)]), ("", ""))
     if not url.startswith(("http://", "https://")):
+        found = f"{named_by} names {shown(url)!r}" if url else "No index is named"
         raise InputError(
-            f"{named_by} names {shown(url)!r}; audit needs an index at http:// or https://. Set "
-            "UV_DEFAULT_INDEX."
+            f"{found}; audit needs an index at http:// or https://. Set UV_DEFAULT_INDEX."
         )
     return IndexAddress(url.rstrip("/"), named_by)
 
@@ -102,7 +102,11 @@ def _named(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for path in (Path(environment.get("PIP_CONFIG_FILE") or "/dev/null"), *pip_files):
         if parser.read(path) and parser.has_option("global", "index-url"):
             yield parser.get("global", "index-url"), str(path)
-    yield DEFAULT_INDEX, "the default"
+    try:
+        default: str = importlib.import_module("pip._internal.models.index").PyPI.simple_url
+    except (ImportError, AttributeError):
+        return
+    yield default, "pip's default"
 
 
 def _in_uv_file(path: Path) -> list[str]:

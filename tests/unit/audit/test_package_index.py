@@ -1,7 +1,9 @@
 """Which index is read, how its pages are read, and what contradicts them."""
 
 import json
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fake_server import FakeServer
@@ -9,7 +11,6 @@ from fake_server import FakeServer
 from imgbuild.audit.compare import Contradiction
 from imgbuild.audit.needs import SdistNeed
 from imgbuild.audit.package_index import (
-    DEFAULT_INDEX,
     IndexAddress,
     IndexProject,
     OfferedFile,
@@ -47,9 +48,17 @@ def test_the_index_is_the_one_that_uv_and_pip_use(tmp_path: Path) -> None:
     assert find_index(mirror, one).url == "https://m/simple"
 
 
-def test_without_settings_it_is_the_default(tmp_path: Path) -> None:
+def test_without_settings_it_is_pips_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here = {"HOME": str(tmp_path), "PIP_CONFIG_FILE": "/dev/null", "UV_NO_CONFIG": "1"}
-    assert find_index(Settings(), here).url == DEFAULT_INDEX
+    index = SimpleNamespace(PyPI=SimpleNamespace(simple_url="https://default/simple"))
+    monkeypatch.setitem(sys.modules, "pip._internal.models.index", index)
+    monkeypatch.setitem(sys.modules, "pip._internal.models", SimpleNamespace(index=index))
+    assert find_index(Settings(), here) == IndexAddress("https://default/simple", "pip's default")
+    monkeypatch.setitem(sys.modules, "pip._internal.models.index", None)
+    with pytest.raises(InputError, match="No index is named"):
+        find_index(Settings(), here)
 
 
 @pytest.mark.parametrize("url", ["file:///srv/simple", "ftp://index"])
