@@ -160,7 +160,7 @@ def own_registry(
 
 
 def free_port() -> int:
-    """Return a port of loopback that nobody listens on, and that no connection will take."""
+    """Return a free port of loopback that no connection will take."""
     for port in random.sample(_PORTS, 100):
         with closing(socket.socket()) as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))

@@ -1,4 +1,4 @@
-"""The commands that a page of the documentation tells its readers to type."""
+"""Read the commands of a page of the documentation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/images.md tells a user to type, against a real registry; see the page.
+"""The commands of docs/images.md, against a real registry; see the page.
 
 The test is a user without imgbuild: `docker`, the page's own command lines, a browser's requests.
 """

@@ -140,7 +140,7 @@ def test_what_is_published(
 def test_another_machine_takes_what_is_published(
     project: PublishingProject, registry: OwnRegistry
 ) -> None:
-    """Nothing is built and no suite is run there: the record tells what was found."""
+    """Nothing is built and no suite is run there: the record has what was found."""
     assert _push(project, registry).returncode == 0
     with own_dockerd() as engine:
         state = project.state.parent / "another"

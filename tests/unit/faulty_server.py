@@ -1,4 +1,4 @@
-"""A server on loopback that does what each test tells it, and remembers what it was asked."""
+"""A server on loopback with faults that a test chooses; it records its requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A registry behind HTTP, on loopback and in this process, that fails as each test tells it."""
+"""A registry behind HTTP, on loopback and in this process, with faults that a test chooses."""
 
 from __future__ import annotations
 

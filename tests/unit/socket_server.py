@@ -1,4 +1,4 @@
-"""An engine's socket that answers HTTP as told, and remembers what it was asked."""
+"""An engine's socket with the HTTP answers of a test; it records its requests."""
 
 import json
 import threading

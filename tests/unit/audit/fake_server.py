@@ -1,4 +1,4 @@
-"""A package index and file server on loopback that can be told to misbehave."""
+"""A package index and file server on loopback with faults that a test chooses."""
 
 import re
 import threading

@@ -1,4 +1,4 @@
-"""Locks of images: a second build of one image is refused, whoever the first was."""
+"""Locks of images: a second build of one image is refused."""
 
 import os
 import subprocess

@@ -19,7 +19,7 @@ WHEEL = "horovod-0.19.5-cp36-cp36m-linux_x86_64.whl"
 
 
 def make_wheel(folder: Path, content: bytes = b"code", told: bytes | None = None) -> Path:
-    """Write a wheel of one file, whose RECORD tells of ``told``."""
+    """Write a wheel of one file, whose RECORD names ``told``."""
     import base64
     import hashlib
 

@@ -50,7 +50,7 @@ def test_what_failed_its_suites_gets_no_tag_and_is_tested_again_not_built(bench:
 
 
 def test_an_image_built_on_top_is_not_taken_for_the_image(bench: Bench) -> None:
-    """It inherits every label; only its time of creation tells."""
+    """It inherits every label; only its time of creation differs."""
     bench.build()
     stored = bench.engine.stored
     theirs = [

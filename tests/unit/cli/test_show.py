@@ -92,7 +92,7 @@ def test_what_a_lock_has_not_yet_recorded_is_unlocked(
 
 
 def test_lines_fit_a_terminal(every: dict[str, Image], project: Project) -> None:
-    """URLs and digests, which nobody could copy from two lines, are not broken."""
+    """URLs and digests are not broken, so that they can be copied."""
     for image in every.values():
         long = [line for line in _text(image, project).splitlines() if len(line) > WIDTH]
         assert [line for line in long if " " in line.strip()] == []

@@ -1,4 +1,4 @@
-"""``slim.py``: what goes, what stays, and that RECORD tells the truth, on libraries made here."""
+"""``slim.py``: what goes, what stays, and that RECORD is right, on libraries made here."""
 
 import base64
 import csv

@@ -97,7 +97,7 @@ def test_logins_are_looked_for_where_settings_are() -> None:
         ("OMPI_ALLOW_RUN_AS_ROOT=1", []),
     ],
 )
-def test_a_configuration_is_told_by_name_only(text: str, told: list[str]) -> None:
+def test_a_configuration_is_reported_by_name_only(text: str, told: list[str]) -> None:
     assert in_texts("history", [text]) == [f"history: {name}" for name in told]
 
 

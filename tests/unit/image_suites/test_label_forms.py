@@ -1,4 +1,4 @@
-"""The forms of labels: what every image has passes, and each fault is told."""
+"""The forms of labels: what every image has passes, and each fault is named."""
 
 from __future__ import annotations
 

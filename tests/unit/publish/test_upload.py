@@ -39,7 +39,7 @@ class Failing(FakeEngine):
 
 @dataclass
 class Bench:
-    """A sender, how long it waited, and what it told."""
+    """A sender, its pauses, and its progress."""
 
     engine: FakeEngine
     folder: Path
