@@ -137,11 +137,6 @@ def test_asks_for_a_slim_base_and_trusts_only_the_archive(machine: Machine) -> N
     assert "://" not in call, "the mirror is mmdebstrap's own choice"
 
 
-def test_second_call_reuses(machine: Machine) -> None:
-    assert machine.bootstrap() == machine.bootstrap()
-    assert len(machine.calls()) == 1
-
-
 def test_reuse_needs_no_tools(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     first = machine.bootstrap()
     monkeypatch.setenv("PATH", str(machine.scratch))

@@ -5,7 +5,6 @@ import hashlib
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -105,18 +104,12 @@ def test_a_body_that_is_always_cut_short(server: FaultyServer, tmp_path: Path) -
     assert _left(tmp_path) == [f"{SHA}.part"]
 
 
-def test_a_connection_that_breaks_is_continued(server: FaultyServer, tmp_path: Path) -> None:
-    cut = Reply(BODY[:300_000], announced=len(BODY))
-    url = server.give("/f", cut, Reply(BODY))
-    assert fetch(_file(url), tmp_path, Sites()).read_bytes() == BODY
-    assert [asked.range for asked in server.asked] == [None, "bytes=300000-"]
-
-
-def test_a_server_that_knows_no_ranges_sends_all_again(
-    server: FaultyServer, tmp_path: Path
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_broken_connection_is_continued_or_begun_again(
+    server: FaultyServer, tmp_path: Path, ranges: bool
 ) -> None:
     cut = Reply(BODY[:300_000], announced=len(BODY))
-    url = server.give("/f", cut, Reply(BODY, ranges=False))
+    url = server.give("/f", cut, Reply(BODY, ranges=ranges))
     assert fetch(_file(url), tmp_path, Sites()).read_bytes() == BODY
     assert [asked.range for asked in server.asked] == [None, "bytes=300000-"]
 
@@ -195,15 +188,6 @@ def test_nobody_listens(tmp_path: Path) -> None:
     assert "name a mirror" in str(caught.value)
 
 
-@pytest.mark.usefixtures("_hasty")
-def test_a_mirror_that_nobody_serves_is_called_one(tmp_path: Path) -> None:
-    sites = Sites({"up": "https://up.example/a"}, {"up": "http://127.0.0.1:9/m"})
-    with pytest.raises(MachineError) as caught:
-        fetch(_file("https://up.example/a/f"), tmp_path, sites)
-    assert "http://127.0.0.1:9/m/f" in str(caught.value)
-    assert "That is a mirror of imgbuild.local.yaml" in str(caught.value)
-
-
 def test_a_mirror_is_asked_in_place_of_its_upstream(server: FaultyServer, tmp_path: Path) -> None:
     server.give("/mirror/sub/f", Reply(BODY))
     sites = Sites({"up": "https://up.example/a/"}, {"up": f"{server.url}/mirror"})
@@ -268,26 +252,6 @@ def test_a_netrc_that_is_none_is_named_but_not_quoted(
     with pytest.raises(InputError, match=place) as caught:
         fetch(_file("http://127.0.0.1:9/f"), tmp_path, sites)
     assert "hunter2" not in str(caught.value)
-
-
-def test_a_netrc_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="No such file"):
-        fetch(_file("http://127.0.0.1:9/f"), tmp_path, Sites(netrc=tmp_path / "none"))
-
-
-def test_two_threads_want_the_same_file(server: FaultyServer, tmp_path: Path) -> None:
-    url = server.give("/f", Reply(BODY))
-    found: list[Path] = []
-    threads = [
-        threading.Thread(target=lambda: found.append(fetch(_file(url), tmp_path, Sites())))
-        for _ in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 8
-    assert len(server.asked) == 1
 
 
 def test_two_processes_want_the_same_file(server: FaultyServer, tmp_path: Path) -> None:
@@ -374,10 +338,6 @@ def test_many_files_come(server: FaultyServer, tmp_path: Path) -> None:
     assert len(lines) == len(server.asked) == 10
 
 
-def test_nothing_to_fetch(tmp_path: Path) -> None:
-    assert fetch_all([], ContentStore(tmp_path), Sites()) == {}
-
-
 def test_the_first_fault_is_told_and_ends_the_rest(server: FaultyServer, tmp_path: Path) -> None:
     missing = Download("missing", f"{server.url}/missing", "0" * 64)
     downloads = [_download(server, f"f{number}") for number in range(50)]
@@ -393,13 +353,6 @@ def test_a_context_holds_the_files_by_name(server: FaultyServer, tmp_path: Path)
     assert downloads_context(reversed(downloads), tmp_path, Sites()) == folder
     assert len(server.asked) == 2
     assert downloads_context(downloads[:1], tmp_path, Sites()) != folder
-
-
-def test_a_context_that_lost_a_file_is_made_again(server: FaultyServer, tmp_path: Path) -> None:
-    downloads = [_download(server, "a.tar"), _download(server, "b.tar")]
-    folder = downloads_context(downloads, tmp_path, Sites())
-    (folder / "a.tar").unlink()
-    assert (downloads_context(downloads, tmp_path, Sites()) / "a.tar").is_file()
 
 
 @pytest.mark.parametrize("body", [b"a.tar" * 300, b"X" + b"a.tar" * 1000])

@@ -44,18 +44,6 @@ def test_another_program_is_another_context(tmp_path: Path, installed: Path) -> 
     assert uv_context(tmp_path / "cache") != before
 
 
-def test_copies_where_it_cannot_link(
-    tmp_path: Path, installed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(18, "Invalid cross-device link")
-
-    monkeypatch.setattr(Path, "hardlink_to", refuse)
-    copied = uv_context(tmp_path / "cache") / "uv"
-    assert copied.read_bytes() == installed.read_bytes()
-    assert copied.stat().st_ino != installed.stat().st_ino
-
-
 def test_package_without_its_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> str:
         raise FileNotFoundError("uv")
