@@ -35,9 +35,8 @@ if TYPE_CHECKING:
 
 ROOT = SOURCE
 COPY_REPOSITORY = "imgbuild-e2e/tensorflow"
-#: Where inputs come from does not change what tests find; settings, log format and project do. The
-#: other is for the tests themselves.
-_KEPT = ("IMGBUILD_MIRRORS", "IMGBUILD_FAULTS")
+#: Where inputs come from does not change what tests find; settings, log format and project do.
+_KEPT = ("IMGBUILD_MIRRORS",)
 
 
 def _not_imgbuilds(environ: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,343 @@
+"""Pushes during which something fails: the registry, the network, the push itself, another push.
+
+Whatever fails, and before whichever request: a rerun completes it, the repository then holds the
+planned tags and no others, and at no moment did a tag stand for what was not whole, not tested or
+not recorded. `make test` tries the moments between the steps of a push, `make nightly` every
+request.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import threading
+import time
+import uuid
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pytest
+from fault_proxy import FAULTS, FaultProxy, ProxiedRequest, Traffic, fault_proxy
+from network_namespace import forwarded
+from own_dockerd import OwnDockerd, own_dockerd
+from own_registry import own_registry
+from publishing_project import IMMUTABLE, MOVING, ONE, PublishingProject, publishing_project
+from small_disk import SmallDisk, small_disk
+
+from imgbuild.parallel import in_parallel
+from imgbuild.publish.published import PublishedRepository, read_published
+from imgbuild.registry.repository_client import RegistryClient, connect
+from imgbuild.settings import Settings
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+STEM, (FIRST_MOVING, SECOND_MOVING) = IMMUTABLE["1.10"], MOVING["1.10"]
+#: The first request of each step of a push.
+MOMENTS: dict[str, Callable[[ProxiedRequest], bool]] = {
+    "before the content": lambda one: one.method == "POST",
+    "between content and tag": lambda one: one.written.startswith(STEM),
+    "between tag and record": lambda one: one.written.endswith(".record"),
+    "before the input tag": lambda one: one.written.startswith("input-"),
+    "before the moving tags": lambda one: one.written == FIRST_MOVING,
+    "between moving tags": lambda one: one.written == SECOND_MOVING,
+    "after": lambda one: one.method == "HEAD" and one.path.endswith(f"/{SECOND_MOVING}"),
+}
+#: An engine waits five seconds and longer before it tries an upload again: pushes run side by side.
+WORKERS = 4
+RETRIES = {"attempts": 4, "first_wait": 0.05}
+RELEASE = "20260101.1"
+
+
+@dataclass
+class Repository:
+    """A repository of its own behind the proxy; ``green`` are the images whose suites passed."""
+
+    project: PublishingProject
+    proxy: FaultProxy
+    client: RegistryClient
+    traffic: Traffic = field(default_factory=Traffic)
+    green: set[str] = field(default_factory=set)
+    done: threading.Event = field(default_factory=threading.Event)
+    #: The digest of each immutable tag that has a record.
+    fixed: dict[str, str] = field(default_factory=dict)
+
+    def push(self, *options: str) -> subprocess.CompletedProcess[str]:
+        return self.project.push(self.proxy.host, *options)
+
+    def fail(self, moment: Callable[[ProxiedRequest], bool], action: Callable[[], str]) -> None:
+        """Do something once, before the first such request; it returns what happens to that."""
+        done = threading.Event()
+
+        def fault(request: ProxiedRequest) -> str:
+            if moment(request) and not done.is_set():
+                done.set()
+                self.check()
+                return action()
+            return ""
+
+        self.traffic.fault = fault
+        self.done = done
+
+    def check(self) -> PublishedRepository:
+        """Fail unless every tag is right at this moment."""
+        found = read_published(self.client)
+        assert not found.damaged
+        recorded = {record.digest for record in found.whole}
+        for record in found.records:
+            digest = found.digests.get(record.tag)
+            assert digest == self.fixed.setdefault(record.tag, record.digest)
+        for tag in found.tags:
+            if tag.startswith("input-") or tag in MOVING["1.10"]:
+                digest = self.client.head(tag)
+                assert digest in recorded, f"{tag} is {digest}, which has no record"
+                manifest = self.client.manifest(digest)
+                assert manifest
+                assert any(manifest.is_image(one) for one in self.green), f"{tag} is not tested"
+        return found
+
+    def complete(self, *, releases: int = 1) -> None:
+        """Push again with nothing in the way; fail unless exactly the planned tags are there."""
+        self.traffic.fault = lambda _: ""
+        again = self.push()
+        assert again.returncode == 0, again.stderr
+        found = self.check()
+        assert len(found.whole) == releases
+        assert not [*found.faults(), *found.notes()]
+        latest = found.whole[-1]
+        assert {found.digests[tag] for tag in MOVING["1.10"]} == {latest.digest}
+        kinds = Counter(tag.partition("-")[0] for tag in found.tags if tag not in found.digests)
+        records = sum(tag.endswith(".record") for tag in found.tags)
+        assert records == releases
+        assert kinds["input"] == kinds["verdicts"] == releases
+
+
+@pytest.fixture(scope="module")
+def dockerd() -> Iterator[OwnDockerd]:
+    with own_dockerd("--max-concurrent-uploads=50") as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def project(dockerd: OwnDockerd, tmp_path_factory: pytest.TempPathFactory) -> PublishingProject:
+    made = publishing_project(tmp_path_factory.mktemp("pushing"), dockerd.host)
+    made.build(*ONE)
+    made.set_up(publishing=RETRIES)
+    return made
+
+
+@pytest.fixture(scope="module")
+def rival(dockerd: OwnDockerd, tmp_path_factory: pytest.TempPathFactory) -> PublishingProject:
+    """Give a checkout with another image for the same tags."""
+    folder = tmp_path_factory.mktemp("rival")
+    made = publishing_project(folder, dockerd.host, local="imgbuild-rival/tensorflow")
+    made.say("rival")
+    made.build(*ONE)
+    made.set_up(publishing=RETRIES)
+    return made
+
+
+@contextmanager
+def repositories(
+    dockerd: OwnDockerd, project: PublishingProject, folder: Path, disk: SmallDisk | None = None
+) -> Iterator[Callable[[], Repository]]:
+    """Give what makes repositories of one registry, each with the state of another machine."""
+    storage = disk.folder if disk else None
+    assert dockerd.process
+    with (
+        own_registry(folder / "registry", storage=storage) as registry,
+        fault_proxy(registry.port) as proxy,
+        forwarded(proxy.port, dockerd.process.pid),
+    ):
+
+        def make() -> Repository:
+            name = f"ml/{uuid.uuid4().hex[:12]}"
+            state = folder / name / "state"
+            shutil.copytree(project.state, state)
+            own = replace(project, state=state, repository=name)
+            own.docker_config.mkdir()
+            client = connect(f"{registry.host}/{name}", Settings(), lambda _: None)
+            made = Repository(own, proxy, client, green=project.green())
+            proxy.traffic[name] = made.traffic
+            return made
+
+        yield make
+
+
+@pytest.fixture(scope="module")
+def make(
+    dockerd: OwnDockerd, project: PublishingProject, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[], Repository]]:
+    with repositories(dockerd, project, tmp_path_factory.mktemp("repositories")) as made:
+        assert made().push().returncode == 0  # the base image's layers are there from now on
+        yield made
+
+
+def explained(result: subprocess.CompletedProcess[str], *words: str) -> None:
+    """Fail unless a push failed as it should: by its exit code, and in words."""
+    assert result.returncode in {1, 3}, result.stderr
+    assert "Traceback" not in result.stderr, result.stderr
+    for word in words:
+        assert word in result.stderr
+
+
+def at_each(moments: list[str], work: Callable[[str], None]) -> None:
+    """Do the work at each moment, side by side; fail with every moment that failed."""
+
+    def one(moment: str) -> str:
+        try:
+            work(moment)
+        except Exception as error:  # noqa: BLE001 - all of them are reported
+            return f"{moment}: {type(error).__name__}: {error}"
+        return ""
+
+    failed = [text for text in in_parallel(one, moments, WORKERS) if text]
+    assert not failed, "\n\n".join(failed)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_one_request_fails(make: Callable[[], Repository], fault: str) -> None:
+    """Nobody has to do anything."""
+
+    def work(moment: str) -> None:
+        repository = make()
+        repository.fail(MOMENTS[moment], lambda: fault)
+        result = repository.push()
+        assert repository.done.is_set()
+        assert result.returncode == 0, result.stderr
+        repository.complete()
+
+    at_each([*MOMENTS], work)
+
+
+def test_every_request_fails_from_one_on(make: Callable[[], Repository]) -> None:
+    """The engine gives up after half a minute: only what imgbuild asks for."""
+
+    def work(moment: str) -> None:
+        repository = make()
+        repository.project.set_up(publishing=RETRIES)
+        failing = threading.Event()
+
+        def fault(request: ProxiedRequest) -> str:
+            if MOMENTS[moment](request):
+                failing.set()
+            return "500" if failing.is_set() else ""
+
+        repository.traffic.fault = fault
+        explained(repository.push(), "answered 500", "run this again")
+        repository.check()
+        repository.complete()
+
+    at_each(["between tag and record", "before the input tag", "between moving tags"], work)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_the_push_is_ended(make: Callable[[], Repository], number: signal.Signals) -> None:
+    def work(moment: str) -> None:
+        repository = make()
+        words = repository.project.push_words(repository.proxy.host)
+        process = repository.project.start(*words)
+
+        def end() -> str:
+            process.send_signal(number)
+            return ""
+
+        repository.fail(MOMENTS[moment], end)
+        _, stderr = process.communicate(timeout=120)
+        assert repository.done.is_set()
+        assert "Traceback" not in stderr
+        if moment != "after":
+            assert process.returncode in {-number, 130}, stderr
+        wait_until_quiet(repository)
+        repository.check()
+        repository.complete()
+        tags = repository.project.docker("images", "--format", "{{.Repository}}").stdout
+        assert repository.project.repository not in tags
+
+    at_each([*MOMENTS], work)
+
+
+def wait_until_quiet(repository: Repository) -> None:
+    """Wait until the engine sends nothing more for a push that has ended."""
+    before = -1
+    while before != len(repository.traffic.requests):
+        before = len(repository.traffic.requests)
+        time.sleep(0.5)
+
+
+def test_the_disk_of_the_registry_is_full(
+    dockerd: OwnDockerd, project: PublishingProject, tmp_path: Path
+) -> None:
+    """The push says so; when there is room again, a rerun completes it.
+
+    docker-registry 2.8 writes manifests and links in place: those of a full disk are empty, and its
+    operator has to remove them.
+    """
+    with (
+        small_disk(tmp_path / "disk", 200 << 20) as disk,
+        repositories(dockerd, project, tmp_path, disk) as make_full,
+    ):
+        assert make_full().push().returncode == 0
+        for moment in ("before the content", "between tag and record", "before the moving tags"):
+            repository = make_full()
+
+            def fill() -> str:
+                disk.fill()
+                return ""
+
+            repository.fail(MOMENTS[moment], fill)
+            result = repository.push()
+            disk.empty()
+            assert repository.done.is_set()
+            explained(result, repository.proxy.host)
+            for path in disk.folder.rglob("*"):
+                if path.name in {"link", "data"} and path.stat().st_size == 0:
+                    path.unlink()
+            repository.complete()
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_another_push_at_the_same_time(
+    make: Callable[[], Repository], rival: PublishingProject, moment: str
+) -> None:
+    """Of another image, under the same immutable tag: one is published, the other one is told."""
+    repository = make()
+    repository.green |= rival.green()
+    other = replace(rival, repository=repository.project.repository)
+    results: list[subprocess.CompletedProcess[str]] = []
+
+    def push_too() -> str:
+        results.append(other.push(repository.proxy.host, "--release", RELEASE))
+        return ""
+
+    repository.fail(MOMENTS[moment], push_too)
+    results.append(repository.push("--release", RELEASE))
+    assert repository.done.is_set()
+    failed = [result for result in results if result.returncode]
+    assert len(failed) == 1, [result.stderr for result in results]
+    explained(failed[0], STEM)
+    assert len(repository.check().whole) == 1
+    for one in (other, repository.project):
+        assert one.push(repository.proxy.host).returncode == 0
+    repository.complete(releases=2)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_request_fails(make: Callable[[], Repository], fault: str) -> None:
+    first = make()
+    assert first.push().returncode == 0
+    numbers = [str(one.number) for one in first.traffic.requests]
+
+    def work(number: str) -> None:
+        repository = make()
+        repository.fail(lambda request: request.number == int(number), lambda: fault)
+        result = repository.push()
+        assert result.returncode == 0, result.stderr
+        repository.complete()
+
+    at_each(numbers, work)
