@@ -247,7 +247,7 @@ class Push:
 
         """
         found = existing_record(self.registry, record.tag)
-        if found != record:
+        if found is None or found.digest != record.digest:
             theirs = found.digest if found else "nothing"
             raise CheckFailedError(self._lost(record.tag, theirs, record.digest))
         tags = [record.tag, input_tag(record.input_digest), *there.to_move(None)]

@@ -290,6 +290,15 @@ def test_two_images_under_one_immutable_tag(bench: Bench, recorded: bool) -> Non
     assert not {*MOVING} & {*bench.registry.tagged}
 
 
+def test_two_pushes_of_one_image_at_once_are_no_conflict(bench: Bench) -> None:
+    bench.at(f"put {input_of('one')}", lambda: put_record(bench.registry, later(bench)))
+    assert bench.push().steps[0] == "pushed"
+
+
+def later(bench: Bench) -> Record:
+    return replace(bench.record(), published="2026-11-21T00:00:00Z")
+
+
 def record_like(bench: Bench) -> Record:
     other = Bench(bench.image)
     return other.push().record
