@@ -219,7 +219,6 @@ def test_every_request_fails_from_one_on(make: Callable[[], Repository]) -> None
 
     def work(moment: str) -> None:
         repository = make()
-        repository.project.set_up(publishing=RETRIES)
         failing = threading.Event()
 
         def fault(request: ProxiedRequest) -> str:
