@@ -215,7 +215,7 @@ def stored_folder(
     except OSError as error:
         raise MachineError(
             f"Cannot make {final}: {error.strerror or error} ({error.filename or final}). Free "
-            f"space there (`df -h {final.parent}`) and see that you may write to it, or set "
+            f"space there (`df -h {final.parent}`) and check that you may write to it, or set "
             "XDG_CACHE_HOME to a folder with room."
         ) from error
     return final
@@ -298,7 +298,7 @@ class ContentStore:
         except OSError as error:
             raise MachineError(
                 f"Cannot keep {name} in {self.folder}: {error.strerror or error}. Free space there "
-                f"(`df -h {self.folder}`) and see that you may write to it; what has come so far "
+                f"(`df -h {self.folder}`) and check that you may write to it; what has come so far "
                 "is continued next time."
             ) from error
         return final

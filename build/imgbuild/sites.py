@@ -117,7 +117,7 @@ class Sites:
     def advice(self, address: str) -> str:
         """Return what to do about a site that does not give what it should."""
         if any(address.startswith(url) for url in self.mirrors.values()):
-            return "That is a mirror of imgbuild.local.yaml: see that it holds the file."
+            return "That is a mirror of imgbuild.local.yaml: check that it holds the file."
         return "Where this site cannot be reached, name a mirror of it (docs/guide.md)."
 
     @cached_property

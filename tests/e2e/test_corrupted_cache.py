@@ -104,7 +104,7 @@ def _truncate(path: Path) -> None:
 
 
 def _garble(path: Path) -> None:
-    """Change one byte, and nothing that the file system tells."""
+    """Change one byte, but neither size nor time."""
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 0x55
     _replace(path, bytes(content))

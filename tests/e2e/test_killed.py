@@ -45,7 +45,7 @@ def _processes(project: SmallProject) -> list[str]:
 
 
 def _kill(project: SmallProject, process: subprocess.Popen[str]) -> None:
-    """Kill imgbuild, and see that nothing that it started goes on."""
+    """Kill imgbuild, and check that nothing that it started goes on."""
     process.kill()
     process.communicate()
     wait_for(lambda: not _processes(project), 15)

@@ -203,7 +203,7 @@ def _read_pages(network: Network, names: Iterable[str]) -> dict[str, IndexProjec
     if not any(isinstance(one, IndexProject) and one.files for one in pages.values()):
         raise MachineError(
             f"What {index.named_by} names has none of the {len(pages)} projects of the matrix. Is "
-            "it a Python package index (its address mostly ends in /simple)?"
+            "it a Python package index (its address usually ends in /simple)?"
         )
     return pages
 

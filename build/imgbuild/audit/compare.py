@@ -64,7 +64,7 @@ def compare_offline(
     known = [one.sha256 for one in evidence.sdists if one.version == need.version]
     text = f"images/evidence.json has {f'sha256 {known[0]}' if known else 'none of this version'}"
     place = ("horovod", need.version, "sha256")
-    yield Contradiction("evidence", need.subject, place, text, f"mend the sha256, or {_WRITE}")
+    yield Contradiction("evidence", need.subject, place, text, f"correct the sha256, or {_WRITE}")
 
 
 def row_contradiction(need: WheelNeed, kind: str, evidence: str, change: str) -> Contradiction:

@@ -46,9 +46,7 @@ def resolve(root: Path, reference: str) -> str:
 
     """
     if not reference.strip():
-        raise InputError(
-            "--changed-since is given nothing: name a revision of git, such as main or HEAD~1."
-        )
+        raise InputError("--changed-since is empty: name a Git revision, such as main or HEAD~1.")
     inside = _git(root, "rev-parse", "--git-dir")
     if not inside.ok:
         raise InputError(

@@ -46,7 +46,9 @@ def audit(
     from imgbuild.errors import InputError
 
     if offline and (write or refresh or download or strict):
-        raise InputError("--offline reads nothing; it goes with none of the other four.")
+        raise InputError(
+            "--offline cannot be combined with --write, --refresh, --download or --strict."
+        )
     opened = options.open_project(project)
     # Without a selection all images are audited.
     images = select(opened, selection.or_everything)

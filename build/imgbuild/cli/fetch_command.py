@@ -47,7 +47,7 @@ def _require_folder(folder: Path) -> None:
     from imgbuild.errors import InputError
 
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is no folder to fetch into; name one, new or not.")
+        raise InputError(f"{folder} is not a folder; name one, new or not.")
 
 
 def _fetch(job: "FetchJob", images: "tuple[Image, ...]", *, refresh: bool) -> None:

@@ -146,7 +146,9 @@ def _headline(pin: dict[str, Any], image: dict[str, Any]) -> list[str]:
 def _details(pin: dict[str, Any]) -> list[str]:
     lines = [f"{INDENT}sha256 {pin['sha256']}"] if pin["sha256"] else []
     if pin["documented"]:
-        gone = "" if pin["documented_exists"] else ", which cannot be had: the corrected one stays"
+        gone = (
+            "" if pin["documented_exists"] else ", which is not available: the corrected one stays"
+        )
         lines += _wrapped(f"documented: {pin['documented']}{gone}")
     if pin["why"]:
         lines += _wrapped(f"why: {pin['why']}")

@@ -317,7 +317,7 @@ def _left_out(report: "Report") -> list[str]:
     lines = []
     if report.unspecified:
         names = ", ".join(report.unspecified)
-        lines.append(f"{report.image}: not asked, because no expectation was given: {names}")
+        lines.append(f"{report.image}: not checked, because --expect does not say: {names}")
     if report.not_begun:
         names = ", ".join(report.not_begun)
         lines.append(f"{report.image}: not started after the first failure: {names}")

@@ -115,7 +115,7 @@ def run_mmdebstrap(suite: str, *, keyring: Path, epoch: int, scratch: Path, log:
         said = [line for line in last if line.startswith("E:")] or last
         raise MachineError(
             f"The base of {suite} could not be made: mmdebstrap ended with status {status}, "
-            f"saying: {' | '.join(said) or 'nothing'}. The whole log is {log}. See that "
+            f"saying: {' | '.join(said) or 'nothing'}. The whole log is {log}. Check that "
             f"the archive can be reached from here and that {scratch.parent} has 1 GB "
             f"free (`df -h {scratch.parent}`; set TMPDIR to work elsewhere), and run this again."
         )

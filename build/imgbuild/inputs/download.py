@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # requests takes 0.1 s to import, and a plan needs no network
     from imgbuild.http import HttpClient
 
 _CONNECTIONS = 4
-_STOP_SECONDS = 2.0  # for threads to see that another one failed
+_STOP_SECONDS = 2.0  # for threads to notice that another one failed
 _CHUNK = 1 << 18
 _HEAD = 1 << 16  # where the title of a page is looked for
 _RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")

@@ -81,7 +81,7 @@ def prefix_digest(prefix: Path, version: str, dockerfile: Path, cache: Path) -> 
 
 
 def verify_prefix(prefix: Path, version: str) -> None:
-    """See that ``prefix`` is a complete CPython of exactly ``version``.
+    """Check that ``prefix`` is a complete CPython of exactly ``version``.
 
     Raises:
         InputError: all that keeps it from being used, and what to do.

@@ -177,7 +177,7 @@ def _gave_up(reference: str, error: str, tries: int) -> str:
     counted = "1 try" if tries == 1 else f"{tries} tries"
     return (
         f"It could not be pushed to {reference.partition('/')[0]} ({counted}). {error} What is "
-        "there already stays; see that the registry is well (its log, its disk), then run this "
+        "there already stays; check that the registry is well (its log, its disk), then run this "
         "again."
     )
 

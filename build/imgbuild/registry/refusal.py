@@ -38,7 +38,7 @@ def gave_up(name: RepositoryName, error: GaveUpError) -> MachineError:
         hint = "It limits the rate of requests: wait, or use fewer --jobs."
     else:
         hint = (
-            f"See that {name.host} can be reached and is well (its log, its disk), then run this "
+            f"Check that {name.host} can be reached and is well (its log, its disk), then run this "
             "again."
         )
     return MachineError(f"{error} {hint}")

@@ -190,7 +190,7 @@ class RegistryClient:
     ) -> str:
         """Store a file of this media type under a tag; return the digest. A tag moves.
 
-        The same content has the same digest whoever writes it. It is read again: a registry whose
+        The same content always has the same digest. It is read again: a registry whose
         disk is full may say that it wrote what it then does not have.
 
         Raises:
@@ -217,7 +217,7 @@ class RegistryClient:
         digest = self.put_manifest(tag, json.dumps(manifest).encode(), OCI_MANIFEST)
         if self.manifest(tag) is None:  # its digest is checked as it is read
             raise MachineError(
-                f"{self.name}:{tag} was written and is not there. See that the registry is well "
+                f"{self.name}:{tag} was written and is not there. Check that the registry is well "
                 "(its log, its disk), then run this again."
             )
         return digest

@@ -67,7 +67,7 @@ def _cell(suite: SuiteResult | None) -> str:
         return f"{_SIGNS[suite.verdict]} {suite.verdict} before ({suite.before}), {counted}"
     failed = f", {len(suite.failures)} failed" if suite.failures else ""
     skipped = f", {len(suite.skips)} skipped" if suite.skips else ""
-    asked = f", {len(suite.not_asked)} not asked" if suite.not_asked else ""
+    asked = f", {len(suite.not_asked)} not checked" if suite.not_asked else ""
     time = f"{suite.seconds:.1f} s"
     return f"{_SIGNS[suite.verdict]} {suite.verdict}, {counted}{failed}{skipped}{asked}, {time}"
 
@@ -119,7 +119,7 @@ def _skips(reports: Sequence[Report]) -> Iterator[str]:
 
 def _left_out(reports: Sequence[Report]) -> Iterator[str]:
     lines = [
-        f"- `{report.image}`: not asked, because no expectation was given: "
+        f"- `{report.image}`: not checked, because --expect does not say: "
         f"{', '.join(report.unspecified)}"
         for report in reports
         if report.unspecified

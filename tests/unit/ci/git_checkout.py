@@ -104,7 +104,7 @@ class GitCheckout:
 
     @contextmanager
     def copy(self, folder: Path) -> Iterator["GitCheckout"]:
-        """Give another copy, with its repository, state and cache; see that no work is left."""
+        """Give another copy, with its repository, state and cache; check that no work is left."""
         shutil.copytree(self.root, folder / "checkout", symlinks=True)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("XDG_STATE_HOME", str(folder / "state"))

@@ -90,7 +90,7 @@ def test_gitlab_is_yaml(checkout: GitCheckout) -> None:
     [
         (("--changed-since", "nowhere"), "fetch-depth: 0"),
         (("--shard", "5/4"), "such as 1/4"),
-        (("--changed-since", ""), "--changed-since is given nothing"),
+        (("--changed-since", ""), "--changed-since is empty"),
         (("--shard", ""), "--shard ''"),
         (("--shard", "1/4", "--shards", "4"), "choose one"),
         (("--shard", "", "--shards", "4"), "choose one"),

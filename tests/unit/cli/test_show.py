@@ -30,7 +30,7 @@ def test_a_corrected_pin_of_a_gpu_image(images: dict[str, Image], project: Proje
     text = _text(images["tf-2.1-gpu-ubuntu"], project)
     repository = "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu1804/x86_64"
     assert f"cuda         10.1\n    {repository}\n    documented: 10.0\n    why: the wheel" in text
-    assert "documented: 2.7.4, which cannot be had: the corrected one stays" in text
+    assert "documented: 2.7.4, which is not available: the corrected one stays" in text
     assert "cuda-cudart-10-1=10.1.243-1" in text
 
 

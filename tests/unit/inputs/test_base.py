@@ -159,7 +159,7 @@ def test_damaged_layout_is_made_again(machine: Machine) -> None:
 
 
 def _garble_layer(layout: BaseLayout) -> None:
-    """Change one byte of the layer, and nothing that the file system tells."""
+    """Change one byte of the layer, but neither size nor time."""
     blobs = (layout.path / "blobs" / "sha256").iterdir()
     blob = next(path for path in blobs if path.read_bytes().startswith(b"\x1f\x8b"))  # gzip
     content, status = bytearray(blob.read_bytes()), blob.stat()

@@ -205,7 +205,7 @@ def test_a_login_from_the_netrc_file(server: FaultyServer, tmp_path: Path) -> No
 def test_a_login_that_is_missing(
     server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None
 ) -> None:
-    """The user's own ~/.netrc is nobody's business either."""
+    """The user's own ~/.netrc is not read either."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NETRC", str(_netrc(tmp_path)))
     other = tmp_path / "other"

@@ -163,7 +163,7 @@ def test_a_fault_that_passes(
 @pytest.mark.parametrize(
     ("fault", "expected"),
     [
-        (Fault(500), "answered 500 .3 tries.. See that"),
+        (Fault(500), "answered 500 .3 tries.. Check that"),
         (
             Fault(429, {}, b'{"errors": [{"code": "TOOMANYREQUESTS", "message": "slow down"}]}'),
             "answered 429: TOOMANYREQUESTS: slow down .3 tries.. It limits the rate",

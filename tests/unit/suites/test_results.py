@@ -154,10 +154,10 @@ def test_the_summary_has_a_column_an_image_and_the_reasons() -> None:
     assert "| `pins` | ✅ passed, 3 checks, 1.0 s |  |" in text
     assert "| `horovod` | ❌ failed, 3 checks, 1 failed, 1.0 s |  |" in text
     assert "| `tensorflow` |  | ✅ passed before (2026-01-01T00:00:00Z), 6 checks |" in text
-    assert "not asked, 0 checks, 1 not asked, 1.0 s" in text
+    assert "not asked, 0 checks, 1 not checked, 1.0 s" in text
     assert "`one` horovod: `test_x[mpirun]`\n\n````\na\n```\nb\n````" in text
     assert "- `one` gpu_runs: 2 skipped: no \\| driver" in text
-    assert "- `two`: not asked, because no expectation was given: labels" in text
+    assert "- `two`: not checked, because --expect does not say: labels" in text
     assert "- `one`: not started after the first failure: tensorboard" in text
     assert "- `three`: the engine has no room" in text
     table = [line.count("|") for line in text.splitlines() if line.startswith("| `")]
