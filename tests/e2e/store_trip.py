@@ -41,27 +41,18 @@ def other_engine(main: Engine) -> Iterator[OtherEngine]:
     if os.geteuid() or not shutil.which("dockerd"):
         pytest.fail("an engine with the other image store needs root and dockerd", pytrace=False)
     containerd = not main.version().containerd_store
-    # Beside the other engine's data: an overlay cannot lie on any file system.
-    state = Path(main.version().root_dir).parent / "imgbuild-e2e"
-    environment = {
-        **os.environ,
-        "IMGBUILD_ENGINE_STATE": str(state),
-        "IMGBUILD_ENGINE_RUN": "/run/imgbuild-e2e",
-    }
-    options = ("--store", "containerd" if containerd else "graph")
+    store = "containerd" if containerd else "graph"
 
     def setup(*arguments: str) -> str:
-        command = [str(SETUP), *arguments, *options]
-        result = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=False, timeout=300
-        )
+        command = [str(SETUP), *arguments, "--store", store]
+        result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
         assert result.returncode == 0, result.stderr
         return result.stdout.strip()
 
     setup("stop")  # a test run that was killed may have left one
     host = setup("start")
     try:
-        pid = int(Path("/run/imgbuild-e2e/docker.pid").read_text(encoding="ascii"))
+        pid = int(Path(f"/run/imgbuild-{store}/docker.pid").read_text(encoding="ascii"))
         yield OtherEngine(host, containerd, pid)
     finally:
         setup("stop")
