@@ -23,12 +23,14 @@ esac
 #: An engine: a file answers for it until it is stopped.
 DOCKERD = """\
 if [ "$1" = --version ]; then echo "Docker version $VERSION, build 1"; exit; fi
-echo $$ > "$ANSWERING/docker.sock"
 exec -a dockerd "$PYTHON" -c 'if True:
-    import os, signal
+    import os, pathlib, signal
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    socket = pathlib.Path(os.environ["ANSWERING"], "docker.sock")
+    socket.with_suffix(".new").write_text(str(os.getpid()))
+    socket.with_suffix(".new").rename(socket)
     signal.sigwait([signal.SIGTERM])
-    os.remove(os.environ["ANSWERING"] + "/docker.sock")
+    socket.unlink()
 ' "$@"
 """
 APT = """\
