@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, TextIO
 
-from imgbuild.engine.progress import BuildEvent
+from imgbuild.engine.progress import BuildEvent, ImageState, is_internal
 
 if TYPE_CHECKING:
     from imgbuild.build.status import BuildStatus, ImageStatus
-    from imgbuild.engine.progress import ImageState
     from imgbuild.json_log import JsonLog
 
 #: Of many images, only steps that took longer get a line, in seconds.
@@ -38,55 +37,43 @@ class PlainLines:
     def write(self, event: BuildEvent | ImageState, image: ImageStatus, now: float) -> None:
         """Write an event, if it is worth a line."""
         alone = len(self._status.busy) == 1
+        changed = self._states.get(image.image) != image.state
+        self._states[image.image] = image.state
         if not isinstance(event, BuildEvent):
-            changed = self._states.get(image.image) != event.state
             if changed or (alone and event.text) or event.text.startswith("FAILED"):
-                self._state(image, event.text, now)
-        elif event.internal and event.state != "failed":
+                self._line(image.image, event.state, event.text, now)
+        elif is_internal(event.step) and event.state != "failed":
             return
         elif alone:
-            self._states[image.image] = image.state
-            self._once(image.image, _column(event), shortened(event.step), now, event.state)
+            ended = clock_time(event.elapsed) if event.state == "done" else event.state
+            self._step(image.image, "starts" if event.state == "running" else ended, event, now)
         else:
             if event.state == "done" and event.elapsed >= LONG_SECONDS:
-                self._long(event, now)
-            if image.state in _STATES and self._states.get(image.image) != image.state:
-                self._state(image, self._of_step(event, image), now)
+                self._step(self._status.sharers(event)[0], clock_time(event.elapsed), event, now)
+            if changed and image.state in _STATES:
+                text = shortened(event.step) if image.state == "failed" else ""
+                if image.state == "built":
+                    text = f"in {clock_time(image.build_seconds or 0)}"
+                self._line(image.image, image.state, text, now)
 
     def beat(self, now: float) -> None:
         """Sum up all images, if no line was written for a while."""
         if now - self._latest >= QUIET_SECONDS:
             self._latest = now
-            self._print(standing(self._status, now))
+            print(standing(self._status, now), file=self._stream, flush=True)
 
-    def _of_step(self, event: BuildEvent, image: ImageStatus) -> str:
-        if image.state == "built" and image.build_seconds is not None:
-            return f"in {clock_time(image.build_seconds)}"
-        if image.state == "built":
-            return "from the cache"
-        return shortened(event.step) if image.state == "failed" else ""
-
-    def _long(self, event: BuildEvent, now: float) -> None:
-        """Write a long step once, with one of the images that share it."""
-        image, *others = self._status.sharers(event)
-        more = f" (and for {len(others)} more)" if others else ""
-        self._once(image, clock_time(event.elapsed), shortened(event.step) + more, now, "done")
-
-    def _once(self, image: str, column: str, text: str, now: float, state: str) -> None:
-        if (image, text, state) not in self._written:
-            self._written.add((image, text, state))
-            self._line(image, column, text, now)
-
-    def _state(self, image: ImageStatus, text: str, now: float) -> None:
-        self._states[image.image] = image.state
-        self._line(image.image, image.state, text, now)
+    def _step(self, image: str, column: str, event: BuildEvent, now: float) -> None:
+        """Write a step once; a shared one with the first of its images."""
+        if (image, event.step, event.state) not in self._written:
+            self._written.add((image, event.step, event.state))
+            others = len(self._status.sharers(event)) - 1
+            more = f" (and for {others} more)" if others > 0 else ""
+            self._line(image, column, shortened(event.step) + more, now)
 
     def _line(self, image: str, column: str, text: str, now: float) -> None:
         self._latest = now
         width = max(len(name) for name in self._status.images)
-        self._print(f"{image:<{width}}  {column:>10}  {text}".rstrip())
-
-    def _print(self, line: str) -> None:
+        line = f"{image:<{width}}  {column:>10}  {text}".rstrip()
         print(line, file=self._stream, flush=True)
 
 
@@ -101,20 +88,12 @@ class JsonLines:
 
     def write(self, event: BuildEvent | ImageState, image: ImageStatus, now: float) -> None:
         """Write an event; a step that images share is written for each of them."""
-        text = "" if isinstance(event, BuildEvent) else event.text or event.error
-        if isinstance(event, BuildEvent) and (not event.internal or event.state == "failed"):
-            moved = sum(one.current for one in image.moved.values() if one.number == event.number)
-            self._log.emit(
-                "step",
-                image=image.image,
-                step=event.step,
-                stage=stage_of(event.step) or None,
-                state=event.state,
-                seconds=None if event.state == "running" else round(event.elapsed, 3),
-                bytes=moved or None,
-                error=event.error or None,
-            )
-        if text or self._states.get(image.image, "waiting") != image.state:
+        said = isinstance(event, ImageState) and (event.text or event.error)
+        if isinstance(event, BuildEvent) and (
+            not is_internal(event.step) or event.state == "failed"
+        ):
+            self._step(event, image)
+        if said or self._states.get(image.image, "waiting") != image.state:
             self._image(image, now, event.error or None)
 
     def beat(self, now: float) -> None:
@@ -145,6 +124,20 @@ class JsonLines:
             seconds=round(self._status.elapsed(now), 1),
         )
 
+    def _step(self, event: BuildEvent, image: ImageStatus) -> None:
+        stage = _STAGE.match(event.step)
+        moved = sum(one.current for one in image.moved.values() if one.number == event.number)
+        self._log.emit(
+            "step",
+            image=image.image,
+            step=event.step,
+            stage=stage[1] if stage else None,
+            state=event.state,
+            seconds=None if event.state == "running" else round(event.elapsed, 3),
+            bytes=moved or None,
+            error=event.error or None,
+        )
+
     def _image(self, image: ImageStatus, now: float, error: str | None) -> None:
         self._states[image.image] = image.state
         elapsed = image.build_seconds if image.state == "built" else image.elapsed(now)
@@ -154,7 +147,7 @@ class JsonLines:
             state=image.state,
             text=image.text or None,
             seconds=None if elapsed is None else round(elapsed, 1),
-            bytes=sum(one.current for one in image.moved.values()) or None,
+            bytes=image.bytes or None,
             error=error,
         )
 
@@ -169,7 +162,7 @@ def standing(status: BuildStatus, now: float) -> str:
     parts += [f"{done} of {steps} steps"] if steps else []
     if longest := status.longest():
         image, step = longest
-        seconds = clock_time(now - (now if step.since is None else step.since))
+        seconds = clock_time(now - step.since)
         parts.append(f"longest: {shortened(step.text, 40)} of {image.image} {seconds}")
     return ", ".join([*parts, clock_time(status.elapsed(now))])
 
@@ -184,22 +177,9 @@ def shortened(step: str, width: int = STEP_WIDTH) -> str:
     return bare if len(bare) <= width else bare[: width - 1] + "…"
 
 
-def stage_of(step: str) -> str:
-    """Return the Dockerfile stage of a step, such as ``horovod``; "" for BuildKit's own steps."""
-    found = _STAGE.match(step)
-    return found[1] if found else ""
-
-
 def clock_time(seconds: float) -> str:
     """Return a duration for people: ``12.3s``, ``4m05s``, ``1h02m``."""
     if seconds < 60:
         return f"{seconds:.1f}s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes}m{rest:02}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02}m"
-
-
-def _column(event: BuildEvent) -> str:
-    """Return how long a step took, or how it ended."""
-    if event.state == "done":
-        return clock_time(event.elapsed)
-    return "starts" if event.state == "running" else event.state

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from imgbuild.engine.failure import FOUND_SECONDS
+from imgbuild.engine.failure import works
 from imgbuild.engine.progress import (
-    FINAL,
     BakeBegun,
     BakeEvent,
     BuildEvent,
@@ -22,36 +21,34 @@ from imgbuild.engine.progress import (
     is_internal,
 )
 
+#: The states after which nothing more is done for an image.
+FINAL = frozenset(
+    {"named", "failed", "cancelled", "up to date", "published", "passed", "incomplete", "skipped"}
+)
+#: How much of an image's work is its build; the rest is testing and naming it.
+_BUILD_SHARE = 0.9
+
 
 @dataclass
 class Step:
-    """One step: ``since`` and ``until`` are the clock's, ``None`` before it begins and ends."""
+    """One step; ``since`` and ``until`` are when it began and ended."""
 
     text: str
-    number: int
     state: State | Literal["planned"] = "planned"
-    since: float | None = None
-    until: float | None = None
+    since: float = 0.0
+    until: float = 0.0
 
     @property
     def ended(self) -> bool:
         """Whether it is done, or came from the cache."""
         return self.state in {"done", "cached"}
 
-    @property
-    def work_since(self) -> float | None:
-        """When it began to work: never, if it came from the cache."""
-        if self.since is None or self.state in {"planned", "cached"}:
-            return None
-        took = (self.until or self.since) - self.since
-        return None if "] FROM " in self.text and took < FOUND_SECONDS else self.since
-
 
 @dataclass
 class ImageStatus:
     """One image. ``text`` is the latest note; ``action`` is what the plan has for it.
 
-    The clock of an image runs from ``since`` to ``until``.
+    The clock of an image runs from its first step that was not cached (``since``) to ``until``.
     """
 
     image: str
@@ -63,32 +60,29 @@ class ImageStatus:
     built_at: float | None = None
     steps: dict[int, Step] = field(default_factory=dict)
     moved: dict[tuple[int, str], Transfer] = field(default_factory=dict)
-    planned: bool = False
-    _most: float = 0.0
 
     def begin_bake(self) -> None:
         """Forget the steps: they get new numbers, and what was done comes from the cache."""
-        self.steps, self.moved, self.planned = {}, {}, False
+        self.steps, self.moved = {}, {}
         self.state, self.text, self.until = "waiting", "", None
 
     def plan(self, event: StepPlanned) -> None:
         """Count a step that has not begun."""
         if not is_internal(event.step):
-            self.planned = True
-            self.steps.setdefault(event.number, Step(event.step, event.number))
+            self.steps.setdefault(event.number, Step(event.step))
 
     def take(self, event: BuildEvent, now: float) -> None:
         """Take in that a step began or ended. BuildKit's own steps count only if they fail."""
-        if event.internal and event.state != "failed":
+        if is_internal(event.step) and event.state != "failed":
             return
-        step = self.steps.setdefault(event.number, Step(event.step, event.number))
+        step = self.steps.setdefault(event.number, Step(event.step))
         step.state = event.state
         if event.state == "running":
-            step.since, step.until = now, None
+            step.since = now
         else:
-            step.since = now - event.elapsed if step.since is None else step.since
             step.until = now
-        if (begun := step.work_since) is not None:
+        if works(event):
+            begun = now - event.elapsed
             self.since = begun if self.since is None else min(self.since, begun)
         if self.state != "failed":
             self._change(event, now)
@@ -104,67 +98,54 @@ class ImageStatus:
         elif self.state not in {"exporting", "built"}:
             self.state = "building"
         self.text = event.step if event.state == "failed" else ""
-        self.until = now if self.state in {"built", *FINAL} else None
+        self.until = now if self.state == "built" or self.final else None
 
     def set_state(self, state: str, text: str, now: float) -> None:
         """Take in what is done outside a bake, or how the image ended."""
-        ended = state in FINAL
-        if ended and not self.final:  # a tag that is set later takes no time
-            self.until = now
-        elif not ended:
+        if state not in FINAL:
             self.until = None
+        elif not self.final:  # a tag that is set later takes no time
+            self.until = now
         self.state, self.text = state, text
         self.since = now if self.since is None else self.since
-        if ended:
+        if self.final:
             self.steps = {number: step for number, step in self.steps.items() if step.ended}
 
     @property
     def final(self) -> bool:
         """Whether nothing more will be done for the image."""
-        return self.state in FINAL and self.until is not None
+        return self.state in FINAL
 
     @property
     def running(self) -> list[Step]:
         """The steps that run now, the oldest first; BuildKit runs several side by side."""
         found = [step for step in self.steps.values() if step.state == "running"]
-        return sorted(found, key=lambda step: step.since or 0.0)
+        return sorted(found, key=lambda step: step.since)
 
     @property
     def step(self) -> str:
         """What a line shows: the latest note, the oldest running step, or the one just ended."""
-        if self.text or self.state in {"built", *FINAL}:
+        if self.text or self.state == "built" or self.final:
             return self.text
         if running := self.running:
             return running[0].text
-        latest = max(self.steps.values(), key=lambda step: step.until or 0.0, default=None)
-        return latest.text if latest and latest.state != "planned" else ""
+        begun = [step for step in self.steps.values() if step.state != "planned"]
+        return max(begun, key=lambda step: step.until).text if begun else ""
 
     @property
-    def fraction(self) -> float | None:
-        """How much of the build's steps is done, from 0 to 1; it never falls.
-
-        ``None`` where the steps to come are not known. 1 only when the image is built.
-        """
-        if self.action == "push":
-            return None
-        if self.built_at is not None or (self.action != "build" and self.state != "waiting"):
+    def share(self) -> float:
+        """How much of the work is done, from 0 to 1."""
+        if self.final:
             return 1.0
-        if not self.planned or not self.steps:
-            return self._most or None
-        ended = sum(1 for step in self.steps.values() if step.ended)
+        if self.built_at is not None:
+            return _BUILD_SHARE
         # The export is planned last: without it, everything else would seem to be all.
-        total = len(self.steps) + (not any(is_export(step.text) for step in self.steps.values()))
-        self._most = max(self._most, min(0.99, ended / total))
-        return self._most
+        return _BUILD_SHARE * sum(one.ended for one in self.steps.values()) / (len(self.steps) + 1)
 
     @property
-    def bytes(self) -> tuple[int, int]:
-        """What its running steps have moved, and of how much; else what was moved in all."""
-        active = {step.number for step in self.running}
-        now = [one for one in self.moved.values() if one.number in active and one.total]
-        if now:
-            return sum(one.current for one in now), sum(one.total for one in now)
-        return sum(one.current for one in self.moved.values()), 0
+    def bytes(self) -> int:
+        """How much its steps have moved."""
+        return sum(one.current for one in self.moved.values())
 
     @property
     def build_seconds(self) -> float | None:
@@ -180,18 +161,13 @@ class ImageStatus:
         return max(0.0, (now if self.until is None else self.until) - self.since)
 
 
-@dataclass
 class BuildStatus:
-    """All images, in the order they were given. ``begun`` is when the first of them began."""
+    """All images, in the order they were given."""
 
-    images: dict[str, ImageStatus]
-    begun: float | None = None
-    _most: float = 0.0
-
-    @classmethod
-    def of(cls, images: Sequence[str]) -> "BuildStatus":
-        """Return a status in which every image waits."""
-        return cls({image: ImageStatus(image) for image in images})
+    def __init__(self, images: Sequence[str]) -> None:
+        self.images = {image: ImageStatus(image) for image in images}
+        self._begun: float | None = None
+        self._most = 0.0
 
     def take(self, event: Event, now: float) -> ImageStatus | None:
         """Take in an event; return the image whose step or state it is."""
@@ -203,14 +179,12 @@ class BuildStatus:
                     if action == "nothing":
                         one.set_state("up to date", "", now)
             case ImageNote():
-                for one in self._of((event.image,)):
-                    one.text = event.text
+                self._image(event.image).text = event.text
             case ImageState():
-                self.begun = now if self.begun is None else self.begun
                 one = self._image(event.image)
-                if not (one.state == event.state and one.final):
+                if not (one.final and one.state == event.state):
                     one.set_state(event.state, event.text, now)
-                return one
+                return self._worked_on(one, now)
             case _:
                 return self._take_of_bake(event, now)
         return None
@@ -218,20 +192,24 @@ class BuildStatus:
     def _take_of_bake(self, event: BakeEvent, now: float) -> ImageStatus | None:
         match event:
             case BakeBegun():
-                for one in self._of(event.targets):
-                    one.begin_bake()
-            case StepPlanned():
-                for one in self._of((event.target,)):
-                    one.plan(event)
+                for image in event.targets:
+                    self._image(image).begin_bake()
             case Transfer():
-                for one in self._of(event.targets):
-                    one.moved[event.number, event.name] = event
-            case BuildEvent():
-                for one in self._of((event.target,)):
-                    self.begun = now if self.begun is None else self.begun
-                    one.take(event, now)
-                    return one
+                for image in event.targets:
+                    self._image(image).moved[event.number, event.name] = event
+            case StepPlanned() if event.target in self.images:
+                self.images[event.target].plan(event)
+            case BuildEvent() if event.target in self.images:
+                self.images[event.target].take(event, now)
+                return self._worked_on(self.images[event.target], now)
         return None
+
+    def _image(self, image: str) -> ImageStatus:
+        return self.images.setdefault(image, ImageStatus(image))
+
+    def _worked_on(self, image: ImageStatus, now: float) -> ImageStatus:
+        self._begun = now if self._begun is None else self._begun
+        return image
 
     @property
     def busy(self) -> list[ImageStatus]:
@@ -249,7 +227,7 @@ class BuildStatus:
     def longest(self) -> tuple[ImageStatus, Step] | None:
         """Return the step that has run for longest, and an image it is for."""
         found = [(one, one.running[0]) for one in self.images.values() if one.running]
-        return min(found, key=lambda one: one[1].since or 0.0, default=None)
+        return min(found, key=lambda pair: pair[1].since, default=None)
 
     def counts(self) -> Counter[str]:
         """Return how many images are in each state."""
@@ -263,27 +241,18 @@ class BuildStatus:
     @property
     def steps(self) -> tuple[int, int]:
         """How many steps are done, and how many are known; a shared one counts once."""
-        every = {(step.number, step.text): step for one in self.busy for step in one.steps.values()}
+        every = {(n, step.text): step for one in self.busy for n, step in one.steps.items()}
         return sum(step.ended for step in every.values()), len(every)
 
     @property
     def fraction(self) -> float:
-        """How much of all is done, from 0 to 1; it never falls.
-
-        An image that is built but not tested counts a little less.
-        """
-        shares = [1.0 if one.final else 0.9 * (one.fraction or 0.0) for one in self.busy]
-        now = sum(shares) / len(shares) if shares else 1.0
-        complete = self.done == len(self.busy)
-        self._most = 1.0 if complete else max(self._most, min(now, 0.99))
+        """How much of all is done, from 0 to 1; it never falls, and is 1 only at the end."""
+        if self.done == len(self.busy):
+            return 1.0
+        now = sum(one.share for one in self.busy) / len(self.busy)
+        self._most = max(self._most, min(now, 0.99))
         return self._most
 
     def elapsed(self, now: float) -> float:
         """Return the seconds since the first image began."""
-        return 0.0 if self.begun is None else now - self.begun
-
-    def _image(self, image: str) -> ImageStatus:
-        return self.images.setdefault(image, ImageStatus(image))
-
-    def _of(self, images: Sequence[str | None]) -> list[ImageStatus]:
-        return [self.images[image] for image in images if image in self.images]
+        return 0.0 if self._begun is None else now - self._begun

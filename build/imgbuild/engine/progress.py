@@ -14,13 +14,6 @@ from datetime import datetime
 from typing import Any, Literal
 
 State = Literal["running", "cached", "done", "failed", "cancelled"]
-#: The states after which nothing more is done for an image.
-FINAL = frozenset(
-    {
-        *("named", "failed", "cancelled", "up to date", "published"),
-        *("passed", "incomplete", "skipped"),
-    }
-)
 Message = Mapping[str, Any]
 
 
@@ -38,11 +31,6 @@ class BuildEvent:
     elapsed: float = 0.0
     number: int = 0
     error: str = ""
-
-    @property
-    def internal(self) -> bool:
-        """Whether the step is BuildKit's own housekeeping."""
-        return is_internal(self.step)
 
 
 @dataclass(frozen=True)
@@ -101,7 +89,7 @@ class ImagesPlanned:
 
 @dataclass(frozen=True)
 class ImageState:
-    """What is done for an image outside a bake, or how it ended (`FINAL`)."""
+    """What is done for an image outside a bake, or how it ended."""
 
     image: str
     state: str
