@@ -9,7 +9,7 @@ from imgbuild.engine.buildx import Buildx, find_buildx
 from imgbuild.engine.client import Engine
 from imgbuild.engine.endpoint import DEFAULT_HOST, resolve_host
 from imgbuild.engine.faults import DOCTOR
-from imgbuild.engine.features import missing_features
+from imgbuild.engine.features import broken_feature
 from imgbuild.engine.types import EngineVersion
 from imgbuild.errors import ImgbuildError
 from imgbuild.parallel import background
@@ -144,14 +144,10 @@ def _buildx(settings: EngineSettings) -> tuple[Buildx | None, str]:
 def _features(buildx: Buildx, host: str | None) -> str:
     """Return what is wrong with builds, empty if nothing is."""
     try:
-        missing = background(lambda: missing_features(buildx, host)).result(PROBE_SECONDS)
+        broken = background(lambda: broken_feature(buildx, host)).result(PROBE_SECONDS)
     except (ImgbuildError, TimeoutError) as error:
         return _text(error)
-    if not missing:
-        return ""
-    # One cause usually fails them all, so one reason says enough.
-    names = ", ".join(one.name for one in missing)
-    return f"does not work: {names} ({missing[0].reason})"
+    return f"a build with every feature that imgbuild uses fails: {broken}" if broken else ""
 
 
 def _text(error: Exception) -> str:

@@ -13,7 +13,6 @@ from imgbuild.doctor.show import Status
 from imgbuild.engine.buildx import Buildx
 from imgbuild.engine.endpoint import resolve_host
 from imgbuild.engine.faults import DOCTOR
-from imgbuild.engine.features import MissingFeature
 from imgbuild.engine.types import EngineVersion
 from imgbuild.errors import MachineError
 from imgbuild.project import Project
@@ -76,7 +75,7 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], None]:
 
     monkeypatch.setattr(engine_checks, "Engine", FakeDocker)
     monkeypatch.setattr(engine_checks, "find_buildx", lambda _settings: BUILDX)
-    monkeypatch.setattr(engine_checks, "missing_features", lambda _buildx, _host: ())
+    monkeypatch.setattr(engine_checks, "broken_feature", lambda _buildx, _host: None)
     monkeypatch.setattr(engine_checks, "resolve_host", lambda found: resolve_host(found, {}))
     return addresses.append
 
@@ -86,10 +85,10 @@ def test_an_engine_is_read(
 ) -> None:
     answering("unix:///s")
     assert read_engine(EngineSettings(host="unix:///s")) == GOOD
-    lacking = (MissingFeature("COPY --link", "unknown flag: --link"),)
-    monkeypatch.setattr(engine_checks, "missing_features", lambda _buildx, _host: lacking)
+    lacking = "COPY --link: unknown flag: --link"
+    monkeypatch.setattr(engine_checks, "broken_feature", lambda _buildx, _host: lacking)
     state = read_engine(EngineSettings(host="unix:///s"))
-    assert state.features_problem == "does not work: COPY --link (unknown flag: --link)"
+    assert state.features_problem.endswith("imgbuild uses fails: COPY --link: unknown flag: --link")
 
 
 def test_a_named_engine_that_is_down_is_not_replaced(

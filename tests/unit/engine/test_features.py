@@ -29,35 +29,26 @@ def failing(folder: Path, words: str) -> Buildx:
 
 def test_nothing_is_missing_and_nothing_stays(tmp_path: Path, engine: FakeEngine) -> None:
     buildx = fake_buildx.replaying(tmp_path, fake_buildx.SAMPLES / "ok", built=BUILT)
-    assert features.missing_features(buildx, None) == ()
+    assert features.broken_feature(buildx, None) is None
     assert engine.stored == {}
     assert engine.closed
+    assert "not in the engine" in (features.broken_feature(buildx, None) or "")
 
 
-@pytest.mark.usefixtures("engine")
-def test_what_is_missing_is_named(tmp_path: Path) -> None:
+def test_the_error_of_a_missing_feature_is_returned(tmp_path: Path) -> None:
     buildx = failing(tmp_path, "ERROR: failed to solve: unknown flag: link\n")
-    missing = features.missing_features(buildx, None)
-    assert [one.name for one in missing] == [*features.FEATURES]
-    assert missing[0].reason == "unknown flag: link"
-
-
-def test_an_image_that_is_not_in_the_engine_is_a_fault(tmp_path: Path, engine: FakeEngine) -> None:
-    engine.stored.clear()
-    buildx = fake_buildx.replaying(tmp_path, fake_buildx.SAMPLES / "ok", built=BUILT)
-    missing = features.missing_features(buildx, None)
-    assert all("not in the engine" in one.reason for one in missing)
-    assert missing
+    assert features.broken_feature(buildx, None) == "unknown flag: link"
 
 
 def test_without_an_engine_nothing_is_tried(tmp_path: Path) -> None:
     buildx = failing(tmp_path, "ERROR: Cannot connect to the Docker daemon at unix:///x.sock.\n")
     with pytest.raises(MachineError, match="cannot be reached"):
-        features.missing_features(buildx, None)
+        features.broken_feature(buildx, None)
 
 
 def test_the_program_is_one_that_runs(tmp_path: Path) -> None:
-    folder = features._prepared(tmp_path)
-    program = folder / "named" / features.MARK
+    program = tmp_path / "program"
+    program.write_bytes(features.exit_program())
+    program.chmod(0o755)
     assert program.stat().st_size < 200
     assert subprocess.run([str(program)], check=False).returncode == 0
