@@ -1,13 +1,14 @@
 """``imgbuild audit``: compare the pins with the artifacts themselves."""
 
-import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.options import select, takes_selection
+from imgbuild.cli.options import info, print_json, select, takes_selection
+from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.matrix.selection import Selection
+from imgbuild.text import aligned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +44,6 @@ def audit(
     from imgbuild.audit.audit import audit_offline
     from imgbuild.audit.evidence import load_evidence
     from imgbuild.audit.needs import read_locks, sdist_needs, wheel_needs
-    from imgbuild.errors import InputError
 
     if offline and (write or refresh or download or strict):
         raise InputError(
@@ -71,8 +71,6 @@ def _evidence(opened: "Project") -> "Path":
 def _online(
     opened: "Project", images: "Sequence[Image]", refresh: bool, download: bool
 ) -> "AuditOutcome":
-    from functools import partial
-
     from imgbuild.audit.audit import Network, audit_online
     from imgbuild.audit.evidence import Evidence, load_evidence
     from imgbuild.audit.needs import read_locks, sdist_needs, wheel_needs
@@ -95,7 +93,7 @@ def _online(
             inputs=HttpClient(sites.verify, policy=RetryPolicy(attempts=1), seconds=(5.0, 10.0)),
             index=find_index(settings),
             sites=sites,
-            log=partial(typer.echo, err=True),
+            log=info,
         ),
         wheel_needs(images),
         sdist_needs(images),
@@ -108,12 +106,11 @@ def _online(
 
 def _print(opened: "Project", outcome: "AuditOutcome", as_json: bool) -> None:
     from imgbuild.audit import tables
-    from imgbuild.text import aligned
     from imgbuild.yaml_file import read_document
 
     position = read_document(opened.matrix).position
     if as_json:
-        typer.echo(json.dumps(tables.as_json(outcome, position), indent=2))
+        print_json(tables.as_json(outcome, position))
         return
     lines = aligned(tables.table(outcome))
     if outcome.inputs:
@@ -151,7 +148,6 @@ def _write(opened: "Project", outcome: "AuditOutcome") -> None:
 
 def _conclude(outcome: "AuditOutcome", *, strict: bool) -> None:
     from imgbuild.audit.reachability import AWAY
-    from imgbuild.errors import CheckFailedError, MachineError
 
     unread = "\n".join(outcome.unread)
     if outcome.contradictions:

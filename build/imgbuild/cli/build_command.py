@@ -1,7 +1,5 @@
 """``imgbuild build``: build what is missing, test it, and tag what passed."""
 
-import json
-import os
 from collections import Counter
 from enum import StrEnum
 from pathlib import Path
@@ -10,12 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.options import info, select, takes_selection
+from imgbuild.cli.options import info, print_json, select, takes_selection
+from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
+from imgbuild.text import aligned, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from imgbuild.build.context import BuildContext
     from imgbuild.build.result import BuildResult
     from imgbuild.build.run import Build
     from imgbuild.matrix.images import Image
@@ -49,10 +50,7 @@ def build(
             help="After a failure build the other images, or stop. Default: go on with --all only.",
         ),
     ] = None,
-    jobs: Annotated[
-        int,
-        typer.Option("--jobs", min=1, max=64, metavar="N", help="How many images to test at once."),
-    ] = min(os.cpu_count() or 1, 4),
+    jobs: options.JobsOption = options.JOBS,
     refresh_base: Annotated[
         bool,
         typer.Option("--refresh-base", help="Make base images again, with the newest updates."),
@@ -83,18 +81,16 @@ def build(
     ] = LogFormat.TEXT,
     cache_from: Annotated[
         list[str] | None,
-        typer.Option(
+        options.repository_option(
             "--cache-from",
-            metavar="HOST[:PORT]/REPOSITORY",
-            help="Take images, Horovod wheels and suite results from this repository; repeatable.",
+            "Take images, Horovod wheels and suite results from this repository; repeatable.",
         ),
     ] = None,
     cache_to: Annotated[
         list[str] | None,
-        typer.Option(
+        options.repository_option(
             "--cache-to",
-            metavar="HOST[:PORT]/REPOSITORY",
-            help="Store images that passed, Horovod wheels and suite results there; repeatable.",
+            "Store images that passed, Horovod wheels and suite results there; repeatable.",
         ),
     ] = None,
     pull: Annotated[
@@ -106,11 +102,8 @@ def build(
     ] = False,
     source: Annotated[
         str | None,
-        typer.Option(
-            "--from",
-            metavar="HOST[:PORT]/REPOSITORY",
-            help="The repository of --pull. Default: publishing.repository of the settings.",
-            show_default=False,
+        options.repository_option(
+            "--from", "The repository of --pull. Default: publishing.repository of the settings."
         ),
     ] = None,
     report: Annotated[
@@ -130,34 +123,23 @@ def build(
     If suites fail for that, the image is not tagged; --no-test tags it.
     """
     from imgbuild.build.context import BuildOptions, open_context
-    from imgbuild.errors import InputError
+    from imgbuild.matrix.rules import documented_warnings
     from imgbuild.suites.container import require_docker_client
 
     del log_format  # imgbuild.json_log reads it before the command starts
-    for wrong, message in (
-        (
-            plan and refresh_base,
-            "--plan cannot be combined with --refresh-base, which makes base images.",
-        ),
-        (
-            offline and refresh_base,
-            "--offline uses the fetched base image; drop --refresh-base.",
-        ),
-        (
-            source is not None and not pull,
-            "--from needs --pull.",
-        ),
-        (
-            offline and not offline.is_dir(),
-            f"--offline {offline}: no such folder; `imgbuild fetch` fills one.",
-        ),
-    ):
-        if wrong:
-            raise InputError(message)
+    if refresh_base and plan:
+        raise InputError("--plan cannot be combined with --refresh-base, which makes base images.")
+    if refresh_base and offline:
+        raise InputError("--offline uses the fetched base image; drop --refresh-base.")
+    if source is not None and not pull:
+        raise InputError("--from needs --pull.")
+    if offline and not offline.is_dir():
+        raise InputError(f"--offline {offline}: no such folder; `imgbuild fetch` fills one.")
     checkout = options.open_project(project)
     images = select(checkout, selection)
     for image in images:
-        _warn(image)
+        for paragraph in documented_warnings(image) if image.documented else ():
+            info(paragraph)
     build_options = BuildOptions(
         test=not no_test,
         keep_going=selection.everything if keep_going is None else keep_going,
@@ -165,7 +147,7 @@ def build(
         make_inputs=not plan,
         refresh_base=refresh_base,
         offline=offline.absolute() if offline else None,
-        step_seconds=options.seconds(step_timeout, "--step-timeout"),
+        step_seconds=_seconds(step_timeout),
         cache_from=tuple(cache_from or ()),
         cache_to=tuple(cache_to or ()),
         pull=pull,
@@ -175,74 +157,67 @@ def build(
     if not (plan or no_test):
         require_docker_client()
     with open_context(checkout, images, build_options, info) as context:
-        items = context.plan(test=not no_test, stored=context.stored)
         if plan:
-            if cache_from or pull:
-                from imgbuild.build.reuse import predicted
-
-                items = predicted(items, context)
-            _print_plan(items, as_json=as_json)
-        elif not cache_to and not any(item.busy for item in items):
-            _print_idle(items, context.host, as_json=as_json)
+            _plan(context, as_json=as_json)
         else:
-            from imgbuild.build.run import build_images
-
-            _print_build(build_images(context), context.host, as_json=as_json)
+            _build(context, as_json=as_json)
 
 
-def _warn(image: "Image") -> None:
-    from imgbuild.matrix.rules import documented_warnings
-
-    for paragraph in documented_warnings(image) if image.documented else ():
-        info(paragraph)
-
-
-def _print_plan(items: "Sequence[PlanItem]", *, as_json: bool) -> None:
+def _plan(context: "BuildContext", *, as_json: bool) -> None:
     """Print one line an image: what would be done, and why."""
+    items = context.plan(test=context.options.test, stored=context.stored)
+    if context.options.cache_from or context.options.pull:
+        from imgbuild.build.reuse import predicted
+
+        items = predicted(items, context)
     if as_json:
-        typer.echo(json.dumps([item.as_json() for item in items], indent=2))
+        print_json([item.as_json() for item in items])
         return
-    width = max(len(item.image.name) for item in items)
-    for item in items:
-        typer.echo(f"{item.image.name:<{width}}  {item.action:<7}  {item.reason}")
+    rows = [(item.image.name, f"{item.action:<7}", item.reason) for item in items]
     busy = sum(item.busy for item in items)
-    typer.echo(f"Something to do for {busy} of {len(items)}." if busy else idle_line(items))
+    last = f"Something to do for {busy} of {len(items)}." if busy else idle_line(items)
+    typer.echo("\n".join([*aligned(rows), last]))
 
 
-def _print_idle(items: "Sequence[PlanItem]", host: str | None, *, as_json: bool) -> None:
-    """Print that there is nothing to do."""
-    if as_json:
-        from imgbuild.build.result import BuildResult
-
-        results = [BuildResult(item, item.image_id, tagged=True) for item in items]
-        typer.echo(json.dumps([one.as_json() for one in results], indent=2))
-    else:
-        typer.echo(f"{idle_line(items)}\n{usage_lines(items[0].image, host)}")
-
-
-def _print_build(build: "Build", host: str | None, *, as_json: bool) -> None:
-    """Print the table of a finished build.
+def _build(context: "BuildContext", *, as_json: bool) -> None:
+    """Build what is missing, and print the result.
 
     Raises:
         CheckFailedError: an image has no tag now.
         MachineError: this machine cannot build.
 
     """
-    if as_json:
-        typer.echo(json.dumps([one.as_json() for one in build.results], indent=2))
+    items = context.plan(test=context.options.test, stored=context.stored)
+    if context.options.cache_to or any(item.busy for item in items):
+        from imgbuild.build.run import build_images
+
+        made = build_images(context)
+        results, text, failure = made.results, build_lines(made), made.failure()
     else:
-        typer.echo(build_lines(build))
-    failure = build.failure()
+        from imgbuild.build.result import BuildResult
+
+        results = tuple(BuildResult(item, item.image_id, tagged=True) for item in items)
+        text, failure = idle_line(items), None
+    if as_json:
+        print_json([one.as_json() for one in results])
+    else:
+        typer.echo(text)
     if failure:
         raise failure
     if not as_json:
-        typer.echo(usage_lines(build.results[0].item.image, host))
+        typer.echo(usage_lines(results[0].item.image, context.host))
+
+
+def _seconds(step_timeout: str | None) -> float | None:
+    try:
+        return None if step_timeout is None else parse_duration(step_timeout)
+    except ValueError as error:
+        raise InputError(f"--step-timeout: {error}.") from None
 
 
 def build_lines(build: "Build") -> str:
     """Return the table of a finished build: what was done for each image, and how it ended."""
     from imgbuild.build.result import FailureScope
-    from imgbuild.text import aligned
 
     results = build.results
     if len(results) == build.planned and not any(one.item.busy for one in results):

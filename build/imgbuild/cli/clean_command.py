@@ -1,6 +1,5 @@
 """``imgbuild clean``: show what imgbuild left on this machine, and remove it on request."""
 
-import json
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
@@ -10,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.options import info
+from imgbuild.cli.options import info, print_json
+from imgbuild.errors import CheckFailedError, InputError, MachineError
+from imgbuild.text import aligned, size_text
 
 if TYPE_CHECKING:
-    from imgbuild.cleanup import CleanupKind, Garbage
+    from imgbuild.cleanup import Garbage
     from imgbuild.engine.client import Engine
     from imgbuild.settings import Settings
 
@@ -54,13 +55,16 @@ def clean(
     Touches only what has imgbuild's labels or is in its folders, and nothing that a running
     imgbuild or a container uses.
     """
-    from imgbuild.cleanup import Cleanup, CleanupKind
+    from imgbuild.cleanup import DEFAULT, Cleanup, CleanupKind
     from imgbuild.engine.endpoint import resolve_host
-    from imgbuild.errors import CheckFailedError
     from imgbuild.project import cache_dir, state_dir
 
+    known = sorted(CleanupKind)
+    for kind in only or ():
+        if kind not in known:
+            raise InputError(f"--only {kind}: no such kind; allowed: {', '.join(known)}.")
     also = {CleanupKind.IMAGES: images, CleanupKind.BUILD_CACHE: build_cache}
-    kinds = _kinds(only or [], [kind for kind, flag in also.items() if flag])
+    kinds = {*(only or DEFAULT), *(kind for kind, flag in also.items() if flag)}
     host = resolve_host(_settings(project).engine)
     with ExitStack() as stack:
         engine = _engine(host)
@@ -72,8 +76,7 @@ def clean(
         if remove:
             selected = tuple(cleanup.remove(selected))
     if as_json:
-        shown = [{**one.as_json(), "removed": remove and not one.kept} for one in selected]
-        typer.echo(json.dumps(shown, indent=2))
+        print_json([{**one.as_json(), "removed": remove and not one.kept} for one in selected])
     else:
         typer.echo(finding_lines(selected, found, removed=remove))
     failed = [one for one in selected if one.kept and remove]
@@ -83,20 +86,8 @@ def clean(
         )
 
 
-def _kinds(only: Sequence[str], also: "Sequence[CleanupKind]") -> "frozenset[str]":
-    from imgbuild.cleanup import DEFAULT, CleanupKind
-    from imgbuild.errors import InputError
-
-    known = sorted(CleanupKind)
-    unknown = [kind for kind in only if kind not in known]
-    if unknown:
-        raise InputError(f"--only {unknown[0]}: no such kind; allowed: {', '.join(known)}.")
-    return frozenset({*(only or DEFAULT), *also})
-
-
 def _settings(project: Path | None) -> "Settings":
     """Return the settings of the checkout, or the default ones outside of any."""
-    from imgbuild.errors import InputError
     from imgbuild.settings import Settings, load_settings
 
     try:
@@ -110,7 +101,6 @@ def _settings(project: Path | None) -> "Settings":
 
 def _engine(host: str | None) -> "Engine | None":
     from imgbuild.engine.client import Engine
-    from imgbuild.errors import MachineError
 
     engine = Engine(host)
     try:
@@ -125,14 +115,17 @@ def finding_lines(
     selected: "Sequence[Garbage]", found: "Sequence[Garbage]", *, removed: bool
 ) -> str:
     """Return one line a finding, the total, and what else can be removed."""
-    from imgbuild.text import aligned
-
-    lines = (
-        aligned([("kind", "what", "size", "age", "why"), *map(_row, selected)]) if selected else []
-    )
-    kinds = {one.kind for one in selected}
-    others = _others([one for one in found if one.kind not in kinds])
-    return "\n".join([*lines, _total(selected, removed=removed), *others])
+    header = ("kind", "what", "size", "age", "why")
+    lines = aligned([header, *map(_row, selected)]) if selected else []
+    lines.append(_total(selected, removed=removed))
+    sizes: dict[str, list[int]] = {}
+    for one in found:
+        if one.kind not in {other.kind for other in selected}:
+            sizes.setdefault(one.kind, []).append(one.size)
+    if sizes:
+        kinds = [f"{kind} ({len(each)}, {size_text(sum(each))})" for kind, each in sizes.items()]
+        lines.append(f"Not selected: {', '.join(kinds)}. --only KIND selects a kind.")
+    return "\n".join(lines)
 
 
 def age_text(since: int, now: float | None = None) -> str:
@@ -145,15 +138,11 @@ def age_text(since: int, now: float | None = None) -> str:
 
 
 def _row(one: "Garbage") -> tuple[str, ...]:
-    from imgbuild.text import size_text
-
     why = f"{one.why}; kept: {one.kept}" if one.kept else one.why
     return one.kind, one.name, size_text(one.size) if one.size else "", age_text(one.since), why
 
 
 def _total(selected: "Sequence[Garbage]", *, removed: bool) -> str:
-    from imgbuild.text import size_text
-
     going = [one for one in selected if not one.kept]
     if not going:
         return "Nothing was removed." if selected else "Nothing to clean."
@@ -163,13 +152,3 @@ def _total(selected: "Sequence[Garbage]", *, removed: bool) -> str:
     if removed:
         return f"Removed {count}, at most {size} {shared}."
     return f"{count}, at most {size} {shared}. --yes removes them."
-
-
-def _others(rest: "Sequence[Garbage]") -> list[str]:
-    from imgbuild.text import size_text
-
-    sizes: dict[str, list[int]] = {}
-    for one in rest:
-        sizes.setdefault(one.kind, []).append(one.size)
-    kinds = [f"{kind} ({len(each)}, {size_text(sum(each))})" for kind, each in sizes.items()]
-    return [f"Not selected: {', '.join(kinds)}. --only KIND selects a kind."] if kinds else []

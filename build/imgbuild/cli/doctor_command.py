@@ -1,11 +1,10 @@
 """``imgbuild doctor``: check whether this machine can build, and name what fixes it if not."""
 
-import json
 from typing import Annotated
 
 import typer
 
-from imgbuild.cli.options import JsonOption, ProjectOption, open_project
+from imgbuild.cli.options import JsonOption, ProjectOption, open_project, print_json
 from imgbuild.errors import MachineError
 
 
@@ -33,8 +32,7 @@ def doctor(
     if as_json:
         choice = found.choice.model_dump(mode="json", by_alias=True, exclude_none=True)
         rows = [row.as_json() for row in found.findings]
-        result = {"able": not found.missing, "findings": rows, "choice": choice}
-        typer.echo(json.dumps(result, indent=2))
+        print_json({"able": not found.missing, "findings": rows, "choice": choice})
     else:
         show(found.findings, Console())
     if write:

@@ -7,14 +7,14 @@ import typer
 
 from imgbuild.cli import options
 from imgbuild.cli.options import info, select, takes_selection
+from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
+from imgbuild.text import aligned, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from imgbuild.build.fetch import FetchJob
     from imgbuild.inputs.listing import Listing
-    from imgbuild.matrix.images import Image
 
 
 @takes_selection()
@@ -30,34 +30,26 @@ def fetch(
     project: options.ProjectOption = None,
 ) -> None:
     """Fetch every input of the selected images, for `build --offline`."""
-    from imgbuild.build.fetch import FetchJob
+    from imgbuild.build.context import BuildOptions, open_context
+    from imgbuild.build.fetch import FetchJob, fetch_files, known_listing, plan_listing
+    from imgbuild.inputs.base_image import fetched_layout
+    from imgbuild.inputs.download_progress import shown_progress
     from imgbuild.settings import load_settings
     from imgbuild.sites import make_sites
 
-    _require_folder(folder)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is no folder to fetch into; name one, new or not.")
     opened = options.open_project(project)
     images = select(opened, selection)
     settings = load_settings(opened.settings)
     sites = make_sites(images[0].matrix.upstream_urls, settings)
     job = FetchJob(opened, settings, sites, folder.absolute())
-    _fetch(job, images, refresh=refresh)
-
-
-def _require_folder(folder: Path) -> None:
-    from imgbuild.errors import InputError
-
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is not a folder; name one, new or not.")
-
-
-def _fetch(job: "FetchJob", images: "tuple[Image, ...]", *, refresh: bool) -> None:
-    from imgbuild.build.fetch import fetch_files, known_listing
-    from imgbuild.inputs.base_image import fetched_layout
-    from imgbuild.inputs.download_progress import shown_progress
-
     known = {image.name: None if refresh else known_listing(image, job) for image in images}
-    planned = _plan(job, [image for image in images if known[image.name] is None])
-    listings = [listing or planned[name] for name, listing in known.items()]
+    new = tuple(image for image in images if known[image.name] is None)
+    if new:
+        with open_context(opened, new, BuildOptions(), info) as context, context.display:
+            known |= {image.name: plan_listing(image, job, context) for image in new}
+    listings = [listing for listing in known.values() if listing]
     with shown_progress() as progress:
         count = fetch_files(listings, job, progress)
     for image, listing in zip(images, listings, strict=True):
@@ -65,19 +57,8 @@ def _fetch(job: "FetchJob", images: "tuple[Image, ...]", *, refresh: bool) -> No
     _report(job.folder, listings, count)
 
 
-def _plan(job: "FetchJob", images: "Sequence[Image]") -> "dict[str, Listing]":
-    from imgbuild.build.context import BuildOptions, open_context
-    from imgbuild.build.fetch import plan_listing
-
-    if not images:
-        return {}
-    with open_context(job.project, tuple(images), BuildOptions(), info) as context, context.display:
-        return {image.name: plan_listing(image, job, context) for image in images}
-
-
 def _report(folder: Path, listings: "Sequence[Listing]", count: int) -> None:
     from imgbuild.inputs.listing import read_listing
-    from imgbuild.text import aligned, size_text
 
     now = [read_listing(folder, listing.image) or listing for listing in listings]
     rows = [[one.image, f"{len(one.items)} files", size_text(one.size)] for one in now]

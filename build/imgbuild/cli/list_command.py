@@ -1,12 +1,18 @@
 """``imgbuild list``: the matrix as a table."""
 
-import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
-from imgbuild.cli.options import JsonOption, ProjectOption, open_project, select, takes_selection
+from imgbuild.cli.options import (
+    JsonOption,
+    ProjectOption,
+    open_project,
+    print_json,
+    select,
+    takes_selection,
+)
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import aligned
 
@@ -21,18 +27,14 @@ def list_images(
     project: ProjectOption = None,
 ) -> None:
     """List the images of the matrix."""
+    from imgbuild.matrix.tags import planned_tags
+
     opened = open_project(project)
     images = select(opened, selection.or_everything)
     if as_json:
-        typer.echo(json.dumps([_described(image) for image in images], indent=2))
-        return
-    typer.echo("\n".join(aligned(_rows(images))))
-
-
-def _described(image: "Image") -> dict[str, Any]:
-    from imgbuild.matrix.tags import planned_tags
-
-    return {**image.as_json(), "published": planned_tags(image).as_json()}
+        print_json([{**one.as_json(), "published": planned_tags(one).as_json()} for one in images])
+    else:
+        typer.echo("\n".join(aligned(_rows(images))))
 
 
 def _rows(images: Sequence["Image"]) -> list[tuple[str, ...]]:

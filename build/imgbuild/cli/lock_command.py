@@ -11,6 +11,8 @@ from imgbuild.project import Project
 if TYPE_CHECKING:
     from imgbuild.dockerfile.requirements import LockFamily
 
+_STATES = {True: "written  ", False: "unchanged"}
+
 
 def lock(
     stack: StackOption = None,
@@ -61,14 +63,10 @@ def _resolve(family: "LockFamily", project: Project, *, upgrade: bool) -> None:
     environment = index_environment(sites)
     for request in family.requests:
         changed = resolve(request, folder, upgrade=upgrade, environment=environment)
-        _report(request.file_name, changed=changed)
+        typer.echo(f"{_STATES[changed]}  {request.file_name}")
     for path in stale_locks(family, folder):
         path.unlink()
         typer.echo(f"deleted    {path.name}")
     for version, python in family.pythons.items():
         changed = resolve_conda(version, python, folder, sites, upgrade=upgrade)
-        _report(conda_lock_name(version), changed=changed)
-
-
-def _report(name: str, *, changed: bool) -> None:
-    typer.echo(f"{'written  ' if changed else 'unchanged'}  {name}")
+        typer.echo(f"{_STATES[changed]}  {conda_lock_name(version)}")

@@ -7,6 +7,7 @@ import typer
 
 from imgbuild.cli import options
 from imgbuild.cli.options import info, select, takes_selection
+from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
 
 
@@ -45,10 +46,8 @@ def matrix(
     ] = False,
     source: Annotated[
         str | None,
-        typer.Option(
-            "--from",
-            metavar="HOST[:PORT]/REPOSITORY",
-            help="The repository of --missing. Default: publishing.repository of the settings.",
+        options.repository_option(
+            "--from", "The repository of --missing. Default: publishing.repository of the settings."
         ),
     ] = None,
     shards: Annotated[
@@ -74,7 +73,6 @@ def matrix(
     """
     from imgbuild.ci.formats import github_text, gitlab_text, json_text
     from imgbuild.ci.jobs import JobOptions, parse_shard, select_jobs
-    from imgbuild.errors import InputError
 
     if shard is not None and shards:
         raise InputError("--shard takes one shard and --shards lists all of them; choose one.")

@@ -2,13 +2,14 @@
 
 import functools
 import inspect
+import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.project import Project, find_project
 
@@ -61,6 +62,17 @@ NameOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+JobsOption = Annotated[
+    int,
+    typer.Option("--jobs", min=1, max=64, metavar="N", help="How many images to test at once."),
+]
+#: The default of ``--jobs`` where images are tested.
+JOBS = min(os.cpu_count() or 1, 4)
+
+
+def repository_option(name: str, help_text: str) -> Any:  # noqa: ANN401 - what Typer's own returns
+    """Return an option that takes a repository of a registry."""
+    return typer.Option(name, metavar="HOST[:PORT]/REPOSITORY", help=help_text)
 
 
 def info(text: str) -> None:
@@ -68,24 +80,14 @@ def info(text: str) -> None:
     typer.echo(text, err=True)
 
 
+def print_json(result: Any) -> None:  # noqa: ANN401 - whatever JSON holds
+    """Print the result of a command with ``--json``."""
+    typer.echo(json.dumps(result, indent=2))
+
+
 def open_project(path: Path | None) -> Project:
     """Return the checkout that ``--project`` names, or the one around the current folder."""
     return find_project(path.resolve() if path else Path.cwd())
-
-
-def seconds(text: str | None, option: str) -> float | None:
-    """Return the seconds of a duration on the command line.
-
-    Raises:
-        InputError: the text is no duration.
-
-    """
-    from imgbuild.text import parse_duration
-
-    try:
-        return None if text is None else parse_duration(text)
-    except ValueError as error:
-        raise InputError(f"{option}: {error}.") from None
 
 
 def select(project: Project, selection: Selection) -> "tuple[Image, ...]":
@@ -111,8 +113,8 @@ def _selection(
     as_documented: AsDocumentedOption = False,
     name: NameOption = None,
 ) -> Selection:
-    names = (tuple(tf or ()), tuple(name or ()))
-    return Selection(names[0], cpu, gpu, stack, mpi, everything, as_documented, names[1])
+    versions, names = tuple(tf or ()), tuple(name or ())
+    return Selection(versions, cpu, gpu, stack, mpi, everything, as_documented, names)
 
 
 def takes_selection(*, without: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -1,13 +1,13 @@
 """``imgbuild published``: list what is in a repository. 1 MB is 10⁶ bytes."""
 
-import json
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.options import info
+from imgbuild.cli.options import info, print_json
+from imgbuild.errors import CheckFailedError
 from imgbuild.text import fitted, wrapped
 
 if TYPE_CHECKING:
@@ -21,11 +21,8 @@ _DIGITS = 12
 def published(
     source: Annotated[
         str | None,
-        typer.Option(
-            "--from",
-            metavar="HOST[:PORT]/REPOSITORY",
-            help="The repository. Default: publishing.repository of the settings.",
-            show_default=False,
+        options.repository_option(
+            "--from", "The repository. Default: publishing.repository of the settings."
         ),
     ] = None,
     check: Annotated[
@@ -39,7 +36,6 @@ def published(
     project: options.ProjectOption = None,
 ) -> None:
     """List the published images, from the tags and records in the repository."""
-    from imgbuild.errors import CheckFailedError
     from imgbuild.publish.published import read_published
     from imgbuild.registry.repository import select_repository
     from imgbuild.registry.repository_client import connect
@@ -52,7 +48,7 @@ def published(
     if not found.whole:
         info(f"Nothing has been published in {found.name}.")
     if as_json:
-        typer.echo(json.dumps(published_json(found), indent=2))
+        print_json(published_json(found))
     elif found.whole:
         typer.echo("\n".join(published_lines(found)))
     faults = [*found.faults()]

@@ -1,13 +1,13 @@
 """``imgbuild push``: publish images whose suites passed."""
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.options import info, select, takes_selection
+from imgbuild.cli.options import info, print_json, select, takes_selection
+from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import fitted, wrapped
 
@@ -25,11 +25,8 @@ def push(
     selection: Selection,
     to: Annotated[
         str | None,
-        typer.Option(
-            "--to",
-            metavar="HOST[:PORT]/REPOSITORY",
-            help="The target. Default: publishing.repository of the settings.",
-            show_default=False,
+        options.repository_option(
+            "--to", "The target. Default: publishing.repository of the settings."
         ),
     ] = None,
     release: Annotated[
@@ -86,35 +83,17 @@ def push(
     with open_push(opened, wanted, info, dry_run=plan) as session:
         name = session.registry.name
         if plan:
-            _show_plan(name, session.dry_run(), as_json=as_json)
-        else:
-            _show_result(name, session.run(), as_json=as_json)
-
-
-def _show_plan(repository: str, planned: "Sequence[PushedImage]", *, as_json: bool) -> None:
+            planned = session.dry_run()
+            if as_json:
+                print_json(planned_json(name, planned))
+            else:
+                typer.echo("\n".join(planned_lines(name, planned)))
+            return
+        result = session.run()
     if as_json:
-        images = [
-            {
-                "image": one.record.image,
-                "tag": one.record.tag,
-                "to_do": list(one.steps),
-                "left": list(one.kept),
-            }
-            for one in planned
-        ]
-        typer.echo(json.dumps({"repository": repository, "images": images}, indent=2))
-    else:
-        typer.echo("\n".join(planned_lines(repository, planned)))
-
-
-def _show_result(repository: str, result: "PushResult", *, as_json: bool) -> None:
-    """Print the result; raise an error if an image failed."""
-    from imgbuild.errors import CheckFailedError, MachineError
-
-    if as_json:
-        typer.echo(json.dumps(pushed_json(repository, result), indent=2))
+        print_json(pushed_json(name, result))
     elif result.pushed:
-        typer.echo("\n".join(pushed_lines(repository, result)))
+        typer.echo("\n".join(pushed_lines(name, result)))
     if result.errors:
         text = "\n".join(f"{name}: {error}" for name, error in result.errors.items())
         machine = any(isinstance(error, MachineError) for error in result.errors.values())
@@ -129,6 +108,20 @@ def planned_lines(repository: str, planned: "Sequence[PushedImage]") -> list[str
         moves = (step.partition(" ")[2] for step in one.steps if step.startswith(_MOVE))
         lines += [*row, *wrapped((one.record.tag, *moves)), *_kept(one)]
     return lines
+
+
+def planned_json(repository: str, planned: "Sequence[PushedImage]") -> dict[str, Any]:
+    """Return what is to be done for each image."""
+    images = [
+        {
+            "image": one.record.image,
+            "tag": one.record.tag,
+            "to_do": list(one.steps),
+            "left": list(one.kept),
+        }
+        for one in planned
+    ]
+    return {"repository": repository, "images": images}
 
 
 def pushed_lines(repository: str, result: "PushResult") -> list[str]:

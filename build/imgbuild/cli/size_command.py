@@ -1,6 +1,5 @@
 """``imgbuild size``: the layers of images, what they share, and their budgets."""
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import closing
@@ -9,15 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.options import select, takes_selection
+from imgbuild.cli.options import print_json, select, takes_selection
+from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.selection import Selection
+from imgbuild.text import aligned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from imgbuild.engine.client import Engine
-    from imgbuild.matrix.images import Image
-    from imgbuild.settings import Settings
     from imgbuild.sizes import ImageSize
 
 _ARGUMENTS = re.compile(r"^(RUN )?(\|\d+ (\S+=\S* )*)?(/bin/(ba)?sh -e?c )?")
@@ -44,7 +42,7 @@ def size(
     from imgbuild import sizes
     from imgbuild.engine.client import Engine
     from imgbuild.engine.endpoint import resolve_host
-    from imgbuild.errors import CheckFailedError, InputError
+    from imgbuild.matrix.images import standin_image
     from imgbuild.settings import load_settings
 
     if image and selection != Selection():
@@ -52,49 +50,31 @@ def size(
     opened = options.open_project(project)
     settings = load_settings(opened.settings)
     images = () if image else select(opened, selection.or_everything)
+    if settings.standin:
+        images = tuple(map(standin_image, images))
+    # What is built from stand-ins has no budget.
+    named = [(one.name, one.tags[0], None if settings.standin else one.budget) for one in images]
+    named += [(reference, reference, None) for reference in image or ()]
     with closing(Engine(resolve_host(settings.engine))) as engine:
-        found = _measure_any(image, engine) if image else _measure(images, engine, settings)
-    typer.echo(json.dumps(sizes.as_json(found), indent=2) if as_json else size_lines(found))
+        found = [sizes.measure(name, tag, engine, budget) for name, tag, budget in named]
+    missing = ", ".join(one.name for one in found if one.image_id is None)
+    if image and missing:
+        raise InputError(f"The engine has no image {missing}.")
+    if not any(one.image_id for one in found):
+        raise InputError(
+            f"The engine has none of the selected images: {missing}. Build them first."
+        )
+    if as_json:
+        print_json(sizes.as_json(found))
+    else:
+        typer.echo(size_lines(found))
     excess = [f"{one.name}: {one.excess}" for one in found if one.excess]
     if excess:
         raise CheckFailedError("\n".join(excess))
 
 
-def _measure(
-    images: "Sequence[Image]", engine: "Engine", settings: "Settings"
-) -> "list[ImageSize]":
-    """Return images of the matrix; what is built from stand-ins has no budget."""
-    from imgbuild.errors import InputError
-    from imgbuild.matrix.images import standin_image
-    from imgbuild.sizes import measure
-
-    if settings.standin:
-        images = [standin_image(image) for image in images]
-    found = [
-        measure(one.name, one.tags[0], engine, None if settings.standin else one.budget)
-        for one in images
-    ]
-    if not any(one.image_id for one in found):
-        names = ", ".join(one.name for one in found)
-        raise InputError(f"The engine has none of the selected images: {names}. Build them first.")
-    return found
-
-
-def _measure_any(references: list[str], engine: "Engine") -> "list[ImageSize]":
-    from imgbuild.errors import InputError
-    from imgbuild.sizes import measure
-
-    found = [measure(reference, reference, engine) for reference in references]
-    missing = [one.reference for one in found if one.image_id is None]
-    if missing:
-        raise InputError(f"The engine has no image {', '.join(missing)}.")
-    return found
-
-
 def size_lines(found: "Sequence[ImageSize]") -> str:
     """Return the tables: images, layers, and what several images share."""
-    from imgbuild.text import aligned
-
     lines = [*aligned(_images(found)), "", *aligned(_layers(found))]
     if sum(one.image_id is not None for one in found) > 1:
         lines += ["", *_together(found)]

@@ -1,18 +1,19 @@
 """``imgbuild test``: run the suites in built images."""
 
-import json
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.options import info, select, takes_selection
+from imgbuild.cli.build_command import skip_lines, suite_word
+from imgbuild.cli.options import info, print_json, select, takes_selection
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.selection import Selection
+from imgbuild.text import aligned
 
 if TYPE_CHECKING:
     from imgbuild.build.context import BuildContext
@@ -48,10 +49,7 @@ def test(
             help="The versions that an external --image must have: tf=2.2,horovod=0.19.5.",
         ),
     ] = None,
-    jobs: Annotated[
-        int,
-        typer.Option("--jobs", min=1, max=64, metavar="N", help="How many images to test at once."),
-    ] = min(os.cpu_count() or 1, 4),
+    jobs: options.JobsOption = options.JOBS,
     fail_fast: Annotated[
         bool, typer.Option("--fail-fast", help="Stop at the first failed check.")
     ] = False,
@@ -73,56 +71,45 @@ def test(
 
     A suite that passed is not run again until the image, its code or the expectation changes.
     """
+    from imgbuild.suites.catalog import choose_suites, read_suites
     from imgbuild.suites.container import require_docker_client
     from imgbuild.suites.session import TestOptions
 
     opened = options.open_project(project)
     if list_suites:
-        _list(opened, as_json=as_json)
+        suites = read_suites(opened.suites)
+        if as_json:
+            print_json([one.as_json() for one in suites])
+        else:
+            typer.echo(suite_lines(suites))
         return
-    how = TestOptions(tuple(suite or ()), rerun=rerun, fail_fast=fail_fast)
-    request = TestRequest(how, image, tuple(expect or ()), jobs, report and report.absolute())
+    test_options = TestOptions(tuple(suite or ()), rerun=rerun, fail_fast=fail_fast)
+    reports = report and report.absolute()
     if expect and (not image or selection != Selection()):
         raise InputError(
             "--expect describes an external image: give it with --image, and without --tf, --cpu, "
             "--gpu, --stack, --mpi, --all, --as-documented and --name."
         )
     images = () if expect else select(opened, selection)
-    request.check(opened, images)
+    for one in images:
+        choose_suites(opened.suites, test_options.suites, one.variant)
+    if image and not expect and len(images) != 1:
+        raise InputError(f"--image names one image, but {len(images)} are selected.")
     require_docker_client()
-    run, folder = (
-        _test_family(opened, images, request) if images else _test_external(opened, request)
-    )
+    if expect and image:
+        run, folder = _test_external(opened, image, expect, test_options, reports)
+    else:
+        run, folder = _test_family(opened, images, image, test_options, jobs, reports)
     _print(run, folder, as_json=as_json)
 
 
-@dataclass(frozen=True)
-class TestRequest:
-    """The options of the command line, beside the selection of images."""
-
-    options: "TestOptions"
-    reference: str | None
-    expect: tuple[str, ...]
-    jobs: int
-    report: Path | None
-
-    def check(self, project: "Project", images: "Sequence[Image]") -> None:
-        """Check the options before anything is opened.
-
-        Raises:
-            InputError: a suite does not exist, or one reference stands for several images.
-
-        """
-        from imgbuild.suites.catalog import choose_suites
-
-        for image in images:
-            choose_suites(project.suites, self.options.suites, image.variant)
-        if self.reference and not self.expect and len(images) != 1:
-            raise InputError(f"--image names one image, but {len(images)} are selected.")
-
-
 def _test_family(
-    project: "Project", images: "tuple[Image, ...]", request: TestRequest
+    project: "Project",
+    images: "tuple[Image, ...]",
+    reference: str | None,
+    test_options: "TestOptions",
+    jobs: int,
+    reports: Path | None,
 ) -> "tuple[TestRun, Path]":
     """Test images of the matrix, or one image under another name against one of the matrix."""
     from imgbuild.build.context import BuildOptions, image_locks, open_context
@@ -130,19 +117,25 @@ def _test_family(
     from imgbuild.project import state_dir
     from imgbuild.suites.session import run_targets
 
-    build_options = BuildOptions(make_inputs=False, reports=request.report)
+    build_options = BuildOptions(make_inputs=False, reports=reports)
     with open_context(project, images, build_options, info) as context:
         names = [image.name for image in images]
         with image_locks(names, context.host, state_dir() / "locks"), context.display:
-            found = [(image, *_find(context, image, request.reference)) for image in images]
+            found = [(image, *_find(context, image, reference)) for image in images]
             remove_leftovers(images, context)
             targets = [target_of(one, known, context, name) for one, known, name in found]
             session = test_session(context)
-            run = run_targets(targets, session, request.options, request.jobs)
+            run = run_targets(targets, session, test_options, jobs)
     return run, context.reports
 
 
-def _test_external(project: "Project", request: TestRequest) -> "tuple[TestRun, Path]":
+def _test_external(
+    project: "Project",
+    reference: str,
+    expect: list[str],
+    test_options: "TestOptions",
+    folder: Path | None,
+) -> "tuple[TestRun, Path]":
     """Test one external image against ``--expect``."""
     from imgbuild.build.context import image_locks
     from imgbuild.build.display import BuildDisplay
@@ -158,11 +151,11 @@ def _test_external(project: "Project", request: TestRequest) -> "tuple[TestRun, 
     from imgbuild.suites.store import ReportStore
 
     matrix = load_matrix(project.matrix)
-    option = parse_expect(request.expect, matrix)
+    option = parse_expect(expect, matrix)
     host = resolve_host(load_settings(project.settings).engine)
-    engine, state = Engine(host), state_dir()
-    reference, reports = request.reference or "", request.report or state / "runs"
-    try:
+    state = state_dir()
+    reports = folder or state / "runs"
+    with closing(Engine(host)) as engine:
         image_id = _must_have(engine, host, reference)
         target = TestTarget(reference, image_id, reference, "cpu", {})
         with (
@@ -176,9 +169,7 @@ def _test_external(project: "Project", request: TestRequest) -> "tuple[TestRun, 
             target = replace(target, variant=variant, expected=expected, unspecified=rest)
             store = ReportStore(state / "reports")
             session = TestSession(project, engine, host, store, reports, show.on_event)
-            return run_targets([target], session, request.options, request.jobs), reports
-    finally:
-        engine.close()
+            return run_targets([target], session, test_options, 1), reports
 
 
 def _find(context: "BuildContext", image: "Image", reference: str | None) -> tuple[str, str]:
@@ -220,11 +211,11 @@ def _print(run: "TestRun", folder: Path, *, as_json: bool) -> None:
 
     run.write(folder)
     if as_json:
-        typer.echo(json.dumps([report.as_json() for report in run.reports], indent=2))
+        print_json([report.as_json() for report in run.reports])
     else:
         typer.echo(report_lines(run.reports, run.not_begun))
         typer.echo(f"Summary: {folder / SUMMARY}")
-    if run.errors and not run.reports and not run.not_begun and len(run.errors) == 1:
+    if len(run.errors) == 1 and not run.reports and not run.not_begun:
         raise next(iter(run.errors.values()))
     bad = [r for r in run.reports if r.verdict in {Verdict.FAILED, Verdict.SKIPPED}]
     lines = [failure_lines(report) for report in bad]
@@ -233,20 +224,9 @@ def _print(run: "TestRun", folder: Path, *, as_json: bool) -> None:
         raise CheckFailedError("\n".join(lines))
 
 
-def _list(project: "Project", *, as_json: bool) -> None:
-    from imgbuild.suites.catalog import read_suites
-
-    suites = read_suites(project.suites)
-    if as_json:
-        typer.echo(json.dumps([suite.as_json() for suite in suites], indent=2))
-    else:
-        typer.echo(suite_lines(suites))
-
-
 def suite_lines(suites: "Sequence[Suite]") -> str:
     """Return the table of the suites: when each runs, in which images, what it needs and proves."""
     from imgbuild.suites.results import NEEDS_GPU
-    from imgbuild.text import aligned
 
     rows = [("suite", "runs", "images", "needs", "proves")]
     rows += [
@@ -264,14 +244,16 @@ def suite_lines(suites: "Sequence[Suite]") -> str:
 
 def report_lines(reports: "Sequence[Report]", not_begun: Sequence[str] = ()) -> str:
     """Return the table of a test run, one line a suite, and why checks were not made."""
-    from imgbuild.cli.build_command import skip_lines
-    from imgbuild.text import aligned
-
-    rows: list[tuple[str, ...]] = [
-        ("image", "suite", "result", "passed", "failed", "skipped", "seconds")
-    ]
-    rows += [_row(report, suite) for report in reports for suite in report.suites]
-    lines = [line for report in reports for line in [*skip_lines(report), *_left_out(report)]]
+    header = ("image", "suite", "result", "passed", "failed", "skipped", "seconds")
+    lines = aligned([header, *(_row(one, suite) for one in reports for suite in one.suites)])
+    for report in reports:
+        lines += skip_lines(report)
+        for names, why in (
+            (report.unspecified, "not checked, because --expect does not say"),
+            (report.not_begun, "not started after the first failure"),
+        ):
+            if names:
+                lines.append(f"{report.image}: {why}: {', '.join(names)}")
     if any(suite.before for report in reports for suite in report.suites):
         lines.append(
             "Suites that passed before, in this image and with this code, were not run again "
@@ -279,29 +261,24 @@ def report_lines(reports: "Sequence[Report]", not_begun: Sequence[str] = ()) -> 
         )
     if not_begun:
         lines.append(f"Not started after the first failure: {', '.join(not_begun)}")
-    return "\n".join([*aligned(rows), *lines])
+    return "\n".join(lines)
 
 
 def failure_lines(report: "Report") -> str:
     """Return the failed checks of an image with their messages."""
     from imgbuild.build.gate import undone_of
 
-    lines = [
-        f"{report.image}: {suite.suite}: {failure.test}: {failure.message.strip()}"
+    texts = [
+        (suite.suite, f"{failure.test}: {failure.message.strip()}")
         for suite in report.suites
         for failure in suite.failures
     ]
-    empty = [
-        f"{report.image}: {suite.suite}: {undone_of(suite)}"
-        for suite in report.suites
-        if not suite.passed and not suite.failures
-    ]
-    return "\n".join([*lines, *empty])
+    empty = [one for one in report.suites if not one.passed and not one.failures]
+    texts += [(suite.suite, undone_of(suite)) for suite in empty]
+    return "\n".join(f"{report.image}: {suite}: {text}" for suite, text in texts)
 
 
 def _row(report: "Report", suite: "SuiteResult") -> tuple[str, ...]:
-    from imgbuild.cli.build_command import suite_word
-
     return (
         report.image,
         suite.suite,
@@ -311,14 +288,3 @@ def _row(report: "Report", suite: "SuiteResult") -> tuple[str, ...]:
         str(len(suite.skips)),
         "-" if suite.before else f"{suite.seconds:.1f}",
     )
-
-
-def _left_out(report: "Report") -> list[str]:
-    lines = []
-    if report.unspecified:
-        names = ", ".join(report.unspecified)
-        lines.append(f"{report.image}: not checked, because --expect does not say: {names}")
-    if report.not_begun:
-        names = ", ".join(report.not_begun)
-        lines.append(f"{report.image}: not started after the first failure: {names}")
-    return lines
