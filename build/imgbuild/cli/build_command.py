@@ -240,12 +240,19 @@ def build_lines(build: "Build") -> str:
 
 def _row(result: "BuildResult", *, brief: bool) -> tuple[str, ...]:
     from imgbuild.build.lines import clock_time
+    from imgbuild.plan.plan import Action
 
+    # What was done in this build, whether it led to a tag or not.
+    done = {
+        "built": result.item.action is Action.BUILD and result.image_id is not None,
+        "tested": result.report is not None,
+        "named": result.item.action is Action.NAME and result.tagged,
+    }
     times = [seconds for seconds in (result.build_seconds, result.test_seconds) if seconds]
     return (
         result.name,
         _verdict(result),
-        _done(result),
+        ", ".join(word for word, true in done.items() if true),
         " + ".join(map(clock_time, times)),
         f"{result.size / 1e6:.0f} MB" if result.size else "",
         _suites(result.report, brief=brief),
@@ -254,16 +261,6 @@ def _row(result: "BuildResult", *, brief: bool) -> tuple[str, ...]:
 
 def _verdict(result: "BuildResult") -> str:
     return "named" if result.state == "done" else result.state
-
-
-def _done(result: "BuildResult") -> str:
-    """Return what was done in this build, whether it led to a tag or not."""
-    from imgbuild.plan.plan import Action
-
-    action = result.item.action
-    built = action is Action.BUILD and result.image_id is not None
-    words = [*(["built"] if built else []), *(["tested"] if result.report else [])]
-    return ", ".join([*words, *(["named"] if action is Action.NAME and result.tagged else [])])
 
 
 def _suites(report: "Report | None", *, brief: bool) -> str:

@@ -38,7 +38,7 @@ def fetch(
     from imgbuild.sites import make_sites
 
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is no folder to fetch into; name one, new or not.")
+        raise InputError(f"{folder} is not a folder; name one, new or not.")
     opened = options.open_project(project)
     images = select(opened, selection)
     settings = load_settings(opened.settings)
