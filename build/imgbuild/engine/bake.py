@@ -14,7 +14,6 @@ from imgbuild.engine.progress import (
     BakeBegun,
     BakeEvent,
     BuildEvent,
-    Item,
     ProgressParser,
     Remark,
     StepOutput,
@@ -67,15 +66,12 @@ def bake_definition(
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(f"Two images to build have the same name: {', '.join(twice)}.")
+    default = [bake_name(target.name) for target in targets if not target.linked]
     described = {name: _described(one, epoch) for name, one in zip(names, targets, strict=True)}
     return {
-        "group": {"default": {"targets": sorted(_wanted(targets))}},
+        "group": {"default": {"targets": sorted(default)}},
         "target": {name: described[name] for name in sorted(described)},
     }
-
-
-def _wanted(targets: Sequence[BakeTarget]) -> list[str]:
-    return [bake_name(target.name) for target in targets if not target.linked]
 
 
 def _described(target: BakeTarget, epoch: int | None) -> dict[str, object]:
@@ -153,47 +149,43 @@ def run_bake(  # noqa: PLR0913  # where, what, and where its progress goes
     ):
         definition = bake_definition(targets, epoch)
         (folder / "bake.json").write_text(json.dumps(definition), encoding="utf-8")
-        follower = _Follower([target.name for target in targets], file, listener)
-        listener(BakeBegun(tuple(target.name for target in targets)))
+        names = [target.name for target in targets]
+        record = BuildRecord(names)
+        listener(BakeBegun(tuple(names)))
         with start(_command(buildx, folder), env=build_environment(host)) as process:
-            hung = follower.follow(process, StepLimit(buildx.step_seconds, time.monotonic()))
+            limit = StepLimit(buildx.step_seconds, time.monotonic())
+            hung = _follow(process, limit, record, file, listener)
             code = 1 if hung else process.wait()
         if code != 0:
-            raise_failure(follower.record.failure(log))
+            raise_failure(record.failure(log))
         metadata = folder / "metadata.json"
         found = json.loads(metadata.read_text(encoding="utf-8")) if metadata.is_file() else {}
-    return _built(found, targets, follower.record)
+    return _built(found, targets, record)
 
 
-class _Follower:
-    """Hands each line of the progress stream to the log, the record and the caller."""
-
-    def __init__(
-        self, names: Sequence[str], log: TextIO, listener: Callable[[BakeEvent], None]
-    ) -> None:
-        self.record = BuildRecord(names)
-        self._parser = ProgressParser(names)
-        self._log = log
-        self._listener = listener
-
-    def follow(self, process: Process, limit: StepLimit) -> bool:
-        """Read until the program ends, or a step reaches the limit; return whether one did."""
-        for line in lines_of(process, lambda: limit.wait(time.monotonic())):
-            for item in self._parser.feed(line or ""):
-                limit.take(item, time.monotonic())
-                self._take(item)
-            if late := limit.exceeded(time.monotonic()):
-                for failure in late:
-                    self._take(failure)
-                return True
-        return False
-
-    def _take(self, item: Item) -> None:
-        self.record.add(item, time.monotonic())
-        if isinstance(item, BuildEvent | Remark | StepOutput):
-            self._log.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {log_line(item)}\n")
-        if not isinstance(item, Remark | StepOutput):
-            self._listener(item)
+def _follow(
+    process: Process,
+    limit: StepLimit,
+    record: BuildRecord,
+    log: TextIO,
+    listener: Callable[[BakeEvent], None],
+) -> bool:
+    """Read until the program ends, or a step reaches the limit; return whether one did."""
+    parser = ProgressParser(record.targets)
+    for line in lines_of(process, lambda: limit.wait(time.monotonic())):
+        items = parser.feed(line or "")
+        for item in items:
+            limit.take(item, time.monotonic())
+        late = limit.exceeded(time.monotonic())
+        for item in (*items, *late):
+            record.add(item, time.monotonic())
+            if isinstance(item, BuildEvent | Remark | StepOutput):
+                log.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {log_line(item)}\n")
+            if not isinstance(item, Remark | StepOutput):
+                listener(item)
+        if late:
+            return True
+    return False
 
 
 def _command(buildx: Buildx, folder: Path) -> list[str]:

@@ -33,15 +33,14 @@ _TARGET_ERROR = re.compile(r"ERROR: target ([A-Za-z0-9_-]+): (.*)")
 
 @dataclass(frozen=True)
 class BuildFault:
-    """What went wrong, the line that shows it, and what to do."""
+    """A known cause of failed builds, and what to do."""
 
     kind: FaultKind
-    line: str
     advice: str
 
     @property
     def of_machine(self) -> bool:
-        """Whether this machine is to blame, for all images alike.
+        """Whether the cause is this machine, for all images alike.
 
         A wrong sha256 is the matrix's or the upstream's fault, a step that hangs may be anybody's.
         """
@@ -49,7 +48,7 @@ class BuildFault:
 
     @property
     def of_all(self) -> bool:
-        """Whether no other image can be built either: the engine has no room, or does not answer.
+        """Whether no other image can be built either: the disk is full, or no engine answers.
 
         An upstream that cannot be reached is missed only by the images that need it.
         """
@@ -121,40 +120,33 @@ class BuildRecord:
     targets: Sequence[str]
     _tails: dict[int, deque[str]] = field(default_factory=dict)
     _failed: list[BuildEvent] = field(default_factory=list)
-    _finished: set[str] = field(default_factory=set)
     _began: dict[str, float] = field(default_factory=dict)
-    _ended: dict[str, float] = field(default_factory=dict)
+    _exported: dict[str, float] = field(default_factory=dict)
     _remarks: deque[str] = field(default_factory=lambda: deque(maxlen=100))
 
     def add(self, item: Item, now: float = 0.0) -> None:
         """Take in one item of the progress stream, at the time ``now`` of a monotonic clock."""
-        if isinstance(item, StepOutput):
-            self._tails.setdefault(item.number, deque(maxlen=TAIL_LINES)).append(item.text)
-        elif isinstance(item, Remark):
-            self._remarks.append(item.text)
-        elif not isinstance(item, BuildEvent):
-            return
-        elif item.state == "failed":
-            self._failed.append(item)
-        elif item.state == "done" and item.target:
-            self._done(item, item.target, now)
+        match item:
+            case StepOutput():
+                self._tails.setdefault(item.number, deque(maxlen=TAIL_LINES)).append(item.text)
+            case Remark():
+                self._remarks.append(item.text)
+            case BuildEvent(state="failed"):
+                self._failed.append(item)
+            case BuildEvent(state="done", target=str(target)):
+                if is_export(item.step):
+                    self._exported[target] = now
+                if works(item):
+                    began = now - item.elapsed
+                    self._began[target] = min(self._began.get(target, began), began)
 
     def seconds(self, target: str) -> float | None:
         """Return the wall time from a target's first step that worked to its export.
 
-        ``None`` where all of it came from the cache, or it was not exported.
+        ``None`` where it was not exported.
         """
-        if target not in self._ended or target not in self._began:
-            return None
-        return self._ended[target] - self._began[target]
-
-    def _done(self, event: BuildEvent, target: str, now: float) -> None:
-        if is_export(event.step):
-            self._finished.add(target)
-            self._ended[target] = now
-        if works(event):
-            began = now - event.elapsed
-            self._began[target] = min(self._began.get(target, began), began)
+        ended, began = self._exported.get(target), self._began.get(target)
+        return None if ended is None or began is None else ended - began
 
     def failure(self, log: Path) -> BuildFailure:
         """Return the report, for a build that has ended with an error."""
@@ -162,12 +154,11 @@ class BuildRecord:
         tail = tuple(self._tails.get(first.number, ())) if first else ()
         error = first.error if first else self._last_error()
         failed = self._failed_targets()
+        others = [name for name in self.targets if name not in failed]
         return BuildFailure(
             failed=failed,
-            cancelled=tuple(
-                name for name in self.targets if name not in failed and name not in self._finished
-            ),
-            finished=tuple(name for name in self.targets if name in self._finished - {*failed}),
+            cancelled=tuple(name for name in others if name not in self._exported),
+            finished=tuple(name for name in others if name in self._exported),
             step=first.step if first else "",
             error=_essence(error),
             tail=tail,
@@ -184,7 +175,7 @@ class BuildRecord:
         named = {event.target for event in self._failed}
         by_buildx = {found[1] for error in self._errors() if (found := _TARGET_ERROR.match(error))}
         failed = [name for name in self.targets if name in named or bake_name(name) in by_buildx]
-        unfinished = [name for name in self.targets if name not in self._finished]
+        unfinished = [name for name in self.targets if name not in self._exported]
         return tuple(failed or unfinished or self.targets)
 
     def _errors(self) -> list[str]:
@@ -210,109 +201,86 @@ def _essence(error: str) -> str:
     return " ".join(text.split()).rstrip(".?!")
 
 
-_ADVICE: dict[FaultKind, str] = {
-    "hung": (
-        "It was stopped, in the engine too. If it only needs longer, give it longer with "
-        "--step-timeout, or engine.step_timeout in imgbuild.local.yaml (0: no limit)."
-    ),
+#: A kind → what to do, and signs of it: the words of imgbuild itself, BuildKit, curl, wget, apt,
+#: pip, uv, Go and Python. The first match wins: a full disk and a lost engine bring other errors.
+_FAULTS: dict[FaultKind, tuple[str, str]] = {
+    # The first two are StepLimit's; what a step tried before it hung is not why it failed.
     "silent": (
-        "The build was stopped. 'imgbuild doctor' checks the engine; read its log, restart "
-        "it and build again: finished steps are kept."
+        (
+            "The build was stopped. 'imgbuild doctor' checks the engine; read its log, restart "
+            "it and build again: finished steps are kept."
+        ),
+        "the engine said nothing for more than",
+    ),
+    "hung": (
+        (
+            "It was stopped, in the engine too. If it only needs longer, give it longer with "
+            "--step-timeout, or engine.step_timeout in imgbuild.local.yaml (0: no limit)."
+        ),
+        "(--step-timeout",
     ),
     "checksum": (
-        "A download is not what was pinned. Stop and find out whether the upstream "
-        "replaced the file, or the pin (matrix or lock) is wrong."
+        (
+            "A download is not what was pinned. Stop and find out whether the upstream "
+            "replaced the file, or the pin (matrix or lock) is wrong."
+        ),
+        (
+            "digest mismatch sha256:|hash mismatch for|do not match the hashes|hash sum mismatch"
+            "|computed checksum did not match|computed checksums did not match"
+        ),
     ),
     "disk": (
-        "The engine's disk is full. Free space with 'docker image prune' and 'docker builder "
-        "prune'; 'imgbuild doctor' says how much a build needs."
+        (
+            "The engine's disk is full. Free space with 'docker image prune' and 'docker builder "
+            "prune'; 'imgbuild doctor' says how much a build needs."
+        ),
+        "no space left on device|disk quota exceeded",
     ),
     "engine": (
-        "The engine cannot be reached, or stopped during the build. Read its log, restart it and "
-        "build again: finished steps are kept. 'imgbuild doctor' checks it."
+        (
+            "The engine cannot be reached, or stopped during the build. Read its log, restart it and "
+            "build again: finished steps are kept. 'imgbuild doctor' checks it."
+        ),
+        (
+            "cannot connect to the docker daemon|permission denied while trying to connect"
+            "|error reading from server: eof|failed to receive status|code = unavailable"
+            "|failed to list workers|failed to create endpoint|network bridge not found"
+            "|database not open"
+        ),
     ),
     "buildx": (
-        "This buildx cannot report its progress as JSON (--progress=rawjson). Install a newer one, "
-        "or name it as engine.buildx in imgbuild.local.yaml; 'imgbuild doctor' checks it."
+        (
+            "This buildx cannot report its progress as JSON (--progress=rawjson). Install a newer one, "
+            "or name it as engine.buildx in imgbuild.local.yaml; 'imgbuild doctor' checks it."
+        ),
+        "invalid progress mode",
     ),
     "certificate": (
-        "The certificate of an upstream is not trusted. If this network re-signs TLS, set "
-        "ca_bundle in imgbuild.local.yaml to the network's CA bundle."
+        (
+            "The certificate of an upstream is not trusted. If this network re-signs TLS, set "
+            "ca_bundle in imgbuild.local.yaml to the network's CA bundle."
+        ),
+        (
+            "certificate verify failed|certificate signed by unknown authority"
+            "|invalid peer certificate|unable to get local issuer certificate"
+            "|certificate is not trusted"
+        ),
     ),
     "unreachable": (
-        "An upstream cannot be reached from inside a build. Check the network and the proxy; "
-        "'imgbuild doctor' tries each upstream."
+        (
+            "An upstream cannot be reached from inside a build. Check the network and the proxy; "
+            "'imgbuild doctor' tries each upstream."
+        ),
+        (
+            "could not resolve|temporary failure in name resolution|temporary failure resolving"
+            "|name or service not known|unable to resolve host|failed to lookup address|no such host"
+            "|dns error|dial tcp|i/o timeout|network is unreachable|no route to host"
+            "|connection refused|connection timed out|operation timed out|tls handshake timeout"
+            "|could not connect to|failed to connect to|failed to establish a new connection"
+            "|error sending request for url"
+        ),
     ),
 }
-#: The words of imgbuild itself, BuildKit, curl, wget, apt, pip, uv, Go and Python. First match
-#: wins: a full disk and a lost engine bring all sorts of other errors with them.
-_SIGNS: tuple[tuple[FaultKind, tuple[str, ...]], ...] = (
-    # The first two are StepLimit's; what a step tried before it hung is not why it failed.
-    ("silent", ("the engine said nothing for more than",)),
-    ("hung", ("(--step-timeout",)),
-    (
-        "checksum",
-        (
-            "digest mismatch sha256:",
-            "hash mismatch for",
-            "do not match the hashes",
-            "hash sum mismatch",
-            "computed checksum did not match",
-            "computed checksums did not match",
-        ),
-    ),
-    ("disk", ("no space left on device", "disk quota exceeded")),
-    (
-        "engine",
-        (
-            "cannot connect to the docker daemon",
-            "permission denied while trying to connect",
-            "error reading from server: eof",
-            "failed to receive status",
-            "code = unavailable",
-            "failed to list workers",
-            "failed to create endpoint",
-            "network bridge not found",
-            "database not open",
-        ),
-    ),
-    ("buildx", ("invalid progress mode",)),
-    (
-        "certificate",
-        (
-            "certificate verify failed",
-            "certificate signed by unknown authority",
-            "invalid peer certificate",
-            "unable to get local issuer certificate",
-            "certificate is not trusted",
-        ),
-    ),
-    (
-        "unreachable",
-        (
-            "could not resolve",
-            "temporary failure in name resolution",
-            "temporary failure resolving",
-            "name or service not known",
-            "unable to resolve host",
-            "failed to lookup address",
-            "no such host",
-            "dns error",
-            "dial tcp",
-            "i/o timeout",
-            "network is unreachable",
-            "no route to host",
-            "connection refused",
-            "connection timed out",
-            "operation timed out",
-            "tls handshake timeout",
-            "could not connect to",
-            "failed to connect to",
-            "failed to establish a new connection",
-            "error sending request for url",
-        ),
-    ),
-)
 
 
 def find_fault(lines: Iterable[str]) -> BuildFault | None:
@@ -321,9 +289,8 @@ def find_fault(lines: Iterable[str]) -> BuildFault | None:
     Give it the failing step's error and its last lines only: an earlier retry that worked in the
     end would look like the fault.
     """
-    kept = [" ".join(line.split()) for line in lines]
-    for kind, signs in _SIGNS:
-        for line in kept:
-            if any(sign in line.lower() for sign in signs):
-                return BuildFault(kind, line, _ADVICE[kind])
+    text = "\n".join(" ".join(line.lower().split()) for line in lines)
+    for kind, (advice, signs) in _FAULTS.items():
+        if any(sign in text for sign in signs.split("|")):
+            return BuildFault(kind, advice)
     return None

@@ -224,7 +224,7 @@ def _change_failure(
             failure = replace(error.failure, **change)  # type: ignore[arg-type]
             if kind is None:
                 raise BuildFailedError(failure) from error
-            fault = BuildFault(kind, "line", f"Advice on {kind}.")
+            fault = BuildFault(kind, f"Advice on {kind}.")
             raise BuildStoppedError(replace(failure, fault=fault)) from error
 
     monkeypatch.setattr("imgbuild.build.one_bake.run_bake", bake)
