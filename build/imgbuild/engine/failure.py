@@ -201,84 +201,70 @@ def _essence(error: str) -> str:
     return " ".join(text.split()).rstrip(".?!")
 
 
-#: A kind → what to do, and signs of it: the words of imgbuild itself, BuildKit, curl, wget, apt,
-#: pip, uv, Go and Python. The first match wins: a full disk and a lost engine bring other errors.
-_FAULTS: dict[FaultKind, tuple[str, str]] = {
-    # The first two are StepLimit's; what a step tried before it hung is not why it failed.
-    "silent": (
-        (
-            "The build was stopped. 'imgbuild doctor' checks the engine; read its log, restart "
-            "it and build again: finished steps are kept."
-        ),
-        "the engine said nothing for more than",
-    ),
+_ADVICE: dict[FaultKind, str] = {
     "hung": (
-        (
-            "It was stopped, in the engine too. If it only needs longer, give it longer with "
-            "--step-timeout, or engine.step_timeout in imgbuild.local.yaml (0: no limit)."
-        ),
-        "(--step-timeout",
+        "It was stopped, in the engine too. If it only needs longer, give it longer with "
+        "--step-timeout, or engine.step_timeout in imgbuild.local.yaml (0: no limit)."
+    ),
+    "silent": (
+        "The build was stopped. 'imgbuild doctor' checks the engine; read its log, restart "
+        "it and build again: finished steps are kept."
     ),
     "checksum": (
-        (
-            "A download is not what was pinned. Stop and find out whether the upstream "
-            "replaced the file, or the pin (matrix or lock) is wrong."
-        ),
-        (
-            "digest mismatch sha256:|hash mismatch for|do not match the hashes|hash sum mismatch"
-            "|computed checksum did not match|computed checksums did not match"
-        ),
+        "A download is not what was pinned. Stop and find out whether the upstream "
+        "replaced the file, or the pin (matrix or lock) is wrong."
     ),
     "disk": (
-        (
-            "The engine's disk is full. Free space with 'docker image prune' and 'docker builder "
-            "prune'; 'imgbuild doctor' says how much a build needs."
-        ),
-        "no space left on device|disk quota exceeded",
+        "The engine's disk is full. Free space with 'docker image prune' and 'docker builder "
+        "prune'; 'imgbuild doctor' says how much a build needs."
     ),
     "engine": (
-        (
-            "The engine cannot be reached, or stopped during the build. Read its log, restart it and "
-            "build again: finished steps are kept. 'imgbuild doctor' checks it."
-        ),
-        (
-            "cannot connect to the docker daemon|permission denied while trying to connect"
-            "|error reading from server: eof|failed to receive status|code = unavailable"
-            "|failed to list workers|failed to create endpoint|network bridge not found"
-            "|database not open"
-        ),
+        "The engine cannot be reached, or stopped during the build. Read its log, restart it and "
+        "build again: finished steps are kept. 'imgbuild doctor' checks it."
     ),
     "buildx": (
-        (
-            "This buildx cannot report its progress as JSON (--progress=rawjson). Install a newer one, "
-            "or name it as engine.buildx in imgbuild.local.yaml; 'imgbuild doctor' checks it."
-        ),
-        "invalid progress mode",
+        "This buildx cannot report its progress as JSON (--progress=rawjson). Install a newer one, "
+        "or name it as engine.buildx in imgbuild.local.yaml; 'imgbuild doctor' checks it."
     ),
     "certificate": (
-        (
-            "The certificate of an upstream is not trusted. If this network re-signs TLS, set "
-            "ca_bundle in imgbuild.local.yaml to the network's CA bundle."
-        ),
-        (
-            "certificate verify failed|certificate signed by unknown authority"
-            "|invalid peer certificate|unable to get local issuer certificate"
-            "|certificate is not trusted"
-        ),
+        "The certificate of an upstream is not trusted. If this network re-signs TLS, set "
+        "ca_bundle in imgbuild.local.yaml to the network's CA bundle."
     ),
     "unreachable": (
-        (
-            "An upstream cannot be reached from inside a build. Check the network and the proxy; "
-            "'imgbuild doctor' tries each upstream."
-        ),
-        (
-            "could not resolve|temporary failure in name resolution|temporary failure resolving"
-            "|name or service not known|unable to resolve host|failed to lookup address|no such host"
-            "|dns error|dial tcp|i/o timeout|network is unreachable|no route to host"
-            "|connection refused|connection timed out|operation timed out|tls handshake timeout"
-            "|could not connect to|failed to connect to|failed to establish a new connection"
-            "|error sending request for url"
-        ),
+        "An upstream cannot be reached from inside a build. Check the network and the proxy; "
+        "'imgbuild doctor' tries each upstream."
+    ),
+}
+#: The words of imgbuild itself, BuildKit, curl, wget, apt, pip, uv, Go and Python. First match
+#: wins: a full disk and a lost engine bring all sorts of other errors with them.
+_SIGNS: dict[FaultKind, str] = {
+    # The first two are StepLimit's; what a step tried before it hung is not why it failed.
+    "silent": "the engine said nothing for more than",
+    "hung": "(--step-timeout",
+    "checksum": (
+        "digest mismatch sha256:|hash mismatch for|do not match the hashes|hash sum mismatch"
+        "|computed checksum did not match|computed checksums did not match"
+    ),
+    "disk": "no space left on device|disk quota exceeded",
+    "engine": (
+        "cannot connect to the docker daemon|permission denied while trying to connect"
+        "|error reading from server: eof|failed to receive status|code = unavailable"
+        "|failed to list workers|failed to create endpoint|network bridge not found"
+        "|database not open"
+    ),
+    "buildx": "invalid progress mode",
+    "certificate": (
+        "certificate verify failed|certificate signed by unknown authority"
+        "|invalid peer certificate|unable to get local issuer certificate"
+        "|certificate is not trusted"
+    ),
+    "unreachable": (
+        "could not resolve|temporary failure in name resolution|temporary failure resolving"
+        "|name or service not known|unable to resolve host|failed to lookup address"
+        "|no such host|dns error|dial tcp|i/o timeout|network is unreachable|no route to host"
+        "|connection refused|connection timed out|operation timed out|tls handshake timeout"
+        "|could not connect to|failed to connect to|failed to establish a new connection"
+        "|error sending request for url"
     ),
 }
 
@@ -290,7 +276,7 @@ def find_fault(lines: Iterable[str]) -> BuildFault | None:
     end would look like the fault.
     """
     text = "\n".join(" ".join(line.lower().split()) for line in lines)
-    for kind, (advice, signs) in _FAULTS.items():
+    for kind, signs in _SIGNS.items():
         if any(sign in text for sign in signs.split("|")):
-            return BuildFault(kind, advice)
+            return BuildFault(kind, _ADVICE[kind])
     return None
