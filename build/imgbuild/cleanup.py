@@ -18,7 +18,7 @@ from imgbuild.engine.client import Engine
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import ImgbuildError
 from imgbuild.files import abandoned_work, is_locked, lock_owner, remove_tree
-from imgbuild.inputs.base import REPOSITORY as BASE_REPOSITORY
+from imgbuild.inputs.oci_layout import REPOSITORY as BASE_REPOSITORY
 from imgbuild.inputs.oci_layout import short_id
 from imgbuild.plan.ownership import is_own, is_own_base, own_names
 from imgbuild.publish.upload import NOTES, notes_of, remove_left_tag

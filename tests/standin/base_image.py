@@ -10,12 +10,11 @@ import gzip
 import io
 import json
 import tarfile
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from imgbuild.dockerfile.variables import epoch_seconds
-from imgbuild.inputs.base import REPOSITORY, BaseLayout, BaseRecipe, bootstrap_base
-from imgbuild.inputs.oci_layout import read_layout, write_layout
+from imgbuild.inputs.base import BaseRecipe, bootstrap_base
+from imgbuild.inputs.oci_layout import BaseLayout, open_layout, write_layout
 from imgbuild.matrix.images import all_images
 from standin.deb import TIME
 
@@ -34,14 +33,6 @@ _CODE_NAMES = {"xenial": "Xenial Xerus", "bionic": "Bionic Beaver"}
 _DEBIAN = "debian-12"
 
 
-@dataclass(frozen=True)
-class StandInBase:
-    """A base image on disk: its OCI layout, and the name that an engine gives it."""
-
-    path: Path
-    reference: str
-
-
 def debian_base(context: Context) -> BaseLayout:
     """Return Debian's base image, which the stand-ins are made from and made in."""
     system = context.matrix.operating_systems[_DEBIAN]
@@ -52,7 +43,7 @@ def debian_base(context: Context) -> BaseLayout:
     return bootstrap_base(recipe, context.cache.parent, log=log)
 
 
-def ubuntu_base(context: Context, os_name: str, key: SigningKey) -> StandInBase:
+def ubuntu_base(context: Context, os_name: str, key: SigningKey) -> BaseLayout:
     """Return the base image of one Ubuntu release of the matrix."""
     system = context.matrix.operating_systems[os_name]
     debian = debian_base(context)
@@ -62,11 +53,11 @@ def ubuntu_base(context: Context, os_name: str, key: SigningKey) -> StandInBase:
         rootfs = folder / "rootfs.tar"
         _write_rootfs(debian.path, rootfs, _changes(system, key))
         tag = f"{os_name}-standin-{{id}}"
-        write_layout(folder, rootfs, repository=REPOSITORY, tag=tag, epoch=TIME)
+        write_layout(folder, rootfs, tag=tag, epoch=TIME)
         rootfs.unlink()
 
     path = context.stored(f"base-{os_name}", made_from, ("base_image.py",), make)
-    return StandInBase(path, read_layout(path, verify_layer=False)[1])
+    return open_layout(path)
 
 
 def _changes(system: OperatingSystem, key: SigningKey) -> dict[str, bytes]:

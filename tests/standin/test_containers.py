@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imgbuild.engine.client import Engine
-from imgbuild.inputs.oci_layout import read_layout, write_archive
+from imgbuild.inputs.oci_layout import open_layout, write_archive
 from imgbuild.project import find_project
 from imgbuild.settings import LayoutBase, load_settings
 from standin.__main__ import gateway, open_context, prepare
@@ -97,13 +97,14 @@ class Lab:
         base = self.settings.base[os_name]
         assert isinstance(base, LayoutBase)
         folder = Path(base.path)
-        reference = read_layout(folder, verify_layer=False)[1]
+        reference = open_layout(folder).reference
         engine = Engine(self.context.host)
         if engine.inspect(reference) is None:
-            with tempfile.TemporaryFile() as archive:
+            with tempfile.TemporaryDirectory() as scratch:
+                archive = Path(scratch) / "base.tar"
                 write_archive(folder, archive)
-                archive.seek(0)
-                engine.load(archive)
+                with archive.open("rb") as stream:
+                    engine.load(stream)
         engine.close()
         return reference
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imgbuild.engine.client import Engine
-from imgbuild.inputs.base import save_archive
+from imgbuild.inputs.oci_layout import write_archive
 from standin.base_image import debian_base
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _loaded(context: Context) -> str:
     if engine.inspect(base.reference) is None:
         with tempfile.TemporaryDirectory() as folder:
             archive = Path(folder) / "base.tar"
-            save_archive(base, archive)
+            write_archive(base.path, archive)
             with archive.open("rb") as stream:
                 engine.load(stream)
     engine.close()

@@ -162,7 +162,7 @@ def _check_base(item: OtherInput, sites: Sites) -> InputState:
         layers = find_image(item.url, sites).layers
     except CheckFailedError as error:
         return InputState(item, "differs", str(error))
-    size = sum(layer.size for layer in layers) / 1e6
+    size = sum(layer["size"] for layer in layers) / 1e6
     return InputState(item, "verified", f"manifest right, {size:.0f} MB of layers")
 
 

@@ -14,10 +14,9 @@ from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Stage
 from imgbuild.engine.bake import BakeTarget, run_bake
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.files import work_folder
-from imgbuild.inputs.base_image import store_file
+from imgbuild.files import ContentStore, work_folder
 from imgbuild.inputs.install_stages import plan_name, with_plan
-from imgbuild.inputs.listing import Item, Kind
+from imgbuild.inputs.listing import Item, Kind, store_file
 from imgbuild.matrix.images import Image
 from imgbuild.plan.plan import Action, PlanItem
 
@@ -49,7 +48,7 @@ def export_stub(image: Image, image_id: str, context: BuildContext, folder: Path
 
 
 def apt_items(
-    image: Image, stages: Iterable[Stage], context: BuildContext, store: Path
+    image: Image, stages: Iterable[Stage], context: BuildContext, store: ContentStore
 ) -> tuple[Item, ...]:
     """Return every package that the stages install, and the lists, which are stored already.
 
@@ -95,7 +94,7 @@ def _export(
     )
 
 
-def _planned_items(out: Path, stages: Iterable[Stage], store: Path) -> Iterator[Item]:
+def _planned_items(out: Path, stages: Iterable[Stage], store: ContentStore) -> Iterator[Item]:
     for stage in stages:
         folder = out / stage.name
         for line in (folder / "uris").read_text(encoding="utf-8").splitlines():

@@ -53,6 +53,7 @@ def plan_listing(image: Image, job: FetchJob, context: BuildContext) -> Listing:
         MachineError: an upstream or the engine cannot be reached.
 
     """
+    store = ContentStore(job.folder)
     base = context.inputs.bases[image.os_name]
     if base.layout:
         load_bases([image.os_name], context)
@@ -60,11 +61,11 @@ def plan_listing(image: Image, job: FetchJob, context: BuildContext) -> Listing:
         *_downloads(image, context),
         *python_items(image, job.project.locks, job.sites),
         *(
-            layout_items(base.layout, job.folder)
+            layout_items(base.layout, store)
             if base.layout
-            else registry_items(base.reference, job.sites, job.folder)
+            else registry_items(base.reference, job.sites, store)
         ),
-        *apt_items(image, needed_stages(image, job.project, job.settings), context, job.folder),
+        *apt_items(image, needed_stages(image, job.project, job.settings), context, store),
     )
     request = fetch_request(image, job.project, job.settings)
     listing = Listing(image.name, request, "" if base.layout else base.reference, items)

@@ -7,9 +7,9 @@ from pathlib import Path
 from imgbuild.build.context import BuildContext
 from imgbuild.errors import ImgbuildError
 from imgbuild.files import work_folder
-from imgbuild.inputs.base import save_archive
 from imgbuild.inputs.download import Download, NotFetchedError, WrongContentError, downloads_context
 from imgbuild.inputs.download_progress import DownloadProgress, shown_progress
+from imgbuild.inputs.oci_layout import write_archive
 from imgbuild.matrix.images import Image
 
 
@@ -73,7 +73,7 @@ def load_bases(names: Iterable[str], context: BuildContext) -> None:
         base.require_whole()
         with work_folder("base") as folder:
             archive = folder / "base.tar"
-            save_archive(base.layout, archive)
+            write_archive(base.layout.path, archive)
             with archive.open("rb") as stream:
                 context.engine.load(stream)
 

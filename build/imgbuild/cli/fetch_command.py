@@ -32,8 +32,8 @@ def fetch(
     """Fetch every input of the selected images, for `build --offline`."""
     from imgbuild.build.context import BuildOptions, open_context
     from imgbuild.build.fetch import FetchJob, fetch_files, known_listing, plan_listing
-    from imgbuild.inputs.base_image import fetched_layout
     from imgbuild.inputs.download_progress import shown_progress
+    from imgbuild.inputs.offline import fetched_layout
     from imgbuild.settings import load_settings
     from imgbuild.sites import make_sites
 

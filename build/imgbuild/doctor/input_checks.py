@@ -12,10 +12,10 @@ from pathlib import Path
 from imgbuild.doctor.show import Finding, Status, install_command
 from imgbuild.errors import ImgbuildError
 from imgbuild.http import HttpClient
-from imgbuild.inputs.bootstrap import KEYRINGS
+from imgbuild.inputs.base import KEYRINGS, missing_packages
 from imgbuild.inputs.local_prefix import find_prefixes, verify_prefix
 from imgbuild.matrix.model import OperatingSystem
-from imgbuild.process import find_program, run
+from imgbuild.process import run
 from imgbuild.retry import RetryPolicy, TransientError
 from imgbuild.settings import Interpreter, PrefixInterpreter, SourceInterpreter
 from imgbuild.sites import CA_VARIABLES, SYSTEM_BUNDLES, Sites
@@ -41,7 +41,7 @@ def check_bootstrap(name: str, system: OperatingSystem) -> Finding:
     mmdebstrap, with the sources it would use, verifies the archive and fetches one index.
     """
     what, archive = f"base {name}", f"{system.distribution.capitalize()}'s archive"
-    packages = _bootstrap_packages(system)
+    packages = missing_packages(system.distribution)
     if packages:
         detail = f"made from the distribution's archive, which needs {', '.join(packages)}"
         return Finding(Status.MISSING, what, detail, install_command(*packages))
@@ -64,16 +64,6 @@ def check_bootstrap(name: str, system: OperatingSystem) -> Finding:
     return Finding(Status.MISSING, what, detail, fix)
 
 
-def _bootstrap_packages(system: OperatingSystem) -> list[str]:
-    keyring = KEYRINGS[system.distribution]
-    present = {
-        keyring.package: keyring.path.is_file(),
-        "mmdebstrap": find_program("mmdebstrap") is not None,
-        "uidmap": os.geteuid() == 0 or find_program("newuidmap") is not None,
-    }
-    return [package for package, there in present.items() if not there]
-
-
 def _bootstrap_command(system: OperatingSystem) -> list[str]:
     return [
         "mmdebstrap",
@@ -81,7 +71,7 @@ def _bootstrap_command(system: OperatingSystem) -> list[str]:
         "--format=null",
         "--architectures=amd64",
         f"--components={_SMALL_COMPONENT[system.distribution]}",
-        f"--keyring={KEYRINGS[system.distribution].path}",
+        f"--keyring={KEYRINGS[system.distribution][0]}",
         '--aptopt=Acquire::http::Timeout "4"',
         '--aptopt=Acquire::https::Timeout "4"',
         '--aptopt=Acquire::Retries "0"',

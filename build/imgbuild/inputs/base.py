@@ -5,24 +5,59 @@ until the archive changes; ``refresh`` makes it again with the archive's updates
 """
 
 import json
-from collections.abc import Callable
-from contextlib import suppress
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from imgbuild.errors import InputError, MachineError
-from imgbuild.files import sha256, stored_folder
-from imgbuild.inputs.bootstrap import (
-    MMDEBSTRAP_OPTIONS,
-    require_tools,
-    run_mmdebstrap,
-    scratch_folder,
-)
-from imgbuild.inputs.oci_layout import DamagedLayoutError, read_layout, write_archive, write_layout
+from imgbuild.files import remove_tree, sha256, stored_folder
+from imgbuild.inputs.oci_layout import BaseLayout, DamagedLayoutError, read_layout, write_layout
+from imgbuild.process import find_program, run, start
 
 #: Raise it when this code makes another image from the same recipe and options.
 RECIPE_VERSION = 1
-REPOSITORY = "imgbuild/base"
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 (only used through mkdtemp)
+_ROOM = 1 << 30  # bytes; a run was seen to need 0.3 GB at its widest
+_LAST_LINES = 20
+
+#: Like the distribution's images in registries: services do not start while packages install.
+_POLICY = r"""printf '#!/bin/sh\nexit 101\n' > "$1/usr/sbin/policy-rc.d"; """
+_POLICY += 'chmod 755 "$1/usr/sbin/policy-rc.d"'
+
+#: Part of the recipe's digest. They stay in force inside the image, for what is installed later.
+MMDEBSTRAP_OPTIONS = (
+    "--variant=apt",
+    "--mode=auto",
+    "--format=tar",
+    "--architectures=amd64",
+    "--dpkgopt=path-exclude=/usr/share/man/*",
+    "--dpkgopt=path-exclude=/usr/share/doc/*",
+    "--dpkgopt=path-include=/usr/share/doc/*/copyright",
+    "--dpkgopt=path-exclude=/usr/share/locale/*",
+    "--dpkgopt=path-exclude=/usr/share/info/*",
+    "--dpkgopt=path-exclude=/usr/share/lintian/*",
+    # Headers for compiling extensions of Perl, which is there for git.
+    "--dpkgopt=path-exclude=/usr/lib/*/perl/*/CORE/*.h",
+    # No translated package descriptions: a third of what `apt-get update` fetches.
+    '--aptopt=Acquire::Languages "none"',
+    # The engine makes /dev; device nodes differ between runs with and without root.
+    "--skip=output/dev",
+    "--skip=chroot/policy-rc.d",
+    # mmdebstrap copies these two in from the machine it runs on.
+    '--customize-hook=rm -f "$1/etc/resolv.conf" "$1/etc/hostname"',
+    f"--customize-hook={_POLICY}",
+)
+#: Where mmdebstrap(1) and apt look for the keys of an archive, and the package that brings them.
+KEYRINGS = {
+    "debian": (
+        Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
+        "debian-archive-keyring",
+    ),
+    "ubuntu": (Path("/usr/share/keyrings/ubuntu-archive-keyring.gpg"), "ubuntu-keyring"),
+}
 
 
 @dataclass(frozen=True)
@@ -44,19 +79,9 @@ class BaseRecipe:
         parts = [RECIPE_VERSION, asdict(self), MMDEBSTRAP_OPTIONS]
         return sha256(json.dumps(parts, sort_keys=True).encode())
 
-
-@dataclass(frozen=True)
-class BaseLayout:
-    """A base image on disk, ready for an engine."""
-
-    path: Path
-    """OCI layout folder (``oci-layout://``), which also holds docker's ``manifest.json``."""
-    image_id: str
-    """Digest of the config: the image's id on a graph driver. ``sha256:…``."""
-    reference: str
-    """``imgbuild/base:<os>-<12 digits of image_id>``: another content has another name."""
-    manifest_digest: str
-    """Digest of the manifest: the image's id on a containerd image store. ``sha256:…``."""
+    def folder(self, cache: Path) -> Path:
+        """Return where in ``cache`` the image is, or would be."""
+        return cache / "base" / f"{self.os_name}-{self.digest[:12]}"
 
 
 def bootstrap_base(
@@ -77,26 +102,23 @@ def bootstrap_base(
         MachineError: a tool or keyring is missing, the archive cannot be reached, the disk is full.
 
     """
-    final = _place(recipe, cache)
+    final = recipe.folder(cache)
 
     def make(folder: Path) -> None:
-        keyring = require_tools(recipe.distribution)
-        with scratch_folder(final.name) as scratch:
-            rootfs = run_mmdebstrap(
-                recipe.suite,
-                keyring=keyring,
-                epoch=recipe.epoch,
-                scratch=scratch,
-                log=log,
-            )
-            tag = recipe.os_name + "-{id}"
-            write_layout(folder, rootfs, repository=REPOSITORY, tag=tag, epoch=recipe.epoch)
+        _require_tools(recipe.distribution)
+        with _scratch_folder(final.name) as scratch:
+            rootfs = _run_mmdebstrap(recipe, scratch, log)
+            write_layout(folder, rootfs, tag=recipe.os_name + "-{id}", epoch=recipe.epoch)
+
+    def is_whole(folder: Path) -> bool:
+        with suppress(DamagedLayoutError):
+            return bool(read_layout(folder))
+        return False
 
     def wait() -> None:
         say(f"another imgbuild is making {recipe.os_name}; waiting for it")
 
-    stored_folder(final, make, _is_whole, refresh=refresh, on_wait=wait)
-    return _as_layout(final)
+    return read_layout(stored_folder(final, make, is_whole, refresh=refresh, on_wait=wait))
 
 
 def find_base(recipe: BaseRecipe, cache: Path) -> BaseLayout | None:
@@ -104,10 +126,8 @@ def find_base(recipe: BaseRecipe, cache: Path) -> BaseLayout | None:
 
     A damaged layer shows itself when the engine loads it: ``bootstrap_base`` makes it again.
     """
-    folder = _place(recipe, cache)
     with suppress(DamagedLayoutError):
-        ids, reference = read_layout(folder, verify_layer=False)
-        return BaseLayout(folder, ids.config, reference, ids.manifest)
+        return read_layout(recipe.folder(cache), verify_layer=False)
     return None
 
 
@@ -131,37 +151,114 @@ def whole_base(
             ) from error
 
 
-def open_layout(folder: Path) -> BaseLayout:
-    """Return the base image in an OCI layout of this machine.
+def missing_packages(distribution: str) -> list[str]:
+    """Return the packages that this machine lacks for making a base of ``distribution``."""
+    keyring, package = KEYRINGS[distribution]
+    present = {
+        package: keyring.is_file(),
+        "mmdebstrap": find_program("mmdebstrap") is not None,
+        "uidmap": os.geteuid() == 0 or find_program("newuidmap") is not None,
+    }
+    return [name for name, there in present.items() if not there]
 
-    Raises:
-        InputError: it is no whole layout of one image.
 
+def _require_tools(distribution: str) -> None:
+    if distribution not in KEYRINGS:
+        raise InputError(
+            f"The distribution {distribution!r} cannot be bootstrapped; known: "
+            f"{', '.join(sorted(KEYRINGS))}. Take its base image from a registry instead "
+            "(imgbuild.local.yaml, base: from: registry)."
+        )
+    if missing := missing_packages(distribution):
+        raise MachineError(
+            f"A base image of {distribution} is made by mmdebstrap from the distribution's "
+            f"archive, and this machine lacks: {', '.join(missing)}. Install with `sudo apt-get "
+            f"install -y {' '.join(missing)}`, or take the base image from a registry "
+            "(imgbuild.local.yaml, base: from: registry)."
+        )
+
+
+def _run_mmdebstrap(recipe: BaseRecipe, scratch: Path, log: Path) -> Path:
+    """Return the tar of a fresh root file system, in ``scratch``; ``log`` is written anew."""
+    target, no_keys = scratch / "rootfs.tar", scratch / "no-keys"
+    no_keys.mkdir()
+    # Only the archive's own keys count, not what else this machine's apt trusts; and the sources
+    # written into the image do not depend on what it trusts.
+    trust = [f"--keyring={KEYRINGS[recipe.distribution][0]}", f"--keyring={no_keys}"]
+    options = [*MMDEBSTRAP_OPTIONS, *trust, recipe.suite, str(target)]
+    environment = {
+        **os.environ,
+        "SOURCE_DATE_EPOCH": str(recipe.epoch),
+        "TMPDIR": str(scratch),
+        "LC_ALL": "C.UTF-8",
+    }
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        log.open("w", encoding="utf-8") as out,
+        start([*_own_mounts(), "mmdebstrap", *options], env=environment, output=out) as process,
+    ):
+        status = process.wait()
+    if status or not target.is_file():
+        last = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:]
+        said = [line for line in last if line.startswith("E:")] or last
+        raise MachineError(
+            f"The base of {recipe.suite} could not be made: mmdebstrap ended with status {status}, "
+            f"saying: {' | '.join(said) or 'nothing'}. The whole log is {log}. Check that "
+            f"the archive can be reached from here and that {scratch.parent} has 1 GB "
+            f"free (`df -h {scratch.parent}`; set TMPDIR to work elsewhere), and run this again."
+        )
+    return target
+
+
+def _own_mounts() -> list[str]:
+    """Return the command that gives a run by root its own mount namespace, if that is allowed.
+
+    As root, mmdebstrap mounts /proc, /sys and parts of /dev into its chroot where the whole machine
+    sees them, and a killed run cannot take them away. In a namespace they go with its last process.
+    A root that may not make one (in a container) may not mount either; without root, mmdebstrap
+    makes its own.
     """
+    command = ["unshare", "--mount", "--"]
+    return command if os.geteuid() == 0 and run([*command, "true"]).ok else []
+
+
+@contextmanager
+def _scratch_folder(name: str) -> Iterator[Path]:
+    """Yield an empty folder for mmdebstrap to work in; it is gone afterwards.
+
+    Folders of the same ``name`` left by a killed run are removed first, so the caller holds the
+    lock of that name.
+    """
+    prefix = f"imgbuild-{os.getuid()}-{name}-"
+    parent = _scratch_parent()
+    for leftover in parent.glob(f"{prefix}*"):
+        if leftover.lstat().st_uid == os.getuid():
+            remove_tree(leftover)
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     try:
-        ids, reference = read_layout(folder, verify_layer=False)
-    except DamagedLayoutError as error:
-        raise InputError(f"{folder} is no OCI layout of a base image: {error}") from error
-    return BaseLayout(folder, ids.config, reference, ids.manifest)
+        folder.chmod(0o755)  # without root, mmdebstrap works here under a subordinate id
+        yield folder
+    finally:
+        remove_tree(folder)
 
 
-def save_archive(layout: BaseLayout, path: Path) -> None:
-    """Write the tar that ``docker load`` reads."""
-    with path.open("wb") as stream:
-        write_archive(layout.path, stream)
+def _scratch_parent() -> Path:
+    """Return a folder in memory, since dpkg writes and syncs thousands of small files.
+
+    But not if the user has set a TMPDIR, or it has no room, or programs may not run from it.
+    """
+    if "TMPDIR" not in os.environ and os.access(_SHARED_MEMORY, os.W_OK):
+        status = os.statvfs(_SHARED_MEMORY)
+        free = min(status.f_bavail * status.f_frsize, _available_memory())
+        if free >= _ROOM and not status.f_flag & os.ST_NOEXEC:
+            return _SHARED_MEMORY
+    return Path(tempfile.gettempdir())
 
 
-def _place(recipe: BaseRecipe, cache: Path) -> Path:
-    return cache / "base" / f"{recipe.os_name}-{recipe.digest[:12]}"
-
-
-def _as_layout(folder: Path) -> BaseLayout:
-    ids, reference = read_layout(folder)
-    return BaseLayout(folder, ids.config, reference, ids.manifest)
-
-
-def _is_whole(folder: Path) -> bool:
-    with suppress(DamagedLayoutError):
-        read_layout(folder)
-        return True
-    return False
+def _available_memory() -> int:
+    """Return the bytes the kernel can give without swapping (``MemAvailable``, proc(5))."""
+    with suppress(OSError):
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return 0

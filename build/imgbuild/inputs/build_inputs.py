@@ -12,16 +12,10 @@ from imgbuild.dockerfile.conda import conda_downloads
 from imgbuild.dockerfile.variables import NamedSource, epoch_seconds, named_sources
 from imgbuild.errors import InputError, MachineError
 from imgbuild.files import link_or_copy, stored_folder
-from imgbuild.inputs.base import (
-    BaseLayout,
-    BaseRecipe,
-    bootstrap_base,
-    find_base,
-    open_layout,
-    whole_base,
-)
+from imgbuild.inputs.base import BaseRecipe, bootstrap_base, find_base, whole_base
 from imgbuild.inputs.download import Download, content_digest, substituted
 from imgbuild.inputs.local_prefix import prefix_digest
+from imgbuild.inputs.oci_layout import BaseLayout, open_layout
 from imgbuild.inputs.settings_files import (
     build_secrets,
     keyrings_context,

@@ -4,6 +4,7 @@ A listing holds a short digest of each kind of input that it was made for.
 """
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from imgbuild.errors import InputError
-from imgbuild.files import ContentStore, sha256, write_text
+from imgbuild.files import ContentStore, file_sha256, sha256, write_text
 from imgbuild.inputs.build_inputs import image_downloads
 from imgbuild.inputs.download import Download
 from imgbuild.inputs.install_stages import arguments, needed_stages
@@ -55,6 +56,13 @@ class Item:
     def download(self) -> Download:
         """The file as the store knows it."""
         return Download(self.name, self.url, self.sha256, self.size)
+
+
+def store_file(source: Path, store: ContentStore, kind: Kind, name: str) -> Item:
+    """Return a file of this machine as an item, copied to ``store``."""
+    item = Item(kind, name, "", file_sha256(source), source.stat().st_size)
+    store.put(item.sha256, lambda part: shutil.copyfile(source, part))
+    return item
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,12 @@
 """Build from a fetched folder: its files are named build contexts, and no network is used."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from imgbuild.errors import InputError
-from imgbuild.files import ContentStore, json_sha256, stored_folder
-from imgbuild.inputs.base_image import fetched_layout, link_checked
+from imgbuild.files import ContentStore, file_sha256, json_sha256, link_or_copy, stored_folder
 from imgbuild.inputs.build_inputs import CONDA, FILES, BuildInputs
 from imgbuild.inputs.listing import (
     BASE,
@@ -17,6 +17,7 @@ from imgbuild.inputs.listing import (
     fetch_request,
     read_listing,
 )
+from imgbuild.inputs.oci_layout import MANIFEST, BaseLayout, name_image, open_layout
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.settings import LayoutBase, Settings
@@ -79,7 +80,7 @@ class FetchedInputs:
         def make(folder: Path) -> None:
             for path, item in files.items():
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)
-                link_checked(ContentStore(self.folder), item.sha256, folder / path)
+                _link_checked(ContentStore(self.folder), item.sha256, folder / path)
 
         def is_whole(folder: Path) -> bool:
             return all((folder / path).is_file() for path in files)
@@ -101,12 +102,6 @@ def open_fetched(
 
 
 def _checked_listing(folder: Path, image: Image, project: Project, settings: Settings) -> Listing:
-    """Return the listing of one image, for the inputs of now, with every file in the folder.
-
-    Raises:
-        InputError: it was never fetched, or for other inputs, or files are missing.
-
-    """
     listing = read_listing(folder, image.name)
     again = f"Run `imgbuild fetch` for it where there is a network, into {folder}."
     if listing is None:
@@ -124,3 +119,36 @@ def _checked_listing(folder: Path, image: Image, project: Project, settings: Set
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise InputError(f"{folder} lacks {first}{more} of {image.name}. {again}")
     return listing
+
+
+def fetched_layout(listing: Listing, os_name: str, folder: Path, parent: Path) -> BaseLayout:
+    """Return a listing's base image as an OCI layout in ``parent``, of the files in ``folder``."""
+    store = ContentStore(folder)
+
+    def make(empty: Path) -> None:
+        content = store.path(listing.manifest).read_bytes()
+        document = json.loads(content)
+        top = {
+            "mediaType": document.get("mediaType", MANIFEST),
+            "digest": f"sha256:{listing.manifest}",
+            "size": len(content),
+        }
+        blobs = empty / "blobs" / "sha256"
+        blobs.mkdir(parents=True)
+        for digest in {item.sha256 for item in listing.of(Kind.BASE)}:
+            _link_checked(store, digest, blobs / digest)
+        name_image(empty, top, document, f"{os_name}-{{id}}")
+
+    final = parent / f"{os_name}-{listing.manifest[:12]}"
+    return open_layout(stored_folder(final, make, lambda path: (path / "oci-layout").is_file()))
+
+
+def _link_checked(store: ContentStore, digest: str, target: Path) -> None:
+    """Give a file of a fetched folder its place in a build context."""
+    source = store.path(digest)
+    if file_sha256(source) != digest:
+        raise InputError(
+            f"{source} was damaged since it was fetched. Remove it, run `imgbuild fetch` again "
+            "where there is a network, and copy the folder anew."
+        )
+    link_or_copy(source, target)

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY
 from imgbuild.engine.types import HistoryEntry, StoredImage
-from imgbuild.inputs.base import REPOSITORY as BASE_REPOSITORY
+from imgbuild.inputs.oci_layout import REPOSITORY as BASE_REPOSITORY
 from imgbuild.inputs.oci_layout import short_id
 
 CREATED = "org.opencontainers.image.created"

@@ -84,7 +84,7 @@ def test_the_base_has_other_files_and_debians_sources_beside(tmp_path: Path) -> 
             entry = tarfile.TarInfo(f"./{name}")
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
-    write_layout(tmp_path / "layout", rootfs, repository="a/b", tag="c", epoch=0)
+    write_layout(tmp_path / "layout", rootfs, tag="c", epoch=0)
     changes = {"usr/lib/os-release": b"ID=ubuntu", "etc/apt/sources.list": b"u", "etc/new": b"n"}
     _write_rootfs(tmp_path / "layout", tmp_path / "out.tar", changes)
     with tarfile.open(tmp_path / "out.tar") as archive:

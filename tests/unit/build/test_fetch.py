@@ -11,9 +11,16 @@ from imgbuild.build.fetch import FetchJob, fetch_files, known_listing
 from imgbuild.dockerfile.stages import Stage
 from imgbuild.errors import MachineError
 from imgbuild.files import ContentStore
-from imgbuild.inputs.base_image import store_text
 from imgbuild.inputs.download_progress import DownloadProgress
-from imgbuild.inputs.listing import Item, Kind, Listing, fetch_request, read_listing, write_listing
+from imgbuild.inputs.listing import (
+    Item,
+    Kind,
+    Listing,
+    fetch_request,
+    read_listing,
+    store_file,
+    write_listing,
+)
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.settings import Settings
@@ -40,7 +47,9 @@ def listing(server: FaultyServer, image: Image, job: FetchJob) -> Listing:
         Item(Kind.PYTHON, name, server.give(f"/{name}", Reply(b)), hashlib.sha256(b).hexdigest())
         for name, b in bodies.items()
     )
-    made = store_text("list", job.folder, Kind.APT_LIST, "InRelease")
+    source = job.folder / "InRelease"
+    source.write_text("list")
+    made = store_file(source, ContentStore(job.folder), Kind.APT_LIST, "InRelease")
     request = fetch_request(image, job.project, SETTINGS)
     return Listing(image.name, request, "", (*items, made))
 
@@ -100,7 +109,7 @@ def test_what_apt_planned_is_read(tmp_path: Path) -> None:
     uri = "http://x.example/pool/g%2b%2b_12-3_amd64.deb"
     line = f"'{uri}' g++_4%3a12-3_amd64.deb 1400 SHA256:{'a' * 64}\n"
     stage = _planned(tmp_path, line)
-    package, listed, mirrors = _planned_items(tmp_path, [stage], tmp_path / "store")
+    package, listed, mirrors = _planned_items(tmp_path, [stage], ContentStore(tmp_path / "store"))
     assert package == Item(Kind.APT_PACKAGE, "g++_4%3a12-3_amd64.deb", uri, "a" * 64, 1400)
     assert (listed.kind, listed.name, listed.size) == (Kind.APT_LIST, "archive_InRelease", 4)
     assert mirrors.kind is Kind.APT_MIRRORS
@@ -110,4 +119,4 @@ def test_what_apt_planned_is_read(tmp_path: Path) -> None:
 def test_a_package_without_sha256_is_refused(tmp_path: Path) -> None:
     stage = _planned(tmp_path, f"'http://x/y.deb' y.deb 14 MD5Sum:{'a' * 32}\n")
     with pytest.raises(MachineError, match="names a package without its sha256"):
-        list(_planned_items(tmp_path, [stage], tmp_path / "store"))
+        list(_planned_items(tmp_path, [stage], ContentStore(tmp_path / "store")))

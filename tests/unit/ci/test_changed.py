@@ -14,7 +14,7 @@ from git_checkout import GitCheckout, commit, git, git_checkout
 
 from imgbuild.errors import InputError
 from imgbuild.inputs import build_inputs as inputs
-from imgbuild.inputs.base import BaseLayout
+from imgbuild.inputs.oci_layout import BaseLayout
 from imgbuild.matrix.load import load_matrix
 from imgbuild.project import Project
 from imgbuild.settings import Settings
@@ -218,7 +218,7 @@ def test_a_base_that_is_not_made_stands_for_its_recipe(checkout: GitCheckout) ->
 def test_a_base_that_is_made_is_the_same_on_both_sides(
     checkout: GitCheckout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = BaseLayout(Path("/base"), f"sha256:{'b' * 64}", "imgbuild/base:x", "")
+    made = BaseLayout(Path("/base"), f"sha256:{'b' * 64}", "imgbuild/base:x")
     monkeypatch.setattr(inputs, "find_base", lambda *_: made)
     assert checkout.changed() == {}
 

@@ -21,7 +21,7 @@ from imgbuild.ci.jobs import (
 )
 from imgbuild.errors import InputError
 from imgbuild.inputs import build_inputs as inputs
-from imgbuild.inputs.base import BaseLayout
+from imgbuild.inputs.oci_layout import BaseLayout
 from imgbuild.matrix.images import Image, whole_family
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import Selection, select_images
@@ -61,7 +61,7 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> MemoryRegistry:
 @pytest.fixture
 def _base(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this machine have made its base image."""
-    made = BaseLayout(Path("/base"), f"sha256:{'b' * 64}", "imgbuild/base:debian-12-b", "")
+    made = BaseLayout(Path("/base"), f"sha256:{'b' * 64}", "imgbuild/base:debian-12-b")
     monkeypatch.setattr(inputs, "find_base", lambda *_: made)
 
 

@@ -22,7 +22,7 @@ from imgbuild.doctor.input_checks import (
 )
 from imgbuild.doctor.show import Status, install_command
 from imgbuild.errors import InputError
-from imgbuild.inputs.bootstrap import _Keyring
+from imgbuild.inputs.base import KEYRINGS
 from imgbuild.matrix.model import Matrix, OperatingSystem
 from imgbuild.settings import Interpreter, PrefixInterpreter, SourceInterpreter
 from imgbuild.sites import Sites
@@ -54,8 +54,8 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
 @pytest.fixture
 def bookworm(matrix: Matrix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OperatingSystem:
     (tmp_path / "keyring.gpg").touch()
-    ring = _Keyring(tmp_path / "keyring.gpg", "debian-archive-keyring")
-    monkeypatch.setattr(input_checks, "KEYRINGS", {"debian": ring})
+    ring = (tmp_path / "keyring.gpg", "debian-archive-keyring")
+    monkeypatch.setitem(KEYRINGS, "debian", ring)
     return matrix.operating_systems["debian-12"]
 
 

@@ -10,15 +10,10 @@ from faulty_server import FaultyServer, Reply
 
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.files import ContentStore
-from imgbuild.inputs.base_image import (
-    _repository,
-    fetch_blobs,
-    fetched_layout,
-    find_image,
-    registry_items,
-)
+from imgbuild.inputs.base_image import _repository, fetch_blobs, find_image, registry_items
 from imgbuild.inputs.listing import Listing
 from imgbuild.inputs.oci_layout import read_layout
+from imgbuild.inputs.offline import fetched_layout
 from imgbuild.sites import Sites
 
 DOCKER = "application/vnd.docker.distribution.manifest.v2+json"
@@ -83,22 +78,24 @@ def test_names_and_their_places() -> None:
 
 def test_an_image_becomes_a_layout(server: FaultyServer, tmp_path: Path) -> None:
     registry = Registry(server)
-    items = registry_items(registry.reference, Sites(), tmp_path)
+    store = ContentStore(tmp_path)
+    items = registry_items(registry.reference, Sites(), store)
     assert [item.name for item in items] == ["manifest.json", "config.json", "layer-1", "layer-2"]
-    fetch_blobs(registry.reference, items, Sites(), ContentStore(tmp_path))
+    fetch_blobs(registry.reference, items, Sites(), store)
     listing = Listing("x", {}, registry.reference, items)
     layout = fetched_layout(listing, "ubuntu-18.04", tmp_path, tmp_path / "base")
-    ids, name = read_layout(layout.path, verify_layer=True)
-    assert ids.config == _digest(registry.config)
-    assert ids.manifest == _digest(registry.manifest)
-    assert name == f"imgbuild/base:ubuntu-18.04-{ids.config[7:19]}" == layout.reference
+    assert read_layout(layout.path) == layout
+    assert layout.image_id == _digest(registry.config)
+    assert (layout.path / "blobs" / _digest(registry.manifest).replace(":", "/")).is_file()
+    assert layout.reference == f"imgbuild/base:ubuntu-18.04-{layout.image_id[7:19]}"
 
 
 def test_a_token_is_requested(server: FaultyServer, tmp_path: Path) -> None:
     registry = Registry(server, login="Bearer abc")
     server.give(registry.token_path, Reply(b'{"token": "abc"}'))
-    items = registry_items(registry.reference, Sites(), tmp_path)
-    fetch_blobs(registry.reference, items, Sites(), ContentStore(tmp_path))
+    store = ContentStore(tmp_path)
+    items = registry_items(registry.reference, Sites(), store)
+    fetch_blobs(registry.reference, items, Sites(), store)
     asked = [asked for asked in server.asked if asked.path == registry.token_path]
     assert {one.authorization for one in asked} == {None}
 

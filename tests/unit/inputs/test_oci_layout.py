@@ -6,12 +6,13 @@ import io
 import json
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from imgbuild.inputs.oci_layout import (
+    BaseLayout,
     DamagedLayoutError,
-    ImageIds,
     read_layout,
     short_id,
     write_archive,
@@ -33,16 +34,16 @@ def rootfs(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def layout(tmp_path: Path, rootfs: Path) -> Path:
-    write(tmp_path / "layout", rootfs)
-    return tmp_path / "layout"
+    return write(tmp_path / "layout", rootfs).path
 
 
-def write(folder: Path, rootfs: Path) -> ImageIds:
-    return write_layout(folder, rootfs, repository="imgbuild/base", tag="t-{id}", epoch=EPOCH)
+def write(folder: Path, rootfs: Path, epoch: int = EPOCH) -> BaseLayout:
+    write_layout(folder, rootfs, tag="t-{id}", epoch=epoch)
+    return read_layout(folder)
 
 
-def blob(layout: Path, digest: str) -> Path:
-    return layout / "blobs" / digest.replace(":", "/")
+def parsed(layout: Path, digest: str) -> Any:
+    return json.loads((layout / "blobs" / digest.replace(":", "/")).read_bytes())
 
 
 def test_every_blob_is_named_by_its_content(layout: Path) -> None:
@@ -52,62 +53,45 @@ def test_every_blob_is_named_by_its_content(layout: Path) -> None:
         assert hashlib.sha256(path.read_bytes()).hexdigest() == path.name
 
 
-def test_config_names_the_uncompressed_layer(layout: Path, rootfs: Path) -> None:
-    ids, _ = read_layout(layout)
-    config = json.loads(blob(layout, ids.config).read_bytes())
+def test_the_image_is_the_root_file_system(layout: Path, rootfs: Path) -> None:
+    config = parsed(layout, read_layout(layout).image_id)
     plain = hashlib.sha256(rootfs.read_bytes()).hexdigest()
     assert config["rootfs"]["diff_ids"] == [f"sha256:{plain}"]
     assert (config["architecture"], config["os"]) == ("amd64", "linux")
     assert config["created"] == "2026-01-01T00:00:00Z"
     assert config["config"]["Cmd"] == ["bash"]
     assert config["config"]["Env"][0].startswith("PATH=/usr/local/sbin:")
-
-
-def test_layer_is_the_root_file_system(layout: Path, rootfs: Path) -> None:
-    ids, _ = read_layout(layout)
-    manifest = json.loads(blob(layout, ids.manifest).read_bytes())
-    packed = blob(layout, manifest["layers"][0]["digest"]).read_bytes()
+    (top,) = json.loads((layout / "index.json").read_bytes())["manifests"]
+    (layer,) = parsed(layout, top["digest"])["layers"]
+    packed = (layout / "blobs" / layer["digest"].replace(":", "/")).read_bytes()
     assert gzip.decompress(packed) == rootfs.read_bytes()
     assert packed[4:8] == bytes(4), "the time in the gzip header"
 
 
 def test_docker_and_containerd_find_the_same_name(layout: Path) -> None:
-    ids, reference = read_layout(layout)
-    assert reference == f"imgbuild/base:t-{short_id(ids.config)}"
+    found = read_layout(layout)
+    assert found.reference == f"imgbuild/base:t-{short_id(found.image_id)}"
     index = json.loads((layout / "index.json").read_bytes())
     names = index["manifests"][0]["annotations"]
-    assert names["io.containerd.image.name"].endswith(f"/{reference}")
-    assert names["org.opencontainers.image.ref.name"] == reference.rpartition(":")[2]
+    assert names["io.containerd.image.name"].endswith(f"/{found.reference}")
+    assert names["org.opencontainers.image.ref.name"] == found.reference.rpartition(":")[2]
 
 
 def test_same_input_gives_the_same_archive(tmp_path: Path, rootfs: Path) -> None:
-    archives = []
-    for name in ("one", "two"):
-        write(tmp_path / name, rootfs)
-        out = io.BytesIO()
-        write_archive(tmp_path / name, out)
-        archives.append(out.getvalue())
-    assert archives[0] == archives[1]
-
-
-def test_archive_holds_the_layout_at_its_top(layout: Path) -> None:
-    out = io.BytesIO()
-    write_archive(layout, out)
-    out.seek(0)
-    with tarfile.open(fileobj=out) as archive:
-        names = archive.getnames()
-        assert {"manifest.json", "index.json", "oci-layout"} <= set(names)
+    archives = [tmp_path / name for name in ("one.tar", "two.tar")]
+    for path in archives:
+        write_archive(write(path.with_suffix(""), rootfs).path, path)
+    assert archives[0].read_bytes() == archives[1].read_bytes()
+    with tarfile.open(archives[0]) as archive:
+        assert {"manifest.json", "index.json", "oci-layout"} <= {*archive.getnames()}
         stored = archive.extractfile("manifest.json")
         assert stored is not None
-        assert stored.read() == (layout / "manifest.json").read_bytes()
+        assert stored.read() == (tmp_path / "one" / "manifest.json").read_bytes()
 
 
 def test_another_epoch_is_another_image(tmp_path: Path, rootfs: Path) -> None:
-    first = write(tmp_path / "one", rootfs)
-    second = write_layout(
-        tmp_path / "two", rootfs, repository="imgbuild/base", tag="t-{id}", epoch=EPOCH + 1
-    )
-    assert first.config != second.config
+    first, second = write(tmp_path / "one", rootfs), write(tmp_path / "two", rootfs, EPOCH + 1)
+    assert first.image_id != second.image_id
 
 
 def test_every_damaged_or_missing_file_is_seen(layout: Path) -> None:
@@ -125,9 +109,7 @@ def test_every_damaged_or_missing_file_is_seen(layout: Path) -> None:
 
 def test_changed_byte_of_the_same_length_is_seen(layout: Path) -> None:
     path = max((layout / "blobs" / "sha256").iterdir(), key=lambda path: path.stat().st_size)
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
     with pytest.raises(DamagedLayoutError, match="not what its digest says"):
         read_layout(layout)
 
