@@ -5,15 +5,26 @@ from __future__ import annotations
 import json
 import os
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import quote
 
-from imgbuild.engine import types
 from imgbuild.engine.endpoint import DEFAULT_HOST
 from imgbuild.engine.faults import answered_error, translated
-from imgbuild.engine.types import RunOptions
+from imgbuild.engine.types import (
+    BuildCacheRecord,
+    EngineVersion,
+    HistoryEntry,
+    RunOptions,
+    StoredContainer,
+    StoredImage,
+    StoredNetwork,
+    engine_version,
+    inspected_image,
+    listed_image,
+    loaded,
+)
 from imgbuild.engine.unix_socket import get_entries, unix_socket
 from imgbuild.errors import InputError, MachineError
 
@@ -22,15 +33,6 @@ if TYPE_CHECKING:
 
     from docker import APIClient
     from docker.types import DeviceRequest
-
-    from imgbuild.engine.types import (
-        BuildCacheRecord,
-        EngineVersion,
-        HistoryEntry,
-        StoredContainer,
-        StoredImage,
-        StoredNetwork,
-    )
 
 ANSWER_SECONDS = 60
 #: Unpacking a large layer is one silence of the engine.
@@ -61,28 +63,44 @@ class Engine:
             self._client.timeout = silence
             yield self._client
 
-    @contextmanager
-    def _api_for_removal(self) -> Iterator[APIClient]:
-        """Yield the connection; what does not exist is no error."""
-        from docker.errors import NotFound  # noqa: PLC0415
+    def _list(self, request: str, list_with: Callable[[APIClient], Any]) -> list[dict[str, Any]]:
+        """Return a list of the engine's, without docker-py if its socket is on this machine."""
+        if socket := unix_socket(self.host):
+            return get_entries(socket, request, self.host, ANSWER_SECONDS)
+        with self._api() as api:
+            return list(list_with(api))
 
-        with self._api() as api, suppress(NotFound):
-            yield api
+    def _remove(self, act: Callable[[APIClient], object], in_use: int = 0) -> bool:
+        """Remove what may be gone already; return False for the status that says it is in use."""
+        from docker.errors import APIError, NotFound  # noqa: PLC0415
+
+        with self._api() as api:
+            try:
+                act(api)
+            except NotFound:
+                return True
+            except APIError as error:
+                if error.status_code == in_use:
+                    return False
+                raise
+        return True
 
     def version(self) -> EngineVersion:
         """Return what the engine is."""
         with self._api() as api:
-            return types.engine_version(api.version(), api.info())
+            return engine_version(api.version(), api.info())
 
     def images(self, label: str) -> list[StoredImage]:
         """Return the images with ``label``, in one call (docker-py's list makes N+1)."""
-        socket = unix_socket(self.host)
-        if socket:
-            request = f"/images/json?filters={quote(json.dumps({'label': [label]}))}"
-            found = get_entries(socket, request, self.host, ANSWER_SECONDS)
-            return [types.listed_image(one) for one in found]
+        filters = {"label": [label]}
+        request = f"/images/json?filters={quote(json.dumps(filters))}"
+        found = self._list(request, lambda api: api.images(filters=filters))
+        return [listed_image(one) for one in found]
+
+    def named(self, repository: str) -> list[StoredImage]:
+        """Return the images that have a name in ``repository``."""
         with self._api() as api:
-            return [types.listed_image(one) for one in api.images(filters={"label": [label]})]
+            return [listed_image(one) for one in api.images(name=repository)]
 
     def inspect(self, reference: str) -> StoredImage | None:
         """Return the image of that name or id, or ``None``."""
@@ -90,18 +108,15 @@ class Engine:
 
         with self._api() as api:
             try:
-                return types.inspected_image(api.inspect_image(reference))  # type: ignore[no-untyped-call]
+                return inspected_image(api.inspect_image(reference))  # type: ignore[no-untyped-call]
             except NotFound:
                 return None
 
     def history(self, image_id: str) -> list[HistoryEntry]:
         """Return the steps that the image was made by, the newest first."""
-        socket = unix_socket(self.host)
-        if socket:
-            request = f"/images/{quote(image_id)}/history"
-            return types.history_entries(get_entries(socket, request, self.host, ANSWER_SECONDS))
-        with self._api() as api:
-            return types.history_entries(api.history(image_id))  # type: ignore[no-untyped-call]
+        request = f"/images/{quote(image_id)}/history"
+        found = self._list(request, lambda api: api.history(image_id))  # type: ignore[no-untyped-call]
+        return [HistoryEntry(one.get("CreatedBy") or "", one.get("Size") or 0) for one in found]
 
     def tag(self, image_id: str, reference: str) -> None:
         """Give an image a name."""
@@ -111,31 +126,21 @@ class Engine:
 
     def untag(self, reference: str) -> None:
         """Take a name away; never by id, which would take every name of the image."""
-        repository, tag = _split(reference)
-        with self._api_for_removal() as api:
-            api.remove_image(f"{repository}:{tag}")
+        name = ":".join(_split(reference))
+        self._remove(lambda api: api.remove_image(name))
 
     def discard(self, image_id: str) -> bool:
         """Remove an image without names; without force, so a container in use keeps it."""
-        from docker.errors import APIError  # noqa: PLC0415
-
         found = self.inspect(image_id)
         if found is None or found.tags:
             return found is None
-        with self._api_for_removal() as api:
-            try:
-                api.remove_image(found.id)
-            except APIError as error:
-                if error.status_code == 409:
-                    return False
-                raise
-        return True
+        return self._remove(lambda api: api.remove_image(found.id), in_use=409)
 
     def load(self, archive: BinaryIO) -> tuple[str, ...]:
         """Load an archive; return the names or ids of its images."""
         with self._api(LOAD_SECONDS) as api:
             messages = api.load_image(archive)  # type: ignore[no-untyped-call]
-            return tuple(types.loaded(self._checked(messages)))
+            return tuple(loaded(self._checked(messages)))
 
     def pull(self, reference: str) -> None:
         """Fetch an image, by tag or by digest."""
@@ -165,42 +170,56 @@ class Engine:
     ) -> str:
         """Start a container and return its id."""
         with self._api() as api:
-            container = _create(api, image, command, labels, options)
-        try:
-            with self._api() as api:
+            created = api.create_container(
+                image,
+                list(command),
+                name=options.name,
+                labels=dict(labels),
+                environment=dict(options.environment),
+                entrypoint=None if options.entrypoint is None else list(options.entrypoint),
+                user=options.user,
+                hostname=options.hostname,
+                host_config=api.create_host_config(
+                    init=options.init or None,
+                    network_mode=options.network,
+                    shm_size=options.shm_bytes,
+                    device_requests=_gpus(options),
+                ),
+            )
+            container = str(created["Id"])
+            try:
                 api.start(container)
-        except BaseException:
-            self.remove_container(container)
-            raise
+            except BaseException:
+                self.remove_container(container)
+                raise
         return container
 
     def remove_container(self, container: str) -> None:
         """Stop and remove a container with its anonymous volumes."""
-        with self._api_for_removal() as api:
-            api.remove_container(container, v=True, force=True)
+        self._remove(lambda api: api.remove_container(container, v=True, force=True))
 
     def containers(self, label: str) -> list[StoredContainer]:
         """Return the containers with ``label``, stopped ones too."""
         with self._api() as api:
             listed = api.containers(all=True, filters={"label": [label]})
-            return [types.listed_container(one) for one in listed]
+        return [
+            StoredContainer(one["Id"], one.get("Labels") or {}, one["Created"]) for one in listed
+        ]
+
+    def in_use(self, image_id: str) -> bool:
+        """Return whether an image, or one built on it, has containers."""
+        with self._api() as api:
+            return bool(api.containers(all=True, filters={"ancestor": image_id}))
 
     def networks(self, label: str) -> list[StoredNetwork]:
         """Return the networks that have ``label``."""
         with self._api() as api:
             listed = api.networks(filters={"label": [label]})
-            return [types.listed_network(one) for one in listed]
+        return [StoredNetwork(one["Id"], one.get("Labels") or {}) for one in listed]
 
     def remove_network(self, network: str) -> None:
         """Remove a network that no container is on."""
-        from docker.errors import APIError  # noqa: PLC0415
-
-        with self._api_for_removal() as api:
-            try:
-                api.remove_network(network)
-            except APIError as error:
-                if error.status_code != 403:  # in use
-                    raise
+        self._remove(lambda api: api.remove_network(network), in_use=403)
 
     def copy_in(self, container: str, archive: bytes, path: str) -> None:
         """Unpack a tar archive below ``path``."""
@@ -208,23 +227,14 @@ class Engine:
             if not api.put_archive(container, path, archive):
                 raise MachineError(f"The engine did not unpack an archive in {container}:{path}.")
 
-    def named(self, repository: str) -> list[StoredImage]:
-        """Return the images that have a name in ``repository``."""
-        with self._api() as api:
-            return [types.listed_image(one) for one in api.images(name=repository)]
-
-    def in_use(self, image_id: str) -> bool:
-        """Ask for containers by ``ancestor``, which children of the image match too."""
-        with self._api() as api:
-            return bool(api.containers(all=True, filters={"ancestor": image_id}))
-
     def build_cache(self) -> list[BuildCacheRecord]:
         """Ask for the disk usage of the build cache alone: images are not summed up."""
         with self._api(PRUNE_SECONDS) as api:
             url = f"{api.base_url}/v{api.api_version}/system/df"  # docker-py's df() has no type
             answer = api.get(url, params={"type": "build-cache"}, timeout=PRUNE_SECONDS)
             answer.raise_for_status()
-            return [types.build_cache_record(one) for one in answer.json().get("BuildCache") or ()]
+            records = answer.json().get("BuildCache") or ()
+        return [BuildCacheRecord(one["ID"], one["Size"], bool(one["InUse"])) for one in records]
 
     def empty_build_cache(self) -> None:
         """Remove all of BuildKit's cache that no build uses, of other projects too."""
@@ -272,32 +282,6 @@ def _split(reference: str) -> tuple[str, str]:
     if not repository or repository == "sha256":
         raise InputError(f"{reference!r} is an image id where a name is needed, such as app:1.0.")
     return str(repository), str(tag or "latest")
-
-
-def _create(
-    api: APIClient,
-    image: str,
-    command: Sequence[str],
-    labels: Mapping[str, str],
-    options: RunOptions,
-) -> str:
-    created = api.create_container(
-        image,
-        list(command),
-        name=options.name,
-        labels=dict(labels),
-        environment=dict(options.environment),
-        entrypoint=None if options.entrypoint is None else list(options.entrypoint),
-        user=options.user,
-        hostname=options.hostname,
-        host_config=api.create_host_config(
-            init=options.init or None,
-            network_mode=options.network,
-            shm_size=options.shm_bytes,
-            device_requests=_gpus(options),
-        ),
-    )
-    return str(created["Id"])
 
 
 def _gpus(options: RunOptions) -> list[DeviceRequest] | None:

@@ -118,7 +118,7 @@ def listed_image(answer: Answer) -> StoredImage:
     return StoredImage(
         id=str(answer["Id"]),
         tags=_tags(answer),
-        labels=labels_of(answer.get("Labels")),
+        labels=answer.get("Labels") or {},
         size=int(answer.get("Size") or 0),
         created=int(answer.get("Created") or 0),
     )
@@ -129,38 +129,10 @@ def inspected_image(answer: Answer) -> StoredImage:
     return StoredImage(
         id=str(answer["Id"]),
         tags=_tags(answer),
-        labels=labels_of((answer.get("Config") or {}).get("Labels")),
+        labels=(answer.get("Config") or {}).get("Labels") or {},
         size=int(answer.get("Size") or 0),
         created=seconds_of(str(answer.get("Created") or "")),
         layers=tuple(str(one) for one in (answer.get("RootFS") or {}).get("Layers") or ()),
-    )
-
-
-def history_entries(entries: Iterable[Answer]) -> list[HistoryEntry]:
-    """Return the answer of ``/images/NAME/history``, the newest step first."""
-    return [
-        HistoryEntry(str(one.get("CreatedBy") or ""), int(one.get("Size") or 0)) for one in entries
-    ]
-
-
-def listed_container(answer: Answer) -> StoredContainer:
-    """Return one entry of ``/containers/json``."""
-    return StoredContainer(
-        id=str(answer["Id"]),
-        labels=labels_of(answer.get("Labels")),
-        created=int(answer.get("Created") or 0),
-    )
-
-
-def listed_network(answer: Answer) -> StoredNetwork:
-    """Return one entry of ``/networks``."""
-    return StoredNetwork(id=str(answer["Id"]), labels=labels_of(answer.get("Labels")))
-
-
-def build_cache_record(answer: Answer) -> BuildCacheRecord:
-    """Return one record of ``/system/df``."""
-    return BuildCacheRecord(
-        str(answer["ID"]), int(answer.get("Size") or 0), in_use=bool(answer.get("InUse"))
     )
 
 
@@ -187,13 +159,6 @@ def _gpus(info: Answer) -> GpuRequest | None:
 def _tags(answer: Answer) -> tuple[str, ...]:
     """Return the names; engines before 25 write ``<none>:<none>`` for none."""
     return tuple(str(tag) for tag in answer.get("RepoTags") or () if "<none>" not in str(tag))
-
-
-def labels_of(found: object) -> dict[str, str]:
-    """Return labels as the engine gave them; it writes ``null`` for none."""
-    if not isinstance(found, Mapping):
-        return {}
-    return {str(key): str(value) for key, value in found.items()}
 
 
 def seconds_of(timestamp: str) -> int:
