@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from imgbuild.dockerfile.lockfile import lock_text
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import write_text
 from imgbuild.matrix.images import Image
@@ -73,18 +74,8 @@ def read_conda_lock(path: Path) -> Mapping[str, CondaEntry]:
         InputError: it is missing, or holds a line that is no entry, or one twice (``file:line``).
 
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path.name}: not UTF-8 text. Restore it, or run `imgbuild lock`."
-        ) from error
-    except OSError as error:
-        raise InputError(
-            f"{path.name}: {error.strerror}. Run `imgbuild lock`, then commit the result."
-        ) from error
     entries: dict[str, CondaEntry] = {}
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(lock_text(path).splitlines(), 1):
         if line and not line.startswith("#"):
             entry = _entry(line, f"{path.name}:{number}")
             if entry.url in entries:
@@ -162,11 +153,15 @@ def resolve_conda(
     path = folder / conda_lock_name(version)
     known = dict(read_conda_lock(path)) if path.exists() else {}
     previous = path.read_text(encoding="utf-8") if path.exists() else ""
-    unknown = [url for url in python.packages if upgrade or not _is_locked(known, url)]
+    channels: dict[str, list[str]] = defaultdict(list)
+    for url in python.packages:
+        if upgrade or url not in known or known[url].sha256 is None:
+            channels[url.rsplit("/", 1)[0]].append(url)
     faults = []
-    for channel, urls in _by_channel(unknown).items():
+    for channel, urls in channels.items():
         try:
-            known |= _look_up(channel, urls, sites)
+            repodata = _repodata(channel, sites)
+            known |= {url: CondaEntry(url, _find(repodata, url, channel)) for url in urls}
         except MachineError as error:
             faults.append(f"The conda channel {channel} cannot be read: {error}")
     entries = [known.get(url, CondaEntry(url)) for url in python.packages]
@@ -201,27 +196,16 @@ def _problems(version: str, python: CondaPython, folder: Path) -> Iterator[str]:
     )
 
 
-def _is_locked(known: Mapping[str, CondaEntry], url: str) -> bool:
-    return url in known and known[url].sha256 is not None
-
-
-def _by_channel(urls: Iterable[str]) -> Mapping[str, list[str]]:
-    channels: dict[str, list[str]] = defaultdict(list)
-    for url in urls:
-        channels[url.rsplit("/", 1)[0]].append(url)
-    return channels
-
-
-def _look_up(channel: str, urls: Iterable[str], sites: Sites) -> dict[str, CondaEntry]:
-    repodata = _repodata(channel, sites)
-    return {url: CondaEntry(url, _find(repodata, url, channel)) for url in urls}
-
-
 def _repodata(channel: str, sites: Sites) -> str:
     """Return the channel's ``repodata.json``, from the packed file if the channel has one."""
     packed = sites.get(f"{channel}/repodata.json.bz2", limit=_LIMIT)
     if packed.status == 200:
-        return _unpacked(packed.body, channel)
+        try:
+            return bz2.decompress(packed.body).decode("utf-8", "replace")
+        except (OSError, ValueError) as error:
+            raise MachineError(
+                f"{channel}/repodata.json.bz2 is not the packed index of a conda channel: {error}."
+            ) from error
     plain = sites.get(f"{channel}/repodata.json", limit=_LIMIT)
     if plain.status == 200:
         return plain.body.decode("utf-8", "replace")
@@ -231,15 +215,6 @@ def _repodata(channel: str, sites: Sites) -> str:
     raise MachineError(
         f"{where} answered {plain.status}. Name a mirror that has it (docs/guide.md)."
     )
-
-
-def _unpacked(body: bytes, channel: str) -> str:
-    try:
-        return bz2.decompress(body).decode("utf-8", "replace")
-    except (OSError, ValueError) as error:
-        raise MachineError(
-            f"{channel}/repodata.json.bz2 is not the packed index of a conda channel: {error}."
-        ) from error
 
 
 def _find(repodata: str, url: str, channel: str) -> str:

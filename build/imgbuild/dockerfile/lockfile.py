@@ -6,7 +6,7 @@ once. Packages that no layer of the matrix names are the last layer, which has n
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -47,17 +47,18 @@ def read_lock(path: Path) -> Lock:
             an exact, hashed requirement (``file:line``).
 
     """
+    return parse_lock(lock_text(path), path.name)
+
+
+def lock_text(path: Path) -> str:
+    """Return the text of a lock; InputError if it is missing or no text."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        what = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise InputError(
-            f"{path.name}: not UTF-8 text. Run `imgbuild lock`, then commit the result."
+            f"{path.name}: {what}. Run `imgbuild lock`, then commit the result."
         ) from error
-    except OSError as error:
-        raise InputError(
-            f"{path.name}: {error.strerror}. Run `imgbuild lock`, then commit the result."
-        ) from error
-    return parse_lock(text, path.name)
 
 
 # Images share locks, and several checks read each: the same text is parsed once.
@@ -121,8 +122,13 @@ def package_layers(image: Image, locks: Path) -> tuple[PackageLayer, ...]:
 
     """
     entries = read_lock(locks / image.lock_name).entries
-    python = image.python_minor
-    return tuple(_layers(image.matrix.package_layers.items(), entries, python))
+    layers = []
+    for name, packages in image.matrix.package_layers.items():
+        present = tuple(package for package in packages if package in entries)
+        if present:
+            text = "\n".join((LAYER_HEADER, *(entries[package] for package in present)))
+            layers.append(PackageLayer(name, present, image.python_minor, f"{text}\n"))
+    return tuple(layers)
 
 
 def layer_files(images: Iterable[Image], locks: Path) -> dict[Path, str]:
@@ -154,13 +160,3 @@ def require_layer_as_named(path: str, place: Path) -> None:
 
 def _short_digest(data: bytes) -> str:
     return sha256(data)[:8]
-
-
-def _layers(
-    layers: Iterable[tuple[str, tuple[str, ...]]], entries: Mapping[str, str], python: str
-) -> Iterator[PackageLayer]:
-    for name, packages in layers:
-        present = tuple(package for package in packages if package in entries)
-        if present:
-            text = "\n".join((LAYER_HEADER, *(entries[package] for package in present)))
-            yield PackageLayer(name, present, python, f"{text}\n")

@@ -94,15 +94,12 @@ def find_drift(rendered: Mapping[Path, str], folder: Path) -> list[str]:
 def _difference(path: Path, committed: str | None, rendered: str) -> str:
     if committed is None:
         return f"{path}: is missing"
-    pairs = zip_longest(committed.splitlines(), rendered.splitlines())
+    sides = committed.splitlines(), rendered.splitlines()
+    pairs = zip_longest(*sides, fillvalue="(end of file)")
     for number, (old, new) in enumerate(pairs, 1):
         if old != new:
-            return f"{path}:{number}: differs\n  committed: {_side(old)}\n  rendered:  {_side(new)}"
+            return f"{path}:{number}: differs\n  committed: {old}\n  rendered:  {new}"
     return f"{path}: differs in line ends only"
-
-
-def _side(line: str | None) -> str:
-    return "(end of file)" if line is None else line
 
 
 def _stale(rendered: Mapping[Path, str], folder: Path) -> list[Path]:

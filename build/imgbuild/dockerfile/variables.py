@@ -83,7 +83,7 @@ def variables(image: Image, locks: Path) -> dict[str, object]:
         InputError: its lock is missing or damaged.
 
     """
-    minor = image.python_minor
+    minor, layers = image.python_minor, package_layers(image, locks)
     return {
         "image": image,
         "epoch": epoch_seconds(image),
@@ -97,14 +97,9 @@ def variables(image: Image, locks: Path) -> dict[str, object]:
         **_downloads(image),
         **_packages(image),
         **_cuda(image),
-        **_layers(image, locks),
+        "package_layers": layers,
+        "layered_packages": sorted(package for layer in layers for package in layer.packages),
     }
-
-
-def _layers(image: Image, locks: Path) -> dict[str, object]:
-    layers = package_layers(image, locks)
-    layered = sorted(package for layer in layers for package in layer.packages)
-    return {"package_layers": layers, "layered_packages": layered}
 
 
 def _paths(image: Image) -> dict[str, object]:

@@ -234,7 +234,12 @@ def as_documented(images: Iterable[Image], *, each: bool) -> tuple[Image, ...]:
     others = [as_documented_image(image) for image in images]
     same = [image for image in others if not image.documented]
     if each and same:
-        raise InputError(f"{same[0].name} is as documented already: {_why_same(same[0])}.")
+        kept = [
+            f"{pin.component} {pin.documented} was documented and is not available ({pin.why})"
+            for pin in never_published(same[0])
+        ]
+        why = "; ".join(kept) or "the documentation names no other version for any of its pins"
+        raise InputError(f"{same[0].name} is as documented already: {why}.")
     found = tuple(image for image in others if image.documented)
     if not found:
         raise InputError("All of the selected images are as documented already.")
@@ -253,11 +258,3 @@ def corrections(image: Image) -> tuple[Correction, ...]:
 def never_published(image: Image) -> tuple[ResolvedPin, ...]:
     """Return the pins whose documented version does not exist: the corrected one stays."""
     return tuple(pin for pin in image.pins if pin.documented and not pin.documented_exists)
-
-
-def _why_same(image: Image) -> str:
-    kept = [
-        f"{pin.component} {pin.documented} was documented and is not available ({pin.why})"
-        for pin in never_published(image)
-    ]
-    return "; ".join(kept) or "the documentation names no other version for any of its pins"

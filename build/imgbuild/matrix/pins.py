@@ -1,6 +1,6 @@
 """The pins of an image, each with its source: the row's, else its stack's, else its OS's."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from imgbuild.matrix.model import Matrix, OperatingSystem, Pin, Row, Variant
 from imgbuild.yaml_file import Location
@@ -98,8 +98,19 @@ def _resolve(
     if component == "os":
         return ResolvedPin(component, os.version, os.image or archive, why=os.support)
     pin = pin_of(matrix, row, component)
+    if documented:
+        pin = documented_pin(pin)
+    version, why = pin.version, pin.why
+    if component == "mpi":
+        mpi = matrix.mpi[pin.version]
+        version = mpi.version
+        if mpi.origin in {"index", "installer"}:
+            why = why or f"licence: {mpi.licence}"
     packages = _nvidia(matrix, os, component) if component in NVIDIA else archive
-    return _sourced(matrix, component, documented_pin(pin) if documented else pin, packages)
+    source, sha256 = _source(matrix, component, pin.version, packages)
+    return ResolvedPin(
+        component, version, source, sha256, pin.documented, pin.documented_exists, why
+    )
 
 
 def _nvidia(matrix: Matrix, os: OperatingSystem, component: str) -> str:
@@ -110,46 +121,24 @@ def _nvidia(matrix: Matrix, os: OperatingSystem, component: str) -> str:
     return f"{upstream.url}{os.nvidia}/x86_64"
 
 
-def _sourced(matrix: Matrix, component: str, pin: Pin, archive: str) -> ResolvedPin:
-    resolved = ResolvedPin(
-        component,
-        pin.version,
-        archive,
-        documented=pin.documented,
-        documented_exists=pin.documented_exists,
-        why=pin.why,
-    )
-    if component == "mpi":
-        return _mpi(matrix, resolved)
-    if component == "python":
-        return _python(matrix, resolved)
-    if component == "miniconda":
-        return _download(matrix, resolved, f"miniconda-{pin.version}")
+def _source(matrix: Matrix, component: str, version: str, packages: str) -> tuple[str, str | None]:
+    """Return where a component comes from, and its sha256 if it is one file."""
     if component == "horovod":
-        sha256 = matrix.horovod[pin.version].sha256
-        return replace(resolved, source=f"{INDEX}: horovod, source distribution", sha256=sha256)
-    return resolved
-
-
-def _python(matrix: Matrix, pin: ResolvedPin) -> ResolvedPin:
-    python = matrix.python[pin.version]
-    if python.origin == "source":
-        return _download(matrix, pin, python.source)
-    return replace(pin, source=f"conda packages, {len(python.packages)} by URL (images/locks)")
-
-
-def _mpi(matrix: Matrix, pin: ResolvedPin) -> ResolvedPin:
-    mpi = matrix.mpi[pin.version]
-    named = replace(pin, version=mpi.version)
-    if mpi.origin in {"index", "installer"}:
-        named = replace(named, why=pin.why or f"licence: {mpi.licence}")
-    if mpi.origin == "apt":
-        return named
-    if mpi.origin == "index":
-        return replace(named, source=f"{INDEX}: {mpi.runtime} (images/locks)")
-    return _download(matrix, named, mpi.source)
-
-
-def _download(matrix: Matrix, pin: ResolvedPin, source: str) -> ResolvedPin:
-    found = matrix.sources[source]
-    return replace(pin, source=found.url, sha256=found.sha256)
+        return f"{INDEX}: horovod, source distribution", matrix.horovod[version].sha256
+    if component == "python":
+        python = matrix.python[version]
+        if python.origin == "conda":
+            return f"conda packages, {len(python.packages)} by URL (images/locks)", None
+        found = matrix.sources[python.source]
+    elif component == "mpi":
+        mpi = matrix.mpi[version]
+        if mpi.origin == "index":
+            return f"{INDEX}: {mpi.runtime} (images/locks)", None
+        if mpi.origin == "apt":
+            return packages, None
+        found = matrix.sources[mpi.source]
+    elif component == "miniconda":
+        found = matrix.sources[f"miniconda-{version}"]
+    else:
+        return packages, None
+    return found.url, found.sha256

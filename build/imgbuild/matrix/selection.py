@@ -72,12 +72,18 @@ def _matching(matrix: "Matrix", selection: Selection) -> tuple["Image", ...]:
         raise InputError(f"Select images with --tf VERSION or --all. {_existing(images)}")
     for version in selection.tensorflow:
         _check_version(version, images)
-    _check_mpi(selection.mpi, images)
-    selected = tuple(image for image in images if _matches(image, selection, matrix))
-    if not selected:
-        raise InputError(f"No image is {_describe(selection, matrix)}. {_existing(images)}")
-    _check_each(selection, selected, matrix, images)
-    return selected
+    known = sorted({image.mpi.flavour for image in images})
+    if selection.mpi is not None and selection.mpi not in known:
+        raise InputError(f"--mpi {selection.mpi!r}: no such MPI; there are: {', '.join(known)}.")
+    # Not one of several versions or variants may silently be left out.
+    parts = [selection]
+    parts += [replace(selection, tensorflow=(version,)) for version in selection.tensorflow]
+    if selection.cpu and selection.gpu:
+        parts += [replace(selection, gpu=False), replace(selection, cpu=False)]
+    for part in parts:
+        if not any(_matches(image, part, matrix) for image in images):
+            raise InputError(f"No image is {_describe(part, matrix)}. {_existing(images)}")
+    return tuple(image for image in images if _matches(image, selection, matrix))
 
 
 def _check_version(version: str, images: tuple["Image", ...]) -> None:
@@ -87,40 +93,13 @@ def _check_version(version: str, images: tuple["Image", ...]) -> None:
         raise InputError(f"--tf {version}: no such TensorFlow in the matrix. {_existing(images)}")
 
 
-def _check_mpi(flavour: str | None, images: tuple["Image", ...]) -> None:
-    known = sorted({image.mpi.flavour for image in images})
-    if flavour is not None and flavour not in known:
-        raise InputError(f"--mpi {flavour!r}: no such MPI; there are: {', '.join(known)}.")
-
-
-def _check_each(
-    selection: Selection,
-    selected: tuple["Image", ...],
-    matrix: "Matrix",
-    images: tuple["Image", ...],
-) -> None:
-    """Refuse a selection of which one version or variant would silently be left out."""
-    for version in selection.tensorflow:
-        if not any(version in {image.minor, image.tensorflow} for image in selected):
-            one = replace(selection, tensorflow=(version,))
-            raise InputError(f"No image is {_describe(one, matrix)}. {_existing(images)}")
-    for variant in ("cpu", "gpu"):
-        if getattr(selection, variant) and all(image.variant != variant for image in selected):
-            one = replace(selection, cpu=variant == "cpu", gpu=variant == "gpu")
-            raise InputError(f"No image is {_describe(one, matrix)}. {_existing(images)}")
-
-
 def _matches(image: "Image", selection: Selection, matrix: "Matrix") -> bool:
     if selection.tensorflow and not {image.minor, image.tensorflow} & {*selection.tensorflow}:
         return False
-    of_kind = image.variant in _variants(selection, matrix) and image.stack in _stacks(
-        selection, matrix
-    )
-    return of_kind and _has_mpi(image, selection)
-
-
-def _has_mpi(image: "Image", selection: Selection) -> bool:
-    """Return whether the image has the selected MPI, by default the usual one of its stack."""
+    if image.variant not in _variants(selection, matrix):
+        return False
+    if image.stack not in _stacks(selection, matrix):
+        return False
     if selection.mpi:
         return selection.mpi == image.mpi.flavour
     return selection.everything or image.usual_mpi
@@ -164,15 +143,14 @@ def _named(matrix: "Matrix", names: Sequence[str]) -> tuple["Image", ...]:
     known = [image.name for image in images]
     unknown = [name for name in dict.fromkeys(names) if name not in known]
     if unknown:
-        raise InputError(" ".join(_no_such(name, known) for name in unknown))
+        import difflib  # noqa: PLC0415 - for the error alone
+
+        near = [difflib.get_close_matches(name, known, n=_NEAR, cutoff=0.0) for name in unknown]
+        raise InputError(
+            " ".join(
+                f"--name {name!r}: no such image in the matrix. Most similar: "
+                f"{', '.join(similar)}; `imgbuild list` has them all."
+                for name, similar in zip(unknown, near, strict=True)
+            )
+        )
     return tuple(image for image in images if image.name in names)
-
-
-def _no_such(name: str, known: Sequence[str]) -> str:
-    import difflib  # noqa: PLC0415 - for the error alone
-
-    near = difflib.get_close_matches(name, known, n=_NEAR, cutoff=0.0)
-    return (
-        f"--name {name!r}: no such image in the matrix. Most similar: {', '.join(near)}; "
-        "`imgbuild list` has them all."
-    )

@@ -146,20 +146,15 @@ def _machine(image: Image, inputs: BuildInputs) -> dict[str, str]:
         "CPython": inputs.interpreters[image.version_of("python")].digest,
         # With pinned hashes another uv should install the same; that is not proved.
         "uv": inputs.uv_version,
-        **dict(_downloads(image, inputs)),
     }
+    for context, files in inputs.downloads[image.name].contexts.items():
+        # The context's name goes into the total: a file in another one is another input.
+        found |= {f"{DOWNLOAD}{context}/{file.file_name}": file.sha256 for file in files}
     if image.cuda and inputs.keyrings:
         found["keyrings"] = inputs.keyrings.name
     if inputs.standin:
         found["stand-in"] = inputs.standin
     return found
-
-
-def _downloads(image: Image, inputs: BuildInputs) -> Iterator[tuple[str, str]]:
-    for context, files in inputs.downloads[image.name].contexts.items():
-        for file in files:
-            # The context's name goes into the total: a file in another one is another input.
-            yield f"{DOWNLOAD}{context}/{file.file_name}", file.sha256
 
 
 def _short(value: str) -> str:
