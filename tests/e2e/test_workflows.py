@@ -63,8 +63,9 @@ def _succeeded(publication: Publication) -> None:
 
 
 def _images(tags: dict[str, str]) -> set[str]:
-    """Return the tags of images, without records and input digests."""
-    return {tag for tag in tags if not re.search(r"\.record$|^input-|^index$", tag)}
+    """Return the tags of images, without records, input digests and kept artifacts."""
+    other = re.compile(r"\.record$|^(input|verdicts|wheel)-|^index$")
+    return {tag for tag in tags if not other.search(tag)}
 
 
 @pytest.mark.parametrize(
