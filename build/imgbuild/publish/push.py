@@ -1,7 +1,7 @@
 """``imgbuild push``: publish images whose suites passed.
 
 Every image passes the gate before any is pushed. Then, for each image, in this order, so that
-nobody finds anything incomplete:
+nothing incomplete is visible:
 
 1. its content and immutable tag, by the engine: a registry shows a tag when all layers are there;
 2. its record, under the immutable tag with ``.record``: from now on it counts as published;
