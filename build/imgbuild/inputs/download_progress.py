@@ -13,50 +13,39 @@ if TYPE_CHECKING:
 
 
 class DownloadProgress:
-    """Writes a line for each file that is complete; threads may share it. Sizes are in bytes."""
+    """Writes a line for each file that is complete, and draws ``bars`` of those under way.
 
-    def __init__(self, write: Callable[[str], None] = lambda _: None) -> None:
+    Threads may share it. Sizes are in bytes.
+    """
+
+    def __init__(
+        self, write: Callable[[str], None] = lambda _: None, bars: "RichProgress | None" = None
+    ) -> None:
         self._write = write
+        self._bars = bars
+        self._tasks: dict[str, TaskID] = {}
 
     def begin(self, name: str, done: int, total: int | None) -> None:
         """Take note that ``done`` of ``total`` bytes are here; called again with each try."""
+        if self._bars:
+            if name not in self._tasks:
+                self._tasks[name] = self._bars.add_task(name)
+            self._bars.reset(self._tasks[name], total=total, completed=done)
 
     def advance(self, name: str, size: int) -> None:
         """Take note that ``size`` more bytes have come."""
+        if self._bars:
+            self._bars.advance(self._tasks[name], size)
 
     def end(self, name: str, size: int) -> None:
         """Show that the file is complete."""
+        if self._bars and name in self._tasks:  # not if all of the file was there already
+            self._bars.remove_task(self._tasks.pop(name))
         self._write(f"fetched {name} ({size_text(size)})")
 
     def damaged(self, name: str) -> None:
         """Show that a file in the cache was damaged, and removed."""
         self._write(f"{name} in the cache was damaged (its sha256 is another): it is fetched again")
-
-
-class DownloadBars(DownloadProgress):
-    """Draws a bar for each file under way, and a line for each that is complete."""
-
-    def __init__(self, bars: "RichProgress") -> None:
-        super().__init__(bars.console.print)
-        self._bars = bars
-        self._tasks: dict[str, TaskID] = {}
-
-    def begin(self, name: str, done: int, total: int | None) -> None:
-        """Draw the bar from its beginning."""
-        if name in self._tasks:
-            self._bars.reset(self._tasks[name], total=total, completed=done)
-        else:
-            self._tasks[name] = self._bars.add_task(name, total=total, completed=done)
-
-    def advance(self, name: str, size: int) -> None:
-        """Lengthen the bar."""
-        self._bars.advance(self._tasks[name], size)
-
-    def end(self, name: str, size: int) -> None:
-        """Remove the bar."""
-        if name in self._tasks:  # not if all of the file was there already
-            self._bars.remove_task(self._tasks.pop(name))
-        super().end(name, size)
 
 
 @contextmanager
@@ -70,4 +59,4 @@ def shown_progress() -> Iterator[DownloadProgress]:
 
     columns = ("{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=Console(stderr=True, highlight=False), transient=True) as bars:
-        yield DownloadBars(bars)
+        yield DownloadProgress(bars.console.print, bars)
