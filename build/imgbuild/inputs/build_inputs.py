@@ -2,14 +2,14 @@
 
 import filecmp
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
 from imgbuild.dockerfile.conda import conda_downloads
-from imgbuild.dockerfile.variables import NamedSource, epoch_seconds, named_sources
+from imgbuild.dockerfile.variables import epoch_seconds, named_sources
 from imgbuild.errors import InputError, MachineError
 from imgbuild.files import link_or_copy, stored_folder
 from imgbuild.inputs.base import BaseRecipe, bootstrap_base, find_base, whole_base
@@ -20,7 +20,7 @@ from imgbuild.inputs.settings_files import (
     build_secrets,
     keyrings_context,
     other_keyrings,
-    require_files,
+    secret_files,
 )
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import CondaPython, Matrix
@@ -124,16 +124,11 @@ def prepare_inputs(
         version("uv"),
         build_secrets(settings, preparation.cache),
         {i.name: image_downloads(i, preparation.project.locks, settings) for i in images},
-        _keyrings(images, settings, preparation),
+        keyrings_context(
+            images[0].matrix, settings, preparation.project.files / "keyrings", preparation.cache
+        ),
         settings.standin.note if settings.standin else None,
     )
-
-
-def _keyrings(
-    images: tuple[Image, ...], settings: Settings, preparation: Preparation
-) -> Path | None:
-    own = preparation.project.files / "keyrings"
-    return keyrings_context(images[0].matrix, settings, own, preparation.cache)
 
 
 def _base(image: Image, settings: Settings, preparation: Preparation) -> BaseInput:
@@ -177,17 +172,7 @@ def check_settings(settings: Settings, matrix: Matrix) -> None:
         InputError: what, and what to do.
 
     """
-    _check_names(settings, matrix)
-    require_files(settings)
-    make_sites(matrix.upstream_urls, settings).login("https://localhost/")
-    other_keyrings(matrix, settings)
-    for base in settings.base.values():
-        if isinstance(base, LayoutBase):
-            open_layout(Path(base.path))
-
-
-def _check_names(settings: Settings, matrix: Matrix) -> None:
-    """Refuse settings for what the matrix does not have: they would silently do nothing."""
+    # Settings for what the matrix does not have would silently do nothing.
     pairs = (
         ("base", settings.base, matrix.operating_systems),
         ("cpython", settings.cpython, matrix.python),
@@ -200,6 +185,12 @@ def _check_names(settings: Settings, matrix: Matrix) -> None:
                 f"imgbuild.local.yaml: {section}: the matrix has no {', '.join(unknown)}; "
                 f"there are: {', '.join(known)}."
             )
+    secret_files(settings)
+    make_sites(matrix.upstream_urls, settings).login("https://localhost/")
+    other_keyrings(matrix, settings)
+    for base in settings.base.values():
+        if isinstance(base, LayoutBase):
+            open_layout(Path(base.path))
 
 
 def image_downloads(image: Image, locks: Path, settings: Settings) -> ImageDownloads:
@@ -209,26 +200,22 @@ def image_downloads(image: Image, locks: Path, settings: Settings) -> ImageDownl
         InputError: a conda package has no recorded sha256.
 
     """
-    named = list(_needed(image, settings))
-    files = [Download(name.file_name, name.source.url, name.sha256) for name in named]
-    contexts = {FILES: tuple(substituted(file, settings.substitutes) for file in files)}
+    python, others = image.version_of("python"), settings.substitutes
+    named = named_sources(image)
+    if isinstance(settings.interpreter_for(python), PrefixInterpreter):
+        named = {purpose: source for purpose, source in named.items() if purpose != "cpython"}
+    contexts = {FILES: [Download(n.file_name, n.source.url, n.sha256) for n in named.values()]}
     if isinstance(image.python, CondaPython):
-        conda = conda_downloads(image.version_of("python"), image.python, locks)
-        files = [Download(url.rsplit("/", 1)[1], url, sha256) for url, sha256 in conda]
-        contexts[CONDA] = tuple(substituted(file, settings.substitutes) for file in files)
-    arguments = {
-        name.argument: settings.substitutes[name.file_name]
-        for name in named
-        if name.file_name in settings.substitutes
-    }
-    return ImageDownloads({name: files for name, files in contexts.items() if files}, arguments)
-
-
-def _needed(image: Image, settings: Settings) -> Iterator[NamedSource]:
-    local = isinstance(settings.interpreter_for(image.version_of("python")), PrefixInterpreter)
-    for purpose, source in named_sources(image).items():
-        if purpose != "cpython" or not local:
-            yield source
+        conda = conda_downloads(python, image.python, locks)
+        contexts[CONDA] = [Download(url.rsplit("/", 1)[1], url, sha256) for url, sha256 in conda]
+    return ImageDownloads(
+        {
+            name: tuple(substituted(file, others) for file in files)
+            for name, files in contexts.items()
+            if files
+        },
+        {n.argument: others[n.file_name] for n in named.values() if n.file_name in others},
+    )
 
 
 def uv_context(cache: Path) -> Path:
@@ -240,7 +227,15 @@ def uv_context(cache: Path) -> Path:
         MachineError: the package has no binary, or the cache cannot be written.
 
     """
-    source = _uv_binary()
+    import uv  # noqa: PLC0415 (only when a build is prepared)
+
+    try:
+        source = Path(uv.find_uv_bin())
+    except FileNotFoundError as error:
+        raise MachineError(
+            "The Python package uv is installed without its program, which installs the packages "
+            f"of every image. Run `pip install --force-reinstall uv=={version('uv')}`."
+        ) from error
     status = source.stat()
     final = cache / "uv" / f"{version('uv')}-{status.st_size:x}-{status.st_mtime_ns:x}"
 
@@ -250,23 +245,7 @@ def uv_context(cache: Path) -> Path:
     def is_whole(folder: Path) -> bool:
         stored = folder / "uv"
         only = folder.is_dir() and [path.name for path in folder.iterdir()] == ["uv"]
-        return only and os.access(stored, os.X_OK) and _same(stored, source)
+        same = only and (stored.samefile(source) or filecmp.cmp(stored, source, shallow=False))
+        return same and os.access(stored, os.X_OK)
 
     return stored_folder(final, make, is_whole)
-
-
-def _same(stored: Path, source: Path) -> bool:
-    """Return whether the two are one file, as a rule, or hold the same."""
-    return stored.samefile(source) or filecmp.cmp(stored, source, shallow=False)
-
-
-def _uv_binary() -> Path:
-    import uv  # noqa: PLC0415 (only when a build is prepared)
-
-    try:
-        return Path(uv.find_uv_bin())
-    except FileNotFoundError as error:
-        raise MachineError(
-            "The Python package uv is installed without its program, which installs the packages "
-            f"of every image. Run `pip install --force-reinstall uv=={version('uv')}`."
-        ) from error

@@ -70,9 +70,13 @@ def prefix_digest(prefix: Path, version: str, dockerfile: Path, cache: Path) -> 
     """
     minor = version.rpartition(".")[0]
     files = sorted(_files(prefix, minor))
-    touched = json_sha256([_state(prefix / name, name) for name in files])
+    states = [(name, (prefix / name).lstat()) for name in files]
+    touched = json_sha256([[n, s.st_mode, s.st_size, s.st_mtime_ns] for n, s in states])
     stamp = cache / "cpython" / f"{version}-{sha256(str(prefix).encode())[:16]}.json"
-    content = _remembered(stamp, touched)
+    content = None
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        stored = json.loads(stamp.read_bytes())
+        content = stored["content"] if stored["touched"] == touched else None
     if content is None:
         verify_prefix(prefix, version)
         content = json_sha256([_content(prefix / name, name) for name in files])
@@ -108,7 +112,13 @@ def find_prefixes(version: str) -> list[Path]:
     """
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     candidates = [pyenv / "versions" / version, Path("/opt/python") / version, Path("/usr/local")]
-    return [path for path in candidates if _reports(path, version)]
+    found = []
+    for path in candidates:
+        python = interpreter_path(path, version)
+        with suppress(InputError):
+            if python.exists() and probe(python).version == version:
+                found.append(path)
+    return found
 
 
 def interpreter_path(prefix: Path, version: str) -> Path:
@@ -149,30 +159,10 @@ def _files(prefix: Path, minor: str) -> Iterator[str]:
             yield from (f"{where}/{name}" for name in names if not name.endswith((".a", ".o")))
 
 
-def _state(path: Path, name: str) -> list[object]:
-    status = path.lstat()
-    return [name, status.st_mode, status.st_size, status.st_mtime_ns]
-
-
 def _content(path: Path, name: str) -> list[object]:
     if path.is_symlink():
         return [name, "link", str(path.readlink())]
     return [name, os.access(path, os.X_OK), file_sha256(path)]
-
-
-def _remembered(stamp: Path, touched: str) -> str | None:
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        found = json.loads(stamp.read_bytes())
-        return str(found["content"]) if found["touched"] == touched else None
-    return None
-
-
-def _reports(prefix: Path, version: str) -> bool:
-    python = interpreter_path(prefix, version)
-    try:
-        return python.exists() and probe(python).version == version
-    except InputError:
-        return False
 
 
 def _unusable(python: Path, why: str) -> InputError:
