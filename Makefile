@@ -55,7 +55,6 @@ nightly: machine stub-tools browser
 	$(BIN)/pytest tests/e2e -m nightly
 
 standin: machine stub-tools
-	$(BIN)/pytest -q tests/standin/unit
 	cd tests && ../$(BIN)/python -m standin.family --all
 
 unit: $(READY)

@@ -14,8 +14,7 @@ from imgbuild.project import Project, find_project
 from imgbuild.settings import load_settings
 from standin.context import HERE, Context
 from standin.server import serve
-from standin.settings_file import settings_of, write_settings
-from standin.upstreams import make_standins
+from standin.upstreams import make_standins, settings_of, write_settings
 from standin.workbench import environment
 
 DEFAULT_PORT = 8473

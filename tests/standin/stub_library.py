@@ -11,7 +11,7 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from standin.collect_symbols import SYMBOLS
+from standin.context import HERE
 from standin.workbench import scratch
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class StubLibrary:
 
 def functions_of(library: str, cuda: str) -> list[str]:
     """Return the names that TensorFlow and Horovod ask this library for."""
-    files = [SYMBOLS / group / f"{library}.txt" for group in (cuda, "horovod")]
+    files = [HERE / "symbols" / group / f"{library}.txt" for group in (cuda, "horovod")]
     found = {name for path in files if path.exists() for name in path.read_text().split()}
     return sorted(found)
 

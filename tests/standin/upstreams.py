@@ -1,13 +1,16 @@
-"""All stand-ins of one matrix, made where they are missing."""
+"""All stand-ins of one matrix, made where they are missing, and the settings that name them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import yaml
 
 from standin.anaconda import anaconda_site
 from standin.base_image import ubuntu_base
 from standin.conda_interpreter import interpreter
+from standin.context import sha256_of
 from standin.intel import intel_site, intel_version
 from standin.nvidia import cuda_repositories, machine_learning_repositories
 from standin.open_mpi import open_mpi_site, open_mpi_version
@@ -20,6 +23,10 @@ if TYPE_CHECKING:
 
     from standin.context import Context
     from standin.signing import SigningKey
+
+NOTE = "Made from stand-ins for Ubuntu, Anaconda, NVIDIA, Intel and Open MPI; for tests only."
+_ENDINGS = (".sh", ".tgz", ".tar.gz", ".tar.bz2")
+_LEARNING = "nvidia-machine-learning"
 
 
 @dataclass(frozen=True)
@@ -60,9 +67,6 @@ def make_standins(context: Context) -> StandIns:
     return StandIns(sites, _bases(context, ubuntu), _versions(context, sites))
 
 
-_LEARNING = "nvidia-machine-learning"
-
-
 def _bases(context: Context, key: SigningKey) -> dict[str, Path]:
     return {
         name: ubuntu_base(context, name, key).path
@@ -82,3 +86,42 @@ def _versions(context: Context, sites: tuple[Site, ...]) -> dict[str, str]:
             mpi[name] = open_mpi_version(folders["open-mpi"])
     python = interpreter(context, "3.6")[0]
     return {"python": python, "git": git_version(folders["ubuntu"]), **mpi}
+
+
+def settings_of(context: Context, standins: StandIns, url: str) -> dict[str, Any]:
+    """Return what ``imgbuild.local.yaml`` would hold, for a server at ``url``."""
+    own = context.settings.model_dump(mode="json", by_alias=True, exclude_none=True)
+    kept = {key: own[key] for key in ("engine", "base", "cpython", "ca_bundle") if own.get(key)}
+    bases = {name: {"from": "layout", "path": str(path)} for name, path in standins.bases.items()}
+    return {
+        **kept,
+        "base": {**kept.get("base", {}), **bases},
+        "mirrors": {site.name: _mirror(site, url) for site in standins.sites},
+        "substitutes": _substitutes(standins),
+        "standin": {"note": NOTE, "versions": dict(standins.versions)},
+    }
+
+
+def write_settings(path: Path, settings: dict[str, Any]) -> None:
+    """Write them as YAML."""
+    head = "# Written by `python -m standin`: for tests only.\n"
+    path.write_text(head + yaml.safe_dump(settings, sort_keys=False, width=200), encoding="utf-8")
+
+
+def _mirror(site: Site, url: str) -> dict[str, str]:
+    # Ubuntu's archive is checked with the key that the base image holds.
+    own = site.key and site.name != "ubuntu"
+    keyring = {"keyring": str(site.key.keyring)} if own and site.key else {}
+    return {"url": f"{url}/{site.name}/", **keyring}
+
+
+def _substitutes(standins: StandIns) -> dict[str, str]:
+    """Return the sha256 of every download of a stand-in, by file name."""
+    files = {
+        path.name: path
+        for site in standins.sites
+        if site.key is None
+        for path in sorted(site.folder.rglob("*"))
+        if path.name.endswith(_ENDINGS)
+    }
+    return {name: sha256_of(path) for name, path in sorted(files.items())}
