@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imgbuild.matrix.model import OperatingSystem
+    from standin.apt_repository import SigningKey
     from standin.context import Context
-    from standin.signing import SigningKey
 
 KEYRING = "usr/share/keyrings/imgbuild-standin.gpg"
 #: The folder of Ubuntu's archive on its site, and the components that the stand-in has.

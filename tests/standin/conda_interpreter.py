@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from imgbuild.inputs.local_prefix import find_prefixes
 from imgbuild.settings import PrefixInterpreter
-from standin.elf import is_elf, set_search_path, strip
 
 if TYPE_CHECKING:
     from standin.context import Context
@@ -107,3 +106,19 @@ def package_of(soname: str) -> str:
         if re.fullmatch(pattern, soname):
             return package
     return "python"
+
+
+def is_elf(path: Path) -> bool:
+    """Whether ``path`` is a program or library in ELF."""
+    with path.open("rb") as stream:
+        return stream.read(4) == b"\x7fELF"
+
+
+def strip(files: list[Path]) -> None:
+    """Remove debug information and symbol tables."""
+    subprocess.run(["strip", "--strip-all", *files], check=True)
+
+
+def set_search_path(files: list[Path], search_path: str) -> None:
+    """Let ``files`` look for their libraries in ``search_path``."""
+    subprocess.run(["patchelf", "--set-rpath", search_path, *files], check=True)

@@ -11,9 +11,8 @@ import tarfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from standin.conda_interpreter import PLACEHOLDER
+from standin.conda_interpreter import PLACEHOLDER, is_elf
 from standin.deb import TIME
-from standin.elf import is_elf
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from standin.context import HERE
 from standin.deb import Member, tar_gz
-from standin.index_wheels import files_below, wheels
 from standin.intel_layout import layout
+from standin.workbench import files_below, wheels
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from standin.context import HERE
 from standin.deb import Member
-from standin.elf import replace_in_strings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -108,5 +107,23 @@ def _adapted(content: bytes, root: str) -> bytes:
     if content.startswith(b"#!"):
         return content.replace(b"I_MPI_SUBSTITUTE_INSTALLDIR", root.encode())
     if content.startswith(b"\x7fELF") and _OLD_PROVIDERS.encode() in content:
-        return replace_in_strings(content, _OLD_PROVIDERS, _PROVIDERS)
+        return _replace_in_strings(content, _OLD_PROVIDERS, _PROVIDERS)
     return content
+
+
+def _replace_in_strings(content: bytes, old: str, new: str) -> bytes:
+    r"""Return ELF ``content`` with the folder ``old`` inside C strings replaced, at equal length.
+
+    No byte after a replaced name moves, because linkers merge a string with the end of a longer
+    one (``SHF_MERGE``). Inside a longer string the new name is filled up with slashes,
+    ``/opt/intel////lib``; at the end of a string it ends early, and the last part of the old name
+    stays behind the end, where only the merged string's reader sees it.
+    """
+    old_bytes, new_bytes = old.encode(), new.encode()
+    tail = b"\0" + old_bytes.rpartition(b"/")[2]
+    if len(new_bytes) + len(tail) > len(old_bytes):
+        raise ValueError(f"{new} is too long to stand in place of {old}")
+    ended = new_bytes + tail.rjust(len(old_bytes) - len(new_bytes), b"\0")
+    inside = new_bytes.ljust(len(old_bytes), b"/")
+    content = content.replace(old_bytes + b"\0", ended + b"\0")
+    return re.sub(re.escape(old_bytes) + rb"(?![\w.-])", lambda _: inside, content)

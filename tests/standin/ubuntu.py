@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imgbuild.matrix.model import Matrix, OperatingSystem
+    from standin.apt_repository import SigningKey
     from standin.context import Context
-    from standin.signing import SigningKey
 
 _SOURCES = (
     "ubuntu.py", "deb.py", "apt_repository.py", "base_image.py", "files/old_gcc.sh",

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from standin.anaconda import anaconda_site
+from standin.apt_repository import signing_key
 from standin.base_image import ubuntu_base
 from standin.conda_interpreter import interpreter
 from standin.context import sha256_of
 from standin.intel import intel_site, intel_version
 from standin.nvidia import cuda_repositories, machine_learning_repositories
 from standin.open_mpi import open_mpi_site, open_mpi_version
-from standin.signing import signing_key
 from standin.ubuntu import git_version, ubuntu_archive
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from standin.apt_repository import SigningKey
     from standin.context import Context
-    from standin.signing import SigningKey
 
 NOTE = "Made from stand-ins for Ubuntu, Anaconda, NVIDIA, Intel and Open MPI; for tests only."
 _ENDINGS = (".sh", ".tgz", ".tar.gz", ".tar.bz2")
