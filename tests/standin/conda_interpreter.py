@@ -121,4 +121,5 @@ def strip(files: list[Path]) -> None:
 
 def set_search_path(files: list[Path], search_path: str) -> None:
     """Let ``files`` look for their libraries in ``search_path``."""
-    subprocess.run(["patchelf", "--set-rpath", search_path, *files], check=True)
+    if files:  # patchelf refuses a call without one
+        subprocess.run(["patchelf", "--set-rpath", search_path, *files], check=True)
