@@ -7,7 +7,7 @@ uses the legacy builder.
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from imgbuild.engine.endpoint import config_folder
@@ -65,18 +65,14 @@ def find_buildx(
     """
     limits = (step_seconds, settings.step_timeout, STEP_SECONDS)
     limit = next(seconds for seconds in limits if seconds is not None)
-    return replace(_found(settings, environ, folders), step_seconds=limit)
-
-
-def _found(
-    settings: EngineSettings, environ: Mapping[str, str], folders: tuple[Path, ...]
-) -> Buildx:
     if settings.buildx:
-        return _with_version(Path(settings.buildx), "engine.buildx of imgbuild.local.yaml")
-    for path in _candidates(environ, folders):
+        where = "engine.buildx of imgbuild.local.yaml"
+        return _with_version(Path(settings.buildx), where, limit)
+    candidates = [*_candidates(environ, folders)]
+    for path in candidates:
         if path.is_file() and os.access(path, os.X_OK):
-            return _with_version(path, "the plugin folders")
-    searched = ", ".join(str(path.parent) for path in _candidates(environ, folders))
+            return _with_version(path, "the plugin folders", limit)
+    searched = ", ".join(str(path.parent) for path in candidates)
     raise MachineError(
         f"There is no {PROGRAM}, the Docker client's build plugin, on this machine (searched: "
         f"{searched}, PATH). {_INSTALL}"
@@ -84,23 +80,22 @@ def _found(
 
 
 def _candidates(environ: Mapping[str, str], folders: tuple[Path, ...]) -> Iterator[Path]:
-    own = Path.home() / ".docker"
-    for folder in dict.fromkeys((config_folder(environ), own)):
-        yield folder / "cli-plugins" / PROGRAM
-    for folder in folders:
+    own = (config_folder(environ), Path.home() / ".docker")
+    for folder in dict.fromkeys((*(one / "cli-plugins" for one in own), *folders)):
         yield folder / PROGRAM
     found = shutil.which(PROGRAM, path=environ.get("PATH", ""))
     if found:
         yield Path(found)
 
 
-def _with_version(path: Path, where: str) -> Buildx:
+def _with_version(path: Path, where: str, limit: float) -> Buildx:
     """Return the program with its version: ``github.com/docker/buildx v0.29.1 COMMIT``."""
     answer = run([str(path), "version"], timeout=ANSWER_SECONDS)
     if not answer.ok:
         raise MachineError(f"{path} (from {where}) does not run: {answer.last()}. {_INSTALL}")
     words = answer.output.split()
-    return Buildx(path, words[1].removeprefix("v") if len(words) > 1 else "unknown")
+    version = words[1].removeprefix("v") if len(words) > 1 else "unknown"
+    return Buildx(path, version, limit)
 
 
 def check_buildx(buildx: Buildx, host: str | None) -> None:

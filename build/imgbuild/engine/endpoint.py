@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from imgbuild.errors import MachineError
 from imgbuild.settings import EngineSettings
@@ -29,19 +30,18 @@ def resolve_host(settings: EngineSettings, environ: Mapping[str, str] = os.envir
     if environ.get("DOCKER_HOST"):
         return environ["DOCKER_HOST"]
     folder = config_folder(environ)
-    context = environ.get("DOCKER_CONTEXT") or _current_context(folder / "config.json")
-    return None if context in {"", "default"} else _context_host(folder / "contexts", context)
+    config = folder / "config.json"
+    context = environ.get("DOCKER_CONTEXT")
+    if not context and config.is_file():
+        context = _read_object(config).get("currentContext")
+    if not context or context == "default":
+        return None
+    return _context_host(folder / "contexts", str(context))
 
 
 def config_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the folder of the Docker client's configuration."""
     return Path(environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
-
-
-def _current_context(config: Path) -> str:
-    """Return the name of the context in use, empty if none was chosen."""
-    found = _read_object(config) if config.is_file() else {}
-    return str(found.get("currentContext") or "")
 
 
 def _context_host(contexts: Path, name: str) -> str:
@@ -59,22 +59,18 @@ def _context_host(contexts: Path, name: str) -> str:
             f"The Docker context {name!r} uses its own TLS files, which imgbuild does not read. "
             "Set DOCKER_HOST, DOCKER_CERT_PATH and DOCKER_TLS_VERIFY=1 instead."
         )
-    return _docker_host(_read_object(meta), meta)
+    try:
+        if host := _read_object(meta)["Endpoints"]["docker"]["Host"]:
+            return str(host)
+    except (KeyError, TypeError):
+        pass
+    raise MachineError(
+        f"{meta} names no engine address (Endpoints.docker.Host). Create the context again "
+        "with 'docker context create', or set engine.host in imgbuild.local.yaml."
+    )
 
 
-def _docker_host(meta: Mapping[str, object], path: Path) -> str:
-    endpoints = meta.get("Endpoints")
-    endpoint = endpoints.get("docker") if isinstance(endpoints, dict) else None
-    host = endpoint.get("Host") if isinstance(endpoint, dict) else None
-    if not isinstance(host, str) or not host:
-        raise MachineError(
-            f"{path} names no engine address (Endpoints.docker.Host). Create the context again "
-            "with 'docker context create', or set engine.host in imgbuild.local.yaml."
-        )
-    return host
-
-
-def _read_object(path: Path) -> Mapping[str, object]:
+def _read_object(path: Path) -> Mapping[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

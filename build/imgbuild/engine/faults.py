@@ -1,6 +1,6 @@
 """Translate errors of docker-py and of the connection."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from imgbuild.engine.endpoint import DEFAULT_HOST
@@ -10,47 +10,36 @@ DOCTOR = "'imgbuild doctor' says what is missing and how to fix it."
 
 
 class EngineUnusableError(MachineError):
-    """The engine does not answer, or has no room: it can do nothing for other images either."""
+    """The engine does not answer, or its disk is full: it can do nothing for any image."""
 
-
-_Remedies = tuple[tuple[tuple[str, ...], str], ...]
 
 _FULL = "no space left on device"
 #: Signs in what the engine itself answered → what to do.
-_SPOKEN: _Remedies = (
-    (
-        (_FULL,),
-        "Its disk is full: free space with 'docker image prune' and 'docker builder prune'.",
+_ANSWERED = {
+    _FULL: "Its disk is full: free space with 'docker image prune' and 'docker builder prune'.",
+    "is too old|is too new|api versions below|minimum supported api version": (
+        "Its API and this docker-py do not fit together: upgrade the engine."
     ),
-    (
-        ("is too old", "is too new", "api versions below", "minimum supported api version"),
-        "Its API and this docker-py do not fit together: upgrade the engine.",
-    ),
-)
+}
 #: Signs in what Linux, requests or docker-py said when the engine gave no answer → what to do.
 #: The order matters: "connection aborted" is part of most of them.
-_SILENT: _Remedies = (
-    (
-        ("permission denied",),
-        "This user may not use it: add the user to the 'docker' group and log in again.",
+_UNANSWERED = {
+    "permission denied": (
+        "This user may not use it: add the user to the 'docker' group and log in again."
     ),
-    (
-        ("no such file or directory",),
-        "The socket does not exist: start the engine, or set engine.host or DOCKER_HOST.",
+    "no such file or directory": (
+        "The socket does not exist: start the engine, or set engine.host or DOCKER_HOST."
     ),
-    (
-        ("connection refused",),
-        "Nothing listens there: start the engine, or set engine.host or DOCKER_HOST.",
+    "connection refused": (
+        "Nothing listens there: start the engine, or set engine.host or DOCKER_HOST."
     ),
-    (
-        ("timed out", "timeout"),
-        "It does not answer in time: check whether it is overloaded, or restart it.",
+    "timed out|timeout": (
+        "It does not answer in time: check whether it is overloaded, or restart it."
     ),
-    (
-        ("connection aborted", "connection broken", "remotedisconnected", "incompleteread"),
-        "It closed the connection: read its log, it may have been stopped.",
+    "connection aborted|connection broken|remotedisconnected|incompleteread": (
+        "It closed the connection: read its log, it may have been stopped."
     ),
-)
+}
 
 
 def engine_error(error: Exception, host: str | None) -> ImgbuildError:
@@ -60,22 +49,24 @@ def engine_error(error: Exception, host: str | None) -> ImgbuildError:
     machine's fault, and an `EngineUnusableError` where there was no answer at all.
     """
     status = getattr(error, "status_code", None)
-    said = _said(error)
+    # The engine's own words where it answered, else the exception's.
+    text = getattr(error, "explanation", None) or str(error) or type(error).__name__
+    said = " ".join(str(text).split()).rstrip(".")
     if isinstance(status, int):
         return answered_error(said, host, refused=status < 500)
-    remedy = _remedy(said, _SPOKEN) or _remedy(said, _SILENT) or ""
+    remedy = _remedy(said, {**_ANSWERED, **_UNANSWERED})
     where = f"The engine at {host or DEFAULT_HOST}"
-    return EngineUnusableError(_joined(f"{where} cannot be used: {said}.", remedy))
+    return EngineUnusableError(f"{where} cannot be used: {said}. {remedy}{DOCTOR}")
 
 
 def answered_error(said: str, host: str | None, *, refused: bool) -> ImgbuildError:
     """Return what to raise for an error in the engine's own words."""
     where = f"The engine at {host or DEFAULT_HOST}"
-    remedy = _remedy(said, _SPOKEN)
+    remedy = _remedy(said, _ANSWERED)
     if refused and not remedy:
         return CheckFailedError(f"{where} refuses: {said}.")
     kind = EngineUnusableError if _FULL in said.lower() else MachineError
-    return kind(_joined(f"{where} reports an error: {said}.", remedy or ""))
+    return kind(f"{where} reports an error: {said}. {remedy}{DOCTOR}")
 
 
 @contextmanager
@@ -85,30 +76,16 @@ def translated(host: str | None) -> Iterator[None]:
     import urllib3  # noqa: PLC0415
     from docker.errors import DockerException, StreamParseError  # noqa: PLC0415
 
+    library = (requests.RequestException, urllib3.exceptions.HTTPError)
     try:
         yield
-    except (
-        DockerException,
-        StreamParseError,
-        requests.RequestException,
-        urllib3.exceptions.HTTPError,
-        OSError,
-    ) as error:
+    except (DockerException, StreamParseError, *library, OSError) as error:
         raise engine_error(error, host) from error
 
 
-def _remedy(said: str, remedies: _Remedies) -> str | None:
-    for signs, remedy in remedies:
-        if any(sign in said.lower() for sign in signs):
-            return remedy
-    return None
-
-
-def _joined(fault: str, remedy: str) -> str:
-    return " ".join(part for part in (fault, remedy, DOCTOR) if part)
-
-
-def _said(error: Exception) -> str:
-    """Return the engine's own words where it spoke, else the exception's."""
-    text = getattr(error, "explanation", None) or str(error) or type(error).__name__
-    return " ".join(str(text).split()).rstrip(".")
+def _remedy(said: str, remedies: Mapping[str, str]) -> str:
+    """Return the first remedy that fits, with a space behind it, or nothing."""
+    for signs, remedy in remedies.items():
+        if any(sign in said.lower() for sign in signs.split("|")):
+            return f"{remedy} "
+    return ""

@@ -8,7 +8,7 @@ times over; its output comes once.
 import base64
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -148,25 +148,26 @@ def split_name(name: str, targets: Sequence[str]) -> tuple[str | None, str]:
     return image, f"[{found[2]}] {found[3]}" if found[2] else found[3]
 
 
-def is_cancelled(error: str) -> bool:
-    """Return whether a step only ended because another one failed or the build was stopped."""
-    return error.rstrip().endswith("context canceled")
-
-
 @dataclass
 class _Vertex:
     number: int
     step: str = ""
-    states: dict[str | None, State] = field(default_factory=dict)
-    #: Who shares the step, begun or not.
-    targets: dict[str | None, None] = field(default_factory=dict)
-    statuses: set[str] = field(default_factory=set)
+    #: The state of the step by target, ``None`` before it begins.
+    states: dict[str | None, State | None] = field(default_factory=dict)
+    #: The parts of the step that ended, and how far each has come, in bytes.
+    ended: set[str] = field(default_factory=set)
     moved: dict[str, int] = field(default_factory=dict)
     #: What each of stdout and stderr wrote after its last line end.
     pending: dict[int, bytes] = field(default_factory=dict)
 
-    def output(self, text: str) -> StepOutput:
-        return StepOutput(_images(self.states), self.step, text, self.number)
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return tuple(target for target in self.states if target is not None)
+
+    def output(self, line: bytes) -> StepOutput:
+        """Return a line as a terminal shows it: what a progress bar overwrote is gone."""
+        text = line.decode("utf-8", "replace").rstrip("\r").rpartition("\r")[2].rstrip()
+        return StepOutput(self.targets, self.step, text, self.number)
 
 
 class ProgressParser:
@@ -205,8 +206,8 @@ class ProgressParser:
         vertex = self._vertex(message["digest"])
         target, step = split_name(message["name"], self._targets)
         vertex.step = vertex.step or step
-        if target not in vertex.targets:
-            vertex.targets[target] = None
+        if target not in vertex.states:
+            vertex.states[target] = None
             yield StepPlanned(target, step, vertex.number)
 
     def _change(self, message: Message) -> Iterator[Item]:
@@ -217,11 +218,12 @@ class ProgressParser:
         vertex = self._vertex(message["digest"])
         target, step = split_name(message["name"], self._targets)
         state = _state(message)
-        if state is None or state == vertex.states.get(target):
+        if state is None or state == vertex.states[target]:
             return
         vertex.states[target] = state
         if state != "running":
-            yield from _flushed(vertex)
+            yield from (vertex.output(line) for line in vertex.pending.values() if line)
+            vertex.pending.clear()
         error = str(message.get("error") or "")
         yield BuildEvent(target, step, state, _elapsed(message), vertex.number, error)
 
@@ -230,37 +232,27 @@ class ProgressParser:
         stream = int(message.get("stream") or 0)
         data = vertex.pending.pop(stream, b"") + _decoded(message["data"])
         *lines, vertex.pending[stream] = data.split(b"\n")
-        for line in lines:
-            yield vertex.output(_shown(line))
+        yield from map(vertex.output, lines)
 
     def _status(self, message: Message) -> Iterator[Item]:
         """Yield the bytes that a part of a step, such as a download, has moved, and its end once.
 
-        Targets that share a step each tell of its parts, one a little behind the other.
+        Targets that share a step each report its parts, one a little behind the other.
         """
         vertex, name = self._vertex(message["vertex"]), str(message["id"])
         current, total = int(message.get("current") or 0), int(message.get("total") or 0)
         if current > vertex.moved.get(name, 0):
             vertex.moved[name] = current
-            yield Transfer(_images(vertex.targets), vertex.number, name, current, total)
-        if message.get("completed") and name not in vertex.statuses:
-            vertex.statuses.add(name)
-            yield vertex.output(f"{name} done")
-
-
-def _images(targets: Iterable[str | None]) -> tuple[str, ...]:
-    return tuple(target for target in targets if target is not None)
-
-
-def _flushed(vertex: _Vertex) -> Iterator[Item]:
-    for line in filter(None, vertex.pending.values()):
-        yield vertex.output(_shown(line))
-    vertex.pending.clear()
+            yield Transfer(vertex.targets, vertex.number, name, current, total)
+        if message.get("completed") and name not in vertex.ended:
+            vertex.ended.add(name)
+            yield vertex.output(f"{name} done".encode())
 
 
 def _state(message: Message) -> State | None:
-    if message.get("error"):
-        return "cancelled" if is_cancelled(message["error"]) else "failed"
+    if error := message.get("error"):
+        # So ends a step that was stopped because another one failed, or the build was stopped.
+        return "cancelled" if error.rstrip().endswith("context canceled") else "failed"
     if message.get("cached"):
         return "cached"
     if message.get("completed"):
@@ -279,29 +271,17 @@ def _decoded(data: str) -> bytes:
     return base64.b64decode(data, validate=True)
 
 
-def _shown(line: bytes) -> str:
-    """Return a line as a terminal shows it in the end: what a progress bar overwrote is gone."""
-    return line.decode("utf-8", "replace").rstrip("\r").rpartition("\r")[2].rstrip()
-
-
 def log_line(item: BuildEvent | Remark | StepOutput) -> str:
     """Return an item as the log shows it, without the time."""
     match item:
         case Remark():
             return item.text
         case StepOutput():
-            return f"[{_whose(item.targets)}] #{item.number} {item.text}"
+            first = item.targets[0] if item.targets else "bake"
+            more = f" and {len(item.targets) - 1} more" if len(item.targets) > 1 else ""
+            return f"[{first}{more}] #{item.number} {item.text}"
         case BuildEvent():
-            return f"[{item.target or 'bake'}] #{item.number} {item.step} ({_ended(item)})"
-
-
-def _ended(event: BuildEvent) -> str:
-    if event.state == "running":
-        return "started"
-    error = f": {event.error}" if event.error else ""
-    return f"{event.state} after {event.elapsed:.1f} s{error}"
-
-
-def _whose(targets: tuple[str, ...]) -> str:
-    more = f" and {len(targets) - 1} more" if len(targets) > 1 else ""
-    return f"{targets[0]}{more}" if targets else "bake"
+            error = f": {item.error}" if item.error else ""
+            ended = f"{item.state} after {item.elapsed:.1f} s{error}"
+            ended = "started" if item.state == "running" else ended
+            return f"[{item.target or 'bake'}] #{item.number} {item.step} ({ended})"

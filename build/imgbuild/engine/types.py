@@ -1,12 +1,12 @@
 """The values of Docker's API, and how its JSON is read into them."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 Answer = Mapping[str, Any]
-_LOADED = ("Loaded image: ", "Loaded image ID: ")
 #: How an engine is asked for GPUs: by NVIDIA's runtime, or by the devices of the Container Device
 #: Interface.
 GpuRequest = Literal["nvidia", "cdi"]
@@ -139,10 +139,8 @@ def inspected_image(answer: Answer) -> StoredImage:
 def loaded(messages: Iterable[Answer]) -> Iterator[str]:
     """Yield the names, or ids of nameless images, that ``/images/load`` reports."""
     for message in messages:
-        for line in str(message.get("stream") or "").splitlines():
-            for start in _LOADED:
-                if line.startswith(start):
-                    yield line.removeprefix(start).strip()
+        text = str(message.get("stream") or "")
+        yield from re.findall(r"^Loaded image(?: ID)?: (\S+)", text, re.MULTILINE)
 
 
 def _gpus(info: Answer) -> GpuRequest | None:

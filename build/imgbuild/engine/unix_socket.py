@@ -13,13 +13,11 @@ from typing import Any
 from imgbuild.engine.endpoint import DEFAULT_HOST
 from imgbuild.engine.faults import answered_error, engine_error
 
-_SCHEME = "unix://"
-
 
 def unix_socket(host: str | None) -> Path | None:
     """Return the socket of an engine's address; None where it is no socket of this machine."""
-    address = host or DEFAULT_HOST
-    return Path(address.removeprefix(_SCHEME)) if address.startswith(_SCHEME) else None
+    scheme, _, path = (host or DEFAULT_HOST).partition("://")
+    return Path(path) if scheme == "unix" else None
 
 
 def get_entries(path: Path, request: str, host: str | None, seconds: float) -> list[dict[str, Any]]:
@@ -45,15 +43,12 @@ def get_entries(path: Path, request: str, host: str | None, seconds: float) -> l
         raise engine_error(error, host) from error
     finally:
         connection.close()
-    refused = response.status < http.client.INTERNAL_SERVER_ERROR
-    raise answered_error(_message(body) or f"HTTP status {response.status}", host, refused=refused)
-
-
-def _message(body: bytes) -> str:
     try:
-        return str(json.loads(body)["message"]).rstrip(".")
+        said = str(json.loads(body)["message"]).rstrip(".")
     except (ValueError, TypeError, KeyError):
-        return ""
+        said = f"HTTP status {response.status}"
+    refused = response.status < http.client.INTERNAL_SERVER_ERROR
+    raise answered_error(said, host, refused=refused)
 
 
 class _Connection(http.client.HTTPConnection):

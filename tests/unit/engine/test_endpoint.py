@@ -7,7 +7,7 @@ from pathlib import Path
 import fake_buildx
 import pytest
 
-from imgbuild.engine.buildx import build_environment, check_buildx, find_buildx
+from imgbuild.engine.buildx import check_buildx, find_buildx
 from imgbuild.engine.endpoint import resolve_host
 from imgbuild.errors import MachineError
 from imgbuild.settings import EngineSettings
@@ -50,12 +50,6 @@ def test_settings_then_host_then_context_then_the_default(
     assert resolve_host(EngineSettings(host="tcp://own:1"), environ) == "tcp://own:1"
 
 
-def test_an_unknown_context_is_an_error(environ: dict[str, str]) -> None:
-    environ["DOCKER_CONTEXT"] = "gone"
-    with pytest.raises(MachineError, match="'gone' is selected but does not exist"):
-        resolve_host(NOTHING, environ)
-
-
 def test_a_context_with_tls_files_is_an_error(environ: dict[str, str], tmp_path: Path) -> None:
     folder = context(tmp_path, "safe", {"Endpoints": {"docker": {"Host": "tcp://x:2376"}}})
     (tmp_path / "contexts" / "tls" / folder).mkdir(parents=True)
@@ -67,16 +61,17 @@ def test_a_context_with_tls_files_is_an_error(environ: dict[str, str], tmp_path:
 @pytest.mark.parametrize(
     "meta", [{}, {"Endpoints": {"docker": {"Host": ""}}}, [], {"Endpoints": 1}]
 )
-def test_a_context_without_an_address_is_an_error(
+def test_a_broken_configuration_is_an_error(
     environ: dict[str, str], tmp_path: Path, meta: object
 ) -> None:
     context(tmp_path, "empty", meta)
     environ["DOCKER_CONTEXT"] = "empty"
     with pytest.raises(MachineError, match="no engine address"):
         resolve_host(NOTHING, environ)
-
-
-def test_a_broken_configuration_is_an_error(environ: dict[str, str], tmp_path: Path) -> None:
+    environ["DOCKER_CONTEXT"] = "gone"
+    with pytest.raises(MachineError, match="'gone' is selected but does not exist"):
+        resolve_host(NOTHING, environ)
+    del environ["DOCKER_CONTEXT"]
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(MachineError, match=r"config\.json cannot be read"):
         resolve_host(NOTHING, environ)
@@ -95,13 +90,6 @@ def install(folder: Path) -> Path:
     return fake_buildx.replaying(folder, fake_buildx.SAMPLES / "ok").path
 
 
-def test_the_buildx_of_the_settings_comes_first(tmp_path: Path, environ: dict[str, str]) -> None:
-    path = install(tmp_path / "mine")
-    install(tmp_path / "cli-plugins")
-    found = find_buildx(EngineSettings(buildx=str(path)), None, environ, ())
-    assert (found.path, found.version) == (path, "0.99.0")
-
-
 def test_buildx_is_found_in_order(tmp_path: Path, environ: dict[str, str], home: Path) -> None:
     system = tmp_path / "system"
     environ["PATH"] = str(tmp_path / "bin")
@@ -113,6 +101,21 @@ def test_buildx_is_found_in_order(tmp_path: Path, environ: dict[str, str], home:
     ):
         path = install(folder)
         assert find_buildx(NOTHING, None, environ, (system,)).path == path
+    own = install(tmp_path / "own")
+    found = find_buildx(EngineSettings(buildx=str(own)), None, environ, (system,))
+    assert (found.path, found.version) == (own, "0.99.0")
+
+
+def test_a_buildx_that_cannot_be_used_is_the_machines_fault(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    with pytest.raises(MachineError, match="apt-get install docker-buildx"):
+        find_buildx(NOTHING, None, environ, ())
+    with pytest.raises(MachineError, match=r"engine\.buildx of imgbuild\.local\.yaml"):
+        find_buildx(EngineSettings(buildx="/nowhere/docker-buildx"), None, environ, ())
+    install(tmp_path / "cli-plugins").write_text("#!/bin/false\n")
+    with pytest.raises(MachineError, match="does not run"):
+        find_buildx(NOTHING, None, environ, ())
 
 
 @pytest.mark.parametrize(
@@ -132,35 +135,8 @@ def test_the_command_line_then_the_settings_limit_steps(
     assert find_buildx(settings, given, environ, (folder,)).step_seconds == limit
 
 
-def test_no_buildx_is_the_machines_fault(environ: dict[str, str]) -> None:
-    with pytest.raises(MachineError, match="apt-get install docker-buildx"):
-        find_buildx(NOTHING, None, environ, ())
-
-
-def test_a_setting_that_leads_nowhere_is_an_error(environ: dict[str, str]) -> None:
-    settings = EngineSettings(buildx="/nowhere/docker-buildx")
-    with pytest.raises(MachineError, match=r"engine\.buildx of imgbuild\.local\.yaml"):
-        find_buildx(settings, None, environ, ())
-
-
-def test_a_buildx_that_does_not_run_is_an_error(tmp_path: Path, environ: dict[str, str]) -> None:
-    path = install(tmp_path / "cli-plugins")
-    path.write_text("#!/bin/false\n")
-    with pytest.raises(MachineError, match="does not run"):
-        find_buildx(NOTHING, None, environ, ())
-
-
-def test_a_buildx_with_rawjson_is_fine(tmp_path: Path) -> None:
+def test_a_buildx_needs_progress_as_json(tmp_path: Path) -> None:
     check_buildx(fake_buildx.replaying(tmp_path, fake_buildx.SAMPLES / "ok"), None)
-
-
-@pytest.mark.parametrize("modes", [(), ("plain",)])
-def test_a_buildx_without_json_is_an_error(tmp_path: Path, modes: tuple[str, ...]) -> None:
-    buildx = fake_buildx.replaying(tmp_path, fake_buildx.SAMPLES / "ok", modes=modes)
+    buildx = fake_buildx.replaying(tmp_path, fake_buildx.SAMPLES / "ok", modes=("plain",))
     with pytest.raises(MachineError, match="cannot bake from JSON"):
         check_buildx(buildx, None)
-
-
-def test_without_a_host_docker_chooses() -> None:
-    assert "DOCKER_HOST" not in build_environment(None, {})
-    assert build_environment(HOST, {"DOCKER_HOST": "x"})["DOCKER_HOST"] == HOST

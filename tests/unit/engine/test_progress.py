@@ -14,8 +14,6 @@ from imgbuild.engine.progress import (
     StepOutput,
     StepPlanned,
     Transfer,
-    bake_name,
-    is_cancelled,
     is_internal,
     log_line,
     split_name,
@@ -110,26 +108,25 @@ def test_output_is_joined_to_lines_for_each_stream() -> None:
     feed(parser, vertexes=vertex(started="2026-01-01T00:00:00Z"))
     assert feed(parser, logs=log("hé".encode()[:2])) == []
     assert feed(parser, logs=log(b"error", 2)) == []
-    (line,) = feed(parser, logs=log("hé".encode()[2:] + b"llo\nrest"))
+    (line,) = feed(parser, logs=log("hé".encode()[2:] + b" 10%\r llo\nrest"))
     assert isinstance(line, StepOutput)
-    assert line.text == "héllo"
+    assert line.text == " llo", "what a progress bar overwrote is gone"
     ended = feed(parser, vertexes=vertex(completed="2026-01-01T00:00:01Z"))
     assert [item.text for item in ended if isinstance(item, StepOutput)] == ["error", "rest"]
 
 
-def test_a_progress_bar_is_its_last_state() -> None:
-    parser = ProgressParser(["one"])
-    (line,) = feed(parser, logs=log(b" 10%\r 50%\r100%\r\n"))
-    assert isinstance(line, StepOutput)
-    assert line.text == "100%"
-
-
-def test_a_state_is_reported_once() -> None:
+def test_a_state_is_reported_once_and_a_warning_is_a_remark() -> None:
     parser = ProgressParser(["one"])
     planned, running = feed(parser, vertexes=vertex(started="2026-01-01T00:00:00Z"))
     assert planned == StepPlanned("one", "[1/1] RUN x", 1)
-    assert isinstance(running, BuildEvent)
+    assert running == BuildEvent("one", "[1/1] RUN x", "running", number=1)
     assert feed(parser, vertexes=vertex(started="2026-01-01T00:00:00Z")) == []
+    (failed,) = feed(parser, vertexes=vertex(error="context canceled by the program: exit code: 1"))
+    assert isinstance(failed, BuildEvent)
+    assert failed.state == "failed"
+    text = base64.b64encode(b"JSON arguments recommended").decode()
+    (warning,) = feed(parser, warnings=[{"vertex": VERTEX, "short": text}])
+    assert warning == Remark("warning: JSON arguments recommended")
 
 
 def test_a_step_is_planned_once_for_each_target_before_it_begins() -> None:
@@ -153,12 +150,6 @@ def test_bytes_are_reported_when_they_have_grown() -> None:
     assert transfer(parser, current=9, total=9)[:1] == [Transfer(("one",), 1, "sha256:a", 9, 9)]
 
 
-def test_a_warning_is_a_remark() -> None:
-    text = base64.b64encode(b"JSON arguments recommended").decode()
-    (item,) = feed(ProgressParser(["one"]), warnings=[{"vertex": VERTEX, "short": text}])
-    assert item == Remark("warning: JSON arguments recommended")
-
-
 @pytest.mark.parametrize(
     ("name", "target", "step"),
     [
@@ -172,15 +163,6 @@ def test_a_warning_is_a_remark() -> None:
 )
 def test_a_vertex_name_is_split(name: str, target: str | None, step: str) -> None:
     assert split_name(name, TARGETS) == (target, step)
-
-
-def test_bake_names_have_no_dots() -> None:
-    assert bake_name("tf-2.2-cpu") == "tf-2_2-cpu"
-
-
-def test_only_an_error_that_ends_in_canceled_is_a_cancellation() -> None:
-    assert is_cancelled("exit code: 137: context canceled: context canceled")
-    assert not is_cancelled("context canceled by the program: exit code: 1")
 
 
 @pytest.mark.parametrize(
