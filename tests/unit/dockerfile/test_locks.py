@@ -1,6 +1,5 @@
 """Locks: what they must satisfy, how they are read and resolved, and every way --check fails."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,7 +25,6 @@ from imgbuild.dockerfile.requirements import (
 from imgbuild.dockerfile.resolve import resolve
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.matrix.images import Image, all_images
-from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
 
@@ -91,25 +89,6 @@ def test_the_committed_locks_satisfy_the_matrix(matrix: Matrix, project: Project
     assert family_problems(lock_family(matrix), project.locks) == []
 
 
-def test_a_changed_constraint_makes_locks_stale(
-    edited: Callable[..., Path], project: Project
-) -> None:
-    family = lock_family(load_matrix(edited("h5py==2.10.0", "h5py==2.9.0")))
-    problems = family_problems(family, project.locks)
-    assert len(problems) == 20
-    assert problems[0] == (
-        "tf-1.10.0-py3.6-cpu.txt: has h5py 2.10.0; the matrix requires h5py==2.9.0"
-    )
-
-
-def test_a_changed_tensorflow_lacks_its_lock(edited: Callable[..., Path], project: Project) -> None:
-    path = edited("  2.2.0:\n", "  2.2.3:\n")
-    path.write_text(re.sub(r"tensorflow: 2\.2\.0\b", "tensorflow: 2.2.3", path.read_text()))
-    problems = family_problems(lock_family(load_matrix(path)), project.locks)
-    assert problems[0].startswith("tf-2.2.3-py3.6-cpu.txt: No such file")
-    assert "tf-2.2.0-py3.6-cpu.txt: belongs to no image of the matrix" in problems
-
-
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
@@ -126,17 +105,13 @@ def test_an_unmet_requirement_is_named(tmp_path: Path, body: str, expected: str)
     assert lock_problems(REQUEST, tmp_path) == [expected]
 
 
-def test_a_lock_made_for_other_requirements(tmp_path: Path) -> None:
+def test_a_lock_made_for_other_requirements_or_for_no_image(matrix: Matrix, tmp_path: Path) -> None:
     other = LockRequest("x.txt", "a test", "3.7", REQUEST.requirements, REQUEST.constraints)
     (tmp_path / "x.txt").write_text(_lock(_entry("pip", "21.3.1"), other))
     assert "made for other requirements" in lock_problems(REQUEST, tmp_path)[0]
-
-
-def test_a_lock_of_no_image(matrix: Matrix, tmp_path: Path) -> None:
-    for name in ("y.txt", "notes.md"):
-        (tmp_path / name).write_text("")
+    (tmp_path / "notes.md").touch()
     family = LockFamily(matrix, (), {}, frozenset())
-    assert family_problems(family, tmp_path) == ["y.txt: belongs to no image of the matrix"]
+    assert family_problems(family, tmp_path) == ["x.txt: belongs to no image of the matrix"]
 
 
 @pytest.mark.parametrize(
@@ -147,18 +122,11 @@ def test_a_lock_of_no_image(matrix: Matrix, tmp_path: Path) -> None:
         "pip==21.3.1 \\\n    --hash=sha256:abc\n",
         "pip==21.3.1 \\\n    --hash=md5:" + SHA + "\n",
         "--index-url https://example.org\n",
-        "https://example.org/pip.whl\n",
-        "pip==21.3.1 \\\n",
     ],
 )
 def test_an_entry_without_exact_version_and_sha256_is_refused(line: str) -> None:
     with pytest.raises(InputError, match=r"x\.txt:5: not an exact requirement"):
         parse_lock(_lock(f"\n{line}"), "x.txt")
-
-
-def test_a_file_that_is_no_lock_is_refused() -> None:
-    with pytest.raises(InputError, match="not a lock"):
-        parse_lock("pip==21.3.1\n", "x.txt")
 
 
 def test_layers_hold_each_package_once(images: dict[str, Image], project: Project) -> None:

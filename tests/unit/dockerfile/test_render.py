@@ -14,7 +14,6 @@ from imgbuild.dockerfile.render import (
     write_all,
 )
 from imgbuild.dockerfile.stages import Dockerfile
-from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image, whole_family
 from imgbuild.project import Project
@@ -42,13 +41,7 @@ def test_the_committed_dockerfiles_are_the_rendered_ones(
     assert find_drift(found, project.dockerfiles) == []
 
 
-def test_another_mpi_is_named_in_labels_and_tags(
-    images: dict[str, Image], rendered: Rendered
-) -> None:
-    assert images["tf-2.2-cpu-debian-intelmpi"].tags == (
-        "imgbuild/tensorflow:2.2-cpu-debian-intelmpi",
-        "imgbuild/tensorflow:2.2.0-cpu-debian-intelmpi",
-    )
+def test_an_image_names_its_mpi_and_has_no_other(rendered: Rendered) -> None:
     intel = rendered("tf-2.2-cpu-debian-intelmpi").text
     assert 'imgbuild.mpi-flavour="intelmpi"' in intel
     assert 'imgbuild.licence.mpi="intel-simplified-software-license"' in intel
@@ -81,28 +74,6 @@ def test_the_compiler_of_the_wheel_compiles_horovod(
 
 def test_the_compiler_stays_in_its_stage(rendered: Rendered) -> None:
     stages = rendered("tf-2.2-cpu-debian").stages
-    assert [f"{stage.parent} {name}" for name, stage in stages.items()] == [
-        " ARG",
-        "scratch offline",
-        "scratch downloads",
-        "base os",
-        "os binutils",
-        "os cpython-compiler",
-        "cpython-compiler cpython-build",
-        "scratch cpython",
-        "os python",
-        "python packages-common",
-        "python packages-numpy",
-        "python packages-scipy",
-        "python packages-tensorflow",
-        "python packages",
-        "os compiler",
-        "os mpi",
-        "compiler horovod-build",
-        "scratch horovod-wheel",
-        "python horovod",
-        "os final",
-    ]
     assert "g++" not in stages["os"].text
     compilers = {"binutils", "compiler", "horovod-build", "cpython-compiler", "cpython-build"}
     assert not stages["final"].needs & compilers
@@ -118,19 +89,9 @@ def test_equal_stages_are_shared(rendered: Rendered) -> None:
     assert different == {"ARG", "packages-tensorflow", "packages", "horovod-build", "final"}
     different = {name for name, stage in second.items() if intel.get(name) != stage}
     assert different == {"ARG", "compiler", "mpi", "horovod-build", "final"}
-
-
-def test_both_variants_share_the_stages_below(rendered: Rendered) -> None:
     cpu, gpu = (rendered(name).stages for name in ("tf-2.2-cpu-ubuntu", "tf-2.2-gpu-ubuntu"))
     for stage in ("os", "binutils", "conda", "python", "compiler", "mpi", "packages-common"):
         assert cpu[stage].digest == gpu[stage].digest, stage
-
-
-def test_layers_of_packages_lie_below_the_mpi(rendered: Rendered) -> None:
-    """Images of one TensorFlow share them, whichever MPI they have."""
-    for name in ("tf-2.2-cpu-debian", "tf-2.2-cpu-debian-intelmpi"):
-        final = rendered(name).final.text
-        assert final.index("--from=packages ") < final.index("--from=mpi ")
 
 
 def test_a_gpu_image_has_run_time_libraries_and_no_toolkit(rendered: Rendered) -> None:
@@ -142,14 +103,12 @@ def test_a_gpu_image_has_run_time_libraries_and_no_toolkit(rendered: Rendered) -
     assert stages["final"].parent == "cuda"
 
 
-def test_every_gpu_image_reduces_with_nccl(images: dict[str, Image], rendered: Rendered) -> None:
-    gpu = [name for name, image in images.items() if image.variant == "gpu"]
-    assert _with(images, rendered, "HOROVOD_GPU_ALLREDUCE=NCCL") == gpu
-
-
-def test_targets_that_write_the_same_file_are_not_made_at_once(
+def test_horovod_of_a_gpu_image_reduces_with_nccl(
     images: dict[str, Image], rendered: Rendered
 ) -> None:
+    gpu = [name for name, image in images.items() if image.variant == "gpu"]
+    assert _with(images, rendered, "HOROVOD_GPU_ALLREDUCE=NCCL") == gpu
+    # Two targets of its CMake write the same file.
     assert _with(images, rendered, "MAKEFLAGS=-j1\n") == ["tf-2.3-gpu-ubuntu"]
 
 
@@ -164,18 +123,12 @@ def test_a_login_shell_gets_quoted_values(rendered: Rendered) -> None:
     assert "export NVIDIA_VISIBLE_DEVICES=all\n" in text
 
 
-def test_the_epoch_is_utc(images: dict[str, Image]) -> None:
-    assert epoch_seconds(images["tf-2.2-cpu-debian"]) == 1793491200
-
-
 @pytest.mark.parametrize(
     ("committed", "expected"),
     [
         ("FROM a\nRUN c\n", ":2: differs\n  committed: RUN c\n  rendered:  RUN b"),
         (None, ": is missing"),
         ("FROM a\n", ":2: differs\n  committed: (end of file)\n  rendered:  RUN b"),
-        ("FROM a\nRUN b\nX\n", ":3: differs\n  committed: X\n  rendered:  (end of file)"),
-        ("FROM a\nRUN b", ": differs in line ends only"),
         ("FROM a\r\nRUN b\n", ": differs in line ends only"),
     ],
 )

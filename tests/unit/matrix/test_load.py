@@ -43,13 +43,7 @@ def test_the_committed_matrix_has_the_ten_versions(matrix: Matrix, stack: str) -
         ("source: cpython-3.6.15", "source: nowhere", "no source 'nowhere'"),
         ("stack: debian,", "stack: gentoo,", "no stack 'gentoo' in the matrix; there are: ubuntu"),
         ("a227614135d91", "a227614135d9", "is not a sha256; allowed: 64 lower-case"),
-        (
-            "flavour: openmpi",
-            "flavour: lam",
-            "'lam' is not allowed; allowed: 'openmpi' or 'intelmpi'",
-        ),
         ("  scipy: [scipy]", "  scipy: [numpy]", "numpy is in the layer numpy already"),
-        ("  scipy: [scipy]", "  scipy: [SciPy]", "'SciPy' is not a name"),
         ("variants: [cpu]", "variants: [gpu]", "pin 'cuda' is missing; the gpu variant needs it"),
         ("variants: [cpu]", "variants: [cpu, cpu]", "is already image 11 of the list"),
         (
@@ -70,14 +64,11 @@ def test_the_committed_matrix_has_the_ten_versions(matrix: Matrix, stack: str) -
         ("cpu: tensorflow, gpu", "gpu", "tensorflow.1.10.0.distribution names no cpu"),
         ("from: source", "from: conda", "missing key 'packages'"),
         ("from: source", "from: tarball", "does not match any of the expected tags"),
-        ("epoch: 2026-11-01", "epoch: 1900-11-01", "is not a UTC time from 1980 to 2105"),
         ("epoch: 2026-11-01", "epoch: 2026-13-45", "is not a UTC time from 1980 to 2105"),
         ("tensorflow: <1.12,", "tensorflow: <1.x2,", "'<1.x2' is not a version range"),
         ("require: pip==21.3.1", "require: pip==21.x.1", "'pip==21.x.1' is not a requirement"),
-        ("wheel_tag: cp36", "wheel_tag: cp39", "allowed: 'cp36', 'cp37' or 'cp38'"),
         ("miniconda: 4.5.11", "miniconda: 4.5.1", "no source 'miniconda-4.5.1' in the matrix"),
         ('documented: "10.0"', 'documented: "8.0"', "no CUDA '8.0' in the matrix; there are: 9.0"),
-        ("documented: 0.20.0", "documented: 0.20.1", "no Horovod '0.20.1' in the matrix"),
         (f"    sha256: {INTEL}\n", "", "missing key 'sha256': what comes by http is trusted by"),
         (
             "- https://repo.anaconda.com/pkgs",
@@ -89,7 +80,6 @@ def test_the_committed_matrix_has_the_ten_versions(matrix: Matrix, stack: str) -
             "fact: cuda.colour",
             "'cuda.colour' is not allowed; allowed:",
         ),
-        ("check: equal", "check: nearly", "'nearly' is not allowed; allowed: 'equal', 'one-of'"),
         ("    fact: tensorflow.gpu.cuda\n", "", "a rule has either 'fact' or 'minimum'"),
     ],
 )
@@ -103,19 +93,15 @@ def test_a_wrong_value_is_named_with_its_place(
     assert all(number.isdigit() for number in place[1:3])
 
 
-def test_the_place_is_that_of_the_value(edited: Edited, refusal: Refusal) -> None:
-    path = edited("git: 2.39.5", "git: latest")
-    lines = path.read_text().splitlines()
-    number = next(i for i, line in enumerate(lines, 1) if "git: latest" in line)
-    column = lines[number - 1].index("git") + 1
-    assert f"matrix.yaml:{number}:{column}: 'latest'" in refusal(path)
-
-
 def test_all_faults_are_named_at_once(edited: Edited, refusal: Refusal) -> None:
     path = edited("git: 2.39.5", "git: latest")
     text = path.read_text().replace("epoch:", "epohc:").replace('glibc: "2.36"', 'libc: "2.36"')
     path.write_text(text.replace("horovod: 0.16.4}", "horovod: 0.16.9}"))
     message = refusal(path)
+    lines = path.read_text().splitlines()
+    number = next(i for i, line in enumerate(lines, 1) if "git: latest" in line)
+    column = lines[number - 1].index("git") + 1
+    assert f"matrix.yaml:{number}:{column}: 'latest'" in message
     for part in ("'latest'", "'epohc'", "'epoch'", "'glibc'", "'libc'", "no Horovod '0.16.9'"):
         assert part in message
     assert "6 faults; nothing was done." in message
@@ -138,11 +124,6 @@ def test_every_image_that_any_machine_can_build_has_a_budget(project: Project) -
     assert all(row.budget.get(variant) for row in rows for variant in row.variants)
 
 
-def test_a_wrong_item_does_not_make_the_list_short(edited: Edited, refusal: Refusal) -> None:
-    message = refusal(edited("variants: [cpu]", "variants: [tpu]"))
-    assert "at least" not in message
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -150,15 +131,11 @@ def test_a_wrong_item_does_not_make_the_list_short(edited: Edited, refusal: Refu
         ("a: b: c", "matrix.yaml:1:5: not YAML"),
         ("", "missing key 'images'"),
         ("- 1", "the document must be a mapping"),
-        ("just words", "the document must be a mapping"),
         ("stacks: &a {x: 1}\nsources: *a", "aliases (*name) are not allowed"),
-        ("stacks: &a [*a]", "aliases (*name) are not allowed"),
         ("? [a, b]\n: c", "a key must be a plain word"),
         ("a: !!python/object/apply:os.getcwd []", "tags (!name) are not allowed"),
-        ("a: !mine b", "tags (!name) are not allowed"),
         ("a: " + "[" * 5000 + "]" * 5000, "nested too deeply"),
         ("images: 3", "images must be a list"),
-        ("stacks: 3", "stacks must be a mapping"),
     ],
 )
 def test_what_is_not_a_matrix_is_refused(

@@ -41,10 +41,6 @@ def _names(matrix: Matrix, selection: Selection) -> list[str]:
             ["tf-1.10-cpu-ubuntu", "tf-2.2-cpu-debian"],
         ),
         (
-            Selection(names=("tf-2.2-cpu-debian-intelmpi",)),
-            ["tf-2.2-cpu-debian-intelmpi"],
-        ),
-        (
             Selection(names=("tf-2.1-gpu-ubuntu-as-documented",)),
             ["tf-2.1-gpu-ubuntu-as-documented"],
         ),
@@ -75,7 +71,6 @@ def test_everything_is_the_family_without_images_as_documented(
     ("selection", "expected"),
     [
         (Selection(), "Select images with --tf VERSION or --all"),
-        (Selection(("2.9",)), "--tf 2.9: no such TensorFlow in the matrix"),
         (Selection(("1.1",)), "--tf 1.1: no such TensorFlow in the matrix"),
         (Selection(("2.2; rm",)), "is not a version such as 2.2"),
         (
@@ -113,12 +108,7 @@ def test_a_selection_without_images_lists_those_that_exist(
         (Selection(("2.2",), everything=True), "give --tf or --all, not both"),
         (Selection(("2.2",), as_documented=True), "tf-2.2-cpu-ubuntu is as documented already"),
         (replace(NAMED, tensorflow=("2.2",)), "--name cannot be combined with --tf"),
-        (replace(NAMED, cpu=True), "--name cannot be combined"),
-        (replace(NAMED, gpu=True), "--name cannot be combined"),
-        (replace(NAMED, stack="debian"), "--name cannot be combined"),
         (replace(NAMED, mpi="openmpi"), "--name cannot be combined"),
-        (replace(NAMED, everything=True), "--name cannot be combined"),
-        (replace(NAMED, as_documented=True), "--name cannot be combined"),
     ],
 )
 def test_contradictions(matrix: Matrix, selection: Selection, expected: str) -> None:
@@ -140,7 +130,6 @@ def test_an_unknown_name_is_reported_with_the_most_similar_ones(matrix: Matrix) 
     ("selection", "everything"),
     [
         (Selection(), True),
-        (Selection(stack="debian"), True),
         (Selection(("2.2",)), False),
         (NAMED, False),
     ],

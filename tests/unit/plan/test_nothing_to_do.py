@@ -127,7 +127,7 @@ def test_a_nameless_image_that_may_be_the_one_is_asked_for_its_history_alone(
     assert busy[first.labels["imgbuild.name"]] == "test"
 
 
-@pytest.mark.parametrize("command", [("build",), ("build", "--plan"), ("build", "--json")])
+@pytest.mark.parametrize("command", [("build",), ("build", "--json")])
 def test_one_question_tells_that_there_is_nothing_to_do(
     checkout: Checkout, server: SocketServer, command: tuple[str, ...]
 ) -> None:
@@ -141,32 +141,15 @@ def test_one_question_tells_that_there_is_nothing_to_do(
         assert f"Nothing to do: {len(checkout.images)} images are up to date" in result.stdout
 
 
-def test_what_is_to_be_done_is_planned_with_one_question(
-    checkout: Checkout, server: SocketServer
-) -> None:
-    server.answers = {"/images/json": []}
-    result = _imgbuild(checkout, server, "build", "--all", "--plan", "--json")
-    assert result.stderr == "loaded:\n"
-    assert {one["action"] for one in json.loads(result.stdout)} == {"build"}
-    assert len(server.asked) == 1
-
-
-def test_an_engine_that_is_not_there_is_said_clearly(
-    checkout: Checkout, server: SocketServer, tmp_path: Path
-) -> None:
-    server.path = tmp_path / "nothere"
-    result = _imgbuild(checkout, server, "build", "--all")
-    assert result.returncode == 3
-    said = result.stderr.partition("loaded:")[0]
-    assert said.startswith(f"imgbuild: The engine at unix://{tmp_path}/nothere cannot be used: ")
-    assert "The socket does not exist: start the engine" in said
-
-
 def test_nothing_is_made_for_an_engine_that_is_not_there(
     checkout: Checkout, server: SocketServer, tmp_path: Path
 ) -> None:
     server.path, cache = tmp_path / "nothere", tmp_path / "cache"
-    assert _imgbuild(checkout, server, "build", "--all", cache=cache).returncode == 3
+    result = _imgbuild(checkout, server, "build", "--all", cache=cache)
+    assert result.returncode == 3
+    said = result.stderr.partition("loaded:")[0]
+    assert said.startswith(f"imgbuild: The engine at unix://{tmp_path}/nothere cannot be used: ")
+    assert "The socket does not exist: start the engine" in said
     assert not cache.exists()
 
 

@@ -64,20 +64,28 @@ def _plan(image: Image, engine: Engine, *, test: bool = True) -> PlanItem:
     return _planned(image, [stored], engine.passed, test=test)
 
 
+@pytest.mark.parametrize(
+    ("engine", "test", "action", "reason"),
+    [
+        (Engine(), True, Action.NOTHING, "up to date"),
+        (Engine(named=False), True, Action.NAME, "built, not tagged yet"),
+        (Engine(passed=None), True, Action.TEST, "built, not tested yet"),
+        (Engine(named=False, passed=None), True, Action.TEST, "built, not tested yet"),
+        (Engine(passed=False), True, Action.TEST, "built, its suites failed last time"),
+        (Engine(passed=None), False, Action.NOTHING, "up to date"),
+        (Engine(named=False, passed=None), False, Action.NAME, "built, not tagged yet"),
+    ],
+)
+def test_what_is_to_be_done(
+    image: Image, engine: Engine, test: bool, action: Action, reason: str
+) -> None:
+    item = _plan(image, engine, test=test)
+    assert (item.action, item.reason, item.image_id) == (action, reason, "sha256:id")
+
+
 def test_an_image_that_was_never_built_is_built(image: Image) -> None:
     item = _planned(image, [])
     assert (item.action, item.reason) == (Action.BUILD, "never built here")
-
-
-def test_an_image_that_passed_and_has_its_names_is_left_alone(image: Image) -> None:
-    item = _plan(image, Engine())
-    assert (item.action, item.image_id) == (Action.NOTHING, "sha256:id")
-
-
-def _reason(image: Image, parts: dict[str, str]) -> str:
-    item = _plan(image, Engine("sha256:old", parts=parts))
-    assert item.action is Action.BUILD
-    return item.reason
 
 
 @pytest.mark.parametrize(
@@ -94,7 +102,8 @@ def _reason(image: Image, parts: dict[str, str]) -> str:
     ],
 )
 def test_changed_inputs_are_named(image: Image, old: dict[str, str], reason: str) -> None:
-    assert _reason(image, {**PARTS, **old}) == f"changed: {reason}"
+    item = _plan(image, Engine("sha256:old", parts={**PARTS, **old}))
+    assert (item.action, item.reason) == (Action.BUILD, f"changed: {reason}")
 
 
 def test_all_changes_are_there_for_programs(image: Image) -> None:
@@ -127,30 +136,6 @@ def test_labels_of_another_form_only_cost_the_reason(image: Image, parts: str) -
     stored = [StoredImage("sha256:id", image.tags, {**labels, "imgbuild.pin.tensorflow": "2.1.0"})]
     item = _planned(image, stored)
     assert item.reason.startswith("changed: pin tensorflow 2.1.0 → 2.2.0; ")
-
-
-@pytest.mark.parametrize(
-    ("passed", "reason"),
-    [
-        (None, "built, not tested yet"),
-        (False, "built, its suites failed last time"),
-    ],
-)
-@pytest.mark.parametrize("named", [True, False])
-def test_an_image_without_a_passed_report_is_tested(
-    image: Image, passed: bool | None, reason: str, named: bool
-) -> None:
-    item = _plan(image, Engine(named=named, passed=passed))
-    assert (item.action, item.reason) == (Action.TEST, reason)
-
-
-def test_an_image_that_passed_without_its_name_gets_it(image: Image) -> None:
-    assert _plan(image, Engine(named=False)).action is Action.NAME
-
-
-def test_without_tests_an_unknown_image_is_left_alone_or_named(image: Image) -> None:
-    assert _plan(image, Engine(passed=None), test=False).action is Action.NOTHING
-    assert _plan(image, Engine(named=False, passed=None), test=False).action is Action.NAME
 
 
 def test_one_of_two_names_is_not_enough(image: Image) -> None:
