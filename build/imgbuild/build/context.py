@@ -3,7 +3,7 @@
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -22,17 +22,16 @@ from imgbuild.plan.plan import PlanItem, make_plan
 from imgbuild.process import run
 from imgbuild.project import Project, cache_dir, state_dir
 from imgbuild.settings import Settings, load_settings
-from imgbuild.suites.catalog import Suite, read_suites, required, suite_keys
+from imgbuild.suites.catalog import read_suites, required, suite_keys
 from imgbuild.suites.expectation import expectation
 from imgbuild.suites.results import Verdict
 from imgbuild.suites.store import ReportStore
 
 if TYPE_CHECKING:
     from imgbuild.build.display import BuildDisplay
-    from imgbuild.build.remote import RemoteStores
+    from imgbuild.build.remote import RemoteStore
     from imgbuild.engine.buildx import Buildx
     from imgbuild.inputs.offline import FetchedInputs
-    from imgbuild.sites import Sites
 
 Say = Callable[[str], None]
 
@@ -65,7 +64,8 @@ class BuildOptions:
 class BuildContext:
     """What every step of one command shares. What is slow to import or to find waits for its use.
 
-    ``stored`` are the engine's images with an input digest when the context was opened.
+    ``stored`` are the engine's images with an input digest when the context was opened. ``sources``
+    and ``targets`` are the remote stores that are read and written.
     """
 
     project: Project
@@ -78,7 +78,8 @@ class BuildContext:
     say: Say
     stored: tuple[StoredImage, ...] = ()
     fetched: "FetchedInputs | None" = None
-    remotes: "RemoteStores | None" = None
+    sources: "tuple[RemoteStore, ...]" = ()
+    targets: "tuple[RemoteStore, ...]" = ()
     state: Path = field(default_factory=state_dir)
     cache: Path = field(default_factory=cache_dir)
 
@@ -99,15 +100,6 @@ class BuildContext:
 
         return find_buildx(self.settings.engine, self.options.step_seconds)
 
-    def require_buildx(self) -> None:
-        """Raise before anything is fetched if there is no buildx.
-
-        Raises:
-            MachineError: there is none, or not the one of the settings.
-
-        """
-        self.buildx  # noqa: B018 - it is found here
-
     @cached_property
     def display(self) -> "BuildDisplay":
         """What shows how far each image is."""
@@ -116,16 +108,14 @@ class BuildContext:
         return BuildDisplay([image.name for image in self.images])
 
     @cached_property
-    def sites(self) -> "Sites":
-        """Where downloads come from."""
-        from imgbuild.sites import make_sites  # noqa: PLC0415
-
-        return make_sites(self.images[0].matrix.upstream_urls, self.settings)
-
-    @cached_property
     def revision(self) -> str | None:
-        """The commit of the checkout."""
-        return git_revision(self.project.root)
+        """The commit of the checkout, with ``-dirty`` if files differ; None outside git."""
+        git = ["git", "-C", str(self.project.root)]
+        head = run([*git, "rev-parse", "HEAD"], timeout=10)
+        if not head.ok:
+            return None
+        status = run([*git, "status", "--porcelain"], timeout=10)
+        return head.output.strip() + ("-dirty" if status.output.strip() else "")
 
     @cached_property
     def digests(self) -> Mapping[str, InputDigest]:
@@ -144,9 +134,9 @@ class BuildContext:
     def plan(
         self, *, test: bool, stored: Sequence[StoredImage] | None = None
     ) -> tuple[PlanItem, ...]:
-        """Return what has to be done for each image.
+        """Return what has to be done for each image: its digest against what the engine has now.
 
-        ``stored`` are the engine's images with an input digest, if it was asked already.
+        ``stored`` are the engine's images with an input digest, if they are known already.
 
         Raises:
             InputError: a Dockerfile or lock is missing or not the current one.
@@ -171,30 +161,24 @@ class BuildContext:
         standin = self.settings.standin
         return expectation(image, self.project, standin.versions if standin else None)
 
-    def suite_keys(self, image: Image) -> Mapping[str, str]:
-        """Return the keys of the suites that the image must pass, by suite."""
-        if image.name not in self._keys:
-            suites = required(self._suites, image.variant)
-            self._keys[image.name] = suite_keys(suites, self.expected(image))
-        return self._keys[image.name]
+    @cached_property
+    def suite_keys(self) -> Mapping[str, Mapping[str, str]]:
+        """The keys of the suites that each image must pass, by image and suite."""
+        suites = read_suites(self.project.suites)
+        return {
+            image.name: suite_keys(required(suites, image.variant), self.expected(image))
+            for image in self.images
+        }
 
     def passed(self, image: Image, image_id: str) -> bool | None:
         """Return whether an image id passed the suites of its image; None if that is not known."""
-        keys = self.suite_keys(image)
+        keys = self.suite_keys[image.name]
         found = self.store.verdict(image_id, keys)
         # The engine is asked for GPUs only where the answer matters.
         with_gpus = self.store.verdict(image_id, keys, gpus=True)
         if found is not with_gpus and self.engine.version().gpus is not None:
             found = with_gpus
         return {Verdict.PASSED: True, Verdict.FAILED: False}.get(found)
-
-    @cached_property
-    def _suites(self) -> tuple[Suite, ...]:
-        return read_suites(self.project.suites)
-
-    @cached_property
-    def _keys(self) -> dict[str, Mapping[str, str]]:
-        return {}
 
 
 @contextmanager
@@ -208,57 +192,44 @@ def open_context(
         MachineError: there is no engine, or an input cannot be made.
 
     """
-    settings = load_settings(project.settings)
-    fetched = _fetched(project, images, options, settings)
-    if fetched:
+    settings, fetched = load_settings(project.settings), None
+    if options.offline:
+        from imgbuild.inputs.offline import open_fetched  # noqa: PLC0415 - brings requests
+
+        fetched = open_fetched(options.offline, images, project, settings, cache_dir())
         settings = fetched.settings(settings, images)
     host = resolve_host(settings.engine)
-    engine = Engine(host)
-    remotes = _remotes(options, settings, engine, say)
-    try:
+    with ExitStack() as stack:
+        engine = stack.enter_context(closing(Engine(host)))
+        sources: tuple[RemoteStore, ...] = ()
+        targets: tuple[RemoteStore, ...] = ()
+        if options.pull or options.cache_from or options.cache_to:
+            from imgbuild.build.remote import open_stores  # noqa: PLC0415 - brings requests
+
+            sources, targets = open_stores(options, settings, engine, say)
+        for store in (*sources, *targets):
+            stack.callback(store.client.close)
         # First, since no input need be made for an engine that does not answer.
         stored = tuple(engine.images(INPUT_DIGEST))
         log = state_dir() / "logs" / f"{time.strftime('%Y%m%dT%H%M%S')}-inputs.log"
-        inputs = prepare_inputs(
-            images,
-            settings,
-            Preparation(cache_dir(), log, project, say, options.make_inputs, options.refresh_base),
+        preparation = Preparation(
+            cache_dir(), log, project, say, options.make_inputs, options.refresh_base
         )
-        inputs = fetched.known_bases(inputs, images) if fetched else inputs
+        inputs = prepare_inputs(images, settings, preparation)
         yield BuildContext(
-            project, images, options, settings, engine, host, inputs, say, stored, fetched, remotes
+            project,
+            images,
+            options,
+            settings,
+            engine,
+            host,
+            fetched.known_bases(inputs, images) if fetched else inputs,
+            say,
+            stored,
+            fetched,
+            sources,
+            targets,
         )
-    finally:
-        engine.close()
-        for store in remotes.all if remotes else ():
-            store.client.close()
-
-
-def _remotes(
-    options: BuildOptions, settings: Settings, engine: Engine, say: Say
-) -> "RemoteStores | None":
-    if not (options.pull or options.cache_from or options.cache_to):
-        return None
-    from imgbuild.build.remote import open_remotes, published_repository  # noqa: PLC0415
-
-    published = [published_repository(options.pull_from, settings)] if options.pull else []
-    return open_remotes(
-        {**dict.fromkeys(published, "--from"), **dict.fromkeys(options.cache_from, "--cache-from")},
-        dict.fromkeys(options.cache_to, "--cache-to"),
-        settings,
-        engine,
-        say,
-    )
-
-
-def _fetched(
-    project: Project, images: tuple[Image, ...], options: BuildOptions, settings: Settings
-) -> "FetchedInputs | None":
-    if options.offline is None:
-        return None
-    from imgbuild.inputs.offline import open_fetched  # noqa: PLC0415 - brings requests
-
-    return open_fetched(options.offline, images, project, settings, cache_dir())
 
 
 @contextmanager
@@ -282,16 +253,3 @@ def image_locks(names: Iterable[str], host: str | None, folder: Path) -> Iterato
                     "was started here."
                 ) from error
         yield
-
-
-def git_revision(root: Path) -> str | None:
-    """Return the commit of the checkout, with ``-dirty`` if files differ; None outside git."""
-    head = _git(root, "rev-parse", "HEAD")
-    if not head:
-        return None
-    return f"{head}-dirty" if _git(root, "status", "--porcelain") else head
-
-
-def _git(root: Path, *arguments: str) -> str:
-    done = run(["git", "-C", str(root), *arguments], timeout=10)
-    return done.output.strip() if done.ok else ""

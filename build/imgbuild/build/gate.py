@@ -1,25 +1,28 @@
 """Test built images and tag those that passed; tags move at no other time."""
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from imgbuild.build.budget import image_size, over_budget
 from imgbuild.build.context import BuildContext
-from imgbuild.build.exports import export_stub
+from imgbuild.build.one_bake import export_stage, stage_target
+from imgbuild.build.prepare import fetch_downloads
 from imgbuild.build.result import BuildResult, scope_of
 from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY
-from imgbuild.errors import ImgbuildError
+from imgbuild.errors import CheckFailedError, ImgbuildError
 from imgbuild.matrix.images import Image
 from imgbuild.parallel import as_completed
 from imgbuild.plan.ownership import is_own
 from imgbuild.plan.plan import Action, PlanItem
-from imgbuild.suites import container
 from imgbuild.suites.container import TestTarget
 from imgbuild.suites.results import Report, SuiteResult
 from imgbuild.suites.session import TestOptions, TestSession
+
+#: The stage that holds nothing but ``/libcuda.so.1``.
+STUB = "driver-stub"
 
 
 def test_session(context: BuildContext) -> TestSession:
@@ -53,9 +56,22 @@ def target_of(
     )
 
 
-def remove_leftovers(images: Iterable[Image], context: BuildContext) -> None:
-    """Remove what killed test runs left; the image locks must be held."""
-    container.remove_leftovers([image.name for image in images], context.engine)
+def export_stub(image: Image, image_id: str, context: BuildContext, folder: Path) -> None:
+    """Write the stub of the driver's library into ``folder``, from the image's build cache.
+
+    Raises:
+        CheckFailedError: the image was not built from this checkout, or the stage fails.
+        MachineError: this machine cannot build.
+
+    """
+    stored = context.engine.inspect(image_id)
+    if stored is None or stored.labels.get(INPUT_DIGEST) != context.digests[image.name].total:
+        raise CheckFailedError(f"{image_id} was not built from this checkout")
+    # The same folders as in the image's build: its stages then come from the cache.
+    downloads, failed = fetch_downloads([image], context, keep_going=False)
+    for error in failed.values():
+        raise error
+    export_stage(stage_target(image, STUB, downloads[image.name], context), folder, context)
 
 
 def pass_gate(built: Sequence[BuildResult], context: BuildContext) -> Iterator[BuildResult]:
@@ -68,11 +84,11 @@ def pass_gate(built: Sequence[BuildResult], context: BuildContext) -> Iterator[B
     for one in built:
         context.store.begin(one.image_id or "")
     options = TestOptions()
-    keep_going, jobs = context.options.keep_going, context.options.jobs
+    keep_going = context.options.keep_going
     done = as_completed(
         lambda one: _passed(one, context, options),
         built,
-        jobs,
+        context.options.jobs,
         goes_on=lambda result: not result.ends_build(keep_going=keep_going),
         stop=options.stop.stop,
         grace=None,
@@ -95,7 +111,10 @@ def _test_and_tag(built: BuildResult, context: BuildContext, options: TestOption
     """
     item, image_id = built.item, built.image_id or ""
     size = image_size(context.engine.history(image_id))
-    excess = _excess(item.image, size, context)
+    # What is built from stand-ins has no budget.
+    budget = None if context.settings.standin else item.image.budget
+    containerd_store = budget is not None and context.engine.version().containerd_store
+    excess = over_budget(size, budget, containerd_store=containerd_store)
     result = replace(built, size=size, error=excess)
     if excess:
         return result
@@ -108,14 +127,6 @@ def _test_and_tag(built: BuildResult, context: BuildContext, options: TestOption
             return replace(result, error=_verdict(report, context.reports / item.image.name))
     _tag(item, image_id, context)
     return replace(result, tagged=True)
-
-
-def _excess(image: Image, size: int, context: BuildContext) -> str | None:
-    """Return why an image is too large; what is built from stand-ins has no budget."""
-    if context.settings.standin or image.budget is None:
-        return None
-    containerd_store = context.engine.version().containerd_store
-    return over_budget(size, image.budget, containerd_store=containerd_store)
 
 
 def _tag(item: PlanItem, image_id: str, context: BuildContext) -> None:

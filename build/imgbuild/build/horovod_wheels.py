@@ -1,17 +1,16 @@
 """Horovod wheels: compiled once per key, kept in the user's cache, mounted into later builds."""
 
-import base64
-import csv
 import hashlib
-import io
 import json
 import re
 import shutil
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import BinaryIO
 
 from imgbuild.build.context import BuildContext
 from imgbuild.build.targets import PACKAGES
@@ -19,7 +18,7 @@ from imgbuild.dockerfile.lockfile import read_lock
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Stage, needed
 from imgbuild.engine.bake import BakeTarget
-from imgbuild.files import stored_folder, work_folder
+from imgbuild.files import file_sha256, stored_folder, work_folder
 from imgbuild.matrix.images import Image
 
 #: The stage whose only file is the wheel.
@@ -49,7 +48,8 @@ def wheel_key(image: Image, context: BuildContext) -> str | None:
     dockerfile = render_dockerfile(image, project.templates)
     if STAGE not in dockerfile.stages:
         return None
-    stages = _compiling(dockerfile.stages)
+    packages = {name for name in dockerfile.stages if name.split("-")[0] == PACKAGES}
+    stages = needed(dockerfile.stages, STAGE, {*_KNOWN_OTHERWISE, *packages})
     entries = read_lock(project.locks / image.lock_name).entries
     lock_names = {
         name for stage in stages.values() for name in image.lock_names if name in stage.text
@@ -69,11 +69,6 @@ def wheel_key(image: Image, context: BuildContext) -> str | None:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def _compiling(stages: Mapping[str, Stage]) -> Mapping[str, Stage]:
-    packages = {name for name in stages if name.split("-")[0] == PACKAGES}
-    return needed(stages, STAGE, {*_KNOWN_OTHERWISE, *packages})
-
-
 def _own_instructions(stage: Stage) -> list[str]:
     """Return what the stage does, but for copies of packages: those that matter are known."""
     lines = stage.text.splitlines(keepends=True)
@@ -83,106 +78,77 @@ def _own_instructions(stage: Stage) -> list[str]:
 
 
 def _digest(path: Path) -> str:
-    """Return the sha256 of a file, or over all files of a folder."""
+    """Return the sha256 over all files of a folder, or over one file."""
     digest = hashlib.sha256()
     for file in [path] if path.is_file() else sorted(path.rglob("*")):
         if file.is_file() and "__pycache__" not in file.parts:
-            digest.update(f"{file.name}\0".encode())
-            digest.update(hashlib.sha256(file.read_bytes()).digest())
+            digest.update(f"{file.name}\0".encode() + bytes.fromhex(file_sha256(file)))
     return digest.hexdigest()
 
 
 @dataclass(frozen=True)
 class WheelStore:
-    """Folders ``<key>/horovod-….whl``. A damaged wheel counts as missing."""
+    """Folders ``wheels/<key>/horovod-….whl`` in this user's cache."""
 
-    folder: Path
+    cache: Path
 
     def find(self, key: str) -> Path | None:
         """Return the folder that holds only the wheel of ``key``, if it is there and whole."""
-        found = self._place(key)
-        return found if is_whole(found) else None
+        folder = self._folder(key)
+        return folder if is_whole(folder) else None
 
-    def adopt(self, key: str, exported: Path) -> Path | None:
-        """Keep the wheel of a folder; ``None`` if it holds no whole wheel.
+    def adopt(self, key: str, exported: Path) -> None:
+        """Keep the wheel of a folder, if it holds a whole one.
 
         Raises:
             MachineError: the cache cannot be written.
 
         """
-        if not is_whole(exported):
-            return None
+        if is_whole(exported):
+            (wheel,) = exported.iterdir()
+            stored_folder(self._folder(key), lambda fresh: _copy(wheel, fresh), is_whole)
 
-        def make(fresh: Path) -> None:
-            for wheel in exported.glob("*.whl"):
-                shutil.copyfile(wheel, fresh / wheel.name)
-
-        return stored_folder(self._place(key), make, is_whole)
-
-    def _place(self, key: str) -> Path:
-        return self.folder / key[:KEY_DIGITS]
+    def _folder(self, key: str) -> Path:
+        return self.cache / "wheels" / key[:KEY_DIGITS]
 
 
-def wheel_store(context: BuildContext) -> WheelStore:
-    """Return the wheels of this user."""
-    return WheelStore(context.cache / "wheels")
+def _copy(wheel: Path, folder: Path) -> None:
+    shutil.copyfile(wheel, folder / wheel.name)
 
 
 def is_whole(folder: Path) -> bool:
-    """Return whether the folder holds exactly one wheel, with all files of its RECORD."""
+    """Return whether the folder holds exactly one file, and that is a whole wheel."""
     files = [*folder.iterdir()] if folder.is_dir() else []
-    return len(files) == 1 and files[0].suffix == ".whl" and _is_as_recorded(files[0])
+    return len(files) == 1 and files[0].suffix == ".whl" and wheel_file_name(files[0]) is not None
 
 
-def wheel_file_name(content: bytes) -> str | None:
-    """Return the file name of a wheel, by its metadata; None if it has none. Source: PEP 427."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            (path,) = (name for name in archive.namelist() if name.endswith(".dist-info/WHEEL"))
-            tag = re.search(r"^Tag: (\S+)\s*$", archive.read(path).decode(), re.MULTILINE)
-    except (ValueError, zipfile.BadZipFile):
-        return None
-    name = f"{path.partition('.dist-info')[0]}-{tag[1]}.whl" if tag else ""
-    return name if name and Path(name).name == name else None
-
-
-def _is_as_recorded(wheel: Path) -> bool:
-    """Return whether each file has the hash that the RECORD names. Source: PEP 427."""
+def wheel_file_name(wheel: Path | BinaryIO) -> str | None:
+    """Return the file name of a wheel, by its metadata; None if it is damaged. Source: PEP 427."""
     try:
         with zipfile.ZipFile(wheel) as archive:
-            names = {name for name in archive.namelist() if not name.endswith("/")}
-            (record,) = (name for name in names if name.endswith(".dist-info/RECORD"))
-            rows = [row for row in csv.reader(archive.read(record).decode().splitlines()) if row]
-            recorded = {name: value for name, value, *_ in rows if value}
-            return names == {*recorded, record} and all(
-                value == f"sha256={_urlsafe_sha256(archive.read(name))}"
-                for name, value in recorded.items()
-            )
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
-        return False
-
-
-def _urlsafe_sha256(data: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            (path,) = (name for name in archive.namelist() if name.endswith(".dist-info/WHEEL"))
+            tag = re.search(r"^Tag: (\S+)\s*$", archive.read(path).decode(), re.MULTILINE)
+            damaged = archive.testzip()
+    except (OSError, ValueError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error):
+        return None
+    name = f"{path.partition('.dist-info')[0]}-{tag[1]}.whl" if tag and not damaged else ""
+    return name if name and Path(name).name == name else None
 
 
 @dataclass(frozen=True)
 class Wheels:
-    """Keys and kept folders by image; ``exports`` is where a bake writes the missing ones."""
+    """The folders of kept wheels by image; ``missing`` are keys of wheels, by the image to compile.
 
-    keys: Mapping[str, str]
+    A bake writes the missing ones below ``exports``.
+    """
+
     kept: Mapping[str, Path]
+    missing: Mapping[str, str]
     exports: Path
 
     def context(self, image: str) -> Mapping[str, Path]:
         """Return the named context that replaces the image's stage, if its wheel is kept."""
         return {STAGE: self.kept[image]} if image in self.kept else {}
-
-    def is_missing(self, image: str) -> bool:
-        """Return whether the image's bake has to compile, and is the one that exports the wheel."""
-        key = self.keys.get(image)
-        first = next((name for name, known in self.keys.items() if known == key), None)
-        return image not in self.kept and image == first
 
     def export(self, target: BakeTarget) -> BakeTarget:
         """Return the target that writes the wheel of ``target`` into a folder."""
@@ -203,15 +169,19 @@ def open_wheels(images: Sequence[Image], context: BuildContext) -> Iterator[Whee
         MachineError: the cache cannot be written.
 
     """
-    store = wheel_store(context)
-    found = {image.name: wheel_key(image, context) for image in images}
-    keys = {name: key for name, key in found.items() if key}
-    kept = {name: store.find(key) for name, key in keys.items()}
+    store = WheelStore(context.cache)
+    kept: dict[str, Path] = {}
+    missing: dict[str, str] = {}
+    for image in images:
+        key = wheel_key(image, context)
+        folder = store.find(key) if key else None
+        if folder:
+            kept[image.name] = folder
+        elif key and key not in missing.values():
+            missing[image.name] = key
     with work_folder("wheels") as exports:
-        wheels = Wheels(keys, {name: place for name, place in kept.items() if place}, exports)
         try:
-            yield wheels
+            yield Wheels(kept, missing, exports)
         finally:
-            for name, key in keys.items():
-                if wheels.is_missing(name):
-                    store.adopt(key, exports / name)
+            for name, key in missing.items():
+                store.adopt(key, exports / name)

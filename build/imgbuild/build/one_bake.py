@@ -1,4 +1,4 @@
-"""Build the planned images in one bake; a failed image need not stop the others."""
+"""Build images in one bake, where a failed image need not stop the others; export one stage."""
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -6,17 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from imgbuild.build.context import BuildContext
-from imgbuild.build.horovod_wheels import Wheels, open_wheels
+from imgbuild.build.horovod_wheels import open_wheels
+from imgbuild.build.prepare import Downloads
 from imgbuild.build.result import BuildResult, FailureScope, scope_of
 from imgbuild.build.targets import bake_target, share_packages
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.bake import BakeTarget, BuiltImage, run_bake
 from imgbuild.engine.failure import BuildFailedError, BuildFailure, BuildStoppedError
 from imgbuild.engine.progress import BakeBegun, BakeEvent, Transfer
-from imgbuild.plan.plan import PlanItem
-
-#: Folders by named context, by image.
-Downloads = Mapping[str, Mapping[str, Path]]
+from imgbuild.matrix.images import Image
+from imgbuild.plan.plan import Action, PlanItem
 
 
 def bake_images(
@@ -58,41 +57,64 @@ def bake_images(
         return
 
 
-def log_path(name: str, context: BuildContext) -> Path:
-    """Return the path of a new log."""
+def stage_target(
+    image: Image, stage: str, downloads: Mapping[str, Path], context: BuildContext
+) -> BakeTarget:
+    """Return the target of one stage of an image."""
+    item = PlanItem(context.own(image), context.digests[image.name], Action.BUILD, "")
+    target = bake_target(item, context.inputs, downloads, context.project, context.revision)
+    return replace(target, target=stage, labels={})
+
+
+def export_stage(
+    target: BakeTarget, folder: Path, context: BuildContext, *, shown: bool = False
+) -> None:
+    """Write the files of a stage into ``folder``; the display follows it if ``shown``.
+
+    Raises:
+        CheckFailedError: the stage cannot be built.
+        MachineError: this machine cannot build.
+
+    """
+    run_bake(
+        context.buildx,
+        context.host,
+        [replace(target, output=f"type=local,dest={folder}")],
+        log=_log_path(f"{target.name}-{target.target}", context),
+        listener=context.display.on_event if shown else lambda _: None,
+    )
+
+
+def _log_path(name: str, context: BuildContext) -> Path:
     return context.state / "logs" / f"{time.strftime('%Y%m%dT%H%M%S')}-{name}.log"
 
 
 def _bake(
     items: Sequence[PlanItem], downloads: Downloads, context: BuildContext
 ) -> Mapping[str, BuiltImage]:
-    images = [item.image for item in items]
-    with open_wheels(images, context) as wheels:
-        stacks = {image.name: image.stack for image in images}
-        own = [_target(item, downloads, context, wheels) for item in items]
-        targets = share_packages(own, stacks)
-        exports = [
-            wheels.export(target)
-            for target in targets
-            if target.name in stacks and wheels.is_missing(target.name)
+    stacks = {item.image.name: item.image.stack for item in items}
+    first = items[0].image
+    with open_wheels([item.image for item in items], context) as wheels:
+        own = [
+            bake_target(
+                item,
+                context.inputs,
+                {**downloads[item.image.name], **wheels.context(item.image.name)},
+                context.project,
+                context.revision,
+            )
+            for item in items
         ]
-        name = images[0].name if len(images) == 1 else f"{len(images)}-images"
+        targets = share_packages(own, stacks)
+        exports = [wheels.export(target) for target in targets if target.name in wheels.missing]
         return run_bake(
             context.buildx,
             context.host,
             [*targets, *exports],
-            log=log_path(name, context),
+            log=_log_path(first.name if len(items) == 1 else f"{len(items)}-images", context),
             listener=lambda event: _show(event, stacks, context),
-            epoch=epoch_seconds(images[0]),
+            epoch=epoch_seconds(first),
         )
-
-
-def _target(
-    item: PlanItem, downloads: Downloads, context: BuildContext, wheels: Wheels
-) -> BakeTarget:
-    name = item.image.name
-    folders = {**downloads[name], **wheels.context(name)}
-    return bake_target(item, context.inputs, folders, context.project, context.revision)
 
 
 def _show(event: BakeEvent, names: Collection[str], context: BuildContext) -> None:

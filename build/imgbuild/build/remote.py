@@ -3,16 +3,18 @@
 An image has the tag ``input-<input digest>``; wheels and verdicts are OCI artifacts beside it.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
+from imgbuild.build.context import BuildOptions
 from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY
 from imgbuild.engine.client import Engine
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, ImgbuildError
+from imgbuild.files import json_sha256
 from imgbuild.matrix.tags import INPUT_PREFIX, input_tag
 from imgbuild.plan.plan import PlanItem
 from imgbuild.registry.manifest import DamagedError, Manifest
@@ -23,40 +25,29 @@ from imgbuild.settings import Settings
 WHEEL_TYPE = "application/vnd.imgbuild.wheel.v1+zip"
 VERDICTS_TYPE = "application/vnd.imgbuild.verdicts.v1+json"
 
-T = TypeVar("T")
-
 
 @dataclass
 class RemoteStore:
-    """One repository. If it fails it is reported once, then ignored: it fails no build.
-
-    Images move by way of the engine, with its logins, mirrors and TLS.
-    """
+    """One repository; images move by way of the engine, with its logins, mirrors and TLS."""
 
     client: RegistryClient
     engine: Engine
     say: Callable[[str], None]
     failed: bool = False
-    #: The input digests of images that are known to be here.
-    known: set[str] = field(default_factory=set)
-    #: The verdicts that were read, by key; an empty one if there are none.
-    _verdicts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """The repository."""
         return self.client.name
 
-    def attempt(self, what: str, action: Callable[[], T], otherwise: T) -> T:
-        """Return the result of ``action``; ``what`` is what the message says if the store fails."""
-        if self.failed:
-            return otherwise
+    @contextmanager
+    def used(self, fault: str) -> Iterator[None]:
+        """Report an error of the block, with what ``fault`` says: the store fails no build."""
         try:
-            return action()
+            yield
         except (ImgbuildError, OSError) as error:
             self.failed = True
-            self.say(f"The repository {self.name} {what}; going on without it. {error}")
-            return otherwise
+            self.say(f"The repository {self.name} {fault}; going on without it. {error}")
 
     def has_image(self, item: PlanItem) -> bool:
         """Return whether there is an image with this input digest; nothing is pulled."""
@@ -76,7 +67,6 @@ class RemoteStore:
             return None
         found = self.engine.inspect(reference)
         if found and manifest.is_image(found.id) and _says_so(found, item):
-            self.known.add(item.digest.total)
             return found
         self.engine.untag(reference)
         self.say(f"{reference} is not {item.image.name}, as its tag says; it is built here.")
@@ -90,7 +80,6 @@ class RemoteStore:
             self.engine.push(reference)
         finally:
             self.engine.untag(reference)
-        self.known.add(item.digest.total)
 
     def release(self, image_id: str) -> None:
         """Take this store's tags from an image that has others, also those of a killed build."""
@@ -103,10 +92,8 @@ class RemoteStore:
     def verdicts(self, input_digest: str, layers: Sequence[str]) -> Mapping[str, Any]:
         """Return the verdicts of suites on an image with these layers, by suite."""
         key = verdict_key(input_digest, layers)
-        if key not in self._verdicts:
-            content = self._artifact(f"verdicts-{key}", VERDICTS_TYPE)
-            self._verdicts[key] = _suites(content, key) if content else {}
-        return self._verdicts[key]
+        content = self._artifact(f"verdicts-{key}", VERDICTS_TYPE)
+        return _suites(content, key) if content else {}
 
     def keep_verdicts(
         self,
@@ -125,7 +112,6 @@ class RemoteStore:
         content = json.dumps({"key": key, "suites": suites}, sort_keys=True).encode()
         image = subject or self.client.manifest(input_tag(input_digest))
         self.client.put_artifact(f"verdicts-{key}", VERDICTS_TYPE, content, image)
-        self._verdicts[key] = suites
 
     def wheel(self, key: str) -> bytes | None:
         """Return the Horovod wheel of a key."""
@@ -148,49 +134,27 @@ class RemoteStore:
         return found.content if found else None
 
 
-@dataclass(frozen=True)
-class RemoteStores:
-    """The repositories that a build reads, in this order, and those that it writes."""
-
-    sources: tuple[RemoteStore, ...] = ()
-    targets: tuple[RemoteStore, ...] = ()
-
-    @property
-    def all(self) -> Iterator[RemoteStore]:
-        """Each store once."""
-        yield from {store.name: store for store in (*self.sources, *self.targets)}.values()
-
-
-def open_remotes(
-    sources: Mapping[str, str],
-    targets: Mapping[str, str],
-    settings: Settings,
-    engine: Engine,
-    say: Callable[[str], None],
-) -> RemoteStores:
-    """Return the stores of repositories by name, with the options that named them.
+def open_stores(
+    options: BuildOptions, settings: Settings, engine: Engine, say: Callable[[str], None]
+) -> tuple[tuple[RemoteStore, ...], tuple[RemoteStore, ...]]:
+    """Return the repositories that a build reads, in this order, and those that it writes.
 
     Raises:
-        InputError: one is not the name of a repository.
+        InputError: one is not the name of a repository, or ``--pull`` has none.
 
     """
+    sources = dict.fromkeys(options.cache_from, "--cache-from")
+    if options.pull:
+        sources = {select_repository(options.pull_from, settings, "--from")[0]: "--from", **sources}
+    named = {**sources, **dict.fromkeys(options.cache_to, "--cache-to")}
     stores = {
         name: RemoteStore(connect(name, settings, say, option=option), engine, say)
-        for name, option in {**sources, **targets}.items()
+        for name, option in named.items()
     }
-    return RemoteStores(
-        tuple(stores[name] for name in sources), tuple(stores[name] for name in targets)
+    return (
+        tuple(stores[name] for name in sources),
+        tuple(stores[name] for name in dict.fromkeys(options.cache_to)),
     )
-
-
-def published_repository(option_value: str | None, settings: Settings) -> str:
-    """Return the repository that ``--pull`` reads: that of ``--from``, else of the settings.
-
-    Raises:
-        InputError: neither names one.
-
-    """
-    return select_repository(option_value, settings, "--from")[0]
 
 
 def verdict_key(input_digest: str, layers: Sequence[str]) -> str:
@@ -199,7 +163,7 @@ def verdict_key(input_digest: str, layers: Sequence[str]) -> str:
     The input digest decides the configuration, the layers are the files: together they are what
     suites see, whatever id an engine gives to the image.
     """
-    return hashlib.sha256(json.dumps([input_digest, *layers]).encode()).hexdigest()[:32]
+    return json_sha256([input_digest, *layers])[:32]
 
 
 def _says_so(found: StoredImage, item: PlanItem) -> bool:

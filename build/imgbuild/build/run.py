@@ -5,15 +5,16 @@ from dataclasses import dataclass
 
 from imgbuild.build.context import BuildContext, image_locks
 from imgbuild.build.disk_space import full_disk, require_disk_space
-from imgbuild.build.gate import pass_gate, remove_leftovers
-from imgbuild.build.one_bake import Downloads, bake_images
-from imgbuild.build.prepare import prepare
+from imgbuild.build.gate import pass_gate
+from imgbuild.build.one_bake import bake_images
+from imgbuild.build.prepare import Downloads, prepare
 from imgbuild.build.result import BuildResult, FailureScope, scope_of
-from imgbuild.build.reuse import keep, releasing, take
+from imgbuild.build.reuse import keep, release, take
 from imgbuild.build.targets import phases
 from imgbuild.engine.progress import ImagesPlanned, ImageState
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.plan.plan import Action, PlanItem
+from imgbuild.suites.container import remove_leftovers
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,15 @@ class Build:
         failed = [one for one in self.results if not one.ok]
         if not failed:
             return self.stop
-        lines = [*_reasons(failed), str(self.stop or ""), self.full_disk]
-        text = "\n".join(line for line in lines if line)
+        # One paragraph a reason, with all images that it concerns.
+        names: dict[str, list[str]] = {}
+        for one in failed:
+            names.setdefault(one.error or "", []).append(one.name)
+        reasons = [
+            f"{', '.join(of)} {'was' if len(of) == 1 else 'were'} not tagged: {error}"
+            for error, of in names.items()
+        ]
+        text = "\n".join(filter(None, (*reasons, str(self.stop or ""), self.full_disk)))
         of_image = any(one.scope is FailureScope.IMAGE for one in failed)
         of_machine = self.full_disk or self.stop or not of_image
         return MachineError(text) if of_machine else CheckFailedError(text)
@@ -53,41 +61,48 @@ def build_images(context: BuildContext) -> Build:
     """
     names = [image.name for image in context.images]
     with image_locks(names, context.host, context.state / "locks"):
-        remove_leftovers(context.images, context)
-        # Decided again under the locks, since another imgbuild may have finished meanwhile.
-        items = take(context)
-        to_build = [item.image for item in items if item.action is Action.BUILD]
-        if to_build:
-            context.require_buildx()
-            require_disk_space(to_build, context.engine)
+        remove_leftovers(names, context.engine)
+        # Only the engine is asked again, since another imgbuild may have finished meanwhile: the
+        # digests are those of the first plan.
+        items = take(context.plan(test=context.options.test), context)
+        _require_machine(items, context)
         actions = {item.image.name: str(item.action) for item in items}
         context.display.on_event(ImagesPlanned(actions))
         results: list[BuildResult] = []
         stop = None
-        with releasing(items, context), context.display:
-            try:
+        try:
+            with context.display:
                 for result in _work(items, context):
                     results.append(result)
                     state = ImageState(result.name, _word(result), error=result.error)
                     context.display.on_event(state)
-            except (ImgbuildError, OSError) as error:
-                stop = error
+        except (ImgbuildError, OSError) as error:
+            stop = error
+        finally:
+            release(items, context)
         results.sort(key=lambda one: names.index(one.name))
         keep(results, context)
-        failed = any(not one.ok for one in results)
-        disk = full_disk(context.engine) if failed else ""
+        disk = "" if all(one.ok for one in results) else full_disk(context.engine)
         return Build(tuple(results), len(items), stop, disk)
+
+
+def _require_machine(items: Sequence[PlanItem], context: BuildContext) -> None:
+    """Raise before anything is fetched if there is no buildx, or too little disk space."""
+    to_build = [item.image for item in items if item.action is Action.BUILD]
+    if to_build:
+        context.buildx  # noqa: B018 - it is found here
+        require_disk_space(to_build, context.engine)
 
 
 def _work(items: Sequence[PlanItem], context: BuildContext) -> Iterator[BuildResult]:
     """Yield the result of each image as soon as it is known.
 
-    After a failure the images not yet begun are left out, unless ``keep_going``; after one of the
-    engine they are left out in any case.
+    After a failure no further step begins, unless ``keep_going``; after one of the engine none does
+    in any case.
     """
-    for results in _steps(items, context):
+    for step in _steps(items, context):
         ended = False
-        for one in results:
+        for one in step:
             ended = ended or one.ends_build(keep_going=context.options.keep_going)
             yield one
         if ended:
@@ -96,23 +111,20 @@ def _work(items: Sequence[PlanItem], context: BuildContext) -> Iterator[BuildRes
 
 def _steps(items: Sequence[PlanItem], context: BuildContext) -> Iterator[Iterable[BuildResult]]:
     """Yield the results of each step; the next step begins when they are used up."""
-    by_action = {action: [one for one in items if one.action is action] for action in Action}
-    yield [BuildResult(item, item.image_id, tagged=True) for item in by_action[Action.NOTHING]]
-    built = [*by_action[Action.TEST], *by_action[Action.NAME]]
+    done = [item for item in items if item.action is Action.NOTHING]
+    yield [BuildResult(item, item.image_id, tagged=True) for item in done]
+    built = [item for item in items if item.action in {Action.TEST, Action.NAME}]
     yield pass_gate([BuildResult(item, item.image_id) for item in built], context)
-    to_build = by_action[Action.BUILD]
+    to_build = [item for item in items if item.action is Action.BUILD]
     if not to_build:
         return
-    prepared = prepare([item.image for item in to_build], context)
-    ready = [item for item in to_build if item.image.name not in prepared.failed]
-    yield [
-        BuildResult(item, error=str(error), scope=scope_of(error))
-        for item in to_build
-        if (error := prepared.failed.get(item.image.name))
-    ]
+    downloads, failed = prepare([item.image for item in to_build], context)
+    lacking = [(item, failed.get(item.image.name)) for item in to_build]
+    yield [BuildResult(item, error=str(e), scope=scope_of(e)) for item, e in lacking if e]
+    ready = [item for item, error in lacking if error is None]
     containerd_store = context.engine.version().containerd_store
     for phase in phases(ready, context.project, containerd_store=containerd_store):
-        yield _bake_and_test(phase, prepared.downloads, context)
+        yield _bake_and_test(phase, downloads, context)
 
 
 def _bake_and_test(
@@ -132,14 +144,3 @@ def _word(result: BuildResult) -> str:
     if result.ok:
         return "up to date" if result.item.action is Action.NOTHING else "named"
     return "cancelled" if (result.error or "").startswith("cancelled") else "failed"
-
-
-def _reasons(failed: Sequence[BuildResult]) -> list[str]:
-    """Return why images have no tag: one paragraph a reason, with all images that it concerns."""
-    names: dict[str, list[str]] = {}
-    for one in failed:
-        names.setdefault(one.error or "", []).append(one.name)
-    return [
-        f"{', '.join(of)} {'was' if len(of) == 1 else 'were'} not tagged: {error}"
-        for error, of in names.items()
-    ]

@@ -113,8 +113,9 @@ def _test_family(
 ) -> "tuple[TestRun, Path]":
     """Test images of the matrix, or one image under another name against one of the matrix."""
     from imgbuild.build.context import BuildOptions, image_locks, open_context
-    from imgbuild.build.gate import remove_leftovers, target_of, test_session
+    from imgbuild.build.gate import target_of, test_session
     from imgbuild.project import state_dir
+    from imgbuild.suites.container import remove_leftovers
     from imgbuild.suites.session import run_targets
 
     build_options = BuildOptions(make_inputs=False, reports=reports)
@@ -122,7 +123,7 @@ def _test_family(
         names = [image.name for image in images]
         with image_locks(names, context.host, state_dir() / "locks"), context.display:
             found = [(image, *_find(context, image, reference)) for image in images]
-            remove_leftovers(images, context)
+            remove_leftovers(names, context.engine)
             targets = [target_of(one, known, context, name) for one, known, name in found]
             session = test_session(context)
             run = run_targets(targets, session, test_options, jobs)

@@ -120,7 +120,7 @@ def candidate_of(item: PlanItem, context: BuildContext) -> PushCandidate:
         item,
         context.engine.inspect(item.image_id) if item.image_id else None,
         context.store.document(item.image_id) if item.image_id else {},
-        context.suite_keys(item.image),
+        context.suite_keys[item.image.name],
     )
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from faulty_server import FaultyServer, Reply
 
-from imgbuild.build.exports import _planned_items
-from imgbuild.build.fetch import FetchJob, fetch_files, known_listing
+from imgbuild.build.fetch import FetchJob, _planned_items, fetch_files, known_listing
 from imgbuild.dockerfile.stages import Stage
 from imgbuild.errors import MachineError
 from imgbuild.files import ContentStore

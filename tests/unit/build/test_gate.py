@@ -8,7 +8,7 @@ import fake_engine
 import pytest
 from bench import INPUTS, OLD, Bench
 
-from imgbuild.build.exports import export_stub
+from imgbuild.build.gate import export_stub
 from imgbuild.cli.build_command import build_lines
 from imgbuild.engine.bake import BakeTarget
 from imgbuild.engine.types import HistoryEntry
@@ -102,10 +102,12 @@ def test_the_suites_know_of_stand_ins_and_get_the_stub(
     gpu.build()
     assert runs[0].target.expected["pins"]["python"] == "3.6.15"
     assert runs[0].target.expected["standin"] is True
-    monkeypatch.setattr("imgbuild.build.exports.run_bake", lambda *_, **more: exported.append(more))
+    monkeypatch.setattr(
+        "imgbuild.build.one_bake.run_bake", lambda *_, **more: exported.append(more)
+    )
     assert runs[0].target.export_stub is not None
     runs[0].target.export_stub(Path("/folder"))
-    assert exported[0]["log"].name.endswith(f"-{GPU}-stub.log")
+    assert exported[0]["log"].name.endswith(f"-{GPU}-driver-stub.log")
 
 
 def test_the_stub_comes_out_of_the_images_own_builder(
@@ -116,8 +118,8 @@ def test_the_stub_comes_out_of_the_images_own_builder(
     def export(_buildx: object, _host: object, asked: list[BakeTarget], **_: Any) -> None:
         targets.extend(asked)
 
-    monkeypatch.setattr("imgbuild.build.exports.run_bake", export)
     (result,) = gpu.build()
+    monkeypatch.setattr("imgbuild.build.one_bake.run_bake", export)
     export_stub(gpu.context.images[0], result.image_id or "", gpu.context, tmp_path)
     assert targets[0].target == "driver-stub"
     assert targets[0].output == f"type=local,dest={tmp_path}"

@@ -4,6 +4,7 @@ import shutil
 import zipfile
 from contextlib import suppress
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -18,49 +19,34 @@ from imgbuild.project import Project
 WHEEL = "horovod-0.19.5-cp36-cp36m-linux_x86_64.whl"
 
 
-def make_wheel(folder: Path, content: bytes = b"code", told: bytes | None = None) -> Path:
-    """Write a wheel of one file, whose RECORD names ``told``."""
-    import base64
-    import hashlib
-
+def make_wheel(folder: Path, content: bytes = b"code") -> Path:
+    """Write a wheel of one file; return its folder."""
     folder.mkdir(parents=True, exist_ok=True)
-
-    def line(name: str, data: bytes) -> str:
-        text = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-        return f"{name},sha256={text},{len(data)}\n"
-
-    metadata = b"Wheel-Version: 1.0\nTag: cp36-cp36m-linux_x86_64\n"
-    record = line("horovod/x.so", content if told is None else told)
-    record += line("horovod-0.19.5.dist-info/WHEEL", metadata)
-    record += "horovod-0.19.5.dist-info/RECORD,,\n"
     with zipfile.ZipFile(folder / WHEEL, "w") as archive:
         archive.writestr("horovod/x.so", content)
-        archive.writestr("horovod-0.19.5.dist-info/WHEEL", metadata)
-        archive.writestr("horovod-0.19.5.dist-info/RECORD", record)
+        archive.writestr("horovod-0.19.5.dist-info/WHEEL", "Tag: cp36-cp36m-linux_x86_64\n")
     return folder
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> WheelStore:
-    return WheelStore(tmp_path / "wheels")
+    return WheelStore(tmp_path)
 
 
 def test_what_was_adopted_is_found(store: WheelStore, tmp_path: Path) -> None:
     assert store.find("a" * 64) is None
-    place = store.adopt("a" * 64, make_wheel(tmp_path / "out"))
-    assert store.find("a" * 64) == place
-    assert place
-    assert [path.name for path in place.iterdir()] == [WHEEL]
+    store.adopt("a" * 64, make_wheel(tmp_path / "out"))
+    folder = store.find("a" * 64)
+    assert folder
+    assert [path.name for path in folder.iterdir()] == [WHEEL]
     assert store.find("b" * 64) is None
 
 
 def test_nothing_and_half_a_wheel_are_not_adopted(store: WheelStore, tmp_path: Path) -> None:
-    assert store.adopt("a" * 64, tmp_path / "absent") is None
+    store.adopt("a" * 64, tmp_path / "absent")
     cut = make_wheel(tmp_path / "cut") / WHEEL
     cut.write_bytes(cut.read_bytes()[:-30])
-    assert store.adopt("a" * 64, cut.parent) is None
-    wrong = make_wheel(tmp_path / "wrong", told=b"other code")
-    assert store.adopt("a" * 64, wrong) is None
+    store.adopt("a" * 64, cut.parent)
     assert store.find("a" * 64) is None
 
 
@@ -68,9 +54,10 @@ def test_nothing_and_half_a_wheel_are_not_adopted(store: WheelStore, tmp_path: P
 def test_a_damaged_wheel_counts_as_missing_and_is_replaced(
     store: WheelStore, tmp_path: Path, damage: str
 ) -> None:
-    place = store.adopt("a" * 64, make_wheel(tmp_path / "out", content=bytes(5000)))
-    assert place
-    wheel = place / WHEEL
+    store.adopt("a" * 64, make_wheel(tmp_path / "out", content=bytes(5000)))
+    folder = store.find("a" * 64)
+    assert folder
+    wheel = folder / WHEEL
     data = wheel.read_bytes()
     if damage == "cut":
         wheel.write_bytes(data[:-10])
@@ -79,21 +66,20 @@ def test_a_damaged_wheel_counts_as_missing_and_is_replaced(
     elif damage == "emptied":
         wheel.unlink()
     else:
-        (place / "horovod-0.0.0-cp36-cp36m-linux_x86_64.whl").write_bytes(b"")
+        (folder / "horovod-0.0.0-cp36-cp36m-linux_x86_64.whl").write_bytes(b"")
     assert store.find("a" * 64) is None
     store.adopt("a" * 64, make_wheel(tmp_path / "out", content=bytes(5000)))
-    assert store.find("a" * 64) == place
+    assert store.find("a" * 64) == folder
 
 
 @pytest.mark.parametrize("folder", ["horovod-1.0", "../horovod-1.0", "/tmp/horovod-1.0"])  # noqa: S108
 def test_a_wheel_has_a_plain_file_name_or_none(tmp_path: Path, folder: str) -> None:
     with zipfile.ZipFile(tmp_path / "wheel", "w") as archive:
         archive.writestr(f"{folder}.dist-info/WHEEL", "Tag: py3-none-any\n")
-    name = wheel_file_name((tmp_path / "wheel").read_bytes())
+    name = wheel_file_name(tmp_path / "wheel")
     assert name == ("horovod-1.0-py3-none-any.whl" if folder == "horovod-1.0" else None)
-    assert wheel_file_name(b"no archive") is None
-    content = (make_wheel(tmp_path / "whole") / WHEEL).read_bytes()
-    assert wheel_file_name(content) == WHEEL
+    assert wheel_file_name(BytesIO(b"no archive")) is None
+    assert wheel_file_name(make_wheel(tmp_path / "whole") / WHEEL) == WHEEL
 
 
 @pytest.fixture
@@ -200,12 +186,12 @@ def test_the_base_image_does_not_matter_but_a_stand_in_does(
 
 def test_what_a_bake_exports_is_given_to_the_next_one(bench: Bench) -> None:
     with open_wheels(bench.context.images, bench.context) as wheels:
-        assert wheels.is_missing(OLD)
+        assert OLD in wheels.missing
         assert wheels.context(OLD) == {}
         make_wheel(wheels.exports / OLD)
     with open_wheels(bench.context.images, bench.context) as wheels:
-        assert not wheels.is_missing(OLD)
-        assert wheels.is_missing(NEW)
+        assert OLD not in wheels.missing
+        assert NEW in wheels.missing
         (place,) = wheels.context(OLD).values()
         assert (place / WHEEL).is_file()
 
@@ -215,7 +201,7 @@ def test_a_bake_that_fails_keeps_the_wheels_that_it_finished(bench: Bench) -> No
         make_wheel(wheels.exports / OLD)
         raise ZeroDivisionError
     with open_wheels(bench.context.images, bench.context) as wheels:
-        assert [name for name in (OLD, NEW) if wheels.is_missing(name)] == [NEW]
+        assert [*wheels.missing] == [NEW]
 
 
 def test_the_build_takes_kept_wheels_and_exports_the_others(

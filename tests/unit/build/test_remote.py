@@ -10,8 +10,9 @@ from fake_engine import FakeEngine
 from memory_registry import MemoryRegistry
 from test_horovod_wheels import WHEEL, make_wheel
 
-from imgbuild.build.horovod_wheels import wheel_key, wheel_store
-from imgbuild.build.remote import VERDICTS_TYPE, RemoteStore, RemoteStores, open_remotes
+from imgbuild.build.context import BuildOptions
+from imgbuild.build.horovod_wheels import WheelStore, wheel_key
+from imgbuild.build.remote import VERDICTS_TYPE, RemoteStore, open_stores
 from imgbuild.build.result import BuildResult
 from imgbuild.build.reuse import predicted
 from imgbuild.errors import InputError, MachineError
@@ -62,7 +63,7 @@ class Machines:
         self, *, read: bool = True, write: bool = True, test: bool = True
     ) -> dict[str, BuildResult]:
         store = RemoteStore(self.server, self.bench.engine, self.bench.said.append)
-        self.bench.change(remotes=RemoteStores((store,) * read, (store,) * write))
+        self.bench.change(sources=(store,) * read, targets=(store,) * write)
         return {one.name: one for one in self.bench.build(test=test, keep_going=True)}
 
     def actions(self, **how: bool) -> list[str]:
@@ -167,7 +168,7 @@ def test_the_plan_says_what_would_be_taken(machines: Machines) -> None:
     machines.another()
     bench = machines.bench
     store = RemoteStore(machines.server, bench.engine, bench.said.append)
-    bench.change(remotes=RemoteStores((store,)))
+    bench.change(sources=(store,))
     for item in predicted(bench.plan(), bench.context):
         assert item.reason == f"never built here; would be taken from {machines.server.name}"
     assert not bench.engine.stored
@@ -177,13 +178,13 @@ def test_wheels_come_for_what_must_be_built(machines: Machines) -> None:
     bench = machines.bench
     key = wheel_key(bench.context.images[0], bench.context)
     assert key
-    wheel_store(bench.context).adopt(key, make_wheel(bench.context.state / "wheel"))
+    WheelStore(bench.context.cache).adopt(key, make_wheel(bench.context.state / "wheel"))
     bench.faulty = {OLD, NEW}
     machines.build()
     assert WHEEL in bench.said[0]
     machines.another()
     machines.build()
-    place = wheel_store(bench.context).find(key)
+    place = WheelStore(bench.context.cache).find(key)
     assert place
     assert [path.name for path in place.iterdir()] == [WHEEL]
 
@@ -244,4 +245,4 @@ def test_an_interrupt_before_the_tags_loses_nothing(
 
 def test_a_name_that_is_no_repository_is_refused() -> None:
     with pytest.raises(InputError, match="--cache-to"):
-        open_remotes({}, {"./folder": "--cache-to"}, Settings(), FakeEngine(), print)
+        open_stores(BuildOptions(cache_to=("./folder",)), Settings(), FakeEngine(), print)

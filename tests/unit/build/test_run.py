@@ -267,7 +267,7 @@ def _downloads(
     bench.change(inputs=replace(INPUTS, downloads=each))
     fetched: list[str] = []
 
-    def context(files: Iterable[Download], *_: object) -> Path:
+    def context(files: Iterable[Download], **_: object) -> Path:
         for file in files:
             fetched.append(file.file_name)
             if error := fault(file):

@@ -118,7 +118,7 @@ class Checkout:
         return prepare_inputs(self.images, settings, preparation)
 
     def _pass(self, context: BuildContext, image: Image, image_id: str) -> None:
-        keys = context.suite_keys(image)
+        keys = context.suite_keys[image.name]
         results = [SuiteResult(name, 1, (), (), 0.1) for name in keys]
         self.store.save(image_id, keys, results, gpus=True)
 

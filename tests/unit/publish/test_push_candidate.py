@@ -266,8 +266,9 @@ def test_a_candidate_is_gathered_from_engine_and_memory(
     assert good.stored
     inputs = BuildInputs({}, {}, Path("/uv"), "1")
     engine = FakeEngine([good.stored])
+    images = (good.item.image,)
     context = BuildContext(
-        project, (), BuildOptions(), Settings(), engine, None, inputs, print, state=tmp_path
+        project, images, BuildOptions(), Settings(), engine, None, inputs, print, state=tmp_path
     )
     found = candidate_of(good.item, context)
     assert (found.stored, found.report) == (good.stored, good.report)
