@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from imgbuild.errors import MachineError
 from imgbuild.process import run
@@ -38,12 +37,7 @@ def file_sha256(path: Path) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace ``path`` by ``text``; see `write_bytes`."""
-    write_bytes(path, text.encode())
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Replace ``path`` by ``content`` in one step; a kill in between leaves the old file.
+    """Replace ``path`` by ``text`` in one step; a kill in between leaves the old file.
 
     Raises:
         MachineError: the folder cannot be written, or the disk is full.
@@ -51,25 +45,21 @@ def write_bytes(path: Path, content: bytes) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _replace(path, content)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        temporary = Path(name)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+                file.write(text)
+            temporary.chmod(0o644)
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
     except OSError as error:
         raise MachineError(
             f"Cannot write {path}: {error.strerror}. Nothing was changed; check the folder's "
             "permissions and the free disk space."
         ) from error
-
-
-def _replace(path: Path, content: bytes) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 @contextmanager
@@ -127,32 +117,20 @@ def locked(
 
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = _locked_file(path, wait, on_wait)
     # The file stays afterwards: removing it would let two processes lock two files of one name.
-    with file:
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
-
-
-def _locked_file(path: Path, wait: bool, on_wait: Callable[[], None] | None) -> IO[str]:
-    """Return the lock file, open and locked; not one that `remove_lock` has just removed."""
-    while True:
-        file = path.open("a", encoding="utf-8")
+    with path.open("a", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if not wait:
-                file.close()
                 raise LockedError(path) from None
             if on_wait:
                 on_wait()
             fcntl.flock(file, fcntl.LOCK_EX)
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                return file
-        file.close()
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
 
 
 def is_locked(path: Path) -> bool:
@@ -171,17 +149,6 @@ def lock_owner(path: Path) -> str:
         return path.read_text(encoding="utf-8").strip() or "unknown"
     except OSError:
         return "unknown"
-
-
-def remove_lock(path: Path) -> bool:
-    """Remove a lock file that no process holds; return whether it was removed."""
-    with path.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        path.unlink(missing_ok=True)
-    return True
 
 
 def lock_of(path: Path) -> Path:
@@ -211,7 +178,16 @@ def stored_folder(
             for left in final.parent.glob(f".{final.name}.tmp-*"):
                 remove_tree(left)
             if refresh or not is_whole(final):
-                _make_beside(final, make)
+                temporary = Path(tempfile.mkdtemp(prefix=f".{final.name}.tmp-", dir=final.parent))
+                try:
+                    fresh = temporary / "new"
+                    fresh.mkdir(mode=0o755)
+                    make(fresh)
+                    if final.exists() or final.is_symlink():
+                        final.rename(temporary / "old")
+                    fresh.rename(final)
+                finally:
+                    remove_tree(temporary)
     except OSError as error:
         raise MachineError(
             f"Cannot make {final}: {error.strerror or error} ({error.filename or final}). Free "
@@ -219,19 +195,6 @@ def stored_folder(
             "XDG_CACHE_HOME to a folder with room."
         ) from error
     return final
-
-
-def _make_beside(final: Path, make: Callable[[Path], None]) -> None:
-    temporary = Path(tempfile.mkdtemp(prefix=f".{final.name}.tmp-", dir=final.parent))
-    try:
-        fresh = temporary / "new"
-        fresh.mkdir(mode=0o755)
-        make(fresh)
-        if final.exists() or final.is_symlink():
-            final.rename(temporary / "old")
-        fresh.rename(final)
-    finally:
-        remove_tree(temporary)
 
 
 def remove_tree(path: Path) -> None:

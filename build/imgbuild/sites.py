@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from imgbuild.errors import InputError, MachineError
@@ -29,18 +29,19 @@ _SMALL = 1 << 24
 _TRIES = 3
 
 
-class Login(NamedTuple):
-    """A name and password; nothing prints it."""
+@dataclass(frozen=True)
+class Credentials:
+    """A name and password, or a token that stands for both (``identity``); nothing prints it."""
 
-    user: str
-    password: str
-
-    def __repr__(self) -> str:
-        return "Login(…)"
+    user: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
+    identity: str = field(default="", repr=False)
 
     @property
     def basic(self) -> str:
-        """The ``Authorization`` header."""
+        """The header's value; empty if there is no name."""
+        if not self.user:
+            return ""
         return f"Basic {b64encode(f'{self.user}:{self.password}'.encode()).decode()}"
 
 
@@ -68,7 +69,7 @@ class Sites:
         longest = max(inside, key=len)
         return _folder(inside[longest]) + url[len(_folder(longest)) :]
 
-    def login(self, url: str) -> Login | None:
+    def login(self, url: str) -> Credentials | None:
         """Return the login of the URL's host, if the netrc file names that host.
 
         Raises:
@@ -76,7 +77,7 @@ class Sites:
 
         """
         found = self._logins.get(urlsplit(url).hostname or "")
-        return Login(found[0] or "", found[2] or "") if found else None
+        return Credentials(found[0] or "", found[2] or "") if found else None
 
     @property
     def verify(self) -> str | bool:

@@ -101,14 +101,13 @@ def read_document(path: Path) -> Document:
 
 def _compose(path: Path, text: str) -> yaml.Node | None:
     try:
-        node: yaml.Node | None = yaml.compose(text, Loader=_Loader)
+        return yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{path.name}:{mark.line + 1}:{mark.column + 1}" if mark else path.name
         raise InputError(f"{where}: not YAML: {error.problem or error.context}.") from error
     except yaml.YAMLError as error:
         raise InputError(f"{path.name}: not YAML: {error}.") from error
-    return node
 
 
 class _Builder:
@@ -161,13 +160,14 @@ def _mark(node: yaml.Node) -> tuple[int, int]:
     return node.start_mark.line + 1, node.start_mark.column + 1
 
 
-def validate(document: Document, model: type[ModelT]) -> ModelT:
-    """Return ``document`` as ``model``.
+def load_model(path: Path, model: type[ModelT]) -> ModelT:
+    """Return the file at ``path`` as ``model``.
 
     Raises:
         InputError: every fault of the document, each with its position and what is allowed.
 
     """
+    document = read_document(path)
     parsed, faults = check(document, model)
     if parsed is None or faults:
         raise document.reject(faults)
@@ -182,11 +182,6 @@ def check(document: Document, model: type[ModelT]) -> tuple[ModelT | None, list[
         items = [dict(item) for item in error.errors()]
         found = [_explain(document, model, i) for i in items if not _follows(i, items)]
         return None, [*document.faults, *found]
-
-
-def load_model(path: Path, model: type[ModelT]) -> ModelT:
-    """Return the file at ``path`` as ``model``; see :func:`validate` for the errors."""
-    return validate(read_document(path), model)
 
 
 #: What pydantic's error types mean in this project's words.
@@ -228,13 +223,9 @@ def _explain(document: Document, model: type[BaseModel], item: dict[str, Any]) -
             location, f"{item['input']!r} is not allowed; allowed: {item['ctx']['expected']}"
         )
     got = item["input"]
-    shown = f" (found {got!r})" if isinstance(got, str) else f" (found a {_yaml_type(got)})"
-    return Fault(location, item["msg"].removesuffix(".") + shown)
-
-
-def _yaml_type(value: object) -> str:
-    names: dict[type, str] = {dict: "mapping", list: "list"}
-    return names.get(type(value), "value of another type")
+    types: dict[type, str] = {dict: "a mapping", list: "a list"}
+    found = repr(got) if isinstance(got, str) else types.get(type(got), "a value of another type")
+    return Fault(location, f"{item['msg'].removesuffix('.')} (found {found})")
 
 
 def _in_document(document: Document, location: Location) -> Location:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imgbuild.http import HttpClient
-from imgbuild.registry.auth import Credentials
 from imgbuild.registry.repository import parse_repository
 from imgbuild.registry.repository_client import RegistryClient
 from imgbuild.retry import RetryPolicy
+from imgbuild.sites import Credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable

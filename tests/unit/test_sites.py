@@ -2,7 +2,7 @@
 
 import pytest
 
-from imgbuild.sites import Login, Sites
+from imgbuild.sites import Credentials, Sites
 
 SITES = Sites(
     {"files": "https://up.example", "deep": "https://up.example/deep/", "b": "https://b.example/x"},
@@ -26,5 +26,5 @@ def test_the_most_exact_mirror_is_asked(url: str, expected: str) -> None:
 
 
 def test_a_login_shows_nothing() -> None:
-    assert "secret" not in repr(Login("me", "secret"))
-    assert "secret" not in f"{Login('me', 'secret')}"
+    assert "secret" not in repr(Credentials("me", "secret", "secret"))
+    assert Credentials("me", "x").basic == "Basic bWU6eA=="

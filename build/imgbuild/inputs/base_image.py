@@ -13,11 +13,11 @@ from imgbuild.files import ContentStore, sha256
 from imgbuild.inputs.listing import Item, Kind
 from imgbuild.inputs.oci_layout import BaseLayout, Descriptor, blob_path
 from imgbuild.parallel import in_parallel
-from imgbuild.registry.auth import Credentials, LoginError, docker_credentials
+from imgbuild.registry.auth import LoginError, docker_credentials
 from imgbuild.registry.manifest import INDEXES, Manifest
 from imgbuild.registry.repository import HUB, RepositoryName
 from imgbuild.registry.repository_client import RegistryClient
-from imgbuild.sites import Sites
+from imgbuild.sites import Credentials, Sites
 
 #: The folder of Docker Hub's official images.
 _OFFICIAL = "library/"
@@ -46,8 +46,7 @@ def find_image(reference: str, sites: Sites) -> RegistryImage:
     name, _, digest = reference.partition("@")
 
     def credentials(host: str) -> Credentials | None:
-        login = sites.login(f"https://{host}/")
-        return docker_credentials(host) or (Credentials(*login) if login else None)
+        return docker_credentials(host) or sites.login(f"https://{host}/")
 
     client = RegistryClient(_repository(name), sites.client(), credentials)
     manifest = _manifest(client, digest, reference)

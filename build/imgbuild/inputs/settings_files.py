@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 from imgbuild.errors import InputError
-from imgbuild.files import file_sha256, sha256, stored_folder, write_bytes
+from imgbuild.files import file_sha256, sha256, stored_folder, write_text
 from imgbuild.matrix.model import Matrix
 from imgbuild.settings import Settings
 
@@ -20,10 +20,10 @@ def build_secrets(settings: Settings, cache: Path) -> dict[str, Path]:
     if settings.mirrors:
         # Lines NAME URL, which images/files/apt-install reads.
         mirrors = sorted(settings.mirrors.items())
-        content = "".join(f"{name} {mirror.url}\n" for name, mirror in mirrors).encode()
-        path = cache / "contexts" / f"upstreams-{sha256(content)[:16]}.txt"
-        if not path.exists() or path.read_bytes() != content:
-            write_bytes(path, content)
+        text = "".join(f"{name} {mirror.url}\n" for name, mirror in mirrors)
+        path = cache / "contexts" / f"upstreams-{sha256(text.encode())[:16]}.txt"
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            write_text(path, text)
         found["upstreams"] = path
     return found
 

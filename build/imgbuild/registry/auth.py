@@ -8,13 +8,13 @@ import json
 import re
 import threading
 import warnings
-from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
 from imgbuild.errors import CheckFailedError
 from imgbuild.registry.repository import RepositoryName
+from imgbuild.sites import Credentials
 
 #: This client's name for the token server, which wants one with identity tokens.
 _CLIENT = "imgbuild"
@@ -23,22 +23,6 @@ _TOKEN = re.compile(r"[!-~]+")
 _WORD = re.compile(
     r"([A-Za-z0-9!#$%&'*+.^_`|~-]+)(?:\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s,\"]+)))?"
 )
-
-
-@dataclass(frozen=True)
-class Credentials:
-    """A name and password, or a token that stands for both (``identity``)."""
-
-    user: str = field(default="", repr=False)
-    password: str = field(default="", repr=False)
-    identity: str = field(default="", repr=False)
-
-    @property
-    def basic(self) -> str:
-        """The header's value; empty if there is no name."""
-        if not self.user:
-            return ""
-        return f"Basic {b64encode(f'{self.user}:{self.password}'.encode()).decode()}"
 
 
 #: Returns the login of a host as it is now, or ``None``.

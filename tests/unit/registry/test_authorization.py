@@ -11,8 +11,9 @@ from registry_server import Fault, RegistryServer, registry_server
 
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.parallel import in_parallel
-from imgbuild.registry.auth import Credentials, read_challenges
+from imgbuild.registry.auth import read_challenges
 from imgbuild.registry.manifest import digest_of
+from imgbuild.sites import Credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imgbuild.errors import CheckFailedError
-from imgbuild.registry.auth import Credentials, docker_credentials
+from imgbuild.registry.auth import docker_credentials
+from imgbuild.sites import Credentials
 
 if TYPE_CHECKING:
     from pathlib import Path
