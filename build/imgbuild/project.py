@@ -46,6 +46,11 @@ class Project:
         return self.root / "images" / "locks"
 
     @property
+    def evidence(self) -> Path:
+        """What ``imgbuild audit`` read out of wheels and source distributions."""
+        return self.root / "images" / "evidence.json"
+
+    @property
     def dockerfiles(self) -> Path:
         """Generated Dockerfiles, one folder an image."""
         return self.root / "images" / "dockerfiles"

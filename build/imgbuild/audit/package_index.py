@@ -1,34 +1,26 @@
-"""Read projects' pages of the Python package index, and compare locks and Horovod with them.
-
-PEP 691 (JSON) where the index has it, PEP 503 (HTML) elsewhere.
-"""
+"""Read projects' pages of the Python package index (PEP 503), and compare pins with them."""
 
 import configparser
 import importlib
-import json
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 from packaging.utils import canonicalize_name
 
 from imgbuild.audit.compare import Contradiction
-from imgbuild.audit.needs import SdistNeed
+from imgbuild.audit.facts import SdistNeed
 from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.errors import InputError, MachineError
-from imgbuild.http import Answer, HttpClient, shown
+from imgbuild.http import HttpClient, shown
 from imgbuild.settings import Settings
 
-#: Preferences of PEP 691.
-ACCEPT = (
-    "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, "
-    "text/html;q=0.01"
-)
+#: The form that every index has.
+ACCEPT = "application/vnd.pypi.simple.v1+html, text/html;q=0.2"
 #: The largest page of the index seen is 1.2 MB (numpy).
 _LARGEST = 64 << 20
 _ABSENT = (404, 410)
@@ -44,12 +36,11 @@ class IndexAddress:
 
 @dataclass(frozen=True)
 class OfferedFile:
-    """A file of a project. ``size`` in bytes if the index has it; ``yanked`` is the reason."""
+    """A file of a project. ``yanked`` is the reason if it was withdrawn."""
 
     name: str
     url: str
     sha256: str
-    size: int | None = None
     yanked: str | None = None
 
 
@@ -59,10 +50,6 @@ class IndexProject:
 
     name: str
     files: dict[str, OfferedFile]
-
-    def by_sha256(self, sha256: str) -> OfferedFile | None:
-        """Return the file of this content, if it is still offered."""
-        return next((file for file in self.files.values() if file.sha256 == sha256), None)
 
 
 def find_index(settings: Settings, environment: Mapping[str, str] = os.environ) -> IndexAddress:
@@ -90,9 +77,8 @@ def _named(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             yield environment[name], name
     home = Path(environment.get("HOME") or "/")
     config = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
-    uv_files = [config / "uv" / "uv.toml", Path("/etc/uv/uv.toml")]
-    if environment.get("UV_CONFIG_FILE"):
-        uv_files = [Path(environment["UV_CONFIG_FILE"])]
+    own = environment.get("UV_CONFIG_FILE")
+    uv_files = [Path(own)] if own else [config / "uv" / "uv.toml", Path("/etc/uv/uv.toml")]
     for path in [] if environment.get("UV_NO_CONFIG") else uv_files:
         yield from ((url, str(path)) for url in _in_uv_file(path))
     if environment.get("PIP_INDEX_URL"):
@@ -134,50 +120,23 @@ def read_project(client: HttpClient, index: IndexAddress, name: str) -> IndexPro
         return IndexProject(canonical, {})
     if answer.status != 200:
         raise MachineError(f"{shown(answer.url)}: the server says {answer.status}.")
-    return IndexProject(canonical, {file.name: file for file in parse_page(answer)})
-
-
-def parse_page(page: Answer) -> list[OfferedFile]:
-    """Return the files that a project's page lists.
-
-    Raises:
-        MachineError: it is neither of the two forms.
-
-    """
-    kind = page.headers.get("Content-Type", "")
-    what = f"{shown(page.url)} ({kind or 'without a content type'})"
-    try:
-        text = page.body.decode("utf-8")
-        if "json" in kind:
-            entries = json.loads(text)["files"]
-            return [_from_json(page.url, one) for one in entries if one["hashes"].get("sha256")]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise MachineError(f"{what} is no list of files (PEP 691).") from error
-    files = _from_html(page.url, text)
+    files = _files(answer.url, answer.body.decode("utf-8", "replace"))
     if not files:
-        raise MachineError(f"{what} lists no file (PEP 503). Is it the index at all?")
-    return files
+        kind = answer.headers.get("Content-Type", "without a content type")
+        raise MachineError(
+            f"{shown(answer.url)} ({kind}) lists no file (PEP 503). Is it the index at all?"
+        )
+    return IndexProject(canonical, {file.name: file for file in files})
 
 
-def _from_json(base: str, entry: dict[str, Any]) -> OfferedFile:
-    yanked, size = entry.get("yanked"), entry.get("size")
-    return OfferedFile(
-        name=str(entry["filename"]),
-        url=urljoin(base, str(entry["url"])),
-        sha256=str(entry["hashes"]["sha256"]),
-        size=size if isinstance(size, int) else None,
-        yanked=(yanked if isinstance(yanked, str) else "no reason given") if yanked else None,
-    )
-
-
-def _from_html(base: str, text: str) -> list[OfferedFile]:
+def _files(base: str, page: str) -> list[OfferedFile]:
     links: list[dict[str, str | None]] = []
 
     class Links(HTMLParser):
         def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
             links.extend([dict(attrs)] if tag == "a" else [])
 
-    Links().feed(text)
+    Links().feed(page)
     files = []
     for link in links:
         url, fragment = urldefrag(urljoin(base, link.get("href") or ""))
@@ -185,7 +144,7 @@ def _from_html(base: str, text: str) -> list[OfferedFile]:
         yanked = (link["data-yanked"] or "no reason given") if "data-yanked" in link else None
         if algorithm == "sha256":
             name = unquote(urlsplit(url).path.rpartition("/")[2])
-            files.append(OfferedFile(name, url, digest, None, yanked))
+            files.append(OfferedFile(name, url, digest, yanked))
     return files
 
 
@@ -214,26 +173,21 @@ def compare_locks(
 
     A project that is not in ``projects`` could not be read and is passed over.
     """
-    for file_name, lock in locks.items():
-        for name in lock.versions:
-            if name in projects:
-                yield from _locked(file_name, lock, name, projects[name])
-
-
-def _locked(
-    file_name: str, lock: Lock, name: str, project: IndexProject
-) -> Iterator[Contradiction]:
-    subject, place = f"{name} {lock.versions[name]}", f"images/locks/{file_name}"
     change = "run `imgbuild lock --upgrade`, or pin another version in matrix.yaml"
-    files = {sha256: project.by_sha256(sha256) for sha256 in lock.hashes[name]}
-    gone = [sha256 for sha256, file in files.items() if file is None]
-    yanked = [file for file in files.values() if file and file.yanked]
-    if not project.files:
-        yield Contradiction("missing", subject, place, "the index has no such project", change)
-    elif gone:
-        evidence = f"{len(gone)} of {len(files)} files are no longer offered: sha256 {gone[0]}"
-        evidence += " …" * (len(gone) > 1)
-        yield Contradiction("gone", subject, place, evidence, change)
-    if yanked:
-        evidence = f"{yanked[0].name} was withdrawn: {yanked[0].yanked}"
-        yield Contradiction("yanked", subject, place, evidence, change)
+    for file_name, lock in locks.items():
+        for name in (name for name in lock.versions if name in projects):
+            offered = {file.sha256: file for file in projects[name].files.values()}
+            subject, place = f"{name} {lock.versions[name]}", f"images/locks/{file_name}"
+            hashes = lock.hashes[name]
+            gone = [sha256 for sha256 in hashes if sha256 not in offered]
+            yanked = [offered[one] for one in hashes if one in offered and offered[one].yanked]
+            if not offered:
+                evidence = "the index has no such project"
+                yield Contradiction("missing", subject, place, evidence, change)
+            elif gone:
+                evidence = f"{len(gone)} of {len(hashes)} files are no longer offered: "
+                evidence += f"sha256 {gone[0]}" + " …" * (len(gone) > 1)
+                yield Contradiction("gone", subject, place, evidence, change)
+            if yanked:
+                evidence = f"{yanked[0].name} was withdrawn: {yanked[0].yanked}"
+                yield Contradiction("yanked", subject, place, evidence, change)

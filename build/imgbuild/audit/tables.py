@@ -1,13 +1,13 @@
 """Show an audit's outcome as text of 100 columns, and as JSON."""
 
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from imgbuild.audit.audit import ArtifactOutcome, AuditOutcome
 from imgbuild.audit.compare import Contradiction
-from imgbuild.audit.evidence import WheelFacts
-from imgbuild.audit.reachability import InputState
+from imgbuild.audit.facts import WheelFacts, facts_json
+from imgbuild.text import aligned
 from imgbuild.yaml_file import Location
 
 _WIDTH = 100
@@ -18,9 +18,19 @@ _HEADER = (
 Position = Callable[[Location], str]
 
 
-def table(outcome: AuditOutcome) -> list[tuple[str, ...]]:
-    """Return a row an artifact, below a header; sizes in MB, times in seconds."""
-    return [_HEADER, *(_row(one) for one in (*outcome.wheels, *outcome.sdists))]
+def as_text(outcome: AuditOutcome, position: Position) -> str:
+    """Return the artifacts, the other inputs, the contradictions and a summary."""
+    lines = aligned([_HEADER, *map(_row, (*outcome.wheels, *outcome.sdists))])
+    if outcome.inputs:
+        rows = [(one.input.name, one.state, one.detail) for one in outcome.inputs]
+        lines += ["", *aligned([("other input", "state", ""), *rows])]
+    if outcome.contradictions:
+        lines.append("")
+    for one in outcome.contradictions:
+        text = f"{one.subject}: {one.evidence}. {one.change[:1].upper()}{one.change[1:]}."
+        lines.append(f"✗ {_place(one, position)} ({one.kind})")
+        lines += textwrap.wrap(text, _WIDTH, initial_indent="    ", subsequent_indent="    ")
+    return "\n".join([*lines, "", _summary(outcome)])
 
 
 def _row(one: ArtifactOutcome) -> tuple[str, ...]:
@@ -38,30 +48,14 @@ def _megabytes(size: int) -> str:
     return f"{size / 1e6:.1f} MB" if size else "-"
 
 
-def input_rows(states: Iterable[InputState]) -> list[tuple[str, ...]]:
-    """Return a row for each other input."""
-    return [("other input", "state", ""), *((s.input.name, s.state, s.detail) for s in states)]
-
-
-def contradiction_lines(found: Iterable[Contradiction], position: Position) -> list[str]:
-    """Return each contradiction: where it is, what the artifact says, what to change."""
-    lines: list[str] = []
-    for one in found:
-        text = f"{one.subject}: {one.evidence}. {one.change[:1].upper()}{one.change[1:]}."
-        lines.append(f"✗ {place_text(one, position)} ({one.kind})")
-        lines += textwrap.wrap(text, _WIDTH, initial_indent="    ", subsequent_indent="    ")
-    return lines
-
-
-def place_text(one: Contradiction, position: Position) -> str:
+def _place(one: Contradiction, position: Position) -> str:
     """Return ``matrix.yaml:LINE:COLUMN KEYS``, or the file that is meant."""
     if isinstance(one.place, str):
         return one.place
     return f"{position(one.place)} {'.'.join(map(str, one.place))}"
 
 
-def summary(outcome: AuditOutcome) -> str:
-    """Return one line: what was compared, what it took."""
+def _summary(outcome: AuditOutcome) -> str:
     locks = outcome.locks
     hashes = f", {locks.hashes} hashes of {locks.projects} projects" if locks.projects else ""
     wheels, sdists = len(outcome.wheels), len(outcome.sdists)
@@ -75,15 +69,25 @@ def summary(outcome: AuditOutcome) -> str:
 def as_json(outcome: AuditOutcome, position: Position) -> dict[str, Any]:
     """Return everything that the text says; sizes in bytes, times in seconds."""
     return {
+        **vars(outcome),
         "wheels": [_artifact_json(one) for one in outcome.wheels],
         "sdists": [_artifact_json(one) for one in outcome.sdists],
         "locks": vars(outcome.locks),
-        "inputs": [_input_json(state) for state in outcome.inputs],
-        "contradictions": [
-            {**vars(one), "place": place_text(one, position)} for one in outcome.contradictions
+        "inputs": [
+            {
+                "name": one.input.name,
+                "url": one.input.url,
+                "sha256": one.input.sha256,
+                "state": one.state,
+                "detail": one.detail,
+                "bytes_read": one.bytes_read,
+                "seconds": round(one.seconds, 2),
+            }
+            for one in outcome.inputs
         ],
-        "unread": list(outcome.unread),
-        "bytes_read": outcome.bytes_read,
+        "contradictions": [
+            {**vars(one), "place": _place(one, position)} for one in outcome.contradictions
+        ],
         "seconds": round(outcome.seconds, 2),
     }
 
@@ -92,25 +96,5 @@ def _artifact_json(one: ArtifactOutcome) -> dict[str, Any]:
     facts = one.facts
     known: dict[str, Any] = {"facts": vars(facts) if facts else None}
     if isinstance(facts, WheelFacts):
-        known = {"sha256": facts.sha256, "facts": facts.as_json()}
-    return {
-        "distribution": one.distribution,
-        "version": one.version,
-        "state": one.state,
-        "bytes_read": one.bytes_read,
-        "seconds": round(one.seconds, 2),
-        "problem": one.problem,
-        **known,
-    }
-
-
-def _input_json(state: InputState) -> dict[str, Any]:
-    return {
-        "name": state.input.name,
-        "url": state.input.url,
-        "sha256": state.input.sha256,
-        "state": state.state,
-        "detail": state.detail,
-        "bytes_read": state.bytes_read,
-        "seconds": round(state.seconds, 2),
-    }
+        known = {"sha256": facts.sha256, "facts": facts_json(facts)}
+    return {**vars(one), "seconds": round(one.seconds, 2), **known}

@@ -16,7 +16,7 @@ from email import message_from_bytes
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from imgbuild.audit.evidence import WheelFacts
+from imgbuild.audit.facts import WheelFacts
 from imgbuild.errors import MachineError
 from imgbuild.http import HttpClient, shown
 

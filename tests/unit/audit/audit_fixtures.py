@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from fake_server import FakeServer, serving
 
-from imgbuild.audit.evidence import WheelFacts
-from imgbuild.audit.needs import WheelNeed, wheel_needs
+from imgbuild.audit.facts import WheelFacts, WheelNeed, pins_of
 from imgbuild.http import HttpClient
 from imgbuild.matrix.images import Image
 from imgbuild.retry import RetryPolicy
@@ -26,12 +26,12 @@ def client() -> HttpClient:
 
 @pytest.fixture
 def gpu_need(images: dict[str, Image]) -> WheelNeed:
-    return wheel_needs([images["tf-2.2-gpu-ubuntu"]])[0]
+    return pins_of([images["tf-2.2-gpu-ubuntu"]], Path()).wheels[0]
 
 
 @pytest.fixture
 def cpu_need(images: dict[str, Image]) -> WheelNeed:
-    return wheel_needs([images["tf-2.2-cpu-debian"], images["tf-2.2-cpu-ubuntu"]])[0]
+    return pins_of([images["tf-2.2-cpu-debian"], images["tf-2.2-cpu-ubuntu"]], Path()).wheels[0]
 
 
 @pytest.fixture

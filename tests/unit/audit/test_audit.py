@@ -14,14 +14,18 @@ from fake_server import FakeServer
 from fake_wheel import FakeWheel
 
 from imgbuild.audit.audit import audit_offline
-from imgbuild.audit.evidence import (
+from imgbuild.audit.facts import (
     Evidence,
+    Facts,
+    Pins,
     SdistFacts,
+    SdistNeed,
     WheelFacts,
+    WheelNeed,
     load_evidence,
+    pins_of,
     write_evidence,
 )
-from imgbuild.audit.needs import SdistNeed, WheelNeed, sdist_needs, wheel_needs
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
@@ -34,22 +38,21 @@ def test_the_committed_evidence_bears_out_the_matrix(
     project: Project, images: dict[str, Image]
 ) -> None:
     evidence = load_evidence(project.root / "images" / "evidence.json")
-    every = list(images.values())
-    outcome = audit_offline(wheel_needs(every), sdist_needs(every), {}, evidence)
+    outcome = audit_offline(pins_of(images.values(), project.locks), evidence)
     assert outcome.contradictions == ()
 
 
 def test_evidence_that_is_missing_is_a_contradiction(gpu_need: WheelNeed) -> None:
-    sdists = (SdistNeed("0.19.5", SHA, ()),)
-    outcome = audit_offline((gpu_need,), sdists, {}, Evidence("2026-11-21"))
+    pins = Pins((gpu_need,), (SdistNeed("0.19.5", SHA),), {})
+    outcome = audit_offline(pins, Evidence("2026-11-21"))
     assert [found.kind for found in outcome.contradictions] == ["evidence", "evidence"]
     assert outcome.wheels[0].state == "missing"
 
 
 def test_evidence_of_another_horovod_is_a_contradiction() -> None:
     other = SdistFacts("cd" * 32, "horovod-0.19.5.tar.gz", 9, "horovod", "0.19.5")
-    evidence = Evidence("2026-11-21", (), (other,))
-    outcome = audit_offline((), (SdistNeed("0.19.5", SHA, ()),), {}, evidence)
+    pins = Pins((), (SdistNeed("0.19.5", SHA),), {})
+    outcome = audit_offline(pins, Evidence("2026-11-21", (other,)))
     assert "cdcdcd" in outcome.contradictions[0].evidence
 
 
@@ -58,7 +61,7 @@ def test_evidence_is_merged_and_keeps_its_date(
 ) -> None:
     path = tmp_path / "evidence.json"
 
-    def fits(facts: WheelFacts | SdistFacts) -> bool:
+    def fits(facts: Facts) -> bool:
         return gpu_need.fits(facts.file)
 
     assert write_evidence(path, Evidence("2026-11-21", (gpu_facts, cpu_facts)), fits)
@@ -68,7 +71,7 @@ def test_evidence_is_merged_and_keeps_its_date(
     assert write_evidence(path, Evidence("2026-11-22", (replace(newer, sha256="0"),)), fits)
     kept = load_evidence(path)
     assert kept.date == "2026-11-22"
-    assert {facts.sha256 for facts in kept.wheels} == {gpu_facts.sha256, "0"}
+    assert {facts.sha256 for facts in kept.artifacts} == {gpu_facts.sha256, "0"}
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"schema": 0}', '{"schema": 1, "read": "x"}'])

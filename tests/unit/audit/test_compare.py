@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from imgbuild.audit.compare import compare, expected_libraries
-from imgbuild.audit.evidence import WheelFacts
-from imgbuild.audit.needs import WheelNeed
+from imgbuild.audit.facts import WheelFacts, WheelNeed
 from imgbuild.dockerfile.lockfile import Lock
 
 pytest_plugins = ("audit_fixtures",)

@@ -1,6 +1,5 @@
 """Which index is read, how its pages are read, and what contradicts them."""
 
-import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +8,7 @@ import pytest
 from fake_server import FakeServer
 
 from imgbuild.audit.compare import Contradiction
-from imgbuild.audit.needs import SdistNeed
+from imgbuild.audit.facts import SdistNeed
 from imgbuild.audit.package_index import (
     IndexAddress,
     IndexProject,
@@ -17,12 +16,11 @@ from imgbuild.audit.package_index import (
     compare_locks,
     compare_sdist,
     find_index,
-    parse_page,
     read_project,
 )
 from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.errors import InputError, MachineError
-from imgbuild.http import Answer, HttpClient
+from imgbuild.http import HttpClient
 from imgbuild.settings import Settings
 
 pytest_plugins = ("audit_fixtures",)
@@ -73,33 +71,14 @@ def test_a_uv_file_that_is_no_toml(tmp_path: Path) -> None:
         find_index(Settings(), {"UV_CONFIG_FILE": str(tmp_path / "uv.toml")})
 
 
-def _page(content: bytes, kind: str) -> Answer:
-    return Answer(200, {"Content-Type": kind}, content, "https://host/simple/x/")
-
-
-def test_both_forms_of_a_page_say_the_same() -> None:
-    entry = {"filename": "x-1.whl", "url": "../../f/x-1.whl", "hashes": {"sha256": SHA}}
-    document = {"files": [{**entry, "yanked": "bad", "size": 7}, {**entry, "hashes": {}}]}
-    html = f'<a href="../../f/x-1.whl#sha256={SHA}" data-yanked="bad">x-1.whl</a>'.encode()
-    [one] = parse_page(_page(json.dumps(document).encode(), "application/vnd.pypi.simple.v1+json"))
-    [other] = parse_page(_page(html, "text/html"))
-    assert one == OfferedFile("x-1.whl", "https://host/f/x-1.whl", SHA, 7, "bad")
-    assert other == OfferedFile("x-1.whl", "https://host/f/x-1.whl", SHA, None, "bad")
-
-
-@pytest.mark.parametrize(
-    ("content", "kind"),
-    [
-        (b"<html>sign in</html>", "text/html"),
-        (b"<html>sign in</html>", "application/vnd.pypi.simple.v1+json"),
-        (b'{"files": [1]}', "application/json"),
-        (b"[]", "application/json"),
-        (b"\xff\xfe", "text/html"),
-    ],
-)
-def test_what_is_no_page_of_an_index(content: bytes, kind: str) -> None:
-    with pytest.raises(MachineError, match=r"lists no file|no list of files"):
-        parse_page(_page(content, kind))
+def test_a_page_lists_files_with_their_sha256(loopback: FakeServer, client: HttpClient) -> None:
+    index = IndexAddress(f"{loopback.url}/simple", "a test")
+    loopback.project("x", f'href="../../f/x-1.whl#sha256={SHA}" data-yanked="bad">x', 'href="/y">y')
+    file = OfferedFile("x-1.whl", f"{loopback.url}/f/x-1.whl", SHA, "bad")
+    assert read_project(client, index, "x").files == {"x-1.whl": file}
+    loopback.files["/simple/y/"] = b"<html>sign in</html>"
+    with pytest.raises(MachineError, match="lists no file"):
+        read_project(client, index, "y")
 
 
 def test_a_project_that_is_not_there_has_no_files(loopback: FakeServer, client: HttpClient) -> None:
@@ -112,10 +91,9 @@ def test_a_project_that_is_not_there_has_no_files(loopback: FakeServer, client: 
         read_project(client, index, "broken")
 
 
-def _offered(**changes: str) -> IndexProject:
-    file = OfferedFile("horovod-0.19.5.tar.gz", "u", changes.get("sha256", SHA), 9)
-    files = {file.name: OfferedFile(file.name, "u", file.sha256, 9, changes.get("yanked"))}
-    return IndexProject("horovod", files)
+def _offered(sha256: str = SHA, yanked: str | None = None) -> IndexProject:
+    file = OfferedFile("horovod-0.19.5.tar.gz", "u", sha256, yanked)
+    return IndexProject("horovod", {file.name: file})
 
 
 @pytest.mark.parametrize(
@@ -129,7 +107,7 @@ def _offered(**changes: str) -> IndexProject:
     ],
 )
 def test_horovod_against_the_index(project: IndexProject, kinds: list[str]) -> None:
-    need = SdistNeed("0.19.5", SHA, ())
+    need = SdistNeed("0.19.5", SHA)
     assert [found.kind for found in compare_sdist(need, project)] == kinds
 
 

