@@ -19,9 +19,9 @@ from imgbuild.engine.types import (
     StoredNetwork,
     seconds_of,
 )
-from imgbuild.errors import CheckFailedError, InputError, MachineError
+from imgbuild.errors import CheckFailedError, InputError
 
-VERSION = EngineVersion("28.0.0", "1.48", "overlay2", False, "/var/lib/docker", "linux", "x86_64")
+VERSION = EngineVersion("28.0.0", "overlay2", False, "/var/lib/docker", "x86_64")
 
 
 @dataclass
@@ -36,10 +36,7 @@ class FakeContainer:
 
 
 class FakeEngine(Engine):
-    """An `Engine` without a daemon; ``registry`` is what ``pull`` finds, ``calls`` what came.
-
-    ``offline`` lets every call of a registry fail.
-    """
+    """An `Engine` without a daemon; ``registry`` is what ``pull`` finds, ``calls`` what came."""
 
     def __init__(
         self, images: Sequence[StoredImage] = (), registry: Mapping[str, StoredImage] | None = None
@@ -55,30 +52,24 @@ class FakeEngine(Engine):
         #: The ids of images that have containers.
         self.used: set[str] = set()
         self.closed = False
-        self.offline = False
 
     def version(self) -> EngineVersion:
-        """Return a fixed version."""
         self.calls.append("version")
         return VERSION
 
     def images(self, label: str) -> list[StoredImage]:
-        """Return the images with ``label``."""
         self.calls.append("images")
         return [image for image in self.stored.values() if carries(image.labels, label)]
 
     def inspect(self, reference: str) -> StoredImage | None:
-        """Return the image of that name or id, or ``None``."""
         self.calls.append("inspect")
         return self._find(reference)
 
     def history(self, image_id: str) -> list[HistoryEntry]:
-        """Return what the test put into ``histories``, else one step with all bytes."""
         self.calls.append("history")
         return self.histories.get(image_id) or [HistoryEntry("", self._need(image_id).size)]
 
     def tag(self, image_id: str, reference: str) -> None:
-        """Give an image a name; the name moves."""
         self.calls.append("tag")
         image = self._need(image_id)
         self._drop(reference)
@@ -86,7 +77,6 @@ class FakeEngine(Engine):
         self.stored[image.id] = replace(image, tags=(*image.tags, _full(reference)))
 
     def untag(self, reference: str) -> None:
-        """Take a name away; an image without another name goes too."""
         self.calls.append("untag")
         if reference.startswith("sha256:"):
             raise InputError(f"{reference!r} is an image id where a name is needed.")
@@ -95,7 +85,6 @@ class FakeEngine(Engine):
             del self.stored[image.id]
 
     def discard(self, image_id: str) -> bool:
-        """Remove an image that has no name and no container."""
         self.calls.append("discard")
         image = self._find(image_id)
         if image is None:
@@ -106,7 +95,6 @@ class FakeEngine(Engine):
         return True
 
     def load(self, archive: BinaryIO) -> tuple[str, ...]:
-        """Store the images of a ``docker save`` archive; the id is the configuration's sha256."""
         self.calls.append("load")
         names: list[str] = []
         for image in archived_images(archive):
@@ -115,9 +103,7 @@ class FakeEngine(Engine):
         return tuple(names)
 
     def pull(self, reference: str) -> None:
-        """Take an image from ``registry``."""
         self.calls.append("pull")
-        self._ask_registry()
         if reference not in self.registry:
             raise CheckFailedError(f"The registry has no {reference}.")
         self._store(self.registry[reference])
@@ -125,9 +111,7 @@ class FakeEngine(Engine):
     def push(
         self, reference: str, on_message: Callable[[Mapping[str, object]], None] | None = None
     ) -> None:
-        """Put an image into ``registry``."""
         self.calls.append("push")
-        self._ask_registry()
         if on_message:
             on_message(
                 {"status": "Pushing", "id": "one", "progressDetail": {"current": 1, "total": 2}}
@@ -142,7 +126,6 @@ class FakeEngine(Engine):
         labels: Mapping[str, str],
         options: RunOptions = DEFAULT_OPTIONS,
     ) -> str:
-        """Remember a container."""
         self.calls.append("start")
         found = self._need(image)
         container = f"container-{len(self.calls)}"
@@ -150,12 +133,10 @@ class FakeEngine(Engine):
         return container
 
     def remove_container(self, container: str) -> None:
-        """Forget a container."""
         self.calls.append("remove_container")
         self.running.pop(container, None)
 
     def containers(self, label: str) -> list[StoredContainer]:
-        """Return the containers with ``label``."""
         self.calls.append("containers")
         return [
             StoredContainer(name, one.labels, 0)
@@ -164,24 +145,20 @@ class FakeEngine(Engine):
         ]
 
     def networks(self, label: str) -> list[StoredNetwork]:
-        """Return the networks with ``label``."""
         self.calls.append("networks")
         return [one for one in self.nets.values() if carries(one.labels, label)]
 
     def remove_network(self, network: str) -> None:
-        """Forget a network."""
         self.calls.append("remove_network")
         self.nets.pop(network, None)
 
     def copy_in(self, container: str, archive: bytes, path: str) -> None:
-        """Remember an archive."""
         self.calls.append("copy_in")
         if container not in self.running:
             raise CheckFailedError(f"There is no container {container}.")
         self.running[container].copied.append((path, archive))
 
     def named(self, repository: str) -> list[StoredImage]:
-        """Return the images that have a name in ``repository``."""
         return [
             image
             for image in self.stored.values()
@@ -189,27 +166,18 @@ class FakeEngine(Engine):
         ]
 
     def in_use(self, image_id: str) -> bool:
-        """Return whether the test said so."""
         return image_id in self.used
 
     def build_cache(self) -> list[BuildCacheRecord]:
-        """Return every record."""
         return list(self.records)
 
     def empty_build_cache(self) -> None:
-        """Forget all that is not in use."""
         self.records = [one for one in self.records if one.in_use]
 
     def close(self) -> None:
-        """Remember that it was closed."""
         self.closed = True
 
-    def _ask_registry(self) -> None:
-        if self.offline:
-            raise MachineError("The registry does not answer.")
-
     def _store(self, image: StoredImage) -> None:
-        """Add an image; the names it had before stay."""
         before = self.stored[image.id].tags if image.id in self.stored else ()
         for tag in image.tags:
             self._drop(tag)

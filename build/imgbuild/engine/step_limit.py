@@ -35,14 +35,16 @@ class StepLimit:
     def take(self, item: Item, now: float) -> None:
         """Take in what the build said."""
         self.now = now
-        if isinstance(item, StepOutput):
-            self._written(item, now)
-        if not isinstance(item, BuildEvent):
-            return
-        if item.state == "running":
+        if isinstance(item, StepOutput) and item.number in self._running:
+            if item.text.strip() == WAITS:
+                self._waiting.add(item.number)
+            elif item.text.strip() == GOES_ON:
+                self._waiting.discard(item.number)
+                self._running[item.number] = now, self._running[item.number][1]
+        elif isinstance(item, BuildEvent) and item.state == "running":
             since, targets = self._running.get(item.number, (now, {}))
             self._running[item.number] = since, {**targets, item.target: item}
-        else:
+        elif isinstance(item, BuildEvent):
             self._running.pop(item.number, None)
             self._waiting.discard(item.number)
 
@@ -58,12 +60,16 @@ class StepLimit:
         """
         if not self.seconds or now < self._first():
             return []
-        late = [one for one in self._counted() if now - one[1][0] >= self.seconds]
+        limit = duration_text(self.seconds)
+        end = f"for more than {limit} (--step-timeout {limit})"
         return [
-            BuildEvent(event.target, event.step, "failed", now - since, number, self._ran())
-            for number, (since, targets) in late
+            BuildEvent(event.target, event.step, "failed", now - since, number, f"ran {end}")
+            for number, (since, targets) in self._counted()
+            if now - since >= self.seconds
             for event in targets.values()
-        ] or [BuildEvent(None, "", "failed", now - self.now, error=self._silent())]
+        ] or [
+            BuildEvent(None, "", "failed", now - self.now, error=f"the engine said nothing {end}")
+        ]
 
     def _first(self) -> float:
         """Return when the first limit is reached."""
@@ -73,20 +79,3 @@ class StepLimit:
     def _counted(self) -> list[tuple[int, _Run]]:
         """Return the steps whose time runs, by number."""
         return [one for one in self._running.items() if one[0] not in self._waiting]
-
-    def _written(self, output: StepOutput, now: float) -> None:
-        if output.number not in self._running:
-            return
-        if output.text.strip() == WAITS:
-            self._waiting.add(output.number)
-        elif output.text.strip() == GOES_ON:
-            self._waiting.discard(output.number)
-            self._running[output.number] = now, self._running[output.number][1]
-
-    def _ran(self) -> str:
-        limit = duration_text(self.seconds)
-        return f"ran for more than {limit} (--step-timeout {limit})"
-
-    def _silent(self) -> str:
-        limit = duration_text(self.seconds)
-        return f"the engine said nothing for more than {limit} (--step-timeout {limit})"

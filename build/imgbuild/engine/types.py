@@ -17,12 +17,10 @@ class EngineVersion:
     """The engine and how it stores images."""
 
     version: str
-    api: str
     storage_driver: str
     #: True: images are manifests in containerd; False: the classic graph driver.
     containerd_store: bool
     root_dir: str
-    os: str
     architecture: str
     #: How containers can have NVIDIA's GPUs; None where the engine offers none.
     gpus: GpuRequest | None = None
@@ -102,13 +100,11 @@ def engine_version(version: Answer, info: Answer) -> EngineVersion:
     status = {str(pair[0]): str(pair[1]) for pair in info.get("DriverStatus") or ()}
     return EngineVersion(
         version=str(version.get("Version", "")),
-        api=str(version.get("ApiVersion", "")),
         storage_driver=str(info.get("Driver", "")),
         # The same sign the Docker client uses (docker info shows it as "driver-type").
         containerd_store=status.get("driver-type", "").startswith("io.containerd.snapshotter"),
         root_dir=str(info.get("DockerRootDir", "")),
-        os=str(info.get("OSType", version.get("Os", ""))),
-        architecture=str(info.get("Architecture", version.get("Arch", ""))),
+        architecture=str(info.get("Architecture", "")),
         gpus=_gpus(info),
     )
 

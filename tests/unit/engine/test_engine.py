@@ -1,40 +1,36 @@
 """The engine in memory, the real one's answers, and the errors of both."""
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import docker.errors
 import pytest
 import requests
+from socket_server import SocketServer, socket_server
 
 from imgbuild.engine import types
 from imgbuild.engine.client import Engine
 from imgbuild.engine.faults import EngineUnusableError, answered_error, engine_error, translated
 from imgbuild.engine.types import StoredImage
+from imgbuild.engine.unix_socket import unix_socket
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 
 ID = "sha256:" + "1" * 64
-OTHER = "sha256:" + "2" * 64
 HOST = "unix:///run/test.sock"
 
 
-def test_a_listed_image_without_names_or_labels() -> None:
+def test_the_answers_of_the_engine_are_read() -> None:
     listed = {"Id": ID, "RepoTags": ["<none>:<none>"], "Labels": None, "Size": 5, "Created": 7}
     assert types.listed_image(listed) == StoredImage(ID, (), {}, 5, 7)
     assert types.listed_image({"Id": ID, "RepoTags": None}) == StoredImage(ID)
-
-
-def test_an_inspected_image() -> None:
-    inspected = {
-        "Id": ID,
-        "RepoTags": ["a:1"],
-        "Config": {"Labels": {"k": "v"}},
-        "Size": 5,
-        "Created": "2023-11-14T22:13:20.123456789Z",
-    }
-    expected = StoredImage(ID, ("a:1",), {"k": "v"}, 5, 1700000000)
-    assert types.inspected_image(inspected) == expected
-    undated = {**inspected, "Created": "0001-01-01T00:00:00Z"}
-    assert types.inspected_image(undated).created == 0
+    config = {"Labels": {"k": "v"}}
+    for date, seconds in (("2023-11-14T22:13:20.123456789Z", 1700000000), ("0001-01-01", 0)):
+        inspected = {"Id": ID, "RepoTags": ["a:1"], "Config": config, "Size": 5, "Created": date}
+        expected = StoredImage(ID, ("a:1",), {"k": "v"}, 5, seconds)
+        assert types.inspected_image(inspected) == expected
+    messages = [{"stream": "Loaded image: a:1\n"}, {"stream": f"Loaded image ID: {ID}\n"}, {}]
+    assert list(types.loaded(messages)) == ["a:1", ID]
 
 
 @pytest.mark.parametrize(
@@ -62,11 +58,6 @@ def test_the_kind_of_store(status: list[list[str]] | None, *, containerd: bool) 
 )
 def test_how_gpus_are_offered(info: dict[str, object], gpus: str | None) -> None:
     assert types.engine_version({}, info).gpus == gpus
-
-
-def test_loaded_names_and_ids() -> None:
-    messages = [{"stream": "Loaded image: a:1\n"}, {"stream": f"Loaded image ID: {ID}\n"}, {}]
-    assert list(types.loaded(messages)) == ["a:1", ID]
 
 
 def refused(status: int, words: str) -> docker.errors.APIError:
@@ -113,32 +104,74 @@ def test_errors_say_where_and_what_to_do(
     assert "imgbuild doctor" in str(found) or kind is CheckFailedError
 
 
-def test_an_upstreams_refusal_is_not_taken_for_the_engines() -> None:
+def test_errors_are_not_taken_for_others() -> None:
     words = "dial tcp 127.0.0.1:1: connect: connection refused"
-    assert "Nothing listens" not in str(answered_error(words, HOST, refused=False))
-
-
-def test_no_error_of_docker_py_gets_out() -> None:
+    said = str(answered_error(words, HOST, refused=False))
+    assert "Nothing listens" not in said, "an upstream refused, not the engine"
     with pytest.raises(MachineError), translated(HOST):
         raise docker.errors.DockerException
     with pytest.raises(KeyError), translated(HOST):
         raise KeyError
-
-
-def test_an_absent_socket_is_the_machines_fault(tmp_path: Path) -> None:
-    engine = Engine(f"unix://{tmp_path}/none.sock")
-    with pytest.raises(MachineError, match="socket does not exist"):
-        engine.version()
-    engine.close()
-
-
-def test_errors_in_a_stream_are_raised() -> None:
+    with pytest.raises(InputError, match="image id"):
+        Engine(HOST).untag(ID)
     checked = Engine(HOST)._checked([{"status": "x"}, {"error": "no space left on device"}])
     assert next(checked) == {"status": "x"}
     with pytest.raises(MachineError, match="disk is full"):
         next(checked)
 
 
-def test_an_id_is_no_name() -> None:
-    with pytest.raises(InputError, match="image id"):
-        Engine(HOST).untag(ID)
+IMAGE = {"Id": ID, "RepoTags": ["a:1"], "Labels": {"k": "v"}, "Size": 7, "Created": 8}
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[SocketServer]:
+    with socket_server(tmp_path / "engine.sock") as started:
+        yield started
+
+
+def test_images_and_history_come_in_one_call_each_without_docker_py(server: SocketServer) -> None:
+    entries = [{"CreatedBy": "CMD x", "Size": 0}, {"CreatedBy": None, "Size": 7}, "no entry"]
+    history = f"/images/{ID.replace(':', '%3A')}/history"
+    server.answers = {"/images/json": [IMAGE, "no image"], history: entries}
+    engine = Engine(server.host)
+    assert engine.images("imgbuild.name=tf") == [StoredImage(ID, ("a:1",), {"k": "v"}, 7, 8)]
+    ((path, query),) = server.asked
+    assert path == "/images/json"
+    assert json.loads(query["filters"][0]) == {"label": ["imgbuild.name=tf"]}
+    assert engine.history(ID) == [("CMD x", 0), ("", 7)]
+    assert len(server.asked) == 2
+    assert engine._client is None
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "kind", "said"),
+    [
+        (400, None, CheckFailedError, r"refuses: no such answer\."),
+        (500, None, MachineError, r"reports an error: no such answer\. 'imgbuild doctor'"),
+        (500, b"<html>", MachineError, "HTTP status 500"),
+        (200, b"<html>", EngineUnusableError, "cannot be used"),
+    ],
+)
+def test_what_an_engine_refuses_is_said_in_its_words(
+    server: SocketServer, status: int, answer: bytes | None, kind: type[Exception], said: str
+) -> None:
+    server.status = status
+    server.answers = {"/images/json": answer} if answer else {}
+    with pytest.raises(kind, match=said):
+        Engine(server.host).images("k")
+
+
+def test_a_socket_that_is_not_there_or_that_nobody_serves(tmp_path: Path) -> None:
+    with pytest.raises(MachineError, match=r"nothere.*socket does not exist"):
+        Engine(f"unix://{tmp_path}/nothere").images("k")
+    with pytest.raises(MachineError, match="socket does not exist"):
+        Engine(f"unix://{tmp_path}/nothere").version()
+    (tmp_path / "file").touch()
+    with pytest.raises(MachineError, match="Nothing listens there"):
+        Engine(f"unix://{tmp_path}/file").images("k")
+
+
+def test_other_addresses_are_left_to_docker_py() -> None:
+    assert unix_socket("tcp://engine:2376") is None
+    assert unix_socket("ssh://user@engine") is None
+    assert unix_socket(None) == Path("/var/run/docker.sock")
