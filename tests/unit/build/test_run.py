@@ -231,26 +231,19 @@ def _change_failure(
     bench.broken = {OLD}
 
 
-@pytest.mark.parametrize("kind", ["unreachable", "certificate"])
-def test_a_missing_upstream_concerns_only_the_image_that_needs_it(
+@pytest.mark.parametrize("kind", ["unreachable", "certificate", "disk", "engine", "silent"])
+def test_a_missing_upstream_concerns_one_image_and_a_lost_engine_all(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: FaultKind
 ) -> None:
     _change_failure(bench, monkeypatch, kind)
     old, new = bench.build(keep_going=True)
-    assert (old.state, new.state) == ("failed", "done")
-    assert old.scope is FailureScope.MACHINE
-    assert bench.baked == [[OLD, NEW], [NEW]]
-
-
-@pytest.mark.parametrize("kind", ["disk", "engine", "silent"])
-def test_without_the_engine_nothing_is_tried_again(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: FaultKind
-) -> None:
-    _change_failure(bench, monkeypatch, kind)
-    results = bench.build(keep_going=True)
-    assert [one.scope for one in results] == [FailureScope.ENGINE] * 2
-    assert results[1].error == f"cancelled, since {OLD} failed"
-    assert bench.baked == [[OLD, NEW]]
+    if kind in {"unreachable", "certificate"}:
+        assert (old.scope, new.state) == (FailureScope.MACHINE, "done")
+        assert bench.baked == [[OLD, NEW], [NEW]]
+    else:
+        assert {old.scope, new.scope} == {FailureScope.ENGINE}
+        assert new.error == f"cancelled, since {OLD} failed"
+        assert bench.baked == [[OLD, NEW]]
 
 
 ALONE, SHARED = (Download(name, f"https://x/{name}", "0" * 64) for name in ("alone", "shared"))

@@ -7,7 +7,7 @@ from bench import NEW, Bench
 
 from imgbuild.build.targets import phases, share_packages, shared_layers
 from imgbuild.dockerfile.render import dockerfile_path, render_dockerfile
-from imgbuild.engine.bake import BakeTarget, bake_definition
+from imgbuild.engine.bake import BakeTarget
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.plan import Action, PlanItem
@@ -73,20 +73,6 @@ def test_within_one_stack_nothing_is_linked(
 ) -> None:
     assert share_packages(targets[:2], stacks) == targets[:2]
     assert share_packages(targets[2:], stacks) == targets[2:]
-
-
-def test_a_linked_target_is_no_result_of_the_bake(
-    targets: list[BakeTarget], stacks: dict[str, str]
-) -> None:
-    definition = bake_definition(share_packages(targets, stacks))
-    wanted = definition["group"]["default"]
-    assert wanted == {"targets": ["tf-2_2-cpu-debian", "tf-2_2-cpu-ubuntu", "tf-2_3-cpu-debian"]}
-    described = definition["target"]["tf-2_2-cpu-debian-packages"]
-    assert isinstance(described, dict)
-    assert "output" not in described
-    ubuntu = definition["target"]["tf-2_2-cpu-ubuntu"]
-    assert isinstance(ubuntu, dict)
-    assert ubuntu["contexts"]["packages"] == "target:tf-2_2-cpu-debian-packages"
 
 
 @pytest.fixture
