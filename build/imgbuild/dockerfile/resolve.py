@@ -54,23 +54,14 @@ def _run_uv(request: LockRequest, previous: str, environment: Mapping[str, str])
         (folder / "constraints.txt").write_text("\n".join(request.constraints) + "\n")
         output = folder / "lock.txt"
         output.write_text(previous)
-        result = call_uv(_command(request), folder, environment)
+        options = ["--quiet", "--no-header", "--no-annotate", "--generate-hashes"]
+        options += ["--no-emit-index-url", "--python-version", request.python]
+        options += ["--python-platform", PLATFORM, "--constraint", "constraints.txt"]
+        options += ["--output-file", "lock.txt", "requirements.in"]
+        result = call_uv(options, folder, environment)
         if not result.ok:
             raise _explain(request, result.errors)
         return output.read_text()
-
-
-def _command(request: LockRequest) -> list[str]:
-    options = [
-        "--quiet",
-        "--no-header",
-        "--no-annotate",
-        "--generate-hashes",
-        "--no-emit-index-url",
-    ]
-    target = ["--python-version", request.python, "--python-platform", PLATFORM]
-    files = ["requirements.in", "--constraint", "constraints.txt", "--output-file", "lock.txt"]
-    return [*options, *target, *files]
 
 
 def call_uv(options: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Finished:

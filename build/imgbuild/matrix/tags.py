@@ -137,15 +137,10 @@ def tag_faults(matrix: Matrix) -> list[Fault]:
     schemes = [_Scheme(("tags", "immutable"), matrix.tags.immutable)]
     schemes += [_Scheme(("tags", "moving", i), p) for i, p in enumerate(matrix.tags.moving)]
     images = tuple(_named_parts(matrix))
-    empty = [Fault(one.at, f"{one.name} must not be empty") for one in schemes if not one.parts]
+    faults = [fault for scheme in schemes for fault in _part_faults(scheme)]
     schemes = [scheme for scheme in schemes if scheme.parts]
-    return [
-        *empty,
-        *(fault for scheme in schemes for fault in _repeated(scheme)),
-        *(fault for scheme in schemes for fault in _misplaced(scheme)),
-        *(fault for scheme in schemes for fault in _unusable(scheme, images)),
-        *_shared(schemes, images),
-    ]
+    faults += [fault for scheme in schemes for fault in _unusable(scheme, images)]
+    return [*faults, *_shared(schemes, images)]
 
 
 def _named_parts(matrix: Matrix) -> Iterator[_NamedParts]:
@@ -164,14 +159,15 @@ def _named_parts(matrix: Matrix) -> Iterator[_NamedParts]:
             yield from found.items()
 
 
-def _repeated(scheme: _Scheme) -> Iterator[Fault]:
+def _part_faults(scheme: _Scheme) -> Iterator[Fault]:
+    if not scheme.parts:
+        yield Fault(scheme.at, f"{scheme.name} must not be empty")
+        return
     for place, part in enumerate(scheme.parts):
         if part in scheme.parts[:place]:
             what = f"the part {part!r} is listed twice; leave one out"
             yield Fault((*scheme.at, place), f"{scheme.name}: {what}")
 
-
-def _misplaced(scheme: _Scheme) -> Iterator[Fault]:
     if scheme.moves and "release" in scheme.parts:
         what = "a tag that names its release cannot move to the next one"
         yield Fault((*scheme.at, scheme.parts.index("release")), f"{scheme.name}: {what}")

@@ -92,11 +92,13 @@ def _recorded(labels: Mapping[str, str]) -> Mapping[str, str] | None:
 def _inputs(old: Mapping[str, str] | None, new: Mapping[str, str]) -> Iterator[Change]:
     if old is None:
         return
-    for name in sorted({*old, *new}, key=_order):
+    for name in sorted({*old, *new}, key=lambda name: (name.startswith(STAGE), name)):
         if name.endswith(PACKAGES) or old.get(name) == new.get(name):
             continue
         packages = tuple(_package_changes(name, old, new))
-        yield from packages or [Change(_readable(name), old.get(name), new.get(name))]
+        # A download is named without its context.
+        shown = DOWNLOAD + name.rpartition("/")[2] if name.startswith(DOWNLOAD) else name
+        yield from packages or [Change(shown, old.get(name), new.get(name))]
 
 
 def _package_changes(lock: str, old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[Change]:
@@ -114,12 +116,3 @@ def _differences(old: Mapping[str, str], new: Mapping[str, str], prefix: str) ->
     for name in dict.fromkeys((*new, *old)):
         if old.get(name) != new.get(name):
             yield Change(f"{prefix}{name}", old.get(name), new.get(name))
-
-
-def _readable(name: str) -> str:
-    """Return a part's name for people: a download without its context."""
-    return DOWNLOAD + name.rpartition("/")[2] if name.startswith(DOWNLOAD) else name
-
-
-def _order(name: str) -> tuple[bool, str]:
-    return name.startswith(STAGE), name

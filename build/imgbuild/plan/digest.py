@@ -1,7 +1,7 @@
 """Compute the input digest: sha256 over everything that goes into an image.
 
-Each input is a part of its own: a stage of the
-Dockerfile, one file or folder that it mounts, one lock, one download (docs/development.md).
+Each input is a part: a stage of the Dockerfile, one file or folder that it mounts, one lock, one
+download (docs/development.md).
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from imgbuild.dockerfile.lockfile import read_lock, require_layer_as_named
 from imgbuild.dockerfile.render import committed_dockerfile
-from imgbuild.dockerfile.requirements import lock_problems, requests_of
+from imgbuild.dockerfile.requirements import LockRequest, lock_problems, requests_of
 from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.errors import InputError
 from imgbuild.inputs.build_inputs import BuildInputs
@@ -48,7 +48,7 @@ class InputReader:
         self.project = project
         self.digest = cache(self._digest)
         self.versions = cache(self._versions)
-        self._fitting: set[object] = set()
+        self._require_lock = cache(self._check_lock)
 
     def dockerfile(self, image: Image) -> Dockerfile:
         """Return the image's committed Dockerfile.
@@ -67,15 +67,15 @@ class InputReader:
 
         """
         for request in requests_of(image):
-            if request in self._fitting:
-                continue
-            problems = lock_problems(request, self.project.locks)
-            if problems:
-                raise InputError(
-                    f"The lock does not fit the matrix: images/locks/{problems[0].rstrip('.')}. "
-                    "Run `imgbuild lock` and read the diff, then build."
-                )
-            self._fitting.add(request)
+            self._require_lock(request)
+
+    def _check_lock(self, request: LockRequest) -> None:
+        problems = lock_problems(request, self.project.locks)
+        if problems:
+            raise InputError(
+                f"The lock does not fit the matrix: images/locks/{problems[0].rstrip('.')}. "
+                "Run `imgbuild lock` and read the diff, then build."
+            )
 
     def _versions(self, lock: str) -> tuple[tuple[str, str], ...]:
         """Return the packages of a lock and their versions."""

@@ -6,7 +6,7 @@ was created at the epoch of its matrix, which is also in its labels. An image th
 but no layer inherits even that; its history goes on after that of the image that it is from.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY
@@ -23,7 +23,7 @@ def is_own(image: StoredImage, history: Callable[[str], Sequence[HistoryEntry]])
     ``history`` gives an image's steps, the newest first. It is asked only for an image
     without a name of imgbuild's.
     """
-    return _says_so(image) and (bool(own_names(image)) or not _goes_on(history(image.id)))
+    return is_surely_own(image) or (_says_so(image) and not _goes_on(history(image.id)))
 
 
 def is_surely_own(image: StoredImage) -> bool:
@@ -36,7 +36,8 @@ def is_surely_own(image: StoredImage) -> bool:
 
 def is_own_base(image: StoredImage) -> bool:
     """Return whether imgbuild made the base image: its own name ends with its own id."""
-    return any(_names_itself(tag, image.id) for tag in image.tags)
+    ending = f"-{short_id(image.id)}"
+    return any(t.startswith(f"{BASE_REPOSITORY}:") and t.endswith(ending) for t in image.tags)
 
 
 def own_names(image: StoredImage) -> tuple[str, ...]:
@@ -48,7 +49,11 @@ def own_names(image: StoredImage) -> tuple[str, ...]:
 def _says_so(image: StoredImage) -> bool:
     """Return whether the labels are imgbuild's, and the time of creation is what they say."""
     labels = image.labels
-    return NAME in labels and INPUT_DIGEST in labels and _seconds(labels) == image.created
+    try:
+        created = datetime.fromisoformat(labels[CREATED]).timestamp()
+    except (KeyError, ValueError):
+        return False
+    return NAME in labels and INPUT_DIGEST in labels and int(created) == image.created
 
 
 def _goes_on(history: Sequence[HistoryEntry]) -> bool:
@@ -62,15 +67,3 @@ def _goes_on(history: Sequence[HistoryEntry]) -> bool:
     else:
         return False
     return len(set(later)) < len(later) or not {*later} <= {"ENTRYPOINT", "CMD"}
-
-
-def _seconds(labels: Mapping[str, str]) -> int | None:
-    try:
-        return int(datetime.fromisoformat(labels[CREATED]).timestamp())
-    except (KeyError, ValueError):
-        return None
-
-
-def _names_itself(tag: str, image_id: str) -> bool:
-    repository, _, version = tag.rpartition(":")
-    return repository == BASE_REPOSITORY and version.endswith(f"-{short_id(image_id)}")

@@ -86,16 +86,15 @@ def _own_images(
     image that is surely own is the current one.
     """
     sure = [one for one in stored if is_surely_own(one)]
-    current = {
+    unclear = {
         image.name
         for image, digest in digests
-        if any(_is_of(image, digest, one) and _is_tagged(image, one) for one in sure)
+        if not any(_is_of(image, digest, one) and _is_tagged(image, one) for one in sure)
     }
-    open_names = {image.name for image, _ in digests} - current
     return [
         one
         for one in stored
-        if is_surely_own(one) or (one.labels.get(NAME) in open_names and is_own(one, history))
+        if is_surely_own(one) or (one.labels.get(NAME) in unclear and is_own(one, history))
     ]
 
 
@@ -111,12 +110,7 @@ def _plan_one(
         return _to_build(image, digest, mine)
     verdicts = {one.id: passed(image, one.id) for one in same}
     best = max(
-        same,
-        key=lambda one: (
-            _is_tagged(image, one),
-            verdicts[one.id] is True,
-            one.created,
-        ),
+        same, key=lambda one: (_is_tagged(image, one), verdicts[one.id] is True, one.created)
     )
     known = verdicts[best.id]
     if test and known is not True:
@@ -141,12 +135,10 @@ def _to_build(image: Image, digest: InputDigest, mine: Sequence[StoredImage]) ->
         return PlanItem(image, digest, Action.BUILD, "never built here")
     latest = max(mine, key=lambda one: (_is_tagged(image, one), one.created))
     changes = changes_since(latest.labels, image, digest)
-    reason = f"changed: {described(changes)}" if changes else _unknown(latest)
+    if changes:
+        reason = f"changed: {described(changes)}"
+    elif INPUT_PARTS in latest.labels:
+        reason = "built by an imgbuild that recorded its inputs in another form"
+    else:
+        reason = "its inputs were not recorded"
     return PlanItem(image, digest, Action.BUILD, reason, changes=changes)
-
-
-def _unknown(latest: StoredImage) -> str:
-    """Return why the changes are not known."""
-    if INPUT_PARTS in latest.labels:
-        return "built by an imgbuild that recorded its inputs in another form"
-    return "its inputs were not recorded"
