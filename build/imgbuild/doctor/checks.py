@@ -99,8 +99,7 @@ def diagnose(
         *(_interpreter_row(version, states, choice, valid) for version in pythons),
         index_answer.result(),
         check_ca(ca, valid.ca_bundle),
-        check_client(),
-        check_git(),
+        *check_programs(),
     )
     return Diagnosis(findings, choice)
 
@@ -149,23 +148,20 @@ def _interpreter_row(
     return check_interpreter(states[version], way, recorded=recorded)
 
 
-def check_client() -> Finding:
-    """Return whether the suites can run commands in containers: testinfra calls ``docker``."""
-    found = find_program("docker")
-    if found:
-        return Finding(Status.FINE, "docker client", f"{found}, for the suites")
-    detail = "missing; images can be built, but their suites cannot run (build --no-test)"
-    fix = "put a docker client on PATH (docker-cli in newer Debian, docker.io in Ubuntu)"
-    return Finding(Status.WARNING, "docker client", detail, fix)
-
-
-def check_git() -> Finding:
-    """Return whether images can be labelled with the commit they were built from."""
-    if find_program("git"):
-        detail = "images are labelled with the commit they were built from"
-        return Finding(Status.FINE, "git", detail)
-    detail = "missing; images get no revision label, and --changed-since does not work"
-    return Finding(Status.WARNING, "git", detail, install_command("git"))
+def check_programs() -> list[Finding]:
+    """Return whether suites can call ``docker``, and images can be labelled by ``git``."""
+    docker, git = find_program("docker"), find_program("git")
+    client = Finding(Status.FINE, "docker client", f"{docker}, for the suites")
+    if not docker:
+        detail = "missing; images can be built, but their suites cannot run (build --no-test)"
+        fix = "put a docker client on PATH (docker-cli in newer Debian, docker.io in Ubuntu)"
+        client = Finding(Status.WARNING, "docker client", detail, fix)
+    detail = "images are labelled with the commit they were built from"
+    label = Finding(Status.FINE, "git", detail)
+    if not git:
+        detail = "missing; images get no revision label, and --changed-since does not work"
+        label = Finding(Status.WARNING, "git", detail, install_command("git"))
+    return [client, label]
 
 
 def _disks(engine: EngineState) -> Iterator[Finding]:

@@ -1,8 +1,10 @@
 """Check the engine, buildx, and the features of BuildKit."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from imgbuild.doctor.show import Finding, Status, install_command, sudo
 from imgbuild.engine.buildx import Buildx, find_buildx
@@ -15,6 +17,8 @@ from imgbuild.errors import ImgbuildError
 from imgbuild.parallel import background
 from imgbuild.project import Project
 from imgbuild.settings import EngineSettings
+
+T = TypeVar("T")
 
 ANSWER_SECONDS = 5.0
 #: A build of a few bytes takes a second; the first one on a busy machine may take ten.
@@ -62,32 +66,43 @@ def read_engine(settings: EngineSettings) -> EngineState:
         host = resolve_host(settings)
     except ImgbuildError as error:
         return EngineState(None, problem=_text(error), buildx_problem="not looked for")
-    version, problem = _version(host)
+    version, problem = _answered(Engine(host).version)
     unrecorded = False
     if host is None and version is None:
-        own, _ = _version(OWN_HOST)
+        own, _ = _answered(Engine(OWN_HOST).version)
         if own:
             host, version, unrecorded = OWN_HOST, own, True
-    buildx, buildx_problem = _buildx(settings)
-    features = _features(buildx, host) if version and buildx else ""
+    buildx, buildx_problem = _answered(lambda: find_buildx(settings))
+    features = ""
+    if version and buildx:
+        broken, features = _answered(lambda: broken_feature(buildx, host), PROBE_SECONDS)
+        if broken:
+            features = f"a build with every feature that imgbuild uses fails: {broken}"
     return EngineState(host, version, problem, buildx, buildx_problem, features, unrecorded)
+
+
+def _answered(ask: Callable[[], T], seconds: float = ANSWER_SECONDS) -> tuple[T | None, str]:
+    """Return the answer, or why there is none."""
+    try:
+        return background(ask).result(seconds), ""
+    except (ImgbuildError, TimeoutError) as error:
+        return None, _text(error)
+
+
+def _text(error: Exception) -> str:
+    """Return an error's text without the advice to run the doctor, which runs already."""
+    return str(error).removesuffix(DOCTOR).strip() or "it did not answer in time"
 
 
 def check_engine(state: EngineState, project: Project, *, writing: bool) -> list[Finding]:
     """Return the rows of the engine, of buildx and of BuildKit's features."""
-    setup = setup_command(project)
-    return [
-        _engine_row(state, setup, writing=writing),
-        _buildx_row(state, setup),
-        _features_row(state),
-    ]
-
-
-def setup_command(project: Project) -> str:
-    """Return the command that gives this machine an engine."""
+    setup = "install Docker Engine 24 or later with its buildx plugin, and start it"
     if (project.root / SETUP).is_file():
-        return f"{sudo()}{SETUP}"
-    return "install Docker Engine 24 or later with its buildx plugin, and start it"
+        setup = f"{sudo()}{SETUP}"
+    buildx = Finding(Status.MISSING, "buildx", state.buildx_problem, setup)
+    if state.buildx:
+        buildx = Finding(Status.FINE, "buildx", f"{state.buildx.version} ({state.buildx.path})")
+    return [_engine_row(state, setup, writing=writing), buildx, _features_row(state)]
 
 
 def _engine_row(state: EngineState, setup: str, *, writing: bool) -> Finding:
@@ -110,12 +125,6 @@ def _engine_row(state: EngineState, setup: str, *, writing: bool) -> Finding:
     return Finding(Status.MISSING, "engine", state.problem, fix)
 
 
-def _buildx_row(state: EngineState, setup: str) -> Finding:
-    if state.buildx is None:
-        return Finding(Status.MISSING, "buildx", state.buildx_problem, setup)
-    return Finding(Status.FINE, "buildx", f"{state.buildx.version} ({state.buildx.path})")
-
-
 def _features_row(state: EngineState) -> Finding:
     if state.version is None or state.buildx is None:
         return Finding(Status.SKIPPED, "BuildKit", "unknown without an engine and buildx")
@@ -125,31 +134,3 @@ def _features_row(state: EngineState) -> Finding:
         return Finding(Status.MISSING, "BuildKit", state.features_problem, fix)
     detail = "a build with every feature that imgbuild uses succeeded"
     return Finding(Status.FINE, "BuildKit", detail)
-
-
-def _version(host: str | None) -> tuple[EngineVersion | None, str]:
-    try:
-        return background(Engine(host).version).result(ANSWER_SECONDS), ""
-    except (ImgbuildError, TimeoutError) as error:
-        return None, _text(error)
-
-
-def _buildx(settings: EngineSettings) -> tuple[Buildx | None, str]:
-    try:
-        return background(lambda: find_buildx(settings)).result(ANSWER_SECONDS), ""
-    except (ImgbuildError, TimeoutError) as error:
-        return None, _text(error)
-
-
-def _features(buildx: Buildx, host: str | None) -> str:
-    """Return what is wrong with builds, empty if nothing is."""
-    try:
-        broken = background(lambda: broken_feature(buildx, host)).result(PROBE_SECONDS)
-    except (ImgbuildError, TimeoutError) as error:
-        return _text(error)
-    return f"a build with every feature that imgbuild uses fails: {broken}" if broken else ""
-
-
-def _text(error: Exception) -> str:
-    """Return an error's text without the advice to run the doctor, which runs already."""
-    return str(error).removesuffix(DOCTOR).strip() or "it did not answer in time"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from imgbuild.doctor import input_checks
-from imgbuild.doctor.checks import check_client, check_disk, check_git
+from imgbuild.doctor.checks import check_disk, check_programs
 from imgbuild.doctor.input_checks import (
     CaState,
     InterpreterState,
@@ -69,11 +69,12 @@ def test_disk(monkeypatch: pytest.MonkeyPatch, free: int, status: Status) -> Non
 
 
 def test_programs(program: Program) -> None:
-    assert "--no-test" in check_client().detail
-    assert check_git().status is check_client().status is Status.WARNING
+    client, git = check_programs()
+    assert "--no-test" in client.detail
+    assert git.status is client.status is Status.WARNING
     program("git")
     program("docker")
-    assert check_git().status is check_client().status is Status.FINE
+    assert [found.status for found in check_programs()] == [Status.FINE] * 2
 
 
 def test_what_installs_a_package(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
