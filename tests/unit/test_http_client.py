@@ -43,22 +43,10 @@ def test_a_fault_that_stays_ends_with_the_last_try(server: FaultyServer) -> None
     assert len(server.asked) == 3
 
 
-@pytest.mark.usefixtures("_hasty")
-def test_nobody_listens() -> None:
-    with pytest.raises(MachineError, match=r"http://127\.0\.0\.1:9/x failed: no connection: Conn"):
-        Sites().get("http://127.0.0.1:9/x")
-
-
 def test_an_answer_without_end_is_refused(server: FaultyServer) -> None:
     url = server.give("/x", Reply(b"x" * 3_000_000))
     with pytest.raises(MachineError, match="more than 1 MiB"):
         HttpClient().get(url, limit=1 << 20)
-
-
-def test_a_post_is_sent_with_its_file(server: FaultyServer, tmp_path: Path) -> None:
-    (tmp_path / "f").write_bytes(b"content")
-    answer = HttpClient().ask("POST", server.give("/x"), content=tmp_path / "f")
-    assert answer.status == 501  # the server knows only GET
 
 
 def test_https_is_not_left_for_http(monkeypatch: pytest.MonkeyPatch) -> None:

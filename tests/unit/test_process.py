@@ -7,21 +7,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from imgbuild import process
 from imgbuild.process import (
     NOT_FOUND,
     TIMED_OUT,
-    dies_with_parent,
     find_program,
     lines_of,
     run,
     start,
 )
-
-if TYPE_CHECKING:
-    import pytest
 
 _PROGRAM = """\
 import os, sys
@@ -56,11 +50,6 @@ def test_a_program_ends_with_a_killed_imgbuild() -> None:
             return
         time.sleep(0.05)
     raise AssertionError("it still runs")
-
-
-def test_without_setpriv_the_command_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "_setpriv", lambda: None)
-    assert dies_with_parent(("true",)) == ["true"]
 
 
 def test_output_and_errors_are_kept_apart() -> None:

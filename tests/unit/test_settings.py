@@ -8,12 +8,6 @@ from imgbuild.errors import InputError
 from imgbuild.settings import load_settings, mirrors_of
 
 
-def test_a_mirror_needs_no_path() -> None:
-    found = mirrors_of(["ubuntu=http://mirror.example.org", "intel=http://m:8080/i/"])
-    assert found["ubuntu"].url == "http://mirror.example.org"
-    assert found["intel"].url == "http://m:8080/i/"
-
-
 @pytest.mark.parametrize(
     ("word", "expected"),
     [

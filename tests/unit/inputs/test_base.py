@@ -206,30 +206,9 @@ def test_missing_tools_come_with_the_command(
         machine.bootstrap()
 
 
-def test_without_root_the_id_maps_are_needed(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert machine.bootstrap()
-    (machine.bin / "newuidmap").unlink()
-    monkeypatch.setenv("PATH", str(machine.bin))
-    with pytest.raises(MachineError, match="apt-get install -y uidmap"):
-        machine.bootstrap(refresh=True)
-
-
 def test_unknown_distribution_is_the_users_mistake(machine: Machine) -> None:
     with pytest.raises(InputError, match="plan9"):
         bootstrap_base(replace(RECIPE, distribution="plan9"), machine.cache, log=machine.log)
-
-
-def test_leftovers_of_a_killed_run_are_removed(machine: Machine) -> None:
-    layout = machine.bootstrap()
-    partial = layout.path.with_name(f".{layout.path.name}.tmp-dead") / "new"
-    partial.mkdir(parents=True)
-    scratch = machine.scratch / f"imgbuild-{os.getuid()}-{layout.path.name}-dead"
-    scratch.mkdir()
-    machine.bootstrap(refresh=True)
-    assert machine.rests() == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -318,11 +297,6 @@ def test_memory_is_used_where_there_is_room(memory: Path) -> None:
     assert list(memory.iterdir()) == []
 
 
-def test_folder_of_the_user_wins(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(memory.parent))
-    assert place() == memory.parent
-
-
 def _no_memory(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(base, "_available_memory", lambda: 0)
 
@@ -348,16 +322,3 @@ def test_disk_is_used_where_memory_will_not_do(
 ) -> None:
     lack(monkeypatch)
     assert place() == memory.parent
-
-
-def test_only_root_needs_a_namespace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    unshare = tmp_path / "unshare"
-    unshare.write_text("#!/bin/sh\nexit 0\n")
-    unshare.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert base._own_mounts() == ["unshare", "--mount", "--"]
-    unshare.write_text("#!/bin/sh\nexit 1\n")
-    assert base._own_mounts() == [], "a container's root may not make one"
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert base._own_mounts() == []

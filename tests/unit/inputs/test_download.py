@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import ContentStore
-from imgbuild.inputs.download import Download, downloads_context, fetch_all, substituted
+from imgbuild.inputs.download import Download, downloads_context, fetch_all
 from imgbuild.inputs.download_progress import DownloadProgress, shown_progress
 from imgbuild.sites import Sites
 
@@ -51,17 +51,6 @@ def test_a_file_comes_once(server: FaultyServer, tmp_path: Path) -> None:
     assert fetch(_file(url), tmp_path, Sites()) == path
     assert server.asked == [Asked("/f", None, None)]
     assert _left(tmp_path) == [SHA]
-
-
-def test_a_file_of_another_size_than_known_is_fetched_again(
-    server: FaultyServer, tmp_path: Path
-) -> None:
-    url = server.give("/f", Reply(BODY))
-    path = ContentStore(tmp_path).path(SHA)
-    path.parent.mkdir(parents=True)
-    path.write_bytes(b"short")
-    known = Download("file.bin", url, SHA, len(BODY))
-    assert fetch(known, tmp_path, Sites()).read_bytes() == BODY
 
 
 @pytest.mark.parametrize(
@@ -168,26 +157,6 @@ def test_a_fault_that_passes(server: FaultyServer, tmp_path: Path) -> None:
     assert fetch(_file(url), tmp_path, Sites()).read_bytes() == BODY
 
 
-def test_a_fault_that_does_not(server: FaultyServer, tmp_path: Path) -> None:
-    url = server.give("/f", Reply(b"", 500))
-    with pytest.raises(MachineError, match=r"it answered 500 \(Internal.*\) \(3 tries\)"):
-        fetch(_file(url), tmp_path, Sites())
-    assert len(server.asked) == 3
-
-
-def test_redirects_without_end(server: FaultyServer, tmp_path: Path) -> None:
-    url = server.give("/f", Reply(b"", 302, headers={"Location": "/f"}))
-    with pytest.raises(MachineError, match="too many redirects"):
-        fetch(_file(url), tmp_path, Sites())
-
-
-@pytest.mark.usefixtures("_hasty")
-def test_nobody_listens(tmp_path: Path) -> None:
-    with pytest.raises(MachineError, match="no connection: Connection refused") as caught:
-        fetch(_file("http://127.0.0.1:9/f"), tmp_path, Sites())
-    assert "name a mirror" in str(caught.value)
-
-
 def test_a_mirror_is_asked_in_place_of_its_upstream(server: FaultyServer, tmp_path: Path) -> None:
     server.give("/mirror/sub/f", Reply(BODY))
     sites = Sites({"up": "https://up.example/a/"}, {"up": f"{server.url}/mirror"})
@@ -234,14 +203,6 @@ def test_a_login_does_not_follow_a_redirect(server: FaultyServer, tmp_path: Path
         fetch(_file(url), tmp_path / "s", Sites(netrc=_netrc(tmp_path)))
         assert server.asked[0].authorization == LOGIN
         assert other.asked[0].authorization is None
-
-
-def test_a_redirect_at_home_keeps_the_login(server: FaultyServer, tmp_path: Path) -> None:
-    server.give("/g", Reply(BODY, login=LOGIN))
-    url = server.give("/f", Reply(b"", 307, headers={"Location": "/g?signature=x"}))
-    server.give("/g?signature=x", Reply(BODY, login=LOGIN))
-    fetch(_file(url), tmp_path / "s", Sites(netrc=_netrc(tmp_path)))
-    assert [asked.authorization for asked in server.asked] == [LOGIN, LOGIN]
 
 
 @pytest.mark.parametrize(("text", "place"), [("machine\n", ":2:"), ("hunter2 x\n", ":1:")])
@@ -312,12 +273,6 @@ def test_what_is_no_sha256_cannot_be_asked_for(sha256: str) -> None:
 def test_a_name_is_no_path(name: str) -> None:
     with pytest.raises(ValidationError):
         Download(name, "https://x.example/f", SHA)
-
-
-def test_a_substitute_has_its_own_sha256() -> None:
-    download = Download("f", "https://x.example/f", SHA, 5)
-    assert substituted(download, {"g": "1" * 64}) == download
-    assert substituted(download, {"f": "1" * 64}).sha256 == "1" * 64
 
 
 def _download(server: FaultyServer, name: str, body: bytes | None = None) -> Download:

@@ -45,17 +45,6 @@ def test_what_a_named_context_replaces_needs_nothing() -> None:
     assert [stage.name for stage in install_stages(DOCKERFILE, {"cpython"})] == ["os"]
 
 
-def test_a_comment_within_an_instruction_ends_nothing() -> None:
-    text = read_dockerfile(
-        "FROM base AS os\nRUN sh /run/apt-install 'a' \\\n    # why\n    && tidy\n"
-    )
-    assert with_plan(text, install_stages(text), "apt").count("    && tidy\n") == 2
-
-
-def test_no_stages() -> None:
-    assert install_stages(read_dockerfile("FROM scratch\n")) == ()
-
-
 def test_the_plan_is_made_where_the_packages_are_installed() -> None:
     text = with_plan(DOCKERFILE, install_stages(DOCKERFILE), "apt")
     assert text.startswith(DOCKERFILE.text)
@@ -98,11 +87,3 @@ def test_the_stages_of_the_family(
     planned = with_plan(text, stages, "apt")
     assert planned.count("--plan /out/") == len(stages)
     assert all(f"AS {plan_name(stage)}\n" in planned for stage in stages)
-
-
-def test_a_local_interpreter_needs_no_compiler_of_its_own(
-    images: dict[str, Image], project: Project
-) -> None:
-    text = render_dockerfile(images["tf-2.2-cpu-debian"], project.templates)
-    stages = install_stages(text, {"cpython"})
-    assert [stage.name for stage in stages] == ["os", "binutils", "compiler", "mpi"]

@@ -67,10 +67,3 @@ def test_what_is_no_listing_is_refused(tmp_path: Path, change: dict[str, Any]) -
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(InputError, match=r"tf-x\.json is no listing of this imgbuild"):
         read_listing(tmp_path, "tf-x")
-
-
-def test_what_is_not_json_is_refused(tmp_path: Path) -> None:
-    write_listing(LISTING, tmp_path)
-    listing_path(tmp_path, "tf-x").write_text("{")
-    with pytest.raises(InputError, match="is no listing"):
-        read_listing(tmp_path, "tf-x")

@@ -124,15 +124,6 @@ def test_another_machine_may_have_its_base_from_elsewhere(
     assert open_fetched(dest, [image], project, other, tmp_path / "cache").listings
 
 
-def test_a_folder_that_was_copied_without_its_links_is_as_good(
-    dest: Path, image: Image, project: Project, tmp_path: Path
-) -> None:
-    for path in dest.rglob(".*.lock"):
-        path.unlink()
-    dest.chmod(0o555)
-    assert _open(dest, image, project, tmp_path).base
-
-
 def test_an_image_that_was_never_fetched(
     dest: Path, images: dict[str, Image], project: Project, tmp_path: Path
 ) -> None:
@@ -191,8 +182,3 @@ def test_a_base_whose_manifest_names_no_type(tmp_path: Path, made: Path) -> None
     listing = Listing("x", {}, "", (other, *items[1:]))
     layout = fetched_layout(listing, "debian-12", tmp_path / "store", tmp_path / "base")
     assert read_layout(layout.path).image_id == f"sha256:{items[1].sha256}"
-
-
-def test_every_kind_has_its_place() -> None:
-    item = Item(Kind.BASE, "x", "", "0" * 64)
-    assert {replace(item, kind=kind).download.file_name for kind in Kind} == {"x"}
