@@ -15,7 +15,7 @@ from store_trip import OtherEngine, push_and_pull
 
 from imgbuild.engine.client import Engine
 from imgbuild.engine.endpoint import DEFAULT_HOST
-from imgbuild.inputs.listing import Kind, Listing, read_listing
+from imgbuild.inputs.fetched import Kind, Listing, read_listing
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,6 +16,7 @@ from imgbuild.engine.types import StoredImage
 from imgbuild.errors import MachineError
 from imgbuild.files import LockedError, locked
 from imgbuild.inputs.build_inputs import BuildInputs, Preparation, prepare_inputs
+from imgbuild.inputs.fetched import FetchedInputs, open_fetched
 from imgbuild.matrix.images import Image, standin_image
 from imgbuild.plan.digest import InputDigest, InputReader, input_digest
 from imgbuild.plan.plan import PlanItem, make_plan
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from imgbuild.build.display import BuildDisplay
     from imgbuild.build.remote import RemoteStore
     from imgbuild.engine.buildx import Buildx
-    from imgbuild.inputs.offline import FetchedInputs
 
 Say = Callable[[str], None]
 
@@ -77,7 +77,7 @@ class BuildContext:
     inputs: BuildInputs
     say: Say
     stored: tuple[StoredImage, ...] = ()
-    fetched: "FetchedInputs | None" = None
+    fetched: FetchedInputs | None = None
     sources: "tuple[RemoteStore, ...]" = ()
     targets: "tuple[RemoteStore, ...]" = ()
     state: Path = field(default_factory=state_dir)
@@ -194,8 +194,6 @@ def open_context(
     """
     settings, fetched = load_settings(project.settings), None
     if options.offline:
-        from imgbuild.inputs.offline import open_fetched  # noqa: PLC0415 - brings requests
-
         fetched = open_fetched(options.offline, images, project, settings, cache_dir())
         settings = fetched.settings(settings, images)
     host = resolve_host(settings.engine)

@@ -16,8 +16,7 @@ from imgbuild.inputs.base_image import fetch_blobs, layout_items, registry_items
 from imgbuild.inputs.build_inputs import CONDA
 from imgbuild.inputs.download import fetch_all
 from imgbuild.inputs.download_progress import DownloadProgress
-from imgbuild.inputs.install_stages import needed_stages, plan_name, with_plan
-from imgbuild.inputs.listing import (
+from imgbuild.inputs.fetched import (
     Item,
     Kind,
     Listing,
@@ -26,6 +25,7 @@ from imgbuild.inputs.listing import (
     store_file,
     write_listing,
 )
+from imgbuild.inputs.install_stages import needed_stages, plan_name, with_plan
 from imgbuild.inputs.python_files import python_items
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project

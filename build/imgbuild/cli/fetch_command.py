@@ -14,7 +14,7 @@ from imgbuild.text import aligned, size_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from imgbuild.inputs.listing import Listing
+    from imgbuild.inputs.fetched import Listing
 
 
 @takes_selection()
@@ -33,7 +33,7 @@ def fetch(
     from imgbuild.build.context import BuildOptions, open_context
     from imgbuild.build.fetch import FetchJob, fetch_files, known_listing, plan_listing
     from imgbuild.inputs.download_progress import shown_progress
-    from imgbuild.inputs.offline import fetched_layout
+    from imgbuild.inputs.fetched import fetched_layout
     from imgbuild.settings import load_settings
     from imgbuild.sites import make_sites
 
@@ -58,7 +58,7 @@ def fetch(
 
 
 def _report(folder: Path, listings: "Sequence[Listing]", count: int) -> None:
-    from imgbuild.inputs.listing import read_listing
+    from imgbuild.inputs.fetched import read_listing
 
     now = [read_listing(folder, listing.image) or listing for listing in listings]
     rows = [[one.image, f"{len(one.items)} files", size_text(one.size)] for one in now]

@@ -10,7 +10,7 @@ from typing import Any
 
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.files import ContentStore, sha256
-from imgbuild.inputs.listing import Item, Kind
+from imgbuild.inputs.fetched import Item, Kind
 from imgbuild.inputs.oci_layout import BaseLayout, Descriptor, blob_path
 from imgbuild.parallel import in_parallel
 from imgbuild.registry.auth import LoginError, docker_credentials

@@ -13,7 +13,7 @@ from imgbuild.dockerfile.lockfile import Lock, read_lock
 from imgbuild.dockerfile.resolve import PLATFORM, call_uv, index_environment
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.files import work_folder
-from imgbuild.inputs.listing import Item, Kind
+from imgbuild.inputs.fetched import Item, Kind
 from imgbuild.matrix.images import Image
 from imgbuild.sites import Sites
 

@@ -11,7 +11,7 @@ from imgbuild.dockerfile.stages import Stage
 from imgbuild.errors import MachineError
 from imgbuild.files import ContentStore
 from imgbuild.inputs.download_progress import DownloadProgress
-from imgbuild.inputs.listing import (
+from imgbuild.inputs.fetched import (
     Item,
     Kind,
     Listing,

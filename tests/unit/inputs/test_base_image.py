@@ -11,9 +11,8 @@ from faulty_server import FaultyServer, Reply
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.files import ContentStore
 from imgbuild.inputs.base_image import _repository, fetch_blobs, find_image, registry_items
-from imgbuild.inputs.listing import Listing
+from imgbuild.inputs.fetched import Listing, fetched_layout
 from imgbuild.inputs.oci_layout import read_layout
-from imgbuild.inputs.offline import fetched_layout
 from imgbuild.sites import Sites
 
 DOCKER = "application/vnd.docker.distribution.manifest.v2+json"

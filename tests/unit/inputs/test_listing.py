@@ -8,7 +8,7 @@ import pytest
 
 from imgbuild.errors import InputError
 from imgbuild.files import ContentStore
-from imgbuild.inputs.listing import (
+from imgbuild.inputs.fetched import (
     Item,
     Kind,
     Listing,

@@ -15,9 +15,16 @@ from imgbuild.errors import InputError
 from imgbuild.files import ContentStore, sha256
 from imgbuild.inputs.base_image import layout_items
 from imgbuild.inputs.build_inputs import BaseInput, BuildInputs
-from imgbuild.inputs.listing import Item, Kind, Listing, fetch_request, write_listing
+from imgbuild.inputs.fetched import (
+    Item,
+    Kind,
+    Listing,
+    fetch_request,
+    fetched_layout,
+    open_fetched,
+    write_listing,
+)
 from imgbuild.inputs.oci_layout import open_layout, read_layout, write_layout
-from imgbuild.inputs.offline import fetched_layout, open_fetched
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.settings import LayoutBase, Settings
