@@ -102,7 +102,7 @@ class Bench:
         made = {"imgbuild.name": target.name, "org.opencontainers.image.created": EPOCH}
         labels = {**made, **target.labels}
         self.engine.stored[image_id] = StoredImage(image_id, (), labels, 10**9, EPOCH_SECONDS)
-        return BuiltImage(image_id, image_id)
+        return BuiltImage(image_id)
 
     def suites(self, run: SuiteRun, *_: object) -> Report:
         name = run.target.name

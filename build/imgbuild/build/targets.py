@@ -129,7 +129,7 @@ def _package_stages(target: BakeTarget) -> dict[str, str]:
 
 def _linked(maker: BakeTarget, stage: str) -> BakeTarget:
     name = f"{maker.name}-{stage}"
-    return replace(maker, name=name, target=stage, labels={}, tags=(), output="", linked=True)
+    return replace(maker, name=name, target=stage, labels={}, output="", linked=True)
 
 
 def phases(

@@ -21,7 +21,7 @@ from imgbuild.engine.progress import (
     log_line,
 )
 from imgbuild.engine.step_limit import StepLimit
-from imgbuild.errors import InputError, MachineError
+from imgbuild.errors import MachineError
 from imgbuild.files import work_folder
 from imgbuild.process import Process, lines_of, start
 
@@ -44,7 +44,6 @@ class BakeTarget:
     args: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
     target: str | None = None
     output: str = "type=docker"
     uncached: tuple[str, ...] = ()
@@ -57,20 +56,13 @@ def bake_definition(
 ) -> dict[str, dict[str, object]]:
     """Return the definition, in an order that depends on nothing but the targets.
 
-    Args:
-        targets: the images; two of one name are an `InputError`.
-        epoch: seconds since 1970 for every time stamp in the images (``SOURCE_DATE_EPOCH``).
-
+    ``epoch`` is for every time stamp in the images (``SOURCE_DATE_EPOCH``), in seconds since 1970.
     """
-    names = [bake_name(target.name) for target in targets]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise InputError(f"Two images to build have the same name: {', '.join(twice)}.")
     default = [bake_name(target.name) for target in targets if not target.linked]
-    described = {name: _described(one, epoch) for name, one in zip(names, targets, strict=True)}
+    described = {bake_name(target.name): _described(target, epoch) for target in targets}
     return {
         "group": {"default": {"targets": sorted(default)}},
-        "target": {name: described[name] for name in sorted(described)},
+        "target": dict(sorted(described.items())),
     }
 
 
@@ -83,7 +75,6 @@ def _described(target: BakeTarget, epoch: int | None) -> dict[str, object]:
         "args": _literals({**target.args, **stamp}),
         "labels": _literals(target.labels),
         "secret": list(target.secrets),
-        "tags": list(target.tags),
         "target": target.target,
         "output": [target.output] if target.output else [],
         "no-cache-filter": list(target.uncached),
@@ -110,12 +101,11 @@ class BuiltImage:
     """A built image, without a name yet.
 
     ``image_id`` is what the engine calls it: the digest of the manifest in a containerd store, of
-    the configuration in a graph driver. ``digest`` is the configuration's in both. ``seconds`` is
-    the wall time from its first step that was not cached to its export.
+    the configuration in a graph driver. ``seconds`` is the wall time from its first step that was
+    not cached to its export.
     """
 
     image_id: str
-    digest: str
     seconds: float | None = None
 
 
@@ -130,8 +120,8 @@ def run_bake(  # noqa: PLR0913  # where, what, and where its progress goes
 ) -> dict[str, BuiltImage]:
     """Build the targets, those that they need too, and return those that are images, by name.
 
-    The images get only the ``tags`` of their targets. When it is interrupted, or a step runs for
-    longer than ``buildx.step_seconds``, the build is stopped in the engine too.
+    The images get no tags. When it is interrupted, or a step runs for longer than
+    ``buildx.step_seconds``, the build is stopped in the engine too.
 
     Raises:
         BuildFailedError: a step failed or hung, or a download has another sha256 than pinned.
@@ -140,7 +130,6 @@ def run_bake(  # noqa: PLR0913  # where, what, and where its progress goes
     """
     if not targets:
         return {}
-    buildx.require()
     targets = [*targets, *{one.name: one for target in targets for one in target.needs}.values()]
     log.parent.mkdir(parents=True, exist_ok=True)
     with (
@@ -209,6 +198,5 @@ def _built(
         image_id = entry.get("containerimage.digest")
         if image_id is None:
             raise MachineError(f"buildx built {target.name} but gave no image id.")
-        digest = entry.get("containerimage.config.digest") or image_id
-        built[target.name] = BuiltImage(image_id, digest, record.seconds(target.name))
+        built[target.name] = BuiltImage(image_id, record.seconds(target.name))
     return built

@@ -43,11 +43,6 @@ class Buildx:
     version: str
     step_seconds: float = STEP_SECONDS
 
-    def require(self) -> None:
-        """Raise a `MachineError` if the program is gone."""
-        if not os.access(self.path, os.X_OK):
-            raise MachineError(f"{self.path} does not run: no such program. {_INSTALL}")
-
 
 def find_buildx(
     settings: EngineSettings,
@@ -96,24 +91,6 @@ def _with_version(path: Path, where: str, limit: float) -> Buildx:
     words = answer.output.split()
     version = words[1].removeprefix("v") if len(words) > 1 else "unknown"
     return Buildx(path, version, limit)
-
-
-def check_buildx(buildx: Buildx, host: str | None) -> None:
-    """Check that the program can bake from JSON and report progress as JSON; no engine is asked.
-
-    Raises:
-        MachineError: it cannot, or does not run.
-
-    """
-    command = [str(buildx.path), "bake", "--file=-", "--print", "--progress=rawjson", "probe"]
-    definition = '{"target": {"probe": {"context": "."}}}'
-    env = build_environment(host)
-    answer = run(command, text=definition, env=env, timeout=ANSWER_SECONDS)
-    if not answer.ok:
-        raise MachineError(
-            f"{buildx.path} ({buildx.version}) cannot bake from JSON with --progress=rawjson: "
-            f"{answer.last()}. {_INSTALL}"
-        )
 
 
 def build_environment(host: str | None, environ: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from imgbuild.engine.bake import BakeTarget, run_bake
-from imgbuild.engine.buildx import ANSWER_SECONDS, Buildx, build_environment, check_buildx
+from imgbuild.engine.buildx import ANSWER_SECONDS, Buildx, build_environment
 from imgbuild.engine.client import Engine
 from imgbuild.engine.failure import BuildFailedError, BuildStoppedError
 from imgbuild.errors import MachineError
@@ -39,7 +39,6 @@ def broken_feature(buildx: Buildx, host: str | None) -> str | None:
         MachineError: buildx or the engine cannot be used at all.
 
     """
-    check_buildx(buildx, host)
     with tempfile.TemporaryDirectory(prefix="imgbuild-probe-") as name:
         try:
             return _built(buildx, host, Path(name))

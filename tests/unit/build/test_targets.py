@@ -26,7 +26,6 @@ def test_the_target_has_labels_contexts_and_the_secret(bench: Bench) -> None:
     assert made.contexts == {"base": "docker-image://debian@sha256:abc", "prefix": "/prefix"}
     assert (made.args, made.secrets, made.linked) == ({"PYTHON": "3.6"}, target.secrets, True)
     assert target.secrets == ("id=ca,src=/ca.pem",)
-    assert target.tags == ()
     assert target.args == {"SHA256_X": "f" * 64}
     assert target.labels["imgbuild.input.substitutes"] == "SHA256_X"
     assert "imgbuild.standin" not in target.labels

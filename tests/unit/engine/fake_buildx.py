@@ -9,7 +9,6 @@ from typing import Any
 from imgbuild.engine.buildx import Buildx
 
 SAMPLES = Path(__file__).parent / "samples"
-CONFIG = "sha256:" + "c" * 64
 IMAGE = "sha256:" + "a" * 64
 
 _HEAD = f"""#!{sys.executable}
@@ -18,10 +17,6 @@ if sys.argv[1] == "version":
     print("github.com/docker/buildx v0.99.0 abc")
     sys.exit()
 options = dict(word.split("=", 1) for word in sys.argv[2:] if "=" in word)
-"""
-_PRINT = """
-if "--print" in sys.argv:
-    sys.exit(0 if options["--progress"] in {modes!r} else 1)
 """
 _REPLAY = """
 definition = json.load(open(options["--file"]))
@@ -47,30 +42,25 @@ SLEEPING = json.dumps(
 )
 
 
-def _program(folder: Path, body: str, modes: tuple[str, ...] = ("rawjson",)) -> Buildx:
+def _program(folder: Path, body: str) -> Buildx:
     path = folder / "docker-buildx"
-    path.write_text(_HEAD + _PRINT.format(modes=modes) + body, encoding="utf-8")
+    path.write_text(_HEAD + body, encoding="utf-8")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return Buildx(path, "0.99.0")
 
 
 def metadata(*targets: str) -> dict[str, dict[str, str]]:
     """Return what buildx writes about built targets, by their bake names."""
-    entry = {"containerimage.digest": IMAGE, "containerimage.config.digest": CONFIG}
-    return dict.fromkeys(targets, entry)
+    return {target: {"containerimage.digest": IMAGE} for target in targets}
 
 
 def replaying(
-    folder: Path,
-    sample: Path,
-    code: int = 0,
-    built: dict[str, dict[str, str]] | None = None,
-    modes: tuple[str, ...] = ("rawjson",),
+    folder: Path, sample: Path, code: int = 0, built: dict[str, dict[str, str]] | None = None
 ) -> Buildx:
     """Return a buildx that writes ``sample`` with the suffix of the progress mode, and ends."""
     seen = str(folder / "seen.json")
     body = _REPLAY.format(seen=seen, samples=str(sample), metadata=built, code=code)
-    return _program(folder, body, modes)
+    return _program(folder, body)
 
 
 def hanging(folder: Path, *, stubborn: bool = False, words: str = SLEEPING) -> Buildx:

@@ -39,7 +39,7 @@ def test_built_images_have_their_ids(tmp_path: Path) -> None:
     buildx = fake_buildx.replaying(tmp_path, SAMPLES / "ok", built=BUILT)
     images, events = bake(buildx, tmp_path)
     for image in images.values():
-        assert image == BuiltImage(fake_buildx.IMAGE, fake_buildx.CONFIG, image.seconds)
+        assert image == BuiltImage(fake_buildx.IMAGE, image.seconds)
         assert 0.3 < (image.seconds or 0) < 5
     assert {event.target for event in events} == {None, *FAMILY}
 
@@ -113,15 +113,6 @@ def test_the_words_of_buildx_say_whose_fault_it_is(
     with pytest.raises(kind, match=said):
         bake(fake_buildx.replaying(tmp_path, tmp_path / "lost", code=1), tmp_path)
     assert odd in (tmp_path / "logs" / "build.log").read_text(), "unknown lines are kept"
-
-
-def test_a_missing_program_is_the_machines_fault_where_there_is_something_to_build(
-    tmp_path: Path,
-) -> None:
-    missing = Buildx(tmp_path / "missing", "0")
-    assert bake(missing, tmp_path, ()) == ({}, [])
-    with pytest.raises(MachineError, match="does not run"):
-        bake(missing, tmp_path)
 
 
 def alive(folder: Path) -> list[int]:

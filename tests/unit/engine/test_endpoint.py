@@ -7,7 +7,7 @@ from pathlib import Path
 import fake_buildx
 import pytest
 
-from imgbuild.engine.buildx import check_buildx, find_buildx
+from imgbuild.engine.buildx import find_buildx
 from imgbuild.engine.endpoint import resolve_host
 from imgbuild.errors import MachineError
 from imgbuild.settings import EngineSettings
@@ -133,10 +133,3 @@ def test_the_command_line_then_the_settings_limit_steps(
     folder = tmp_path / "system"
     install(folder)
     assert find_buildx(settings, given, environ, (folder,)).step_seconds == limit
-
-
-def test_a_buildx_needs_progress_as_json(tmp_path: Path) -> None:
-    check_buildx(fake_buildx.replaying(tmp_path, fake_buildx.SAMPLES / "ok"), None)
-    buildx = fake_buildx.replaying(tmp_path, fake_buildx.SAMPLES / "ok", modes=("plain",))
-    with pytest.raises(MachineError, match="cannot bake from JSON"):
-        check_buildx(buildx, None)
