@@ -1,13 +1,13 @@
 """Compare the input digests of images with those at another revision.
 
-Both sides get what this machine has: the same settings, the same base images. A base image that is
-made here, and is not made yet, stands for its recipe: that is enough to compare, but a build will
+Both sides get what this machine has: the same settings, the same base images. The recipe stands for
+a base image that is not bootstrapped yet: that is enough to compare two revisions, but a build will
 find another digest (`CheckoutDigests.exact`).
 """
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from imgbuild.ci.revision import revision
@@ -113,16 +113,25 @@ def other_checkout(
     return CheckoutDigests({i.name: i for i in images}, digests, unreadable, inexact)
 
 
-def look_at_inputs(project: Project, images: tuple[Image, ...], settings: Settings) -> BuildInputs:
-    """Return the inputs beside the checkout, as a build has them; no base image is made.
+def look_at_inputs(
+    project: Project,
+    images: tuple[Image, ...],
+    settings: Settings,
+    log: Callable[[str], None] | None = None,
+) -> BuildInputs:
+    """Return the inputs beside the checkout, as a build has them.
+
+    Base images are made only with a ``log``, which is told of it.
 
     Raises:
         InputError: the settings name something that cannot be used.
+        MachineError: a base image cannot be made.
 
     """
-    log = state_dir() / "logs" / "matrix-inputs.log"
-    look = Preparation(cache_dir(), log, project, lambda _: None, make=False)
-    return prepare_inputs(images, settings, look)
+    file = state_dir() / "logs" / "matrix-inputs.log"
+    say = log or (lambda _: None)
+    preparation = Preparation(cache_dir(), file, project, say, make=log is not None)
+    return prepare_inputs(images, settings, preparation)
 
 
 def _comparable(

@@ -1,7 +1,7 @@
 """Select the images that CI has to build, and deal them out to jobs."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,6 @@ from imgbuild.settings import Settings, load_settings
 
 SELECTED = "selected"
 NOT_PUBLISHED = "not published with these inputs"
-NOT_MADE = "its base image is not made here yet, so its input digest is not known"
 #: More shards than any CI system starts at once are a typing error.
 MOST_SHARDS = 1000
 
@@ -39,7 +38,7 @@ class JobOptions:
 class ListedImage:
     """One image, why it is listed, and the digest that a build here will find.
 
-    ``digest`` is None where the image's base is made here and is not made yet.
+    ``digest`` is None where the image's base is to be bootstrapped, without ``--missing``.
     """
 
     image: Image
@@ -108,14 +107,16 @@ def select_jobs(
 
     """
     settings = load_settings(project.settings)
-    now = this_checkout(project, images, look_at_inputs(project, images, settings))
+    # The registry is asked first: a base image is made only where there is something to compare.
+    published = _published(options.repository, settings, log) if options.missing else ()
+    inputs = look_at_inputs(project, images, settings, log if options.missing else None)
+    now = this_checkout(project, images, inputs)
     reasons = _changed(now, options, project, settings, log)
     if options.missing:
-        missing = not_published(now, [*reasons], options.repository, settings, log)
         reasons = {
-            name: missing[name] if reason == SELECTED else f"{reason}; {missing[name]}"
+            name: NOT_PUBLISHED if reason == SELECTED else f"{reason}; {NOT_PUBLISHED}"
             for name, reason in reasons.items()
-            if name in missing
+            if input_tag(now.digests[name].total) not in published
         }
     chosen = [image for image in images if image.name in reasons]
     jobs = _jobs(chosen, options)
@@ -147,16 +148,10 @@ def _changed(
     return changes.reasons
 
 
-def not_published(
-    now: CheckoutDigests,
-    names: Iterable[str],
-    repository: str | None,
-    settings: Settings,
-    log: Callable[[str], None],
-) -> Mapping[str, str]:
-    """Return why images count as missing, by name, from the input tags of a repository.
-
-    ``repository`` is that of ``--from``; None for that of the settings.
+def _published(
+    repository: str | None, settings: Settings, log: Callable[[str], None]
+) -> Container[str]:
+    """Return the input tags of the repository of ``--from`` or of the settings.
 
     Raises:
         InputError: no repository is named.
@@ -169,13 +164,7 @@ def not_published(
 
     where, option = select_repository(repository, settings, "--from")
     with closing(connect(where, settings, log, option=option)) as registry:
-        published = published_inputs(registry)
-    digests = {name: now.exact(name) for name in names}
-    return {
-        name: NOT_MADE if digest is None else NOT_PUBLISHED
-        for name, digest in digests.items()
-        if digest is None or input_tag(digest) not in published
-    }
+        return published_inputs(registry)
 
 
 def _jobs(images: Sequence[Image], options: JobOptions) -> list[Job]:

@@ -41,7 +41,9 @@ def matrix(
     missing: Annotated[
         bool,
         typer.Option(
-            "--missing", help="Only images that are not published with their input digest."
+            "--missing",
+            help="Only images that are not published with their input digest. Bootstraps base "
+            "images that are not made yet, as a build does.",
         ),
     ] = False,
     source: Annotated[

@@ -10,7 +10,6 @@ from memory_registry import MemoryRegistry
 from imgbuild.ci import jobs as jobs_module
 from imgbuild.ci.changed import look_at_inputs, this_checkout
 from imgbuild.ci.jobs import (
-    NOT_MADE,
     NOT_PUBLISHED,
     SELECTED,
     JobList,
@@ -21,6 +20,7 @@ from imgbuild.ci.jobs import (
 )
 from imgbuild.errors import InputError
 from imgbuild.inputs import build_inputs as inputs
+from imgbuild.inputs.base import BaseRecipe
 from imgbuild.inputs.oci_layout import BaseLayout
 from imgbuild.matrix.images import Image, whole_family
 from imgbuild.matrix.load import load_matrix
@@ -32,6 +32,7 @@ from imgbuild.settings import Settings
 
 ONE, TWO, GPU = "tf-2.2-cpu-debian", "tf-2.3-cpu-debian", "tf-2.2-gpu-ubuntu"
 WHERE = "registry.test/team/app"
+MADE = BaseLayout(Path("/base"), f"sha256:{'b' * 64}", "imgbuild/base:debian-12-b")
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +62,7 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> MemoryRegistry:
 @pytest.fixture
 def _base(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this machine have made its base image."""
-    made = BaseLayout(Path("/base"), f"sha256:{'b' * 64}", "imgbuild/base:debian-12-b")
-    monkeypatch.setattr(inputs, "find_base", lambda *_: made)
+    monkeypatch.setattr(inputs, "find_base", lambda *_: MADE)
 
 
 def _images(checkout: GitCheckout, *names: str) -> tuple[Image, ...]:
@@ -117,10 +117,23 @@ def test_missing_by_name_and_by_digest(checkout: GitCheckout, registry: MemoryRe
     assert registry.closed
 
 
-def test_an_unknown_base_counts_as_missing(checkout: GitCheckout, registry: MemoryRegistry) -> None:
-    _publish(registry, _digests(checkout))
-    found = _chosen(checkout, JobOptions(missing=True, repository=WHERE))
-    assert _reasons(found) == {ONE: NOT_MADE, TWO: NOT_MADE}
+def test_missing_bootstraps_the_base_as_a_build_does(
+    checkout: GitCheckout, registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inputs, "find_base", lambda *_: MADE)
+    _publish(registry, {ONE: _digests(checkout)[ONE]})
+    made: list[str] = []
+
+    def bootstrap(recipe: BaseRecipe, *_: object, **__: object) -> BaseLayout:
+        made.append(recipe.os_name)
+        return MADE
+
+    monkeypatch.setattr(inputs, "find_base", lambda *_: None)
+    monkeypatch.setattr(inputs, "bootstrap_base", bootstrap)
+    found = _chosen(checkout, JobOptions(missing=True, repository=WHERE), ONE, TWO)
+    assert _reasons(found) == {TWO: NOT_PUBLISHED}
+    assert str(found.listed[0].digest).startswith("sha256:")
+    assert made == ["debian-12"]
 
 
 @pytest.mark.usefixtures("_base")
