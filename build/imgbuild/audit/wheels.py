@@ -82,10 +82,6 @@ class RemoteFile(io.RawIOBase):
         """Return that any place can be read."""
         return True
 
-    def tell(self) -> int:
-        """Return the place of the next read."""
-        return self._position
-
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Move the place of the next read."""
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}[whence]
@@ -134,6 +130,7 @@ class Library:
         from elftools.elf.elffile import ELFFile  # noqa: PLC0415 - only an audit needs it
 
         self._elf: Any = ELFFile(io.BytesIO(content))
+        self._text, self._data = self._section(".text"), self._section(".rodata")
 
     @cached_property
     def needed(self) -> tuple[str, ...]:
@@ -154,14 +151,13 @@ class Library:
     @cached_property
     def glibc(self) -> str:
         """The newest C library version that its symbols ask for, such as ``2.17``."""
-        names = self._section(".dynstr")[1]
-        found = {tuple(map(int, one.split(b"."))) for one in _GLIBC.findall(names)}
+        names = _GLIBC.findall(self._section(".dynstr")[1])
+        found = {tuple(map(int, one.split(b"."))) for one in names}
         return ".".join(map(str, max(found, default=(0,))))
 
     def strings_of(self, symbol: Symbol) -> list[str]:
         """Return the constant strings whose addresses a function takes, in its order."""
-        text_address, text = self._section(".text")
-        data_address, data = self._section(".rodata")
+        (text_address, text), (data_address, data) = self._text, self._data
         start = symbol.address - text_address
         code = text[start : start + (symbol.size or _SHORT)]
         places = [
@@ -173,14 +169,8 @@ class Library:
 
     def _section(self, name: str) -> tuple[int, bytes]:
         """Return the address and the content of a section."""
-        if name not in self._sections:
-            section = self._elf.get_section_by_name(name)
-            self._sections[name] = (section["sh_addr"], section.data()) if section else (0, b"")
-        return self._sections[name]
-
-    @cached_property
-    def _sections(self) -> dict[str, tuple[int, bytes]]:
-        return {}
+        section = self._elf.get_section_by_name(name)
+        return (section["sh_addr"], section.data()) if section else (0, b"")
 
 
 def read_wheel(remote: RemoteFile, file: str, sha256: str) -> WheelFacts:

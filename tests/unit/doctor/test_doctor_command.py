@@ -124,10 +124,6 @@ def test_a_file_that_says_the_same_keeps_its_comments(tmp_path: Path) -> None:
     path.write_text(HAND_MADE)
     assert not write_settings(load_settings(path), path)
     assert path.read_text() == HAND_MADE
-
-
-def test_no_settings_at_all(tmp_path: Path) -> None:
-    path = tmp_path / "imgbuild.local.yaml"
     assert write_settings(Settings(), path)
     assert load_settings(path) == Settings()
 

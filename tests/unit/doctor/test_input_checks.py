@@ -205,20 +205,13 @@ def test_an_interpreter_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "refused" in state.problem
 
 
-def test_neither_source_nor_prefix() -> None:
-    found = check_interpreter(InterpreterState("3.6.15", URL, "no route"), None, recorded=True)
-    assert found.status is Status.MISSING
-    assert "no route" in found.detail
-    assert "cpython: {3.6.15: {from: prefix" in (found.fix or "")
-
-
-def test_a_complete_prefix_is_fine() -> None:
+def test_an_interpreter_must_be_had_and_recorded() -> None:
     state = InterpreterState("3.6.15", URL, "no route", (LOCAL,))
     assert check_interpreter(state, prefix(LOCAL), recorded=True).status is Status.FINE
-
-
-def test_a_choice_that_is_not_recorded_does_not_count() -> None:
-    state = InterpreterState("3.6.15", URL, "no route", (LOCAL,))
     for way in (prefix(LOCAL), SourceInterpreter()):
         found = check_interpreter(state, way, recorded=False)
         assert (found.status, found.fix) == (Status.MISSING, "imgbuild doctor --write")
+    neither = check_interpreter(state, None, recorded=True)
+    assert neither.status is Status.MISSING
+    assert "no route" in neither.detail
+    assert "cpython: {3.6.15: {from: prefix" in (neither.fix or "")
