@@ -33,27 +33,22 @@ def bake_images(
             built = _bake(left, downloads, context)
         except (BuildFailedError, BuildStoppedError) as error:
             seconds, scope = time.monotonic() - started, scope_of(error)
-            to_blame = _failed_images(error, left)
-            failure = _of_images(error.failure, to_blame, left)
+            failure = _of_images(error.failure, left)
             alone = context.options.keep_going and scope is not FailureScope.ENGINE
-            failed = to_blame if alone else {item.image.name for item in left}
-            yield from (
-                BuildResult(
-                    item,
-                    build_seconds=seconds,
-                    error=_reason(item, failure, to_blame),
-                    scope=scope,
+            ended = [one for one in left if not alone or one.image.name in failure.failed]
+            for item in ended:
+                own = item.image.name in failure.failed
+                reason = (
+                    str(failure) if own else f"cancelled, since {', '.join(failure.failed)} failed"
                 )
-                for item in left
-                if item.image.name in failed
-            )
-            left = [item for item in left if item.image.name not in failed]
+                yield BuildResult(item, build_seconds=seconds, error=reason, scope=scope)
+            left = [item for item in left if item not in ended]
             continue
         seconds = time.monotonic() - started
         for item in left:
             image = built[item.image.name]
-            own = seconds if image.seconds is None else image.seconds
-            yield BuildResult(item, image.image_id, build_seconds=own)
+            took = seconds if image.seconds is None else image.seconds
+            yield BuildResult(item, image.image_id, build_seconds=took)
         return
 
 
@@ -126,26 +121,13 @@ def _show(event: BakeEvent, names: Collection[str], context: BuildContext) -> No
     context.display.on_event(event)
 
 
-def _failed_images(
-    error: BuildFailedError | BuildStoppedError, items: Sequence[PlanItem]
-) -> set[str]:
-    """Return the failed images; a target beside an image has the image's name as a prefix."""
+def _of_images(failure: BuildFailure, items: Sequence[PlanItem]) -> BuildFailure:
+    """Return the failure in terms of images; a target beside one has its name as a prefix."""
     names = [item.image.name for item in items]
-    failed = {
+    found = {
         max((name for name in names if target.startswith(name)), key=len, default="")
-        for target in error.failure.failed
+        for target in failure.failed
     }
-    return failed - {""} or {names[0]}
-
-
-def _of_images(failure: BuildFailure, failed: set[str], items: Sequence[PlanItem]) -> BuildFailure:
-    """Return the failure in terms of images, without the targets beside them."""
-    names = {item.image.name for item in items}
-    cancelled = tuple(one for one in failure.cancelled if one in names - failed)
-    return replace(failure, failed=tuple(sorted(failed)), cancelled=cancelled)
-
-
-def _reason(item: PlanItem, failure: BuildFailure, failed: set[str]) -> str:
-    if item.image.name in failed:
-        return str(failure)
-    return f"cancelled, since {', '.join(sorted(failed))} failed"
+    failed = tuple(sorted(found - {""})) or (names[0],)
+    cancelled = tuple(one for one in failure.cancelled if one in {*names} - {*failed})
+    return replace(failure, failed=failed, cancelled=cancelled)

@@ -30,12 +30,17 @@ def bake_target(
     ``downloads`` are the folders of its downloads by named context.
     """
     image = item.image
-    folders = {name: str(path) for name, path in downloads.items()}
+    contexts = {
+        "base": f"docker-image://{inputs.bases[image.os_name].reference}",
+        "uv": str(inputs.uv),
+    }
+    if image.cuda and inputs.keyrings:
+        contexts["keyrings"] = str(inputs.keyrings)
     target = BakeTarget(
         name=image.name,
         context=project.root / "images",
         dockerfile=dockerfile_path(image, project.dockerfiles),
-        contexts={**_contexts(image, inputs), **folders},
+        contexts={**contexts, **{name: str(path) for name, path in downloads.items()}},
         args=inputs.downloads[image.name].arguments,
         labels=_labels(item, inputs, revision),
         secrets=tuple(f"id={name},src={path}" for name, path in inputs.secrets.items()),
@@ -60,16 +65,6 @@ def _with_prefix(target: BakeTarget, image: Image, prefix: Path, project: Projec
     )
     contexts = {**known, "cpython": f"target:{made.name}"}
     return replace(target, contexts=contexts, needs=(made,))
-
-
-def _contexts(image: Image, inputs: BuildInputs) -> Mapping[str, str]:
-    contexts = {
-        "base": f"docker-image://{inputs.bases[image.os_name].reference}",
-        "uv": str(inputs.uv),
-    }
-    if image.cuda and inputs.keyrings:
-        contexts["keyrings"] = str(inputs.keyrings)
-    return contexts
 
 
 def _labels(item: PlanItem, inputs: BuildInputs, revision: str | None) -> Mapping[str, str]:
@@ -110,9 +105,11 @@ def share_packages(targets: Sequence[BakeTarget], stacks: Mapping[str, str]) -> 
         for name, text in _package_stages(target).items():
             stage, maker = makers.setdefault(text, (name, target))
             if stacks[maker.name] != stacks[target.name]:
-                linked = _linked(maker, stage)
-                made[linked.name] = linked
-                contexts[name] = f"target:{linked.name}"
+                shared = f"{maker.name}-{stage}"
+                made[shared] = replace(
+                    maker, name=shared, target=stage, labels={}, output="", linked=True
+                )
+                contexts[name] = f"target:{shared}"
         result.append(replace(target, contexts={**target.contexts, **contexts}))
     return [*result, *made.values()]
 
@@ -125,11 +122,6 @@ def _package_stages(target: BakeTarget) -> dict[str, str]:
         name: "\n".join(packages[one].text for one in sorted(needed(packages, name)))
         for name in packages
     }
-
-
-def _linked(maker: BakeTarget, stage: str) -> BakeTarget:
-    name = f"{maker.name}-{stage}"
-    return replace(maker, name=name, target=stage, labels={}, output="", linked=True)
 
 
 def phases(
