@@ -51,14 +51,14 @@ DEFAULT = frozenset({CleanupKind.LEFTOVERS, CleanupKind.UNTAGGED, CleanupKind.WO
 class Garbage:
     """Something that imgbuild made. ``size`` is in bytes, ``since`` in seconds since 1970, or 0.
 
-    ``remove`` returns whether it is gone; somebody may have begun to use it. ``kept`` is why it
-    must stay, if it must. ``image`` is the image of the matrix whose lock removing it needs.
+    ``remove`` returns False where somebody has begun to use it. ``kept`` is why it must stay, if it
+    must. ``image`` is the image of the matrix whose lock removing it needs.
     """
 
     kind: CleanupKind
     name: str
     why: str
-    remove: Callable[[], bool] = field(repr=False, compare=False)
+    remove: Callable[[], object] = field(repr=False, compare=False)
     size: int = 0
     since: int = 0
     kept: str | None = None
@@ -108,7 +108,7 @@ class Cleanup:
             if records:
                 size = sum(record.size for record in records)
                 why = "of every project on this engine; the next builds start from nothing"
-                remove = partial(_succeed, self.engine.empty_build_cache)
+                remove = self.engine.empty_build_cache
                 yield Garbage(CleanupKind.BUILD_CACHE, f"{len(records)} records", why, remove, size)
         yield from self._work()
 
@@ -119,7 +119,7 @@ class Cleanup:
                 if finding.image:
                     locks = self.state / "locks"
                     stack.enter_context(image_locks([finding.image], self.host, locks))
-                return None if finding.remove() else "it is in use"
+                return "it is in use" if finding.remove() is False else None
         except (ImgbuildError, OSError) as error:
             return str(error)
 
@@ -133,14 +133,14 @@ class Cleanup:
     def _leftovers(self, engine: Engine) -> Iterator[Garbage]:
         """Yield containers, then networks, of test runs that were killed."""
         for container in engine.containers(CONTAINER_LABEL):
-            remove = partial(_succeed, engine.remove_container, container.id)
+            remove = partial(engine.remove_container, container.id)
             yield from self._of_test(container.id, container.labels, remove, container.created)
         for network in engine.networks(CONTAINER_LABEL):
-            remove = partial(_succeed, engine.remove_network, network.id)
+            remove = partial(engine.remove_network, network.id)
             yield from self._of_test(network.id, network.labels, remove)
 
     def _of_test(
-        self, identity: str, labels: Mapping[str, str], remove: Callable[[], bool], since: int = 0
+        self, identity: str, labels: Mapping[str, str], remove: Callable[[], object], since: int = 0
     ) -> Iterator[Garbage]:
         image, _, place = labels[CONTAINER_LABEL].rpartition("@")
         why = f"of a test of {image}"
@@ -166,7 +166,7 @@ class Cleanup:
             image = note.stem
             yield Garbage(
                 *(CleanupKind.LEFTOVERS, image, "temporary tag of a push that was killed"),
-                partial(_succeed, remove_left_tag, engine, notes, image),
+                partial(remove_left_tag, engine, notes, image),
                 since=int(note.stat().st_mtime),
                 kept=self._busy(image),
                 image=image,
@@ -206,7 +206,7 @@ class Cleanup:
             if not is_locked(path.with_name(f"{path.name.rpartition('.tmp-')[0]}.lock"))
         ]
         for path in sorted({*abandoned_work(self.state / "work"), *half_made, *_scratch()}):
-            remove = partial(_remove_path, path)
+            remove = partial(_remove_folder, path)
             since = int(path.lstat().st_mtime)
             yield Garbage(
                 CleanupKind.WORK,
@@ -224,8 +224,8 @@ class Cleanup:
         if logs:
             size, since = sum(map(disk_size, logs)), int(min(one.stat().st_mtime for one in logs))
             name = f"{len(logs)} logs in {logs[0].parent}"
-            remove = partial(_remove_files, logs)
-            yield Garbage(CleanupKind.WORK, name, "older than 30 days", remove, size, since)
+            act = partial(_remove_files, logs)
+            yield Garbage(CleanupKind.WORK, name, "older than 30 days", act, size, since)
 
 
 def disk_size(path: Path) -> int:
@@ -264,17 +264,11 @@ def _remover(engine: Engine, image: StoredImage, names: Sequence[str]) -> Callab
     return remove
 
 
-def _succeed(act: Callable[..., None], *arguments: object) -> bool:
-    act(*arguments)
-    return True
-
-
-def _remove_path(path: Path) -> bool:
+def _remove_folder(path: Path) -> bool:
     remove_tree(path)
     return not path.exists()
 
 
-def _remove_files(paths: Sequence[Path]) -> bool:
+def _remove_files(paths: Sequence[Path]) -> None:
     for path in paths:
         path.unlink(missing_ok=True)
-    return True

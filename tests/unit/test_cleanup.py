@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 from imgbuild.build.context import image_locks
 from imgbuild.cleanup import Cleanup, CleanupKind, disk_size
 from imgbuild.cli import app, register
-from imgbuild.cli.clean_command import age_text
 from imgbuild.engine.types import BuildCacheRecord, HistoryEntry, StoredImage, StoredNetwork
 from imgbuild.errors import MachineError
 from imgbuild.files import stored_folder
@@ -281,8 +280,3 @@ def test_a_file_with_two_names_counts_once(tmp_path: Path) -> None:
     first.write_bytes(b"x" * 100_000)
     (tmp_path / "b").hardlink_to(first)
     assert 100_000 <= disk_size(tmp_path) < 150_000
-
-
-def test_an_age_has_its_largest_unit() -> None:
-    ages = [age_text(1, 1 + seconds) for seconds in (0, 59, 7200, 3 * 86400)]
-    assert [age_text(0), *ages] == ["", "0 s", "59 s", "2 h", "3 d"]

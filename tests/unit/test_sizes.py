@@ -10,7 +10,7 @@ from fake_engine import FakeEngine
 from typer.testing import CliRunner
 
 from imgbuild.cli import register
-from imgbuild.cli.size_command import instruction, megabytes
+from imgbuild.cli.size_command import instruction
 from imgbuild.engine.types import HistoryEntry, StoredImage
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError
 from imgbuild.sizes import image_layers
@@ -143,12 +143,6 @@ def test_an_image_over_its_budget_makes_it_fail(size: Size) -> None:
     assert [one["exceeded"] for one in json.loads(size.output)["images"] if one["budget"]] == [True]
 
 
-def test_an_image_within_its_budget_does_not(size: Size) -> None:
-    size.agree("{cpu: 18}")
-    rows = {line.split()[0]: line.split() for line in size("--stack", "debian") if line}
-    assert rows[NEW][:3] == [NEW, "18.0", "18"]
-
-
 def test_what_is_built_from_stand_ins_has_no_budget(size: Size) -> None:
     size.agree("{cpu: 17}")
     (size.project / "imgbuild.local.yaml").write_text("standin: {note: a test's}\n")
@@ -182,9 +176,3 @@ def test_any_image_of_the_engine(size: Size) -> None:
 )
 def test_what_made_a_layer_in_short(made_by: str, short: str) -> None:
     assert instruction(made_by) == short
-
-
-def test_what_is_little_is_not_nothing() -> None:
-    assert [megabytes(one) for one in (0, 1, 49_999, 50_000, 10**9)] == [
-        "0", "<0.1", "<0.1", "0.1", "1000.0",
-    ]  # fmt: skip
