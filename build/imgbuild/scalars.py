@@ -84,11 +84,6 @@ _REGISTRY_PREFIX = _matching(
     r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*",
     "a registry, such as registry.example.org:5000/mirror",
 )
-_CACHE_REPOSITORY = _matching(
-    r"((localhost|[a-z0-9-]+(\.[a-z0-9-]+)+)(:[0-9]+)?|[a-z0-9-]+:[0-9]+)"
-    r"(/[a-z0-9]+([._-]+[a-z0-9]+)*)+",
-    "HOST[:PORT]/REPOSITORY without a tag, such as registry.example.org:5000/ci/cache",
-)
 _PUBLISHING_REPOSITORY = _matching(
     # Source: the grammar of <name> in the OCI distribution specification; Docker's of hosts.
     r"(?=.{1,255}$)((localhost|[a-z0-9-]+(\.[a-z0-9-]+)+)(:[0-9]{1,5})?|[a-z0-9-]+:[0-9]{1,5})"
@@ -177,7 +172,6 @@ AptPin = Annotated[str, *_APT_PIN]
 Repository = Annotated[str, *_REPOSITORY]
 DigestReference = Annotated[str, *_DIGEST_REFERENCE]
 RegistryPrefix = Annotated[str, *_REGISTRY_PREFIX]
-CacheRepository = Annotated[str, *_CACHE_REPOSITORY, AfterValidator(_reachable)]
 PublishingRepository = Annotated[str, *_PUBLISHING_REPOSITORY, AfterValidator(_reachable)]
 FileName = Annotated[str, *_FILE_NAME]
 KeyFingerprint = Annotated[str, *_KEY_FINGERPRINT]

@@ -24,8 +24,6 @@ SYSTEM_BUNDLES = (
     Path("/etc/pki/tls/certs/ca-bundle.crt"),
     Path("/etc/ssl/ca-bundle.pem"),
 )
-#: The most bytes of a page that is read whole.
-_SMALL = 1 << 24
 _TRIES = 3
 
 
@@ -81,8 +79,22 @@ class Sites:
 
     @property
     def verify(self) -> str | bool:
-        """What TLS is verified with; see `trusted_bundle`."""
-        return trusted_bundle(str(self.ca_bundle) if self.ca_bundle else None)
+        """What TLS is verified with: the settings' CA bundle, the environment's, the system's.
+
+        Raises:
+            InputError: the one that was named does not exist.
+
+        """
+        named = {"imgbuild.local.yaml: ca_bundle": self.ca_bundle}
+        named |= {name: Path(os.environ[name]) for name in CA_VARIABLES if os.environ.get(name)}
+        for source, path in named.items():
+            if path and not path.exists():
+                raise InputError(
+                    f"{source} names {path}, which does not exist. Correct or remove it."
+                )
+            if path:
+                return str(path)
+        return next((str(path) for path in SYSTEM_BUNDLES if path.is_file()), True)
 
     def client(self) -> "HttpClient":
         """Return a new client that trusts the CAs and sends the logins of these sites.
@@ -100,9 +112,7 @@ class Sites:
 
         return HttpClient(self.verify, policy=RetryPolicy(_TRIES), login=login)
 
-    def get(
-        self, url: str, headers: Mapping[str, str] | None = None, *, limit: int = _SMALL
-    ) -> "Answer":
+    def get(self, url: str, *, limit: int = 1 << 24) -> "Answer":
         """Return the answer of ``url`` or of its mirror, read whole; ``limit`` is in bytes.
 
         Raises:
@@ -111,7 +121,7 @@ class Sites:
         """
         address = self.address(url)
         try:
-            return self._client.get(address, headers, limit=limit)
+            return self._client.get(address, limit=limit)
         except MachineError as error:
             raise MachineError(f"{error} {self.advice(address)}") from None
 
@@ -154,25 +164,6 @@ def make_sites(upstreams: Mapping[str, str], settings: Settings) -> Sites:
         Path(settings.netrc) if settings.netrc else None,
         Path(settings.ca_bundle) if settings.ca_bundle else None,
     )
-
-
-def trusted_bundle(
-    configured: str | None, environment: Mapping[str, str] = os.environ
-) -> str | bool:
-    """Return what TLS is verified with: the settings' CA bundle, the environment's, the system's.
-
-    Raises:
-        InputError: the one that was named does not exist.
-
-    """
-    named = {"imgbuild.local.yaml: ca_bundle": configured}
-    named |= {variable: environment.get(variable) for variable in CA_VARIABLES}
-    for source, path in named.items():
-        if path and not Path(path).exists():
-            raise InputError(f"{source} names {path}, which does not exist. Correct or remove it.")
-        if path:
-            return path
-    return next((str(path) for path in SYSTEM_BUNDLES if path.is_file()), True)
 
 
 def _folder(url: str) -> str:

@@ -15,7 +15,7 @@ from faulty_server import FaultyServer, Reply, faulty_server
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.http import HttpClient, moved, same_site, shown
 from imgbuild.retry import GaveUpError, RetryPolicy, TransientError, retry_after
-from imgbuild.sites import Sites, trusted_bundle
+from imgbuild.sites import Sites
 
 QUICK = RetryPolicy(3, first_wait=0.0)
 
@@ -111,15 +111,18 @@ def test_addresses() -> None:
     assert moved("https://x.example/a/b", "../c?d=1") == "https://x.example/c?d=1"
 
 
-def test_the_ca_bundle_is_the_configured_one_first(tmp_path: Path) -> None:
+def test_the_ca_bundle_is_the_configured_one_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     one.touch()
     other.touch()
-    environment = {"SSL_CERT_FILE": str(other)}
-    assert trusted_bundle(str(one), environment) == str(one)
-    assert trusted_bundle(None, environment) == str(other)
+    monkeypatch.setenv("SSL_CERT_FILE", str(other))
+    assert Sites(ca_bundle=one).verify == str(one)
+    assert Sites().verify == str(other)
+    monkeypatch.setenv("SSL_CERT_FILE", "/none")
     with pytest.raises(InputError, match="SSL_CERT_FILE names /none, which does not exist"):
-        trusted_bundle(None, {"SSL_CERT_FILE": "/none"})
+        Sites().verify  # noqa: B018 - a property
 
 
 def test_a_hanging_server_is_given_up() -> None:
