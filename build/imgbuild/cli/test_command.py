@@ -146,7 +146,7 @@ def _test_external(
     from imgbuild.project import state_dir
     from imgbuild.settings import load_settings
     from imgbuild.suites.container import TestTarget, remove_leftovers
-    from imgbuild.suites.expect_option import expected_of, parse_expect, unspecified
+    from imgbuild.suites.expectation import expected_of, parse_expect, unspecified
     from imgbuild.suites.image_probe import docker_exec, read_contents
     from imgbuild.suites.session import TestSession, run_targets
     from imgbuild.suites.store import ReportStore
@@ -245,16 +245,13 @@ def suite_lines(suites: "Sequence[Suite]") -> str:
 
 def report_lines(reports: "Sequence[Report]", not_begun: Sequence[str] = ()) -> str:
     """Return the table of a test run, one line a suite, and why checks were not made."""
+    from imgbuild.suites.results import left_out
+
     header = ("image", "suite", "result", "passed", "failed", "skipped", "seconds")
     lines = aligned([header, *(_row(one, suite) for one in reports for suite in one.suites)])
     for report in reports:
         lines += skip_lines(report)
-        for names, why in (
-            (report.unspecified, "not checked, because --expect does not say"),
-            (report.not_begun, "not started after the first failure"),
-        ):
-            if names:
-                lines.append(f"{report.image}: {why}: {', '.join(names)}")
+        lines += [f"{report.image}: {why}: {', '.join(names)}" for names, why in left_out(report)]
     if any(suite.before for report in reports for suite in report.suites):
         lines.append(
             "Suites that passed before, in this image and with this code, were not run again "

@@ -1,26 +1,22 @@
 """List the suites of the checkout: for which images each is, and the digest of its code."""
 
-import ast
-import hashlib
 import json
-import threading
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from imgbuild.errors import InputError
+from imgbuild.files import sha256
 from imgbuild.matrix.model import Variant
 
 PREFIX = "test_"
 #: What the suites begin with that only images with CUDA have.
 GPU_PREFIX = "gpu_"
 #: The module constant by which a suite says what it needs beside the image: it runs on demand.
-NEEDS = "NEEDS"
-_QUOTES = b'"""'
-#: Python 3.11 counts how deep a tree is in one place for all threads: one that parses while another
-#: does can end with "AST constructor recursion depth mismatch". Source: cpython issue 106905.
-_PARSING = threading.Lock()
+_NEEDS = re.compile(r"^NEEDS\b[^=\n]*=(?P<value>.*)$", re.MULTILINE)
+_QUOTED = re.compile(r"""(?P<quote>["'])(?P<text>[^"']*)(?P=quote)""")
 
 
 @dataclass(frozen=True)
@@ -112,42 +108,24 @@ def code_digest(folder: Path) -> str:
 
 
 def _suite(file: Path, shared: str) -> Suite:
-    text = file.read_bytes()
-    proves, needs = _said(text, file)
+    data = file.read_bytes()
+    text = data.decode("utf-8")
+    proves = text.partition("\n")[0].strip('"') if text.startswith('"""') else ""
     name = file.stem.removeprefix(PREFIX)
-    return Suite(name, proves, needs, _sha256(f"{shared}\0{_sha256(text)}".encode()))
+    code = _sha256(f"{shared}\0{_sha256(data)}".encode())
+    return Suite(name, proves.partition(": ")[2] or proves, _needs(text, file), code)
 
 
-def _said(text: bytes, file: Path) -> tuple[str, str | None]:
-    """Return the docstring's first line without the suite's name, and ``NEEDS``."""
-    # A suite's code is most of it, and is parsed only where it may say what the suite needs.
-    heading = text[: text.find(_QUOTES, len(_QUOTES)) + len(_QUOTES)]
-    whole = NEEDS.encode() in text or not text.startswith(_QUOTES)
-    try:
-        with _PARSING:
-            module = ast.parse(text if whole else heading)
-    except SyntaxError:  # pytest says it when the suite is run
-        return "", None
-    proves = (ast.get_docstring(module) or "").partition("\n")[0]
-    return proves.partition(": ")[2] or proves, _needs(module, file)
-
-
-def _needs(module: ast.Module, file: Path) -> str | None:
-    for value in _values_of(NEEDS, module):
-        if not isinstance(value, ast.Constant) or not isinstance(value.value, str):
-            raise InputError(f"{file}:{value.lineno}: {NEEDS} must be a text in quotes.")
-        return value.value
-    return None
-
-
-def _values_of(name: str, module: ast.Module) -> Iterator[ast.expr]:
-    for statement in module.body:
-        targets = statement.targets if isinstance(statement, ast.Assign) else []
-        targets = [statement.target] if isinstance(statement, ast.AnnAssign) else targets
-        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
-            value = getattr(statement, "value", None)
-            if isinstance(value, ast.expr):
-                yield value
+def _needs(text: str, file: Path) -> str | None:
+    """Return the value of ``NEEDS``, which is read and not computed."""
+    found = _NEEDS.search(text)
+    if found is None:
+        return None
+    quoted = _QUOTED.fullmatch(found["value"].strip())
+    if quoted is None:
+        line = text.count("\n", 0, found.start()) + 1
+        raise InputError(f"{file}:{line}: NEEDS must be a text in quotes.")
+    return quoted["text"]
 
 
 def _shared_files(folder: Path) -> list[Path]:
@@ -167,4 +145,4 @@ def _digest(files: list[Path], folder: Path) -> str:
 
 
 def _sha256(data: bytes) -> str:
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+    return f"sha256:{sha256(data)}"

@@ -154,6 +154,15 @@ class Report:
         }
 
 
+def left_out(report: Report) -> list[tuple[tuple[str, ...], str]]:
+    """Return what was not tested in an image, and why."""
+    found = [
+        (report.unspecified, "not checked, because --expect does not say"),
+        (report.not_begun, "not started after the first failure"),
+    ]
+    return [(names, why) for names, why in found if names]
+
+
 @dataclass(frozen=True)
 class Check:
     """One check that has ended. ``outcome`` is ``passed``, ``failed`` or ``skipped``."""

@@ -124,8 +124,8 @@ def _run_pytest(
     with work_folder("suites") as folder, _pipe_to(stream.read) as pipe:
         expect = folder / "expect.json"
         expect.write_text(json.dumps(run.target.expected), encoding="utf-8")
-        call = PytestCall(_command(run, container, project, expect), host, pipe)
-        code = call.run(run.folder / OUTPUT, run.stop)
+        command = _command(run, container, project, expect)
+        code = call_pytest(command, host, pipe, run.folder / OUTPUT, run.stop)
     run.stop.check()
     if code not in _VERDICTS or not stream.ended:
         raise CheckFailedError(
@@ -152,41 +152,33 @@ def _command(
     ]
 
 
-@dataclass(frozen=True)
-class PytestCall:
-    """One start of pytest: for which engine, and the descriptor that it writes its results to."""
+def call_pytest(
+    command: Sequence[str], host: str | None, pipe: int, output: Path, stop: Stop
+) -> int:
+    """Return the exit code; -1 if it took too long. Nothing that it started outlives it.
 
-    command: Sequence[str]
-    host: str | None = None
-    pipe: int | None = None
-
-    def run(self, output: Path, stop: Stop) -> int:
-        """Return the exit code; -1 if it took too long. Nothing that it started outlives it."""
-        # SIGTERM goes to pytest alone: it needs its docker clients to remove what there is.
-        with (
-            output.open("w", encoding="utf-8") as file,
-            process.start(
-                self.command,
-                env=self._environment(),
-                output=file,
-                pass_fds=() if self.pipe is None else (self.pipe,),
-                grace=CLEANUP_SECONDS,
-                leader_first=True,
-            ) as pytest,
-            stop.guarding(pytest),
-        ):
-            try:
-                return pytest.wait(TIMEOUT_SECONDS)
-            except process.TimeoutExpired:
-                return -1
-
-    def _environment(self) -> dict[str, str]:
-        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-        if self.host:
-            environment["DOCKER_HOST"] = self.host
-        if self.pipe is not None:
-            environment[VARIABLE] = str(self.pipe)
-        return environment
+    ``pipe`` is the descriptor that it writes its results to.
+    """
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", VARIABLE: str(pipe)}
+    if host:
+        environment["DOCKER_HOST"] = host
+    # SIGTERM goes to pytest alone: it needs its docker clients to remove what there is.
+    with (
+        output.open("w", encoding="utf-8") as file,
+        process.start(
+            command,
+            env=environment,
+            output=file,
+            pass_fds=(pipe,),
+            grace=CLEANUP_SECONDS,
+            leader_first=True,
+        ) as pytest,
+        stop.guarding(pytest),
+    ):
+        try:
+            return pytest.wait(TIMEOUT_SECONDS)
+        except process.TimeoutExpired:
+            return -1
 
 
 @contextmanager
@@ -196,16 +188,16 @@ def _pipe_to(read: Callable[[str], None]) -> Iterator[int]:
     The caller passes it on to one process only, and the lines end when that has ended.
     """
     reading, writing = os.pipe()
-    thread = threading.Thread(target=_read, args=(reading, read), daemon=True)
+
+    def read_lines() -> None:
+        with os.fdopen(reading, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                read(line)
+
+    thread = threading.Thread(target=read_lines, daemon=True)
     thread.start()
     try:
         yield writing
     finally:
         os.close(writing)
         thread.join(timeout=5)
-
-
-def _read(descriptor: int, read: Callable[[str], None]) -> None:
-    with os.fdopen(descriptor, encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            read(line)

@@ -1,9 +1,9 @@
 """The results of a test run as Markdown, for ``$GITHUB_STEP_SUMMARY`` and to read as text."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from imgbuild.suites.results import Report, SuiteResult, Verdict
+from imgbuild.suites.results import Report, SuiteResult, Verdict, left_out
 
 #: How many lines of one failure are shown; the rest is in ``report.json`` and ``junit.xml``.
 LINES_SHOWN = 30
@@ -24,22 +24,24 @@ def summary(reports: Sequence[Report], errors: Mapping[str, str] | None = None) 
 
     ``errors`` are, by image, why one could not be tested.
     """
+    errors = errors or {}
+    total = len(reports) + len(errors)
+    images = "1 image" if total == 1 else f"{total} images"
+    good = sum(report.ok for report in reports)
     parts = [
-        _headline(reports, errors or {}),
+        f"## imgbuild test: {good} of {images} passed",
         _table(reports),
-        *_errors(errors or {}),
+        *_section("Not tested", (f"`{i}`: {_inline(text)}" for i, text in errors.items())),
         *_failures(reports),
-        *_skips(reports),
-        *_left_out(reports),
+        *_section("Skipped", _skips(reports)),
+        *_section("Left out", _left_out(reports)),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _headline(reports: Sequence[Report], errors: Mapping[str, str]) -> str:
-    good = sum(1 for report in reports if report.ok)
-    total = len(reports) + len(errors)
-    images = "1 image" if total == 1 else f"{total} images"
-    return f"## imgbuild test: {good} of {images} passed"
+def _section(title: str, lines: Iterable[str]) -> list[str]:
+    items = [f"- {line}" for line in lines]
+    return [f"### {title}", "\n".join(items)] if items else []
 
 
 def _table(reports: Sequence[Report]) -> str:
@@ -76,17 +78,13 @@ def _total(report: Report) -> str:
     return f"{_SIGNS[report.verdict]} **{report.verdict}**, {report.seconds:.0f} s"
 
 
-def _errors(errors: Mapping[str, str]) -> Iterator[str]:
-    if errors:
-        yield "### Not tested"
-        yield "\n".join(f"- `{image}`: {_inline(text)}" for image, text in errors.items())
-
-
 def _failures(reports: Sequence[Report]) -> Iterator[str]:
+    suites = [
+        (f"`{report.image}` {suite.suite}", suite) for report in reports for suite in report.suites
+    ]
     failures = [
-        (f"`{report.image}` {suite.suite}: `{failure.test}`", failure.message)
-        for report in reports
-        for suite in report.suites
+        (f"{place}: `{failure.test}`", failure.message)
+        for place, suite in suites
         for failure in suite.failures
     ]
     if failures:
@@ -95,43 +93,22 @@ def _failures(reports: Sequence[Report]) -> Iterator[str]:
         yield f"{title}\n\n{_fenced(message)}"
     if len(failures) > FAILURES_SHOWN:
         yield f"… and {len(failures) - FAILURES_SHOWN} more, in report.json."
-    empty = [
-        f"- `{report.image}` {suite.suite}: no check was made"
-        for report in reports
-        for suite in report.suites
-        if suite.verdict is Verdict.FAILED and not suite.failures
-    ]
-    if empty:
-        yield "\n".join(empty)
+    for place, suite in suites:
+        if suite.verdict is Verdict.FAILED and not suite.failures:
+            yield f"- {place}: no check was made"
 
 
 def _skips(reports: Sequence[Report]) -> Iterator[str]:
-    lines = [
-        f"- `{report.image}` {suite.suite}: {count} skipped: {_inline(reason)}"
-        for report in reports
-        for suite in report.suites
-        for reason, count in suite.reasons.items()
-    ]
-    if lines:
-        yield "### Skipped"
-        yield "\n".join(lines)
+    for report in reports:
+        for suite in report.suites:
+            for reason, count in suite.reasons.items():
+                yield f"`{report.image}` {suite.suite}: {count} skipped: {_inline(reason)}"
 
 
 def _left_out(reports: Sequence[Report]) -> Iterator[str]:
-    lines = [
-        f"- `{report.image}`: not checked, because --expect does not say: "
-        f"{', '.join(report.unspecified)}"
-        for report in reports
-        if report.unspecified
-    ]
-    lines += [
-        f"- `{report.image}`: not started after the first failure: {', '.join(report.not_begun)}"
-        for report in reports
-        if report.not_begun
-    ]
-    if lines:
-        yield "### Left out"
-        yield "\n".join(lines)
+    for report in reports:
+        for names, why in left_out(report):
+            yield f"`{report.image}`: {why}: {', '.join(names)}"
 
 
 def _fenced(message: str) -> str:

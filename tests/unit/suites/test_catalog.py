@@ -1,18 +1,13 @@
 """The suites of a checkout: which there are, which run only on demand, and their digests."""
 
-import gc
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from imgbuild.cli.test_command import suite_lines
 from imgbuild.errors import InputError
-from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
 from imgbuild.suites.catalog import (
-    Suite,
     choose_suites,
     code_digest,
     list_suites,
@@ -85,29 +80,6 @@ def test_the_suites_are_the_files(project: Project) -> None:
     assert list_suites(project.suites, "gpu") == tuple(sorted((*everyones, *gpus)))
     with pytest.raises(InputError, match=r"No suite of cpu images is called gpu_runs\. There are"):
         choose_suites(project.suites, ("gpu_runs",), "cpu")
-
-
-@pytest.fixture
-def switching() -> Iterator[None]:
-    """Let threads change places in the middle of parsing: at every garbage collection."""
-
-    def elsewhere(*_: object) -> None:
-        time.sleep(0.0001)
-
-    before = gc.get_threshold()
-    gc.callbacks.append(elsewhere)
-    gc.set_threshold(20)
-    yield
-    gc.set_threshold(*before)
-    gc.callbacks.remove(elsewhere)
-
-
-@pytest.mark.usefixtures("switching")
-def test_several_threads_read_the_same(project: Project) -> None:
-    def read(_: int) -> tuple[Suite, ...]:
-        return read_suites(project.suites)
-
-    assert set(in_parallel(read, range(16), 4)) == {read_suites(project.suites)}
 
 
 @pytest.fixture

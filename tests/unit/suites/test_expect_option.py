@@ -8,7 +8,7 @@ from expectation import parse_expectation
 from imgbuild.errors import InputError
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
-from imgbuild.suites.expect_option import expected_of, parse_expect, unspecified
+from imgbuild.suites.expectation import expected_of, parse_expect, unspecified
 from imgbuild.suites.image_probe import ImageContents
 
 

@@ -15,7 +15,7 @@ from imgbuild.project import Project
 from imgbuild.suites import runner
 from imgbuild.suites.container import TestTarget
 from imgbuild.suites.results import Report, TestFailure, TestSkip
-from imgbuild.suites.runner import PytestCall, Stop, SuiteRun, SuitesStoppedError, run_suites
+from imgbuild.suites.runner import Stop, SuiteRun, SuitesStoppedError, call_pytest, run_suites
 
 CONFTEST = """
 from result_stream import result_stream
@@ -115,7 +115,7 @@ def test_an_interrupt_leaves_no_container(
         assert len(engine.running) == 1
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(PytestCall, "run", interrupted)
+    monkeypatch.setattr(runner, "call_pytest", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_suites(_run(tmp_path / "out"), engine, None, project)
     assert engine.running == {}
@@ -128,8 +128,8 @@ def test_a_stopped_pytest_may_clean_up(tmp_path: Path) -> None:
         "try:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    raise SystemExit(7)\n"
     )
     stop, codes, output = Stop(), list[int](), tmp_path / "out"
-    call = PytestCall([sys.executable, "-c", program])
-    thread = threading.Thread(target=lambda: codes.append(call.run(output, stop)))
+    call = ([sys.executable, "-c", program], None, 1, output, stop)
+    thread = threading.Thread(target=lambda: codes.append(call_pytest(*call)))
     thread.start()
     _wait_for(lambda: output.exists() and "ready" in output.read_text())
     stop.stop()
@@ -152,7 +152,8 @@ def test_nothing_that_pytest_started_outlives_it(
     )
     monkeypatch.setattr(runner, "TIMEOUT_SECONDS", 2)
     monkeypatch.setattr(runner, "CLEANUP_SECONDS", 0.5)
-    assert PytestCall([sys.executable, "-c", program]).run(tmp_path / "out", Stop()) == -1
+    command = [sys.executable, "-c", program]
+    assert call_pytest(command, None, 1, tmp_path / "out", Stop()) == -1
     state = Path("/proc", pid.read_text(), "stat")
     _wait_for(lambda: _ended(state))
 
