@@ -93,7 +93,7 @@ class Bench:
         if failed:
             rest = tuple(t.name for t in images if t.name not in self.broken)
             raise BuildFailedError(
-                BuildFailure(failed, rest, (), "[horovod 2/2] RUN", "exit code 1", (), Path("log"))
+                BuildFailure(failed, rest, "[horovod 2/2] RUN", "exit code 1", (), Path("log"))
             )
         return {target.name: self._store(target) for target in images}
 

@@ -60,13 +60,12 @@ class BuildFailure:
     """What is known of a failed build.
 
     ``failed`` failed by themselves; ``cancelled`` were only stopped because of those, and may be
-    built again without them; ``finished`` were exported before (buildx gives no ids then: building
-    them again takes them from its cache).
+    built again without them. What was exported before is in neither (buildx gives no ids then:
+    building it again takes it from its cache).
     """
 
     failed: tuple[str, ...]
     cancelled: tuple[str, ...]
-    finished: tuple[str, ...]
     step: str
     error: str
     tail: tuple[str, ...]
@@ -154,11 +153,10 @@ class BuildRecord:
         tail = tuple(self._tails.get(first.number, ())) if first else ()
         error = first.error if first else self._last_error()
         failed = self._failed_targets()
-        others = [name for name in self.targets if name not in failed]
+        ended = {*failed, *self._exported}
         return BuildFailure(
             failed=failed,
-            cancelled=tuple(name for name in others if name not in self._exported),
-            finished=tuple(name for name in others if name in self._exported),
+            cancelled=tuple(name for name in self.targets if name not in ended),
             step=first.step if first else "",
             error=_essence(error),
             tail=tail,
