@@ -89,25 +89,18 @@ def test_an_image_becomes_a_layout(server: FaultyServer, tmp_path: Path) -> None
     assert layout.reference == f"imgbuild/base:ubuntu-18.04-{layout.image_id[7:19]}"
 
 
-def test_a_token_is_requested(server: FaultyServer, tmp_path: Path) -> None:
-    registry = Registry(server, login="Bearer abc")
-    server.give(registry.token_path, Reply(b'{"token": "abc"}'))
-    store = ContentStore(tmp_path)
-    items = registry_items(registry.reference, Sites(), store)
-    fetch_blobs(registry.reference, items, Sites(), store)
-    asked = [asked for asked in server.asked if asked.path == registry.token_path]
-    assert {one.authorization for one in asked} == {None}
-
-
+@pytest.mark.parametrize(
+    ("netrc", "sent"), [("", None), ("machine 127.0.0.1 login u password s\n", "Basic dTpz")]
+)
 def test_a_token_is_requested_with_the_login_of_the_netrc_file(
-    server: FaultyServer, tmp_path: Path
+    server: FaultyServer, tmp_path: Path, netrc: str, sent: str | None
 ) -> None:
     registry = Registry(server, login="Bearer abc")
     server.give(registry.token_path, Reply(b'{"token": "abc"}'))
-    (tmp_path / "netrc").write_text("machine 127.0.0.1 login u password s\n")
+    (tmp_path / "netrc").write_text(netrc)
     find_image(registry.reference, Sites(netrc=tmp_path / "netrc"))
     asked = [asked for asked in server.asked if asked.path == registry.token_path]
-    assert {one.authorization for one in asked} == {"Basic dTpz"}
+    assert {one.authorization for one in asked} == {sent}
 
 
 def test_a_token_that_is_refused(server: FaultyServer) -> None:

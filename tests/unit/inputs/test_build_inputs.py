@@ -1,13 +1,15 @@
 """Settings that cannot be meant are refused before anything is made."""
 
 import hashlib
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uv
 
-from imgbuild.errors import InputError
-from imgbuild.inputs.build_inputs import BuildInputs, Preparation, prepare_inputs
+from imgbuild.errors import InputError, MachineError
+from imgbuild.inputs.build_inputs import BuildInputs, Preparation, prepare_inputs, uv_context
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.settings import Settings
@@ -148,3 +150,61 @@ def test_a_netrc_that_is_no_text_is_refused(images: dict[str, Image], tmp_path: 
     path.write_bytes(b"machine x login \xff password y")
     with pytest.raises(InputError, match="no UTF-8 text"):
         _prepare(images, tmp_path, {"netrc": str(path)})
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "site" / "uv"
+    path.parent.mkdir()
+    path.write_bytes(b"the program")
+    path.chmod(0o755)
+    monkeypatch.setattr(uv, "find_uv_bin", lambda: str(path))
+    return path
+
+
+def test_the_context_of_uv_holds_the_program_and_nothing_else(
+    tmp_path: Path, installed: Path
+) -> None:
+    context = uv_context(tmp_path / "cache")
+    assert [path.name for path in context.iterdir()] == ["uv"]
+    assert (context / "uv").read_bytes() == installed.read_bytes()
+    assert os.access(context / "uv", os.X_OK)
+
+
+@pytest.mark.usefixtures("installed")
+def test_the_context_of_uv_is_reused_unless_damaged(tmp_path: Path) -> None:
+    context = uv_context(tmp_path / "cache")
+    number = context.stat().st_ino
+    assert uv_context(tmp_path / "cache").stat().st_ino == number
+    (context / "more").touch()
+    assert [path.name for path in uv_context(tmp_path / "cache").iterdir()] == ["uv"]
+
+
+def test_another_uv_is_another_context(tmp_path: Path, installed: Path) -> None:
+    before = uv_context(tmp_path / "cache")
+    installed.unlink()
+    installed.write_bytes(b"the next program")
+    installed.chmod(0o755)
+    assert uv_context(tmp_path / "cache") != before
+
+
+def test_a_uv_without_its_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> str:
+        raise FileNotFoundError("uv")
+
+    monkeypatch.setattr(uv, "find_uv_bin", missing)
+    with pytest.raises(MachineError, match="pip install --force-reinstall uv=="):
+        uv_context(tmp_path / "cache")
+
+
+def test_other_bytes_of_the_same_size_are_damage(
+    tmp_path: Path, installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    stored = uv_context(tmp_path / "cache") / "uv"
+    whole = stored.read_bytes()
+    stored.write_bytes(whole[::-1])
+    assert (uv_context(tmp_path / "cache") / "uv").read_bytes() == whole == installed.read_bytes()

@@ -104,29 +104,25 @@ def test_horovod_is_taken_as_source_even_if_there_is_a_wheel(
     assert _names(image, locks)[2] == "horovod.tar.gz"
 
 
-def test_a_file_that_the_lock_does_not_know(
-    image: Image, locks: Path, answers: Callable[..., None]
+@pytest.mark.parametrize(
+    ("h5py", "horovod", "expected"),
+    [
+        (_file("h5py-2.10.0.tar.gz", "9" * 64), None, r"h5py-2\.10\.0\.tar\.gz .* not in tf-2"),
+        (_file("h5py-2.10.0.tar.gz", SOURCE), "8" * 64, r"horovod.* not in matrix\.yaml"),
+        (None, None, r"no file of h5py 2\.10\.0 for Python 3\.6"),
+    ],
+)
+def test_a_file_that_is_unknown_or_missing(  # noqa: PLR0913, PLR0917 - fixtures and cases
+    image: Image,
+    locks: Path,
+    answers: Callable[..., None],
+    h5py: str | None,
+    horovod: str | None,
+    expected: str,
 ) -> None:
-    answers(_package("h5py", "2.10.0", _file("h5py-2.10.0.tar.gz", "9" * 64)))
-    with pytest.raises(
-        CheckFailedError, match=rf"h5py-2\.10\.0\.tar\.gz .* not in {image.lock_name}"
-    ):
-        python_items(image, locks, Sites())
-
-
-def test_a_horovod_that_the_matrix_does_not_know(
-    image: Image, locks: Path, answers: Callable[..., None]
-) -> None:
-    answers(_package("h5py", "2.10.0", _file("h5py-2.10.0.tar.gz", SOURCE)), "8" * 64)
-    with pytest.raises(CheckFailedError, match=r"horovod\.tar\.gz .* not in matrix\.yaml"):
-        python_items(image, locks, Sites())
-
-
-def test_a_package_without_any_file(
-    image: Image, locks: Path, answers: Callable[..., None]
-) -> None:
-    answers('[[packages]]\nname = "h5py"\nversion = "2.10.0"\n')
-    with pytest.raises(CheckFailedError, match=r"no file of h5py 2\.10\.0 for Python 3\.6"):
+    bare = '[[packages]]\nname = "h5py"\nversion = "2.10.0"\n'
+    answers(_package("h5py", "2.10.0", h5py) if h5py else bare, horovod)
+    with pytest.raises(CheckFailedError, match=expected):
         python_items(image, locks, Sites())
 
 
