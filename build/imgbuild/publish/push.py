@@ -298,6 +298,7 @@ class Push:
             display.on_event(ImageState(image.name, "checking"))
 
             def upload(reference: str) -> None:
+                pause(0)
                 check_contents(image.image, image.image_id, engine, docker_exec(self.host))
                 tag = reference.rpartition(":")[2]
                 display.on_event(ImageState(image.name, "pushing", tag))
