@@ -77,10 +77,15 @@ def read_conda_lock(path: Path) -> Mapping[str, CondaEntry]:
     entries: dict[str, CondaEntry] = {}
     for number, line in enumerate(lock_text(path).splitlines(), 1):
         if line and not line.startswith("#"):
-            entry = _entry(line, f"{path.name}:{number}")
-            if entry.url in entries:
-                raise InputError(f"{path.name}:{number}: {entry.url} is listed twice.")
-            entries[entry.url] = entry
+            place, match = f"{path.name}:{number}", _LINE.fullmatch(line)
+            if not match:
+                raise InputError(
+                    f"{place}: not a locked package: a sha256 or `unlocked`, two spaces, the URL."
+                )
+            url, sha256 = match["url"], match["sha256"]
+            if url in entries:
+                raise InputError(f"{place}: {url} is listed twice.")
+            entries[url] = CondaEntry(url, None if sha256 == _UNLOCKED else sha256, match["note"])
     return entries
 
 
@@ -171,16 +176,6 @@ def resolve_conda(
     if faults:
         raise MachineError(f"{' '.join(faults)} The lock's lines of it stay as they are.")
     return text != previous
-
-
-def _entry(line: str, place: str) -> CondaEntry:
-    match = _LINE.fullmatch(line)
-    if not match:
-        raise InputError(
-            f"{place}: not a locked package: a sha256 or `unlocked`, two spaces, the URL."
-        )
-    sha256 = match["sha256"]
-    return CondaEntry(match["url"], None if sha256 == _UNLOCKED else sha256, match["note"])
 
 
 def _problems(version: str, python: CondaPython, folder: Path) -> Iterator[str]:

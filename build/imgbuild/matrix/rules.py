@@ -90,7 +90,12 @@ def rule_faults(matrix: Matrix) -> list[Fault]:
         for image in _images(matrix, row):
             for fault in _faults_of(image):
                 images.setdefault(fault, []).append(image.name)
-    return [Fault(f.location, f"{_list(names)}: {f.message}") for f, names in images.items()]
+    faults = []
+    for fault, names in images.items():
+        more = len(names) - NAMED_IMAGES
+        listed = ", ".join(names[:NAMED_IMAGES]) + (f" and {more} more" if more > 0 else "")
+        faults.append(Fault(fault.location, f"{listed}: {fault.message}"))
+    return faults
 
 
 def documented_warnings(image: Image) -> list[str]:
@@ -208,11 +213,6 @@ def _location(image: Image, broken: BrokenRule) -> Location:
         field = str(broken.rule.value).split(".")[1:]
         return (TABLES[component], broken.pin, *field)
     return pin_location(image.matrix, image.row, component)
-
-
-def _list(names: list[str]) -> str:
-    named = ", ".join(names[:NAMED_IMAGES])
-    return f"{named} and {len(names) - NAMED_IMAGES} more" if len(names) > NAMED_IMAGES else named
 
 
 def _known_values(matrix: Matrix, component: str) -> tuple[str, ...]:
