@@ -65,11 +65,6 @@ def read_suites(folder: Path) -> tuple[Suite, ...]:
     return tuple(_suite(file, shared) for file in sorted(folder.glob(f"{PREFIX}*.py")))
 
 
-def list_suites(folder: Path, variant: Variant) -> tuple[str, ...]:
-    """Return the names of the suites that every image of one variant must pass."""
-    return tuple(suite.name for suite in required(read_suites(folder), variant))
-
-
 def required(suites: Iterable[Suite], variant: Variant) -> tuple[Suite, ...]:
     """Return the suites that every image of one variant must pass."""
     return tuple(s for s in suites if variant in s.variants and not s.on_demand)

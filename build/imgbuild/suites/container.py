@@ -10,21 +10,19 @@ import os
 import re
 import shutil
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from packaging.version import Version
 
-from imgbuild import process
 from imgbuild.engine.client import Engine
-from imgbuild.engine.types import GpuRequest, RunOptions
-from imgbuild.errors import ImgbuildError, MachineError
+from imgbuild.engine.types import RunOptions
+from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.files import work_folder
 from imgbuild.matrix.model import Variant
-from imgbuild.process import Finished
 from imgbuild.project import state_dir
 
 #: Marks the containers and networks of test runs; the in-image suites hand the value on.
@@ -39,6 +37,10 @@ DRIVER_FOLDER = "usr/local/nvidia/lib64"
 
 #: Writes the stub of the driver's library, as ``libcuda.so.1``, into an empty folder.
 ExportStub = Callable[[Path], None]
+
+
+def _no_stub(_: Path) -> None:
+    raise CheckFailedError("the image's builder is not known")
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class TestTarget:
     variant: Variant
     expected: Mapping[str, Any]
     unspecified: tuple[str, ...] = ()
-    export_stub: ExportStub | None = None
+    export_stub: ExportStub = _no_stub
 
     @property
     def folder(self) -> str:
@@ -118,9 +120,10 @@ def suite_container(
     try:
         started = _start(target, engine)
         if started.no_gpu and target.needs_driver:
-            fault = _copy_stub(engine, started.id, target.export_stub)
-            if fault:
-                log(f"no stub of the driver: {fault}")
+            try:
+                _copy_stub(engine, started.id, target.export_stub)
+            except (ImgbuildError, OSError) as error:
+                log(f"no stub of the driver: {error}")
         yield started
     finally:
         remove_leftovers([target.name], engine)
@@ -128,23 +131,19 @@ def suite_container(
 
 def _start(target: TestTarget, engine: Engine) -> StartedContainer:
     """Start it with GPUs where the image can use them; a refusal is kept as the reason."""
-    if target.variant != "gpu":
-        return StartedContainer(_sleeping(target, engine, None))
-    gpus = engine.version().gpus
-    if gpus is None:
-        plain = _sleeping(target, engine, None)
-        return StartedContainer(plain, "the engine offers none to containers")
-    try:
-        return StartedContainer(_sleeping(target, engine, gpus), offered=True)
-    except ImgbuildError as error:
-        plain = _sleeping(target, engine, None)
-        return StartedContainer(plain, " ".join(str(error).split()), offered=True)
-
-
-def _sleeping(target: TestTarget, engine: Engine, gpus: GpuRequest | None) -> str:
-    options = RunOptions()
+    gpus = engine.version().gpus if target.variant == "gpu" else None
+    refusal = None if target.variant == "cpu" else "the engine offers none to containers"
     if gpus:
-        options = replace(options, gpus=gpus, shm_bytes=SHARED_MEMORY)
+        try:
+            options = RunOptions(gpus=gpus, shm_bytes=SHARED_MEMORY)
+            return StartedContainer(_sleeping(target, engine, options), offered=True)
+        except ImgbuildError as error:
+            refusal = " ".join(str(error).split())
+    plain = _sleeping(target, engine, RunOptions())
+    return StartedContainer(plain, refusal, offered=gpus is not None)
+
+
+def _sleeping(target: TestTarget, engine: Engine, options: RunOptions) -> str:
     return engine.start(
         target.image_id,
         command=["sleep", "infinity"],
@@ -153,31 +152,21 @@ def _sleeping(target: TestTarget, engine: Engine, gpus: GpuRequest | None) -> st
     )
 
 
-def _copy_stub(engine: Engine, container: str, export: ExportStub | None) -> str | None:
-    """Copy NVIDIA's stub of the driver into the container; return why that failed, or ``None``.
+def _copy_stub(engine: Engine, container: str, export: ExportStub) -> None:
+    """Copy NVIDIA's stub of the driver into the container.
 
     TensorFlow 1.10 to 1.13 for GPUs cannot be imported without libcuda.so.1. No image holds it, for
     it would hide the driver. It is not mounted: the engine may be on another machine.
     """
-    if export is None:
-        return "the image's builder is not known"
-    try:
-        with work_folder("stub") as folder:
-            export(folder)
-            engine.copy_in(container, _archive((folder / DRIVER_LIBRARY).read_bytes()), "/")
-    except (ImgbuildError, OSError) as error:
-        return str(error)
-    return None
-
-
-def _archive(library: bytes) -> bytes:
-    """Return a tar archive with the library at its place."""
+    with work_folder("stub") as folder:
+        export(folder)
+        library = (folder / DRIVER_LIBRARY).read_bytes()
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         member = tarfile.TarInfo(f"{DRIVER_FOLDER}/{DRIVER_LIBRARY}")
         member.size, member.mode = len(library), 0o644
         archive.addfile(member, io.BytesIO(library))
-    return buffer.getvalue()
+    engine.copy_in(container, buffer.getvalue(), "/")
 
 
 def require_docker_client() -> None:
@@ -192,9 +181,3 @@ def require_docker_client() -> None:
             "No docker client on PATH; the suites run their commands through it. Install one "
             "(Debian: apt-get install docker-cli; Ubuntu: docker.io), or build with --no-test."
         )
-
-
-def run_docker(words: Sequence[str], host: str | None, seconds: float) -> Finished:
-    """Run a command of the docker client to its end, for the engine at ``host``."""
-    environment = {**os.environ, **({"DOCKER_HOST": host} if host else {})}
-    return process.run(["docker", *words], timeout=seconds, env=environment)

@@ -1,8 +1,9 @@
 """Test images: take over what passed before, run the other suites, write the reports."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from imgbuild.engine.client import Engine
@@ -13,7 +14,7 @@ from imgbuild.parallel import as_completed
 from imgbuild.project import Project
 from imgbuild.suites.catalog import choose_suites, code_digest, suite_keys
 from imgbuild.suites.container import TestTarget
-from imgbuild.suites.results import Report, SuiteResult, Verdict
+from imgbuild.suites.results import Report, Verdict
 from imgbuild.suites.runner import JUNIT, Stop, SuiteRun, run_suites
 from imgbuild.suites.store import ReportStore
 from imgbuild.suites.summary import summary
@@ -66,42 +67,37 @@ class TestSession:
         if not options.rerun:
             known = self.store.passed(target.image_id, keys, gpus=offered)
         todo = tuple(name for name in keys if name not in known)
-        self._announce(target, todo, known)
-        fresh = self._run(target, todo, options) if todo else self._nothing_to_run(target, offered)
-        self.store.save(target.image_id, keys, fresh.suites, gpus=fresh.gpus)
-        report = _joined(fresh, target, [*keys], known)
-        self.listener(ImageState(target.name, str(report.verdict)))
-        self._write(report, target)
-        return report
-
-    def _announce(
-        self, target: TestTarget, todo: tuple[str, ...], known: Mapping[str, SuiteResult]
-    ) -> None:
         before = f"not run again: {', '.join(sorted(known))}" if known else ""
-        text = "; ".join(filter(None, (", ".join(todo), before)))
-        self.listener(ImageState(target.name, "testing", text))
-
-    def _run(self, target: TestTarget, todo: tuple[str, ...], options: TestOptions) -> Report:
-        run = SuiteRun(
-            target,
-            todo,
-            self.reports / target.folder,
-            fail_fast=options.fail_fast,
-            log=lambda text: self.listener(ImageState(target.name, "testing", text)),
-            step=lambda text: self.listener(ImageNote(target.name, text)),
-            stop=options.stop,
-        )
-        return run_suites(run, self.engine, self.host, self.project)
-
-    def _nothing_to_run(self, target: TestTarget, offered: bool) -> Report:
-        (self.reports / target.folder / JUNIT).unlink(missing_ok=True)
-        code = code_digest(self.project.suites)
-        return Report(target.name, target.image_id, code, (), offered)
-
-    def _write(self, report: Report, target: TestTarget) -> None:
+        say = partial(ImageState, target.name, "testing")
+        self.listener(say("; ".join(filter(None, (", ".join(todo), before)))))
         folder = self.reports / target.folder
+        if todo:
+            run = SuiteRun(
+                target,
+                todo,
+                folder,
+                fail_fast=options.fail_fast,
+                log=lambda text: self.listener(say(text)),
+                step=lambda text: self.listener(ImageNote(target.name, text)),
+                stop=options.stop,
+            )
+            fresh = run_suites(run, self.engine, self.host, self.project)
+        else:
+            (folder / JUNIT).unlink(missing_ok=True)
+            code = code_digest(self.project.suites)
+            fresh = Report(target.name, target.image_id, code, (), offered)
+        self.store.save(target.image_id, keys, fresh.suites, gpus=fresh.gpus)
+        results = {**known, **{result.suite: result for result in fresh.suites}}
+        report = replace(
+            fresh,
+            suites=tuple(results[name] for name in keys if name in results),
+            reference=target.reference,
+            unspecified=target.unspecified,
+        )
+        self.listener(ImageState(target.name, str(report.verdict)))
         write_text(folder / REPORT, json.dumps(report.as_json(), indent=2) + "\n")
         write_text(folder / SUMMARY, summary([report]))
+        return report
 
 
 @dataclass
@@ -156,16 +152,3 @@ def run_targets(
         else:
             run.errors[target.name] = outcome
     return run
-
-
-def _joined(
-    fresh: Report, target: TestTarget, chosen: list[str], known: Mapping[str, SuiteResult]
-) -> Report:
-    """Return the report with what passed before, in the order of the suites."""
-    results = {**known, **{result.suite: result for result in fresh.suites}}
-    return replace(
-        fresh,
-        suites=tuple(results[name] for name in chosen if name in results),
-        reference=target.reference,
-        unspecified=target.unspecified,
-    )

@@ -42,8 +42,7 @@ class ReportStore:
             }
             for result in results
         }
-        document = {"image_id": image_id, "suites": {**self._load(image_id), **fresh}}
-        write_text(self._path(image_id), json.dumps(document, indent=2) + "\n")
+        self._write(image_id, {**self.document(image_id), **fresh})
 
     def passed(
         self, image_id: str, keys: Mapping[str, str], *, gpus: bool = False
@@ -58,7 +57,10 @@ class ReportStore:
         return {
             suite: result
             for suite, result in results.items()
-            if result and result.ok and not (gpus and _unseen(suite, known[suite]))
+            if result
+            and result.ok
+            # Skipped for want of GPUs that there are now.
+            and not (gpus and suite == NEEDS_GPU and not known[suite].get("gpus_offered"))
         }
 
     def verdict(self, image_id: str, keys: Mapping[str, str], *, gpus: bool = False) -> Verdict:
@@ -80,22 +82,6 @@ class ReportStore:
 
     def document(self, image_id: str) -> dict[str, Any]:
         """Return all entries of an image, by suite."""
-        return self._load(image_id)
-
-    def adopt(self, image_id: str, suites: Mapping[str, Any]) -> None:
-        """Take over results of the same image from elsewhere; those of this machine win."""
-        document = {"image_id": image_id, "suites": {**suites, **self._load(image_id)}}
-        write_text(self._path(image_id), json.dumps(document, indent=2) + "\n")
-
-    def _known(self, image_id: str, keys: Mapping[str, str]) -> dict[str, Entry]:
-        entries = self._load(image_id)
-        return {
-            suite: entry
-            for suite, entry in entries.items()
-            if isinstance(entry, dict) and suite in keys and entry.get("key") == keys[suite]
-        }
-
-    def _load(self, image_id: str) -> dict[str, Any]:
         try:
             document = json.loads(self._path(image_id).read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -103,12 +89,24 @@ class ReportStore:
         suites = document.get("suites") if isinstance(document, dict) else None
         return suites if isinstance(suites, dict) else {}
 
+    def adopt(self, image_id: str, suites: Mapping[str, Any]) -> None:
+        """Take over results of the same image from elsewhere; those of this machine win."""
+        self._write(image_id, {**suites, **self.document(image_id)})
+
+    def _known(self, image_id: str, keys: Mapping[str, str]) -> dict[str, Entry]:
+        entries = self.document(image_id)
+        return {
+            suite: entry
+            for suite, entry in entries.items()
+            if isinstance(entry, dict) and suite in keys and entry.get("key") == keys[suite]
+        }
+
+    def _write(self, image_id: str, suites: Mapping[str, Any]) -> None:
+        document = {"image_id": image_id, "suites": suites}
+        write_text(self._path(image_id), json.dumps(document, indent=2) + "\n")
+
     def _path(self, image_id: str) -> Path:
         return self.folder / f"{image_id.removeprefix('sha256:')}.json"
-
-
-def _unseen(suite: str, entry: Entry) -> bool:
-    return suite == NEEDS_GPU and not entry.get("gpus_offered")
 
 
 def _result(suite: str, entry: Entry) -> SuiteResult | None:

@@ -149,7 +149,7 @@ def test_what_the_program_printed_is_read(every: dict[str, Image]) -> None:
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "3", '{"distributions": [3]}', "Traceback"])
 def test_what_it_did_not_print_is_no_answer(text: str) -> None:
-    with pytest.raises(ValueError, match=r"not what the program prints|Expecting value"):
+    with pytest.raises(ValueError, match=r"validation error"):
         parse_contents(text)
 
 
@@ -212,7 +212,7 @@ def test_only_what_a_tag_says_must_be_so(images: dict[str, Image], engine: FakeE
 
 def test_an_image_that_says_nothing(images: dict[str, Image], engine: FakeEngine) -> None:
     image = images["tf-2.2-cpu-debian"]
-    with pytest.raises(CheckFailedError, match="does not say what is in it: Expecting value"):
+    with pytest.raises(CheckFailedError, match="does not say what is in it; its program printed"):
         check_contents(image, ID, engine, Printing("", engine))
     assert engine.running == {}
 

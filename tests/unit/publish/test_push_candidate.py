@@ -19,7 +19,7 @@ from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.project import Project
 from imgbuild.publish.candidate import Allowance, Judgement, PushCandidate, candidate_of, judge
 from imgbuild.settings import Settings
-from imgbuild.suites.catalog import list_suites
+from imgbuild.suites.catalog import read_suites, required
 from imgbuild.suites.results import SuiteResult, TestFailure, TestSkip
 from imgbuild.suites.store import ReportStore
 
@@ -272,6 +272,6 @@ def test_a_candidate_is_gathered_from_engine_and_memory(
     )
     found = candidate_of(good.item, context)
     assert (found.stored, found.report) == (good.stored, good.report)
-    assert tuple(found.keys) == list_suites(project.suites, "cpu")
+    assert [*found.keys] == [one.name for one in required(read_suites(project.suites), "cpu")]
     nothing = candidate_of(replace(good.item, image_id=None), context)
     assert (nothing.stored, nothing.report) == (None, {})

@@ -6,12 +6,13 @@ import pytest
 
 from imgbuild.cli.test_command import suite_lines
 from imgbuild.errors import InputError
+from imgbuild.matrix.model import Variant
 from imgbuild.project import Project
 from imgbuild.suites.catalog import (
     choose_suites,
     code_digest,
-    list_suites,
     read_suites,
+    required,
     suite_keys,
 )
 
@@ -22,6 +23,10 @@ TEXTS = {
     "bare": "def test_x(): pass\n",
     "broken": "def test_x(:\n",
 }
+
+
+def list_suites(folder: Path, variant: Variant) -> tuple[str, ...]:
+    return tuple(suite.name for suite in required(read_suites(folder), variant))
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.matrix.images import Image
 from imgbuild.suites.container import (
     CONTAINER_LABEL,
-    ExportStub,
     StartedContainer,
     TestTarget,
     label_of,
@@ -48,16 +47,18 @@ def _export(folder: Path) -> None:
     (folder / "libcuda.so.1").write_bytes(STUB)
 
 
-def _target(image: Image, export: ExportStub | None = None) -> TestTarget:
+def _target(image: Image) -> TestTarget:
     expected = {"tensorflow": image.tensorflow}
-    return TestTarget(image.name, "sha256:id", "name", image.variant, expected, export_stub=export)
+    return TestTarget(image.name, "sha256:id", "name", image.variant, expected)
 
 
 def _run(
     image: Image, engine: FakeEngine, *, stub: bool = True
 ) -> tuple[StartedContainer, RunOptions, list[tuple[str, bytes]], list[str]]:
     said: list[str] = []
-    target = _target(image, export=_export if stub else None)
+    target = _target(image)
+    if stub:
+        target = replace(target, export_stub=_export)
     with suite_container(target, engine, said.append) as started:
         found = engine.running[started.id]
         seen = (started, found.options, list(found.copied), said)
