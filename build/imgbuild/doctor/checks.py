@@ -19,7 +19,6 @@ from imgbuild.doctor.input_checks import (
     read_interpreter,
 )
 from imgbuild.doctor.show import Finding, Status, install_command
-from imgbuild.errors import MachineError
 from imgbuild.files import write_text
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.model import Matrix
@@ -28,6 +27,7 @@ from imgbuild.process import find_program
 from imgbuild.project import Project, cache_dir
 from imgbuild.settings import (
     BootstrapBase,
+    Interpreter,
     PrefixInterpreter,
     RegistryBase,
     Settings,
@@ -82,9 +82,15 @@ def diagnose(
     states = _interpreters(matrix, settings, bundle)
     engine = engine_answer.result()
 
-    choice = _choose(settings, states, bundle, engine)
     made = {name: base for name, base in bases.items() if systems[name].image is None}
-    choice = choice.model_copy(update={"base": {**settings.base, **made}})
+    update: dict[str, object] = {
+        "base": {**settings.base, **made},
+        "cpython": _interpreters_chosen(settings, states),
+        "ca_bundle": bundle,
+    }
+    if engine.unrecorded:
+        update["engine"] = settings.engine.model_copy(update={"host": OWN_HOST})
+    choice = settings.model_copy(update=update)
     valid = choice if writing else settings
     buildx = engine.buildx.path if engine.buildx else None
     findings = (
@@ -119,22 +125,13 @@ def _interpreters(
     return {version: answer.result() for version, answer in answers.items()}
 
 
-def _choose(
-    settings: Settings,
-    states: Mapping[str, InterpreterState],
-    bundle: str | None,
-    engine: EngineState,
-) -> Settings:
-    """Return the settings with every input decided; what the user set stays while valid."""
-    chosen = {
-        version: state.choose(settings.cpython.get(version)) for version, state in states.items()
-    }
-    others = {version: way for version, way in settings.cpython.items() if version not in chosen}
-    cpython = {**others, **{version: way for version, way in chosen.items() if way}}
-    update: dict[str, object] = {"cpython": cpython, "ca_bundle": bundle}
-    if engine.unrecorded:
-        update["engine"] = settings.engine.model_copy(update={"host": OWN_HOST})
-    return settings.model_copy(update=update)
+def _interpreters_chosen(
+    settings: Settings, states: Mapping[str, InterpreterState]
+) -> Mapping[str, Interpreter]:
+    """Return where each CPython is taken from; what the user set stays while valid."""
+    ways = {one: state.choose(settings.cpython.get(one)) for one, state in states.items()}
+    others = {one: way for one, way in settings.cpython.items() if one not in states}
+    return {**others, **{one: way for one, way in ways.items() if way}}
 
 
 def _interpreter_row(
@@ -193,7 +190,7 @@ def write_settings(settings: Settings, path: Path) -> bool:
     A file that already says the same stays as it is, comments and all.
 
     Raises:
-        MachineError: the file cannot be written, or does not read back as what was meant.
+        MachineError: the file cannot be written.
 
     """
     import yaml  # noqa: PLC0415 - only this command writes YAML
@@ -203,6 +200,4 @@ def write_settings(settings: Settings, path: Path) -> bool:
     values = settings.model_dump(mode="json", by_alias=True, exclude_none=True)
     filled = {key: value for key, value in values.items() if value}
     write_text(path, HEADER + (yaml.safe_dump(filled, sort_keys=False) if filled else "{}\n"))
-    if load_settings(path) != settings:
-        raise MachineError(f"{path} does not read back as what was written; remove it.")
     return True
