@@ -173,14 +173,9 @@ class Engine:
             created = api.create_container(
                 image,
                 list(command),
-                name=options.name,
                 labels=dict(labels),
                 environment=dict(options.environment),
-                entrypoint=None if options.entrypoint is None else list(options.entrypoint),
-                user=options.user,
-                hostname=options.hostname,
                 host_config=api.create_host_config(
-                    init=options.init or None,
                     network_mode=options.network,
                     shm_size=options.shm_bytes,
                     device_requests=_gpus(options),

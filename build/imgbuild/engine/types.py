@@ -1,7 +1,7 @@
 """The values of Docker's API, and how its JSON is read into them."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
@@ -84,13 +84,8 @@ class RunOptions:
     64 MB is too small for MPI).
     """
 
-    name: str | None = None
-    entrypoint: Sequence[str] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
-    user: str | None = None
-    hostname: str | None = None
     network: str | None = None
-    init: bool = False
     shm_bytes: int | None = None
     gpus: GpuRequest | None = None
 
