@@ -13,8 +13,6 @@ import pytest
 from git_checkout import GitCheckout, commit, git, git_checkout
 
 from imgbuild.errors import InputError
-from imgbuild.inputs import build_inputs as inputs
-from imgbuild.inputs.oci_layout import BaseLayout
 from imgbuild.matrix.load import load_matrix
 from imgbuild.project import Project
 from imgbuild.settings import Settings
@@ -109,22 +107,6 @@ def test_what_is_no_input_changes_nothing(checkout: GitCheckout) -> None:
     assert checkout.changed("HEAD~1") == {}
 
 
-def test_a_file_that_moved_with_equal_content_changes_nothing(checkout: GitCheckout) -> None:
-    """Partials are found by name in one template; what is rendered is the same."""
-    partials = checkout.project.templates / "partials"
-    git(checkout.root, "mv", str(partials / "binutils.j2"), str(partials / "tools.j2"))
-    users = [
-        path.relative_to(checkout.root)
-        for path in checkout.project.templates.rglob("*.j2")
-        if "binutils.j2" in path.read_text(encoding="utf-8")
-    ]
-    assert users
-    for path in users:
-        checkout.replace(str(path), "binutils.j2", "tools.j2")
-    commit(checkout.root)
-    assert checkout.changed("HEAD~1") == {}
-
-
 def test_a_new_image_and_one_that_is_gone(checkout: GitCheckout) -> None:
     whole = checkout.project.matrix.read_text(encoding="utf-8")
     gone = checkout.images[0].row
@@ -213,14 +195,6 @@ def test_a_base_that_is_not_made_stands_for_its_recipe(checkout: GitCheckout) ->
     found = checkout.changed()
     assert {*found} == checkout.named(lambda image: image.os_name == "debian-12")
     assert all("base recipe " in reason for reason in found.values())
-
-
-def test_a_base_that_is_made_is_the_same_on_both_sides(
-    checkout: GitCheckout, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = BaseLayout(Path("/base"), f"sha256:{'b' * 64}", "imgbuild/base:x")
-    monkeypatch.setattr(inputs, "find_base", lambda *_: made)
-    assert checkout.changed() == {}
 
 
 def test_settings_for_what_the_revision_did_not_know(checkout: GitCheckout) -> None:

@@ -1,7 +1,6 @@
 """Jobs as GitHub, GitLab and programs read them."""
 
 import json
-import re
 
 import pytest
 import yaml
@@ -12,8 +11,6 @@ from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image
 
 CPU, GPU, OTHER = "tf-2.2-cpu-debian", "tf-2.2-gpu-ubuntu", "tf-2.2-cpu-debian-intelmpi"
-#: What a shell takes a variable's text apart into: words of these characters alone.
-_WORDS = re.compile(r"(--name tf-[a-z0-9.-]+ ?)+")
 
 
 @pytest.fixture
@@ -103,13 +100,3 @@ def test_gitlab_takes_no_pipeline_without_a_job() -> None:
     assert yaml.safe_load(gitlab_text(())) == {
         "nothing to build": {"extends": ".imgbuild", "script": ["true"]}
     }
-
-
-def test_gitlab_goes_on_after_what_the_author_writes(single: list[Job]) -> None:
-    """The template comes first in one file: the formats join without a mark between them."""
-    template = ".imgbuild:\n  script: [imgbuild build $IMGBUILD_NAMES]\n"
-    assert [*yaml.safe_load(template + gitlab_text(single))][:2] == [".imgbuild", CPU]
-
-
-def test_no_text_needs_quoting_in_a_shell(images: dict[str, Image]) -> None:
-    assert _WORDS.fullmatch(Job("all", tuple(images.values()), sharded=True).options)

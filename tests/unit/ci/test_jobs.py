@@ -11,7 +11,6 @@ from imgbuild.ci import jobs as jobs_module
 from imgbuild.ci.changed import look_at_inputs, this_checkout
 from imgbuild.ci.jobs import (
     NOT_PUBLISHED,
-    SELECTED,
     JobList,
     JobOptions,
     parse_shard,
@@ -92,12 +91,6 @@ def _digests(checkout: GitCheckout, *names: str) -> dict[str, str]:
     return {name: digest.total for name, digest in digests.items()}
 
 
-def test_the_selection_alone(checkout: GitCheckout) -> None:
-    found = _chosen(checkout, JobOptions())
-    assert _reasons(found) == dict.fromkeys((GPU, ONE, TWO), SELECTED)
-    assert [job.label for job in found.jobs] == [one.image.name for one in found.listed]
-
-
 def test_a_digest_is_told_where_it_is_known(checkout: GitCheckout) -> None:
     digests = {one.image.name: one.digest for one in _chosen(checkout, JobOptions()).listed}
     assert digests[ONE] is None  # its base is made by who builds first
@@ -154,14 +147,6 @@ def test_changed_and_missing_is_what_is_both(
 def test_missing_where_no_registry_is_named(checkout: GitCheckout) -> None:
     with pytest.raises(InputError, match="--from"):
         _chosen(checkout, JobOptions(missing=True))
-
-
-def test_what_else_is_to_be_told(checkout: GitCheckout) -> None:
-    said: list[str] = []
-    images = _images(checkout, ONE)
-    select_jobs(checkout.project, images, JobOptions(changed_since="0" * 40), said.append)
-    assert len(said) == 1
-    assert "every image counts as changed" in said[0]
 
 
 def test_images_that_are_gone_are_told(

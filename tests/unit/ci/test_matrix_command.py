@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 from git_checkout import GitCheckout, commit, git_checkout
 
 from imgbuild.project import Project
@@ -54,11 +53,6 @@ def _output(checkout: GitCheckout, *options: str) -> str:
     return result.stdout
 
 
-def test_every_image_without_a_selection(checkout: GitCheckout) -> None:
-    found = json.loads(_output(checkout))
-    assert [one["name"] for one in found] == [image.name for image in checkout.images]
-
-
 def test_github_since_a_revision(checkout: GitCheckout, intelmpi: list[str]) -> None:
     text = _output(checkout, "--format", "github", "--changed-since", "HEAD~1")
     assert text.count("\n") == 1
@@ -78,11 +72,6 @@ def test_what_a_shard_says_is_what_commands_take(
         assert [image["name"] for image in json.loads(number)] == one["images"].split()
         listed += one["images"].split()
     assert sorted(listed) == sorted(intelmpi)
-
-
-def test_gitlab_is_yaml(checkout: GitCheckout) -> None:
-    found = yaml.safe_load(_output(checkout, "--format", "gitlab", "--shards", "3"))
-    assert [*found] == ["shard 1 of 3", "shard 2 of 3", "shard 3 of 3"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """A revision read from git's objects, and what is said where git does not have it."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,7 +7,6 @@ from pathlib import Path
 import pytest
 from git_checkout import commit, git
 
-from imgbuild.ci import revision as git_revision
 from imgbuild.ci.revision import PARTS, resolve, revision
 from imgbuild.errors import InputError, MachineError
 from imgbuild.project import Project
@@ -79,17 +77,6 @@ def test_a_shallow_clone_says_how_to_deepen_it(root: Path, tmp_path: Path) -> No
         assert (folder / "matrix.yaml").read_text(encoding="utf-8") == "new\n"
 
 
-def test_a_bare_clone_serves_a_checkout_beside_it(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bare, beside = tmp_path / "bare.git", tmp_path / "beside"
-    git(root, "clone", "--quiet", "--bare", str(root), str(bare))
-    shutil.copytree(root, beside, ignore=shutil.ignore_patterns(".git"), symlinks=True)
-    monkeypatch.setenv("GIT_DIR", str(bare))
-    with _at(beside, "HEAD~1") as folder:
-        assert (folder / "matrix.yaml").read_text(encoding="utf-8") == "old\n"
-
-
 def test_a_checkout_in_a_folder_of_a_repository(tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     (whole / "part").mkdir(parents=True)
@@ -99,12 +86,6 @@ def test_a_checkout_in_a_folder_of_a_repository(tmp_path: Path) -> None:
     commit(whole)
     with _at(whole / "part", "HEAD") as folder:
         assert (folder / "matrix.yaml").read_text(encoding="utf-8") == "mine\n"
-
-
-def test_a_linked_work_tree(root: Path, tmp_path: Path) -> None:
-    git(root, "worktree", "add", "--quiet", "--detach", str(tmp_path / "linked"), "HEAD~1")
-    with _at(tmp_path / "linked", "main") as folder:
-        assert (folder / "matrix.yaml").read_text(encoding="utf-8") == "new\n"
 
 
 def test_no_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,17 +108,6 @@ def test_an_object_that_is_missing(root: Path) -> None:
         _at(root, "HEAD"),
     ):
         pytest.fail("nothing can be compared with half a revision")
-
-
-def test_a_git_that_does_not_end(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = root / "programs"
-    folder.mkdir()
-    (folder / "git").write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
-    (folder / "git").chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder), prepend=":")
-    monkeypatch.setattr(git_revision, "_SECONDS", 0.2)
-    with pytest.raises(MachineError, match="has not ended within"):
-        resolve(root, "HEAD")
 
 
 def test_the_folder_goes_when_the_block_fails(root: Path) -> None:

@@ -5,7 +5,6 @@ import csv
 import hashlib
 import importlib.util
 import shutil
-import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -198,11 +197,3 @@ def test_another_library_stays(  # fixtures
         other.write_bytes(data)
     run(above, "--below", str(tree))
     assert not other.is_symlink()
-
-
-def test_what_is_no_64_bit_elf_file_is_left_alone(slim: ModuleType, tmp_path: Path) -> None:
-    script = tmp_path / "x.so"
-    script.write_text("GROUP ( libx.so.1 )")
-    assert not slim.is_elf(str(script))
-    script.write_bytes(b"\x7fELF\x01\x01" + struct.pack("<10x"))
-    assert not slim.is_elf(str(script))

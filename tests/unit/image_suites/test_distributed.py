@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import nodes_numbers
-import parameter_cluster
 import pytest
 import test_horovod
-import test_parameter_servers
 from container import Ran
 from mpi import launch, says_lost
-from nodes_job import Job, Start
+from nodes_job import Job
 from test_nodes import starts
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "image" / "programs"
@@ -102,10 +100,6 @@ GOOD = Job(
 )
 
 
-def test_ranks_are_given_in_order() -> None:
-    assert [result["rank"] for result in GOOD.ranks()] == [0, 1]
-
-
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
@@ -156,17 +150,3 @@ def test_what_outlives_a_job_is_listed(monkeypatch: pytest.MonkeyPatch, tmp_path
         p40="30 R python nodes_processes.py",
     )
     assert found == {"8": "orted (S)", "9": "python train.py (R)", "11": "python (Z)"}
-
-
-def test_tf_config_names_every_task_by_its_container() -> None:
-    config = json.loads(parameter_cluster.tf_config("worker"))
-    assert config["task"] == {"type": "worker", "index": 0}
-    assert config["cluster"] == {task: [f"{task}:2223"] for task in ("chief", "worker", "ps")}
-
-
-def test_trained_weights_need_all_steps_of_both_workers() -> None:
-    assert test_parameter_servers.trained() == [-54.0, -27.0]
-
-
-def test_a_start_names_what_it_does() -> None:
-    assert str(Start("root", "mpirun", 2, kills=True)) == "root-mpirun-2-killed"

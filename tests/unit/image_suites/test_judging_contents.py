@@ -17,7 +17,7 @@ from image_files import (
     secrets,
 )
 from image_modes import setuid, world_writable
-from image_secrets import KINDS, SETTINGS, in_files, in_texts
+from image_secrets import KINDS, in_texts
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "image" / "programs"
 #: One text of each kind, none of them a secret.
@@ -72,16 +72,6 @@ def test_what_only_reads_secrets_holds_none(program: Any, tmp_path: Path) -> Non
     (tmp_path / "pem.py").write_text('HEAD = "-----BEGIN RSA PRIVATE KEY-----"\nBODY = None\n')
     (tmp_path / "index").write_text("npm_config AIza ghp_ https://host/a:b@c xoxb- auth")
     assert program.matching(_kinds(tmp_path)) == {}
-
-
-def test_where_no_file_has_a_literal_nothing_is_found(program: Any, tmp_path: Path) -> None:
-    assert program.matching(_kinds(tmp_path)) == {}
-    assert program.matching(_kinds(tmp_path / "nowhere")) == {}
-
-
-def test_logins_are_looked_for_where_settings_are() -> None:
-    assert {kind.folders for kind in KINDS} == {("/",), SETTINGS}
-    assert in_files({"netrc": ["/b"], "AWS key": ["/a"]}) == ["AWS key: /a", "netrc: /b"]
 
 
 @pytest.mark.parametrize(

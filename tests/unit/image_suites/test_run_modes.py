@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import stop_times
 from run_modes import (
     NAMELESS,
-    NO_CROSS_MEMORY,
-    USERS,
     complaints,
     differing,
-    hardened,
 )
 from stop_times import KILLED, LIMIT, Stop, stopped
 
@@ -94,11 +89,6 @@ def test_only_known_words_of_a_launcher_are_passed_over() -> None:
     assert complaints(f"{NAMELESS}\n", named=True) == [NAMELESS]
 
 
-def test_every_user_has_a_read_only_image(tmp_path: Path) -> None:
-    for user, wanted in USERS.items():
-        assert {"--read-only", f"--user={wanted}"} <= {*hardened(user, tmp_path)}
-
-
 def test_environments_are_compared_but_for_what_shells_set() -> None:
     ours = {"PATH": "/a", "LANG": "C.UTF-8", "PWD": "/"}
     assert differing(ours, {**ours, "PWD": "/root", "SHLVL": "1"}) == []
@@ -121,15 +111,6 @@ def test_a_process_finds_the_environment_of_another(program: Any) -> None:
     assert module.started(name) == {}
 
 
-def test_a_shell_tells_what_it_finds(program: Any) -> None:
-    found = program("surroundings").found(["sh", "-c"], ["cat", "no-such-program", "ls"])
-    assert [Path(found[name]).name for name in ("cat", "no-such-program", "ls")] == [
-        "cat",
-        "",
-        "ls",
-    ]
-
-
 def test_text_goes_through_a_file(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     module = program("surroundings")
     assert module.written()["text"] == module.NON_ASCII
@@ -148,35 +129,3 @@ def test_orphans_and_zombies_are_told_apart(program: Any) -> None:
             pass
         assert module.left([child.pid]) == [child.pid]
     assert module.state(child.pid) is None
-
-
-def test_ranks_find_the_mpi_that_horovod_names(
-    program: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setitem(sys.modules, "numpy", ModuleType("numpy"))
-    module = program("mpi_rank")
-    folder = tmp_path / "horovod" / "tensorflow"
-    folder.mkdir(parents=True)
-    (folder / "mpi_lib.cpython-36m-x86_64-linux-gnu.so").touch()
-    elf = SimpleNamespace(needed=lambda: ["libc.so.6", "libmpi_cxx.so.40", "libmpi.so.40"])
-    monkeypatch.setattr(module.sysconfig, "get_paths", lambda: {"platlib": str(tmp_path)})
-    monkeypatch.setattr(module, "opened", lambda _: _Opened(elf))
-    assert module.soname() == "libmpi.so.40"
-    assert module.handle(object(), "float").value == 0x4C00040A
-
-
-class _Opened:
-    """What `elf_file.opened` gives."""
-
-    def __init__(self, elf: object) -> None:
-        self.elf = elf
-
-    def __enter__(self) -> object:
-        return self.elf
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-
-def test_the_profile_is_one_that_the_engine_reads() -> None:
-    assert json.loads(json.dumps(NO_CROSS_MEMORY))["syscalls"][0]["action"] == "SCMP_ACT_ERRNO"

@@ -121,14 +121,6 @@ def test_a_stub_that_cannot_be_made_is_reported(
     assert said == [f"no stub of the driver: {fault}"]
 
 
-def test_an_export_without_the_library_is_reported(
-    images: dict[str, Image], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("test_container._export", lambda _: None)
-    (fault,) = _run(images["tf-1.12-gpu-ubuntu"], _engine())[3]
-    assert "libcuda.so.1" in fault
-
-
 @pytest.mark.parametrize("gpus", ["nvidia", "cdi"])
 def test_the_engine_is_asked_in_the_way_it_offers(gpus: GpuRequest) -> None:
     from imgbuild.engine.client import _gpus

@@ -55,11 +55,6 @@ def test_only_what_is_given_is_expected(matrix: Matrix, project: Project) -> Non
     assert not {"pins", "variant", "pin tensorflow"} & {*left_out}
 
 
-def test_nothing_but_how_to_use_it_need_be_given(matrix: Matrix, project: Project) -> None:
-    _, expected = _expected("git=2.39.5", matrix, project)
-    assert (expected["tensorflow"], expected["pins"]) == ("2.2.0", {"git": "2.39.5"})
-
-
 @pytest.mark.parametrize(
     ("text", "facts", "pins"),
     [

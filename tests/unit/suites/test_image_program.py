@@ -64,12 +64,6 @@ def test_distributions(packages: Packages, file: str, found: list[list[str]]) ->
     assert image_program.distributions() == found
 
 
-def test_two_tensorflows_are_both_found(packages: Packages) -> None:
-    packages("tensorflow_cpu-2.2.0.dist-info", "tensorflow_gpu-2.2.0.dist-info")
-    found = [["tensorflow-cpu", "2.2.0"], ["tensorflow-gpu", "2.2.0"]]
-    assert image_program.distributions() == found
-
-
 @pytest.mark.parametrize("package", ["tensorflow", "tensorflow_core"])
 @pytest.mark.parametrize(
     ("info", "found"),
@@ -128,12 +122,3 @@ def test_mpirun_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert image_program.mpirun() == "mpirun (Open MPI) 4.1.4, asked for --version\n"
     _program(tmp_path, "exit 1")
     assert image_program.mpirun() == ""
-
-
-def test_without_mpirun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert image_program.mpirun() == ""
-
-
-def test_the_operating_system_is_this_machine_s() -> None:
-    assert image_program.os_release()["ID"].strip("\"'") == image_program.os_release()["ID"]
