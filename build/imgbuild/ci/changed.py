@@ -102,7 +102,9 @@ def other_checkout(
     """
     known = _known_to(images[0], settings)
     compared, inexact = _comparable(images, look_at_inputs(project, images, known))
-    compared = replace(compared, uv_version=_uv_there(project, here) or compared.uv_version)
+    uv = _pinned_uv(project)
+    if uv and uv != _pinned_uv(here):
+        compared = replace(compared, uv_version=uv)
     reading = RevisionReader(project)
     digests, unreadable = {}, {}
     for image in images:
@@ -151,24 +153,16 @@ def _comparable(
 def _known_to(image: Image, settings: Settings) -> Settings:
     """Return the settings without what an older matrix does not know, which would be an error."""
     matrix = image.matrix
-    sections: Iterator[tuple[str, Mapping[str, object], Mapping[str, object]]] = iter(
-        (
-            ("base", settings.base, matrix.operating_systems),
-            ("cpython", settings.cpython, matrix.python),
-            ("mirrors", settings.mirrors, matrix.upstreams),
-        )
-    )
+    sections: list[tuple[str, Mapping[str, object], Mapping[str, object]]] = [
+        ("base", settings.base, matrix.operating_systems),
+        ("cpython", settings.cpython, matrix.python),
+        ("mirrors", settings.mirrors, matrix.upstreams),
+    ]
     kept = {
         section: {name: value for name, value in named.items() if name in known}
         for section, named, known in sections
     }
     return settings.model_copy(update=kept)
-
-
-def _uv_there(project: Project, here: Project) -> str | None:
-    """Return the uv that the revision pins, if the checkout's own pin is another one."""
-    there, now = _pinned_uv(project), _pinned_uv(here)
-    return there if there != now else None
 
 
 def _pinned_uv(project: Project) -> str | None:
@@ -211,30 +205,24 @@ def changes_between(
         MachineError: there is no git.
 
     """
+    from imgbuild.matrix.load import load_matrix  # noqa: PLC0415 - it takes its time
+
+    every = f"--changed-since {reference}: every image counts as changed"
     if len(reference) >= _SHA and {*reference} == _NO_REVISION:
         reason = "there is no revision before this one"
-        return Changes(dict.fromkeys(now.images, reason), notes=(_every(reference, reason),))
+        return Changes(dict.fromkeys(now.images, reason), notes=(f"{every}: {reason}",))
     with revision(project, reference) as then:
         try:
-            before = _read(then, settings, project)
+            old_family = whole_family(load_matrix(then.matrix))
+            before = other_checkout(then, old_family, settings, project)
         except InputError as error:
             first = str(error).replace(f"{then.root}/", "").splitlines()[0]
-            why = f"this imgbuild cannot read what is there: {first}"
+            note = f"{every}: this imgbuild cannot read what is there: {first}"
             reason = f"nothing can be compared with {reference}"
-            return Changes(dict.fromkeys(now.images, reason), notes=(_every(reference, why),))
+            return Changes(dict.fromkeys(now.images, reason), notes=(note,))
     names = {image.name for image in family}
     gone = tuple(name for name in before.images if name not in names)
     return Changes(dict(_changed(now, before, reference)), gone)
-
-
-def _read(then: Project, settings: Settings, here: Project) -> CheckoutDigests:
-    from imgbuild.matrix.load import load_matrix  # noqa: PLC0415 - it takes its time
-
-    return other_checkout(then, whole_family(load_matrix(then.matrix)), settings, here)
-
-
-def _every(reference: str, why: str) -> str:
-    return f"--changed-since {reference}: every image counts as changed: {why}"
 
 
 def _changed(
@@ -246,11 +234,10 @@ def _changed(
         elif name in before.unreadable:
             yield name, f"it cannot be compared with {reference}: {before.unreadable[name]}"
         elif now.digests[name].total != before.digests[name].total:
-            yield name, _reason(name, now, before)
-
-
-def _reason(name: str, now: CheckoutDigests, before: CheckoutDigests) -> str:
-    """Return the inputs that differ, as ``build --plan`` prints them."""
-    then = {**pin_labels(before.images[name]), INPUT_PARTS: parts_label(before.digests[name])}
-    found = described(changes_since(then, now.images[name], now.digests[name]))
-    return f"changed: {found or 'an input that cannot be named'}"
+            labels = {
+                **pin_labels(before.images[name]),
+                INPUT_PARTS: parts_label(before.digests[name]),
+            }
+            # The inputs that differ, as ``build --plan`` prints them.
+            found = described(changes_since(labels, now.images[name], now.digests[name]))
+            yield name, f"changed: {found or 'an input that cannot be named'}"
