@@ -71,8 +71,7 @@ class Registry:
 def test_names_and_their_places() -> None:
     assert str(_repository("ubuntu")) == "docker.io/library/ubuntu"
     assert str(_repository("me/ubuntu")) == "docker.io/me/ubuntu"
-    assert str(_repository("reg.example:5000/a/b:tag")) == "reg.example:5000/a/b"
-    assert str(_repository("127.0.0.1:5000/a")) == "127.0.0.1:5000/a"
+    assert str(_repository("127.0.0.1:5000/a:tag")) == "127.0.0.1:5000/a"
 
 
 def test_an_image_becomes_a_layout(server: FaultyServer, tmp_path: Path) -> None:
@@ -103,10 +102,16 @@ def test_a_token_is_requested_with_the_login_of_the_netrc_file(
     assert {one.authorization for one in asked} == {sent}
 
 
-def test_a_token_that_is_refused(server: FaultyServer) -> None:
-    registry = Registry(server, login="Bearer abc")
+def test_a_registry_that_does_not_give_the_image(server: FaultyServer) -> None:
     with pytest.raises(MachineError, match="requires a login"):
-        find_image(registry.reference, Sites())
+        find_image(Registry(server, login="Bearer abc").reference, Sites())
+    error = b'{"errors": [{"code": "MANIFEST_UNKNOWN"}]}'
+    digest = "sha256:" + "0" * 64
+    server.give(f"/v2/library/ubuntu/manifests/{digest}", Reply(error, 404))
+    with pytest.raises(MachineError, match="the registry does not have it"):
+        find_image(f"{Registry(server).name}@{digest}", Sites())
+    with pytest.raises(MachineError, match="no connection"):
+        find_image(f"127.0.0.1:9/x@{digest}", Sites())
 
 
 def test_a_manifest_of_another_digest(server: FaultyServer) -> None:
@@ -115,15 +120,6 @@ def test_a_manifest_of_another_digest(server: FaultyServer) -> None:
     server.give(path, Reply(registry.manifest + b" "))
     with pytest.raises(CheckFailedError, match="gave content with digest sha256:"):
         find_image(registry.reference, Sites())
-
-
-def test_an_image_that_is_not_there(server: FaultyServer) -> None:
-    error = b'{"errors": [{"code": "MANIFEST_UNKNOWN"}]}'
-    digest = "sha256:" + "0" * 64
-    server.give(f"/v2/library/ubuntu/manifests/{digest}", Reply(error, 404))
-    name = Registry(server).name
-    with pytest.raises(MachineError, match="the registry does not have it"):
-        find_image(f"{name}@{digest}", Sites())
 
 
 @pytest.mark.parametrize(
@@ -145,9 +141,3 @@ def test_an_image_of_another_kind(
 @pytest.fixture(autouse=True)
 def _no_docker_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
-
-
-@pytest.mark.usefixtures("_hasty")
-def test_nobody_listens() -> None:
-    with pytest.raises(MachineError, match="no connection"):
-        find_image(f"127.0.0.1:9/x@sha256:{'0' * 64}", Sites())

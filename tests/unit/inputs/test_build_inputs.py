@@ -34,9 +34,6 @@ def test_a_base_by_digest_needs_nothing_made(images: dict[str, Image], tmp_path:
     assert (base.reference, base.digest, base.origin) == (f"x/y@{DIGEST}", DIGEST, "registry")
     assert inputs.interpreters["3.6.15"].origin == "source"
     assert [path.name for path in inputs.uv.iterdir()] == ["uv"]
-
-
-def test_a_base_that_was_never_made_has_no_digest(images: dict[str, Image], tmp_path: Path) -> None:
     assert _prepare(images, tmp_path, {}).bases["debian-12"].digest is None
 
 
@@ -50,6 +47,7 @@ def test_a_base_that_was_never_made_has_no_digest(images: dict[str, Image], tmp_
         ),
         ({"mirrors": {"ubunto": "http://m/x"}}, "mirrors: the matrix has no ubunto"),
         ({"netrc": "/nonexistent"}, "netrc /nonexistent is no file"),
+        ({"netrc": "/proc/self/exe"}, "no UTF-8 text"),
         (
             {"mirrors": {"nvidia-cuda": {"url": "http://m/x", "keyring": "/etc/passwd"}}},
             "no binary keyring",
@@ -79,28 +77,15 @@ def test_a_documented_image_starts_from_its_registry(
     assert mirrored.bases["ubuntu-18.04"].reference == f"registry.example.org/hub/{base.reference}"
 
 
-def test_downloads_are_those_of_the_matrix(images: dict[str, Image], tmp_path: Path) -> None:
-    downloads = _prepare(images, tmp_path, {}, GPU).downloads[GPU]
-    names = [file.file_name for file in downloads.contexts["downloads"]]
-    assert names == ["Miniconda3-4.5.11-Linux-x86_64.sh", "openmpi-3.1.2.tar.gz"]
-    assert any(
-        f.file_name.startswith("python-3.6.2-") for f in downloads.contexts["conda-packages"]
-    )
-    assert downloads.arguments == {}
-
-
-def test_a_local_interpreter_needs_no_source(images: dict[str, Image], tmp_path: Path) -> None:
-    name = "tf-2.2-cpu-debian"
-    compiled = _prepare(images, tmp_path, {}, name).downloads[name]
-    assert [file.file_name for file in compiled.all] == ["Python-3.6.15.tar.xz"]
-
-
 def test_a_substitute_has_its_own_sha256(images: dict[str, Image], tmp_path: Path) -> None:
     settings = {"substitutes": {"openmpi-3.1.2.tar.gz": "a" * 64}}
-    changed = _prepare(images, tmp_path, settings, GPU).downloads[GPU]
-    assert changed.arguments == {"SHA256_MPI": "a" * 64}
+    own, changed = (_prepare(images, tmp_path, s, GPU).downloads[GPU] for s in ({}, settings))
+    names = [file.file_name for file in own.contexts["downloads"]]
+    assert names == ["Miniconda3-4.5.11-Linux-x86_64.sh", "openmpi-3.1.2.tar.gz"]
+    assert any(f.file_name.startswith("python-3.6.2-") for f in own.contexts["conda-packages"])
+    assert (own.arguments, changed.arguments) == ({}, {"SHA256_MPI": "a" * 64})
     assert changed.contexts["downloads"][1].sha256 == "a" * 64
-    assert changed.digest != _prepare(images, tmp_path, {}, GPU).downloads[GPU].digest
+    assert changed.digest != own.digest
 
 
 def test_an_unlocked_conda_package_is_refused(images: dict[str, Image], tmp_path: Path) -> None:
@@ -145,13 +130,6 @@ def test_the_committed_keys_are_those_of_the_matrix(
     assert hashlib.sha1(packet, usedforsecurity=False).hexdigest().upper() == keyring.fingerprint
 
 
-def test_a_netrc_that_is_no_text_is_refused(images: dict[str, Image], tmp_path: Path) -> None:
-    path = tmp_path / "netrc"
-    path.write_bytes(b"machine x login \xff password y")
-    with pytest.raises(InputError, match="no UTF-8 text"):
-        _prepare(images, tmp_path, {"netrc": str(path)})
-
-
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "site" / "uv"
@@ -162,30 +140,23 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_the_context_of_uv_holds_the_program_and_nothing_else(
-    tmp_path: Path, installed: Path
+def test_the_context_of_uv_holds_the_program_alone_and_is_made_again_when_damaged(
+    tmp_path: Path, installed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    context = uv_context(tmp_path / "cache")
-    assert [path.name for path in context.iterdir()] == ["uv"]
-    assert (context / "uv").read_bytes() == installed.read_bytes()
-    assert os.access(context / "uv", os.X_OK)
+    def refuse(*_: object) -> None:
+        raise OSError
 
-
-@pytest.mark.usefixtures("installed")
-def test_the_context_of_uv_is_reused_unless_damaged(tmp_path: Path) -> None:
+    monkeypatch.setattr(Path, "hardlink_to", refuse)  # or the damage is in both
     context = uv_context(tmp_path / "cache")
-    number = context.stat().st_ino
+    stored, number = context / "uv", context.stat().st_ino
+    assert os.access(stored, os.X_OK)
     assert uv_context(tmp_path / "cache").stat().st_ino == number
     (context / "more").touch()
     assert [path.name for path in uv_context(tmp_path / "cache").iterdir()] == ["uv"]
-
-
-def test_another_uv_is_another_context(tmp_path: Path, installed: Path) -> None:
-    before = uv_context(tmp_path / "cache")
-    installed.unlink()
+    stored.write_bytes(installed.read_bytes()[::-1])
+    assert (uv_context(tmp_path / "cache") / "uv").read_bytes() == installed.read_bytes()
     installed.write_bytes(b"the next program")
-    installed.chmod(0o755)
-    assert uv_context(tmp_path / "cache") != before
+    assert uv_context(tmp_path / "cache") != context
 
 
 def test_a_uv_without_its_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,16 +166,3 @@ def test_a_uv_without_its_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(uv, "find_uv_bin", missing)
     with pytest.raises(MachineError, match="pip install --force-reinstall uv=="):
         uv_context(tmp_path / "cache")
-
-
-def test_other_bytes_of_the_same_size_are_damage(
-    tmp_path: Path, installed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError
-
-    monkeypatch.setattr(Path, "hardlink_to", refuse)
-    stored = uv_context(tmp_path / "cache") / "uv"
-    whole = stored.read_bytes()
-    stored.write_bytes(whole[::-1])
-    assert (uv_context(tmp_path / "cache") / "uv").read_bytes() == whole == installed.read_bytes()

@@ -1,22 +1,21 @@
 """A fetched folder: what a build takes from it, and that nothing is begun when something lacks."""
 
-import hashlib
 import io
 import json
-import os
 import tarfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from imgbuild.build.context import BuildOptions, open_context
 from imgbuild.errors import InputError
 from imgbuild.files import ContentStore, sha256
 from imgbuild.inputs.base_image import layout_items
 from imgbuild.inputs.build_inputs import BaseInput, BuildInputs
 from imgbuild.inputs.fetched import (
+    FetchedInputs,
     Item,
     Kind,
     Listing,
@@ -88,15 +87,21 @@ def dest(tmp_path: Path, made: Path, image: Image, project: Project) -> Path:
     return folder
 
 
-def _open(dest: Path, image: Image, project: Project, tmp_path: Path) -> Settings:
-    fetched = open_fetched(dest, [image], project, SETTINGS, tmp_path / "cache")
-    return fetched.settings(SETTINGS, [image])
+Open = Callable[..., FetchedInputs]
 
 
-def test_the_files_are_where_the_dockerfiles_look(
-    dest: Path, image: Image, project: Project, tmp_path: Path
-) -> None:
-    fetched = open_fetched(dest, [image], project, SETTINGS, tmp_path / "cache")
+@pytest.fixture
+def open_dest(dest: Path, image: Image, project: Project, tmp_path: Path) -> Open:
+    """Open the folder for an image on a machine with these settings."""
+
+    def opened(of: Image = image, settings: Settings = SETTINGS) -> FetchedInputs:
+        return open_fetched(dest, [of], project, settings, tmp_path / "cache")
+
+    return opened
+
+
+def test_the_files_are_where_the_dockerfiles_look(open_dest: Open, image: Image) -> None:
+    fetched = open_dest()
     contexts = fetched.contexts(image.name)
     assert {*contexts} == {"downloads", "offline"}
     files = [p for p in contexts["offline"].rglob("*") if p.is_file()]
@@ -110,83 +115,40 @@ def test_the_files_are_where_the_dockerfiles_look(
     assert fetched.contexts(image.name) == contexts
 
 
-def test_the_base_is_the_fetched_one(
-    dest: Path, made: Path, image: Image, project: Project, tmp_path: Path
-) -> None:
-    settings = _open(dest, image, project, tmp_path)
+def test_the_base_is_the_fetched_one(open_dest: Open, dest: Path, made: Path, image: Image) -> None:
+    fetched = open_dest()
+    settings = fetched.settings(SETTINGS, [image])
     base = settings.base["debian-12"]
     assert isinstance(base, LayoutBase)
     assert read_layout(Path(base.path)).image_id == read_layout(made).image_id
-    assert settings.netrc is None
-    assert settings.cpython == SETTINGS.cpython
-
-
-def test_a_base_of_a_registry_keeps_its_digest(
-    dest: Path, image: Image, project: Project, tmp_path: Path
-) -> None:
+    assert (settings.netrc, settings.cpython) == (None, SETTINGS.cpython)
     inputs = BuildInputs({"debian-12": BaseInput("x", "sha256:1", "OCI layout")}, {}, dest, "1")
-    fetched = open_fetched(dest, [image], project, SETTINGS, tmp_path / "cache")
     assert fetched.known_bases(inputs, [image]) == inputs
     listing = replace(fetched.listings[image.name], base="debian@sha256:2")
     known = replace(fetched, listings={image.name: listing}).known_bases(inputs, [image])
     assert known.bases["debian-12"].digest == "sha256:2"
 
 
-def test_another_machine_may_have_its_base_from_elsewhere(
-    dest: Path, image: Image, project: Project, tmp_path: Path
+def test_what_the_folder_does_not_hold_is_named_before_anything_is_built(
+    open_dest: Open, dest: Path, image: Image, images: dict[str, Image]
 ) -> None:
     base = {"debian-12": {"from": "registry", "image": f"debian@sha256:{'0' * 64}"}}
     other = Settings.model_validate({**SETTINGS.model_dump(by_alias=True), "base": base})
-    assert open_fetched(dest, [image], project, other, tmp_path / "cache").listings
-
-
-def test_an_image_that_was_never_fetched(
-    dest: Path, images: dict[str, Image], project: Project, tmp_path: Path
-) -> None:
-    other = images["tf-2.1-cpu-debian"]
+    assert open_dest(settings=other).listings, "another machine may have its base from elsewhere"
     with pytest.raises(InputError, match=r"holds nothing for tf-2\.1-cpu-debian\. Run `imgbuild f"):
-        _open(dest, other, project, tmp_path)
-
-
-def test_inputs_that_changed_since(
-    dest: Path, image: Image, project: Project, tmp_path: Path
-) -> None:
-    source = Settings.model_validate({"cpython": {}})
+        open_dest(images["tf-2.1-cpu-debian"])
     with pytest.raises(InputError, match=r"changed: downloads, packages\)"):
-        open_fetched(dest, [image], project, source, tmp_path / "cache")
-
-
-def test_a_file_that_is_missing_is_named_before_anything_is_built(
-    dest: Path, image: Image, project: Project, tmp_path: Path
-) -> None:
-    ContentStore(dest).path(hashlib.sha256(b"deb").hexdigest()).unlink()
-    with pytest.raises(InputError, match=r"lacks g\+\+_4%3a12_amd64\.deb \(apt-package, sha256"):
-        _open(dest, image, project, tmp_path)
-    ContentStore(dest).path(hashlib.sha256(b"wheel").hexdigest()).unlink()
-    with pytest.raises(InputError, match=r"lacks h5py.* and 1 more of tf-2\.2-cpu-debian"):
-        _open(dest, image, project, tmp_path)
-
-
-def test_the_command_line_needs_no_engine_to_say_so(
-    dest: Path, images: dict[str, Image], project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("IMGBUILD_SETTINGS", os.devnull)
-    options = BuildOptions(offline=dest)
-    with (
-        pytest.raises(InputError, match="holds nothing for"),
-        open_context(project, (images["tf-1.10-cpu-debian"],), options, print),
-    ):
-        pass
-
-
-def test_a_file_that_was_damaged_on_the_way(
-    dest: Path, image: Image, project: Project, tmp_path: Path
-) -> None:
-    path = ContentStore(dest).path(hashlib.sha256(b"deb").hexdigest())
+        open_dest(settings=Settings.model_validate({"cpython": {}}))
+    path = ContentStore(dest).path(sha256(b"deb"))
     path.write_bytes(b"bad")
-    fetched = open_fetched(dest, [image], project, SETTINGS, tmp_path / "cache")
     with pytest.raises(InputError, match="was damaged since it was fetched"):
-        fetched.contexts(image.name)
+        open_dest().contexts(image.name)
+    path.unlink()
+    with pytest.raises(InputError, match=r"lacks g\+\+_4%3a12_amd64\.deb \(apt-package, sha256"):
+        open_dest()
+    ContentStore(dest).path(sha256(b"wheel")).unlink()
+    with pytest.raises(InputError, match=r"lacks h5py.* and 1 more of tf-2\.2-cpu-debian"):
+        open_dest()
 
 
 def test_a_base_whose_manifest_names_no_type(tmp_path: Path, made: Path) -> None:

@@ -39,9 +39,6 @@ def test_stages_that_install_and_are_needed() -> None:
         ("os", "base", r"\ 'git' \ 'tini'"),
         ("extra", "os", "'xz-utils'"),
     ]
-
-
-def test_what_a_named_context_replaces_needs_nothing() -> None:
     assert [stage.name for stage in install_stages(DOCKERFILE, {"cpython"})] == ["os"]
 
 

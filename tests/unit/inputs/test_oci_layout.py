@@ -89,11 +89,6 @@ def test_same_input_gives_the_same_archive(tmp_path: Path, rootfs: Path) -> None
         assert stored.read() == (tmp_path / "one" / "manifest.json").read_bytes()
 
 
-def test_another_epoch_is_another_image(tmp_path: Path, rootfs: Path) -> None:
-    first, second = write(tmp_path / "one", rootfs), write(tmp_path / "two", rootfs, EPOCH + 1)
-    assert first.image_id != second.image_id
-
-
 def test_every_damaged_or_missing_file_is_seen(layout: Path) -> None:
     for path in sorted(path for path in layout.rglob("*") if path.is_file()):
         content = path.read_bytes()
@@ -105,19 +100,14 @@ def test_every_damaged_or_missing_file_is_seen(layout: Path) -> None:
             read_layout(layout)
         path.write_bytes(content)
     read_layout(layout)
-
-
-def test_changed_byte_of_the_same_length_is_seen(layout: Path) -> None:
     path = max((layout / "blobs" / "sha256").iterdir(), key=lambda path: path.stat().st_size)
-    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + b"!")
     with pytest.raises(DamagedLayoutError, match="not what its digest says"):
         read_layout(layout)
-
-
-def test_docker_manifest_of_another_image_is_seen(layout: Path) -> None:
-    path = layout / "manifest.json"
-    docker = json.loads(path.read_bytes())
+    path.write_bytes(content)
+    docker = json.loads((layout / "manifest.json").read_bytes())
     docker[0]["Config"] = "blobs/sha256/" + "0" * 64
-    path.write_text(json.dumps(docker))
+    (layout / "manifest.json").write_text(json.dumps(docker))
     with pytest.raises(DamagedLayoutError, match="another image"):
         read_layout(layout)

@@ -51,7 +51,9 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, image: Image) -> Ca
         texts = {
             "h5py": h5py,
             "wheel": _package("wheel", "0.37.1", _file("wheel-0.37.1.tar.gz", ANY)),
-            "horovod": _package("horovod", version, _file("horovod.tar.gz", sha256)),
+            "horovod": _package(
+                "horovod", version, _file("horovod.tar.gz", sha256), _file("horovod-1.whl", ANY)
+            ),
         }
         for name, text in texts.items():
             (tmp_path / name).write_text(text)
@@ -65,10 +67,6 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, image: Image) -> Ca
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return give
-
-
-def _names(image: Image, locks: Path) -> list[str]:
-    return [item.name for item in python_items(image, locks, Sites())]
 
 
 @pytest.mark.parametrize(
@@ -89,19 +87,10 @@ def _names(image: Image, locks: Path) -> list[str]:
 def test_the_best_file_is_taken(
     image: Image, locks: Path, answers: Callable[..., None], wheels: tuple[str, ...], expected: str
 ) -> None:
+    """Horovod is compiled from its source even if there is a wheel."""
     answers(_package("h5py", "2.10.0", _file("h5py-2.10.0.tar.gz", SOURCE), *wheels))
-    assert _names(image, locks) == [expected, "wheel-0.37.1.tar.gz", "horovod.tar.gz"]
-
-
-def test_horovod_is_taken_as_source_even_if_there_is_a_wheel(
-    image: Image, locks: Path, answers: Callable[..., None], tmp_path: Path
-) -> None:
-    answers(_package("h5py", "2.10.0", _file("h5py-2.10.0.tar.gz", SOURCE)))
-    text = (tmp_path / "horovod").read_text()
-    (tmp_path / "horovod").write_text(
-        f"{text}wheels = [{_file('horovod-1-py3-none-any.whl', ANY)}]"
-    )
-    assert _names(image, locks)[2] == "horovod.tar.gz"
+    names = [item.name for item in python_items(image, locks, Sites())]
+    assert names == [expected, "wheel-0.37.1.tar.gz", "horovod.tar.gz"]
 
 
 @pytest.mark.parametrize(
