@@ -235,7 +235,9 @@ def test_what_is_substituted_is_refused_unless_it_is_allowed(
     [
         (("--to", "user:secret@registry.test/app"), "docker login HOST"),
         (("--to", "no repository"), "--to"),
+        (("--to", ""), "--to: '' is not HOST[:PORT]/REPOSITORY"),
         (("--release", "today"), "YYYYMMDD.N"),
+        (("--release", ""), "--release '' is no release"),
         (("--allow-skipped", "horovod"), "this suite cannot be left out"),
     ],
 )

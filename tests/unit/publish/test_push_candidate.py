@@ -28,7 +28,7 @@ TOTAL = "sha256:" + "a" * 64
 KEYS = {"pins": "k1", "horovod": "k2"}
 GPU_KEYS = {**KEYS, "gpu_runs": "k3"}
 REASON = "no NVIDIA driver: the engine offers none to containers"
-STRICT = Allowance()
+STRICT, NO_GPU = Allowance(), Allowance(skipped=("gpu_runs",))
 PASSED = (SuiteResult("pins", 3, (), (), 1.0), SuiteResult("horovod", 2, (), (), 1.0))
 SKIPPED = SuiteResult("gpu_runs", 0, (), (TestSkip("a", REASON), TestSkip("b", REASON)), 0.1)
 FAILED = SuiteResult("horovod", 1, (TestFailure("test_two_ranks", "boom"),), (), 1.0)
@@ -53,22 +53,24 @@ def _document(folder: Path, results: tuple[SuiteResult, ...]) -> Mapping[str, An
     return store.document(ID)
 
 
+def _candidate(
+    image: Image, folder: Path, keys: dict[str, str], *more: SuiteResult
+) -> PushCandidate:
+    item = PlanItem(image, InputDigest(TOTAL, {}), Action.NOTHING, "up to date", ID)
+    stored = StoredImage(ID, image.tags, _labels(image))
+    return PushCandidate(item, stored, _document(folder, (*PASSED, *more)), keys)
+
+
 @pytest.fixture
 def good(images: dict[str, Image], tmp_path: Path) -> PushCandidate:
     """Return what may be published."""
-    image = images["tf-2.2-cpu-debian"]
-    item = PlanItem(image, InputDigest(TOTAL, {}), Action.NOTHING, "up to date", ID)
-    stored = StoredImage(ID, image.tags, _labels(image))
-    return PushCandidate(item, stored, _document(tmp_path, PASSED), KEYS)
+    return _candidate(images["tf-2.2-cpu-debian"], tmp_path, KEYS)
 
 
 @pytest.fixture
 def gpu(images: dict[str, Image], tmp_path: Path) -> PushCandidate:
     """Return a GPU image that was tested without a GPU."""
-    image = images["tf-2.2-gpu-ubuntu"]
-    item = PlanItem(image, InputDigest(TOTAL, {}), Action.NOTHING, "up to date", ID)
-    stored = StoredImage(ID, image.tags, _labels(image))
-    return PushCandidate(item, stored, _document(tmp_path, (*PASSED, SKIPPED)), GPU_KEYS)
+    return _candidate(images["tf-2.2-gpu-ubuntu"], tmp_path, GPU_KEYS, SKIPPED)
 
 
 def _labelled(candidate: PushCandidate, **labels: str) -> PushCandidate:
@@ -88,39 +90,36 @@ def test_a_tested_image_of_the_matrix_is_published(good: PushCandidate) -> None:
     assert judge(good, STRICT).ok
 
 
-def test_an_image_that_is_not_there(good: PushCandidate) -> None:
-    item = replace(good.item, action=Action.BUILD, reason="never built here", image_id=None)
-    found = judge(replace(good, item=item, stored=None, report={}), STRICT)
-    assert _only(found) == (
-        "no image has the inputs of this checkout (never built here): run `imgbuild build`"
-    )
-
-
-def test_an_image_of_other_inputs(good: PushCandidate) -> None:
-    reason = "changed: pin horovod 0.19.5 → 0.19.4"
-    item = replace(good.item, action=Action.BUILD, reason=reason, image_id=None)
-    assert f"this checkout ({reason})" in _only(judge(replace(good, item=item), STRICT))
-
-
-@pytest.mark.parametrize("stored", [None, StoredImage("sha256:other")])
-def test_an_image_that_went_after_the_plan(good: PushCandidate, stored: StoredImage | None) -> None:
-    found = judge(replace(good, stored=stored), STRICT)
-    assert _only(found).startswith("the engine's image was removed meanwhile")
-
-
-def test_a_label_with_another_input_digest(good: PushCandidate) -> None:
-    found = judge(_labelled(good, **{INPUT_DIGEST: "sha256:b"}), STRICT)
-    assert "has other inputs than this checkout" in _only(found)
-
-
-def test_an_image_without_its_name(good: PushCandidate) -> None:
-    item = replace(good.item, action=Action.NAME, reason="built, not tagged yet")
-    assert "as an image over its budget" in _only(judge(replace(good, item=item), STRICT))
-
-
-def test_an_image_that_was_built_without_suites(good: PushCandidate) -> None:
-    found = judge(replace(good, report={}), STRICT)
-    assert _only(found) == f"no suite was run on this image ({ID}): run `imgbuild test`"
+@pytest.mark.parametrize(
+    ("plan", "more", "expected"),
+    [
+        (
+            {"action": Action.BUILD, "reason": "never built here", "image_id": None},
+            {"stored": None, "report": {}},
+            "no image has the inputs of this checkout (never built here): run `imgbuild build`",
+        ),
+        (
+            {"action": Action.BUILD, "reason": "changed: pin git", "image_id": None},
+            {},
+            "no image has the inputs of this checkout (changed: pin git): run `imgbuild build`",
+        ),
+        ({}, {"stored": None}, "the engine's image was removed meanwhile"),
+        ({}, {"stored": StoredImage("sha256:other")}, "the engine's image was removed meanwhile"),
+        ({"digest": InputDigest("sha256:b", {})}, {}, "has other inputs than this checkout"),
+        ({"action": Action.NAME, "reason": "not tagged yet"}, {}, "as an image over its budget"),
+        ({}, {"report": {}}, f"no suite was run on this image ({ID}): run `imgbuild test`"),
+        (
+            {},
+            {"keys": {**KEYS, "pins": "newer"}},
+            "suite pins ran in an earlier form, or with other pins",
+        ),
+    ],
+)
+def test_an_image_that_is_not_that_of_this_checkout(
+    good: PushCandidate, plan: dict[str, Any], more: dict[str, Any], expected: str
+) -> None:
+    candidate = replace(good, item=replace(good.item, **plan), **more)
+    assert expected in _only(judge(candidate, STRICT))
 
 
 def test_suites_of_another_image_do_not_count(good: PushCandidate, tmp_path: Path) -> None:
@@ -133,11 +132,6 @@ def test_a_suite_that_was_not_run(good: PushCandidate, tmp_path: Path) -> None:
     assert _only(judge(replace(good, report=document), STRICT)) == (
         "suite horovod was not run on this image: run `imgbuild test`"
     )
-
-
-def test_a_suite_whose_code_or_pins_changed_since(good: PushCandidate) -> None:
-    found = judge(replace(good, keys={**KEYS, "pins": "newer"}), STRICT)
-    assert _only(found).startswith("suite pins ran in an earlier form, or with other pins")
 
 
 @pytest.mark.parametrize(
@@ -170,24 +164,26 @@ def test_a_mandatory_suite_that_was_skipped(gpu: PushCandidate) -> None:
     assert _only(judge(gpu, STRICT)) == (
         f"suite gpu_runs skipped: {REASON} (--allow-skipped gpu_runs publishes it)"
     )
-    allowed = judge(gpu, Allowance(skipped=("gpu_runs",)))
+    allowed = judge(gpu, NO_GPU)
     assert allowed == Judgement((), (f"suite gpu_runs skipped: {REASON}",))
 
 
-def test_a_part_of_the_gpu_suite_is_not_allowed(gpu: PushCandidate, tmp_path: Path) -> None:
-    document = _document(tmp_path / "other", (*PASSED, replace(SKIPPED, passed=1)))
-    found = judge(replace(gpu, report=document), Allowance(skipped=("gpu_runs",)))
-    assert _only(found) == f"suite gpu_runs incomplete: {REASON}"
-
-
-def test_a_gpu_suite_that_failed_is_not_allowed(gpu: PushCandidate, tmp_path: Path) -> None:
-    document = _document(tmp_path / "other", (*PASSED, replace(FAILED, suite="gpu_runs")))
-    found = judge(replace(gpu, report=document), Allowance(skipped=("gpu_runs",)))
-    assert _only(found) == "suite gpu_runs failed: test_two_ranks"
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        (replace(SKIPPED, passed=1), f"suite gpu_runs incomplete: {REASON}"),
+        (replace(FAILED, suite="gpu_runs"), "suite gpu_runs failed: test_two_ranks"),
+    ],
+)
+def test_a_gpu_suite_that_was_not_skipped_is_not_allowed(
+    gpu: PushCandidate, tmp_path: Path, result: SuiteResult, expected: str
+) -> None:
+    document = _document(tmp_path / "other", (*PASSED, result))
+    assert _only(judge(replace(gpu, report=document), NO_GPU)) == expected
 
 
 def test_no_other_suite_can_be_left_out() -> None:
-    Allowance(skipped=("gpu_runs",)).check()
+    NO_GPU.check()
     for suite in ("horovod", "nonsense"):
         with pytest.raises(InputError, match=f"{suite}: this suite cannot be left"):
             Allowance(skipped=(suite,)).check()
@@ -202,11 +198,8 @@ def test_a_stand_in_build_is_never_published(good: PushCandidate) -> None:
         "it is built from stand-ins, which are never published (Made from stand-ins; for tests "
         "only)"
     )
-
-
-def test_a_machine_with_stand_ins_publishes_nothing(good: PushCandidate) -> None:
     item = replace(good.item, image=standin_image(good.item.image))
-    found = judge(replace(good, item=item), Allowance(substituted=True))
+    found = judge(replace(good, item=item), everything)
     assert "which are never published (this machine's settings say so)" in _only(found)
 
 
@@ -236,16 +229,13 @@ def test_a_substituted_input(good: PushCandidate, label: str, value: str, expect
     assert judge(changed, Allowance(substituted=True)) == Judgement((), (expected,))
 
 
-def test_labels_that_do_not_say_are_substitutes(good: PushCandidate) -> None:
-    assert good.stored
-    bare = replace(good, stored=replace(good.stored, labels={INPUT_DIGEST: TOTAL}))
-    assert len(judge(bare, STRICT).refusals) == 2
-
-
-def test_another_base_of_the_registry(gpu: PushCandidate) -> None:
+def test_another_base_and_labels_that_do_not_say(gpu: PushCandidate) -> None:
     changed = _labelled(gpu, **{"org.opencontainers.image.base.digest": ID})
-    found = judge(changed, Allowance(skipped=("gpu_runs",)))
+    found = judge(changed, NO_GPU)
     assert _only(found).startswith(f"its base image ubuntu-18.04 is substituted: {ID}, not the mat")
+    assert gpu.stored
+    bare = replace(gpu, stored=replace(gpu.stored, labels={INPUT_DIGEST: TOTAL}))
+    assert len(judge(bare, NO_GPU).refusals) == 2
 
 
 def test_every_reason_is_named_at_once(gpu: PushCandidate, tmp_path: Path) -> None:

@@ -22,18 +22,8 @@ def test_a_release_is_used_as_it_is_given(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "1",
-        "20261120",
-        "20261120.0",
-        "20261120.01",
-        "20261120.10000",
-        "2026-11-20.1",
-        "20261131.1",
-        "20270229.1",
-        "00001120.1",
-        "20261120.1\n",
-        "20261120.-1",
+        *("", "1", "20261120", "20261120.0", "20261120.01", "20261120.10000", "2026-11-20.1"),
+        *("20261131.1", "20270229.1", "00001120.1", "20261120.1\n", "20261120.-1"),
     ],
 )
 def test_what_is_no_release_is_refused(text: str) -> None:
@@ -53,12 +43,8 @@ def test_what_is_taken_by_this_image_is_left_out(images: dict[str, Image]) -> No
     tags = [immutable_tag(image, f"20261120.{number}") for number in (1, 2, 4)]
     assert next_release(TODAY, tags, image) == "20261120.3"
     assert next_release(TODAY, tags, other) == "20261120.1"
-
-
-def test_one_release_of_several_images_is_free_for_all(images: dict[str, Image]) -> None:
-    image, other = images["tf-2.2-cpu-debian"], images["tf-2.3-cpu-debian"]
-    tags = [immutable_tag(image, "20261120.1"), immutable_tag(other, "20261120.2")]
-    assert next_release(TODAY, tags, image, other) == "20261120.3"
+    both = [tags[0], immutable_tag(other, "20261120.2")]
+    assert next_release(TODAY, both, image, other) == "20261120.3"
 
 
 def test_a_day_has_an_end(images: dict[str, Image], monkeypatch: pytest.MonkeyPatch) -> None:

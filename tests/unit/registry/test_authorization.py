@@ -68,21 +68,21 @@ def test_a_name_and_password(server: RegistryServer) -> None:
     assert (first, {*others}) == ("", {LOGIN.basic})
 
 
-def test_a_name_and_password_that_are_wrong(server: RegistryServer) -> None:
-    server.wanted = {"Basic other"}
-    text = refusal(server, LOGIN)
-    assert f"wrong or has expired, or it may not do this: docker login {server.host}." in text
-    assert [one.authorization for one in server.asked if "/team/" in one.path] == ["", LOGIN.basic]
-
-
-def test_no_login(server: RegistryServer) -> None:
-    server.wanted = {"Basic other"}
-    assert "requires a login; this machine has none: docker login" in refusal(server, None)
-
-
-def test_a_challenge_that_nobody_knows(server: RegistryServer) -> None:
-    server.wanted, server.challenge = {"x"}, "Negotiate"
-    assert "refuses the login" in refusal(server, LOGIN)
+@pytest.mark.parametrize(
+    ("challenge", "login", "said"),
+    [
+        ("Basic x", LOGIN, "wrong or has expired, or it may not do this: docker login {}."),
+        ("Basic x", None, "requires a login; this machine has none: docker login {}"),
+        ("Negotiate", LOGIN, "refuses the login"),
+    ],
+)
+def test_a_login_that_is_refused(
+    server: RegistryServer, challenge: str, login: Credentials | None, said: str
+) -> None:
+    server.wanted, server.challenge = {"Basic other"}, challenge
+    assert said.format(server.host) in refusal(server, login)
+    tried = [one.authorization for one in server.asked if "/team/" in one.path]
+    assert tried == (["", LOGIN.basic] if "expired" in said else [""])
 
 
 def test_a_password_that_was_changed_in_the_middle(server: RegistryServer) -> None:
@@ -90,11 +90,8 @@ def test_a_password_that_was_changed_in_the_middle(server: RegistryServer) -> No
     server.wanted = {LOGIN.basic}
     registry = opened(server.name, lambda _: logins["now"])
     assert registry.head("1.0")
-    other = Credentials("user", "pass-word-1-new")
-    server.wanted = {other.basic}
-    with pytest.raises(CheckFailedError, match="wrong or has expired"):
-        registry.head("1.0")
-    logins["now"] = other
+    logins["now"] = Credentials("user", "pass-word-1-new")
+    server.wanted = {logins["now"].basic}
     assert registry.head("1.0")
 
 
@@ -112,12 +109,6 @@ def test_a_token(bearer: RegistryServer) -> None:
     assert sent == {LOGIN.basic}
 
 
-def test_a_token_for_anybody(bearer: RegistryServer) -> None:
-    assert opened(bearer.name).head("1.0")
-    (asked,) = [one for one in bearer.asked if one.path.startswith("/token")]
-    assert asked.authorization == ""
-
-
 def test_a_token_by_a_token_of_identity(bearer: RegistryServer) -> None:
     assert opened(bearer.name, lambda _: Credentials(identity="identity-1")).head("1.0")
     (asked,) = tokens_asked(bearer)
@@ -126,21 +117,15 @@ def test_a_token_by_a_token_of_identity(bearer: RegistryServer) -> None:
     assert not [one for one in bearer.asked if "identity-1" in one.path + one.authorization]
 
 
-def test_a_token_that_expired(bearer: RegistryServer) -> None:
+def test_a_token_that_expired_is_renewed_once(bearer: RegistryServer) -> None:
     registry = opened(bearer.name, lambda _: LOGIN)
     assert registry.head("1.0")
     bearer.wanted, bearer.tokens = {"Bearer t2"}, [OTHER]
     assert registry.head("1.0")
-    assert len(tokens_asked(bearer)) == 2
-
-
-def test_a_token_that_expired_is_renewed_once(bearer: RegistryServer) -> None:
-    registry = opened(bearer.name, lambda _: LOGIN)
-    assert registry.head("1.0")
-    bearer.wanted, bearer.tokens = {"Bearer t3"}, [OTHER]
+    bearer.wanted = {"Bearer t3"}
     with pytest.raises(CheckFailedError, match="wrong or has expired, or it may not do this"):
         registry.head("1.0")
-    assert len(tokens_asked(bearer)) == 2
+    assert len(tokens_asked(bearer)) == 3
 
 
 def test_after_the_token_to_write_expired_one_new_token_reads_everything(
@@ -177,13 +162,7 @@ def test_many_at_once_ask_for_one_token(bearer: RegistryServer) -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [
-        Fault(401),
-        Fault(403, {}, b"{}"),
-        Fault(200, {}, b"[]"),
-        Fault(200, {}, b'{"token": "a\\nb"}'),
-    ],
-    ids=["401", "403", "no object", "line end"],
+    [Fault(401), Fault(403), Fault(200, {}, b"[]"), Fault(200, {}, b'{"token": "a\\nb"}')],
 )
 def test_no_token_is_given(bearer: RegistryServer, answer: Fault) -> None:
     bearer.tokens = [answer]
@@ -191,13 +170,10 @@ def test_no_token_is_given(bearer: RegistryServer, answer: Fault) -> None:
     assert "requires a login" in refusal(bearer, None)
 
 
-def test_a_token_server_with_a_cold(bearer: RegistryServer) -> None:
-    bearer.tokens = [Fault(503), Fault(reset=True), TOKEN]
-    assert opened(bearer.name, lambda _: LOGIN).head("1.0")
-
-
-def test_a_token_server_that_stays_ill(bearer: RegistryServer) -> None:
-    bearer.tokens = [Fault(503)]
+def test_faults_of_a_token_server(bearer: RegistryServer) -> None:
+    bearer.tokens = [Fault(503), Fault(reset=True), TOKEN, Fault(503)]
+    assert opened(bearer.name).head("1.0")
+    assert not any(one.authorization for one in bearer.asked if one.path.startswith("/token"))
     with pytest.raises(MachineError, match="answered 503"):
         opened(bearer.name, lambda _: LOGIN).head("1.0")
 
@@ -232,25 +208,11 @@ def test_an_upload_to_another_host_gets_no_login(server: RegistryServer) -> None
         assert [(one.method, one.authorization) for one in storage.asked] == [("PUT", "")]
 
 
-def test_a_redirect_within_the_host_keeps_the_login(server: RegistryServer) -> None:
-    server.wanted = {LOGIN.basic}
-    registry = opened(server.name, lambda _: LOGIN)
-    assert registry.head("1.0")
-    server.fail("GET", Fault(307, {"Location": "/v2/team/app/tags/list"}))
-    assert registry.tags() == ("1.0",)
-
-
 def test_a_secret_body_is_not_redirected_to_another_host(bearer: RegistryServer) -> None:
     with registry_server() as other:
         bearer.tokens = [Fault(307, {"Location": f"http://{other.host}/token"})]
         assert "wrong or has expired" in refusal(bearer, Credentials(identity="identity-1"))
         assert other.asked == []
-
-
-def test_redirects_without_end(server: RegistryServer) -> None:
-    server.fail("GET", *[Fault(302, {"Location": "/v2/team/app/tags/list"})] * 19)
-    with pytest.raises(MachineError, match="too many redirects"):
-        opened(server.name).tags()
 
 
 def test_what_is_shown_holds_no_secret() -> None:
@@ -265,14 +227,8 @@ def test_what_is_shown_holds_no_secret() -> None:
         ("Basic", {"basic": {}}),
         ('Basic realm="a \\"b\\", c"', {"basic": {"realm": 'a "b", c'}}),
         (
-            'Bearer realm="https://auth.example.org/token?x=1",service="s, t",scope="a:b:c,d"',
-            {
-                "bearer": {
-                    "realm": "https://auth.example.org/token?x=1",
-                    "service": "s, t",
-                    "scope": "a:b:c,d",
-                }
-            },
+            'Bearer realm="https://x.org/y?x=1",service="s, t",scope="a:b:c,d"',
+            {"bearer": {"realm": "https://x.org/y?x=1", "service": "s, t", "scope": "a:b:c,d"}},
         ),
         (
             'basic Realm=plain , BEARER realm = "x", error="invalid_token"',
