@@ -49,15 +49,10 @@ def test_a_named_file_must_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         load_settings(tmp_path / "absent.yaml")
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("30m", 1800), ("0", 0), ("1h30m", 5400)])
-def test_a_step_may_run_as_long_as_is_set(tmp_path: Path, text: str, seconds: float) -> None:
+def test_a_step_may_run_as_long_as_is_set(tmp_path: Path) -> None:
     path = tmp_path / "imgbuild.local.yaml"
-    path.write_text(f"engine: {{step_timeout: {text}}}\n")
-    assert load_settings(path).engine.step_timeout == seconds
-
-
-def test_a_limit_without_a_unit_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "imgbuild.local.yaml"
+    path.write_text("engine: {step_timeout: 1h30m}\n")
+    assert load_settings(path).engine.step_timeout == 5400
     path.write_text("engine: {step_timeout: 30}\n")
     with pytest.raises(InputError, match="'30' is not a duration, such as 90s"):
         load_settings(path)

@@ -83,11 +83,6 @@ def test_what_is_to_be_done(
     assert (item.action, item.reason, item.image_id) == (action, reason, "sha256:id")
 
 
-def test_an_image_that_was_never_built_is_built(image: Image) -> None:
-    item = _planned(image, [])
-    assert (item.action, item.reason) == (Action.BUILD, "never built here")
-
-
 @pytest.mark.parametrize(
     ("old", "reason"),
     [
@@ -116,13 +111,6 @@ def test_all_changes_are_there_for_programs(image: Image) -> None:
     ]
 
 
-def test_an_image_that_tells_nothing_of_its_inputs(image: Image) -> None:
-    labels = {"imgbuild.name": image.name, "imgbuild.input-digest": "x"}
-    stored = [StoredImage("sha256:id", image.tags, labels)]
-    item = _planned(image, stored)
-    assert (item.action, item.reason) == (Action.BUILD, "its inputs were not recorded")
-
-
 FORMER = '{"Dockerfile": "1", "base": "2", "files": "3"}'
 
 
@@ -138,23 +126,14 @@ def test_labels_of_another_form_only_cost_the_reason(image: Image, parts: str) -
     assert item.reason.startswith("changed: pin tensorflow 2.1.0 → 2.2.0; ")
 
 
-def test_one_of_two_names_is_not_enough(image: Image) -> None:
+def test_which_image_of_the_engine_counts(image: Image) -> None:
     labels = {"imgbuild.name": image.name, "imgbuild.input-digest": DIGEST.total}
-    stored = [StoredImage("sha256:id", image.tags[:1], labels)]
-    assert _planned(image, stored).action is Action.NAME
-
-
-def test_the_image_of_another_name_does_not_count(image: Image) -> None:
-    labels = {"imgbuild.name": "tf-9", "imgbuild.input-digest": DIGEST.total}
-    stored = [StoredImage("sha256:id", image.tags, labels)]
-    assert _planned(image, stored).action is Action.BUILD
-
-
-def test_the_named_and_tested_of_two_equal_images_is_taken(image: Image) -> None:
-    labels = {"imgbuild.name": image.name, "imgbuild.input-digest": DIGEST.total}
-    stored = [
-        StoredImage("sha256:a", (), labels, created=2),
-        StoredImage("sha256:b", image.tags, labels, created=1),
-    ]
-    item = _planned(image, stored)
+    first = StoredImage("sha256:a", (), labels, created=2)
+    assert _planned(image, []).reason == "never built here"
+    assert _planned(image, [replace(first, tags=image.tags[:1])]).action is Action.NAME
+    other = replace(first, labels={**labels, "imgbuild.name": "tf-9"}, tags=image.tags)
+    assert _planned(image, [other]).action is Action.BUILD
+    silent = replace(first, labels={**labels, "imgbuild.input-digest": "x"}, tags=image.tags)
+    assert _planned(image, [silent]).reason == "its inputs were not recorded"
+    item = _planned(image, [first, replace(first, id="sha256:b", tags=image.tags, created=1)])
     assert (item.action, item.image_id) == (Action.NOTHING, "sha256:b")

@@ -4,8 +4,9 @@ The images that are expected are found by the matrix, the committed Dockerfiles 
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from fake_engine import FakeEngine
 
 from imgbuild.errors import InputError
 from imgbuild.inputs import build_inputs as inputs
+from imgbuild.matrix.images import Image
 from imgbuild.matrix.load import load_matrix
 from imgbuild.plan.plan import Action
 from imgbuild.project import Project
@@ -27,6 +29,7 @@ def built(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     folder = tmp_path_factory.mktemp("built")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inputs, "uv_context", lambda _: Path("/uv"))
+        patch.setattr(inputs, "prefix_digest", lambda *_: "sha256:" + "c" * 64)
         made = Checkout(
             copied(project, folder / "checkout"),
             FakeEngine(),
@@ -41,20 +44,6 @@ def built(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def checkout(built: Checkout, tmp_path: Path) -> Checkout:
     """Return a copy that a test may change, with an engine that has all images of it."""
     return built.copy(tmp_path)
-
-
-def _mounts(checkout: Checkout, file: str) -> set[str]:
-    """Return the images whose committed Dockerfile names a file of the context."""
-    texts = {
-        image.name: (checkout.project.dockerfiles / image.name / "Dockerfile").read_text()
-        for image in checkout.images
-    }
-    return named(checkout.images, lambda image: file in texts[image.name])
-
-
-def test_nothing_changed_and_the_engine_was_asked_once(checkout: Checkout) -> None:
-    assert checkout.rebuilt() == {}
-    assert checkout.engine.calls == ["images"]
 
 
 def test_one_pin_of_one_row(checkout: Checkout) -> None:
@@ -92,112 +81,168 @@ def _set_horovod(index: int, version: str, document: dict[str, Any]) -> None:
     document["images"][index]["horovod"] = version
 
 
-def test_the_scheme_of_tags_is_no_input(checkout: Checkout) -> None:
-    def fewer(document: dict[str, Any]) -> None:
-        document["tags"] = {"immutable": [*document["tags"]["immutable"], "stack"], "moving": []}
-
-    checkout.edit_matrix(fewer)
-    assert checkout.rebuilt() == {}
-
-
-def test_a_pin_of_a_stack(checkout: Checkout) -> None:
-    def newer(document: dict[str, Any]) -> None:
-        document["stacks"]["debian"]["pins"]["git"] = "2.99.1"
-
-    old = load_matrix(checkout.project.matrix).stacks["debian"].pins.git
-    assert old is not None
-    checkout.edit_matrix(newer)
-    rebuilt = checkout.rebuilt()
-    wanted = named(checkout.images, lambda i: i.stack == "debian" and i.row.git is None)
-    assert set(rebuilt) == wanted
-    assert all(f"pin git {old.version} → 2.99.1" in item.reason for item in rebuilt.values())
-
-
-def test_one_partial(checkout: Checkout) -> None:
-    checkout.replace("images/templates/partials/mpi-index.j2", "set -eu\n", "set -eux\n")
-    rebuilt = checkout.rebuilt()
-    assert set(rebuilt) == named(checkout.images, lambda i: i.mpi.origin == "index")
-    assert inputs_changed(rebuilt) == {"stage mpi"}
-    assert {item.reason for item in rebuilt.values()} == {"changed: Dockerfile: stage mpi"}
-
-
-def test_a_macro(checkout: Checkout) -> None:
-    path = checkout.path("images/templates/macros.j2")
-    text = path.read_text(encoding="utf-8")
-    changed, count = re.subn(r"(macro nvidia_install\([^)]*\) -%}\n)", r"\1true && ", text)
-    assert count == 1
-    path.write_text(changed, encoding="utf-8")
-    rebuilt = checkout.rebuilt()
-    assert set(rebuilt) == named(checkout.images, lambda i: i.variant == "gpu")
-    assert all(name.startswith("stage ") for name in inputs_changed(rebuilt))
-
-
-@pytest.mark.parametrize("comment", ["# A remark.\n\n", "{# A remark. #}\n"])
-def test_a_comment_between_instructions_builds_nothing(checkout: Checkout, comment: str) -> None:
-    checkout.replace("images/templates/partials/os.j2", "FROM base", f"{comment}FROM base")
-    assert checkout.rebuilt() == {}
-
-
-def test_a_comment_in_a_here_document_is_content(checkout: Checkout) -> None:
-    checkout.replace(
-        "images/templates/partials/mpi-index.j2", "set -eu\n", "set -eu\n# A remark.\n"
-    )
-    assert set(checkout.rebuilt()) == named(checkout.images, lambda i: i.mpi.origin == "index")
-
-
 def _append(checkout: Checkout, name: str) -> None:
     with checkout.path(name).open("a", encoding="utf-8") as file:
         file.write("# more\n")
 
 
-@pytest.mark.parametrize(
-    ("file", "part"),
-    [
-        ("mpiexec-ssh", "files/mpiexec-ssh"),
-        ("keyrings/README.md", "files/keyrings"),
-        ("ssh/ssh_config", "files/ssh"),
-    ],
-)
-def test_a_file_is_an_input_of_those_that_mount_it(
-    checkout: Checkout, file: str, part: str
-) -> None:
-    _append(checkout, f"images/files/{file}")
-    rebuilt = checkout.rebuilt()
-    assert set(rebuilt) == _mounts(checkout, part)
-    assert inputs_changed(rebuilt) == {part}
-    (reason,) = {item.reason for item in rebuilt.values()}
-    assert re.fullmatch(f"changed: {part} [0-9a-f]{{12}} → [0-9a-f]{{12}}", reason)
+def _put(value: object, *keys: str) -> Callable[[Checkout], None]:
+    """Set a value of the matrix, or add it to a list."""
+
+    def edit(document: dict[str, Any]) -> None:
+        for key in keys[:-1]:
+            document = document[key]
+        if isinstance(document[keys[-1]], list):
+            document[keys[-1]].append(value)
+        else:
+            document[keys[-1]] = value
+
+    return lambda checkout: checkout.edit_matrix(edit)
 
 
-@pytest.mark.parametrize("name", ["images/files/of-nobody.sh", "README.md"])
-def test_a_file_that_no_image_uses(checkout: Checkout, name: str) -> None:
-    _append(checkout, name)
-    assert checkout.plan().keys() == {image.name for image in checkout.images}
-    assert checkout.rebuilt() == {}
+def _replace(name: str, old: str, new: str) -> Callable[[Checkout], None]:
+    return lambda checkout: checkout.replace(f"images/templates/partials/{name}.j2", old, new)
 
 
-def _free_package(checkout: Checkout, lock: str) -> tuple[str, str]:
-    """Return a package of a lock, and its version, of the last layer.
+def _change_macro(checkout: Checkout) -> None:
+    path = checkout.path("images/templates/macros.j2")
+    text = path.read_text(encoding="utf-8")
+    changed, count = re.subn(r"(macro nvidia_install\([^)]*\) -%}\n)", r"\1true && ", text)
+    assert count == 1
+    path.write_text(changed, encoding="utf-8")
 
-    No condition of the matrix is about it.
-    """
+
+def _change_package(checkout: Checkout) -> None:
+    """Change a package of the first image's lock that no condition of the matrix is about."""
     matrix = load_matrix(checkout.project.matrix)
     bound = {re.split("[=<>!~]", c.require)[0] for c in (*matrix.requirements, *matrix.constraints)}
     bound |= {package for layer in matrix.package_layers.values() for package in layer}
-    text = checkout.path(f"images/locks/{lock}").read_text(encoding="utf-8")
-    entries: list[tuple[str, str]] = re.findall(r"^([a-z0-9-]+)==([0-9.]+)", text, re.MULTILINE)
-    return next(e for e in entries if e[0] not in bound and not e[0].startswith("tensor"))
+    lock = f"images/locks/{checkout.images[0].lock_name}"
+    text = checkout.path(lock).read_text(encoding="utf-8")
+    found: list[str] = re.findall(r"^[a-z0-9-]+==[0-9.]+", text, re.MULTILINE)
+    package = next(e for e in found if e.split("==")[0] not in bound and e[:6] != "tensor")
+    checkout.replace(lock, f"\n{package}", f"\n{package}.1")
 
 
-def test_one_lock(checkout: Checkout) -> None:
-    lock = checkout.images[0].lock_name
-    package, version = _free_package(checkout, lock)
-    old, new = f"\n{package}=={version}", f"\n{package}=={version}.1"
-    checkout.replace(f"images/locks/{lock}", old, new)
+def _append_to_lock(kind: str) -> Callable[[Checkout], None]:
+    """Change a lock, but none of its packages."""
+
+    def change(checkout: Checkout) -> None:
+        locks = [getattr(image, kind) for image in checkout.images]
+        _append(checkout, f"images/locks/{next(lock for lock in locks if lock)}")
+
+    return change
+
+
+#: Stands for the value that the first image has, of those that have one.
+FIRST = object()
+
+
+def _concerned(checkout: Checkout, of: str | dict[str, object]) -> set[str]:
+    """Return the images with these values, or whose committed Dockerfile names a file."""
+
+    def value(image: Image, name: str) -> object:
+        return image.version_of(name) if name == "python" else attrgetter(name)(image)
+
+    def matches(image: Image) -> bool:
+        if isinstance(of, str):
+            return of in (checkout.project.dockerfiles / image.name / "Dockerfile").read_text()
+        return all(value(image, n) == (first(n) if v is FIRST else v) for n, v in of.items())
+
+    def first(name: str) -> object:
+        return next(found for image in checkout.images if (found := value(image, name)))
+
+    return named(checkout.images, matches)
+
+
+Change = Callable[[Checkout], object]
+Row = tuple[Change, str | dict[str, object], str]
+OPENMPI = "openmpi-3.1.2.tar.gz"
+ALL: dict[str, object] = {}
+DEBIAN: dict[str, object] = {"os_name": "debian-12"}
+RUNTIME = ("operating_systems", "debian-12", "packages", "runtime")
+HEX = "[0-9a-f]{12} → [0-9a-f]{12}"
+SETTINGS: dict[str, Any] = {
+    "base": {"debian-12": {"from": "registry", "image": BASE + "b" * 64}},
+    "substitutes": {OPENMPI: "b" * 64},
+    "cpython": {"3.6.15": {"from": "prefix", "path": "/opt/python-3.6"}},
+    "mirrors": {"ubuntu": "http://m/ubuntu"},
+}
+
+
+def _set(name: str) -> Change:
+    return lambda checkout: checkout.settings.update({name: SETTINGS[name]})
+
+
+def _file(name: str) -> Row:
+    file = f"files/{name.partition('/')[0]}"
+    return lambda checkout: _append(checkout, f"images/files/{name}"), file, f"{file} {HEX}"
+
+
+#: A change, the images that it rebuilds, and the reason that the plan has for each of them.
+ROWS: list[Row] = [
+    (
+        _put("2.99.1", "stacks", "debian", "pins", "git"),
+        {"stack": "debian", "row.git": None},
+        r"pin git [0-9.]+ → 2\.99\.1.*",
+    ),
+    # A comment in a here-document is content.
+    (
+        _replace("mpi-index", "set -eu\n", "set -eu\n# A\n"),
+        {"mpi.origin": "index"},
+        "Dockerfile: stage mpi",
+    ),
+    (_change_macro, {"variant": "gpu"}, "Dockerfile: stages? [a-z, -]+"),
+    *(_file(name) for name in ("mpiexec-ssh", "keyrings/README.md", "ssh/ssh_config")),
+    (_change_package, {"lock_name": FIRST}, r"lock: [a-z0-9-]+ ([0-9.]+) → \1\.1"),
+    (_append_to_lock("lock_name"), {"lock_name": FIRST}, f"lock {HEX}"),
+    (_append_to_lock("build_lock_name"), {"build_lock_name": FIRST}, f"build lock {HEX}"),
+    (_append_to_lock("mpi_lock_name"), {"mpi_lock_name": FIRST}, f"MPI lock {HEX}"),
+    (_put("2026-12-24T00:00:00Z", "epoch"), ALL, r"epoch \S+ → 2026-12-24T00:00:00Z.*"),
+    (_put("zzz", *RUNTIME), DEBIAN, "Dockerfile: stages? .*os.*"),
+    (_set("base"), DEBIAN, f"base {'a' * 12} → {'b' * 12}"),
+    (_set("substitutes"), OPENMPI, f"download {OPENMPI} [0-9a-f]+ → {'b' * 12}"),
+    (_set("cpython"), {"python": "3.6.15"}, f"CPython source → {'c' * 12}.*"),
+]
+
+
+@pytest.mark.parametrize(("change", "of", "reason"), ROWS)
+def test_a_change_rebuilds_the_images_that_it_is_an_input_of(
+    checkout: Checkout, change: Change, of: str | dict[str, object], reason: str
+) -> None:
+    expected = _concerned(checkout, of)
+    change(checkout)
     rebuilt = checkout.rebuilt()
-    assert set(rebuilt) == named(checkout.images, lambda i: i.lock_name == lock)
-    (reason,) = {item.reason for item in rebuilt.values()}
-    assert reason == f"changed: lock: {package} {version} → {version}.1"
+    assert set(rebuilt) == expected
+    for item in rebuilt.values():
+        assert re.fullmatch(f"changed: {reason}", item.reason), item.reason
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda _: None,
+        _put("stack", "tags", "immutable"),
+        _replace("os", "FROM base", "# A remark.\n\nFROM base"),
+        _replace("os", "FROM base", "{# A remark. #}\nFROM base"),
+        lambda checkout: _append(checkout, "images/files/of-nobody.sh"),
+        lambda checkout: _append(checkout, "README.md"),
+        _set("mirrors"),
+        lambda checkout: checkout.settings.update(netrc=str(checkout.path("README.md"))),
+    ],
+)
+def test_what_is_no_input_rebuilds_nothing(checkout: Checkout, change: Change) -> None:
+    checkout.path("README.md").write_text("machine m login a password b\n")
+    change(checkout)
+    assert checkout.rebuilt() == {}
+    assert checkout.engine.calls == ["images"]
+
+
+def test_another_uv_rebuilds_all(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "version", lambda _: "9.9.9")
+    rebuilt = checkout.rebuilt()
+    assert set(rebuilt) == {image.name for image in checkout.images}
+    assert inputs_changed(rebuilt) == {"uv"}
 
 
 def test_one_lock_in_a_layer_that_images_share(checkout: Checkout) -> None:
@@ -210,81 +255,6 @@ def test_one_lock_in_a_layer_that_images_share(checkout: Checkout) -> None:
     assert set(rebuilt) == named(checkout.images, lambda i: i.lock_name == lock)
     assert "stage packages-common" in inputs_changed(rebuilt)
     assert all("lock: six 1" in item.reason for item in rebuilt.values())
-
-
-@pytest.mark.parametrize("kind", ["lock", "build lock", "MPI lock"])
-def test_a_lock_whose_packages_are_the_same(checkout: Checkout, kind: str) -> None:
-    names = {
-        "lock": {i.name: i.lock_name for i in checkout.images},
-        "build lock": {i.name: i.build_lock_name for i in checkout.images},
-        "MPI lock": {i.name: i.mpi_lock_name for i in checkout.images if i.mpi_lock_name},
-    }[kind]
-    lock = next(iter(names.values()))
-    _append(checkout, f"images/locks/{lock}")
-    rebuilt = checkout.rebuilt()
-    assert set(rebuilt) == {image for image, name in names.items() if name == lock}
-    assert inputs_changed(rebuilt) == {kind}
-
-
-def test_the_epoch(checkout: Checkout) -> None:
-    old = load_matrix(checkout.project.matrix).epoch
-    checkout.edit_matrix(lambda document: document.update(epoch="2026-12-24T00:00:00Z"))
-    rebuilt = checkout.rebuilt()
-    assert set(rebuilt) == {image.name for image in checkout.images}
-    assert all(f"epoch {old} → 2026-12-24T00:00:00Z" in i.reason for i in rebuilt.values())
-
-
-@pytest.mark.parametrize("purpose", ["runtime", "compiler"])
-def test_a_list_of_os_packages(checkout: Checkout, purpose: str) -> None:
-    def longer(document: dict[str, Any]) -> None:
-        document["operating_systems"]["debian-12"]["packages"][purpose].append("zzz")
-
-    checkout.edit_matrix(longer)
-    rebuilt = checkout.rebuilt()
-    assert set(rebuilt) == named(checkout.images, lambda i: i.os_name == "debian-12")
-    stage = {"runtime": "os", "compiler": "compiler"}[purpose]
-    assert all(f"stage {stage}" in {c.input for c in i.changes} for i in rebuilt.values())
-
-
-def test_the_base_image(checkout: Checkout) -> None:
-    checkout.settings["base"] = {"debian-12": {"from": "registry", "image": BASE + "b" * 64}}
-    rebuilt = checkout.rebuilt()
-    assert set(rebuilt) == named(checkout.images, lambda i: i.os_name == "debian-12")
-    assert {i.reason for i in rebuilt.values()} == {f"changed: base {'a' * 12} → {'b' * 12}"}
-
-
-def test_a_substitute(checkout: Checkout) -> None:
-    sources = load_matrix(checkout.project.matrix).sources
-    (name,) = {s.url.rsplit("/", 1)[1] for key, s in sources.items() if key.startswith("openmpi")}
-    checkout.settings["substitutes"] = {name: "b" * 64}
-    rebuilt = checkout.rebuilt()
-    assert set(rebuilt) == _mounts(checkout, name)
-    assert inputs_changed(rebuilt) == {f"download {name}"}
-
-
-def test_an_interpreter_of_this_machine(
-    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(inputs, "prefix_digest", lambda *_: "sha256:" + "c" * 64)
-    checkout.settings["cpython"] = {"3.6.15": {"from": "prefix", "path": "/opt/python-3.6"}}
-    rebuilt = checkout.rebuilt()
-    assert set(rebuilt) == named(checkout.images, lambda i: i.version_of("python") == "3.6.15")
-    assert all(f"CPython source → {'c' * 12}" in item.reason for item in rebuilt.values())
-
-
-def test_uv(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inputs, "version", lambda _: "9.9.9")
-    rebuilt = checkout.rebuilt()
-    assert set(rebuilt) == {image.name for image in checkout.images}
-    assert inputs_changed(rebuilt) == {"uv"}
-
-
-def test_mirrors_and_logins_build_nothing(checkout: Checkout, tmp_path: Path) -> None:
-    netrc = tmp_path / "netrc"
-    netrc.write_text("machine m login a password b\n")
-    more: Mapping[str, object] = {"netrc": str(netrc), "mirrors": {"ubuntu": "http://m/ubuntu"}}
-    checkout.settings.update(more)
-    assert checkout.rebuilt() == {}
 
 
 def test_a_suite_is_run_again_and_nothing_is_built(checkout: Checkout) -> None:
