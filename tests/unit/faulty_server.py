@@ -55,6 +55,11 @@ class FaultyServer(http.server.ThreadingHTTPServer):
         self.replies[path] = list(replies)
         return self.url + path
 
+    def project(self, name: str, *files: str) -> None:
+        """Offer a project's page: each of ``files`` is the attributes of a link, and its text."""
+        page = "".join(f"<a {link}</a>\n" for link in files).encode()
+        self.give(f"/simple/{name}/", Reply(page, kind="text/html"))
+
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing: clients of these tests hang up."""
 
@@ -75,12 +80,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _send(self, reply: Reply, asked: Asked) -> None:
         body, status, headers = reply.body, reply.status, dict(reply.headers)
         if asked.range and reply.ranges and status == 200:
-            start = int(asked.range.removeprefix("bytes=").rstrip("-"))
+            first, _, last = asked.range.removeprefix("bytes=").partition("-")
+            start, end = int(first), min(int(last or len(body)), len(body) - 1)
             if start >= len(body):
                 status, body = 416, b""
             else:
-                headers["Content-Range"] = f"bytes {start}-{len(body) - 1}/{len(body)}"
-                status, body = 206, body[start:]
+                headers["Content-Range"] = f"bytes {start}-{end}/{len(body)}"
+                status, body = 206, body[start : end + 1]
         self.send_response(status)
         self.send_header("Content-Type", reply.kind)
         length = len(body) if reply.announced is None else reply.announced

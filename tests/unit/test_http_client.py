@@ -53,6 +53,12 @@ def test_https_is_not_left_for_http(monkeypatch: pytest.MonkeyPatch) -> None:
         HttpClient().get("https://x.example/y")
 
 
+def test_redirects_without_end(server: FaultyServer) -> None:
+    url = server.give("/x", Reply(b"", 302, headers={"Location": "/x"}))
+    with pytest.raises(MachineError, match="too many redirects"):
+        HttpClient().get(url)
+
+
 def test_authorization_stays_at_its_site(server: FaultyServer) -> None:
     with faulty_server() as other:
         there = other.give("/f", Reply(b"x"))

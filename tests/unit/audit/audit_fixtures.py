@@ -1,22 +1,14 @@
-"""A server on loopback, and facts that agree with the matrix."""
+"""Pages of an index on a server, and facts that agree with the matrix."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fake_server import FakeServer, serving
 
 from imgbuild.audit.facts import WheelFacts, WheelNeed, pins_of
 from imgbuild.http import HttpClient
 from imgbuild.matrix.images import Image
 from imgbuild.retry import RetryPolicy
-
-
-@pytest.fixture
-def loopback() -> Iterator[FakeServer]:
-    with serving() as running:
-        yield running
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from fake_server import FakeServer
+from faulty_server import FaultyServer, Reply
 
 from imgbuild.audit.compare import Contradiction
 from imgbuild.audit.facts import SdistNeed
@@ -59,34 +59,26 @@ def test_without_settings_it_is_pips_default(
         find_index(Settings(), here)
 
 
-@pytest.mark.parametrize("url", ["file:///srv/simple", "ftp://index"])
-def test_an_index_that_is_no_http_address(url: str) -> None:
+def test_an_index_that_cannot_be_used(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="UV_DEFAULT_INDEX names"):
-        find_index(Settings(), {"UV_DEFAULT_INDEX": url})
-
-
-def test_a_uv_file_that_is_no_toml(tmp_path: Path) -> None:
+        find_index(Settings(), {"UV_DEFAULT_INDEX": "file:///srv/simple"})
     (tmp_path / "uv.toml").write_text("index-url = ")
     with pytest.raises(InputError, match=r"uv\.toml cannot be read"):
         find_index(Settings(), {"UV_CONFIG_FILE": str(tmp_path / "uv.toml")})
 
 
-def test_a_page_lists_files_with_their_sha256(loopback: FakeServer, client: HttpClient) -> None:
-    index = IndexAddress(f"{loopback.url}/simple", "a test")
-    loopback.project("x", f'href="../../f/x-1.whl#sha256={SHA}" data-yanked="bad">x', 'href="/y">y')
-    file = OfferedFile("x-1.whl", f"{loopback.url}/f/x-1.whl", SHA, "bad")
+def test_a_page_lists_files_with_their_sha256(server: FaultyServer, client: HttpClient) -> None:
+    index = IndexAddress(f"{server.url}/simple", "a test")
+    server.project("x", f'href="../../f/x-1.whl#sha256={SHA}" data-yanked="bad">x', 'href="/y">y')
+    file = OfferedFile("x-1.whl", f"{server.url}/f/x-1.whl", SHA, "bad")
     assert read_project(client, index, "x").files == {"x-1.whl": file}
-    loopback.files["/simple/y/"] = b"<html>sign in</html>"
+    server.give("/simple/y/", Reply(b"<html>sign in</html>", kind="text/html"))
     with pytest.raises(MachineError, match="lists no file"):
         read_project(client, index, "y")
-
-
-def test_a_project_that_is_not_there_has_no_files(loopback: FakeServer, client: HttpClient) -> None:
-    index = IndexAddress(f"{loopback.url}/simple", "a test")
-    loopback.project("h5py", f'href="/h5py-1.tar.gz#sha256={SHA}">h5py-1.tar.gz')
+    server.project("h5py", f'href="/h5py-1.tar.gz#sha256={SHA}">h5py-1.tar.gz')
     assert list(read_project(client, index, "H5py").files) == ["h5py-1.tar.gz"]
     assert read_project(client, index, "absent").files == {}
-    loopback.answers["/simple/broken/"] = lambda _: (500, {}, b"")
+    server.give("/simple/broken/", Reply(b"", 500))
     with pytest.raises(MachineError, match="it answered 500"):
         read_project(client, index, "broken")
 

@@ -1,8 +1,8 @@
 """Facts out of wheels on a server; servers and archives that mislead are refused."""
 
 import pytest
-from fake_server import Answer, FakeServer
 from fake_wheel import CPU, FakeWheel
+from faulty_server import FaultyServer, Reply
 
 from imgbuild.audit.facts import WheelFacts
 from imgbuild.audit.wheels import RemoteFile, read_wheel
@@ -12,19 +12,19 @@ from imgbuild.http import HttpClient
 pytest_plugins = ("audit_fixtures",)
 
 
-def _read(loopback: FakeServer, client: HttpClient, wheel: FakeWheel) -> WheelFacts:
-    loopback.files["/w.whl"] = wheel.content()
-    return read_wheel(RemoteFile(client, f"{loopback.url}/w.whl"), wheel.file, "00" * 32)
+def _read(server: FaultyServer, client: HttpClient, wheel: FakeWheel) -> WheelFacts:
+    server.give("/w.whl", Reply(wheel.content()))
+    return read_wheel(RemoteFile(client, f"{server.url}/w.whl"), wheel.file, "00" * 32)
 
 
-def _refusal(loopback: FakeServer, client: HttpClient) -> str:
+def _refusal(server: FaultyServer, client: HttpClient) -> str:
     with pytest.raises(MachineError) as caught:
-        read_wheel(RemoteFile(client, f"{loopback.url}/w.whl"), FakeWheel().file, "00" * 32)
+        read_wheel(RemoteFile(client, f"{server.url}/w.whl"), FakeWheel().file, "00" * 32)
     return str(caught.value)
 
 
-def test_a_gpu_wheel_with_a_loader(loopback: FakeServer, client: HttpClient) -> None:
-    facts = _read(loopback, client, FakeWheel())
+def test_a_gpu_wheel_with_a_loader(server: FaultyServer, client: HttpClient) -> None:
+    facts = _read(server, client, FakeWheel())
     assert facts.libraries == (
         "libcublas.so.10", "libcuda.so.1", "libcudart.so.10.1", "libcudnn.so.7",
     )  # fmt: skip
@@ -33,59 +33,65 @@ def test_a_gpu_wheel_with_a_loader(loopback: FakeServer, client: HttpClient) -> 
 
 
 def test_a_cpu_wheel_has_a_loader_without_versions(
-    loopback: FakeServer, client: HttpClient
+    server: FaultyServer, client: HttpClient
 ) -> None:
-    facts = _read(loopback, client, FakeWheel(loader=dict(CPU), build_info="is_cuda_build = False"))
+    facts = _read(server, client, FakeWheel(loader=dict(CPU), build_info="is_cuda_build = False"))
     assert (facts.libraries, facts.loading, facts.cuda_build) == ((), "none", False)
 
 
-def test_an_old_gpu_wheel_needs_its_libraries(loopback: FakeServer, client: HttpClient) -> None:
+def test_an_old_gpu_wheel_needs_its_libraries(server: FaultyServer, client: HttpClient) -> None:
     needed = ("libcudart.so.9.0", "libcudnn.so.7", "libfoo.so.1", "libc.so.6")
-    facts = _read(loopback, client, FakeWheel(loader={}, needed=needed, compiler="4.8.5"))
+    facts = _read(server, client, FakeWheel(loader={}, needed=needed, compiler="4.8.5"))
     assert (facts.libraries, facts.loading) == (("libcudart.so.9.0", "libcudnn.so.7"), "needed")
     assert facts.compiler == "4.8.5"
 
 
-def test_the_new_abi_and_the_capabilities(loopback: FakeServer, client: HttpClient) -> None:
+def test_the_new_abi_and_the_capabilities(server: FaultyServer, client: HttpClient) -> None:
     info = "build_info = {'is_cuda_build': True, 'cuda_compute_capabilities': ['sm_35']}\n"
     own = ("_ZN10tensorflow3fooERKNSt7__cxx1112basic_stringIcEE",)
-    facts = _read(loopback, client, FakeWheel(own=own, build_info=info))
+    facts = _read(server, client, FakeWheel(own=own, build_info=info))
     assert (facts.cxx11_abi, facts.capabilities) == (1, ("sm_35",))
 
 
-def test_build_info_is_never_executed(loopback: FakeServer, client: HttpClient) -> None:
+def test_build_info_is_never_executed(server: FaultyServer, client: HttpClient) -> None:
     info = "import os\nis_cuda_build = os.abort()\ncuda_version_number = '10'\n"
-    assert _read(loopback, client, FakeWheel(build_info=info)).cuda_build is None
+    assert _read(server, client, FakeWheel(build_info=info)).cuda_build is None
 
 
 @pytest.mark.parametrize(
-    ("answer", "text"),
+    ("reply", "text"),
     [
-        ((200, {}, b"PK\x03\x04" * 9), "ignores ranges"),
-        ((500, {}, b""), "answered 500"),
-        ((206, {"Content-Range": "bytes 5-5/999"}, b"P"), "answered 206"),
-        ((206, {"Content-Range": "bytes 0-0/9"}, b"PK"), "with 2 bytes"),
-        ((206, {"Content-Range": "bytes 0-0/1"}, b"<"), "is no wheel, or damaged"),
+        (Reply(b"PK\x03\x04" * 9, ranges=False), "ignores ranges"),
+        (Reply(b"", 500, ranges=False), "answered 500"),
+        (
+            Reply(b"P", 206, headers={"Content-Range": "bytes 5-5/999"}, ranges=False),
+            "answered 206",
+        ),
+        (Reply(b"PK", 206, headers={"Content-Range": "bytes 0-0/9"}, ranges=False), "with 2 bytes"),
+        (
+            Reply(b"<", 206, headers={"Content-Range": "bytes 0-0/1"}, ranges=False),
+            "is no wheel, or damaged",
+        ),
     ],
 )
 def test_a_server_that_does_not_serve_ranges(
-    loopback: FakeServer, client: HttpClient, answer: Answer, text: str
+    server: FaultyServer, client: HttpClient, reply: Reply, text: str
 ) -> None:
-    loopback.answers["/w.whl"] = lambda _: answer
-    assert text in _refusal(loopback, client)
+    server.give("/w.whl", reply)
+    assert text in _refusal(server, client)
 
 
 def test_an_archive_that_is_damaged_or_no_tensorflow(
-    loopback: FakeServer, client: HttpClient
+    server: FaultyServer, client: HttpClient
 ) -> None:
     content = FakeWheel().content()
-    loopback.files["/w.whl"] = content[: content.rfind(b"PK\x05\x06")]
-    assert "is no wheel, or damaged" in _refusal(loopback, client)
-    loopback.files["/w.whl"] = content.replace(b"_framework", b"_framewerk")
-    assert "has no /libtensorflow_framework.so" in _refusal(loopback, client)
+    server.give("/w.whl", Reply(content[: content.rfind(b"PK\x05\x06")]))
+    assert "is no wheel, or damaged" in _refusal(server, client)
+    server.give("/w.whl", Reply(content.replace(b"_framework", b"_framewerk")))
+    assert "has no /libtensorflow_framework.so" in _refusal(server, client)
 
 
-def test_a_library_without_what_is_looked_for(loopback: FakeServer, client: HttpClient) -> None:
+def test_a_library_without_what_is_looked_for(server: FaultyServer, client: HttpClient) -> None:
     for wheel in (FakeWheel(own=()), FakeWheel(compiler="clang")):
-        loopback.files["/w.whl"] = wheel.content()
-        assert "libtensorflow_framework.so" in _refusal(loopback, client)
+        server.give("/w.whl", Reply(wheel.content()))
+        assert "libtensorflow_framework.so" in _refusal(server, client)

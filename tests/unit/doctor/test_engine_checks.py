@@ -42,21 +42,14 @@ def test_no_engine_names_the_script_that_sets_one_up(tmp_path: Path) -> None:
     assert "buildx plugin" in (without_script.fix or "")
 
 
-def test_an_engine_that_lacks_features() -> None:
-    status, fix = rows(replace(GOOD, features_problem="COPY --link"))[2]
-    assert status is Status.MISSING
-    assert "docker.io docker-buildx" in fix
-
-
-def test_a_socket_that_this_user_may_not_open() -> None:
-    assert "usermod" in rows(EngineState(None, problem="Permission denied"))[0][1]
-
-
-def test_an_address_that_the_user_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_names_what_mends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "tcp://build:2375")
     assert "out of DOCKER_HOST" in rows(EngineState("tcp://build:2375"))[0][1]
     assert "out of imgbuild.local.yaml" in rows(EngineState("tcp://other:2375"))[0][1]
     assert rows(EngineState(OWN_HOST))[0][1].endswith("engine.sh")
+    assert "usermod" in rows(EngineState(None, problem="Permission denied"))[0][1]
+    status, fix = rows(replace(GOOD, features_problem="COPY --link"))[2]
+    assert (status, "docker.io docker-buildx" in fix) == (Status.MISSING, True)
 
 
 @pytest.fixture

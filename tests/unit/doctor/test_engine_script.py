@@ -49,14 +49,10 @@ Engine = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Return a folder with the programs, and a copy of the script in a checkout."""
-    for name, text in {
-        "docker": DOCKER,
-        "dockerd": DOCKERD,
-        "apt-get": APT,
-        "id": "echo 0",
-    }.items():
+    (tmp_path / "bin").mkdir()
+    programs = {"docker": DOCKER, "dockerd": DOCKERD, "apt-get": APT, "id": "echo 0"}
+    for name, text in programs.items():
         path = tmp_path / "bin" / name
-        path.parent.mkdir(exist_ok=True)
         path.write_text(f"#!/bin/bash\n{text}")
         path.chmod(0o755)
     (tmp_path / "checkout" / "build" / "setup").mkdir(parents=True)

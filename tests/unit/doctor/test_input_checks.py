@@ -68,8 +68,12 @@ def test_disk(monkeypatch: pytest.MonkeyPatch, free: int, status: Status) -> Non
     assert check_disk("disk", Path("/data"), "prune").status is status
 
 
-def test_programs(program: Program) -> None:
+def test_programs(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     client, git = check_programs()
+    assert install_command("git") == "install git with this system's package manager"
+    program("apt-get")
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert install_command("git") == "sudo apt-get install -y git"
     assert "--no-test" in client.detail
     assert git.status is client.status is Status.WARNING
     program("git")
@@ -77,17 +81,15 @@ def test_programs(program: Program) -> None:
     assert [found.status for found in check_programs()] == [Status.FINE] * 2
 
 
-def test_what_installs_a_package(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert install_command("git") == "install git with this system's package manager"
-    program("apt-get")
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
-    assert install_command("git") == "sudo apt-get install -y git"
-
-
 def test_bootstrap(bookworm: OperatingSystem, program: Program, tmp_path: Path) -> None:
     program("mmdebstrap", f'echo "$@" > {tmp_path}/words')
     assert check_bootstrap("debian-12", bookworm).status is Status.FINE
     assert "bookworm" in (tmp_path / "words").read_text()
+    program("mmdebstrap", "echo 'E: Could not connect' >&2; echo 'E: Some failed' >&2; exit 25")
+    found = check_bootstrap("debian-12", bookworm)
+    assert found.status is Status.MISSING
+    assert found.detail.endswith("cannot be used: Could not connect")
+    assert "base: {debian-12: {from: registry" in (found.fix or "")
 
 
 def test_bootstrap_without_its_tools(
@@ -98,16 +100,6 @@ def test_bootstrap_without_its_tools(
     found = check_bootstrap("debian-12", bookworm)
     assert found.status is Status.MISSING
     assert "debian-archive-keyring mmdebstrap uidmap" in (found.fix or "")
-
-
-def test_bootstrap_when_the_archive_does_not_answer(
-    bookworm: OperatingSystem, program: Program
-) -> None:
-    program("mmdebstrap", "echo 'E: Could not connect' >&2; echo 'E: Some failed' >&2; exit 25")
-    found = check_bootstrap("debian-12", bookworm)
-    assert found.status is Status.MISSING
-    assert found.detail.endswith("cannot be used: Could not connect")
-    assert "base: {debian-12: {from: registry" in (found.fix or "")
 
 
 def test_registry(program: Program) -> None:
@@ -145,24 +137,19 @@ def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_a_private_ca_is_one_that_no_public_list_has(bundle: Path) -> None:
+def test_a_private_ca_is_one_that_no_public_list_has(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     state = read_ca_state({"PIP_CERT": str(bundle)})
     assert state == CaState(bundle, "PIP_CERT", 1)
     assert check_ca(state, None).status is Status.WARNING
     assert check_ca(state, str(bundle)).status is Status.FINE
     assert state.choose(None) == state.choose("/gone.pem") == str(bundle)
     assert state.choose(__file__) == __file__, "the user's own stays"
-
-
-def test_no_private_ca(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bundle.write_text(certificate(b"public"))
     monkeypatch.setattr(input_checks, "SYSTEM_BUNDLES", (Path("/gone"), bundle))
     state = read_ca_state({})
-    assert check_ca(state, None).status is Status.FINE
-    assert state.choose(None) is None
-
-
-def test_a_variable_that_names_no_file() -> None:
+    assert (check_ca(state, None).status, state.choose(None)) == (Status.FINE, None)
     found = check_ca(read_ca_state({"SSL_CERT_FILE": "/gone.pem"}), None)
     assert (found.status, found.fix) == (Status.MISSING, "unset SSL_CERT_FILE")
 
