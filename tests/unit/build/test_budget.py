@@ -22,12 +22,6 @@ def _with(budget: str) -> str:
     return ROW.replace("horovod: 0.19.5", f"horovod: 0.19.5, budget: {budget}")
 
 
-def agreed(image: Image, megabytes: int) -> Image:
-    """Return the image with a budget."""
-    budget = {image.variant: megabytes}
-    return replace(image, row=image.row.model_copy(update={"budget": budget}))
-
-
 @pytest.mark.parametrize(
     ("budget", "expected"),
     [
@@ -58,15 +52,11 @@ def test_a_budget_belongs_to_one_image_and_changes_nothing_in_it(
     assert render_dockerfile(after, project.templates) == render_dockerfile(
         before, project.templates
     )
+    gpu = images["tf-2.1-gpu-ubuntu"]
+    gpu = replace(gpu, row=gpu.row.model_copy(update={"budget": {"gpu": 900}}))
+    assert (gpu.budget, as_documented_image(gpu).budget) == (900_000_000, None)
     assert after.lock_names == before.lock_names
     assert expectation(after, project) == expectation(before, project)
-
-
-def test_the_documented_image_has_no_budget(images: dict[str, Image]) -> None:
-    image = agreed(images["tf-2.1-gpu-ubuntu"], 900)
-    assert image.budget == 900_000_000
-    assert as_documented_image(image).documented
-    assert as_documented_image(image).budget is None
 
 
 def test_five_per_cent_more_is_allowed_and_one_byte_beyond_is_not() -> None:
@@ -77,10 +67,7 @@ def test_five_per_cent_more_is_allowed_and_one_byte_beyond_is_not() -> None:
     assert text is not None
     assert text.startswith("it has 105 MB, 5.0 % more than its budget of 100 MB; 5 % is allowed.")
     assert over_budget(10**12, None) is None
-
-
-def test_a_containerd_store_counts_blocks() -> None:
-    """As tf-1.10-cpu-debian did: the same image has 531 MB on a graph driver, 583 MB there."""
+    # A containerd store counts blocks. As tf-1.10-cpu-debian did, 531 MB on a graph driver:
     graph, containerd = 530_590_823, 583_450_624
     assert over_budget(containerd, graph) is not None
     assert over_budget(containerd, graph, containerd_store=True) is None

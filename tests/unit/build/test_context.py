@@ -19,17 +19,11 @@ def test_a_second_build_is_refused_and_keeps_no_other_lock(tmp_path: Path) -> No
             image_locks(["tf-1.10", "tf-2.2"], None, tmp_path),
         ):
             pass
-        with image_locks(["tf-1.10"], None, tmp_path):
+        with (
+            image_locks(["tf-1.10"], None, tmp_path),
+            image_locks(["tf-2.2"], "tcp://elsewhere:2375", tmp_path),
+        ):
             pass
-
-
-def test_other_images_and_other_engines_are_free(tmp_path: Path) -> None:
-    with (
-        image_locks(["tf-2.2"], None, tmp_path),
-        image_locks(["tf-2.3"], None, tmp_path),
-        image_locks(["tf-2.2"], "tcp://elsewhere:2375", tmp_path),
-    ):
-        pass
 
 
 def test_a_killed_build_holds_nothing(tmp_path: Path) -> None:

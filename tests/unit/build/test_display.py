@@ -1,14 +1,12 @@
 """What a build shows: on a terminal, in a log, for one image and for many."""
 
 import io
-import os
 
 import pytest
 from rich.console import Console, RenderableType
 from terminal import Terminal
 
-from imgbuild.build.display import BuildDisplay, image_table, progress_bar
-from imgbuild.build.lines import clock_time, shortened
+from imgbuild.build.display import BuildDisplay, image_table
 from imgbuild.build.status import BuildStatus
 from imgbuild.engine.progress import (
     BuildEvent,
@@ -42,15 +40,26 @@ def _no_ci(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CI", raising=False)
 
 
-def test_off_a_terminal_the_steps_of_one_image_are_lines() -> None:
-    assert shown(event("running"), event("done", elapsed=12.3)) == [
+@pytest.mark.parametrize(("stream", "variable"), [(io.StringIO(), "NO_CI"), (Terminal(), "CI")])
+def test_off_a_terminal_and_on_ci_the_steps_of_one_image_are_lines(
+    monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "true")
+    internal = "[internal] load .dockerignore"
+    with BuildDisplay(["tf-2.2-cpu"], stream) as display:
+        for one in (
+            event("running"),
+            event("done", elapsed=12.3),
+            event("done", elapsed=12.3),
+            event("done", internal, 2),
+            event("failed", internal, 2),
+        ):
+            display.on_event(one)
+    assert stream.getvalue().splitlines() == [
         "tf-2.2-cpu      starts  horovod 3/4 RUN pip install horovod",
         "tf-2.2-cpu       12.3s  horovod 3/4 RUN pip install horovod",
+        "tf-2.2-cpu      failed  internal load .dockerignore",
     ]
-
-
-def test_no_line_is_written_twice() -> None:
-    assert len(shown(event("done"), event("running"), event("done"))) == 2
 
 
 def test_of_many_images_only_states_and_long_steps_are_lines() -> None:
@@ -72,27 +81,6 @@ def test_of_many_images_only_states_and_long_steps_are_lines() -> None:
     ]
     assert lines[3].startswith("tf-2.2-cpu       built  in ")
     assert len(lines) == 4
-
-
-def test_a_failure_among_many_names_its_step() -> None:
-    (line,) = shown(event("failed"), images=("tf-2.2-cpu", "b"))
-    assert line == "tf-2.2-cpu      failed  horovod 3/4 RUN pip install horovod"
-
-
-def test_steps_of_buildkit_itself_are_shown_only_when_they_fail() -> None:
-    step = "[internal] load .dockerignore"
-    assert shown(event("done", step), BuildEvent(None, "x", "running")) == []
-    assert len(shown(event("failed", step))) == 1
-
-
-def test_of_many_images_failed_checks_are_lines_and_suites_are_not() -> None:
-    stream = io.StringIO()
-    with BuildDisplay(["a", "b"], stream) as display:
-        display.on_event(ImageState("a", "testing", "pins, horovod"))
-        display.on_event(ImageState("a", "testing", "horovod 0/9"))
-        display.on_event(ImageState("a", "testing", "FAILED horovod: test_x"))
-    lines = [line.split(None, 2)[2] for line in stream.getvalue().splitlines()]
-    assert lines == ["pins, horovod", "FAILED horovod: test_x"]
 
 
 def test_after_a_quiet_minute_there_is_a_line() -> None:
@@ -119,60 +107,41 @@ def test_where_nothing_is_done_nothing_is_shown() -> None:
         assert stream.getvalue() == ""
 
 
-def test_how_an_image_ended_is_written_once() -> None:
+def test_of_many_images_failures_and_how_they_ended_are_lines() -> None:
     stream = io.StringIO()
     with BuildDisplay(["a", "b"], stream) as display:
         display.on_event(event("failed", image="a"))
         display.on_event(ImageState("a", "failed", error="no"))
+        display.on_event(ImageState("b", "testing", "pins, horovod"))
+        display.on_event(ImageState("b", "testing", "horovod 0/9"))
+        display.on_event(ImageState("b", "testing", "FAILED horovod: test_x"))
         display.on_event(ImageState("b", "passed"))
         display.on_event(ImageState("b", "named"))
-    assert [line.split()[:2] for line in stream.getvalue().splitlines()] == [
-        ["a", "failed"],
-        ["b", "passed"],
-        ["b", "named"],
+    assert [" ".join(line.split()) for line in stream.getvalue().splitlines()] == [
+        "a failed horovod 3/4 RUN pip install horovod",
+        "b testing pins, horovod",
+        "b testing FAILED horovod: test_x",
+        "b passed",
+        "b named",
     ]
 
 
-def test_on_a_terminal_there_is_a_line_for_each_image_and_a_bar() -> None:
+@pytest.mark.parametrize("colour", [True, False])
+def test_on_a_terminal_there_is_a_line_for_each_image_and_a_bar(
+    monkeypatch: pytest.MonkeyPatch, colour: bool
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("NO_COLOR", "" if colour else "1")
     stream = Terminal()
-    with BuildDisplay(["tf-2.2-cpu", "b"], stream) as display:
+    with BuildDisplay(["tf-2.2-cpu", "b", "c"], stream) as display:
         display.on_event(event("running"))
         display.on_event(ImageState("b", "testing", "a [bold]suite"))
+        display.on_event(ImageState("c", "failed"))
     last = stream.getvalue()
-    for said in ("tf-2.2-cpu", "building", "horovod 3/4 RUN", "a [bold]suite", "0 of 2 images"):
+    assert ("31m" in last) is colour
+    for said in ("tf-2.2-cpu", "building", "horovod 3/4 RUN", "[bold]suite", " of 3 images"):
         assert said in last
     assert "starts" not in last
-
-
-def test_on_ci_a_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CI", "true")
-    stream = Terminal()
-    with BuildDisplay(["tf-2.2-cpu"], stream) as display:
-        display.on_event(event("running"))
-    assert stream.getvalue() == "tf-2.2-cpu      starts  horovod 3/4 RUN pip install horovod\n"
-
-
-def test_there_are_no_colours_where_they_are_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm-256color")
-    texts = {}
-    for no_color in ("", "1"):
-        monkeypatch.setenv("NO_COLOR", no_color)
-        stream = Terminal()
-        with BuildDisplay(["a"], stream) as display:
-            display.on_event(ImageState("a", "failed"))
-        texts[no_color] = stream.getvalue()
-    assert "31m" in texts[""]
-    assert "31m" not in texts["1"]
-
-
-def test_the_display_ends_with_an_exception() -> None:
-    stream = Terminal()
-    display = BuildDisplay(["a"], stream)
-    with pytest.raises(KeyError), display:
-        display.on_event(event("running", image=os.environ["NO_SUCH_VARIABLE"]))
-    with pytest.raises(ZeroDivisionError), display:
-        display.on_event(ImageState("a", "testing", str(1 // 0)))
-    assert display._live is None
 
 
 def family(count: int) -> BuildStatus:
@@ -224,19 +193,3 @@ def test_more_images_than_lines_are_summed_up_and_the_urgent_ones_shown() -> Non
     assert any(images[30] in line and "building" in line for line in lines)
     assert lines[-1].startswith("and 29 more")
     assert "10 named" in lines[-1]
-
-
-def test_the_bar_shows_images_and_steps_done_of_all_and_the_elapsed_time() -> None:
-    status = family(3)
-    first, second, _ = status.images
-    begin(status, first)
-    status.take(ImageState(second, "named"), 5)
-    (line,) = drawn(progress_bar(status, 192), 80)
-    assert line.endswith("1 of 3 images  0 of 2 steps  3m12s")
-
-
-def test_steps_and_times_are_short() -> None:
-    step = "[horovod 3/4] RUN --mount=type=cache,id=x --network=none make <<EOF (true)"
-    assert shortened(step) == "horovod 3/4 RUN make"
-    assert len(shortened("[a 1/1] RUN " + "x" * 99)) == 72
-    assert [clock_time(one) for one in (12.34, 245, 3725)] == ["12.3s", "4m05s", "1h02m"]

@@ -59,16 +59,11 @@ def test_a_second_run_asks_for_nothing(
     assert fetch_files([listing], job, DownloadProgress()) == 2
     assert fetch_files([listing, listing], job, DownloadProgress()) == 0
     assert len(server.asked) == 2
+    written = read_listing(job.folder, listing.image)
+    assert written
+    assert ([item.size for item in written.items], written.size) == ([5, 7, 4], 16)
     ContentStore(job.folder).path(listing.items[0].sha256).unlink()
     assert fetch_files([listing], job, DownloadProgress()) == 1
-
-
-def test_sizes_are_known_afterwards(listing: Listing, job: FetchJob) -> None:
-    fetch_files([listing], job, DownloadProgress())
-    written = read_listing(job.folder, listing.image)
-    assert written is not None
-    assert [item.size for item in written.items] == [5, 7, 4]
-    assert written.size == 16
 
 
 def test_what_was_interrupted_goes_on(

@@ -11,7 +11,7 @@ from bench import INPUTS, OLD, Bench
 from imgbuild.build.gate import export_stub
 from imgbuild.cli.build_command import build_lines
 from imgbuild.engine.bake import BakeTarget
-from imgbuild.engine.types import HistoryEntry
+from imgbuild.engine.types import HistoryEntry, StoredImage
 from imgbuild.errors import CheckFailedError
 from imgbuild.inputs.build_inputs import BaseInput, ImageDownloads, InterpreterInput
 from imgbuild.matrix.images import Image
@@ -48,19 +48,15 @@ def _skipping(bench: Bench, run: SuiteRun) -> Report:
     return replace(report, suites=results, gpus=fake_engine.VERSION.gpus is not None)
 
 
-def test_an_image_gets_its_name_without_a_gpu_and_the_reason_is_shown(gpu: Bench) -> None:
+def test_without_a_gpu_an_image_gets_its_name_and_is_tested_again_when_there_is_one(
+    gpu: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     build = gpu.run()
     text = build_lines(build)
     assert build.results[0].ok
     assert "gpu_built passed, gpu_loadable passed, gpu_runs skipped, horovod passed" in text
     assert f"{GPU}: gpu_runs: 2 skipped: {REASON}" in text
     assert gpu.tags() == gpu.tags(GPU)
-
-
-def test_a_second_build_does_not_test_again_until_there_are_gpus(
-    gpu: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gpu.build()
     (item,) = gpu.plan()
     assert item.action is Action.NOTHING
     monkeypatch.setattr(fake_engine, "VERSION", replace(fake_engine.VERSION, gpus="nvidia"))
@@ -87,57 +83,39 @@ def test_a_suite_that_every_image_must_pass_may_not_be_skipped(
     assert gpu.tags() == set()
 
 
-def test_the_suites_know_of_stand_ins_and_get_the_stub(
-    gpu: Bench, monkeypatch: pytest.MonkeyPatch
+def test_the_suites_know_of_stand_ins_and_the_stub_is_of_the_images_own_builder(
+    gpu: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     runs: list[SuiteRun] = []
-    exported: list[dict[str, Any]] = []
+    targets: list[BakeTarget] = []
+    logs: list[Path] = []
 
     def seen(run: SuiteRun, *_: object) -> Report:
         runs.append(run)
         return gpu.suites(run)
+
+    def export(_buildx: object, _host: object, asked: list[BakeTarget], **more: Any) -> None:
+        targets.extend(asked)
+        logs.append(more["log"])
 
     monkeypatch.setattr("imgbuild.suites.session.run_suites", seen)
     gpu.pretend_standin()
     gpu.build()
     assert runs[0].target.expected["pins"]["python"] == "3.6.15"
     assert runs[0].target.expected["standin"] is True
-    monkeypatch.setattr(
-        "imgbuild.build.one_bake.run_bake", lambda *_, **more: exported.append(more)
-    )
-    assert runs[0].target.export_stub is not None
-    runs[0].target.export_stub(Path("/folder"))
-    assert exported[0]["log"].name.endswith(f"-{GPU}-driver-stub.log")
-
-
-def test_the_stub_comes_out_of_the_images_own_builder(
-    gpu: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    targets: list[BakeTarget] = []
-
-    def export(_buildx: object, _host: object, asked: list[BakeTarget], **_: Any) -> None:
-        targets.extend(asked)
-
-    (result,) = gpu.build()
     monkeypatch.setattr("imgbuild.build.one_bake.run_bake", export)
-    export_stub(gpu.context.images[0], result.image_id or "", gpu.context, tmp_path)
-    assert targets[0].target == "driver-stub"
-    assert targets[0].output == f"type=local,dest={tmp_path}"
-    assert targets[0].contexts["base"] == "docker-image://ubuntu@sha256:a"
-    assert targets[0].labels == {}
-
-
-@pytest.mark.parametrize("image_id", ["sha256:other", "sha256:none"])
-def test_no_stub_is_built_for_an_image_from_elsewhere(
-    gpu: Bench, tmp_path: Path, image_id: str
-) -> None:
-    gpu.build()
-    (stored,) = gpu.engine.stored.values()
-    gpu.engine.stored["sha256:other"] = replace(
-        stored, id="sha256:other", tags=(), labels={"imgbuild.input-digest": "sha256:else"}
-    )
-    with pytest.raises(CheckFailedError, match="was not built from this checkout"):
-        export_stub(gpu.context.images[0], image_id, gpu.context, tmp_path)
+    assert runs[0].target.export_stub is not None
+    runs[0].target.export_stub(tmp_path)
+    (target,) = targets
+    assert (target.target, target.labels) == ("driver-stub", {})
+    assert target.output == f"type=local,dest={tmp_path}"
+    assert target.contexts["base"] == "docker-image://ubuntu@sha256:a"
+    assert logs[0].name.endswith(f"-{GPU}-driver-stub.log")
+    other = StoredImage("sha256:other", (), {"imgbuild.input-digest": "sha256:else"})
+    gpu.engine.stored[other.id] = other
+    for image_id in (other.id, "sha256:none"):
+        with pytest.raises(CheckFailedError, match="was not built from this checkout"):
+            export_stub(gpu.context.images[0], image_id, gpu.context, tmp_path)
 
 
 @pytest.mark.parametrize(("budget", "ok"), [(20, True), (19, False)])

@@ -170,11 +170,9 @@ def test_an_image_over_its_budget_is_not_tested_and_gets_no_tag(bench: Bench) ->
     bench.change(images=(_with_budget(first, 953), second))
     assert all(result.ok for result in bench.build())
     assert len(bench.baked) == 1  # a larger budget builds nothing again
-
-
-def test_what_is_built_from_stand_ins_has_no_budget_and_can_never_be_pushed(bench: Bench) -> None:
-    bench.pretend_standin()
-    bench.change(images=(_with_budget(bench.context.images[0], 900), bench.context.images[1]))
+    bench.pretend_standin()  # what has no budget, and can never be pushed:
+    bench.change(images=(_with_budget(first, 900), second))
+    bench.engine.stored.clear()
     assert all(result.ok for result in bench.build())
     labels = [image.labels["imgbuild.standin"] for image in bench.engine.stored.values()]
     assert labels == ["a test's"] * 2
@@ -193,16 +191,6 @@ def test_a_failed_build_cancels_the_others_unless_it_keeps_going(bench: Bench) -
     assert bench.tags() == set()
     assert bench.states(keep_going=True) == {OLD: "failed", NEW: "done"}
     assert bench.tags() == bench.tags(NEW)
-
-
-def test_a_wheel_that_cannot_be_compiled_is_its_images_failure(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Bake may name the target that exports the wheel."""
-    _change_failure(bench, monkeypatch, failed=(f"{OLD}-horovod-wheel",))
-    old, new = bench.build(keep_going=True)
-    assert (old.state, new.state) == ("failed", "done")
-    assert f"Building {OLD} failed" in (old.error or "")
 
 
 def test_failed_suites_stop_further_images_unless_it_keeps_going(bench: Bench) -> None:
@@ -345,13 +333,20 @@ def _failing_gate(monkeypatch: pytest.MonkeyPatch, error: ImgbuildError) -> None
     monkeypatch.setattr(gate, "_test_and_tag", failing)
 
 
-def test_an_error_of_a_test_run_concerns_that_image(
+def test_an_error_of_a_test_run_or_a_wheel_concerns_that_image(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _failing_gate(monkeypatch, MachineError("no container could be started"))
-    old, new = bench.build(keep_going=True, jobs=1)
+    """Bake may name the target that exports the wheel."""
+    with monkeypatch.context() as patch:
+        _failing_gate(patch, MachineError("no container could be started"))
+        old, new = bench.build(keep_going=True, jobs=1)
     assert (old.state, new.state) == ("failed", "done")
     assert (old.error, old.scope) == ("no container could be started", FailureScope.MACHINE)
+    bench.engine.stored.clear()
+    _change_failure(bench, monkeypatch, failed=(f"{OLD}-horovod-wheel",))
+    old, new = bench.build(keep_going=True)
+    assert (old.state, new.state) == ("failed", "done")
+    assert f"Building {OLD} failed" in (old.error or "")
 
 
 def test_when_the_engine_is_lost_no_further_image_begins_and_the_table_is_complete(
@@ -425,18 +420,14 @@ def _rows(*results: BuildResult, planned: int | None = None) -> list[str]:
     return build_lines(Build(results, planned or len(results))).splitlines()
 
 
-def test_one_image_has_a_row_with_its_suites(images: dict[str, Image]) -> None:
-    header, row = _rows(_result(images[NEW]))
-    assert header.split() == ["image", "verdict", "done", "time", "size", "suites"]
-    expected = "named built, tested 4m05s + 1m10s 1000 MB pins passed, horovod passed"
-    assert " ".join(row.split()) == f"{NEW} {expected}"
-    rows = _rows(_result(images[NEW]), planned=3)
-    assert rows[-1] == "2 images were not started (--keep-going builds them)."
-
-
 def test_many_images_have_their_suites_in_brief_and_totals(images: dict[str, Image]) -> None:
     names = [f"tf-{minor}-cpu-debian" for minor in ("1.10", "1.11", "2.1", "2.2")]
     chosen = [images[name] for name in names]
+    header, row, *_, last = _rows(_result(chosen[3]), planned=3)
+    assert header.split() == ["image", "verdict", "done", "time", "size", "suites"]
+    expected = "named built, tested 4m05s + 1m10s 1000 MB pins passed, horovod passed"
+    assert " ".join(row.split()) == f"{names[3]} {expected}"
+    assert last == "2 images were not started (--keep-going builds them)."
     bad = _report(names[1], fails=True)
     _, good, failed, idle, broken, totals = _rows(
         _result(chosen[0]),
@@ -452,18 +443,11 @@ def test_many_images_have_their_suites_in_brief_and_totals(images: dict[str, Ima
     assert totals == "4 images: 1 named, 1 suites failed, 1 up to date, 1 failed."
 
 
-def test_nothing_to_do_is_one_line(images: dict[str, Image]) -> None:
-    assert _rows(_result(images[NEW], Action.NOTHING)) == [
-        f"Nothing to do: 1 image is up to date ({images[NEW].tags[0]})."
-    ]
-
-
 def test_the_usage_names_the_engine_and_what_the_image_needs(images: dict[str, Image]) -> None:
-    assert "docker -H unix:///x run" in usage_lines(images[NEW], "unix:///x")
-    assert "\n  docker run" in usage_lines(images[NEW], "unix:///var/run/docker.sock")
-    assert "mpirun -np 2 --oversubscribe python" in usage_lines(images[NEW], None)
-    assert "--gpus" not in usage_lines(images[NEW], None)
-    intel = usage_lines(images["tf-1.12-gpu-ubuntu"], None)
+    own = usage_lines(images[NEW], "unix:///x")
+    assert "docker -H unix:///x run --rm -it" in own
+    assert "mpirun -np 2 --oversubscribe python" in own
+    intel = usage_lines(images["tf-1.12-gpu-ubuntu"], "unix:///var/run/docker.sock")
     assert "docker run --rm --gpus all -v" in intel
     assert "mpirun -np 2 python" in intel  # Intel's knows no --oversubscribe
 

@@ -29,15 +29,18 @@ def end(one: ImageStatus, number: int, state: State = "done", now: float = 1.0) 
     one.take(event(state, one.steps[number].text, number), now)
 
 
-def test_the_step_shown_is_the_oldest_that_runs() -> None:
-    one = ImageStatus("a")
-    one.take(event("running", "[b 1/1] RUN long", 1), 0)
-    one.take(event("running", "[c 1/1] RUN short", 2), 1)
-    assert one.step == "[b 1/1] RUN long"
-    one.take(event("done", "[b 1/1] RUN long", 1), 2)
-    assert one.step == "[c 1/1] RUN short"
-    one.take(event("done", "[c 1/1] RUN short", 2), 3)
-    assert one.step == "[c 1/1] RUN short"
+def test_the_step_shown_is_the_oldest_that_runs_and_a_shared_one_counts_once() -> None:
+    status = BuildStatus(["a", "b"])
+    for image in ("a", "b"):
+        status.take(StepPlanned(image, RUN, 1), 0)
+        status.take(StepPlanned(image, f"[final 1/1] COPY {image}", 2), 0)
+        status.take(BuildEvent(image, RUN, "running", 0, 1), 1)
+    status.take(event("running", "[final 1/1] COPY a", 2), 2)
+    assert status.images["a"].step == RUN
+    for image in ("a", "b"):
+        status.take(BuildEvent(image, RUN, "done", 3.0, 1), 3)
+    assert status.images["a"].step == "[final 1/1] COPY a"
+    assert status.steps == (1, 3)
 
 
 def test_a_failed_image_stays_failed_and_shows_the_step() -> None:
@@ -61,20 +64,14 @@ def test_a_second_bake_begins_anew_but_the_fraction_never_falls() -> None:
 
 
 def test_an_exported_image_is_built_but_not_all_of_its_work() -> None:
-    one = planned(1)
-    end(one, 1, "cached")
+    one = planned(5)
+    end(one, 5, "cached")
     assert 0 < one.share < 0.5
     one.take(event("running", EXPORT, 9), 2)
     assert one.state == "exporting"
+    assert {s.state for s in one.steps.values()} == {"cached", "running"}, "others are not needed"
     one.take(event("done", EXPORT, 9), 3)
     assert (one.state, one.share, one.step) == ("built", 0.9, "")
-
-
-def test_steps_that_were_not_needed_do_not_count_in_the_end() -> None:
-    one = planned(5)
-    end(one, 5, "cached")
-    one.take(event("running", EXPORT, 9), 1)
-    assert {step.state for step in one.steps.values()} == {"cached", "running"}
 
 
 def test_the_time_of_an_image_begins_with_its_first_step_that_is_not_cached() -> None:
@@ -88,40 +85,20 @@ def test_the_time_of_an_image_begins_with_its_first_step_that_is_not_cached() ->
     one.take(event("done", EXPORT, 4, 2.0), 40)
     assert one.elapsed(99) == 30.0
     assert one.build_seconds == one.elapsed(99)
+    one.set_state("testing", "horovod", 41)
+    assert not one.final
+    one.set_state("passed", "", 50)
+    one.set_state("named", "", 60)
+    assert (one.final, one.elapsed(99)) == (True, 40.0)
     pulled = ImageStatus("a")
     pulled.take(event("done", "[os 1/1] FROM base:1", 1, 30.0), 30)
     assert pulled.since == 0, "pulling a base is work"
 
 
-def test_a_final_state_stops_the_clock() -> None:
-    one = ImageStatus("a")
-    one.set_state("testing", "horovod", 1)
-    before = one.final
-    assert one.elapsed(5) == 4
-    one.set_state("passed", "", 6)
-    one.set_state("named", "", 20)
-    assert (before, one.final) == (False, True)
-    assert one.elapsed(50) == 5
-
-
-def test_images_with_nothing_to_do_are_not_counted() -> None:
-    status = BuildStatus(["a", "b", "c"])
-    status.take(ImagesPlanned({"a": "nothing", "b": "build", "c": "test"}), 0)
-    assert (status.done, [one.image for one in status.busy]) == (0, ["b", "c"])
-
-
-def test_a_shared_step_counts_once() -> None:
-    status = BuildStatus(["a", "b"])
-    for image in ("a", "b"):
-        status.take(StepPlanned(image, RUN, 1), 0)
-        status.take(StepPlanned(image, f"[final 1/1] COPY {image}", 2), 0)
-        status.take(BuildEvent(image, RUN, "done", 3.0, 1), 3)
-    assert status.steps == (1, 3)
-
-
 def test_the_fraction_of_all_never_falls_and_is_1_only_at_the_end() -> None:
-    status = BuildStatus(["a", "b"])
-    status.take(ImagesPlanned({"a": "push", "b": "push"}), 0)
+    status = BuildStatus(["a", "b", "idle"])
+    status.take(ImagesPlanned({"a": "push", "b": "push", "idle": "nothing"}), 0)
+    assert (status.done, [one.image for one in status.busy]) == (0, ["a", "b"])
     status.take(ImageState("a", "pushing"), 1)
     assert status.fraction == 0.0
     status.take(ImageState("a", "published"), 2)
