@@ -4,7 +4,7 @@ The images that are expected are found by the matrix, the committed Dockerfiles 
 """
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,12 @@ import pytest
 from git_checkout import GitCheckout, commit, git, git_checkout
 
 from imgbuild.errors import InputError
+from imgbuild.matrix.images import Image
 from imgbuild.matrix.load import load_matrix
 from imgbuild.project import Project
 from imgbuild.settings import Settings
+
+LOCK = "mpi-intelmpi-2021.8.0-py3.6.txt"
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +52,6 @@ def _other_horovod(checkout: GitCheckout) -> tuple[int, str, str]:
     pytest.fail("no row of the matrix can have another Horovod")
 
 
-def test_nothing_changed(checkout: GitCheckout) -> None:
-    found = checkout.changes()
-    assert (found.reasons, found.gone, found.notes) == ({}, (), ())
-
-
 def test_one_horovod_pin_is_exactly_the_images_of_its_row(checkout: GitCheckout) -> None:
     index, old, new = _other_horovod(checkout)
     checkout.render()
@@ -67,33 +65,55 @@ def test_one_horovod_pin_is_exactly_the_images_of_its_row(checkout: GitCheckout)
     assert checkout.changed("HEAD~1") == uncommitted
 
 
-def test_one_partial_of_one_mpi(checkout: GitCheckout) -> None:
+def _partial(checkout: GitCheckout) -> None:
     checkout.replace("images/templates/partials/mpi-index.j2", "set -eu\n", "set -eux\n")
+
+
+def _lock(checkout: GitCheckout) -> None:
+    with (checkout.project.locks / LOCK).open("a", encoding="utf-8") as stream:
+        stream.write("# seen\n")
+
+
+def _uv(checkout: GitCheckout) -> None:
+    checkout.replace("pyproject.toml", '"uv==', '"uv==9.')
+    commit(checkout.root)
+    checkout.replace("pyproject.toml", '"uv==9.', '"uv==')
+
+
+def _base(checkout: GitCheckout) -> None:
+    """Change the recipe of a base that this machine has not made."""
+    checkout.edit_matrix(lambda all_: all_["operating_systems"]["debian-12"].update(suite="trixie"))
+
+
+@pytest.mark.parametrize(
+    ("change", "affected", "reason"),
+    [
+        (_partial, lambda image: image.mpi.origin == "index", "changed: Dockerfile: stage mpi"),
+        (_lock, lambda image: image.mpi_lock_name == LOCK, "changed: "),
+        (_uv, lambda _: True, "changed: uv "),
+        (_base, lambda image: image.os_name == "debian-12", "base recipe "),
+    ],
+)
+def test_a_change_is_exactly_the_images_that_it_affects(
+    checkout: GitCheckout,
+    change: Callable[[GitCheckout], None],
+    affected: Callable[[Image], bool],
+    reason: str,
+) -> None:
+    change(checkout)
     checkout.render()
     found = checkout.changed()
-    assert {*found} == checkout.named(lambda image: image.mpi.origin == "index")
-    assert {*found.values()} == {"changed: Dockerfile: stage mpi"}
-
-
-def test_a_lock_is_its_images(checkout: GitCheckout) -> None:
-    name = "mpi-intelmpi-2021.8.0-py3.6.txt"
-    path = checkout.project.locks / name
-    path.write_text(path.read_text(encoding="utf-8") + "# seen\n", encoding="utf-8")
-    assert {*checkout.changed()} == checkout.named(lambda image: image.mpi_lock_name == name)
+    assert {*found} == checkout.named(affected)
+    assert all(reason in one for one in found.values()), found
 
 
 def test_a_file_of_the_build_context_by_its_content_and_mode(checkout: GitCheckout) -> None:
     path = checkout.project.files / "check_compiler.py"
-    mounting = checkout.named(
-        lambda image: (
-            path.name
-            in (checkout.project.dockerfiles / image.name / "Dockerfile").read_text(
-                encoding="utf-8"
-            )
-        )
-    )
     path.chmod(path.stat().st_mode ^ 0o111)
-    assert {*checkout.changed()} == mounting
+    folder = checkout.project.dockerfiles
+    assert {*checkout.changed()} == checkout.named(
+        lambda image: path.name in (folder / image.name / "Dockerfile").read_text(encoding="utf-8")
+    )
 
 
 def test_what_is_no_input_changes_nothing(checkout: GitCheckout) -> None:
@@ -104,17 +124,19 @@ def test_what_is_no_input_changes_nothing(checkout: GitCheckout) -> None:
     checkout.replace("images/templates/Dockerfile.j2", "#\n", "# Another comment.\n#\n")
     checkout.render()
     commit(checkout.root)
-    assert checkout.changed("HEAD~1") == {}
+    # Settings are this machine's: that an older matrix has no such mirror is no fault.
+    checkout.edit_matrix(
+        lambda all_: all_["upstreams"].update(elsewhere={**all_["upstreams"]["debian"]})
+    )
+    settings = Settings.model_validate({"mirrors": {"elsewhere": "https://mirror.example.org/x"}})
+    found = checkout.changes("HEAD~1", settings)
+    assert (found.reasons, found.gone, found.notes) == ({}, (), ())
 
 
 def test_a_new_image_and_one_that_is_gone(checkout: GitCheckout) -> None:
     whole = checkout.project.matrix.read_text(encoding="utf-8")
     gone = checkout.images[0].row
-
-    def without(document: dict[str, Any]) -> None:
-        del document["images"][0]
-
-    checkout.edit_matrix(without)
+    checkout.edit_matrix(lambda document: document["images"].pop(0))
     checkout.render()
     names = {f"{image.name}" for image in checkout.images}
     found = checkout.changes()
@@ -173,39 +195,6 @@ def test_no_revision_before_the_first_is_every_image(checkout: GitCheckout) -> N
     found = checkout.changes("0" * 40)
     assert {*found.reasons} == checkout.named(lambda _: True)
     assert "no revision before" in found.notes[0]
-
-
-def test_another_uv_is_another_input_of_each(checkout: GitCheckout) -> None:
-    checkout.replace("pyproject.toml", '"uv==', '"uv==9.')
-    commit(checkout.root)
-    checkout.replace("pyproject.toml", '"uv==9.', '"uv==')
-    found = checkout.changed()
-    assert {*found} == checkout.named(lambda _: True)
-    assert all(reason.startswith("changed: uv ") for reason in found.values())
-
-
-def test_a_base_that_is_not_made_stands_for_its_recipe(checkout: GitCheckout) -> None:
-    """A machine that has made none lists the images of a changed recipe, and no other."""
-
-    def another(document: dict[str, Any]) -> None:
-        document["operating_systems"]["debian-12"]["suite"] = "trixie"
-
-    checkout.edit_matrix(another)
-    checkout.render()
-    found = checkout.changed()
-    assert {*found} == checkout.named(lambda image: image.os_name == "debian-12")
-    assert all("base recipe " in reason for reason in found.values())
-
-
-def test_settings_for_what_the_revision_did_not_know(checkout: GitCheckout) -> None:
-    """They are this machine's: that an older matrix has no such mirror is no fault."""
-
-    def renamed(document: dict[str, Any]) -> None:
-        document["upstreams"]["elsewhere"] = {**document["upstreams"]["debian"]}
-
-    checkout.edit_matrix(renamed)
-    settings = Settings.model_validate({"mirrors": {"elsewhere": "https://mirror.example.org/x"}})
-    assert checkout.changes(settings=settings).notes == ()
 
 
 def test_nothing_of_the_checkout_is_touched(checkout: GitCheckout) -> None:

@@ -42,6 +42,10 @@ def test_json_says_all_that_is_known(images: dict[str, Image]) -> None:
     ]
     assert "shard" not in ListedImage(images[CPU], None, "").as_json()
     assert json_text([]) == "[]"
+    assert github_text(()) == '{"include":[]}'
+    # GitLab takes no pipeline without a job.
+    nothing = {"nothing to build": {"extends": ".imgbuild", "script": ["true"]}}
+    assert yaml.safe_load(gitlab_text(())) == nothing
 
 
 def test_github_has_one_entry_an_image_on_one_line(single: list[Job]) -> None:
@@ -71,10 +75,6 @@ def test_github_has_one_entry_a_shard(sharded: list[Job]) -> None:
     ]
 
 
-def test_nothing_to_do_is_an_empty_matrix() -> None:
-    assert github_text(()) == '{"include":[]}'
-
-
 def test_more_jobs_than_github_runs(images: dict[str, Image]) -> None:
     one = Job(CPU, (images[CPU],), sharded=False)
     assert len(json.loads(github_text([one] * GITHUB_JOBS))["include"]) == 256
@@ -94,9 +94,3 @@ def test_gitlab_has_one_job_an_image_or_a_shard(single: list[Job], sharded: list
         },
     }
     assert found["shard 2 of 4"]["variables"]["IMGBUILD_GPU"] == "true"
-
-
-def test_gitlab_takes_no_pipeline_without_a_job() -> None:
-    assert yaml.safe_load(gitlab_text(())) == {
-        "nothing to build": {"extends": ".imgbuild", "script": ["true"]}
-    }

@@ -29,13 +29,16 @@ def intelmpi(checkout: GitCheckout) -> list[str]:
     return [image.name for image in checkout.images if image.mpi.origin == "index"]
 
 
-def _matrix(checkout: GitCheckout, *options: str) -> subprocess.CompletedProcess[str]:
+def _matrix(
+    checkout: GitCheckout, *options: str, **variables: str
+) -> subprocess.CompletedProcess[str]:
     folder = checkout.root.parent
     environment = {
         **os.environ,
         "DOCKER_HOST": "unix:///no/engine",
         "XDG_STATE_HOME": str(folder / "state"),
         "XDG_CACHE_HOME": str(folder / "cache"),
+        **variables,
     }
     return subprocess.run(
         [sys.executable, "-c", "from imgbuild.cli import main; main()", "matrix", *options],
@@ -100,18 +103,11 @@ def test_wrong_input_is_one_paragraph_and_exit_code_2(
     assert said in result.stderr
 
 
-def test_an_unreachable_registry_is_exit_code_3(checkout: GitCheckout) -> None:
-    quick = Path(checkout.root.parent / "settings.yaml")
+def test_an_unreachable_registry_is_exit_code_3(checkout: GitCheckout, tmp_path: Path) -> None:
+    quick = tmp_path / "settings.yaml"
     quick.write_text("publishing: {attempts: 1, first_wait: 0}\n", encoding="utf-8")
-    program = "from imgbuild.cli import main; main()"
-    given = ["--settings", str(quick), "matrix", "--missing", "--from", "localhost:1/x"]
-    result = subprocess.run(
-        [sys.executable, "-c", program, *given],
-        cwd=checkout.root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    options = ("--missing", "--from", "localhost:1/x")
+    result = _matrix(checkout, *options, IMGBUILD_SETTINGS=str(quick))
     assert (result.returncode, result.stdout) == (3, "")
 
 

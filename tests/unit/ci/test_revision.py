@@ -68,6 +68,15 @@ def test_a_revision_that_is_none(root: Path, reference: str) -> None:
     assert "fetch-depth: 0" in str(caught.value)
 
 
+def test_no_repository_and_no_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    with pytest.raises(InputError, match="is not a Git checkout"):
+        resolve(tmp_path, "HEAD")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MachineError, match="Install git"):
+        resolve(tmp_path, "HEAD")
+
+
 def test_a_shallow_clone_says_how_to_deepen_it(root: Path, tmp_path: Path) -> None:
     clone = tmp_path / "shallow"
     git(root, "clone", "--quiet", "--depth=1", root.as_uri(), str(clone))
@@ -86,18 +95,6 @@ def test_a_checkout_in_a_folder_of_a_repository(tmp_path: Path) -> None:
     commit(whole)
     with _at(whole / "part", "HEAD") as folder:
         assert (folder / "matrix.yaml").read_text(encoding="utf-8") == "mine\n"
-
-
-def test_no_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    with pytest.raises(InputError, match="is not a Git checkout"):
-        resolve(tmp_path, "HEAD")
-
-
-def test_no_git(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(root))
-    with pytest.raises(MachineError, match="Install git"):
-        resolve(root, "HEAD")
 
 
 def test_an_object_that_is_missing(root: Path) -> None:

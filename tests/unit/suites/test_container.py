@@ -9,7 +9,7 @@ import fake_engine
 import pytest
 from fake_engine import FakeEngine
 
-from imgbuild.engine.types import GpuRequest, RunOptions, StoredImage, StoredNetwork
+from imgbuild.engine.types import RunOptions, StoredImage, StoredNetwork
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.matrix.images import Image
 from imgbuild.suites.container import (
@@ -104,11 +104,6 @@ def test_later_tensorflow_needs_no_stub(images: dict[str, Image]) -> None:
     assert needing == {"1.10", "1.11", "1.12", "1.13"}
 
 
-def test_a_stub_without_a_builder_is_reported(images: dict[str, Image]) -> None:
-    said = _run(images["tf-1.12-gpu-ubuntu"], _engine(), stub=False)[3]
-    assert said == ["no stub of the driver: the image's builder is not known"]
-
-
 @pytest.mark.parametrize("fault", [CheckFailedError("the stage fails"), OSError(28, "No space")])
 def test_a_stub_that_cannot_be_made_is_reported(
     images: dict[str, Image], monkeypatch: pytest.MonkeyPatch, fault: Exception
@@ -116,24 +111,11 @@ def test_a_stub_that_cannot_be_made_is_reported(
     def fails(_: Path) -> None:
         raise fault
 
+    said = _run(images["tf-1.12-gpu-ubuntu"], _engine(), stub=False)[3]
+    assert said == ["no stub of the driver: the image's builder is not known"]
     monkeypatch.setattr("test_container._export", fails)
     said = _run(images["tf-1.12-gpu-ubuntu"], _engine())[3]
     assert said == [f"no stub of the driver: {fault}"]
-
-
-@pytest.mark.parametrize("gpus", ["nvidia", "cdi"])
-def test_the_engine_is_asked_in_the_way_it_offers(gpus: GpuRequest) -> None:
-    from imgbuild.engine.client import _gpus
-
-    request = _gpus(RunOptions(gpus=gpus))
-    assert request is not None
-    expected: tuple[object, ...] = (
-        (-1, "", [], [["gpu"]]) if gpus == "nvidia" else (0, "cdi", ["nvidia.com/gpu=all"], [])
-    )
-    one = request[0]
-    found = (one["Count"], one["Driver"], one["DeviceIDs"], one["Capabilities"])
-    assert found == expected
-    assert _gpus(RunOptions()) is None
 
 
 def test_all_that_suites_start_goes_with_the_container(images: dict[str, Image]) -> None:

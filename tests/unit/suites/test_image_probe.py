@@ -25,38 +25,22 @@ def test_an_mpi_is_known_by_its_mpirun(printed: str, mpi: tuple[str, str]) -> No
     assert ImageContents(*FACTS, printed, (), ("debian", "12")).mpi == mpi
 
 
-@pytest.fixture
-def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the docker client of this test: a script."""
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    return tmp_path / "docker"
+def test_commands_run_by_the_docker_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = tmp_path / "docker"
 
+    def run(script: str) -> str:
+        client.write_text(f"#!/bin/sh\n{script}\n")
+        client.chmod(0o755)
+        return docker_exec("unix:///there")("c1", ["python", "-c", "x"])
 
-def _script(path: Path, text: str) -> None:
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-
-
-def test_commands_run_by_the_docker_client(client: Path) -> None:
-    _script(client, 'echo "$DOCKER_HOST" "$@"')
-    execute = docker_exec("unix:///there")
-    assert execute("c1", ["python", "-c", "x"]) == "unix:///there exec c1 python -c x\n"
-
-
-def test_a_command_that_fails(client: Path) -> None:
-    _script(client, "echo some words; echo no such program: python >&2; exit 127")
-    with pytest.raises(CheckFailedError, match=r"\(exit code 127\): no such program: python"):
-        docker_exec(None)("c1", ["python"])
-
-
-def test_a_command_that_does_not_end(client: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(image_probe, "SECONDS", 0.2)
-    _script(client, "exec sleep 30")
-    with pytest.raises(CheckFailedError, match=r"did not answer within 0\.2 s"):
-        docker_exec(None)("c1", ["python"])
-
-
-def test_without_a_docker_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = os.environ["PATH"]
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MachineError, match="No docker client on PATH"):
         docker_exec(None)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{before}")
+    assert run('echo "$DOCKER_HOST" "$@"') == "unix:///there exec c1 python -c x\n"
+    with pytest.raises(CheckFailedError, match=r"\(exit code 127\): no such program: python"):
+        run("echo some words; echo no such program: python >&2; exit 127")
+    monkeypatch.setattr(image_probe, "SECONDS", 0.2)
+    with pytest.raises(CheckFailedError, match=r"did not answer within 0\.2 s"):
+        run("exec sleep 30")

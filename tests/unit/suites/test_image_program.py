@@ -110,15 +110,11 @@ def test_the_versions_of_cuda_are_those_of_the_files(
     assert image_program.cuda_runtimes() == []
 
 
-def _program(folder: Path, text: str) -> None:
-    folder.mkdir(exist_ok=True)
-    (folder / "mpirun").write_text(f"#!/bin/sh\n{text}\n")
-    (folder / "mpirun").chmod(0o755)
-
-
 def test_mpirun_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    _program(tmp_path, 'echo "mpirun (Open MPI) 4.1.4, asked for $1"')
+    program = tmp_path / "mpirun"
+    program.write_text('#!/bin/sh\necho "mpirun (Open MPI) 4.1.4, asked for $1"\n')
+    program.chmod(0o755)
     assert image_program.mpirun() == "mpirun (Open MPI) 4.1.4, asked for --version\n"
-    _program(tmp_path, "exit 1")
+    program.write_text("#!/bin/sh\nexit 1\n")
     assert image_program.mpirun() == ""

@@ -40,16 +40,14 @@ def session(project: Project, tmp_path: Path) -> TestSession:
     return TestSession(project, FakeEngine([]), None, store, folder, lambda _: None)
 
 
-@pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[SuiteRun], Report]], None]:
-    """Return how to replace the run of pytest."""
-    return lambda run: monkeypatch.setattr(
-        session_module, "run_suites", lambda suites, *_: run(suites)
-    )
-
-
 Runs = Callable[[Callable[[SuiteRun], Report]], None]
 OPTIONS = TestOptions(("pins",))
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
+    """Return how to replace the run of pytest."""
+    return lambda run: monkeypatch.setattr(session_module, "run_suites", lambda one, *_: run(one))
 
 
 def test_a_suite_that_passed_is_not_run_again(session: TestSession, runs: Runs) -> None:
@@ -88,20 +86,6 @@ def test_the_files_of_a_run(session: TestSession, runs: Runs, tmp_path: Path) ->
     assert not (folder / "one" / "junit.xml").exists()
 
 
-def test_images_are_tested_side_by_side_and_listed_in_order(
-    session: TestSession, runs: Runs
-) -> None:
-    gate = threading.Barrier(2, timeout=10)
-
-    def run(suites: SuiteRun) -> Report:
-        gate.wait()  # fails unless two run at once
-        return _report(suites.target.name, PASSED)
-
-    runs(run)
-    outcome = run_targets([_target(name) for name in "ab"], session, OPTIONS, 2)
-    assert [report.image for report in outcome.reports] == ["a", "b"]
-
-
 @pytest.mark.parametrize("fail_fast", [True, False])
 def test_the_first_failure_can_end_a_run(
     session: TestSession, runs: Runs, *, fail_fast: bool
@@ -124,15 +108,18 @@ def test_the_first_failure_can_end_a_run(
 
 
 def test_an_image_that_cannot_be_tested_stops_no_other(session: TestSession, runs: Runs) -> None:
+    gate = threading.Barrier(3, timeout=10)
+
     def run(suites: SuiteRun) -> Report:
+        gate.wait()  # fails unless all run at once
         if suites.target.name == "a":
             raise CheckFailedError("pytest is broken")
         return _report(suites.target.name, PASSED)
 
     runs(run)
-    outcome = run_targets([_target(name) for name in "ab"], session, OPTIONS, 1)
+    outcome = run_targets([_target(name) for name in "abc"], session, OPTIONS, 3)
     assert [*outcome.errors] == ["a"]
-    assert [report.image for report in outcome.reports] == ["b"]
+    assert [report.image for report in outcome.reports] == ["b", "c"]
 
 
 def test_an_interrupt_stops_all_and_waits_for_them(session: TestSession, runs: Runs) -> None:

@@ -23,7 +23,8 @@ def store(tmp_path: Path) -> ReportStore:
 
 def test_what_passed_is_remembered_for_its_key(store: ReportStore) -> None:
     assert store.verdict(ID, KEYS) is Verdict.UNKNOWN
-    store.save(ID, KEYS, [PINS, HOROVOD])
+    store.save(ID, KEYS, [PINS])
+    store.save(ID, KEYS, [HOROVOD])
     assert store.verdict(ID, KEYS) is Verdict.PASSED
     known = store.passed(ID, KEYS)
     assert {*known} == {*KEYS}
@@ -36,14 +37,6 @@ def test_what_passed_is_remembered_for_its_key(store: ReportStore) -> None:
     assert store.verdict(ID, changed) is Verdict.UNKNOWN
     assert store.verdict(ID, {**KEYS, "new": "sha256:d"}) is Verdict.UNKNOWN
     assert store.verdict(ID, {}) is Verdict.UNKNOWN
-
-
-def test_each_suite_is_remembered_by_itself(store: ReportStore) -> None:
-    store.save(ID, KEYS, [PINS])
-    store.save(ID, KEYS, [HOROVOD])
-    assert store.verdict(ID, KEYS) is Verdict.PASSED
-    store.save(ID, KEYS, [])
-    assert store.verdict(ID, KEYS) is Verdict.PASSED
 
 
 def test_what_failed_is_known_and_run_again(store: ReportStore) -> None:
@@ -92,16 +85,13 @@ def _file(tmp_path: Path, entry: object) -> None:
     (tmp_path / "id.json").write_text(json.dumps(document))
 
 
-def test_an_entry_as_it_is_written_is_read(tmp_path: Path, store: ReportStore) -> None:
-    _file(tmp_path, GOOD)
-    assert store.passed(ID, KEYS).keys() == {"pins"}
-
-
 @pytest.mark.parametrize("key", ["passed", "failures", "skipped", "not_asked", "seconds", "before"])
-@pytest.mark.parametrize("value", [None, "x", [1], [{}], {"a": 1}])
+@pytest.mark.parametrize("value", [None, "x", [{}]])
 def test_a_damaged_entry_says_nothing(
     tmp_path: Path, store: ReportStore, key: str, value: object
 ) -> None:
+    _file(tmp_path, GOOD)
+    assert store.passed(ID, KEYS).keys() == {"pins"}
     if (key, value) == ("before", "x"):
         return  # any text is a time to show
     _file(tmp_path, {**GOOD, key: value})
@@ -110,10 +100,7 @@ def test_a_damaged_entry_says_nothing(
     assert store.verdict(ID, KEYS) is Verdict.UNKNOWN
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "[]", '{"ok": "yes"}', "{", '{"suites": []}', '{"suites": {"pins": 1}}', "\xff"],
-)
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"suites": []}', '{"suites": {"a": 1}}', "\xff"])
 def test_a_damaged_file_says_nothing_and_is_replaced(
     tmp_path: Path, store: ReportStore, text: str
 ) -> None:

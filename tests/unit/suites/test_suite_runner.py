@@ -14,7 +14,7 @@ from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.suites import runner
 from imgbuild.suites.container import TestTarget
-from imgbuild.suites.results import Report, TestFailure, TestSkip
+from imgbuild.suites.results import TestSkip
 from imgbuild.suites.runner import Stop, SuiteRun, SuitesStoppedError, call_pytest, run_suites
 
 CONFTEST = """
@@ -62,37 +62,30 @@ def _checkout(tmp_path: Path, project: Project, body: str) -> Project:
     return Project(tmp_path / "checkout")
 
 
-def _run(folder: Path, *, fail_fast: bool = False, suites: tuple[str, ...] = ("toy",)) -> SuiteRun:
+def _run(folder: Path, fail_fast: bool = False) -> SuiteRun:
     target = TestTarget("tf-2.2-cpu-debian", "sha256:id", "x", "cpu", {"tensorflow": "2.2.0"})
-    return SuiteRun(target, suites, folder, fail_fast=fail_fast)
+    return SuiteRun(target, ("toy",), folder, fail_fast=fail_fast)
 
 
-def _report(tmp_path: Path, engine: FakeEngine, project: Project, *, fail_fast: bool) -> Report:
-    run = _run(tmp_path / "out", fail_fast=fail_fast)
-    return run_suites(run, engine, None, _checkout(tmp_path, project, OUTCOMES))
-
-
+@pytest.mark.parametrize("fail_fast", [False, True])
 def test_each_outcome_of_a_check_is_in_the_report(
-    engine: FakeEngine, tmp_path: Path, project: Project
+    engine: FakeEngine, tmp_path: Path, project: Project, *, fail_fast: bool
 ) -> None:
-    report = _report(tmp_path, engine, project, fail_fast=False)
-    (toy,) = report.suites
-    assert (toy.passed, toy.skips) == (1, (TestSkip("test_skipped", "no driver"),))
-    assert toy.not_asked == (TestSkip("test_skipped_in_fixture", "not asked: labels"),)
-    assert [failure.test for failure in toy.failures] == ["test_failed", "test_clean_up"]
+    run, checkout = _run(tmp_path / "out", fail_fast), _checkout(tmp_path, project, OUTCOMES)
+    (toy,) = run_suites(run, engine, None, checkout).suites
+    assert toy.passed == 1
     assert "assert 1 == 2" in toy.failures[0].message
-    assert "left behind" in toy.failures[1].message
     assert engine.running == {}
+    failed = [failure.test for failure in toy.failures]
+    if fail_fast:
+        assert (failed, toy.skips, toy.not_asked) == (["test_failed"], (), ())
+        return
+    assert toy.skips == (TestSkip("test_skipped", "no driver"),)
+    assert toy.not_asked == (TestSkip("test_skipped_in_fixture", "not asked: labels"),)
+    assert failed == ["test_failed", "test_clean_up"]
+    assert "left behind" in toy.failures[1].message
     junit = (tmp_path / "out" / "junit.xml").read_text()
     assert '<testsuite name="tf-2.2-cpu-debian"' in junit
-
-
-def test_the_first_failure_can_end_a_run(
-    engine: FakeEngine, tmp_path: Path, project: Project
-) -> None:
-    (toy,) = _report(tmp_path, engine, project, fail_fast=True).suites
-    assert (toy.passed, [failure.test for failure in toy.failures]) == (1, ["test_failed"])
-    assert isinstance(toy.failures[0], TestFailure)
 
 
 @pytest.mark.parametrize(
