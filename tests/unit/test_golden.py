@@ -62,7 +62,9 @@ def _compare(name: str, text: str) -> None:
     path = GOLDEN / name
     if os.environ.get("IMGBUILD_WRITE_GOLDEN"):
         path.write_text(text, encoding="utf-8")
-    assert text == path.read_text(encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8"), (
+        f"{name} differs; if it is meant: IMGBUILD_WRITE_GOLDEN=1 pytest tests/unit/test_golden.py"
+    )
 
 
 def _json(document: Any) -> str:

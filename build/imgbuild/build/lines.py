@@ -1,4 +1,8 @@
-"""Write the events of a build as plain lines for logs, or as objects of the JSON log."""
+"""Write the events of a build as plain lines for logs, or as objects of the JSON log.
+
+`BuildDisplay` passes them on; `BuildStatus` has counted them by then. The list of images at the end
+of `imgbuild build` is another output, of `imgbuild.cli.build_command`.
+"""
 
 from __future__ import annotations
 

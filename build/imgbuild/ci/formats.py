@@ -1,4 +1,7 @@
-"""Print jobs in the formats that CI systems read."""
+"""Print jobs in the formats that CI systems read: a function for each value of ``--format``.
+
+`imgbuild.cli.matrix_command` has the names of the formats and calls these.
+"""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,9 @@
-"""Say what the answers of a registry mean, in one paragraph each."""
+"""Say what the answers of a registry mean, in one paragraph each.
+
+`refused` has a sentence for each status that ends the work at once, `gave_up` for those that are
+tried again: 408, 425, 429 and 5xx (`imgbuild.http.raise_transient`). What the engine says when it
+pushes an image's layers is read in `imgbuild.publish.upload`.
+"""
 
 import json
 from collections.abc import Mapping

@@ -104,7 +104,9 @@ def test_generated_tables(path: Path, matrix: Matrix) -> None:
     if os.environ.get("IMGBUILD_WRITE_DOCS"):
         path.write_text(written, encoding="utf-8")
     else:
-        assert written == text
+        assert written == text, (
+            f"The tables of {_name(path)} differ: IMGBUILD_WRITE_DOCS=1 pytest tests/unit/docs"
+        )
 
 
 def test_every_table_is_on_a_page() -> None:
@@ -167,7 +169,7 @@ def test_record_fields_tag_parts_and_checks_in_the_reference() -> None:
 def test_every_suite_is_described() -> None:
     page = (ROOT / "tests" / "image" / "README.md").read_text(encoding="utf-8")
     for suite in (one.name for one in read_suites(ROOT / "tests" / "image")):
-        assert f"| `{suite}` |" in page
+        assert f"| `{suite}` |" in page, f"tests/image/README.md has no row for {suite}"
 
 
 @pytest.mark.parametrize(

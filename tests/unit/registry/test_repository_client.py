@@ -187,14 +187,20 @@ def test_an_answer_that_cannot_be_used(
         works[line]()
 
 
-@pytest.mark.parametrize("status", [400, 403, 404, 405, 409, 413])
-def test_what_is_refused_is_not_asked_again(
-    registry: RegistryClient, server: RegistryServer, status: int
+@pytest.mark.parametrize(
+    ("status", "hint"),
+    [
+        *((400, ""), (403, "docker login"), (404, "does not create it"), (405, "a mirror")),
+        *((409, ""), (413, "A proxy")),
+    ],
+)
+def test_what_is_refused_is_not_asked_again_and_says_what_to_do(
+    registry: RegistryClient, server: RegistryServer, status: int, hint: str
 ) -> None:
     content = manifest_of(registry)
     server.fail("PUT /manifests", Fault(status, {}, b'{"errors": [{"code": "NO"}]}'))
     with pytest.raises(
-        CheckFailedError, match=f"writing 1.0 was refused: it answered {status}: NO"
+        CheckFailedError, match=rf"writing 1.0 was refused: it answered {status}: NO\..*{hint}"
     ):
         registry.put_manifest("1.0", content, OCI_MANIFEST)
     assert server.lines().count("PUT /manifests/1.0") == 1
