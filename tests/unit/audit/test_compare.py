@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from imgbuild.audit.compare import compare, expected_libraries
+from imgbuild.audit.compare import compare
 from imgbuild.audit.facts import WheelFacts, WheelNeed
 from imgbuild.dockerfile.lockfile import Lock
 
@@ -81,11 +81,3 @@ def test_places_are_where_the_pin_is_written(gpu_need: WheelNeed, gpu_facts: Whe
     assert "write 10.0" in wrong[0].change
     [cudnn, _] = compare(gpu_need, replace(gpu_facts, libraries=("libcudart.so.10.1",)), {})
     assert cudnn.place == ("stacks", "ubuntu", "pins", "cudnn")
-
-
-def test_library_names_of_cuda_releases() -> None:
-    assert expected_libraries("9.0")["cublas"] == "9.0"
-    assert expected_libraries("10.0")["cusolver"] == "10.0"
-    assert expected_libraries("10.1")["cublas"] == "10"
-    assert expected_libraries("10.1")["cudart"] == "10.1"
-    assert expected_libraries("11.2") == {"cudart": "11.2"}

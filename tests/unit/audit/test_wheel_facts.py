@@ -23,18 +23,13 @@ def _refusal(server: FaultyServer, client: HttpClient) -> str:
     return str(caught.value)
 
 
-def test_a_gpu_wheel_with_a_loader(server: FaultyServer, client: HttpClient) -> None:
+def test_a_gpu_and_a_cpu_wheel_with_a_loader(server: FaultyServer, client: HttpClient) -> None:
     facts = _read(server, client, FakeWheel())
     assert facts.libraries == (
         "libcublas.so.10", "libcuda.so.1", "libcudart.so.10.1", "libcudnn.so.7",
     )  # fmt: skip
     assert (facts.loading, facts.cuda_build, facts.compiler) == ("opened", True, "7.3.1")
     assert (facts.cxx11_abi, facts.glibc, facts.version_of("cudart")) == (0, "2.12", "10.1")
-
-
-def test_a_cpu_wheel_has_a_loader_without_versions(
-    server: FaultyServer, client: HttpClient
-) -> None:
     facts = _read(server, client, FakeWheel(loader=dict(CPU), build_info="is_cuda_build = False"))
     assert (facts.libraries, facts.loading, facts.cuda_build) == ((), "none", False)
 

@@ -107,15 +107,6 @@ def test_a_change_is_exactly_the_images_that_it_affects(
     assert all(reason in one for one in found.values()), found
 
 
-def test_a_file_of_the_build_context_by_its_content_and_mode(checkout: GitCheckout) -> None:
-    path = checkout.project.files / "check_compiler.py"
-    path.chmod(path.stat().st_mode ^ 0o111)
-    folder = checkout.project.dockerfiles
-    assert {*checkout.changed()} == checkout.named(
-        lambda image: path.name in (folder / image.name / "Dockerfile").read_text(encoding="utf-8")
-    )
-
-
 def test_what_is_no_input_changes_nothing(checkout: GitCheckout) -> None:
     (checkout.root / "README.md").write_text("Another.\n", encoding="utf-8")
     (checkout.root / "images" / "evidence.json").write_text("{}\n", encoding="utf-8")

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from imgbuild.publish.record import Record
 
 FIRST, SECOND = "2026-11-20T08:00:00Z", "2026-11-21T09:30:00Z"
 
@@ -35,11 +34,6 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     with registry_server() as started:
         yield started
-
-
-def only(record: Record) -> PublishedRepository:
-    digests = dict.fromkeys((record.tag, *record.moving), record.digest)
-    return PublishedRepository("x.org/y", (record,), digests)
 
 
 class Run:
@@ -88,7 +82,8 @@ def test_the_table_fits_a_terminal() -> None:
     moving = ("2.2.0-gpu-as-documented", "2.2-gpu-as-documented", "2-gpu-as-documented-x" * 2)
     name = "tf-2.2-gpu-ubuntu-openmpi-as-documented"
     record = replace(RECORD, image=name, tag=tag, moving=moving)
-    lines = published_lines(only(record))
+    digests = dict.fromkeys((tag, *moving), record.digest)
+    lines = published_lines(PublishedRepository("x.org/y", (record,), digests))
     assert max(len(line) for line in lines) <= 80
     assert lines[0:3:2] == ["image", name]
     assert " ".join(" ".join(lines[5:]).split()) == " ".join((tag, *moving))

@@ -6,20 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_engine import FakeEngine
 
-from imgbuild.build.context import BuildContext, BuildOptions
 from imgbuild.dockerfile.labels import INPUT_DIGEST, STANDIN
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import InputError
-from imgbuild.inputs.build_inputs import BuildInputs
 from imgbuild.matrix.images import Image, standin_image
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.plan import Action, PlanItem
-from imgbuild.project import Project
-from imgbuild.publish.candidate import Allowance, Judgement, PushCandidate, candidate_of, judge
-from imgbuild.settings import Settings
-from imgbuild.suites.catalog import read_suites, required
+from imgbuild.publish.candidate import Allowance, Judgement, PushCandidate, judge
 from imgbuild.suites.results import SuiteResult, TestFailure, TestSkip
 from imgbuild.suites.store import ReportStore
 
@@ -120,11 +114,6 @@ def test_an_image_that_is_not_that_of_this_checkout(
 ) -> None:
     candidate = replace(good, item=replace(good.item, **plan), **more)
     assert expected in _only(judge(candidate, STRICT))
-
-
-def test_suites_of_another_image_do_not_count(good: PushCandidate, tmp_path: Path) -> None:
-    document = ReportStore(tmp_path / "reports").document("sha256:" + "2" * 64)
-    assert "no suite was run on this image" in _only(judge(replace(good, report=document), STRICT))
 
 
 def test_a_suite_that_was_not_run(good: PushCandidate, tmp_path: Path) -> None:
@@ -248,20 +237,3 @@ def test_every_reason_is_named_at_once(gpu: PushCandidate, tmp_path: Path) -> No
         "downloads are substituted",
         "suite gpu_runs skipped",
     ]
-
-
-def test_a_candidate_is_gathered_from_engine_and_memory(
-    project: Project, good: PushCandidate, tmp_path: Path
-) -> None:
-    assert good.stored
-    inputs = BuildInputs({}, {}, Path("/uv"), "1")
-    engine = FakeEngine([good.stored])
-    images = (good.item.image,)
-    context = BuildContext(
-        project, images, BuildOptions(), Settings(), engine, None, inputs, print, state=tmp_path
-    )
-    found = candidate_of(good.item, context)
-    assert (found.stored, found.report) == (good.stored, good.report)
-    assert [*found.keys] == [one.name for one in required(read_suites(project.suites), "cpu")]
-    nothing = candidate_of(replace(good.item, image_id=None), context)
-    assert (nothing.stored, nothing.report) == (None, {})

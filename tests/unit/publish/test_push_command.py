@@ -34,6 +34,13 @@ def test_what_a_newer_release_keeps_is_told_and_is_no_tag_of_the_image() -> None
     left = f"{MOVING[1]} stays at {TAG.replace('20261121', '20261122')}"
     done = ("recorded", f"moved {MOVING[0]}")
     record = replace(INTELMPI, image=f"{INTELMPI.image}-as-documented")
+    planned = planned_lines(
+        REPOSITORY, [PushedImage(INTELMPI, DONE), PushedImage(RECORD, (), ("x",))]
+    )
+    tags = [f"  {TAG}", f"  {MOVING[0]} {MOVING[1]}"]
+    assert planned[0] == f"to {REPOSITORY}:"
+    assert planned[1:4] == ["tf-1.12-cpu-debian-intelmpi  pushed, recorded, moved 2 tags", *tags]
+    assert planned[4:] == ["tf-2.2-cpu-debian            up to date", f"  {RECORD.tag}", "  x"]
     result = PushResult((PushedImage(record, done, (left,)),), {"tf-x": CheckFailedError("no")})
     assert pushed_json(REPOSITORY, result)["failed"] == {"tf-x": "no"}
     lines = pushed_lines(REPOSITORY, result)
@@ -47,18 +54,3 @@ def test_what_a_newer_release_keeps_is_told_and_is_no_tag_of_the_image() -> None
     assert lines[4:6] == [f"  {TAG}", f"  {MOVING[0]}"]
     assert " ".join(" ".join(lines[6:-2]).split()) == left
     assert lines[-2] == "1 published, 0 up to date, 1 failed."
-
-
-def test_a_plan_fits_too() -> None:
-    to_do = ("push", "record", *(f"move {tag}" for tag in MOVING))
-    left = ("2.2-cpu-debian stays at 2.2.0-later",)
-    planned = [PushedImage(INTELMPI, to_do), PushedImage(RECORD, (), left)]
-    assert planned_lines(REPOSITORY, planned) == [
-        f"to {REPOSITORY}:",
-        "tf-1.12-cpu-debian-intelmpi  push, record, move 2 tags",
-        f"  {TAG}",
-        f"  {MOVING[0]} {MOVING[1]}",
-        "tf-2.2-cpu-debian            up to date",
-        f"  {RECORD.tag}",
-        f"  {left[0]}",
-    ]

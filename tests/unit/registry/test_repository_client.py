@@ -323,11 +323,3 @@ def test_what_is_not_the_artifact(registry: RegistryClient, server: RegistryServ
         registry.put_manifest("layers", json.dumps(content).encode(), OCI_MANIFEST)
         with pytest.raises(DamagedError, match="is not an artifact of imgbuild"):
             registry.read_artifact("layers", KIND)
-
-
-def test_the_ids_of_both_image_stores(server: RegistryServer) -> None:
-    image = server.store.add_image("1.0")
-    config = image.document()["config"]["digest"]
-    assert image.is_image(config)
-    assert image.is_image(image.digest)
-    assert not image.is_image(ABSENT)

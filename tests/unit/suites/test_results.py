@@ -1,12 +1,9 @@
 """Results: which checks count as passed, what pytest's plugin writes, and the summary."""
 
 import json
-from pathlib import Path
 
 import pytest
-from result_stream import VARIABLE, ResultStream, suite_of
 
-from imgbuild.suites import runner
 from imgbuild.suites.results import (
     Check,
     CheckStream,
@@ -113,23 +110,6 @@ def test_progress_is_shown_by_suite_and_failure() -> None:
     assert milestones == ["pins 0/3", "FAILED pins: test_a[git]", "horovod 2/3, 1 failed"]
     assert steps[-1] == "horovod 2/3, 1 failed"
     assert not stream.ended
-
-
-def test_the_suites_write_what_the_stream_reads(tmp_path: Path) -> None:
-    assert runner.VARIABLE == VARIABLE
-    assert suite_of("tests/image/test_pins.py::test_pin[docker://0-git]") == "pins"
-    with (tmp_path / "lines").open("w+", encoding="utf-8") as file:
-        plugin = ResultStream(file.fileno())
-        plugin._write({"checks": 2})
-        plugin.pytest_runtest_logstart("tests/image/test_pins.py::test_a")
-        plugin.pytest_runtest_logfinish("tests/image/test_pins.py::test_a")
-        plugin.pytest_sessionfinish()
-        stream = CheckStream(lambda _: None, lambda _: None)
-        file.seek(0)
-        for line in file:
-            stream.read(line)
-    assert (stream.text, stream.ended) == ("pins 1/2", True)
-    assert stream.checks == [Check("pins", "test_a", "passed", 0)]
 
 
 def test_the_summary_has_a_column_an_image_and_the_reasons() -> None:

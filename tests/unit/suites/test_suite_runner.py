@@ -101,19 +101,6 @@ def test_suites_that_cannot_be_run_are_no_pass(
     assert engine.running == {}
 
 
-def test_an_interrupt_leaves_no_container(
-    engine: FakeEngine, tmp_path: Path, project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*_: object) -> int:
-        assert len(engine.running) == 1
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(runner, "call_pytest", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        run_suites(_run(tmp_path / "out"), engine, None, project)
-    assert engine.running == {}
-
-
 def test_a_stopped_pytest_may_clean_up(tmp_path: Path) -> None:
     program = (
         "import signal, time\nsignal.signal(signal.SIGTERM, signal.default_int_handler)\n"
