@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -133,6 +134,12 @@ class Checkout:
         path.write_text(text.replace(old, new), encoding="utf-8")
         result = self.run("render")
         assert result.returncode == 0, result.stderr
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _ctrl_c() -> None:
+    """Let the commands that tests start hear Ctrl-C: a shell's background jobs ignore it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
