@@ -181,8 +181,9 @@ def check_settings(settings: Settings, matrix: Matrix) -> None:
     for section, named, known in pairs:
         unknown = sorted({*named} - {*known})
         if unknown:
+            option = " or --mirror" if section == "mirrors" else ""
             raise InputError(
-                f"imgbuild.local.yaml: {section}: the matrix has no {', '.join(unknown)}; "
+                f"The settings{option}: {section}: the matrix has no {', '.join(unknown)}; "
                 f"there are: {', '.join(known)}."
             )
     secret_files(settings)

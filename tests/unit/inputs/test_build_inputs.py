@@ -45,7 +45,10 @@ def test_a_base_by_digest_needs_nothing_made(images: dict[str, Image], tmp_path:
             {"cpython": {"3.7.9": {"from": "prefix", "path": "/x"}}},
             "cpython: the matrix has no 3.7.9; there are: 3.6.2, 3.6.15",
         ),
-        ({"mirrors": {"ubunto": "http://m/x"}}, "mirrors: the matrix has no ubunto"),
+        (
+            {"mirrors": {"ubunto": "http://m/x"}},
+            "The settings or --mirror: mirrors: the matrix has no ubunto",
+        ),
         ({"netrc": "/nonexistent"}, "netrc /nonexistent is no file"),
         ({"netrc": "/proc/self/exe"}, "no UTF-8 text"),
         (
