@@ -59,7 +59,10 @@ def size(
         found = [sizes.measure(name, tag, engine, budget) for name, tag, budget in named]
     missing = ", ".join(one.name for one in found if one.image_id is None)
     if image and missing:
-        raise InputError(f"The engine has no image {missing}.")
+        raise InputError(
+            f"The engine has no image {missing}. Build or pull it first; `docker images` lists the "
+            "engine's."
+        )
     if not any(one.image_id for one in found):
         raise InputError(
             f"The engine has none of the selected images: {missing}. Build them first."

@@ -85,18 +85,19 @@ def test(
         return
     test_options = TestOptions(tuple(suite or ()), rerun=rerun, fail_fast=fail_fast)
     reports = report and report.absolute()
-    if expect and (not image or selection != Selection()):
+    if expect and (image is None or selection != Selection()):
         raise InputError(
             "--expect describes an external image: give it with --image, and without --tf, --cpu, "
             "--gpu, --stack, --mpi, --all, --as-documented and --name."
         )
     images = () if expect else select(opened, selection)
-    for one in images:
-        choose_suites(opened.suites, test_options.suites, one.variant)
-    if image and not expect and len(images) != 1:
+    # The variant of an external image is read from the image.
+    for variant in (one.variant for one in images) if images else (None,):
+        choose_suites(opened.suites, test_options.suites, variant)
+    if image is not None and not expect and len(images) != 1:
         raise InputError(f"--image names one image, but {len(images)} are selected.")
     require_docker_client()
-    if expect and image:
+    if expect and image is not None:
         run, folder = _test_external(opened, image, expect, test_options, reports)
     else:
         run, folder = _test_family(opened, images, image, test_options, jobs, reports)
@@ -175,7 +176,7 @@ def _test_external(
 
 def _find(context: "BuildContext", image: "Image", reference: str | None) -> tuple[str, str]:
     """Return the id of the image to test, and the name that it was found under."""
-    if reference:
+    if reference is not None:
         return _must_have(context.engine, context.host, reference), reference
     name = context.own(image).tags[0]
     stored = context.engine.inspect(name)

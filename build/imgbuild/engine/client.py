@@ -103,8 +103,16 @@ class Engine:
             return [listed_image(one) for one in api.images(name=repository)]
 
     def inspect(self, reference: str) -> StoredImage | None:
-        """Return the image of that name or id, or ``None``."""
+        """Return the image of that name or id, or ``None``.
+
+        Raises:
+            InputError: it is no name of an image.
+
+        """
         from docker.errors import NotFound  # noqa: PLC0415
+
+        if not reference:
+            raise InputError("The name of an image is empty: give the name or id of one.")
 
         with self._api() as api:
             try:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from imgbuild.engine.endpoint import DEFAULT_HOST
-from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
+from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 
 DOCTOR = "'imgbuild doctor' says what is missing and how to fix it."
 
@@ -14,6 +14,7 @@ class EngineUnusableError(MachineError):
 
 
 _FULL = "no space left on device"
+_NO_REFERENCE = "invalid reference format"
 #: Signs in what the engine itself answered → what to do.
 _ANSWERED = {
     _FULL: "Its disk is full: free space with 'docker image prune' and 'docker builder prune'.",
@@ -45,8 +46,9 @@ _UNANSWERED = {
 def engine_error(error: Exception, host: str | None) -> ImgbuildError:
     """Return what to raise instead of an exception of docker-py, requests or urllib3.
 
-    A request that the engine refused (HTTP 4xx) is a `CheckFailedError`; everything else is the
-    machine's fault, and an `EngineUnusableError` where there was no answer at all.
+    A request that the engine refused (HTTP 4xx) is a `CheckFailedError`, or an `InputError` for
+    what is no name of an image; everything else is the machine's fault, and an
+    `EngineUnusableError` where there was no answer at all.
     """
     status = getattr(error, "status_code", None)
     # The engine's own words where it answered, else the exception's.
@@ -63,6 +65,8 @@ def answered_error(said: str, host: str | None, *, refused: bool) -> ImgbuildErr
     """Return what to raise for an error in the engine's own words."""
     where = f"The engine at {host or DEFAULT_HOST}"
     remedy = _remedy(said, _ANSWERED)
+    if refused and _NO_REFERENCE in said.lower():
+        return InputError(f"{where} refuses: {said}. Give the name or id of an image.")
     if refused and not remedy:
         return CheckFailedError(f"{where} refuses: {said}.")
     kind = EngineUnusableError if _FULL in said.lower() else MachineError

@@ -70,15 +70,19 @@ def required(suites: Iterable[Suite], variant: Variant) -> tuple[Suite, ...]:
     return tuple(s for s in suites if variant in s.variants and not s.on_demand)
 
 
-def choose_suites(folder: Path, wanted: tuple[str, ...], variant: Variant) -> tuple[Suite, ...]:
+def choose_suites(
+    folder: Path, wanted: tuple[str, ...], variant: Variant | None
+) -> tuple[Suite, ...]:
     """Return the wanted suites of one variant's images; all that are not on demand if none is.
+
+    ``variant`` is None as long as nobody knows it: suites of all variants are there to choose from.
 
     Raises:
         InputError: a name is no suite of such images; those that are are listed.
 
     """
     suites = read_suites(folder)
-    known = [suite for suite in suites if variant in suite.variants]
+    known = [suite for suite in suites if variant in {None, *suite.variants}]
     names = [suite.name for suite in known]
     unknown = [name for name in wanted if name not in names]
     if unknown:

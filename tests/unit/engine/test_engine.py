@@ -92,6 +92,7 @@ def refused(status: int, words: str) -> docker.errors.APIError:
         (refused(500, "stat /x: no such file or directory"), MachineError, "reports an error"),
         (refused(404, "No such image: a:1"), CheckFailedError, "No such image: a:1"),
         (refused(409, "conflict"), CheckFailedError, "refuses: conflict"),
+        (refused(400, "invalid reference format"), InputError, "Give the name or id of an image"),
     ],
 )
 def test_errors_say_where_and_what_to_do(
@@ -101,7 +102,7 @@ def test_errors_say_where_and_what_to_do(
     assert type(found) is kind
     assert HOST in str(found)
     assert said in str(found)
-    assert "imgbuild doctor" in str(found) or kind is CheckFailedError
+    assert "imgbuild doctor" in str(found) or kind in {CheckFailedError, InputError}
 
 
 def test_errors_are_not_taken_for_others() -> None:
@@ -114,6 +115,8 @@ def test_errors_are_not_taken_for_others() -> None:
         raise KeyError
     with pytest.raises(InputError, match="image id"):
         Engine(HOST).untag(ID)
+    with pytest.raises(InputError, match="name of an image is empty"):
+        Engine(HOST).inspect("")
     checked = Engine(HOST)._checked([{"status": "x"}, {"error": "no space left on device"}])
     assert next(checked) == {"status": "x"}
     with pytest.raises(MachineError, match="disk is full"):
