@@ -8,29 +8,22 @@ import pytest
 from imgbuild.parallel import as_completed, background, in_parallel
 
 
-def test_results_are_in_the_order_of_the_items() -> None:
-    def doubled(number: int) -> int:
-        time.sleep(0.02 / number)
-        return number * 2
-
-    assert in_parallel(doubled, [1, 2, 3, 4], 4) == [2, 4, 6, 8]
-    assert in_parallel(str, [], 4) == []
-
-
-def test_no_more_than_the_workers_run_at_once() -> None:
+def test_results_are_in_order_and_no_more_than_the_workers_run_at_once() -> None:
     running, most, lock = 0, 0, threading.Lock()
 
-    def work(_: int) -> None:
+    def doubled(number: int) -> int:
         nonlocal running, most
         with lock:
             running += 1
             most = max(most, running)
-        time.sleep(0.01)
+        time.sleep(0.02 / number)
         with lock:
             running -= 1
+        return number * 2
 
-    in_parallel(work, range(12), 3)
+    assert in_parallel(doubled, range(1, 13), 3) == [*range(2, 25, 2)]
     assert most == 3
+    assert in_parallel(str, [], 4) == []
 
 
 def test_the_first_exception_is_raised_and_ends_the_rest() -> None:

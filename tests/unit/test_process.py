@@ -11,7 +11,6 @@ from pathlib import Path
 from imgbuild.process import (
     NOT_FOUND,
     TIMED_OUT,
-    find_program,
     lines_of,
     run,
     start,
@@ -56,12 +55,8 @@ def test_output_and_errors_are_kept_apart() -> None:
     done = run(["sh", "-c", "cat; echo bad >&2; exit 3"], text="given")
     assert (done.code, done.output, done.errors, done.ok) == (3, "given", "bad\n", False)
     assert done.last() == "given | bad"
-
-
-def test_a_program_that_is_missing() -> None:
     done = run(["no-such-program"])
     assert (done.code, done.errors) == (NOT_FOUND, "no-such-program: not found")
-    assert find_program("sh")
 
 
 def test_a_program_that_takes_too_long_ends_with_its_children() -> None:

@@ -132,13 +132,23 @@ def test_images_that_are_there_take_their_verdicts_alone(machines: Machines) -> 
     assert not machines.bench.tested
 
 
-def test_verdicts_on_other_layers_are_not_trusted(machines: Machines) -> None:
+@pytest.mark.parametrize(
+    ("change", "action"),
+    [("layers", "test"), ("labels", "build")],
+)
+def test_verdicts_on_other_layers_and_images_under_a_wrong_tag_are_not_trusted(
+    machines: Machines, change: str, action: str
+) -> None:
     machines.build()
     registry = machines.bench.engine.registry
     machines.another()
     for reference, image in registry.items():
-        registry[reference] = replace(image, layers=("sha256:other",))
-    assert machines.actions() == ["test", "test"]
+        other = {**image.labels, "imgbuild.name": "other"}
+        changed = {"layers": ("sha256:other",)} if change == "layers" else {"labels": other}
+        registry[reference] = replace(image, **changed)
+    assert machines.actions() == [action, action]
+    if action == "build":
+        assert machines.bench.said[0].endswith("as its tag says; it is built here.")
 
 
 def test_a_failure_found_here_counts_more_than_a_kept_verdict(machines: Machines) -> None:
@@ -205,16 +215,6 @@ def test_damaged_verdicts_are_said_and_made_again(machines: Machines) -> None:
     assert sorted(machines.actions()) == ["name", "test"]
     assert any("It is made again" in line for line in machines.bench.said)
     assert machines.server.read_artifact(tag, VERDICTS_TYPE)
-
-
-def test_an_image_under_a_wrong_tag_is_not_taken(machines: Machines) -> None:
-    machines.build()
-    registry = machines.bench.engine.registry
-    machines.another()
-    for reference, image in registry.items():
-        registry[reference] = replace(image, labels={**image.labels, "imgbuild.name": "other"})
-    assert machines.actions() == ["build", "build"]
-    assert machines.bench.said[0].endswith("as its tag says; it is built here.")
 
 
 def test_an_interrupt_before_the_tags_loses_nothing(

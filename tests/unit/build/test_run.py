@@ -183,7 +183,7 @@ def test_an_image_over_its_budget_is_not_tested_and_gets_no_tag(bench: Bench) ->
 # What fails
 
 
-def test_a_failed_build_cancels_the_others_unless_it_keeps_going(bench: Bench) -> None:
+def test_a_failure_stops_the_other_images_unless_it_keeps_going(bench: Bench) -> None:
     bench.broken = {OLD}
     old, new = bench.build()
     assert (old.state, new.state) == ("failed", "failed")
@@ -191,13 +191,12 @@ def test_a_failed_build_cancels_the_others_unless_it_keeps_going(bench: Bench) -
     assert bench.tags() == set()
     assert bench.states(keep_going=True) == {OLD: "failed", NEW: "done"}
     assert bench.tags() == bench.tags(NEW)
-
-
-def test_failed_suites_stop_further_images_unless_it_keeps_going(bench: Bench) -> None:
-    bench.faulty = {OLD}
+    bench.broken, bench.faulty = set(), {OLD, NEW}
+    bench.engine.stored.clear()
+    bench.tested.clear()
     assert bench.states(jobs=1) == {OLD: "suites failed"}
     assert bench.tested == [OLD]
-    assert bench.states(jobs=1, keep_going=True) == {OLD: "suites failed", NEW: "done"}
+    assert bench.states(jobs=1, keep_going=True) == {OLD: "suites failed", NEW: "suites failed"}
 
 
 def _change_failure(

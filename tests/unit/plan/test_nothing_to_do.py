@@ -93,19 +93,6 @@ def _nameless(checkout: Checkout, image_id: str, *tags: str, **labels: str) -> d
     }
 
 
-def test_images_without_a_name_of_imgbuilds_cost_no_question_where_a_named_one_is_current(
-    checkout: Checkout, server: SocketServer
-) -> None:
-    """One that failed its suites with another digest, and one that was pulled from a registry."""
-    listed = server.answers["/images/json"]
-    assert isinstance(listed, list)
-    listed.append(_nameless(checkout, NAMELESS, **{INPUT_DIGEST: "sha256:other"}))
-    listed.append(_nameless(checkout, PULLED, "registry.example.org/tf:1"))
-    result = _imgbuild(checkout, server, "build", "--all")
-    assert (result.returncode, result.stderr) == (0, "loaded:\n")
-    assert [path for path, _ in server.asked] == ["/images/json"]
-
-
 def test_a_nameless_image_that_may_be_the_one_is_asked_for_its_history_alone(
     checkout: Checkout, server: SocketServer
 ) -> None:
@@ -131,6 +118,11 @@ def test_a_nameless_image_that_may_be_the_one_is_asked_for_its_history_alone(
 def test_one_question_tells_that_there_is_nothing_to_do(
     checkout: Checkout, server: SocketServer, command: tuple[str, ...]
 ) -> None:
+    """Nor does one that failed its suites or was pulled from a registry cost a question."""
+    listed = server.answers["/images/json"]
+    assert isinstance(listed, list)
+    listed.append(_nameless(checkout, NAMELESS, **{INPUT_DIGEST: "sha256:other"}))
+    listed.append(_nameless(checkout, PULLED, "registry.example.org/tf:1"))
     result = _imgbuild(checkout, server, *command, "--all")
     assert (result.returncode, result.stderr) == (0, "loaded:\n")
     assert [path for path, _ in server.asked] == ["/images/json"]
@@ -151,21 +143,3 @@ def test_nothing_is_made_for_an_engine_that_is_not_there(
     assert said.startswith(f"imgbuild: The engine at unix://{tmp_path}/nothere cannot be used: ")
     assert "The socket does not exist: start the engine" in said
     assert not cache.exists()
-
-
-def test_a_gpu_image_that_no_gpu_was_there_for_costs_a_question_more(
-    checkout: Checkout,
-) -> None:
-    image = next(i for i in checkout.images if i.variant == "gpu")
-    (stored,) = [
-        one for one in checkout.engine.stored.values() if one.labels["imgbuild.name"] == image.name
-    ]
-    path = checkout.store.folder / f"{stored.id.removeprefix('sha256:')}.json"
-    kept = path.read_text(encoding="utf-8")
-    path.write_text(kept.replace('"gpus_offered": true', '"gpus_offered": false'))
-    checkout.engine.calls.clear()
-    try:
-        assert not checkout.plan()[image.name].busy
-        assert checkout.engine.calls == ["images", "version"]
-    finally:
-        path.write_text(kept, encoding="utf-8")

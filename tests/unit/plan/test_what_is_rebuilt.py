@@ -5,7 +5,6 @@ The images that are expected are found by the matrix, the committed Dockerfiles 
 
 import re
 from collections.abc import Callable, Iterator
-from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -46,53 +45,18 @@ def checkout(built: Checkout, tmp_path: Path) -> Checkout:
     return built.copy(tmp_path)
 
 
-def test_one_pin_of_one_row(checkout: Checkout) -> None:
-    before = checkout.images
-    index, old, new = _other_horovod(checkout)
-    row = load_matrix(checkout.project.matrix).images[index]
-    rebuilt = checkout.rebuilt()
-    mine = named(before, lambda i: (i.row.tensorflow, i.row.stack) == (row.tensorflow, row.stack))
-    mine &= named(checkout.images, lambda i: i.row == row)
-    assert set(rebuilt) == mine
-    for item in rebuilt.values():
-        assert item.reason.startswith(f"changed: pin horovod {old} → {new}; Dockerfile: stage")
-        assert {"input": "pin horovod", "old": old, "new": new} in item.as_json()["changes"]
-
-
-def _other_horovod(checkout: Checkout) -> tuple[int, str, str]:
-    """Give a row another Horovod that the rules allow; return row, old and new version."""
-    matrix = load_matrix(checkout.project.matrix)
-    for index, row in enumerate(matrix.images):
-        for version in matrix.horovod:
-            if version == row.horovod.version:
-                continue
-            whole = checkout.project.matrix.read_text(encoding="utf-8")
-            checkout.edit_matrix(partial(_set_horovod, index, version))
-            try:
-                load_matrix(checkout.project.matrix)
-            except InputError:
-                checkout.project.matrix.write_text(whole, encoding="utf-8")
-                continue
-            return index, row.horovod.version, version
-    pytest.fail("no row of the matrix can have another Horovod")
-
-
-def _set_horovod(index: int, version: str, document: dict[str, Any]) -> None:
-    document["images"][index]["horovod"] = version
-
-
 def _append(checkout: Checkout, name: str) -> None:
     with checkout.path(name).open("a", encoding="utf-8") as file:
         file.write("# more\n")
 
 
-def _put(value: object, *keys: str) -> Callable[[Checkout], None]:
+def _put(value: object, *keys: Any) -> Callable[[Checkout], None]:
     """Set a value of the matrix, or add it to a list."""
 
-    def edit(document: dict[str, Any]) -> None:
+    def edit(document: Any) -> None:
         for key in keys[:-1]:
             document = document[key]
-        if isinstance(document[keys[-1]], list):
+        if isinstance(document.get(keys[-1]), list):
             document[keys[-1]].append(value)
         else:
             document[keys[-1]] = value
@@ -186,6 +150,7 @@ ROWS: list[Row] = [
         {"stack": "debian", "row.git": None},
         r"pin git [0-9.]+ → 2\.99\.1.*",
     ),
+    (_put("2.99.1", "images", 0, "git"), {"row": FIRST}, r"pin git [0-9.]+ → 2\.99\.1.*"),
     # A comment in a here-document is content.
     (
         _replace("mpi-index", "set -eu\n", "set -eu\n# A\n"),
@@ -236,13 +201,6 @@ def test_what_is_no_input_rebuilds_nothing(checkout: Checkout, change: Change) -
     change(checkout)
     assert checkout.rebuilt() == {}
     assert checkout.engine.calls == ["images"]
-
-
-def test_another_uv_rebuilds_all(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inputs, "version", lambda _: "9.9.9")
-    rebuilt = checkout.rebuilt()
-    assert set(rebuilt) == {image.name for image in checkout.images}
-    assert inputs_changed(rebuilt) == {"uv"}
 
 
 def test_one_lock_in_a_layer_that_images_share(checkout: Checkout) -> None:
