@@ -1,16 +1,11 @@
 """A server on loopback with faults that a test chooses; it records its requests."""
 
-from __future__ import annotations
-
 import http.server
 import threading
 from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @dataclass(frozen=True)

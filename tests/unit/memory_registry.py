@@ -1,19 +1,15 @@
 """A registry in memory."""
 
-from __future__ import annotations
-
 import json
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from imgbuild.errors import CheckFailedError
 from imgbuild.http import HttpClient
 from imgbuild.registry.manifest import DOCKER_MANIFEST, Manifest, digest_of, is_digest
 from imgbuild.registry.repository import parse_repository
 from imgbuild.registry.repository_client import RegistryClient
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 
 class MemoryRegistry(RegistryClient):

@@ -1,14 +1,11 @@
 """Images in a registry in memory, and their records."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from memory_registry import MemoryRegistry
 
 from imgbuild.publish.record import Record, SuiteRecord, put_record
-
-if TYPE_CHECKING:
-    from memory_registry import MemoryRegistry
 
 INPUT = "sha256:" + "1" * 64
 RECORD = Record(

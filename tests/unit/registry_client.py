@@ -1,19 +1,13 @@
 """The real client of registries for tests: it waits for nothing, and gives up soon."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from imgbuild.http import HttpClient
+from imgbuild.registry.auth import FindCredentials
 from imgbuild.registry.repository import parse_repository
 from imgbuild.registry.repository_client import RegistryClient
 from imgbuild.retry import RetryPolicy
 from imgbuild.sites import Credentials
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from imgbuild.registry.auth import FindCredentials
 
 LOGIN = Credentials("user", "pass-word-1")
 ATTEMPTS = 3

@@ -1,23 +1,18 @@
 """A registry behind HTTP, on loopback and in this process, with faults that a test chooses."""
 
-from __future__ import annotations
-
 import http.server
 import json
 import socket
 import struct
 import threading
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 from memory_registry import MemoryRegistry
 
 from imgbuild.errors import CheckFailedError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 PATH = "team/app"
 

@@ -1,10 +1,10 @@
 """``imgbuild published``: the table, JSON, and the check of tags and records."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -17,11 +17,6 @@ from imgbuild.cli.published_command import published_lines
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 from imgbuild.matrix.tags import input_tag
 from imgbuild.publish.published import PublishedRepository, published_inputs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 
 FIRST, SECOND = "2026-11-20T08:00:00Z", "2026-11-21T09:30:00Z"
 

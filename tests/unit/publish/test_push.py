@@ -1,17 +1,17 @@
 """Pushing images: the order, what is done again, other pushes at the same time, a dry run."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from memory_registry import MemoryRegistry
 
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.plan import Action, PlanItem
@@ -20,11 +20,6 @@ from imgbuild.publish.push import Push, PushedImage, PushOptions
 from imgbuild.publish.record import Record, put_record, read_record
 from imgbuild.registry.manifest import digest_of
 from imgbuild.retry import RetryPolicy
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from imgbuild.matrix.images import Image
 
 NAME = "tf-2.2-cpu-debian"
 STEM = "2.2.0-cpu-py36-openmpi4.1.4-debian12"

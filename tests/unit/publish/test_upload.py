@@ -1,9 +1,8 @@
 """The engine's part of a push: a temporary tag, and further tries."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from fake_engine import FakeEngine
@@ -12,11 +11,6 @@ from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.publish.upload import SentBytes, Uploader, remove_left_tag
 from imgbuild.retry import RetryPolicy
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
 
 ID, NAME, REFERENCE = f"sha256:{'a' * 64}", "tf-2.2-cpu-debian", "registry.test/app:one"
 
@@ -47,18 +41,18 @@ class Bench:
     told: list[str] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
 
-    def uploader(self, attempts: int = 3) -> Uploader:
+    def uploader(self) -> Uploader:
         return Uploader(
             self.engine,
             self.folder,
-            RetryPolicy(attempts, 0.0),
+            RetryPolicy(3, 0.0),
             self.waits.append,
             lambda _, text: self.told.append(text),
             self.said.append,
         )
 
-    def send(self, reference: str = REFERENCE) -> None:
-        self.uploader().push(NAME, ID, reference)
+    def send(self) -> None:
+        self.uploader().push(NAME, ID, REFERENCE)
 
     def notes(self) -> list[Path]:
         return [*self.folder.rglob("*.json")]

@@ -1,19 +1,15 @@
 """Logins as ``docker login`` leaves them: in config.json, in a store, in a helper of one host."""
 
-from __future__ import annotations
-
 import json
 from base64 import b64encode
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from imgbuild.errors import CheckFailedError
 from imgbuild.registry.auth import docker_credentials
 from imgbuild.sites import Credentials
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HOST, SECRET = "registry.example.org:5000", "pass-word-1"
 ENTRY = {"auth": b64encode(f"user:{SECRET}".encode()).decode()}

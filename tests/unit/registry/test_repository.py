@@ -1,8 +1,6 @@
 """Names of repositories, and how settings make a client of one."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +8,6 @@ from imgbuild.errors import InputError, MachineError
 from imgbuild.registry.repository import parse_repository, select_repository
 from imgbuild.registry.repository_client import connect
 from imgbuild.settings import Settings, load_settings
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,7 @@
 """The client against a registry in this process: its requests, and the faults it survives."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import pytest
 from registry_client import ATTEMPTS, opened
@@ -12,12 +10,8 @@ from registry_server import Fault, RegistryServer, registry_server
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.parallel import in_parallel
 from imgbuild.registry.manifest import EMPTY_TYPE, OCI_MANIFEST, DamagedError, digest_of
+from imgbuild.registry.repository_client import RegistryClient
 from imgbuild.retry import RetryPolicy
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from imgbuild.registry.repository_client import RegistryClient
 
 ABSENT = "sha256:" + "0" * 64
 EMPTY = digest_of(b"{}")
