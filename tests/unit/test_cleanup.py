@@ -86,11 +86,22 @@ def test_without_yes_it_only_shows(engine: FakeEngine) -> None:
     assert engine.closed
 
 
-def test_an_untagged_image_that_others_may_be_testing_stays(engine: FakeEngine) -> None:
-    """They share the engine and have another state folder."""
+def test_what_others_test_or_built_on_top_stays(engine: FakeEngine) -> None:
+    """They share the engine and have another state folder; labels are inherited."""
     engine.stored[image(3).id] = image(3)
     assert len(listed()) == 1
     assert len(listed("--elsewhere")) == 2
+    engine.stored = {image(1).id: image(1)}
+    label = HistoryEntry(f"LABEL imgbuild.name={NAME}")
+    engine.histories[image(1).id] = [HistoryEntry('CMD ["a"]'), HistoryEntry("ENTRYPOINT b"), label]
+    assert len(listed()) == 1
+    engine.histories[image(1).id].insert(0, HistoryEntry("ENV THEIRS=1"))
+    assert listed() == []
+    for tags in ((), ("app:1",)):
+        engine.stored = {image(1).id: image(1, *tags, created=EPOCH + 100)}
+        assert listed("--elsewhere", "--images") == []
+    result = run("--only", "everything")
+    assert "--only everything: no such kind; allowed: build-cache, images" in str(result.exception)
 
 
 def test_tags_that_others_gave_stay_and_own_base_images_go(engine: FakeEngine) -> None:
@@ -103,23 +114,6 @@ def test_tags_that_others_gave_stay_and_own_base_images_go(engine: FakeEngine) -
     run("--images", "--yes")
     left = {one.tags for one in engine.stored.values()}
     assert left == {("mine:1",), ("theirs:1",), stranger.tags}
-
-
-@pytest.mark.parametrize("tags", [(), ("app:1",)])
-def test_what_somebody_built_on_top_inherits_the_labels_and_stays(
-    engine: FakeEngine, tags: tuple[str, ...]
-) -> None:
-    engine.stored = {image(1).id: image(1, *tags, created=EPOCH + 100)}
-    assert listed("--elsewhere", "--images") == []
-
-
-def test_an_image_that_adds_no_layer_is_known_by_its_history(engine: FakeEngine) -> None:
-    engine.stored.pop(image(2).id)
-    label = HistoryEntry(f"LABEL imgbuild.name={NAME}")
-    engine.histories[image(1).id] = [HistoryEntry('CMD ["a"]'), HistoryEntry("ENTRYPOINT b"), label]
-    assert len(listed()) == 1
-    engine.histories[image(1).id].insert(0, HistoryEntry("ENV THEIRS=1"))
-    assert listed() == []
 
 
 def test_an_image_that_imgbuild_works_on_stays(engine: FakeEngine, state: Path) -> None:
@@ -229,9 +223,3 @@ def test_without_an_engine_the_folders_are_cleaned(
     assert result.exit_code == 0
     assert "Only the folders on this machine are cleaned." in result.output
     assert not dead.exists()
-
-
-def test_an_unknown_kind_is_refused(engine: FakeEngine) -> None:
-    result = run("--only", "everything")
-    assert "--only everything: no such kind; allowed: build-cache, images" in str(result.exception)
-    assert len(engine.stored) == 2

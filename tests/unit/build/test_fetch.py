@@ -91,26 +91,19 @@ def test_a_listing_is_made_anew_when_its_inputs_changed_or_it_cannot_be_complete
     assert known_listing(image, job) is None
 
 
-def _planned(folder: Path, uris: str) -> Stage:
-    (folder / "os" / "lists").mkdir(parents=True)
-    (folder / "os" / "uris").write_text(uris)
-    (folder / "os" / "lists" / "archive_InRelease").write_text("list")
-    (folder / "os" / "upstreams").write_text("debian https://m.example/debian\n")
-    return Stage("os", "base", "", ())
-
-
 def test_what_apt_planned_is_read(tmp_path: Path) -> None:
-    uri = "http://x.example/pool/g%2b%2b_12-3_amd64.deb"
-    line = f"'{uri}' g++_4%3a12-3_amd64.deb 1400 SHA256:{'a' * 64}\n"
-    stage = _planned(tmp_path, line)
-    package, listed, mirrors = _planned_items(tmp_path, [stage], ContentStore(tmp_path / "store"))
-    assert package == Item(Kind.APT_PACKAGE, "g++_4%3a12-3_amd64.deb", uri, "a" * 64, 1400)
+    folder, store = tmp_path / "os", ContentStore(tmp_path / "store")
+    (folder / "lists").mkdir(parents=True)
+    (folder / "lists" / "archive_InRelease").write_text("list")
+    (folder / "upstreams").write_text("debian https://m.example/debian\n")
+    uri, name = "http://x.example/pool/g%2b%2b_12-3_amd64.deb", "g++_4%3a12-3_amd64.deb"
+    (folder / "uris").write_text(f"'{uri}' {name} 1400 SHA256:{'a' * 64}\n")
+    stages = [Stage("os", "base", "", ())]
+    package, listed, mirrors = _planned_items(tmp_path, stages, store)
+    assert package == Item(Kind.APT_PACKAGE, name, uri, "a" * 64, 1400)
     assert (listed.kind, listed.name, listed.size) == (Kind.APT_LIST, "archive_InRelease", 4)
     assert mirrors.kind is Kind.APT_MIRRORS
-    assert ContentStore(tmp_path / "store").path(mirrors.sha256).read_text().startswith("debian ")
-
-
-def test_a_package_without_sha256_is_refused(tmp_path: Path) -> None:
-    stage = _planned(tmp_path, f"'http://x/y.deb' y.deb 14 MD5Sum:{'a' * 32}\n")
+    assert store.path(mirrors.sha256).read_text().startswith("debian ")
+    (folder / "uris").write_text(f"'http://x/y.deb' y.deb 14 MD5Sum:{'a' * 32}\n")
     with pytest.raises(MachineError, match="names a package without its sha256"):
-        list(_planned_items(tmp_path, [stage], ContentStore(tmp_path / "store")))
+        list(_planned_items(tmp_path, stages, store))
