@@ -124,3 +124,14 @@ def git_checkout(project: Project, root: Path, settings: Settings) -> GitCheckou
     git(root, "init", "--quiet", "--initial-branch=main")
     commit(root, "first")
     return GitCheckout(Project(root), settings)
+
+
+@pytest.fixture(scope="module")
+def committed(project: Project, tmp_path_factory: pytest.TempPathFactory) -> GitCheckout:
+    return git_checkout(project, tmp_path_factory.mktemp("committed") / "checkout", Settings())
+
+
+@pytest.fixture
+def checkout(committed: GitCheckout, tmp_path: Path) -> Iterator[GitCheckout]:
+    with committed.copy(tmp_path) as made:
+        yield made

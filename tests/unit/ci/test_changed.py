@@ -4,32 +4,21 @@ The images that are expected are found by the matrix, the committed Dockerfiles 
 """
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
-from git_checkout import GitCheckout, commit, git, git_checkout
+from git_checkout import GitCheckout, checkout, commit, committed, git
 
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.load import load_matrix
-from imgbuild.project import Project
 from imgbuild.settings import Settings
 
+__all__ = ["checkout", "committed"]
+
 LOCK = "mpi-intelmpi-2021.8.0-py3.6.txt"
-
-
-@pytest.fixture(scope="module")
-def committed(project: Project, tmp_path_factory: pytest.TempPathFactory) -> GitCheckout:
-    return git_checkout(project, tmp_path_factory.mktemp("committed") / "checkout", Settings())
-
-
-@pytest.fixture
-def checkout(committed: GitCheckout, tmp_path: Path) -> Iterator[GitCheckout]:
-    with committed.copy(tmp_path) as made:
-        yield made
 
 
 def _set_horovod(index: int, version: str, document: dict[str, Any]) -> None:

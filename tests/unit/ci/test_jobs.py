@@ -1,10 +1,10 @@
 """The images that CI has to build: changed, missing, both, and dealt out to shards."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from git_checkout import GitCheckout, git_checkout
+from git_checkout import GitCheckout, checkout, committed
 from memory_registry import MemoryRegistry
 
 from imgbuild.ci import jobs as jobs_module
@@ -25,24 +25,13 @@ from imgbuild.matrix.images import Image, whole_family
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import Selection, select_images
 from imgbuild.matrix.tags import input_tag
-from imgbuild.project import Project
 from imgbuild.registry.repository_client import RegistryClient
-from imgbuild.settings import Settings
+
+__all__ = ["checkout", "committed"]
 
 ONE, TWO, GPU = "tf-2.2-cpu-debian", "tf-2.3-cpu-debian", "tf-2.2-gpu-ubuntu"
 WHERE = "registry.test/team/app"
 MADE = BaseLayout(Path("/base"), f"sha256:{'b' * 64}", "imgbuild/base:debian-12-b")
-
-
-@pytest.fixture(scope="module")
-def committed(project: Project, tmp_path_factory: pytest.TempPathFactory) -> GitCheckout:
-    return git_checkout(project, tmp_path_factory.mktemp("committed") / "checkout", Settings())
-
-
-@pytest.fixture
-def checkout(committed: GitCheckout, tmp_path: Path) -> Iterator[GitCheckout]:
-    with committed.copy(tmp_path) as made:
-        yield made
 
 
 @pytest.fixture
