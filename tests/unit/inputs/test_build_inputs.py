@@ -71,15 +71,6 @@ def test_what_cannot_be_meant_is_refused(
         _prepare(images, tmp_path, settings)
 
 
-def test_a_documented_image_starts_from_its_registry(
-    images: dict[str, Image], tmp_path: Path
-) -> None:
-    base = _prepare(images, tmp_path, {}, GPU).bases["ubuntu-18.04"]
-    assert base.reference.startswith("ubuntu@sha256:")
-    mirrored = _prepare(images, tmp_path, {"registry": "registry.example.org/hub"}, GPU)
-    assert mirrored.bases["ubuntu-18.04"].reference == f"registry.example.org/hub/{base.reference}"
-
-
 def test_a_substitute_has_its_own_sha256(images: dict[str, Image], tmp_path: Path) -> None:
     settings = {"substitutes": {"openmpi-3.1.2.tar.gz": "a" * 64}}
     own, changed = (_prepare(images, tmp_path, s, GPU).downloads[GPU] for s in ({}, settings))
@@ -91,12 +82,18 @@ def test_a_substitute_has_its_own_sha256(images: dict[str, Image], tmp_path: Pat
     assert changed.digest != own.digest
 
 
-def test_an_unlocked_conda_package_is_refused(images: dict[str, Image], tmp_path: Path) -> None:
+def test_a_documented_image_starts_from_its_registry_and_its_lock(
+    images: dict[str, Image], tmp_path: Path
+) -> None:
+    base = _prepare(images, tmp_path, {}, GPU).bases["ubuntu-18.04"]
+    assert base.reference.startswith("ubuntu@sha256:")
+    mirrored = _prepare(images, tmp_path, {"registry": "registry.example.org/hub"}, GPU)
+    assert mirrored.bases["ubuntu-18.04"].reference == f"registry.example.org/hub/{base.reference}"
     lock = (ROOT / "images/locks/conda-3.6.2.txt").read_text(encoding="utf-8")
-    locks = tmp_path / "images" / "locks"
-    locks.mkdir(parents=True)
     line = next(line for line in lock.splitlines() if "/xz-" in line)
-    (locks / "conda-3.6.2.txt").write_text(lock.replace(line.split()[0], "unlocked"))
+    path = tmp_path / "images/locks/conda-3.6.2.txt"
+    path.parent.mkdir(parents=True)
+    path.write_text(lock.replace(line.split()[0], "unlocked"))
     preparation = Preparation(tmp_path, tmp_path / "log", Project(tmp_path), print, make=False)
     with pytest.raises(InputError, match=r"xz-.* is unlocked"):
         prepare_inputs([images[GPU]], Settings(), preparation)

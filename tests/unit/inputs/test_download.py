@@ -259,13 +259,11 @@ def test_many_files_come(server: FaultyServer, tmp_path: Path) -> None:
     }
     assert min(lines) == "fetched f0 (2.0 kB)"
     assert len(lines) == len(server.asked) == 10
-
-
-def test_the_first_fault_is_told_and_ends_the_rest(server: FaultyServer, tmp_path: Path) -> None:
     missing = Download("missing", f"{server.url}/missing", "0" * 64)
-    downloads = [_download(server, f"f{number}") for number in range(50)]
+    more = [_download(server, f"more{number}") for number in range(50)]
     with pytest.raises(MachineError, match="missing cannot be fetched"):
-        fetch_all([missing, *downloads], ContentStore(tmp_path), Sites())
+        fetch_all([missing, *more], store, Sites())
+    assert len(server.asked) < 60, "the first fault ends the rest"
 
 
 def test_a_context_holds_the_files_by_name(server: FaultyServer, tmp_path: Path) -> None:
@@ -276,6 +274,11 @@ def test_a_context_holds_the_files_by_name(server: FaultyServer, tmp_path: Path)
     assert downloads_context(reversed(downloads), tmp_path, Sites()) == folder
     assert len(server.asked) == 2
     assert downloads_context(downloads[:1], tmp_path, Sites()) != folder
+    again = Download("a.tar", "https://x.example/other.tar", downloads[0].sha256)
+    assert downloads_context([downloads[0], again], tmp_path, Sites()).is_dir()
+    other = Download("a.tar", "https://x.example/a.tar", "0" * 64)
+    with pytest.raises(InputError, match=r"Two downloads are called a\.tar and differ"):
+        downloads_context([downloads[0], other], tmp_path, Sites())
 
 
 @pytest.mark.parametrize("body", [b"a.tar" * 300, b"X" + b"a.tar" * 1000])
@@ -296,15 +299,6 @@ def test_a_damaged_file_is_told_and_fetched_again(
         "a.tar in the cache was damaged (its sha256 is another): it is fetched again",
         "fetched a.tar (5.0 kB)",
     ]
-
-
-def test_one_name_for_two_contents_is_refused(server: FaultyServer, tmp_path: Path) -> None:
-    first = _download(server, "a.tar")
-    second = Download("a.tar", "https://x.example/a.tar", "0" * 64)
-    with pytest.raises(InputError, match=r"Two downloads are called a\.tar and differ"):
-        downloads_context([first, second], tmp_path, Sites())
-    again = Download("a.tar", "https://x.example/other.tar", first.sha256)
-    assert downloads_context([first, again], tmp_path, Sites()).is_dir()
 
 
 def test_progress_on_a_terminal_begins_again_with_the_file(
