@@ -1,5 +1,6 @@
 """The command line: one command a module; heavy imports only when a command runs."""
 
+import atexit
 import importlib
 import io
 import os
@@ -67,6 +68,7 @@ def main() -> NoReturn:
         _end(str(error), error.exit_code)
     except SystemExit as ending:  # Typer's way to end, of an interrupt too
         if ending.code == INTERRUPTED:
+            atexit.register(_finish_cleaning)
             _end(interruption(sys.argv[1:]), INTERRUPTED)
         raise
     except OSError as error:  # a full disk, a folder without permission
@@ -132,6 +134,12 @@ def _end(paragraph: str, code: int) -> NoReturn:
         sys.exit(code)
     print(f"imgbuild: {paragraph}", file=sys.stderr)  # noqa: T201 - no rich before it is needed
     sys.exit(code)
+
+
+def _finish_cleaning() -> None:
+    """Let a second signal, which `timeout` sends, not keep a folder from being removed."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _terminate(_number: int, _frame: FrameType | None) -> None:

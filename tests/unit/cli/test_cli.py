@@ -170,6 +170,23 @@ def test_wrong_input_is_one_message_and_exit_code_2(
     assert expected in message
 
 
+def test_a_second_signal_lets_an_interrupted_command_remove_its_folders() -> None:
+    program = """
+import atexit, os, signal
+from unittest.mock import Mock
+from imgbuild import cli
+cli.app = Mock(side_effect=SystemExit(130))
+atexit.register(lambda: (os.kill(os.getpid(), signal.SIGTERM), print("removed")))
+cli.main()
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True
+    )
+    assert result.returncode == 130
+    assert result.stdout == "removed\n"
+    assert "Traceback" not in result.stderr
+
+
 def test_an_error_is_one_paragraph(checkout: Path) -> None:
     (checkout / "matrix.yaml").write_text("images: [\n  a: b: c\n")
     result = _imgbuild(checkout, "build", "--tf", "2.2\n")
