@@ -26,9 +26,8 @@ def test_the_user_s_own_imgbuild_is_another(
     monkeypatch.setenv("IMGBUILD_PROJECT", "/nowhere")
     monkeypatch.setenv("IMGBUILD_SETTINGS", "/nowhere/settings.yaml")
     monkeypatch.setenv("IMGBUILD_MIRRORS", "pypi=http://127.0.0.1:9/")
-    monkeypatch.setenv("IMGBUILD_FAULTS", "every")
     found = {name for name in checkout.environment if name.startswith("IMGBUILD_")}
-    assert found == {"IMGBUILD_MIRRORS", "IMGBUILD_FAULTS"}
+    assert found == {"IMGBUILD_MIRRORS"}
     assert checkout.environment["PATH"] == os.environ["PATH"]
     listed = checkout.run("list", "--json")
     assert listed.returncode == 0, listed.stderr
