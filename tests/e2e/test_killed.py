@@ -116,9 +116,9 @@ def test_clean_removes_what_a_killed_run_left(project: SmallProject) -> None:
     project.pause("suite", 300)
     process = project.start(*ONE)
     wait_for(lambda: _in_suite(project))
-    busy = project.run("clean", "--yes", "--only", "containers", "--only", "networks")
+    busy = project.run("clean", "--yes", "--only", "leftovers")
     assert busy.returncode == 1
-    assert f"process {process.pid} tests it now" in busy.stdout
+    assert f"process {process.pid} is at work on it" in busy.stdout
     assert len(project.left()) > 3
     _kill(project, process)
     assert project.left() != []
