@@ -6,6 +6,7 @@ imgbuild uses: `imgbuild build --all --stack debian` must have been run.
 """
 
 import json
+import sys
 
 from measure import DOCKER, IMGBUILD, ROOT, options, publish, run, scratch_engine, table
 from plain_builds import build_options, one_stage, supplied
@@ -25,6 +26,9 @@ def main() -> None:
     images = [i for i in all_images(load_matrix(ROOT / "matrix.yaml")) if i.stack == "debian"]
     names = [word for image in images for word in ("--name", image.name)]
     found = json.loads(run([IMGBUILD, "size", *names, "--json"]))
+    missing = [one["name"] for one in found["images"] if not one["built"]]
+    if missing:
+        sys.exit(f"Not built: {', '.join(missing)}. Run imgbuild build --all --stack debian first.")
     sizes = {one["name"]: one["size"] for one in found["images"]}
     documented = documented_sizes(images) if chosen.documented else {}
     rows = [
