@@ -13,6 +13,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from imgbuild import __version__, json_log
+from imgbuild.cli.options import option
 from imgbuild.errors import ImgbuildError, MachineError
 
 #: What shells give for a program ended by Ctrl-C.
@@ -100,24 +101,16 @@ def _version(requested: bool) -> None:
 @app.callback()
 def _options(
     settings: Annotated[
-        Path | None,
-        typer.Option(
-            "--settings", metavar="FILE", help="Settings file, instead of imgbuild.local.yaml."
-        ),
+        Path | None, option("--settings FILE", "Settings file, instead of imgbuild.local.yaml.")
     ] = None,
     mirror: Annotated[
         list[str] | None,
-        typer.Option(
-            "--mirror",
-            metavar="NAME=URL",
-            help="Use this site instead of an upstream of the matrix; repeatable.",
+        option(
+            "--mirror NAME=URL", "Use this site instead of an upstream of the matrix; repeatable."
         ),
     ] = None,
     _: Annotated[
-        bool,
-        typer.Option(
-            "--version", help="Show the version and exit.", callback=_version, is_eager=True
-        ),
+        bool, option("--version", "Show the version and exit.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     """Build, test and publish container images for TensorFlow 1.10 to 2.3."""

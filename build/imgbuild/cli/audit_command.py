@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.options import info, print_json, select, takes_selection
+from imgbuild.cli.options import info, option, print_json, select, takes_selection
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.matrix.selection import Selection
 
@@ -21,19 +21,15 @@ if TYPE_CHECKING:
 def audit(
     selection: Selection,
     offline: Annotated[
-        bool,
-        typer.Option("--offline", help="Compare with images/evidence.json only; use no network."),
+        bool, option("--offline", "Compare with images/evidence.json only; use no network.")
     ] = False,
-    write: Annotated[
-        bool, typer.Option("--write", help="Write the facts to images/evidence.json.")
-    ] = False,
-    refresh: Annotated[bool, typer.Option("--refresh", help="Read all wheels again.")] = False,
+    write: Annotated[bool, option("--write", "Write the facts to images/evidence.json.")] = False,
+    refresh: Annotated[bool, option("--refresh", "Read all wheels again.")] = False,
     download: Annotated[
-        bool,
-        typer.Option("--download", help="Download the other inputs, to verify their sha256."),
+        bool, option("--download", "Download the other inputs, to verify their sha256.")
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit 1 also if an input cannot be reached.")
+        bool, option("--strict", "Exit 1 also if an input cannot be reached.")
     ] = False,
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,

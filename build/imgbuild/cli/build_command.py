@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.options import info, print_json, select, takes_selection
+from imgbuild.cli.options import info, option, print_json, select, takes_selection
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import aligned, parse_duration
@@ -38,81 +38,72 @@ class LogFormat(StrEnum):
 def build(
     selection: Selection,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Show what would be built and why; build nothing.")
+        bool, option("--plan", "Show what would be built and why; build nothing.")
     ] = False,
     no_test: Annotated[
-        bool, typer.Option("--no-test", help="Tag the image without running its suites.")
+        bool, option("--no-test", "Tag the image without running its suites.")
     ] = False,
     keep_going: Annotated[
         bool | None,
-        typer.Option(
+        option(
             "--keep-going/--fail-fast",
-            help="After a failure build the other images, or stop. Default: go on with --all only.",
+            "After a failure build the other images, or stop. Default: go on with --all only.",
         ),
     ] = None,
     jobs: options.JobsOption = options.JOBS,
     refresh_base: Annotated[
-        bool,
-        typer.Option("--refresh-base", help="Make base images again, with the newest updates."),
+        bool, option("--refresh-base", "Make base images again, with the newest updates.")
     ] = False,
     offline: Annotated[
         Path | None,
-        typer.Option(
-            "--offline",
-            metavar="DIR",
-            help="Take every input from this folder of `imgbuild fetch`; use no network.",
+        option(
+            "--offline DIR",
+            "Take every input from this folder of `imgbuild fetch`; use no network.",
         ),
     ] = None,
     step_timeout: Annotated[
         str | None,
-        typer.Option(
-            "--step-timeout",
-            metavar="DURATION",
-            help="Limit of one build step: 90s, 30m, 1h, or 0 for none. Default: 1h.",
+        option(
+            "--step-timeout DURATION",
+            "Limit of one build step: 90s, 30m, 1h, or 0 for none. Default: 1h.",
         ),
     ] = None,
     log_format: Annotated[
         LogFormat,
-        typer.Option(
+        option(
             "--log-format",
+            "Format of standard error: text, or one JSON object a line.",
             envvar="IMGBUILD_LOG_FORMAT",
-            help="Format of standard error: text, or one JSON object a line.",
         ),
     ] = LogFormat.TEXT,
     cache_from: Annotated[
         list[str] | None,
-        options.repository_option(
-            "--cache-from",
+        option(
+            "--cache-from HOST[:PORT]/REPOSITORY",
             "Take images, Horovod wheels and suite results from this repository; repeatable.",
         ),
     ] = None,
     cache_to: Annotated[
         list[str] | None,
-        options.repository_option(
-            "--cache-to",
+        option(
+            "--cache-to HOST[:PORT]/REPOSITORY",
             "Store images that passed, Horovod wheels and suite results there; repeatable.",
         ),
     ] = None,
     pull: Annotated[
         bool,
-        typer.Option(
-            "--pull",
-            help="Take published images with the same inputs instead of building them.",
-        ),
+        option("--pull", "Take published images with the same inputs instead of building them."),
     ] = False,
     source: Annotated[
         str | None,
-        options.repository_option(
-            "--from", "The repository of --pull. Default: publishing.repository of the settings."
+        option(
+            "--from HOST[:PORT]/REPOSITORY",
+            "The repository of --pull. Default: publishing.repository of the settings.",
         ),
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option(
-            "--report",
-            metavar="DIR",
-            help="Folder for the results of the suites, one folder an image.",
-        ),
+        option("--report DIR", "Folder for the results of the suites, one folder an image."),
     ] = None,
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.options import info, print_json
+from imgbuild.cli.options import info, option, print_json
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.text import aligned, size_text
 
@@ -27,24 +27,20 @@ def clean(
     ] = False,
     only: Annotated[
         list[str] | None,
-        typer.Option(
-            "--only",
-            metavar="KIND",
-            help="Only this kind: leftovers, untagged, work, images or build-cache; repeatable.",
+        option(
+            "--only KIND",
+            "Only this kind: leftovers, untagged, work, images or build-cache; repeatable.",
         ),
     ] = None,
-    images: Annotated[
-        bool, typer.Option("--images", help="Also every image that imgbuild tagged.")
-    ] = False,
+    images: Annotated[bool, option("--images", "Also every image that imgbuild tagged.")] = False,
     build_cache: Annotated[
-        bool,
-        typer.Option("--build-cache", help="Also the engine's build cache, of all projects."),
+        bool, option("--build-cache", "Also the engine's build cache, of all projects.")
     ] = False,
     elsewhere: Annotated[
         bool,
-        typer.Option(
+        option(
             "--elsewhere",
-            help="Also what other state folders left on the engine; make sure that none is in use.",
+            "Also what other state folders left on the engine; make sure that none is in use.",
         ),
     ] = False,
     as_json: options.JsonOption = False,

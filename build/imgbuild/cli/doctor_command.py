@@ -4,14 +4,13 @@ from typing import Annotated
 
 import typer
 
-from imgbuild.cli.options import JsonOption, ProjectOption, open_project, print_json
+from imgbuild.cli.options import JsonOption, ProjectOption, open_project, option, print_json
 from imgbuild.errors import MachineError
 
 
 def doctor(
     write: Annotated[
-        bool,
-        typer.Option("--write", help="Write the inputs of this machine to imgbuild.local.yaml."),
+        bool, option("--write", "Write the inputs of this machine to imgbuild.local.yaml.")
     ] = False,
     as_json: JsonOption = False,
     project: ProjectOption = None,

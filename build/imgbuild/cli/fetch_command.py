@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.options import info, select, takes_selection
+from imgbuild.cli.options import info, option, select, takes_selection
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import aligned, size_text
@@ -25,7 +25,7 @@ def fetch(
     ],
     selection: Selection,
     refresh: Annotated[
-        bool, typer.Option("--refresh", help="Ask the archives again for the newest packages.")
+        bool, option("--refresh", "Ask the archives again for the newest packages.")
     ] = False,
     project: options.ProjectOption = None,
 ) -> None:

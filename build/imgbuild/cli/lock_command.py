@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from imgbuild.cli.options import ProjectOption, StackOption, open_project
+from imgbuild.cli.options import ProjectOption, StackOption, open_project, option
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.project import Project
 
@@ -17,10 +17,10 @@ _STATES = {True: "written  ", False: "unchanged"}
 def lock(
     stack: StackOption = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; exit 1 if a lock is not current.")
+        bool, option("--check", "Write nothing; exit 1 if a lock is not current.")
     ] = False,
     upgrade: Annotated[
-        bool, typer.Option("--upgrade", help="Take the newest versions that the matrix allows.")
+        bool, option("--upgrade", "Take the newest versions that the matrix allows.")
     ] = False,
     project: ProjectOption = None,
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.options import info, select, takes_selection
+from imgbuild.cli.options import info, option, select, takes_selection
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
 
@@ -24,47 +24,42 @@ def matrix(
     selection: Selection,
     form: Annotated[
         Format,
-        typer.Option(
+        option(
             "--format",
-            help="json: all facts of each image; github: one line for fromJSON; gitlab: jobs of a "
+            "json: all facts of each image; github: one line for fromJSON; gitlab: jobs of a "
             "child pipeline.",
         ),
     ] = Format.JSON,
     changed_since: Annotated[
         str | None,
-        typer.Option(
-            "--changed-since",
-            metavar="REF",
-            help="Only images whose input digest differs from that at this Git revision.",
+        option(
+            "--changed-since REF",
+            "Only images whose input digest differs from that at this Git revision.",
         ),
     ] = None,
     missing: Annotated[
         bool,
-        typer.Option(
+        option(
             "--missing",
-            help="Only images that are not published with their input digest. Bootstraps base "
+            "Only images that are not published with their input digest. Bootstraps base "
             "images that are not made yet, as a build does.",
         ),
     ] = False,
     source: Annotated[
         str | None,
-        options.repository_option(
-            "--from", "The repository of --missing. Default: publishing.repository of the settings."
+        option(
+            "--from HOST[:PORT]/REPOSITORY",
+            "The repository of --missing. Default: publishing.repository of the settings.",
         ),
     ] = None,
     shards: Annotated[
         int | None,
-        typer.Option(
-            "--shards",
-            min=1,
-            max=1000,
-            metavar="N",
-            help="N jobs of several images, instead of one job an image.",
+        option(
+            "--shards N", "N jobs of several images, instead of one job an image.", min=1, max=1000
         ),
     ] = None,
     shard: Annotated[
-        str | None,
-        typer.Option("--shard", metavar="I/N", help="Only the images of one shard, such as 1/4."),
+        str | None, option("--shard I/N", "Only the images of one shard, such as 1/4.")
     ] = None,
     project: options.ProjectOption = None,
 ) -> None:

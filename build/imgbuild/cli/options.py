@@ -16,63 +16,28 @@ from imgbuild.project import Project, find_project
 if TYPE_CHECKING:
     from imgbuild.matrix.images import Image
 
+
+def option(spelling: str, help_text: str, **more: Any) -> Any:  # noqa: ANN401 - as typer.Option
+    """Return an option spelled as in ``--help``: ``--json`` is a flag, ``--tf VERSION`` is none."""
+    name, _, value = spelling.partition(" ")
+    return typer.Option(name, metavar=value or None, help=help_text, **more)
+
+
 ProjectOption = Annotated[
     Path | None,
-    typer.Option(
-        "--project",
+    option(
+        "--project DIR",
+        "The checkout to work on. Default: the one around the current folder.",
         envvar="IMGBUILD_PROJECT",
-        metavar="DIR",
-        help="The checkout to work on. Default: the one around the current folder.",
-        show_default=False,
     ),
 ]
-TfOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--tf", metavar="VERSION", help="TensorFlow version, such as 2.2 or 2.2.0; repeatable."
-    ),
-]
-CpuOption = Annotated[bool, typer.Option("--cpu", help="The CPU variant (the default).")]
-GpuOption = Annotated[bool, typer.Option("--gpu", help="The GPU variant.")]
 StackOption = Annotated[
-    str | None,
-    typer.Option("--stack", metavar="STACK", help="The stack of the image, such as debian."),
+    str | None, option("--stack STACK", "The stack of the image, such as debian.")
 ]
-MpiOption = Annotated[
-    str | None,
-    typer.Option(
-        "--mpi", metavar="FLAVOUR", help="The MPI: openmpi or intelmpi. Default: the stack's."
-    ),
-]
-AllOption = Annotated[bool, typer.Option("--all", help="Every image of the matrix.")]
-AsDocumentedOption = Annotated[
-    bool,
-    typer.Option(
-        "--as-documented",
-        help="The documented pins, even where they cannot work (--tf 2.1 --gpu).",
-    ),
-]
-NameOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--name",
-        metavar="IMAGE",
-        help="Exactly this image, such as tf-2.2-cpu-debian; repeatable. Excludes --tf and the "
-        "other selection options.",
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-JobsOption = Annotated[
-    int,
-    typer.Option("--jobs", min=1, max=64, metavar="N", help="How many images to test at once."),
-]
+JsonOption = Annotated[bool, option("--json", "Print JSON.")]
+JobsOption = Annotated[int, option("--jobs N", "How many images to test at once.", min=1, max=64)]
 #: The default of ``--jobs`` where images are tested.
 JOBS = min(os.cpu_count() or 1, 4)
-
-
-def repository_option(name: str, help_text: str) -> Any:  # noqa: ANN401 - what Typer's own returns
-    """Return an option that takes a repository of a registry."""
-    return typer.Option(name, metavar="HOST[:PORT]/REPOSITORY", help=help_text)
 
 
 def info(text: str) -> None:
@@ -104,14 +69,33 @@ def select(project: Project, selection: Selection) -> "tuple[Image, ...]":
 
 
 def _selection(
-    tf: TfOption = None,
-    cpu: CpuOption = False,
-    gpu: GpuOption = False,
+    tf: Annotated[
+        list[str] | None,
+        option("--tf VERSION", "TensorFlow version, such as 2.2 or 2.2.0; repeatable."),
+    ] = None,
+    cpu: Annotated[bool, option("--cpu", "The CPU variant (the default).")] = False,
+    gpu: Annotated[bool, option("--gpu", "The GPU variant.")] = False,
     stack: StackOption = None,
-    mpi: MpiOption = None,
-    everything: AllOption = False,
-    as_documented: AsDocumentedOption = False,
-    name: NameOption = None,
+    mpi: Annotated[
+        str | None,
+        option("--mpi FLAVOUR", "The MPI: openmpi or intelmpi. Default: the stack's."),
+    ] = None,
+    everything: Annotated[bool, option("--all", "Every image of the matrix.")] = False,
+    as_documented: Annotated[
+        bool,
+        option(
+            "--as-documented",
+            "The documented pins, even where they cannot work (--tf 2.1 --gpu).",
+        ),
+    ] = False,
+    name: Annotated[
+        list[str] | None,
+        option(
+            "--name IMAGE",
+            "Exactly this image, such as tf-2.2-cpu-debian; repeatable. Excludes --tf and the "
+            "other selection options.",
+        ),
+    ] = None,
 ) -> Selection:
     versions, names = tuple(tf or ()), tuple(name or ())
     return Selection(versions, cpu, gpu, stack, mpi, everything, as_documented, names)
@@ -127,15 +111,17 @@ def takes_selection(*, without: str = "") -> Callable[[Callable[..., None]], Cal
     shared.pop(without, None)
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        parameters = []
-        for one in inspect.signature(command).parameters.values():
-            replaced = shared.values() if one.name == "selection" else (one,)
-            parameters += [own.replace(kind=inspect.Parameter.KEYWORD_ONLY) for own in replaced]
+        own = dict(inspect.signature(command).parameters)
+        del own["selection"]
+        parameters = [
+            one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for one in (*shared.values(), *own.values())
+        ]
 
         @functools.wraps(command)
         def run(**values: Any) -> None:  # noqa: ANN401 - what Typer parsed
-            own = {name: values.pop(name) for name in shared if name in values}
-            command(selection=_selection(**own), **values)
+            selection = _selection(**{name: values.pop(name) for name in shared})
+            command(selection=selection, **values)
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {one.name: one.annotation for one in parameters}

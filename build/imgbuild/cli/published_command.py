@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.options import info, print_json
+from imgbuild.cli.options import info, option, print_json
 from imgbuild.errors import CheckFailedError
 from imgbuild.text import fitted, wrapped
 
@@ -21,15 +21,15 @@ _DIGITS = 12
 def published(
     source: Annotated[
         str | None,
-        options.repository_option(
-            "--from", "The repository. Default: publishing.repository of the settings."
+        option(
+            "--from HOST[:PORT]/REPOSITORY",
+            "The repository. Default: publishing.repository of the settings.",
         ),
     ] = None,
     check: Annotated[
         bool,
-        typer.Option(
-            "--check",
-            help="Compare every tag with the records; exit 1 if one is missing or differs.",
+        option(
+            "--check", "Compare every tag with the records; exit 1 if one is missing or differs."
         ),
     ] = False,
     as_json: options.JsonOption = False,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.options import info, print_json, select, takes_selection
+from imgbuild.cli.options import info, option, print_json, select, takes_selection
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import fitted, wrapped
@@ -25,43 +25,38 @@ def push(
     selection: Selection,
     to: Annotated[
         str | None,
-        options.repository_option(
-            "--to", "The target. Default: publishing.repository of the settings."
+        option(
+            "--to HOST[:PORT]/REPOSITORY",
+            "The target. Default: publishing.repository of the settings.",
         ),
     ] = None,
     release: Annotated[
         str | None,
-        typer.Option(
-            "--release",
-            metavar="YYYYMMDD.N",
-            help="The release in the immutable tag. Default: the image's own if it is published, "
+        option(
+            "--release YYYYMMDD.N",
+            "The release in the immutable tag. Default: the image's own if it is published, "
             "else the next of today.",
-            show_default=False,
         ),
     ] = None,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Show what would be published; publish nothing.")
+        bool, option("--plan", "Show what would be published; publish nothing.")
     ] = False,
     allow_substituted: Annotated[
         bool,
-        typer.Option(
+        option(
             "--allow-substituted",
-            help="Also images with inputs other than the matrix's, such as a CPython of this "
+            "Also images with inputs other than the matrix's, such as a CPython of this "
             "machine; their record says so.",
         ),
     ] = False,
     allow_skipped: Annotated[
         list[str] | None,
-        typer.Option(
-            "--allow-skipped",
-            metavar="SUITE",
-            help="Also images that skipped this suite, such as gpu_runs; repeatable.",
+        option(
+            "--allow-skipped SUITE",
+            "Also images that skipped this suite, such as gpu_runs; repeatable.",
         ),
     ] = None,
-    jobs: Annotated[
-        int,
-        typer.Option("--jobs", min=1, max=32, metavar="N", help="How many images to push at once."),
-    ] = 3,
+    jobs: Annotated[int, option("--jobs N", "How many images to push at once.", min=1, max=32)] = 3,
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
 ) -> None:

@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
-from imgbuild.cli.options import ProjectOption, open_project
+from imgbuild.cli.options import ProjectOption, open_project, option
 from imgbuild.errors import CheckFailedError
 
 
 def render(
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; exit 1 if a Dockerfile differs.")
+        bool, option("--check", "Write nothing; exit 1 if a Dockerfile differs.")
     ] = False,
     project: ProjectOption = None,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.options import print_json, select, takes_selection
+from imgbuild.cli.options import option, print_json, select, takes_selection
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import aligned
@@ -26,11 +26,7 @@ def size(
     selection: Selection,
     image: Annotated[
         list[str] | None,
-        typer.Option(
-            "--image",
-            metavar="REF",
-            help="An image of the engine, by name or id; repeatable.",
-        ),
+        option("--image REF", "An image of the engine, by name or id; repeatable."),
     ] = None,
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,

@@ -10,7 +10,7 @@ import typer
 
 from imgbuild.cli import options
 from imgbuild.cli.build_command import skip_lines, suite_word
-from imgbuild.cli.options import info, print_json, select, takes_selection
+from imgbuild.cli.options import info, option, print_json, select, takes_selection
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import aligned
@@ -29,40 +29,25 @@ if TYPE_CHECKING:
 def test(
     selection: Selection,
     suite: Annotated[
-        list[str] | None,
-        typer.Option("--suite", metavar="NAME", help="Run only this suite; repeatable."),
+        list[str] | None, option("--suite NAME", "Run only this suite; repeatable.")
     ] = None,
-    list_suites: Annotated[
-        bool, typer.Option("--list-suites", help="List the suites; run none.")
-    ] = False,
+    list_suites: Annotated[bool, option("--list-suites", "List the suites; run none.")] = False,
     image: Annotated[
-        str | None,
-        typer.Option(
-            "--image", metavar="REF", help="Test this image of the engine, not the matrix's own."
-        ),
+        str | None, option("--image REF", "Test this image of the engine, not the matrix's own.")
     ] = None,
     expect: Annotated[
         list[str] | None,
-        typer.Option(
-            "--expect",
-            metavar="KEY=VALUE,…",
-            help="The versions that an external --image must have: tf=2.2,horovod=0.19.5.",
+        option(
+            "--expect KEY=VALUE,…",
+            "The versions that an external --image must have: tf=2.2,horovod=0.19.5.",
         ),
     ] = None,
     jobs: options.JobsOption = options.JOBS,
-    fail_fast: Annotated[
-        bool, typer.Option("--fail-fast", help="Stop at the first failed check.")
-    ] = False,
-    rerun: Annotated[
-        bool, typer.Option("--rerun", help="Also run suites that passed before.")
-    ] = False,
+    fail_fast: Annotated[bool, option("--fail-fast", "Stop at the first failed check.")] = False,
+    rerun: Annotated[bool, option("--rerun", "Also run suites that passed before.")] = False,
     report: Annotated[
         Path | None,
-        typer.Option(
-            "--report",
-            metavar="DIR",
-            help="Folder for report.json and summary.md, with one folder an image.",
-        ),
+        option("--report DIR", "Folder for report.json and summary.md, with one folder an image."),
     ] = None,
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
