@@ -137,9 +137,10 @@ class Checkout:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _ctrl_c() -> None:
-    """Let the commands that tests start hear Ctrl-C: a shell's background jobs ignore it."""
+def _signals() -> None:
+    """Let the commands that tests start hear Ctrl-C and hang-ups: background jobs ignore them."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 from collections.abc import Callable, Iterator
 from math import inf
 from pathlib import Path
@@ -34,6 +35,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(LIMIT))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _signals() -> None:
+    """Let the processes that tests start hear Ctrl-C and hang-ups: background jobs ignore them."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True, scope="session")
