@@ -18,7 +18,7 @@ from imgbuild.parallel import as_completed
 from imgbuild.plan.ownership import is_own
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.suites.container import TestTarget
-from imgbuild.suites.results import Report, SuiteResult
+from imgbuild.suites.results import Report
 from imgbuild.suites.session import TestOptions, TestSession
 
 #: The stage that holds nothing but ``/libcuda.so.1``.
@@ -149,16 +149,5 @@ def _tag(item: PlanItem, image_id: str, context: BuildContext) -> None:
 
 
 def _verdict(report: Report, folder: Path) -> str:
-    failed = [f"{suite.suite}: {one.test}" for suite in report.suites for one in suite.failures]
-    unfinished = [
-        f"{suite.suite}: {undone_of(suite)}"
-        for suite in report.suites
-        if not suite.ok and not suite.failures
-    ]
-    return f"{'; '.join([*failed, *unfinished])}. Report: {folder}/report.json, pytest.txt"
-
-
-def undone_of(suite: SuiteResult) -> str:
-    """Return why a suite without failures has not passed."""
-    reasons = [f"{count} skipped: {reason}" for reason, count in suite.reasons.items()]
-    return ", ".join(reasons) or "nothing was checked"
+    problems = [f"{one.suite}: {one.problem}" for one in report.suites if not one.ok]
+    return f"{'; '.join(problems)}. Report: {folder}/report.json, pytest.txt"

@@ -249,17 +249,12 @@ def report_lines(reports: "Sequence[Report]", not_begun: Sequence[str] = ()) -> 
 
 
 def failure_lines(report: "Report") -> str:
-    """Return the failed checks of an image with their messages."""
-    from imgbuild.build.gate import undone_of
-
-    texts = [
-        (suite.suite, f"{failure.test}: {failure.message.strip()}")
+    """Return a line for each suite without a passed check, or with a failed one."""
+    return "\n".join(
+        f"{report.image}: {suite.suite}: {suite.problem}"
         for suite in report.suites
-        for failure in suite.failures
-    ]
-    empty = [one for one in report.suites if not one.passed and not one.failures]
-    texts += [(suite.suite, undone_of(suite)) for suite in empty]
-    return "\n".join(f"{report.image}: {suite}: {text}" for suite, text in texts)
+        if suite.failures or not suite.passed
+    )
 
 
 def _row(report: "Report", suite: "SuiteResult") -> tuple[str, ...]:

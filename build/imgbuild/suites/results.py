@@ -12,8 +12,16 @@ from typing import Any
 NEEDS_GPU = "gpu_runs"
 #: How the reasons begin where no expectation was given (tests/image/skip_reasons.py).
 NOT_ASKED = "not asked: "
+#: The longest reason of a failure in a line, in characters; reports have the whole message.
+REASON_LENGTH = 200
 #: testinfra's parameter, which is between or beside those of the checks.
 _CONTAINER = re.compile(r"-?docker://[0-9a-f]+")
+
+
+def shortened(text: str, length: int) -> str:
+    """Return a text without line ends, of at most ``length`` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= length else f"{line[: length - 1]}…"
 
 
 class Verdict(StrEnum):
@@ -39,6 +47,19 @@ class TestFailure:
 
     test: str
     message: str
+
+    @property
+    def reason(self) -> str:
+        """The message in one line: of long output the first line, and the last that has an error.
+
+        In a traceback pytest marks the message's lines with ``E``.
+        """
+        lines = self.message.splitlines()
+        lines = [line[1:] for line in lines if line.startswith("E ")] or lines
+        errors = [line for line in lines[1:] if "error" in line.lower()]
+        if errors:
+            lines = [shortened(lines[0], REASON_LENGTH // 2), "…", errors[-1]]
+        return shortened(" ".join(lines), REASON_LENGTH)
 
 
 @dataclass(frozen=True)
@@ -86,6 +107,16 @@ class SuiteResult:
     def reasons(self) -> Mapping[str, int]:
         """How many checks were skipped, by reason."""
         return Counter(skip.reason for skip in self.skips)
+
+    @property
+    def problem(self) -> str:
+        """Why it has not passed, in one line: its first failure, or what was skipped."""
+        if not self.failures:
+            skipped = (f"{count} skipped: {reason}" for reason, count in self.reasons.items())
+            return ", ".join(skipped) or "nothing was checked"
+        first, failed = self.failures[0], len(self.failures)
+        counted = f"{failed} of {failed + self.passed} tests failed, first "
+        return f"{counted if failed > 1 else ''}{first.test}: {first.reason}"
 
     def as_json(self) -> dict[str, Any]:
         """Return the suite's part of the report."""
@@ -180,7 +211,7 @@ class CheckStream:
 
     The lines are ``{"checks": 80}``, ``{"begins": "pins"}``, one `Check` for each that ended, and
     ``{"ended": true}`` (tests/image/result_stream.py). ``milestone`` gets suites that begin and
-    failures, ``step`` every change.
+    the first failure of each reason, ``step`` every change.
     """
 
     milestone: Callable[[str], None]
@@ -188,6 +219,7 @@ class CheckStream:
     suite: str = ""
     expected: int = 0
     failed: int = 0
+    reported: set[tuple[str, str]] = field(default_factory=set)
     #: Whether pytest ended by itself, so that no line is missing.
     ended: bool = False
     checks: list[Check] = field(default_factory=list)
@@ -211,7 +243,10 @@ class CheckStream:
         self.checks.append(check)
         if check.outcome == "failed":
             self.failed += 1
-            self.milestone(f"FAILED {check.suite}: {check.test}")
+            reason = TestFailure(check.test, check.message).reason
+            if (check.suite, reason) not in self.reported:
+                self.reported.add((check.suite, reason))
+                self.milestone(f"FAILED {check.suite}: {check.test}: {reason}")
 
     @property
     def text(self) -> str:

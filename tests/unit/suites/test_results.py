@@ -59,6 +59,21 @@ def test_only_checks_that_ran_and_passed_count(
     assert report.as_json()["verdict"] == verdict
 
 
+def test_a_suite_says_why_it_has_not_passed_in_one_line() -> None:
+    trace = "test_horovod.py:9: in test_ranks\n    assert run.ok\nE   Failed: rank 1\nE     is gone"
+    failures = tuple(TestFailure(f"test_ranks[{one}]", trace) for one in range(13))
+    many = SuiteResult("horovod", 1, failures, (), 1.0)
+    assert many.problem == "13 of 14 tests failed, first test_ranks[0]: Failed: rank 1 is gone"
+    assert FAILED.problem == "test_x[mpirun]: a ``` b"
+    assert NO_GPU.problem == "2 skipped: no | driver"
+    assert EMPTY.problem == "nothing was checked"
+    long = TestFailure("test_x", "word " * 100).reason
+    assert (len(long), long[-2:]) == (200, "d…")
+    printed = f"exit code 1: mpirun {'x' * 200}\n--- stderr, last 2 lines\nOSError: no disk\n-----"
+    short = TestFailure("test_x", printed).reason
+    assert short == f"exit code 1: mpirun {'x' * 79}… … OSError: no disk"
+
+
 def test_checks_become_suite_results() -> None:
     checks = [
         Check("pins", "a", "passed", 1.5),
@@ -103,12 +118,14 @@ def test_progress_is_shown_by_suite_and_failure() -> None:
         {**check, "outcome": "passed"},
         {"begins": "pins"},
         {**check, "outcome": "failed"},
+        {**check, "outcome": "failed"},
         {"begins": "horovod"},
     ):
         stream.read(json.dumps(event))
     stream.read('{"ended')
-    assert milestones == ["pins 0/3", "FAILED pins: test_a[git]", "horovod 2/3, 1 failed"]
-    assert steps[-1] == "horovod 2/3, 1 failed"
+    failed = "FAILED pins: test_a[git]: no"  # the second failure has the same reason
+    assert milestones == ["pins 0/3", failed, "horovod 3/3, 2 failed"]
+    assert steps[-1] == "horovod 3/3, 2 failed"
     assert not stream.ended
 
 

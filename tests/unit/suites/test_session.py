@@ -157,4 +157,4 @@ def test_the_table_shows_what_was_not_run_again() -> None:
     assert ["two", "pins", "passed", "3", "0", "0", "1.0"] in rows
     assert "--rerun" in text
     assert "Not started after the first failure: later" in text
-    assert failure_lines(_report("one", FAILED)) == "one: horovod: test_x[mpirun]: a\nb"
+    assert failure_lines(_report("one", FAILED)) == "one: horovod: test_x[mpirun]: a b"
