@@ -32,7 +32,7 @@ from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY
 from imgbuild.dockerfile.variables import epoch_seconds, variables
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
-from imgbuild.plan.ownership import CREATED
+from imgbuild.plan.plan import CREATED
 from imgbuild.project import Project
 
 NOTHING_TO_DO = ["build", "--all", "--no-test"]

@@ -20,7 +20,7 @@ from imgbuild.errors import ImgbuildError
 from imgbuild.files import abandoned_work, is_locked, lock_owner, remove_tree
 from imgbuild.inputs.oci_layout import REPOSITORY as BASE_REPOSITORY
 from imgbuild.inputs.oci_layout import short_id
-from imgbuild.plan.ownership import is_own, is_own_base, own_names
+from imgbuild.plan.plan import is_own, own_names
 from imgbuild.publish.upload import NOTES, notes_of, remove_left_tag
 from imgbuild.suites.container import CONTAINER_LABEL, place_of
 from imgbuild.suites.store import ReportStore
@@ -190,7 +190,7 @@ class Cleanup:
             )
             kept = self._busy(name)
             yield Garbage(kind, shown, why, remove, image.size, kept=kept, image=name)
-        for base in filter(is_own_base, engine.named(BASE_REPOSITORY)):
+        for base in filter(_is_own_base, engine.named(BASE_REPOSITORY)):
             tags = [tag for tag in base.tags if tag.rpartition(":")[0] == BASE_REPOSITORY]
             why = "base image; made again when needed"
             remove = _remover(engine, base, tags)
@@ -248,6 +248,12 @@ def _scratch() -> Iterator[Path]:
             ours = status.st_uid == os.getuid() and _SCRATCH.fullmatch(path.name)
             if ours and status.st_mtime < time.time() - LONG:
                 yield path
+
+
+def _is_own_base(image: StoredImage) -> bool:
+    """Return whether imgbuild made the base image: its own name ends with its own id."""
+    ending = f"-{short_id(image.id)}"
+    return any(t.startswith(f"{BASE_REPOSITORY}:") and t.endswith(ending) for t in image.tags)
 
 
 def _remover(engine: Engine, image: StoredImage, names: Sequence[str]) -> Callable[[], bool]:

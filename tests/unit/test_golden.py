@@ -55,7 +55,7 @@ def digests(
     real_matrix: Matrix, project: Project, inputs: BuildInputs
 ) -> list[tuple[Image, InputDigest]]:
     reading = InputReader(project)
-    return [(i, input_digest(i, inputs, project, reading)) for i in all_images(real_matrix)]
+    return [(i, input_digest(i, inputs, reading)) for i in all_images(real_matrix)]
 
 
 def _compare(name: str, text: str) -> None:

@@ -127,7 +127,7 @@ class BuildContext:
         """
         reader = InputReader(self.project)
         return {
-            image.name: input_digest(image, self.inputs, self.project, reader)
+            image.name: input_digest(image, self.inputs, reader)
             for image in map(self.own, self.images)
         }
 

@@ -15,8 +15,7 @@ from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY
 from imgbuild.errors import CheckFailedError, ImgbuildError
 from imgbuild.matrix.images import Image
 from imgbuild.parallel import as_completed
-from imgbuild.plan.ownership import is_own
-from imgbuild.plan.plan import Action, PlanItem
+from imgbuild.plan.plan import Action, PlanItem, is_own
 from imgbuild.suites.container import TestTarget
 from imgbuild.suites.results import Report
 from imgbuild.suites.session import TestOptions, TestSession

@@ -87,7 +87,7 @@ def this_checkout(
     """
     compared, inexact = _comparable(images, inputs)
     reading = InputReader(project)
-    digests = {i.name: input_digest(i, compared, project, reading) for i in images}
+    digests = {i.name: input_digest(i, compared, reading) for i in images}
     return CheckoutDigests({i.name: i for i in images}, digests, {}, inexact)
 
 
@@ -109,7 +109,7 @@ def other_checkout(
     digests, unreadable = {}, {}
     for image in images:
         try:
-            digests[image.name] = input_digest(image, compared, project, reading)
+            digests[image.name] = input_digest(image, compared, reading)
         except InputError as error:
             unreadable[image.name] = str(error)
     return CheckoutDigests({i.name: i for i in images}, digests, unreadable, inexact)

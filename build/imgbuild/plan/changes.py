@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from imgbuild.dockerfile.labels import INPUT_PARTS, NAMESPACE
 from imgbuild.matrix.images import Image
@@ -11,21 +11,14 @@ from imgbuild.plan.digest import DOWNLOAD, PACKAGES, STAGE, InputDigest
 #: The form of the label that holds the parts; labels of an earlier form have none.
 FORM = 2
 _PIN = f"{NAMESPACE}.pin."
-#: So many packages of a lock are named in a line; all of them are in the JSON.
-NAMED_PACKAGES = 1
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """One input that is another now. ``old`` is None where it is new, ``new`` where it went."""
 
     input: str
     old: str | None
     new: str | None
-
-    def as_json(self) -> dict[str, str | None]:
-        """Return what ``--plan --json`` prints."""
-        return {"input": self.input, "old": self.old, "new": self.new}
 
     @property
     def arrow(self) -> str:
@@ -50,42 +43,39 @@ def changes_since(
 
 
 def described(changes: Iterable[Change]) -> str:
-    """Return the changes in one line: stages and packages together, everything else by itself."""
-    found = tuple(changes)
-    stages = [c.input.removeprefix(STAGE) for c in found if c.input.startswith(STAGE)]
-    locks = dict.fromkeys(c.input.partition(":")[0] for c in found if ":" in c.input)
-    alone = [c for c in found if not c.input.startswith(STAGE) and ":" not in c.input]
-    groups = [
-        *(f"{c.input} {c.arrow}" for c in alone),
-        *(_packages(lock, [c for c in found if c.input.startswith(f"{lock}:")]) for lock in locks),
-    ]
+    """Return the changes in one line: of each lock the first package, of stages the names."""
+    groups: list[str] = []
+    packages: dict[str, list[str]] = {}
+    stages: list[str] = []
+    for change in changes:
+        lock, colon, package = change.input.partition(": ")
+        if colon:
+            packages.setdefault(lock, []).append(f"{package} {change.arrow}")
+        elif change.input.startswith(STAGE):
+            stages.append(change.input.removeprefix(STAGE))
+        else:
+            groups.append(f"{change.input} {change.arrow}")
+    for lock, (first, *more) in packages.items():
+        groups.append(f"{lock}: {first}" + (f" (+{len(more)} more)" if more else ""))
     if stages:
         groups.append(f"Dockerfile: stage{'s' if len(stages) > 1 else ''} {', '.join(stages)}")
     return "; ".join(groups)
-
-
-def _packages(lock: str, changes: list[Change]) -> str:
-    named = [f"{c.input.partition(': ')[2]} {c.arrow}" for c in changes[:NAMED_PACKAGES]]
-    more = len(changes) - len(named)
-    return f"{lock}: {', '.join(named)}" + (f" (+{more} more)" if more else "")
 
 
 def _pins(labels: Mapping[str, str], image: Image) -> Iterator[Change]:
     old = {k.removeprefix(_PIN): v for k, v in labels.items() if k.startswith(_PIN)}
     new = {pin.component: pin.version for pin in image.pins}
     # Labels without any pin are not those of an image of this project's templates.
-    yield from _differences(old, new, "pin ") if old else ()
+    return _differences(old, new, "pin ") if old else iter(())
 
 
 def _recorded(labels: Mapping[str, str]) -> Mapping[str, str] | None:
     """Return the parts that an image was built from; None where its label does not tell."""
     try:
         document = json.loads(labels.get(INPUT_PARTS, "null"))
-    except ValueError:
+        parts = document["parts"] if document["form"] == FORM else None
+    except (ValueError, TypeError, KeyError):
         return None
-    if not isinstance(document, dict) or document.get("form") != FORM:
-        return None
-    parts = document.get("parts")
     return {str(k): str(v) for k, v in parts.items()} if isinstance(parts, dict) else None
 
 
@@ -95,17 +85,12 @@ def _inputs(old: Mapping[str, str] | None, new: Mapping[str, str]) -> Iterator[C
     for name in sorted({*old, *new}, key=lambda name: (name.startswith(STAGE), name)):
         if name.endswith(PACKAGES) or old.get(name) == new.get(name):
             continue
-        packages = tuple(_package_changes(name, old, new))
+        # Of a lock, its packages; none of them differ where only hashes or comments do.
+        before, after = (_versions(parts.get(name + PACKAGES, "")) for parts in (old, new))
+        packages = [*_differences(before, after, f"{name}: ")]
         # A download is named without its context.
         shown = DOWNLOAD + name.rpartition("/")[2] if name.startswith(DOWNLOAD) else name
         yield from packages or [Change(shown, old.get(name), new.get(name))]
-
-
-def _package_changes(lock: str, old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[Change]:
-    """Yield the packages of a lock that differ: none where only hashes or comments do."""
-    if lock + PACKAGES in {*old, *new}:
-        before, after = (_versions(parts.get(lock + PACKAGES, "")) for parts in (old, new))
-        yield from _differences(before, after, f"{lock}: ")
 
 
 def _versions(packages: str) -> dict[str, str]:

@@ -5,7 +5,6 @@ download (docs/development.md).
 """
 
 import hashlib
-import json
 import re
 import stat
 from collections.abc import Iterator, Mapping
@@ -18,6 +17,7 @@ from imgbuild.dockerfile.render import committed_dockerfile
 from imgbuild.dockerfile.requirements import LockRequest, lock_problems, requests_of
 from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.errors import InputError
+from imgbuild.files import json_sha256
 from imgbuild.inputs.build_inputs import BuildInputs
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
@@ -47,7 +47,7 @@ class InputReader:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.digest = cache(self._digest)
-        self.versions = cache(self._versions)
+        self.packages = cache(self._packages)
         self._require_lock = cache(self._check_lock)
 
     def dockerfile(self, image: Image) -> Dockerfile:
@@ -77,9 +77,9 @@ class InputReader:
                 "Run `imgbuild lock` and read the diff, then build."
             )
 
-    def _versions(self, lock: str) -> tuple[tuple[str, str], ...]:
-        """Return the packages of a lock and their versions."""
-        return tuple(read_lock(self.project.locks / lock).versions.items())
+    def _packages(self, lock: str) -> str:
+        versions = read_lock(self.project.locks / lock).versions
+        return ",".join(f"{name}=={version}" for name, version in versions.items())
 
     def _digest(self, path: str) -> str:
         """Return the sha256, in hexadecimal, of a file or folder of the build context.
@@ -92,54 +92,47 @@ class InputReader:
         """
         place = self.project.root / "images" / path
         digest = hashlib.sha256()
-        found = False
-        for file in _files(place):
-            found = True
-            digest.update(f"{file.relative_to(place.parent)}\0".encode())
-            digest.update(b"x" if file.stat().st_mode & stat.S_IXUSR else b"-")
-            digest.update(hashlib.sha256(file.read_bytes()).digest())
-        if not found:
+        files = [*_files(place)]
+        if not files:
             raise InputError(
                 f"images/{path}: a Dockerfile uses it, but the file is missing. Restore it, "
                 "or remove it from images/templates and run `imgbuild render`."
             )
+        for file in files:
+            digest.update(f"{file.relative_to(place.parent)}\0".encode())
+            digest.update(b"x" if file.stat().st_mode & stat.S_IXUSR else b"-")
+            digest.update(hashlib.sha256(file.read_bytes()).digest())
         require_layer_as_named(path, place)
         return digest.hexdigest()
 
 
-def input_digest(
-    image: Image, inputs: BuildInputs, project: Project, reader: InputReader | None = None
-) -> InputDigest:
+def input_digest(image: Image, inputs: BuildInputs, reader: InputReader) -> InputDigest:
     """Return the digest of everything that decides what is in ``image``.
-
-    ``reader`` reads each file once for many images.
 
     Raises:
         InputError: the committed Dockerfile or a lock is missing or not the current one.
 
     """
-    look = reader or InputReader(project)
-    look.require_locks(image)
-    whole = {"epoch": image.matrix.epoch, **_machine(image, inputs)}
-    packages = {}
-    for name, file in _locks(image).items():
-        whole[name] = look.digest(f"locks/{file}")
-        packages[name + PACKAGES] = ",".join(f"{n}=={v}" for n, v in look.versions(file))
-    dockerfile = look.dockerfile(image)
-    whole |= {f"{STAGE}{name}": stage.digest for name, stage in dockerfile.stages.items()}
-    known = {f"locks/{file}" for file in _locks(image).values()}
-    whole |= {path: look.digest(path) for path in dockerfile.paths if path not in known}
-    total = hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
-    return InputDigest(f"sha256:{total}", {**{n: _short(v) for n, v in whole.items()}, **packages})
+    reader.require_locks(image)
+    locks = {"lock": image.lock_name, "build lock": image.build_lock_name}
+    if image.mpi_lock_name:
+        locks["MPI lock"] = image.mpi_lock_name
+    dockerfile = reader.dockerfile(image)
+    paths = {*dockerfile.paths} - {f"locks/{file}" for file in locks.values()}
+    whole = {
+        "epoch": image.matrix.epoch,
+        **_outside(image, inputs),
+        **{name: reader.digest(f"locks/{file}") for name, file in locks.items()},
+        **{f"{STAGE}{name}": stage.digest for name, stage in dockerfile.stages.items()},
+        **{path: reader.digest(path) for path in paths},
+    }
+    parts = {name: _short(value) for name, value in whole.items()}
+    packages = {name + PACKAGES: reader.packages(file) for name, file in locks.items()}
+    total = json_sha256(dict(sorted(whole.items())))
+    return InputDigest(f"sha256:{total}", {**parts, **packages})
 
 
-def _locks(image: Image) -> dict[str, str]:
-    """Return the locks' file names by what the plan calls them."""
-    found = {"lock": image.lock_name, "build lock": image.build_lock_name}
-    return {**found, "MPI lock": image.mpi_lock_name} if image.mpi_lock_name else found
-
-
-def _machine(image: Image, inputs: BuildInputs) -> dict[str, str]:
+def _outside(image: Image, inputs: BuildInputs) -> dict[str, str]:
     """Return the inputs that are not in the checkout."""
     found = {
         "base": inputs.bases[image.os_name].digest or NOT_MADE,

@@ -1,16 +1,20 @@
-"""Decide what has to be done for each image, and why."""
+"""Decide what has to be done for each image, and why; tell imgbuild's own images from others."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from imgbuild.dockerfile.labels import INPUT_DIGEST, INPUT_PARTS, NAME
+from imgbuild.dockerfile.labels import INPUT_DIGEST, INPUT_PARTS, NAME, REPOSITORY
 from imgbuild.engine.types import HistoryEntry, StoredImage
 from imgbuild.matrix.images import Image
 from imgbuild.plan.changes import Change, changes_since, described
 from imgbuild.plan.digest import InputDigest
-from imgbuild.plan.ownership import is_own, is_surely_own
+
+CREATED = "org.opencontainers.image.created"
+#: Gives an image's steps, the newest first, at the cost of a call to the engine.
+History = Callable[[str], Sequence[HistoryEntry]]
 
 
 class Action(StrEnum):
@@ -47,7 +51,7 @@ class PlanItem:
             "image": self.image.name,
             "action": str(self.action),
             "reason": self.reason,
-            "changes": [change.as_json() for change in self.changes],
+            "changes": [change._asdict() for change in self.changes],
             "input_digest": self.digest.total,
             "image_id": self.image_id,
         }
@@ -57,45 +61,35 @@ def make_plan(
     digests: Sequence[tuple[Image, InputDigest]],
     stored: Sequence[StoredImage],
     passed: Callable[[Image, str], bool | None],
-    history: Callable[[str], Sequence[HistoryEntry]],
+    history: History,
     *,
-    test: bool = True,
+    test: bool,
 ) -> tuple[PlanItem, ...]:
     """Return what has to be done for each image.
 
     ``stored`` are the engine's images that carry an input digest, tagged or not; ``passed`` says
-    whether an image id passed its suites (None: not known), ``history`` which instructions made it.
-    ``test`` is false if no suites are to run.
+    whether an image id passed its suites (None: not known). ``test`` is false if no suites are to
+    run.
     """
-    own: dict[str, list[StoredImage]] = {}
-    for one in _own_images(digests, stored, history):
-        own.setdefault(one.labels[NAME], []).append(one)
-    return tuple(
-        _plan_one(image, digest, own.get(image.name, ()), passed, test) for image, digest in digests
-    )
-
-
-def _own_images(
-    digests: Sequence[tuple[Image, InputDigest]],
-    stored: Sequence[StoredImage],
-    history: Callable[[str], Sequence[HistoryEntry]],
-) -> list[StoredImage]:
-    """Return imgbuild's own images.
-
-    A history costs a call to the engine, and untagged images are usual: it is asked only where no
-    image that is surely own is the current one.
-    """
-    sure = [one for one in stored if is_surely_own(one)]
+    sure = [one for one in stored if _says_so(one) and own_names(one)]
+    # A history is asked for only where no image that is surely own is the current one: untagged
+    # images are usual.
     unclear = {
         image.name
         for image, digest in digests
         if not any(_is_of(image, digest, one) and _is_tagged(image, one) for one in sure)
     }
-    return [
+    own = [
         one
         for one in stored
-        if is_surely_own(one) or (one.labels.get(NAME) in unclear and is_own(one, history))
+        if one in sure or (one.labels.get(NAME) in unclear and is_own(one, history))
     ]
+    return tuple(
+        _plan_one(
+            image, digest, [one for one in own if one.labels[NAME] == image.name], passed, test
+        )
+        for image, digest in digests
+    )
 
 
 def _plan_one(
@@ -105,29 +99,20 @@ def _plan_one(
     passed: Callable[[Image, str], bool | None],
     test: bool,
 ) -> PlanItem:
-    same = [one for one in mine if _is_of(image, digest, one)]
-    if not same:
+    verdicts = {one.id: passed(image, one.id) for one in mine if _is_of(image, digest, one)}
+    if not verdicts:
         return _to_build(image, digest, mine)
-    verdicts = {one.id: passed(image, one.id) for one in same}
     best = max(
-        same, key=lambda one: (_is_tagged(image, one), verdicts[one.id] is True, one.created)
+        (one for one in mine if one.id in verdicts),
+        key=lambda one: (_is_tagged(image, one), verdicts[one.id] is True, one.created),
     )
     known = verdicts[best.id]
-    if test and known is not True:
+    if test and not known:
         failed = "its suites failed last time" if known is False else "not tested yet"
         return PlanItem(image, digest, Action.TEST, f"built, {failed}", best.id)
     if not _is_tagged(image, best):
         return PlanItem(image, digest, Action.NAME, "built, not tagged yet", best.id)
     return PlanItem(image, digest, Action.NOTHING, "up to date", best.id)
-
-
-def _is_of(image: Image, digest: InputDigest, stored: StoredImage) -> bool:
-    labels = stored.labels
-    return labels.get(NAME) == image.name and labels.get(INPUT_DIGEST) == digest.total
-
-
-def _is_tagged(image: Image, stored: StoredImage) -> bool:
-    return {*image.tags} <= {*stored.tags}
 
 
 def _to_build(image: Image, digest: InputDigest, mine: Sequence[StoredImage]) -> PlanItem:
@@ -142,3 +127,49 @@ def _to_build(image: Image, digest: InputDigest, mine: Sequence[StoredImage]) ->
     else:
         reason = "its inputs were not recorded"
     return PlanItem(image, digest, Action.BUILD, reason, changes=changes)
+
+
+def _is_of(image: Image, digest: InputDigest, stored: StoredImage) -> bool:
+    labels = stored.labels
+    return labels.get(NAME) == image.name and labels.get(INPUT_DIGEST) == digest.total
+
+
+def _is_tagged(image: Image, stored: StoredImage) -> bool:
+    return {*image.tags} <= {*stored.tags}
+
+
+def own_names(image: StoredImage) -> tuple[str, ...]:
+    """Return the names that imgbuild gave; others that somebody added are not among them."""
+    repository = image.labels.get(REPOSITORY)
+    return tuple(tag for tag in image.tags if tag.rpartition(":")[0] == repository)
+
+
+def is_own(image: StoredImage, history: History) -> bool:
+    """Return whether imgbuild built the image, rather than somebody on top of one.
+
+    Labels alone do not tell: an image ``FROM`` one of these inherits every label. What it cannot
+    inherit is the time of creation: an image of imgbuild was created at the epoch of its matrix,
+    which is in its labels. An image that adds settings but no layer inherits even that; its history
+    goes on after that of the image that it is from, and it has no name of imgbuild's.
+    """
+    return _says_so(image) and (bool(own_names(image)) or not _goes_on(history(image.id)))
+
+
+def _says_so(image: StoredImage) -> bool:
+    """Return whether the labels are imgbuild's, and the time of creation is what they say."""
+    labels = image.labels
+    try:
+        created = datetime.fromisoformat(labels[CREATED]).timestamp()
+    except (KeyError, ValueError):
+        return False
+    return NAME in labels and INPUT_DIGEST in labels and int(created) == image.created
+
+
+def _goes_on(history: Sequence[HistoryEntry]) -> bool:
+    """Return whether there is more after the labels than a Dockerfile of imgbuild has."""
+    later: list[str] = []
+    for entry in history:
+        if entry.made_by.startswith("LABEL ") and f"{NAME}=" in entry.made_by:
+            return len({*later}) < len(later) or not {*later} <= {"ENTRYPOINT", "CMD"}
+        later.append(entry.made_by.partition(" ")[0])
+    return False

@@ -11,7 +11,7 @@ import pytest
 from imgbuild.errors import InputError
 from imgbuild.inputs.build_inputs import BaseInput, BuildInputs, ImageDownloads, InterpreterInput
 from imgbuild.matrix.images import Image
-from imgbuild.plan.digest import InputDigest, input_digest
+from imgbuild.plan.digest import InputDigest, InputReader, input_digest
 from imgbuild.project import Project
 
 INPUTS = BuildInputs(
@@ -38,6 +38,10 @@ def image(images: dict[str, Image]) -> Image:
     return images["tf-2.2-cpu-debian"]
 
 
+def _digest(image: Image, checkout: Project, inputs: BuildInputs = INPUTS) -> InputDigest:
+    return input_digest(image, inputs, InputReader(checkout))
+
+
 def _changed(before: InputDigest, after: InputDigest) -> list[str]:
     """Return the names of the parts that differ; the digest must say the same."""
     names = {*before.parts, *after.parts}
@@ -47,28 +51,28 @@ def _changed(before: InputDigest, after: InputDigest) -> list[str]:
 
 
 def test_files_are_their_content_and_their_execute_bit(image: Image, checkout: Project) -> None:
-    before = input_digest(image, INPUTS, checkout)
+    before = _digest(image, checkout)
     (checkout.files / "ssh" / "__pycache__").mkdir()
     (checkout.files / "ssh" / "__pycache__" / "x.pyc").write_text("")
-    assert input_digest(image, INPUTS, checkout) == before
+    assert _digest(image, checkout) == before
     (checkout.files / "ssh" / "more").mkdir()
     (checkout.files / "ssh" / "more" / "new").write_text("")
     file = checkout.files / "network.sh"
     file.chmod(0o755)
-    changed = _changed(before, input_digest(image, INPUTS, checkout))
+    changed = _changed(before, _digest(image, checkout))
     assert changed == ["files/network.sh", "files/ssh"]
     file.unlink()
     with pytest.raises(InputError, match=r"images/files/network\.sh: a Dockerfile uses it"):
-        input_digest(image, INPUTS, checkout)
+        _digest(image, checkout)
 
 
 def test_a_stand_in_is_an_input_and_a_secret_is_none(image: Image, checkout: Project) -> None:
     """Nothing of a secret may be in the image, so another mirror builds nothing anew."""
-    before = input_digest(image, INPUTS, checkout)
+    before = _digest(image, checkout)
     standin = replace(INPUTS, standin="for tests")
-    assert _changed(before, input_digest(image, standin, checkout)) == ["stand-in"]
+    assert _changed(before, _digest(image, checkout, standin)) == ["stand-in"]
     with_ca = replace(INPUTS, secrets={"ca": Path("/ca.pem"), "upstreams": Path("/mirrors.txt")})
-    assert input_digest(image, with_ca, checkout) == before
+    assert _digest(image, checkout, with_ca) == before
 
 
 @pytest.mark.parametrize(
@@ -88,7 +92,7 @@ def test_a_lock_that_does_not_fit_is_refused(
     lock = checkout.locks / image.lock_name
     lock.write_text(damage(lock.read_text()))
     with pytest.raises(InputError, match=expected):
-        input_digest(image, INPUTS, checkout)
+        _digest(image, checkout)
     lock.unlink()
     with pytest.raises(InputError, match=f"{re.escape(lock.name)}: No such file"):
-        input_digest(image, INPUTS, checkout)
+        _digest(image, checkout)
