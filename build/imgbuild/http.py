@@ -1,46 +1,87 @@
 """The one HTTP client: time limits, redirects, TLS, logins, and trying again."""
 
 import ipaddress
+import random
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from http.cookiejar import DefaultCookiePolicy
 from math import inf
-from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 import requests
+from requests.adapters import HTTPAdapter
 from requests.utils import get_environ_proxies
-from urllib3.exceptions import HTTPError
-from urllib3.exceptions import IncompleteRead as CutError
+from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
+from urllib3.util import Retry
 
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.retry import GaveUpError, RetryPolicy, TransientError, retry_after
 
 T = TypeVar("T")
 
 CONNECT_SECONDS, READ_SECONDS = 10.0, 60.0
 #: The most bytes of an answer that is read whole, unless more are allowed.
 LARGEST_ANSWER = 1 << 24
+#: The most seconds between two tries, and the most that a server may request.
+LONGEST_WAIT, LONGEST_REQUESTED = 60.0, 300.0
 _CHUNK = 1 << 18
 _MOST_REDIRECTS = 10
-#: Any method follows these; the older ones only GET and HEAD.
-_SAME_METHOD, _OLDER = {307, 308}, {301, 302, 303}
+_CONNECTIONS = 32  # kept alive, per host
 # A file is what the server has, not what it packs for the way.
 _ALWAYS = {"User-Agent": "imgbuild", "Accept-Encoding": "identity"}
 _PORTS = {"http": 80, "https": 443}
-_UNTRUSTED = (
-    "its TLS certificate is not trusted here; if your network re-signs TLS, set ca_bundle in the "
-    "settings"
-)
 #: The first that fits: some are kinds of others.
 _REASONS = (
     (requests.exceptions.ProxyError, "the proxy of this machine cannot be reached"),
     (requests.exceptions.SSLError, "TLS failed, or the server has none"),
     (requests.exceptions.ConnectTimeout, "no connection in time"),
-    (requests.exceptions.ReadTimeout, "no answer in time"),
+    ((requests.exceptions.ReadTimeout, ReadTimeoutError), "no answer in time"),
+    ((requests.exceptions.ChunkedEncodingError, ProtocolError), "its answer broke off"),
 )
+#: The system's message in the text of an error: ``Connection refused``.
+_CAUSE = re.compile(r"(?:\[Errno -?\d+\] |Error\(\d+, ['\"])([^'\")]+)")
+
+
+class TransientError(Exception):
+    """A fault that may pass by itself; the message completes "HOST: ".
+
+    ``wait`` is the number of seconds that the server requests.
+    """
+
+    def __init__(self, reason: str, wait: float | None = None) -> None:
+        super().__init__(reason)
+        self.wait = wait
+
+
+class GaveUpError(MachineError):
+    """The last of ``tries`` failed for ``reason``; ``wait`` seconds were requested, if any."""
+
+    def __init__(self, what: str, error: TransientError, tries: int) -> None:
+        count = "1 try" if tries == 1 else f"{tries} tries"
+        super().__init__(f"{what} failed: {error} ({count}).")
+        self.reason, self.wait, self.tries = str(error), error.wait, count
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """Exponential back-off with full jitter: many clients must not come back at the same moment.
+
+    ``first_wait`` is the most seconds before the second try. Source: M. Brooker, "Exponential
+    Backoff And Jitter", AWS Architecture Blog, 2015.
+    """
+
+    attempts: int = 5
+    first_wait: float = 1.0
+
+    def wait(self, failed: int, requested: float | None = None) -> float:
+        """Return the seconds to wait after so many failed tries; infinite after the last one."""
+        if failed >= self.attempts or (requested or 0.0) > LONGEST_REQUESTED:
+            return inf
+        most = min(LONGEST_WAIT, self.first_wait * 2.0 ** (failed - 1))
+        return max(random.uniform(0.0, most), requested or 0.0)  # noqa: S311 - no secret
 
 
 @dataclass(frozen=True)
@@ -70,24 +111,20 @@ class HttpClient:
         seconds: tuple[float, float] = (CONNECT_SECONDS, READ_SECONDS),
     ) -> None:
         self.policy = policy or RetryPolicy()
-        self._verify = verify
         self._login = login
         self._log = log
         self._seconds = seconds
-        #: Sessions not in use: a session does not promise that threads may share it.
-        self._idle: list[requests.Session] = []
+        self._session = _Session(verify)
         self._closed = threading.Event()
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
         return self._closed.is_set()
 
     def close(self) -> None:
         """Close idle connections; a thread that waits for another try gives up."""
         self._closed.set()
-        while self._idle:
-            self._idle.pop().close()
+        self._session.close()
 
     def get(
         self, url: str, headers: Mapping[str, str] | None = None, *, limit: int = LARGEST_ANSWER
@@ -103,7 +140,7 @@ class HttpClient:
         """
 
         def attempt() -> Answer:
-            answer = self.ask("GET", url, headers, limit=limit, decode=True)
+            answer = self.ask("GET", url, headers, limit=limit)
             raise_transient(answer.status, answer.headers)
             return answer
 
@@ -136,16 +173,14 @@ class HttpClient:
         url: str,
         headers: Mapping[str, str] | None = None,
         *,
-        content: bytes | Path | None = None,
+        content: bytes | None = None,
         authorization: str = "",
         secret: bool = False,
         limit: int = LARGEST_ANSWER,
-        decode: bool = False,
     ) -> Answer:
         """Return the answer to one try of a request, its body read whole; any status is an answer.
 
-        ``authorization`` goes to the site of ``url`` alone, a ``secret`` content too. ``decode``
-        unpacks a body that the server packed for the way.
+        ``authorization`` goes to the site of ``url`` alone; a ``secret`` content is not redirected.
 
         Raises:
             TransientError: there was no connection, or no whole answer.
@@ -157,7 +192,7 @@ class HttpClient:
             method, url, headers, content=content, authorization=authorization, secret=secret
         ) as response:
             body = bytearray()
-            for chunk in response.raw.stream(_CHUNK, decode_content=decode):
+            for chunk in response.raw.stream(_CHUNK, decode_content=True):
                 body += chunk
                 if len(body) > limit:
                     raise MachineError(f"{shown(url)} sent more than {limit >> 20} MiB: refused.")
@@ -170,85 +205,86 @@ class HttpClient:
         url: str,
         headers: Mapping[str, str] | None = None,
         *,
-        content: bytes | Path | None = None,
+        content: bytes | None = None,
         authorization: str = "",
         secret: bool = False,
     ) -> Iterator[requests.Response]:
         """Give the answer to one try of a request, its body unread; see `ask`."""
-        require_safe(url, secret=bool(authorization) or secret)
-        session = self._session()
+        parts = urlsplit(url)
+        if (authorization or secret) and parts.scheme != "https" and not is_loopback(parts.netloc):
+            raise CheckFailedError(
+                f"{shown(url)} is plain http: the login is not sent there. Give the server a TLS "
+                "certificate."
+            )
         login = authorization or self._login(url)
-        given = {**_ALWAYS, **({"Authorization": login} if login else {}), **(headers or {})}
+        sent = {**_ALWAYS, **({"Authorization": login} if login else {}), **(headers or {})}
         try:
-            with closing(self._follow(session, method, url, given, content, secret)) as response:
-                yield response
-        except (requests.RequestException, HTTPError) as error:
-            session.close()
-            # Not chained: the original holds the request, with what it was authorized by.
-            raise _fault(error, url) from None
-        except BaseException:
-            session.close()
-            raise
-        self._idle.append(session)
-
-    def _follow(  # noqa: PLR0913, PLR0917 - the parts of a request
-        self,
-        session: requests.Session,
-        method: str,
-        url: str,
-        headers: dict[str, str],
-        content: bytes | Path | None,
-        secret: bool,
-    ) -> requests.Response:
-        """Return the answer after all redirects; only the first site gets what authorizes."""
-        here, sent = url, headers
-        for _ in range(_MOST_REDIRECTS):
-            response = self._send(session, method, here, sent, content)
-            there = _redirected(method, here, response)
-            if there is None or (secret and not same_site(url, there)):
-                return response
-            response.close()
-            here = there
-            if not same_site(url, here):
-                sent = {key: value for key, value in sent.items() if key != "Authorization"}
-        raise MachineError(f"{shown(url)}: too many redirects.")
-
-    def _session(self) -> requests.Session:
-        try:
-            return self._idle.pop()
-        except IndexError:
-            session = requests.Session()
-            # Neither logins (~/.netrc) nor CAs of the environment: only what is given here.
-            session.trust_env = False
-            return session
-
-    def _send(
-        self,
-        session: requests.Session,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        content: bytes | Path | None,
-    ) -> requests.Response:
-        with ExitStack() as stack:
-            data = stack.enter_context(content.open("rb")) if isinstance(content, Path) else content
-            return session.request(
+            response = self._session.request(
                 method,
                 url,
-                data=data,
-                headers=dict(headers),
+                data=content,
+                headers=sent,
                 timeout=self._seconds,
-                allow_redirects=False,
+                allow_redirects=not secret,
                 stream=True,
-                verify=self._verify,
-                proxies={} if is_loopback(urlsplit(url).netloc) else get_environ_proxies(url),
+                proxies=_proxies(url),
             )
+            with closing(response):
+                yield response
+        except (requests.RequestException, HTTPError) as error:
+            # Not chained: the original holds the request, with what it was authorized by.
+            raise _fault(error, url) from None
+
+
+class _Session(requests.Session):
+    """Follows redirects as `moved` allows, and authorizes nothing but the first site."""
+
+    def __init__(self, verify: str | bool) -> None:
+        super().__init__()
+        self.verify = verify
+        # Neither logins (~/.netrc) nor CAs of the environment: only what is given here.
+        self.trust_env = False
+        self.max_redirects = _MOST_REDIRECTS
+        # No cookie is kept: they are all that is not safe beside threads.
+        self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
+        for scheme in _PORTS:
+            self.mount(f"{scheme}://", HTTPAdapter(pool_maxsize=_CONNECTIONS))
+
+    def get_redirect_target(self, resp: requests.Response) -> str | None:
+        location = super().get_redirect_target(resp)
+        # What writes must not become a GET, as 301 to 303 would have it.
+        follows = resp.request.method in {"GET", "HEAD"} or resp.status_code in {307, 308}
+        return moved(resp.url, location) if location and follows else None
+
+    def rebuild_auth(
+        self, prepared_request: requests.PreparedRequest, response: requests.Response
+    ) -> None:
+        if not same_site(str(response.request.url), str(prepared_request.url)):
+            prepared_request.headers.pop("Authorization", None)
+
+    def rebuild_proxies(
+        self, prepared_request: requests.PreparedRequest, _: object
+    ) -> dict[str, str]:
+        return _proxies(str(prepared_request.url))
+
+
+def _proxies(url: str) -> dict[str, str]:
+    return {} if is_loopback(urlsplit(url).netloc) else dict(get_environ_proxies(url))
 
 
 def raise_transient(status: int, headers: Mapping[str, str], detail: str = "") -> None:
     """Raise `TransientError` for a status that another try may change; ``detail`` explains it."""
     if status in {408, 425, 429} or status >= 500:
-        raise TransientError(f"it answered {status}{detail}", retry_after(headers))
+        raise TransientError(f"it answered {status}{detail}", _retry_after(headers))
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that ``Retry-After`` asks for: a number, or a date (RFC 9110, 10.2.3)."""
+    value = headers.get("Retry-After")
+    try:
+        return Retry().parse_retry_after(value) if value else None
+    except (HTTPError, ValueError, OverflowError):
+        return None
 
 
 def shown(url: str) -> str:
@@ -262,7 +298,11 @@ def shown(url: str) -> str:
 
 def same_site(one: str, other: str) -> bool:
     """Return whether two addresses are of one scheme, host and port."""
-    return _site(one) == _site(other)
+    first, second = (
+        (parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme))
+        for parts in map(urlsplit, (one, other))
+    )
+    return first == second
 
 
 def is_loopback(host: str) -> bool:
@@ -272,21 +312,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:
         return name == "localhost"
-
-
-def require_safe(url: str, *, secret: bool) -> None:
-    """Refuse to send a secret where anybody on the way can read it.
-
-    Raises:
-        CheckFailedError: it would be.
-
-    """
-    parts = urlsplit(url)
-    if secret and parts.scheme != "https" and not is_loopback(parts.netloc):
-        raise CheckFailedError(
-            f"{shown(url)} is plain http: the login is not sent there. Give the server a TLS "
-            "certificate."
-        )
 
 
 def moved(here: str, location: str) -> str:
@@ -306,45 +331,20 @@ def moved(here: str, location: str) -> str:
     return there
 
 
-def reason_of(error: Exception) -> str:
-    """Return why there was no whole answer, without addresses of proxies or memory in it."""
-    if "CERTIFICATE_VERIFY_FAILED" in str(error):
-        return _UNTRUSTED
-    if isinstance(error, CutError) or "IncompleteRead" in str(error):
-        return "its answer broke off"
-    for kind, text in _REASONS:
-        if isinstance(error, kind):
-            return text
-    if isinstance(error, requests.exceptions.ConnectionError):
-        return f"no connection{_cause(error)}"
-    return str(error) or type(error).__name__
-
-
 def _fault(error: Exception, url: str) -> Exception:
-    reason = reason_of(error)
-    return (
-        MachineError(f"{shown(url)}: {reason}.") if reason is _UNTRUSTED else TransientError(reason)
-    )
-
-
-def _cause(error: BaseException | None) -> str:
-    """Return the system's message: ``: Connection refused``, ``: Name or service not known``."""
-    while error is not None:
-        # requests' own errors are OSErrors too, without a number.
-        if isinstance(error, OSError) and error.errno and error.strerror:
-            return f": {error.strerror}"
-        nested = [getattr(error, "reason", None), *error.args, error.__cause__, error.__context__]
-        error = next((inner for inner in nested if isinstance(inner, BaseException)), None)
-    return ""
-
-
-def _redirected(method: str, url: str, response: requests.Response) -> str | None:
-    """Return the next address, if the answer is a redirect that may be followed."""
-    location = response.headers.get("Location")
-    followed = _SAME_METHOD | _OLDER if method in {"GET", "HEAD"} else _SAME_METHOD
-    return moved(url, location) if location and response.status_code in followed else None
-
-
-def _site(url: str) -> tuple[str, str, int | None]:
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname or "", parts.port or _PORTS.get(parts.scheme)
+    """Return why there was no whole answer, without addresses of proxies or memory in it."""
+    text = str(error)
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return MachineError(
+            f"{shown(url)}: its TLS certificate is not trusted here; if your network re-signs TLS, "
+            "set ca_bundle in the settings."
+        )
+    if isinstance(error, requests.TooManyRedirects):
+        return MachineError(f"{shown(url)}: too many redirects.")
+    for kinds, reason in _REASONS:
+        if isinstance(error, kinds):
+            return TransientError(reason)
+    if isinstance(error, requests.ConnectionError):
+        cause = _CAUSE.search(text)
+        return TransientError(f"no connection: {cause[1]}" if cause else "no connection")
+    return TransientError(text or type(error).__name__)

@@ -103,8 +103,7 @@ class Sites:
             InputError: the CA bundle does not exist, or the netrc file cannot be read.
 
         """
-        from imgbuild.http import HttpClient  # noqa: PLC0415 - brings requests
-        from imgbuild.retry import RetryPolicy  # noqa: PLC0415
+        from imgbuild.http import HttpClient, RetryPolicy  # noqa: PLC0415 - brings requests
 
         def login(url: str) -> str:
             found = self.login(url)

@@ -12,11 +12,11 @@ from bench import bench
 from faulty_server import FaultyServer, faulty_server
 
 from imgbuild.errors import InputError
+from imgbuild.http import RetryPolicy
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
-from imgbuild.retry import RetryPolicy
 
 __all__ = ["bench"]
 

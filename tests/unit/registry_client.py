@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 
-from imgbuild.http import HttpClient
+from imgbuild.http import HttpClient, RetryPolicy
 from imgbuild.registry.auth import FindCredentials
 from imgbuild.registry.repository import parse_repository
 from imgbuild.registry.repository_client import RegistryClient
-from imgbuild.retry import RetryPolicy
 from imgbuild.sites import Credentials
 
 LOGIN = Credentials("user", "pass-word-1")

@@ -11,10 +11,20 @@ from pathlib import Path
 import pytest
 import requests
 from faulty_server import FaultyServer, Reply, faulty_server
+from requests.adapters import HTTPAdapter
+from urllib3 import HTTPResponse
 
 from imgbuild.errors import CheckFailedError, InputError, MachineError
-from imgbuild.http import HttpClient, moved, same_site, shown
-from imgbuild.retry import GaveUpError, RetryPolicy, TransientError, retry_after
+from imgbuild.http import (
+    GaveUpError,
+    HttpClient,
+    RetryPolicy,
+    TransientError,
+    moved,
+    raise_transient,
+    same_site,
+    shown,
+)
 from imgbuild.sites import Sites
 
 QUICK = RetryPolicy(3, first_wait=0.0)
@@ -41,14 +51,16 @@ def test_an_answer_without_end_is_refused(server: FaultyServer) -> None:
 
 
 def test_https_is_not_left_for_http(monkeypatch: pytest.MonkeyPatch) -> None:
-    def redirect(*_args: object, **_options: object) -> requests.Response:
+    def redirect(
+        _: HTTPAdapter, request: requests.PreparedRequest, **_options: object
+    ) -> requests.Response:
         response = requests.Response()
-        response.raw = io.BytesIO()
-        response.status_code = 302
+        response.raw = HTTPResponse(io.BytesIO())
+        response.request, response.url, response.status_code = request, str(request.url), 302
         response.headers["Location"] = "http://x.example/y"
         return response
 
-    monkeypatch.setattr(requests.Session, "request", redirect)
+    monkeypatch.setattr(HTTPAdapter, "send", redirect)
     with pytest.raises(MachineError, match=r"leads from https to http://x\.example/y"):
         HttpClient().get("https://x.example/y")
 
@@ -89,8 +101,10 @@ def test_waits_double_and_never_fall_below_what_was_asked(
 ) -> None:
     assert least <= RetryPolicy().wait(failed, asked) <= most
     later = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
-    assert 50 < (retry_after({"Retry-After": later}) or 0) <= 60
-    assert [retry_after({"Retry-After": one}) for one in ("12", "soon")] == [12, None]
+    for value, at_least, at_most in ((later, 50, 60), ("12", 12, 12), ("soon", 0, 0)):
+        with pytest.raises(TransientError) as caught:
+            raise_transient(429, {"Retry-After": value})
+        assert at_least <= (caught.value.wait or 0) <= at_most
 
 
 def test_addresses() -> None:

@@ -16,14 +16,13 @@ from imgbuild.audit.compare import Contradiction
 from imgbuild.dockerfile.conda import conda_lock_name, conda_pythons, read_conda_lock
 from imgbuild.errors import CheckFailedError, ImgbuildError
 from imgbuild.files import work_folder
-from imgbuild.http import HttpClient
+from imgbuild.http import HttpClient, TransientError
 from imgbuild.inputs.base_image import find_image
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
 from imgbuild.parallel import in_parallel
 from imgbuild.process import NOT_FOUND, run
 from imgbuild.project import Project
-from imgbuild.retry import TransientError
 from imgbuild.settings import RegistryBase, Settings
 from imgbuild.sites import Sites
 from imgbuild.yaml_file import Location

@@ -75,8 +75,7 @@ def _online(
 ) -> "OnlineAudit":
     from imgbuild.audit.audit import OnlineAudit
     from imgbuild.audit.package_index import find_index
-    from imgbuild.http import HttpClient
-    from imgbuild.retry import RetryPolicy
+    from imgbuild.http import HttpClient, RetryPolicy
 
     return OnlineAudit(
         client=HttpClient(sites.verify, policy=RetryPolicy(attempts=3)),

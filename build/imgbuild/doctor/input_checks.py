@@ -11,12 +11,11 @@ from pathlib import Path
 
 from imgbuild.doctor.show import Finding, Status, install_command
 from imgbuild.errors import ImgbuildError
-from imgbuild.http import HttpClient
+from imgbuild.http import HttpClient, RetryPolicy, TransientError
 from imgbuild.inputs.base import KEYRINGS, missing_packages
 from imgbuild.inputs.local_prefix import find_prefixes, verify_prefix
 from imgbuild.matrix.model import OperatingSystem
 from imgbuild.process import run
-from imgbuild.retry import RetryPolicy, TransientError
 from imgbuild.settings import Interpreter, PrefixInterpreter, SourceInterpreter
 from imgbuild.sites import CA_VARIABLES, SYSTEM_BUNDLES, Sites
 

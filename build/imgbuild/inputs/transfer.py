@@ -10,11 +10,10 @@ import requests
 
 from imgbuild.errors import MachineError
 from imgbuild.files import ContentStore, file_sha256
-from imgbuild.http import HttpClient, raise_transient, shown
+from imgbuild.http import GaveUpError, HttpClient, TransientError, raise_transient, shown
 from imgbuild.inputs.download import Download, NotFetchedError, WrongContentError
 from imgbuild.inputs.download_progress import DownloadProgress
 from imgbuild.parallel import in_parallel
-from imgbuild.retry import GaveUpError, TransientError
 from imgbuild.sites import Sites
 
 _CONNECTIONS = 4

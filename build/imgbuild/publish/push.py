@@ -25,6 +25,7 @@ from imgbuild.build.remote import RemoteStore
 from imgbuild.engine.client import Engine
 from imgbuild.engine.progress import ImageNote, ImagesPlanned, ImageState
 from imgbuild.errors import CheckFailedError, ImgbuildError
+from imgbuild.http import RetryPolicy
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag, moving_tags
 from imgbuild.parallel import in_parallel
@@ -37,7 +38,6 @@ from imgbuild.publish.upload import NOTES, Uploader, remove_left_tag
 from imgbuild.registry.manifest import Manifest
 from imgbuild.registry.repository import select_repository
 from imgbuild.registry.repository_client import RegistryClient, connect
-from imgbuild.retry import RetryPolicy
 from imgbuild.settings import load_settings
 from imgbuild.suites.container import remove_leftovers
 from imgbuild.suites.image_probe import docker_exec

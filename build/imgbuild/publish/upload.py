@@ -15,7 +15,7 @@ from pathlib import Path
 from imgbuild.engine.client import Engine
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.files import write_text
-from imgbuild.retry import RetryPolicy
+from imgbuild.http import RetryPolicy
 
 #: The folder of the notes of temporary tags, in the state folder.
 NOTES = "pushed-names"

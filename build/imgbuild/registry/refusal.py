@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from math import ceil
 
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.http import Answer
+from imgbuild.http import Answer, GaveUpError
 from imgbuild.registry.repository import RepositoryName
-from imgbuild.retry import GaveUpError
 
 _DISK_FULL = "no space left on device"
 #: The longest text of a registry that is repeated.

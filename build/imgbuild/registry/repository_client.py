@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.http import LARGEST_ANSWER, Answer, HttpClient, moved, raise_transient, same_site
+from imgbuild.http import (
+    LARGEST_ANSWER,
+    Answer,
+    GaveUpError,
+    HttpClient,
+    RetryPolicy,
+    TransientError,
+    moved,
+    raise_transient,
+    same_site,
+)
 from imgbuild.registry.auth import (
     Authorization,
     FindCredentials,
@@ -35,7 +45,6 @@ from imgbuild.registry.manifest import (
 )
 from imgbuild.registry.refusal import error_text, gave_up, refused
 from imgbuild.registry.repository import RepositoryName, parse_repository
-from imgbuild.retry import GaveUpError, RetryPolicy, TransientError
 from imgbuild.sites import Sites
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from imgbuild.audit.facts import WheelFacts, WheelNeed, pins_of
-from imgbuild.http import HttpClient
+from imgbuild.http import HttpClient, RetryPolicy
 from imgbuild.matrix.images import Image
-from imgbuild.retry import RetryPolicy
 
 
 @pytest.fixture

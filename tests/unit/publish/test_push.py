@@ -11,6 +11,7 @@ from memory_registry import MemoryRegistry
 
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.http import RetryPolicy
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag
 from imgbuild.plan.digest import InputDigest
@@ -19,7 +20,6 @@ from imgbuild.publish.candidate import PushCandidate
 from imgbuild.publish.push import Push, PushedImage, PushOptions
 from imgbuild.publish.record import Record, put_record, read_record
 from imgbuild.registry.manifest import digest_of
-from imgbuild.retry import RetryPolicy
 
 NAME = "tf-2.2-cpu-debian"
 STEM = "2.2.0-cpu-py36-openmpi4.1.4-debian12"

@@ -9,8 +9,8 @@ from fake_engine import FakeEngine
 
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.http import RetryPolicy
 from imgbuild.publish.upload import SentBytes, Uploader, remove_left_tag
-from imgbuild.retry import RetryPolicy
 
 ID, NAME, REFERENCE = f"sha256:{'a' * 64}", "tf-2.2-cpu-debian", "registry.test/app:one"
 

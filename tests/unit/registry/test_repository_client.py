@@ -8,10 +8,10 @@ from registry_client import ATTEMPTS, opened
 from registry_server import Fault, RegistryServer, registry_server
 
 from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.http import RetryPolicy
 from imgbuild.parallel import in_parallel
 from imgbuild.registry.manifest import EMPTY_TYPE, OCI_MANIFEST, DamagedError, digest_of
 from imgbuild.registry.repository_client import RegistryClient
-from imgbuild.retry import RetryPolicy
 
 ABSENT = "sha256:" + "0" * 64
 EMPTY = digest_of(b"{}")
