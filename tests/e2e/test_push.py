@@ -72,7 +72,7 @@ def client(
     """Give the registry as the checkout's owner sees it."""
     monkeypatch.setenv("DOCKER_CONFIG", str(project.docker_config))
     settings = load_settings(project.project.settings)
-    opened = connect(f"{registry.host}/{project.repository}", settings, print)
+    opened = connect(f"{registry.host}/{project.repository}", settings, print, "--to")
     yield opened
     opened.close()
 

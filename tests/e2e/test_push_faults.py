@@ -162,7 +162,7 @@ def repositories(
             shutil.copytree(project.state, state)
             own = replace(project, state=state, repository=name)
             own.docker_config.mkdir()
-            client = connect(f"{registry.host}/{name}", Settings(), lambda _: None)
+            client = connect(f"{registry.host}/{name}", Settings(), lambda _: None, "--to")
             made = Repository(own, proxy, client, green=project.green())
             proxy.traffic[name] = made.traffic
             return made

@@ -14,7 +14,7 @@ from small_disk import small_disk
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.publish.published import read_published
 from imgbuild.publish.record import Record, put_record
-from imgbuild.registry.manifest import OCI_MANIFEST
+from imgbuild.registry.repository import OCI_MANIFEST
 from imgbuild.registry.repository_client import connect
 from imgbuild.settings import Settings
 
@@ -48,7 +48,7 @@ def opened(server: OwnRegistry, *, ca: bool = True, attempts: int = 5) -> Iterat
     publishing = {"attempts": attempts, "first_wait": 0.05}
     bundle = {"ca_bundle": str(server.ca)} if server.ca and ca else {}
     settings = Settings.model_validate({"publishing": publishing, **bundle})
-    registry = connect(f"{server.host}/ml/tf", settings, lambda _text: None)
+    registry = connect(f"{server.host}/ml/tf", settings, lambda _text: None, "--to")
     try:
         yield registry
     finally:

@@ -7,8 +7,13 @@ from typing import Any
 
 from imgbuild.errors import CheckFailedError
 from imgbuild.http import HttpClient
-from imgbuild.registry.manifest import DOCKER_MANIFEST, Manifest, digest_of, is_digest
-from imgbuild.registry.repository import parse_repository
+from imgbuild.registry.repository import (
+    DOCKER_MANIFEST,
+    Manifest,
+    digest_of,
+    is_digest,
+    parse_repository,
+)
 from imgbuild.registry.repository_client import RegistryClient
 
 
@@ -34,9 +39,9 @@ class MemoryRegistry(RegistryClient):
         self.closed = False
         self._lock = threading.RLock()
 
-    def head(self, reference: str) -> str | None:
-        self._called(f"head {reference}")
-        found = self._find(reference)
+    def head(self, tag: str) -> str | None:
+        self._called(f"head {tag}")
+        found = self._find(tag)
         return found.digest if found else None
 
     def manifest(self, reference: str) -> Manifest | None:

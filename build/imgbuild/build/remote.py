@@ -17,8 +17,7 @@ from imgbuild.errors import CheckFailedError, ImgbuildError
 from imgbuild.files import json_sha256
 from imgbuild.matrix.tags import INPUT_PREFIX, input_tag
 from imgbuild.plan.plan import PlanItem
-from imgbuild.registry.manifest import DamagedError, Manifest
-from imgbuild.registry.repository import select_repository
+from imgbuild.registry.repository import DamagedError, Manifest
 from imgbuild.registry.repository_client import RegistryClient, connect
 from imgbuild.settings import Settings
 
@@ -143,18 +142,17 @@ def open_stores(
         InputError: one is not the name of a repository, or ``--pull`` has none.
 
     """
-    sources = dict.fromkeys(options.cache_from, "--cache-from")
-    if options.pull:
-        sources = {select_repository(options.pull_from, settings, "--from")[0]: "--from", **sources}
-    named = {**sources, **dict.fromkeys(options.cache_to, "--cache-to")}
-    stores = {
-        name: RemoteStore(connect(name, settings, say, option=option), engine, say)
-        for name, option in named.items()
-    }
-    return (
-        tuple(stores[name] for name in sources),
-        tuple(stores[name] for name in dict.fromkeys(options.cache_to)),
-    )
+    stores: dict[str, RemoteStore] = {}
+
+    def opened(names: Sequence[str | None], option: str) -> dict[str, RemoteStore]:
+        clients = [connect(name, settings, say, option) for name in names]
+        return {
+            one.name: stores.setdefault(one.name, RemoteStore(one, engine, say)) for one in clients
+        }
+
+    pulled = opened([options.pull_from] if options.pull else [], "--from")
+    sources = pulled | opened(options.cache_from, "--cache-from")
+    return tuple(sources.values()), tuple(opened(options.cache_to, "--cache-to").values())
 
 
 def verdict_key(input_digest: str, layers: Sequence[str]) -> str:

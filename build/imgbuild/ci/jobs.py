@@ -11,7 +11,6 @@ from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image, whole_family
 from imgbuild.matrix.tags import input_tag
 from imgbuild.project import Project
-from imgbuild.registry.repository import select_repository
 from imgbuild.settings import Settings, load_settings
 
 SELECTED = "selected"
@@ -162,8 +161,7 @@ def _published(
     from imgbuild.publish.published import published_inputs  # noqa: PLC0415 - brings requests
     from imgbuild.registry.repository_client import connect  # noqa: PLC0415
 
-    where, option = select_repository(repository, settings, "--from")
-    with closing(connect(where, settings, log, option=option)) as registry:
+    with closing(connect(repository, settings, log, "--from")) as registry:
         return published_inputs(registry)
 
 

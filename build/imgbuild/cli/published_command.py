@@ -37,13 +37,11 @@ def published(
 ) -> None:
     """List the published images, from the tags and records in the repository."""
     from imgbuild.publish.published import read_published
-    from imgbuild.registry.repository import select_repository
     from imgbuild.registry.repository_client import connect
     from imgbuild.settings import load_settings
 
     settings = load_settings(options.open_project(project).settings)
-    repository, option = select_repository(source, settings, "--from")
-    with closing(connect(repository, settings, info, option=option)) as registry:
+    with closing(connect(source, settings, info, "--from")) as registry:
         found = read_published(registry)
     if not found.whole:
         info(f"Nothing has been published in {found.name}.")

@@ -14,8 +14,7 @@ from imgbuild.inputs.fetched import Item, Kind
 from imgbuild.inputs.oci_layout import BaseLayout, Descriptor, blob_path
 from imgbuild.parallel import in_parallel
 from imgbuild.registry.auth import LoginError, docker_credentials
-from imgbuild.registry.manifest import INDEXES, Manifest
-from imgbuild.registry.repository import HUB, RepositoryName
+from imgbuild.registry.repository import HUB, INDEXES, Manifest, RepositoryName
 from imgbuild.registry.repository_client import RegistryClient
 from imgbuild.sites import Credentials, Sites
 

@@ -10,7 +10,7 @@ from imgbuild.publish.candidate import PushCandidate
 from imgbuild.publish.published import read_published
 from imgbuild.publish.record import Record, read_record
 from imgbuild.publish.release import next_release, releases_in
-from imgbuild.registry.manifest import DamagedError, Manifest
+from imgbuild.registry.repository import DamagedError, Manifest
 from imgbuild.registry.repository_client import RegistryClient
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from imgbuild.matrix.tags import INPUT_PREFIX, RECORD_SUFFIX, RELEASE, input_tag
 from imgbuild.parallel import in_parallel
 from imgbuild.publish.record import Record, read_record
-from imgbuild.registry.manifest import DamagedError
+from imgbuild.registry.repository import DamagedError
 from imgbuild.registry.repository_client import RegistryClient
 
 _WORKERS = 8

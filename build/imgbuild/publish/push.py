@@ -35,8 +35,7 @@ from imgbuild.publish.contents import check_contents
 from imgbuild.publish.existing import ExistingImage, existing_record, look_up
 from imgbuild.publish.record import Record, image_size, put_record
 from imgbuild.publish.upload import NOTES, Uploader, remove_left_tag
-from imgbuild.registry.manifest import Manifest
-from imgbuild.registry.repository import select_repository
+from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import RegistryClient, connect
 from imgbuild.settings import load_settings
 from imgbuild.suites.container import remove_leftovers
@@ -323,9 +322,8 @@ def open_push(
 
     """
     settings = load_settings(project.settings)
-    repository, option = select_repository(options.to, settings, "--to")
     with ExitStack() as stack:
-        registry = stack.enter_context(closing(connect(repository, settings, log, option=option)))
+        registry = stack.enter_context(closing(connect(options.to, settings, log, "--to")))
         context = stack.enter_context(
             open_context(project, options.images, BuildOptions(make_inputs=False), log)
         )

@@ -15,7 +15,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.tags import record_tag
-from imgbuild.registry.manifest import DamagedError, Manifest
+from imgbuild.registry.repository import DamagedError, Manifest
 from imgbuild.registry.repository_client import RegistryClient
 from imgbuild.scalars import Timestamp
 

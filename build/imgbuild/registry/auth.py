@@ -9,10 +9,10 @@ import re
 import threading
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
 from imgbuild.errors import CheckFailedError
+from imgbuild.http import Answer, HttpClient, raise_transient
 from imgbuild.registry.repository import RepositoryName
 from imgbuild.sites import Credentials
 
@@ -24,22 +24,8 @@ _WORD = re.compile(
     r"([A-Za-z0-9!#$%&'*+.^_`|~-]+)(?:\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s,\"]+)))?"
 )
 
-
 #: Returns the login of a host as it is now, or ``None``.
 FindCredentials = Callable[[str], Credentials | None]
-
-
-@dataclass(frozen=True)
-class TokenRequest:
-    """A request for a token: GET with a header, or POST of a form that is as secret as one."""
-
-    url: str
-    authorization: str = field(default="", repr=False)
-    form: bytes | None = field(default=None, repr=False)
-
-
-#: Sends the request and returns status and body of the answer, redirects followed.
-SendTokenRequest = Callable[[TokenRequest], tuple[int, bytes]]
 
 
 class LoginError(CheckFailedError):
@@ -50,75 +36,69 @@ class Authorization:
     """The ``Authorization`` header for one repository. Threads share it, and request one token."""
 
     def __init__(
-        self, name: RepositoryName, send: SendTokenRequest, find_credentials: FindCredentials
+        self, name: RepositoryName, http: HttpClient, find_credentials: FindCredentials
     ) -> None:
         self._name = name
-        self._send = send
+        self._http = http
         self._find = find_credentials
         self._lock = threading.Lock()
-        #: Headers by whether they allow to write; a login is used for both.
-        self._known: dict[bool, str] = {}
+        #: Empty before the registry has asked for one.
+        self._header = ""
+        self._writes = False
 
-    def header(self, *, write: bool) -> str:
-        """Return the header's value; empty before the registry has asked for one."""
-        return self._known.get(True) or ("" if write else self._known.get(False, ""))
-
-    def renew(self, challenge: str, refused: str, *, write: bool) -> str:
-        """Return another header than the one that was ``refused`` with this challenge.
+    def authorized(self, send: Callable[[str], Answer], *, write: bool) -> Answer:
+        """Return the answer to a request, which is sent again with a new header after a 401.
 
         Raises:
-            CheckFailedError: there is no login, or it is wrong.
+            LoginError: there is no login, or it is wrong.
 
         """
+        header = self._known(write=write)
+        answer = send(header)
+        if answer.status == 401:
+            challenge = answer.headers.get("WWW-Authenticate", "")
+            answer = send(self._renewed(challenge, header, write=write))
+        if answer.status == 401:
+            raise self._error(self._find(self._name.host))
+        return answer
+
+    def _known(self, *, write: bool) -> str:
+        return self._header if self._writes or not write else ""
+
+    def _renewed(self, challenge: str, refused: str, *, write: bool) -> str:
+        """Return another header than the one that was ``refused`` with this challenge."""
         with self._lock:
-            self._forget(refused)
-            known = self.header(write=write)
-            if known:
+            known = self._known(write=write)
+            if known and known != refused:
                 return known  # another thread has renewed it
-            header = self._new(challenge, write=write)
-            if header == refused:
-                raise login_error(self._name, has_one=True)
-            self._known[write or header.startswith("Basic ")] = header
+            login = self._find(self._name.host)
+            header = self._new(read_challenges(challenge), login, write=write)
+            if header in {"", refused}:
+                raise self._error(login)
+            # A login is used for both.
+            self._header, self._writes = header, write or header.startswith("Basic ")
             return header
 
-    def error(self) -> LoginError:
-        """Return the error of a registry that refuses a header that was just renewed."""
-        return login_error(self._name, has_one=self._find(self._name.host) is not None)
-
-    def _forget(self, refused: str) -> None:
-        """Drop a header; with a token to write also the one to read, which is older."""
-        if refused == self._known.get(True):
-            self._known = {}
-        else:
-            self._known = {key: one for key, one in self._known.items() if one != refused}
-
-    def _new(self, header: str, *, write: bool) -> str:
-        challenges = read_challenges(header)
-        login = self._find(self._name.host)
-        bearer = challenges.get("bearer", {})
-        if bearer.get("realm"):
-            return f"Bearer {self._token(bearer, login, write=write)}"
-        if login is None or not login.basic or "basic" not in challenges:
-            raise login_error(self._name, has_one=login is not None)
-        return login.basic
-
-    def _token(
-        self, challenge: Mapping[str, str], login: Credentials | None, *, write: bool
+    def _new(
+        self, challenges: Mapping[str, Mapping[str, str]], login: Credentials | None, *, write: bool
     ) -> str:
-        status, body = self._send(self._request(challenge, login, write=write))
+        """Return a new header, or nothing if there is none."""
+        bearer = challenges.get("bearer", {})
+        if not bearer.get("realm"):
+            return login.basic if login and "basic" in challenges else ""
+        answer = self._ask_for_token(bearer, login, write=write)
+        raise_transient(answer.status, answer.headers)
         try:
-            document = json.loads(body)
+            document = json.loads(answer.body)
             token = str(document.get("token") or document["access_token"])
         except (ValueError, KeyError, TypeError, AttributeError):
-            token = ""
-        if status != 200 or not _TOKEN.fullmatch(token):
-            raise login_error(self._name, has_one=login is not None)
-        return token
+            return ""
+        return f"Bearer {token}" if answer.status == 200 and _TOKEN.fullmatch(token) else ""
 
-    def _request(
+    def _ask_for_token(
         self, challenge: Mapping[str, str], login: Credentials | None, *, write: bool
-    ) -> TokenRequest:
-        """Return the request for a token; an identity token is exchanged as in OAuth 2."""
+    ) -> Answer:
+        """Return the token server's answer; an identity token is exchanged as in OAuth 2."""
         realm = challenge["realm"]
         query = {
             "service": challenge.get("service", ""),
@@ -130,9 +110,20 @@ class Authorization:
                 "client_id": _CLIENT,
                 "refresh_token": login.identity,
             }
-            return TokenRequest(realm, form=urlencode(query).encode())
-        joint = "&" if "?" in realm else "?"
-        return TokenRequest(f"{realm}{joint}{urlencode(query)}", login.basic if login else "")
+            kind = {"Content-Type": "application/x-www-form-urlencoded"}
+            form = urlencode(query).encode()
+            return self._http.ask("POST", realm, kind, content=form, secret=True)
+        url = f"{realm}{'&' if '?' in realm else '?'}{urlencode(query)}"
+        return self._http.ask("GET", url, authorization=login.basic if login else "")
+
+    def _error(self, login: Credentials | None) -> LoginError:
+        problem = "requires a login; this machine has none"
+        if login:
+            problem = (
+                "refuses the login of this machine: it is wrong or has expired, or it may not do "
+                "this"
+            )
+        return LoginError(f"{self._name}: the registry {problem}: docker login {self._name.host}.")
 
 
 def read_challenges(header: str) -> dict[str, dict[str, str]]:
@@ -146,18 +137,6 @@ def read_challenges(header: str) -> dict[str, dict[str, str]]:
         else:
             last[name.lower()] = plain if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
     return found
-
-
-def login_error(name: RepositoryName, *, has_one: bool) -> LoginError:
-    """Return the error of a login that is missing, or that the registry does not accept."""
-    if has_one:
-        return LoginError(
-            f"{name}: the registry refuses the login of this machine: it is wrong or has expired, "
-            f"or it may not do this: docker login {name.host}."
-        )
-    return LoginError(
-        f"{name}: the registry requires a login; this machine has none: docker login {name.host}."
-    )
 
 
 def docker_credentials(host: str) -> Credentials | None:

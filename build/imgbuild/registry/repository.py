@@ -1,20 +1,35 @@
-"""The name of a repository: ``HOST[:PORT]/REPOSITORY``, and how its registry is reached."""
+"""The name of a repository of a registry, and the manifests and artifacts in it.
 
+Sources: OCI image specification 1.1, with "Guidelines for Artifact Usage"; Docker's schema 2.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from imgbuild.errors import InputError
-from imgbuild.http import is_loopback
+from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.scalars import PublishingRepository
-
-if TYPE_CHECKING:
-    from imgbuild.settings import Settings
 
 #: Docker Hub's registry has another host than its images' names. Source: the engine's registry
 #: package.
 HUB, HUB_REGISTRY = "docker.io", "registry-1.docker.io"
+OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+#: Manifests that list those of several platforms.
+INDEXES = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+)
+#: The configuration of an artifact.
+EMPTY_TYPE, EMPTY = "application/vnd.oci.empty.v1+json", b"{}"
+
+
+class DamagedError(CheckFailedError):
+    """What is in a registry is not what belongs there."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +47,45 @@ class RepositoryName:
         """The host, with its port, that requests go to."""
         return HUB_REGISTRY if self.host == HUB else self.host
 
+
+@dataclass(frozen=True)
+class Manifest:
+    """A manifest as its registry holds it; ``content`` are the very bytes of ``digest``."""
+
+    digest: str
+    media_type: str
+    content: bytes
+
+    def document(self) -> Mapping[str, Any]:
+        """Return the parsed content; DamagedError if it is not a JSON object."""
+        return _json_object(self.content, f"The manifest {self.digest}")
+
     @property
-    def local(self) -> bool:
-        """Whether it is on this machine."""
-        return is_loopback(self.host)
+    def config_digest(self) -> str:
+        """The digest of the configuration, or nothing if it has none."""
+        config = self.document().get("config")
+        return str(config.get("digest", "")) if isinstance(config, Mapping) else ""
+
+    def is_image(self, image_id: str) -> bool:
+        """Return whether an engine gives its image this id.
+
+        The id is the digest of the configuration in a graph driver, that of the manifest in the
+        containerd store.
+        """
+        return image_id in {self.digest, self.config_digest}
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A file beside the images; ``subject`` is the digest of the image that it belongs to."""
+
+    content: bytes
+    subject: str | None
+    where: str
+
+    def document(self) -> Mapping[str, Any]:
+        """Return the parsed content; DamagedError if it is not a JSON object."""
+        return _json_object(self.content, self.where)
 
 
 def parse_repository(text: str, option: str) -> RepositoryName:
@@ -59,21 +109,26 @@ def parse_repository(text: str, option: str) -> RepositoryName:
     return RepositoryName(host, path)
 
 
-def select_repository(
-    option_value: str | None, settings: "Settings", option: str
-) -> tuple[str, str]:
-    """Return the repository of an option, else of the settings, and where it was named.
+def digest_of(content: bytes) -> str:
+    """Return ``sha256:`` and 64 hexadecimal digits."""
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
-    Raises:
-        InputError: neither names one, or the option's is no repository.
 
-    """
-    if option_value is not None:
-        parse_repository(option_value, option)
-        return option_value, option
-    if settings.publishing.repository:
-        return settings.publishing.repository, "publishing.repository"
-    raise InputError(
-        f"Which registry? Give {option} HOST[:PORT]/REPOSITORY, or set publishing: "
-        "{repository: …} in imgbuild.local.yaml."
-    )
+def descriptor(media_type: str, content: bytes) -> dict[str, Any]:
+    """Return what refers to content in a manifest."""
+    return {"mediaType": media_type, "digest": digest_of(content), "size": len(content)}
+
+
+def is_digest(reference: str) -> bool:
+    """Return whether a reference is a digest; a tag has no colon."""
+    return ":" in reference
+
+
+def _json_object(content: bytes, what: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(content)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise DamagedError(f"{what} is not a JSON object.")
+    return found

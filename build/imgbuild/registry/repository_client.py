@@ -8,12 +8,12 @@ import json
 import re
 import threading
 from collections.abc import Callable, Mapping
-from functools import partial
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.http import (
     LARGEST_ANSWER,
     Answer,
@@ -21,30 +21,27 @@ from imgbuild.http import (
     HttpClient,
     RetryPolicy,
     TransientError,
+    is_loopback,
     moved,
     raise_transient,
     same_site,
 )
-from imgbuild.registry.auth import (
-    Authorization,
-    FindCredentials,
-    TokenRequest,
-    docker_credentials,
-)
-from imgbuild.registry.manifest import (
-    ACCEPT,
+from imgbuild.registry.auth import Authorization, FindCredentials, docker_credentials
+from imgbuild.registry.repository import (
+    DOCKER_MANIFEST,
     EMPTY,
     EMPTY_TYPE,
+    INDEXES,
     OCI_MANIFEST,
     Artifact,
     DamagedError,
     Manifest,
+    RepositoryName,
     descriptor,
     digest_of,
     is_digest,
+    parse_repository,
 )
-from imgbuild.registry.refusal import error_text, gave_up, refused
-from imgbuild.registry.repository import RepositoryName, parse_repository
 from imgbuild.sites import Sites
 
 if TYPE_CHECKING:
@@ -52,13 +49,21 @@ if TYPE_CHECKING:
 
 #: The most bytes that are read of a blob.
 LARGEST_BLOB = 1 << 28
-#: Tags requested at once; registries may return fewer.
-_PAGE = 1000
-_MOST_PAGES = 1000
 _NEXT = re.compile(r'<([^>]*)>\s*;[^,]*\brel="?next"?')
+_ACCEPT = {"Accept": ", ".join((OCI_MANIFEST, DOCKER_MANIFEST, *INDEXES))}
 #: What docker-registry 2.8 answers while another client writes a blob of the manifest: it reads the
 #: file that refers to the blob while that is empty (seen with its storage in a folder).
 _WRITTEN_NOW = "DIGEST_INVALID"
+_DISK_FULL = "no space left on device"
+#: The longest text of a registry that is repeated.
+_LONGEST_TEXT = 200
+#: What to do about a status that another try would not change.
+_HINTS = {
+    403: " The login there is, if any, does not allow it: docker login {host}, as someone who may.",
+    404: " The repository does not exist, and the registry does not create it.",
+    405: " It accepts no writes: it may be a mirror.",
+    413: " A proxy before it limits the size of requests.",
+}
 
 T = TypeVar("T")
 
@@ -79,12 +84,9 @@ class RegistryClient:
     ) -> None:
         self.repository = name
         self._http = http
-        self._authorization = Authorization(name, self._request_token, find_credentials)
-        self._scheme = "" if name.local else "https"
+        self._authorization = Authorization(name, http, find_credentials)
+        self._scheme = "" if is_loopback(name.host) else "https"
         self._scheme_lock = threading.Lock()
-
-    def __repr__(self) -> str:
-        return f"RegistryClient({self.name})"
 
     @property
     def name(self) -> str:
@@ -95,23 +97,19 @@ class RegistryClient:
         """Close the connections, and end every wait for another try."""
         self._http.close()
 
-    def head(self, reference: str) -> str | None:
+    def head(self, tag: str) -> str | None:
         """Return the digest of a manifest, or ``None`` if there is none."""
-        what = f"asking for {reference}"
-        answer = self._read("HEAD", _manifest_path(reference), what)
+        answer = self._read("HEAD", f"/manifests/{tag}", f"asking for {tag}")
         if answer is None:
             return None
-        found = answer.headers.get("Docker-Content-Digest", "")
-        if not found:  # the header is optional
-            manifest = self.manifest(reference)
-            return manifest.digest if manifest else None
-        if is_digest(reference) and found != reference:
-            raise CheckFailedError(f"{self.name}: the registry has {found} for {reference}.")
-        return found
+        if found := answer.headers.get("Docker-Content-Digest"):
+            return found
+        manifest = self.manifest(tag)  # the header is optional
+        return manifest.digest if manifest else None
 
     def manifest(self, reference: str) -> Manifest | None:
         """Return a manifest, or ``None`` if there is none."""
-        answer = self._read("GET", _manifest_path(reference), f"reading {reference}")
+        answer = self._read("GET", f"/manifests/{reference}", f"reading {reference}")
         if answer is None:
             return None
         told = answer.headers.get("Docker-Content-Digest") or digest_of(answer.body)
@@ -125,14 +123,12 @@ class RegistryClient:
         what = f"writing {reference}"
 
         def put() -> Answer:
-            kind = {"Content-Type": media_type}
-            path = _manifest_path(reference)
-            answer = self._ask("PUT", path, headers=kind, content=content, write=True)
-            if answer.status == 400 and _WRITTEN_NOW in error_text(answer):
-                raise TransientError(f"it answered 400{error_text(answer)}")
-            return answer
+            answer = self._write("PUT", f"/manifests/{reference}", content, media_type)
+            if answer.status == 400 and _WRITTEN_NOW in _error_text(answer):
+                raise TransientError(f"it answered 400{_error_text(answer)}")
+            return self._require(answer, what, 201, 200)
 
-        answer = self._require(self._persistently(what, put), what, 201, 200)
+        answer = self._persistently(what, put)
         digest = digest_of(content)
         told = answer.headers.get("Docker-Content-Digest") or digest
         if told != digest:
@@ -149,49 +145,44 @@ class RegistryClient:
             raise CheckFailedError(
                 f"{self.name} has no blob {digest}, which a manifest there refers to."
             )
-        return self._check_digest(answer.body, digest, "a blob")
+        self._check_digest(answer.body, digest, "a blob")
+        return answer.body
 
     def put_blob(self, content: bytes) -> str:
         """Store a blob, unless it is there; return its digest. A failed upload starts again."""
         digest = digest_of(content)
         what = f"writing {digest}"
 
-        def upload() -> Answer | None:
+        def upload() -> None:
             if self._ask("HEAD", f"/blobs/{digest}").status == 200:
-                return None
-            begun = self._ask("POST", "/blobs/uploads/", content=b"", write=True)
-            self._require(begun, what, 202)
-            if "Location" not in begun.headers:
-                raise CheckFailedError(f"{self.name} does not say where an upload goes.")
-            kind = {"Content-Type": "application/octet-stream"}
-            address = _upload_address(begun, digest)
-            ended = self._ask("PUT", address, headers=kind, content=content, write=True)
+                return
+            begun = self._require(self._write("POST", "/blobs/uploads/", b""), what, 202)
+            address = moved(begun.url, begun.headers.get("Location", ""))
+            address += f"{'&' if '?' in address else '?'}digest={quote(digest, safe='')}"
+            ended = self._write("PUT", address, content)
             if ended.status == 404:  # the registry was restarted in between
-                raise TransientError(f"it lost the upload{error_text(ended)}")
-            return ended
+                raise TransientError(f"it lost the upload{_error_text(ended)}")
+            self._require(ended, what, 201)
 
-        answer = self._persistently(what, upload)
-        if answer is not None:
-            self._require(answer, what, 201)
+        self._persistently(what, upload)
         return digest
 
     def tags(self) -> tuple[str, ...]:
         """Return every tag, sorted; none of a repository that does not exist yet."""
         found: set[str] = set()
-        path = f"/tags/list?n={_PAGE}"
-        for _ in range(_MOST_PAGES):
+        path = "/tags/list?n=1000"  # registries may return fewer
+        while path:
             answer = self._read("GET", path, "listing its tags")
             if answer is None:
                 break
-            found.update(self._parse_tags(answer))
+            try:
+                found.update(str(tag) for tag in json.loads(answer.body)["tags"] or ())
+            except (ValueError, KeyError, TypeError) as error:
+                raise CheckFailedError(
+                    f"{self.name}: its answer is not a list of tags. Is it a registry?"
+                ) from error
             following = _NEXT.search(answer.headers.get("Link", ""))
-            if following is None:
-                break
-            path = moved(answer.url, following[1])
-            if not same_site(path, answer.url):
-                raise CheckFailedError(f"{self.name}: its list of tags goes on at another host.")
-        else:
-            raise CheckFailedError(f"{self.name}: its list of tags has no end.")
+            path = moved(answer.url, following[1]) if following else ""
         return tuple(sorted(found))
 
     def put_artifact(
@@ -199,19 +190,9 @@ class RegistryClient:
     ) -> str:
         """Store a file of this media type under a tag; return the digest. A tag moves.
 
-        The same content always has the same digest. It is read again: a registry whose
-        disk is full may say that it wrote what it then does not have.
-
-        Raises:
-            CheckFailedError: it is larger than what is read; nothing is written.
-            MachineError: it is not there afterwards.
-
+        The same content always has the same digest. It is read again: a registry whose disk is full
+        may say that it wrote what it then does not have, which is a `MachineError`.
         """
-        if len(content) > LARGEST_BLOB:
-            raise CheckFailedError(
-                f"{self.name}:{tag} would be {len(content) >> 20} MiB, and imgbuild reads "
-                f"{LARGEST_BLOB >> 20} MiB at most: it is not written."
-            )
         manifest: dict[str, Any] = {
             "schemaVersion": 2,
             "mediaType": OCI_MANIFEST,
@@ -251,63 +232,55 @@ class RegistryClient:
             raise DamagedError(f"{where} is not an artifact of imgbuild.") from error
         if found != kind:
             raise DamagedError(f"{where} is of the type {found}, not {kind}.")
-        return Artifact(self.blob(digest), manifest.digest, about, where)
+        return Artifact(self.blob(digest), about, where)
 
     def _read(self, method: str, path: str, what: str, most: int = LARGEST_ANSWER) -> Answer | None:
         """Return the answer 200 to a request, or None for 404."""
         answer = self._persistently(what, lambda: self._ask(method, path, most=most))
         return None if answer.status == 404 else self._require(answer, what, 200)
 
+    def _write(
+        self, method: str, path: str, content: bytes, kind: str = "application/octet-stream"
+    ) -> Answer:
+        return self._ask(method, path, {"Content-Type": kind}, content)
+
     def _persistently(self, what: str, work: Callable[[], T]) -> T:
         """Return what ``work`` returns, tried again from its start after a transient fault."""
         try:
             return self._http.retry(f"{self.name}: {what}", work)
         except GaveUpError as error:
-            raise gave_up(self.repository, error) from None
+            raise _gave_up(self.repository.host, error) from None
 
-    def _ask(  # noqa: PLR0913 - the parts of a request
+    def _ask(
         self,
         method: str,
         path: str,
-        *,
         headers: Mapping[str, str] | None = None,
         content: bytes | None = None,
-        write: bool = False,
         most: int = LARGEST_ANSWER,
     ) -> Answer:
         """Return the answer to one request; ``path`` is below the repository, or an address.
 
-        A refusal (401) is answered with one new login or token.
-
         Raises:
             TransientError: there was no answer, or 429, or a server error.
-            CheckFailedError: there is no login, or it is wrong.
+            LoginError: there is no login, or it is wrong.
 
         """
         root = f"{self._root()}/v2/{self.repository.path}"
         url = path if "://" in path else f"{root}{path}"
-        sent = {**ACCEPT, **(headers or {})}
-        send = partial(self._http.ask, method, url, sent, content=content, limit=most)
-        if not same_site(url, root):  # another site gets no login of this one
-            return _checked(send())
-        header = self._authorization.header(write=write)
-        answer = send(authorization=header)
-        if answer.status == 401:
-            challenge = answer.headers.get("WWW-Authenticate", "")
-            header = self._authorization.renew(challenge, header, write=write)
-            answer = send(authorization=header)
-            if answer.status == 401:
-                raise self._authorization.error()
-        return _checked(answer)
+        sent = {**_ACCEPT, **(headers or {})}
 
-    def _request_token(self, token: TokenRequest) -> tuple[int, bytes]:
-        if token.form is None:
-            answer = self._http.ask("GET", token.url, authorization=token.authorization)
+        def send(header: str) -> Answer:
+            return self._http.ask(
+                method, url, sent, content=content, authorization=header, limit=most
+            )
+
+        if same_site(url, root):
+            answer = self._authorization.authorized(send, write=content is not None)
         else:
-            kind = {"Content-Type": "application/x-www-form-urlencoded"}
-            answer = self._http.ask("POST", token.url, kind, content=token.form, secret=True)
-        _checked(answer)
-        return answer.status, answer.body
+            answer = send("")  # another site gets no login of this one
+        raise_transient(answer.status, answer.headers, _error_text(answer))
+        return answer
 
     def _root(self) -> str:
         with self._scheme_lock:
@@ -329,64 +302,75 @@ class RegistryClient:
             return "http"
         return "https"
 
-    def _parse_tags(self, answer: Answer) -> list[str]:
-        try:
-            return [str(tag) for tag in json.loads(answer.body)["tags"] or ()]
-        except (ValueError, KeyError, TypeError) as error:
-            raise CheckFailedError(
-                f"{self.name}: its answer is not a list of tags. Is it a registry?"
-            ) from error
-
-    def _check_digest(self, content: bytes, digest: str, what: str) -> bytes:
+    def _check_digest(self, content: bytes, digest: str, what: str) -> None:
         found = digest_of(content)
         if found != digest:
             raise CheckFailedError(
                 f"{self.name}: {what}: the registry gave content with digest {found} for {digest}. "
                 "Nothing was kept. Its storage, or a proxy before it, is damaged."
             )
-        return content
 
     def _require(self, answer: Answer, what: str, *expected: int) -> Answer:
         if answer.status not in expected:
-            raise refused(self.repository, what, answer)
+            hint = _HINTS.get(answer.status, "").format(host=self.repository.host)
+            raise CheckFailedError(
+                f"{self.name}: {what} was refused: it answered {answer.status}"
+                f"{_error_text(answer)}.{hint}"
+            )
         return answer
 
 
 def connect(
-    repository: str,
-    settings: "Settings",
-    log: Callable[[str], None],
-    *,
-    option: str = "publishing.repository",
+    repository: str | None, settings: "Settings", log: Callable[[str], None], option: str
 ) -> RegistryClient:
-    """Return a client of ``HOST[:PORT]/REPOSITORY``; no request is sent yet.
+    """Return a client of a repository, by default the settings'; no request is sent yet.
 
     Logins are the Docker client's. http is spoken on this machine only. TLS is verified with the
-    settings' CA bundle, else the system's. ``option`` is where the repository was named, for the
-    error.
+    settings' CA bundle, else the system's. ``option`` is where the repository was named.
 
     Raises:
-        InputError: it is not the name of a repository.
+        InputError: none is named, or it is not the name of a repository.
 
     """
-    name = parse_repository(repository, option)
+    if repository is None:
+        if not settings.publishing.repository:
+            raise InputError(
+                f"Which registry? Give {option} HOST[:PORT]/REPOSITORY, or set publishing: "
+                "{repository: …} in imgbuild.local.yaml."
+            )
+        repository, option = settings.publishing.repository, "publishing.repository"
     sites = Sites(ca_bundle=Path(settings.ca_bundle) if settings.ca_bundle else None)
     policy = RetryPolicy(settings.publishing.attempts, settings.publishing.first_wait)
-    return RegistryClient(name, HttpClient(sites.verify, policy=policy, log=log))
+    http = HttpClient(sites.verify, policy=policy, log=log)
+    return RegistryClient(parse_repository(repository, option), http)
 
 
-def _checked(answer: Answer) -> Answer:
-    """Return the answer, unless another try may change it: 429, and the server's own faults."""
-    raise_transient(answer.status, answer.headers, error_text(answer))
-    return answer
+def _error_text(answer: Answer) -> str:
+    """Return the registry's own words, as ``: CODE: message``; empty if there are none."""
+    try:
+        error = json.loads(answer.body)["errors"][0]
+        words = [str(error.get(key) or "") for key in ("code", "message")]
+        detail = error.get("detail")
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+        return ""
+    errno = detail.get("Err") if isinstance(detail, Mapping) else None
+    if errno == 28 or _DISK_FULL in str(detail):  # ENOSPC, of Go's PathError
+        words.append(_DISK_FULL)
+    text = " ".join(": ".join(filter(None, words)).split())[:_LONGEST_TEXT]
+    return f": {text}" if text else ""
 
 
-def _manifest_path(reference: str) -> str:
-    return f"/manifests/{quote(reference, safe=':')}"
-
-
-def _upload_address(begun: Answer, digest: str) -> str:
-    """Return where the content goes: ``Location``, relative or not, with the digest added."""
-    address = moved(begun.url, begun.headers["Location"])
-    joint = "&" if "?" in address else "?"
-    return f"{address}{joint}digest={quote(digest, safe='')}"
+def _gave_up(host: str, error: GaveUpError) -> MachineError:
+    """Return the error after the last try, with what to do."""
+    if _DISK_FULL in error.reason.lower():
+        hint = "Its disk is full: free space, then run this again."
+    elif error.wait:
+        hint = f"It asks clients to wait {ceil(error.wait)} s: run this again after that."
+    elif "answered 429" in error.reason:
+        hint = "It limits the rate of requests: wait, or use fewer --jobs."
+    else:
+        hint = (
+            f"Check that {host} can be reached and is well (its log, its disk), then run this "
+            "again."
+        )
+    return MachineError(f"{error} {hint}")

@@ -17,7 +17,7 @@ from imgbuild.build.result import BuildResult
 from imgbuild.build.reuse import predicted
 from imgbuild.errors import InputError, MachineError
 from imgbuild.plan.plan import Action
-from imgbuild.registry.manifest import OCI_MANIFEST, Manifest, digest_of
+from imgbuild.registry.repository import OCI_MANIFEST, Manifest, digest_of
 from imgbuild.settings import Settings
 
 

@@ -16,7 +16,7 @@ from imgbuild.publish.record import (
     read_record,
     record_of,
 )
-from imgbuild.registry.manifest import DamagedError
+from imgbuild.registry.repository import DamagedError
 
 TAG = RECORD.tag
 

@@ -19,7 +19,7 @@ from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.publish.candidate import PushCandidate
 from imgbuild.publish.push import Push, PushedImage, PushOptions
 from imgbuild.publish.record import Record, put_record, read_record
-from imgbuild.registry.manifest import digest_of
+from imgbuild.registry.repository import digest_of
 
 NAME = "tf-2.2-cpu-debian"
 STEM = "2.2.0-cpu-py36-openmpi4.1.4-debian12"

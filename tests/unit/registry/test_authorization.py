@@ -10,7 +10,7 @@ from registry_server import Fault, RegistryServer, registry_server
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.parallel import in_parallel
 from imgbuild.registry.auth import read_challenges
-from imgbuild.registry.manifest import digest_of
+from imgbuild.registry.repository import digest_of
 from imgbuild.sites import Credentials
 
 TOKEN, OTHER = Fault(200, {}, b'{"token": "t1"}'), Fault(200, {}, b'{"access_token": "t2"}')

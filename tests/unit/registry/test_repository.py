@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from imgbuild.errors import InputError, MachineError
-from imgbuild.registry.repository import parse_repository, select_repository
+from imgbuild.registry.repository import parse_repository
 from imgbuild.registry.repository_client import connect
 from imgbuild.settings import Settings, load_settings
 
@@ -63,15 +63,14 @@ def test_settings(tmp_path: Path) -> None:
     path = tmp_path / "imgbuild.local.yaml"
     path.write_text("publishing: {repository: '127.0.0.1:9/tf', compression: gzip, attempts: 2}\n")
     settings = load_settings(path)
-    assert select_repository(None, settings, "--to") == ("127.0.0.1:9/tf", "publishing.repository")
-    assert select_repository("x.org/y", settings, "--to") == ("x.org/y", "--to")
+    assert connect("x.org/y", settings, print, "--to").name == "x.org/y"
     said: list[str] = []
-    registry = connect("127.0.0.1:9/tf", settings, said.append)
+    registry = connect(None, settings, said.append, "--to")
     with pytest.raises(MachineError, match=r"127\.0\.0\.1:9/tf: .* \(2 tries\)"):
         registry.tags()
     assert len(said) == 1
     with pytest.raises(InputError, match=r"Give --from HOST\[:PORT\]/REPOSITORY, or set publish"):
-        select_repository(None, Settings(), "--from")
+        connect(None, Settings(), print, "--from")
 
 
 @pytest.mark.parametrize(
