@@ -41,8 +41,5 @@ def _rows(images: Sequence["Image"]) -> list[tuple[str, ...]]:
     columns = ["tensorflow", "python", "mpi", "horovod", "tensorboard"]
     if any(image.variant == "gpu" for image in images):
         columns.append("cuda")
-    rows = [("image", *columns)]
-    for image in images:
-        pins = {pin.component: pin.version for pin in image.pins} | {"mpi": image.mpi_name}
-        rows.append((image.name, *(pins.get(column, "-") for column in columns)))
-    return rows
+    rows = [(image.name, *(image.keys.get(name, "-") for name in columns)) for image in images]
+    return [("image", *columns), *rows]

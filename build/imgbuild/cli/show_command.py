@@ -47,13 +47,12 @@ def show(
 def described(image: "Image", locks: Path) -> dict[str, Any]:
     """Return the image's pins with sources and reasons, its locks, its GPUs, the broken rules."""
     from imgbuild.matrix.images import corrections
-    from imgbuild.matrix.rules import broken_rules, pins_of
+    from imgbuild.matrix.rules import broken_rules
     from imgbuild.matrix.tags import planned_tags
 
-    changed = corrections(image) if image.documented else ()
     corrected = {
-        one.documented.component: {"version": one.corrected.version, "why": one.corrected.why}
-        for one in changed
+        component: {"version": pin.version, "why": pin.why}
+        for component, pin in corrections(image).items()
     }
     return {
         **image.as_json(),
@@ -63,7 +62,7 @@ def described(image: "Image", locks: Path) -> dict[str, Any]:
         "as_documented": image.documented,
         "broken_rules": [
             {"rule": b.rule.name, "sentence": b.sentence, "otherwise": b.rule.otherwise}
-            for b in broken_rules(image.matrix, pins_of(image))
+            for b in broken_rules(image.matrix, image.keys)
         ],
         "gpu": _gpu_data(image, image.cuda) if image.cuda else None,
     }

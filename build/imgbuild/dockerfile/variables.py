@@ -13,7 +13,6 @@ from imgbuild.dockerfile.labels import pin_labels
 from imgbuild.dockerfile.lockfile import package_layers
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image, minor_of
-from imgbuild.matrix.model import Source
 
 #: Where the interpreter and the packages live in every image.
 PREFIX = "/opt/python"
@@ -177,17 +176,13 @@ class NamedSource:
     """A download as the Dockerfile has it: ``argument`` is the ARG that holds its sha256."""
 
     argument: str
-    source: Source
+    url: str
+    sha256: str
 
     @property
     def file_name(self) -> str:
         """The last part of its URL: its name in the build context."""
-        return file_name(self.source.url)
-
-    @property
-    def sha256(self) -> str:
-        """The sha256 that the matrix pins."""
-        return self.source.sha256
+        return file_name(self.url)
 
 
 def file_name(url: str) -> str:
@@ -197,16 +192,13 @@ def file_name(url: str) -> str:
 
 def named_sources(image: Image) -> dict[str, NamedSource]:
     """Return the image's downloads by what they are for: cpython, miniconda, mpi."""
-    python, mpi = image.python, image.mpi
-    found = {}
-    if python.origin == "source":
-        found["cpython"] = NamedSource("SHA256_CPYTHON", image.source(python.source))
-    else:
-        miniconda = image.source(f"miniconda-{image.version_of('miniconda')}")
-        found["miniconda"] = NamedSource("SHA256_MINICONDA", miniconda)
-    if mpi.origin in {"source", "installer"}:
-        found["mpi"] = NamedSource("SHA256_MPI", image.source(mpi.source))
-    return found
+    pins = {pin.component: pin for pin in image.pins}
+    names = {"cpython": "python", "miniconda": "miniconda", "mpi": "mpi"}
+    return {
+        name: NamedSource(f"SHA256_{name.upper()}", pin.source, pin.sha256)
+        for name, component in names.items()
+        if (pin := pins.get(component)) and pin.sha256
+    }
 
 
 @dataclass(frozen=True)

@@ -205,7 +205,7 @@ def image_downloads(image: Image, locks: Path, settings: Settings) -> ImageDownl
     named = named_sources(image)
     if isinstance(settings.interpreter_for(python), PrefixInterpreter):
         named = {purpose: source for purpose, source in named.items() if purpose != "cpython"}
-    contexts = {FILES: [Download(n.file_name, n.source.url, n.sha256) for n in named.values()]}
+    contexts = {FILES: [Download(n.file_name, n.url, n.sha256) for n in named.values()]}
     if isinstance(image.python, CondaPython):
         conda = conda_downloads(python, image.python, locks)
         contexts[CONDA] = [Download(url.rsplit("/", 1)[1], url, sha256) for url, sha256 in conda]

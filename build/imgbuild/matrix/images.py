@@ -1,6 +1,7 @@
 """The images of the matrix: a row in one variant, with every pin resolved."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -14,11 +15,10 @@ from imgbuild.matrix.model import (
     OperatingSystem,
     Python,
     Row,
-    Source,
     TensorFlow,
     Variant,
 )
-from imgbuild.matrix.pins import ResolvedPin, documented_pin, pin_of, resolve_pins, usual_mpi
+from imgbuild.matrix.pins import ResolvedPin, os_of, resolve_pins, usual_mpi
 
 
 @dataclass(frozen=True)
@@ -92,13 +92,14 @@ class Image:
     def _by_component(self) -> dict[str, ResolvedPin]:
         return {pin.component: pin for pin in self.pins}
 
-    def pin(self, component: str) -> ResolvedPin:
-        """Return one component's pin; KeyError if the image has no such component."""
-        return self._by_component[component]
+    @property
+    def keys(self) -> dict[str, str]:
+        """The pins by component, each as the matrix's tables spell it, e.g. ``openmpi-4.1.4``."""
+        return {pin.component: pin.key or pin.version for pin in self.pins}
 
     def version_of(self, component: str) -> str:
         """Return one component's version; KeyError if the image has no such component."""
-        return self.pin(component).version
+        return self._by_component[component].version
 
     @property
     def os(self) -> OperatingSystem:
@@ -124,8 +125,7 @@ class Image:
     @property
     def mpi_name(self) -> str:
         """Its MPI's key in the matrix, e.g. ``openmpi-4.1.4``."""
-        pin = pin_of(self.matrix, self.row, "mpi")
-        return (documented_pin(pin) if self.documented else pin).version
+        return self.keys["mpi"]
 
     @property
     def usual_mpi(self) -> bool:
@@ -145,9 +145,6 @@ class Image:
         """Its size budget in bytes; None without one, and for an image as documented."""
         megabytes = None if self.documented else self.row.budget.get(self.variant)
         return None if megabytes is None else megabytes * 1_000_000
-
-    def source(self, name: str) -> Source:
-        return self.matrix.sources[name]
 
     def as_json(self) -> dict[str, Any]:
         """Return what ``--json`` prints of this image."""
@@ -183,6 +180,14 @@ def all_images(matrix: Matrix) -> tuple[Image, ...]:
     )
 
 
+def resolvable_images(matrix: Matrix) -> Iterator[Image]:
+    """Yield the images whose references and pins are there; the others are faults of the file."""
+    for row in matrix.images:
+        for variant in row.variants:
+            with suppress(LookupError):
+                yield resolve_image(matrix, row, variant)
+
+
 def as_documented_image(image: Image) -> Image:
     """Return the image with the documented pins: itself where none differs."""
     other = resolve_image(image.matrix, image.row, image.variant, documented=True)
@@ -191,26 +196,23 @@ def as_documented_image(image: Image) -> Image:
 
 
 def resolve_image(matrix: Matrix, row: Row, variant: Variant, *, documented: bool = False) -> Image:
-    """Return one image of a row; KeyError if the row refers to something that is not there."""
+    """Return one image of a row.
+
+    Raises:
+        LookupError: the row refers to something that is not there, or lacks a pin.
+
+    """
     return Image(
         tensorflow=row.tensorflow,
         variant=variant,
         stack=row.stack,
-        os_name=row.os or matrix.stacks[row.stack].os,
+        os_name=os_of(matrix, row),
         repository=matrix.repository,
-        pins=tuple(resolve_pins(matrix, row, variant, documented=documented)),
+        pins=resolve_pins(matrix, row, variant, documented=documented),
         row=row,
         matrix=matrix,
         documented=documented,
     )
-
-
-@dataclass(frozen=True)
-class Correction:
-    """One pin of which the documentation names another version than the family has."""
-
-    documented: ResolvedPin
-    corrected: ResolvedPin
 
 
 def documented_family(matrix: Matrix) -> tuple[Image, ...]:
@@ -246,13 +248,13 @@ def as_documented(images: Iterable[Image], *, each: bool) -> tuple[Image, ...]:
     return found
 
 
-def corrections(image: Image) -> tuple[Correction, ...]:
-    """Return the pins in which an image as documented differs from the family's."""
-    family = {
-        pin.component: pin for pin in resolve_image(image.matrix, image.row, image.variant).pins
+def corrections(image: Image) -> dict[str, ResolvedPin]:
+    """Return the family's pins, by component, that an image as documented has otherwise."""
+    family = resolve_image(image.matrix, image.row, image.variant).pins
+    own = {pin.component: pin.version for pin in image.pins}
+    return {
+        one.component: one for one in family if own.get(one.component, one.version) != one.version
     }
-    pairs = ((pin, family.get(pin.component, pin)) for pin in image.pins)
-    return tuple(Correction(own, other) for own, other in pairs if own.version != other.version)
 
 
 def never_published(image: Image) -> tuple[ResolvedPin, ...]:

@@ -1,15 +1,47 @@
 """Load ``matrix.yaml`` with all its faults at once, and make its JSON Schema for editors."""
 
 import json
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+from imgbuild.matrix.images import resolve_image
 from imgbuild.matrix.model import Matrix
-from imgbuild.matrix.references import find_faults
+from imgbuild.matrix.pins import MissingError
 from imgbuild.matrix.rules import rule_faults
 from imgbuild.matrix.tags import tag_faults
-from imgbuild.yaml_file import check, read_document
+from imgbuild.yaml_file import Fault, Location, check, read_document
 
 SCHEMA_NAME = "matrix.schema.json"
+
+#: What names an entry of a table, by its place, in which ``*`` is every key or index: the table,
+#: and what an entry is called. The pins are those of rows, stacks and operating systems.
+_OS = ("operating_systems", "operating system")
+_REFERENCES: dict[Location, tuple[str, str]] = {
+    ("defaults", "stack"): ("stacks", "stack"),
+    ("stacks", "*", "os"): _OS,
+    ("python", "*", "source"): ("sources", "source"),
+    ("mpi", "*", "source"): ("sources", "source"),
+    ("mpi", "*", "os"): _OS,
+    ("mpi", "*", "os", "*"): _OS,
+    ("cuda", "*", "os", "*"): _OS,
+    ("images", "*", "tensorflow"): ("tensorflow", "TensorFlow"),
+    ("images", "*", "stack"): ("stacks", "stack"),
+    ("images", "*", "os"): _OS,
+}
+_PINS = {
+    "python": ("python", "Python"),
+    "mpi": ("mpi", "MPI"),
+    "horovod": ("horovod", "Horovod"),
+    "cuda": ("cuda", "CUDA"),
+    "miniconda": ("sources", "source"),  # of the name miniconda-VERSION
+}
+_PINNED: tuple[Location, ...] = (
+    ("images", "*"),
+    ("stacks", "*", "pins"),
+    ("operating_systems", "*", "pins"),
+)
 
 
 def load_matrix(path: Path) -> Matrix:
@@ -22,8 +54,11 @@ def load_matrix(path: Path) -> Matrix:
     """
     document = read_document(path)
     matrix, faults = check(document, Matrix)
-    broken = [*rule_faults(matrix), *tag_faults(matrix)] if matrix else []
-    faults = [*faults, *find_faults(document.value), *broken]
+    # Looked up in the plain document, so that they are found beside the faults of the schema.
+    faults += _broken_references(document.value)
+    if matrix:
+        faults += [*_image_faults(matrix), *_layer_faults(matrix)]
+        faults += [*rule_faults(matrix), *tag_faults(matrix)]
     if matrix is None or faults:
         raise document.reject(faults)
     return matrix
@@ -40,3 +75,65 @@ def schema_text() -> str:
         **schema,
     }
     return json.dumps(document, indent=2) + "\n"
+
+
+def _broken_references(document: Any) -> Iterator[Fault]:  # noqa: ANN401 - whatever YAML holds
+    """Yield every name of no entry; values of a wrong type are the schema's faults."""
+    pins = {(*at, pin): named for at in _PINNED for pin, named in _PINS.items()}
+    for pattern, (table, kind) in {**_REFERENCES, **pins}.items():
+        found = [entries for _, entries in _values(document, (table,))]
+        if not found and table == "cuda":  # the one table that may be left out
+            found = [{}]
+        prefix = "miniconda-" if pattern[-1] == "miniconda" else ""
+        known = found[0] if found else None
+        for at, value in _names(document, pattern):
+            if isinstance(known, dict) and f"{prefix}{value}" not in known:
+                listed = ", ".join(one for one in known if one.startswith(prefix)) or "none"
+                what = f"no {kind} '{prefix}{value}' in the matrix; there are: {listed}"
+                yield Fault(at, what)
+
+
+def _names(document: Any, pattern: Location) -> Iterator[tuple[Location, str]]:  # noqa: ANN401
+    """Yield each name with its place; a pin's documented one too, where that was published."""
+    for at, value in _values(document, pattern):
+        pin = value if isinstance(value, dict) else {"version": value}
+        names = [(at, pin.get("version"))]
+        if pin.get("documented_exists") != "false":
+            names.append(((*at, "documented"), pin.get("documented")))
+        yield from ((place, name) for place, name in names if isinstance(name, str))
+
+
+def _values(value: Any, pattern: Location, at: Location = ()) -> Iterator[tuple[Location, Any]]:  # noqa: ANN401
+    """Yield each value of the pattern's places."""
+    if not pattern:
+        yield at, value
+    elif isinstance(value, dict | list):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            if pattern[0] in {"*", key}:
+                yield from _values(inner, pattern[1:], (*at, key))
+
+
+def _image_faults(matrix: Matrix) -> Iterator[Fault]:
+    """Yield what an image lacks, and every image that an earlier row has already."""
+    first: dict[str, int] = {}
+    for index, row in enumerate(matrix.images):
+        for place, variant in enumerate(row.variants):
+            with suppress(KeyError):  # a broken reference
+                try:
+                    name = resolve_image(matrix, row, variant).name
+                except MissingError as error:
+                    yield Fault(("images", index), f"{error} (for the {variant} variant)")
+                    continue
+                if first.setdefault(name, index) != index or variant in row.variants[:place]:
+                    what = f"{name} is already image {first[name] + 1} of the list"
+                    yield Fault(("images", index), what)
+
+
+def _layer_faults(matrix: Matrix) -> Iterator[Fault]:
+    """Yield each package that an earlier layer has already."""
+    seen: dict[str, str] = {}
+    for name, packages in matrix.package_layers.items():
+        for index, package in enumerate(packages):
+            if seen.setdefault(package, name) != name:
+                what = f"{package} is in the layer {seen[package]} already"
+                yield Fault(("package_layers", name, index), what)

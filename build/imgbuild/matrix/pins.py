@@ -2,7 +2,19 @@
 
 from dataclasses import dataclass
 
-from imgbuild.matrix.model import Matrix, OperatingSystem, Pin, Row, Variant
+from imgbuild.matrix.model import (
+    AptMpi,
+    CondaPython,
+    IndexMpi,
+    InstallerMpi,
+    Matrix,
+    Mpi,
+    Pin,
+    Python,
+    Row,
+    StackPins,
+    Variant,
+)
 from imgbuild.yaml_file import Location
 
 INDEX = "Python package index"
@@ -12,6 +24,10 @@ NVIDIA = {
     "cudnn": "nvidia-machine-learning",
     "nccl": "nvidia-machine-learning",
 }
+
+
+class MissingError(LookupError):
+    """A row, or what it refers to, lacks what one of its images needs."""
 
 
 @dataclass(frozen=True)
@@ -24,41 +40,58 @@ class ResolvedPin:
 
     component: str
     version: str
-    source: str
-    sha256: str | None = None
     documented: str | None = None
     documented_exists: bool = True
+    source: str = ""
+    sha256: str | None = None
     why: str | None = None
+    #: Its key in the matrix's table where that is not the version.
+    key: str | None = None
+
+
+def os_of(matrix: Matrix, row: Row) -> str:
+    """Return the key of a row's operating system."""
+    return row.os or matrix.stacks[row.stack].os
+
+
+def _levels(matrix: Matrix, row: Row) -> tuple[StackPins, ...]:
+    system = matrix.operating_systems[os_of(matrix, row)]
+    return row, matrix.stacks[row.stack].pins, system.pins
 
 
 def pin_of(matrix: Matrix, row: Row, component: str) -> Pin:
-    """Return the pin that holds for a row; KeyError if nothing pins the component."""
-    stack = matrix.stacks[row.stack]
-    os = matrix.operating_systems[row.os or stack.os]
-    for level in (row, stack.pins, os.pins):
+    """Return the pin that holds for a row.
+
+    Raises:
+        KeyError: the row refers to something that is not there.
+        MissingError: nothing pins the component.
+
+    """
+    for level in _levels(matrix, row):
         pin: Pin | None = getattr(level, component, None)
         if pin is not None:
             return pin
-    raise KeyError(component)
+    stack = f" or in stacks.{row.stack}.pins" if component in StackPins.model_fields else ""
+    raise MissingError(f"pin {component!r} is missing; set it here{stack}")
 
 
 def pin_location(matrix: Matrix, row: Row, component: str) -> Location:
     """Return where the pin that holds for a row is written."""
-    stack = matrix.stacks[row.stack]
-    if getattr(row, component, None) is not None:
-        return ("images", matrix.images.index(row), component)
-    if component == "os":
+    if component == "os" and row.os is None:
         return ("stacks", row.stack, "os")
-    if getattr(stack.pins, component, None) is not None:
-        return ("stacks", row.stack, "pins", component)
-    return ("operating_systems", row.os or stack.os, "pins", component)
+    places: tuple[Location, ...] = (
+        ("images", matrix.images.index(row)),
+        ("stacks", row.stack, "pins"),
+        ("operating_systems", os_of(matrix, row), "pins"),
+    )
+    levels = zip(places, _levels(matrix, row), strict=True)
+    pinned = (place for place, level in levels if getattr(level, component, None) is not None)
+    return (*next(pinned, places[-1]), component)
 
 
 def usual_mpi(matrix: Matrix, row: Row) -> str | None:
     """Return the MPI of a row's stack or operating system: the row's own unless it names one."""
-    stack = matrix.stacks[row.stack]
-    pin = stack.pins.mpi or matrix.operating_systems[row.os or stack.os].pins.mpi
-    return pin.version if pin else None
+    return next((level.mpi.version for level in _levels(matrix, row)[1:] if level.mpi), None)
 
 
 def documented_pin(pin: Pin) -> Pin:
@@ -70,75 +103,61 @@ def documented_pin(pin: Pin) -> Pin:
 
 def resolve_pins(
     matrix: Matrix, row: Row, variant: Variant, *, documented: bool = False
-) -> list[ResolvedPin]:
-    """Return the row's pins with their sources; ``documented`` takes the documented versions."""
-    return [
-        _resolve(matrix, row, variant, component, documented)
-        for component in _components(matrix, row, variant)
+) -> tuple[ResolvedPin, ...]:
+    """Return the row's pins with their sources; ``documented`` takes the documented versions.
+
+    Raises:
+        KeyError: the row refers to something that is not there.
+        MissingError: it lacks a pin or a distribution.
+
+    """
+    wheel = matrix.tensorflow[row.tensorflow]
+    if variant not in wheel.distribution:
+        what = f"tensorflow.{row.tensorflow}.distribution names no {variant} distribution"
+        raise MissingError(what)
+    pins = [
+        ResolvedPin("tensorflow", row.tensorflow, source=f"{INDEX}: {wheel.distribution[variant]}"),
+        ResolvedPin("tensorboard", wheel.tensorboard, source=f"{INDEX}: tensorboard"),
     ]
-
-
-def _components(matrix: Matrix, row: Row, variant: Variant) -> list[str]:
-    components = ["tensorflow", "tensorboard", "python", "mpi", "horovod", "git", "os"]
+    components = ["python", "mpi", "horovod", "git", "os"]
     if matrix.python[pin_of(matrix, row, "python").version].origin == "conda":
         components.append("miniconda")
-    return [*components, "cuda", "cudnn", "nccl"] if variant == "gpu" else components
+    components += ["cuda", "cudnn", "nccl"] if variant == "gpu" else []
+    return (*pins, *(_resolve(matrix, row, component, documented) for component in components))
 
 
-def _resolve(
-    matrix: Matrix, row: Row, variant: Variant, component: str, documented: bool
-) -> ResolvedPin:
-    wheel = matrix.tensorflow[row.tensorflow]
-    os = matrix.operating_systems[row.os or matrix.stacks[row.stack].os]
+def _resolve(matrix: Matrix, row: Row, component: str, documented: bool) -> ResolvedPin:
+    os = matrix.operating_systems[os_of(matrix, row)]
     archive = f"{os.distribution.capitalize()} {os.suite} archive"
-    if component == "tensorflow":
-        return ResolvedPin(component, row.tensorflow, f"{INDEX}: {wheel.distribution[variant]}")
-    if component == "tensorboard":
-        return ResolvedPin(component, wheel.tensorboard, f"{INDEX}: tensorboard")
     if component == "os":
-        return ResolvedPin(component, os.version, os.image or archive, why=os.support)
+        source, key = os.image or archive, os_of(matrix, row)
+        return ResolvedPin(component, os.version, source=source, why=os.support, key=key)
     pin = pin_of(matrix, row, component)
-    if documented:
-        pin = documented_pin(pin)
+    pin = documented_pin(pin) if documented else pin
     version, why = pin.version, pin.why
+    source, sha256 = _source(matrix, component, version) or (archive, None)
+    if component in NVIDIA:
+        url = matrix.upstream_urls.get(NVIDIA[component], "NVIDIA's packages for ")
+        source = f"{url}{os.nvidia}/x86_64"
     if component == "mpi":
-        mpi = matrix.mpi[pin.version]
+        mpi = matrix.mpi[version]
         version = mpi.version
-        if mpi.origin in {"index", "installer"}:
+        if isinstance(mpi, IndexMpi | InstallerMpi):
             why = why or f"licence: {mpi.licence}"
-    packages = _nvidia(matrix, os, component) if component in NVIDIA else archive
-    source, sha256 = _source(matrix, component, pin.version, packages)
-    return ResolvedPin(
-        component, version, source, sha256, pin.documented, pin.documented_exists, why
-    )
+    found = pin.documented, pin.documented_exists, source, sha256, why, pin.version
+    return ResolvedPin(component, version, *found)
 
 
-def _nvidia(matrix: Matrix, os: OperatingSystem, component: str) -> str:
-    """Return the folder of NVIDIA's repository that has the component for the system."""
-    upstream = matrix.upstreams.get(NVIDIA[component])
-    if upstream is None or upstream.url is None:
-        return "NVIDIA's packages"
-    return f"{upstream.url}{os.nvidia}/x86_64"
-
-
-def _source(matrix: Matrix, component: str, version: str, packages: str) -> tuple[str, str | None]:
-    """Return where a component comes from, and its sha256 if it is one file."""
+def _source(matrix: Matrix, component: str, version: str) -> tuple[str, str | None] | None:
+    """Return where a component comes from, and its sha256 if it is one file; None for packages."""
+    file = f"miniconda-{version}" if component == "miniconda" else None
     if component == "horovod":
         return f"{INDEX}: horovod, source distribution", matrix.horovod[version].sha256
-    if component == "python":
-        python = matrix.python[version]
-        if python.origin == "conda":
-            return f"conda packages, {len(python.packages)} by URL (images/locks)", None
-        found = matrix.sources[python.source]
-    elif component == "mpi":
-        mpi = matrix.mpi[version]
-        if mpi.origin == "index":
-            return f"{INDEX}: {mpi.runtime} (images/locks)", None
-        if mpi.origin == "apt":
-            return packages, None
-        found = matrix.sources[mpi.source]
-    elif component == "miniconda":
-        found = matrix.sources[f"miniconda-{version}"]
-    else:
-        return packages, None
-    return found.url, found.sha256
+    if component in {"python", "mpi"}:
+        entry: Python | Mpi = getattr(matrix, component)[version]
+        if isinstance(entry, CondaPython):
+            return f"conda packages, {len(entry.packages)} by URL (images/locks)", None
+        if isinstance(entry, IndexMpi):
+            return f"{INDEX}: {entry.runtime} (images/locks)", None
+        file = None if isinstance(entry, AptMpi) else entry.source
+    return (matrix.sources[file].url, matrix.sources[file].sha256) if file else None

@@ -14,9 +14,9 @@ from imgbuild.matrix.images import (
     corrections,
     minor_of,
     never_published,
-    resolve_image,
+    resolvable_images,
 )
-from imgbuild.matrix.model import Matrix, Row
+from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.pins import pin_location
 from imgbuild.matrix.rule_model import Check, Rule
 from imgbuild.yaml_file import Fault, Location
@@ -81,15 +81,11 @@ def broken_rules(matrix: Matrix, pins: Pins) -> list[BrokenRule]:
 
 
 def rule_faults(matrix: Matrix) -> list[Fault]:
-    """Return one fault for each rule that a row breaks, in one of its variants or in both.
-
-    Rows with broken references are skipped: :mod:`imgbuild.matrix.references` reports them.
-    """
+    """Return one fault for each rule that a row breaks, in one of its variants or in both."""
     images: dict[Fault, list[str]] = {}
-    for row in matrix.images:
-        for image in _images(matrix, row):
-            for fault in _faults_of(image):
-                images.setdefault(fault, []).append(image.name)
+    for image in resolvable_images(matrix):
+        for fault in _faults_of(image):
+            images.setdefault(fault, []).append(image.name)
     faults = []
     for fault, names in images.items():
         more = len(names) - NAMED_IMAGES
@@ -101,8 +97,8 @@ def rule_faults(matrix: Matrix) -> list[Fault]:
 def documented_warnings(image: Image) -> list[str]:
     """Return paragraphs on an image as documented: one on its pins, then one a broken rule."""
     changed = [
-        f"{c.documented.component} {c.documented.version} in place of {c.corrected.version}"
-        for c in corrections(image)
+        f"{component} {image.version_of(component)} in place of {corrected.version}"
+        for component, corrected in corrections(image).items()
     ]
     kept = [
         f"{pin.component} stays {pin.version}, since {pin.documented} is not available ({pin.why})"
@@ -113,15 +109,9 @@ def documented_warnings(image: Image) -> list[str]:
         *(
             f"Warning: {image.name}: {broken.sentence} What will happen: {broken.rule.otherwise}. "
             "Suites that check this fail, and the image is not tagged; --no-test tags it."
-            for broken in broken_rules(image.matrix, pins_of(image))
+            for broken in broken_rules(image.matrix, image.keys)
         ),
     ]
-
-
-def pins_of(image: Image) -> Pins:
-    """Return the image's pins by component, each as the matrix's tables spell it."""
-    pins = {pin.component: pin.version for pin in image.pins}
-    return {**pins, "mpi": image.mpi_name, "os": image.os_name}
 
 
 def look_up(matrix: Matrix, pins: Pins, fact: str) -> Value | None:
@@ -191,16 +181,8 @@ def _applies(matrix: Matrix, rule: Rule, pins: Pins) -> bool:
     return all(isinstance(fact, str) and admits(range_, fact) for fact, range_ in facts)
 
 
-def _images(matrix: Matrix, row: Row) -> Iterator[Image]:
-    for variant in row.variants:
-        try:
-            yield resolve_image(matrix, row, variant)
-        except KeyError:
-            continue
-
-
 def _faults_of(image: Image) -> Iterator[Fault]:
-    matrix, pins = image.matrix, pins_of(image)
+    matrix, pins = image.matrix, image.keys
     for broken in broken_rules(matrix, pins):
         nearest = nearest_that_works(matrix, pins, broken)
         message = f"{broken.sentence} Nearest that works: {nearest or 'none'}."
@@ -231,19 +213,16 @@ def _breaks(matrix: Matrix, pins: Pins, component: str) -> bool:
 
 def _nearest(wrong: str, values: list[str]) -> str | None:
     name, version = _name_and_version(wrong)
-    split = {value: _name_and_version(value) for value in values}
-    candidates = [value for value in values if split[value][0] == name] or values
-    older = [value for value in candidates if split[value][1] < version]
-    newer = [value for value in candidates if split[value][1] >= version]
-    next_ones = [
-        *([min(newer, key=lambda value: split[value][1])] if newer else []),
-        *([max(older, key=lambda value: split[value][1])] if older else []),
-    ]
-    return min(next_ones, key=lambda value: _distance(version, split[value][1]), default=None)
+    same_name = [value for value in values if _name_and_version(value)[0] == name]
+    ordered = sorted(same_name or values, key=lambda value: _name_and_version(value)[1])
+    newer = [value for value in ordered if _name_and_version(value)[1] >= version]
+    older = ordered[: len(ordered) - len(newer)]
 
+    def distance(value: str) -> list[int]:
+        pairs = zip_longest(version, _name_and_version(value)[1], fillvalue=0)
+        return [abs(one - other) for one, other in pairs]
 
-def _distance(version: tuple[int, ...], other: tuple[int, ...]) -> list[int]:
-    return [abs(a - b) for a, b in zip_longest(version, other, fillvalue=0)]
+    return min([*newer[:1], *older[-1:]], key=distance, default=None)
 
 
 def _name_and_version(value: str) -> tuple[str, tuple[int, ...]]:

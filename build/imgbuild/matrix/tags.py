@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from imgbuild.matrix.images import Image, as_documented_image, minor_of, resolve_image
+from imgbuild.matrix.images import Image, as_documented_image, minor_of, resolvable_images
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.rule_model import Part
 from imgbuild.yaml_file import Fault, Location
@@ -144,19 +145,11 @@ def tag_faults(matrix: Matrix) -> list[Fault]:
 
 
 def _named_parts(matrix: Matrix) -> Iterator[_NamedParts]:
-    """Yield name and parts of the family and of the images as documented.
-
-    Rows with broken references are skipped: :mod:`imgbuild.matrix.references` reports them.
-    """
-    for row in matrix.images:
-        for variant in row.variants:
-            try:
-                image = resolve_image(matrix, row, variant)
-                documented = as_documented_image(image)
-                found = {one.name: parts_of(one) for one in (image, documented)}
-            except KeyError:
-                continue
-            yield from found.items()
+    """Yield name and parts of the family and of the images as documented."""
+    for image in resolvable_images(matrix):
+        with suppress(LookupError):
+            both = (image, as_documented_image(image))
+            yield from {one.name: parts_of(one) for one in both}.items()
 
 
 def _part_faults(scheme: _Scheme) -> Iterator[Fault]:

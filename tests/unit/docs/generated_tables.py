@@ -100,9 +100,8 @@ def _generations(matrix: Matrix) -> str:
 def _corrections(matrix: Matrix) -> str:
     rows: dict[tuple[str, ...], list[str]] = {}
     for image in documented_family(matrix):
-        for one in corrections(image):
-            pin, corrected = one.documented, one.corrected
-            row = (pin.component, pin.version, corrected.version, corrected.why or "")
+        for component, corrected in corrections(image).items():
+            row = (component, image.version_of(component), corrected.version, corrected.why or "")
             rows.setdefault(row, []).append(f"`{image.name.removesuffix('-as-documented')}`")
     return table(
         ("images", "pin", "documented", "corrected", "why"),

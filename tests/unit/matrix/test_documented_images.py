@@ -29,7 +29,7 @@ def test_it_has_the_documented_pins_and_its_own_name(images: dict[str, Image]) -
     assert image.tags[0] == "imgbuild/tensorflow:2.1-gpu-ubuntu-as-documented"
     assert image.version_of("cuda") == "10.0"
     assert image.cuda is image.matrix.cuda["10.0"]
-    assert [c.corrected.version for c in corrections(image)] == ["10.1"]
+    assert [(name, pin.version) for name, pin in corrections(image).items()] == [("cuda", "10.1")]
     assert image.lock_name == images["tf-2.1-gpu-ubuntu"].lock_name
     # A version that was never published stays the corrected one.
     assert image.version_of("git") == "2.17.1"
