@@ -50,21 +50,49 @@ class Document:
 
     def position(self, location: Location) -> str:
         """Return ``file:line:column`` of ``location``, or of what encloses it most closely."""
-        line, column = self._line(location)
+        line, column = self._mark(location)
         return f"{self.path.name}:{line}:{column}"
 
     def reject(self, faults: list[Fault]) -> InputError:
         """Return the error that names every fault, in the order of the file."""
-        ordered = sorted(faults, key=lambda fault: self._line(fault.location))
+        ordered = sorted(faults, key=lambda fault: self._mark(fault.location))
         lines = [f"{self.position(fault.location)}: {fault.message}" for fault in ordered]
         count = "1 fault" if len(lines) == 1 else f"{len(lines)} faults"
         return InputError("\n".join([*lines, f"{self.path}: {count}; nothing was done."]))
 
-    def _line(self, location: Location) -> tuple[int, int]:
-        known = tuple(location)
-        while known and known not in self.marks:
-            known = known[:-1]
-        return self.marks.get(known, (1, 1))
+    def _mark(self, location: Location) -> tuple[int, int]:
+        while location and location not in self.marks:
+            location = location[:-1]
+        return self.marks.get(location, (1, 1))
+
+
+def read_document(path: Path) -> Document:
+    """Return the YAML document in ``path``.
+
+    Raises:
+        InputError: the file cannot be read, is not UTF-8, or is not YAML.
+
+    """
+    document = Document(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+        if _depth(text) > DEEPEST:
+            raise InputError(f"{path} is nested too deeply (over {DEEPEST} brackets in brackets).")
+        node = yaml.compose(text, Loader=_Loader)
+        document.value = {} if node is None else _Reader(document).plain(node)
+    except OSError as error:
+        raise InputError(f"Cannot read {path}: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text: {error.reason}.") from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{path.name}:{mark.line + 1}:{mark.column + 1}" if mark else path.name
+        raise InputError(f"{where}: not YAML: {error.problem or error.context}.") from error
+    except yaml.YAMLError as error:
+        raise InputError(f"{path.name}: not YAML: {error}.") from error
+    except RecursionError as error:
+        raise InputError(f"{path.name}: nested too deeply to be what it should be.") from error
+    return document
 
 
 def _depth(text: str) -> int:
@@ -76,50 +104,14 @@ def _depth(text: str) -> int:
     return deepest
 
 
-def read_document(path: Path) -> Document:
-    """Return the YAML document in ``path``.
-
-    Raises:
-        InputError: the file cannot be read, is not UTF-8, or is not YAML.
-
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"Cannot read {path}: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 text: {error.reason}.") from error
-    if _depth(text) > DEEPEST:
-        raise InputError(f"{path} is nested too deeply (more than {DEEPEST} brackets in brackets).")
-    document = Document(path)
-    try:
-        document.value = _Builder(document).build(_compose(path, text))
-    except RecursionError as error:
-        raise InputError(f"{path.name}: nested too deeply to be what it should be.") from error
-    return document
-
-
-def _compose(path: Path, text: str) -> yaml.Node | None:
-    try:
-        return yaml.compose(text, Loader=_Loader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f"{path.name}:{mark.line + 1}:{mark.column + 1}" if mark else path.name
-        raise InputError(f"{where}: not YAML: {error.problem or error.context}.") from error
-    except yaml.YAMLError as error:
-        raise InputError(f"{path.name}: not YAML: {error}.") from error
-
-
-class _Builder:
+class _Reader:
     """Turns YAML nodes into plain values and notes where each stood."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
         self._seen: set[int] = set()
 
-    def build(self, node: yaml.Node | None, location: Location = ()) -> Any:  # noqa: ANN401
-        if node is None:
-            return {}
+    def plain(self, node: yaml.Node, location: Location = ()) -> Any:  # noqa: ANN401
         self._document.marks.setdefault(location, _mark(node))
         if id(node) in self._seen:
             self._fault(location, "aliases (*name) are not allowed; write the value out")
@@ -131,25 +123,26 @@ class _Builder:
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, location)
         if isinstance(node, yaml.SequenceNode):
-            return [self.build(item, (*location, i)) for i, item in enumerate(node.value)]
+            return [self.plain(item, (*location, i)) for i, item in enumerate(node.value)]
         return node.value
 
     def _mapping(self, node: yaml.MappingNode, location: Location) -> dict[str, Any]:
         result: dict[str, Any] = {}
+        marks = self._document.marks
         for key_node, value_node in node.value:
-            key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
-            if key is None:
+            if not isinstance(key_node, yaml.ScalarNode):
                 self._fault(location, "a key must be a plain word")
                 continue
+            key = key_node.value
             inner = (*location, key)
             if key in result:
-                line, column = self._document.marks[inner]
-                self._document.marks[*inner, "<duplicate>"] = _mark(key_node)
+                line, column = marks[inner]
+                marks[*inner, "<duplicate>"] = _mark(key_node)
                 message = f"key {key!r} is already set on line {line}, column {column}"
                 self._fault((*inner, "<duplicate>"), message)
                 continue
-            self._document.marks[inner] = _mark(key_node)
-            result[key] = self.build(value_node, inner)
+            marks[inner] = _mark(key_node)
+            result[key] = self.plain(value_node, inner)
         return result
 
     def _fault(self, location: Location, message: str) -> None:
@@ -185,7 +178,7 @@ def check(document: Document, model: type[ModelT]) -> tuple[ModelT | None, list[
 
 
 #: What pydantic's error types mean in this project's words.
-_WANTED = {
+_TYPES = {
     "model_type": "a mapping (key: value)",
     "model_attributes_type": "a mapping (key: value)",
     "dict_type": "a mapping (key: value)",
@@ -206,63 +199,42 @@ def _follows(item: dict[str, Any], items: list[dict[str, Any]]) -> bool:
 
 def _explain(document: Document, model: type[BaseModel], item: dict[str, Any]) -> Fault:
     """Return pydantic's finding in this project's words."""
-    location = _in_document(document, item["loc"])
-    name = str(item["loc"][-1]) if item["loc"] else "the document"
-    kind = item["type"]
+    kind, path, got = item["type"], item["loc"], item["input"]
+    name = str(path[-1]) if path else "the document"
+    location: Location = ()
+    for part in path:  # without what pydantic adds: tags of unions, ``[key]``
+        if (*location, part) in document.marks:
+            location = (*location, part)
     if kind == "missing":
-        return Fault(location, f"missing key {name!r}")
-    if kind == "extra_forbidden":
-        allowed = ", ".join(_keys_at(model, item["loc"][:-1])) or "none"
-        return Fault(location, f"unknown key {name!r}; allowed: {allowed}")
-    if kind == "value_error":
-        return Fault(location, str(item["ctx"]["error"]))
-    if kind in _WANTED:
-        return Fault(location, f"{name} must be {_WANTED[kind]}")
-    if kind == "literal_error":
-        return Fault(
-            location, f"{item['input']!r} is not allowed; allowed: {item['ctx']['expected']}"
-        )
-    got = item["input"]
-    types: dict[type, str] = {dict: "a mapping", list: "a list"}
-    found = repr(got) if isinstance(got, str) else types.get(type(got), "a value of another type")
-    return Fault(location, f"{item['msg'].removesuffix('.')} (found {found})")
+        message = f"missing key {name!r}"
+    elif kind == "extra_forbidden":
+        message = f"unknown key {name!r}; allowed: {_keys_at(model, path[:-1]) or 'none'}"
+    elif kind == "value_error":
+        message = str(item["ctx"]["error"])
+    elif kind in _TYPES:
+        message = f"{name} must be {_TYPES[kind]}"
+    elif kind == "literal_error":
+        message = f"{got!r} is not allowed; allowed: {item['ctx']['expected']}"
+    else:
+        types: dict[type, str] = {str: repr(got), dict: "a mapping", list: "a list"}
+        found = types.get(type(got), "a value of another type")
+        message = f"{item['msg'].removesuffix('.')} (found {found})"
+    return Fault(location, message)
 
 
-def _in_document(document: Document, location: Location) -> Location:
-    """Return ``location`` without the parts pydantic adds (union tags, ``[key]``)."""
-    result: Location = ()
-    for part in location:
-        if (*result, part) in document.marks:
-            result = (*result, part)
-    return result
-
-
-def _keys_at(model: type[BaseModel], location: Location) -> list[str]:
+def _keys_at(model: type[BaseModel], location: Location) -> str:
     """Return the keys that the model at ``location`` knows, by the names used in the file."""
-    models = _models_at(model, location)
-    return sorted({info.alias or key for m in models for key, info in m.model_fields.items()})
-
-
-def _models_at(model: type[BaseModel], location: Location) -> list[type[BaseModel]]:
-    found: list[Any] = [model]
-    for part in location:
-        step: list[Any] = []
-        for candidate in found:
-            step.extend(_step_into(candidate, part))
-        found = step or found
-    return [m for item in found for m in _models_in(item)]
-
-
-def _step_into(annotation: Any, part: str | int) -> list[Any]:  # noqa: ANN401
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        for key, info in annotation.model_fields.items():
-            if part in {key, info.alias}:
-                return [info.annotation]
-        return []
-    args = get_args(annotation)
-    if any(_models_in(arg) for arg in args):
-        return [arg for arg in args if _models_in(arg)]
-    return []
+    models = [model]
+    for part in location:  # a key of a table, or pydantic's tag of a union, leads nowhere
+        models = [
+            inner
+            for one in models
+            for key, info in one.model_fields.items()
+            if part in {key, info.alias}
+            for inner in _models_in(info.annotation)
+        ] or models
+    fields = (item for one in models for item in one.model_fields.items())
+    return ", ".join(sorted({info.alias or key for key, info in fields}))
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:  # noqa: ANN401
