@@ -36,6 +36,18 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+@contextmanager
+def _disk_errors(what: str, folder: Path, hint: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        place = f" ({error.filename})" if error.filename else ""
+        raise MachineError(
+            f"Cannot {what}: {error.strerror or error}{place}. Free space there (`df -h {folder}`) "
+            f"and check that you may write to it{hint}."
+        ) from error
+
+
 def write_text(path: Path, text: str) -> None:
     """Replace ``path`` by ``text`` in one step; a kill in between leaves the old file.
 
@@ -43,7 +55,7 @@ def write_text(path: Path, text: str) -> None:
         MachineError: the folder cannot be written, or the disk is full.
 
     """
-    try:
+    with _disk_errors(f"write {path}", path.parent, "; nothing was changed"):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         temporary = Path(name)
@@ -55,11 +67,6 @@ def write_text(path: Path, text: str) -> None:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-    except OSError as error:
-        raise MachineError(
-            f"Cannot write {path}: {error.strerror}. Nothing was changed; check the folder's "
-            "permissions and the free disk space."
-        ) from error
 
 
 @contextmanager
@@ -71,16 +78,12 @@ def work_folder(purpose: str) -> Iterator[Path]:
 
     """
     parent = state_dir() / "work"
-    try:
+    hint = ", or set XDG_STATE_HOME to another folder"
+    with _disk_errors(f"work in {parent}", parent, hint):
         parent.mkdir(parents=True, exist_ok=True)
         for left in abandoned_work(parent):
             shutil.rmtree(left, ignore_errors=True)
         folder = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-{purpose}-", dir=parent))
-    except OSError as error:
-        raise MachineError(
-            f"Cannot work in {parent}: {error.strerror}. Free space there, or set XDG_STATE_HOME "
-            "to a folder that can be written."
-        ) from error
     try:
         yield folder
     finally:
@@ -89,30 +92,18 @@ def work_folder(purpose: str) -> Iterator[Path]:
 
 def abandoned_work(parent: Path) -> Iterator[Path]:
     """Yield the work folders of killed processes; a reused process id keeps one for a while."""
-    for folder in parent.glob("*"):
-        owner = folder.name.partition("-")[0]
-        if owner.isdigit() and not Path("/proc", owner).exists():
+    for folder in parent.glob("[0-9]*-*"):
+        if not Path("/proc", folder.name.partition("-")[0]).exists():
             yield folder
 
 
-class LockedError(Exception):
-    """Another process holds the lock; ``owner`` is its process id, or ``unknown``."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(f"{path} is locked")
-        self.owner = lock_owner(path)
-
-
 @contextmanager
-def locked(
-    path: Path, *, wait: bool = True, on_wait: Callable[[], None] | None = None
-) -> Iterator[None]:
+def locked(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Hold a lock file; the kernel releases it when this process dies, however it does.
 
-    ``on_wait`` is called once before waiting for another process.
+    ``on_wait`` is called once before waiting for another process; it may raise instead.
 
     Raises:
-        LockedError: another process holds it, and ``wait`` is false.
         OSError: the folder cannot be written.
 
     """
@@ -122,10 +113,7 @@ def locked(
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if not wait:
-                raise LockedError(path) from None
-            if on_wait:
-                on_wait()
+            on_wait()
             fcntl.flock(file, fcntl.LOCK_EX)
         file.truncate(0)
         file.write(str(os.getpid()))
@@ -151,8 +139,7 @@ def lock_owner(path: Path) -> str:
         return "unknown"
 
 
-def lock_of(path: Path) -> Path:
-    """Return the lock file that belongs to a stored file or folder."""
+def _lock_of(path: Path) -> Path:
     return path.with_name(f".{path.name}.lock")
 
 
@@ -162,7 +149,7 @@ def stored_folder(
     is_whole: Callable[[Path], bool],
     *,
     refresh: bool = False,
-    on_wait: Callable[[], None] | None = None,
+    on_wait: Callable[[], None] = lambda: None,
 ) -> Path:
     """Return ``final``, made by ``make(empty folder)`` unless ``is_whole(final)`` already.
 
@@ -173,27 +160,24 @@ def stored_folder(
         MachineError: the cache cannot be written (permissions, disk full).
 
     """
-    try:
-        with locked(lock_of(final), on_wait=on_wait):
-            for left in final.parent.glob(f".{final.name}.tmp-*"):
-                remove_tree(left)
-            if refresh or not is_whole(final):
-                temporary = Path(tempfile.mkdtemp(prefix=f".{final.name}.tmp-", dir=final.parent))
-                try:
-                    fresh = temporary / "new"
-                    fresh.mkdir(mode=0o755)
-                    make(fresh)
-                    if final.exists() or final.is_symlink():
-                        final.rename(temporary / "old")
-                    fresh.rename(final)
-                finally:
-                    remove_tree(temporary)
-    except OSError as error:
-        raise MachineError(
-            f"Cannot make {final}: {error.strerror or error} ({error.filename or final}). Free "
-            f"space there (`df -h {final.parent}`) and check that you may write to it, or set "
-            "XDG_CACHE_HOME to a folder with room."
-        ) from error
+    hint = ", or set XDG_CACHE_HOME to another folder"
+    with (
+        _disk_errors(f"make {final}", final.parent, hint),
+        locked(_lock_of(final), on_wait),
+    ):
+        for left in final.parent.glob(f".{final.name}.tmp-*"):
+            remove_tree(left)
+        if refresh or not is_whole(final):
+            temporary = Path(tempfile.mkdtemp(prefix=f".{final.name}.tmp-", dir=final.parent))
+            try:
+                fresh = temporary / "new"
+                fresh.mkdir(mode=0o755)
+                make(fresh)
+                if final.exists() or final.is_symlink():
+                    final.rename(temporary / "old")
+                fresh.rename(final)
+            finally:
+                remove_tree(temporary)
     return final
 
 
@@ -204,12 +188,9 @@ def remove_tree(path: Path) -> None:
     namespace. Source: mmdebstrap(1), "unshare".
     """
     remove = ["rm", "-rf", "--one-file-system", "--", str(path)]
-    if path.is_symlink() or path.is_file():
-        path.unlink()
-        return
     # A process that was just killed may write one more file into the folder.
     for pause in (0.1, 0.1, 0.0):
-        if not path.exists() or run(remove).ok:
+        if run(remove).ok:
             return
         time.sleep(pause)
     run(["mmdebstrap", "--unshare-helper", *remove])
@@ -250,20 +231,17 @@ class ContentStore:
         final = self.path(digest)
         if self.find(digest, size):
             return final
-        try:
-            with locked(lock_of(final)):
-                if not self.find(digest, size):
-                    part = final.with_name(f"{final.name}.part")
-                    make(part)
-                    part.chmod(0o644)
-                    os.utime(part, (FILE_TIME, FILE_TIME))
-                    part.replace(final)
-        except OSError as error:
-            raise MachineError(
-                f"Cannot keep {name} in {self.folder}: {error.strerror or error}. Free space there "
-                f"(`df -h {self.folder}`) and check that you may write to it; what has come so far "
-                "is continued next time."
-            ) from error
+        hint = "; what has come so far is continued next time"
+        with (
+            _disk_errors(f"keep {name} in {self.folder}", self.folder, hint),
+            locked(_lock_of(final)),
+        ):
+            if not self.find(digest, size):
+                part = final.with_name(f"{final.name}.part")
+                make(part)
+                part.chmod(0o644)
+                os.utime(part, (FILE_TIME, FILE_TIME))
+                part.replace(final)
         return final
 
 

@@ -5,16 +5,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from imgbuild.dockerfile.labels import INPUT_DIGEST
 from imgbuild.engine.client import Engine
 from imgbuild.engine.endpoint import resolve_host
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import MachineError
-from imgbuild.files import LockedError, locked
+from imgbuild.files import lock_owner, locked
 from imgbuild.inputs.build_inputs import BuildInputs, Preparation, prepare_inputs
 from imgbuild.inputs.fetched import FetchedInputs, open_fetched
 from imgbuild.matrix.images import Image, standin_image
@@ -242,12 +242,13 @@ def image_locks(names: Iterable[str], host: str | None, folder: Path) -> Iterato
     with ExitStack() as stack:
         # In one order everywhere, so that two builds of several images cannot block each other.
         for name in sorted(names):
-            try:
-                stack.enter_context(locked(folder / f"{engine}-{name}.lock", wait=False))
-            except LockedError as error:
-                raise MachineError(
-                    f"{name} is being built, tested or pushed by another imgbuild (process "
-                    f"{error.owner}) on this engine. Wait until it has ended, or stop it; nothing "
-                    "was started here."
-                ) from error
+            lock = folder / f"{engine}-{name}.lock"
+            stack.enter_context(locked(lock, partial(_refuse, name, lock)))
         yield
+
+
+def _refuse(name: str, lock: Path) -> NoReturn:
+    raise MachineError(
+        f"{name} is being built, tested or pushed by another imgbuild (process {lock_owner(lock)}) "
+        "on this engine. Wait until it has ended, or stop it; nothing was started here."
+    )
