@@ -6,20 +6,19 @@ import selectors
 import shutil
 import signal
 import subprocess
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import FrameType
-from typing import IO, NoReturn
+from typing import IO
 
 #: A program that `start` started, and what `Process.wait` raises.
 Process = subprocess.Popen[str]
 TimeoutExpired = subprocess.TimeoutExpired
 #: Seconds between SIGTERM and SIGKILL. buildx uses them to stop the engine's running steps.
 GRACE_SECONDS = 10.0
+_SHORT_GRACE_SECONDS = 2.0
 #: The exit codes of a shell and of timeout(1).
 NOT_FOUND, TIMED_OUT = 127, 124
 #: Daemons live here, and users other than root often lack it in PATH.
@@ -37,7 +36,6 @@ class Finished:
 
     @property
     def ok(self) -> bool:
-        """Whether it ended with 0."""
         return self.code == 0
 
     def last(self, count: int = 3) -> str:
@@ -53,14 +51,13 @@ def find_program(name: str, environment: Mapping[str, str] = os.environ) -> str 
     return shutil.which(name, path=f"{path}:{_SYSTEM_FOLDERS}")
 
 
-def run(  # noqa: PLR0913 - what a program needs
+def run(
     command: Sequence[str],
     *,
     timeout: float | None = None,
     env: Mapping[str, str] | None = None,
     text: str = "",
     cwd: Path | None = None,
-    grace: float = 2.0,
 ) -> Finished:
     """Run a program to its end; ``text`` is its standard input, ``env`` its whole environment.
 
@@ -70,10 +67,12 @@ def run(  # noqa: PLR0913 - what a program needs
     program = find_program(command[0], os.environ if env is None else env)
     if program is None:
         return Finished(NOT_FOUND, errors=f"{command[0]}: not found")
-    words = [program, *command[1:]]
+    words, pipe = [program, *command[1:]], subprocess.PIPE
     try:
-        with start(words, env=env, cwd=cwd, grace=grace, text=text, separate=True) as process:
-            output, errors = process.communicate(text or None, timeout)
+        with start(
+            words, env=env, cwd=cwd, stdin=pipe, errors=pipe, grace=_SHORT_GRACE_SECONDS
+        ) as process:
+            output, errors = process.communicate(text, timeout)
     except TimeoutExpired:
         return Finished(TIMED_OUT, errors=f"no answer within {timeout:.0f} s")
     except OSError as error:
@@ -87,36 +86,71 @@ def start(  # noqa: PLR0913 - what a program needs
     *,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
-    text: str = "",
+    stdin: int = subprocess.DEVNULL,
     output: IO[str] | int = subprocess.PIPE,
-    separate: bool = False,
+    errors: int = subprocess.STDOUT,
     pass_fds: Sequence[int] = (),
     grace: float = GRACE_SECONDS,
     leader_first: bool = False,
 ) -> Iterator[Process]:
     """Start a program in its own process group, which has ended when the block is left.
 
-    Output and errors are one stream unless ``separate``. Its own group, so that a terminal's Ctrl-C
-    reaches only this process, which then sends SIGTERM (to the group, or with ``leader_first`` to
-    the program alone), and after ``grace`` seconds SIGKILL to what is left of the group.
+    Its own group, so that a terminal's Ctrl-C reaches only this process, which then sends SIGTERM
+    (to the group, or with ``leader_first`` to the program alone), and after ``grace`` seconds
+    SIGKILL to what is left of the group.
     """
-    with _terminable():
-        process = subprocess.Popen(
-            dies_with_parent(command),
-            stdin=subprocess.PIPE if text else subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.PIPE if separate else subprocess.STDOUT,
-            env=None if env is None else dict(env),
-            cwd=cwd,
-            pass_fds=pass_fds,
-            start_new_session=True,
-            encoding="utf-8",
-            errors="replace",
-        )
+    with subprocess.Popen(
+        dies_with_parent(command),
+        stdin=stdin,
+        stdout=output,
+        stderr=errors,
+        env=None if env is None else dict(env),
+        cwd=cwd,
+        pass_fds=pass_fds,
+        start_new_session=True,
+        encoding="utf-8",
+        errors="replace",
+    ) as process:
         try:
             yield process
         finally:
             _end(process, grace, leader_first=leader_first)
+
+
+def _end(process: Process, grace: float, *, leader_first: bool) -> None:
+    try:
+        if process.poll() is None:
+            process.terminate() if leader_first else _signal_group(process, signal.SIGTERM)
+            # communicate() also drains the pipe: a program that blocks on writing cannot end.
+            process.communicate(timeout=grace)
+    except TimeoutExpired:
+        pass
+    finally:
+        # Also what outlived its leader, such as the first process of a pid namespace, which the
+        # kernel shields from SIGTERM (pid_namespaces(7)).
+        _signal_group(process, signal.SIGKILL)
+        process.wait()
+
+
+def _signal_group(process: Process, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+def dies_with_parent(command: Sequence[str]) -> list[str]:
+    """Return the command so that the kernel sends it SIGTERM when the thread that started it ends.
+
+    Through setpriv(1) of util-linux, since Python's ``preexec_fn`` is not safe beside threads.
+    Without setpriv the command stays as it is, and survives a ``kill -9`` of imgbuild. Source:
+    prctl(2), "PR_SET_PDEATHSIG".
+    """
+    setpriv = _setpriv()
+    return [setpriv, "--pdeathsig", "TERM", "--", *command] if setpriv else list(command)
+
+
+@cache
+def _setpriv() -> str | None:
+    return shutil.which("setpriv")
 
 
 def lines_of(
@@ -143,65 +177,3 @@ def lines_of(
                 break
     if rest:
         yield rest
-
-
-def dies_with_parent(command: Sequence[str]) -> list[str]:
-    """Return the command so that the kernel sends it SIGTERM when the thread that started it ends.
-
-    Through setpriv(1) of util-linux, since Python's ``preexec_fn`` is not safe beside threads.
-    Without setpriv the command stays as it is, and survives a ``kill -9`` of imgbuild. Source:
-    prctl(2), "PR_SET_PDEATHSIG".
-    """
-    setpriv = _setpriv()
-    return [setpriv, "--pdeathsig", "TERM", "--", *command] if setpriv else list(command)
-
-
-@cache
-def _setpriv() -> str | None:
-    return shutil.which("setpriv")
-
-
-def _end(process: Process, grace: float, *, leader_first: bool) -> None:
-    """End the group and wait for its leader."""
-    try:
-        if process.poll() is None:
-            process.terminate() if leader_first else _signal_group(process, signal.SIGTERM)
-            # communicate() also drains the pipe: a program that blocks on writing cannot end.
-            process.communicate(timeout=grace)
-    except TimeoutExpired:
-        pass
-    finally:
-        # Also what outlived its leader, such as the first process of a pid namespace, which the
-        # kernel shields from SIGTERM (pid_namespaces(7)).
-        _signal_group(process, signal.SIGKILL)
-        process.wait()
-        for stream in (process.stdin, process.stdout, process.stderr):
-            if stream:
-                with suppress(OSError):
-                    stream.close()
-
-
-def _signal_group(process: Process, number: int) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Make SIGTERM and SIGHUP exceptions, as Ctrl-C is one; otherwise they skip all clean-up."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    for number, handler in before.items():
-        if handler is signal.SIG_DFL:  # nohup's SIG_IGN and a caller's own handler stay
-            signal.signal(number, _exit)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _exit(number: int, _frame: FrameType | None) -> NoReturn:
-    raise SystemExit(128 + number)  # the shell's code for a program that a signal ended
