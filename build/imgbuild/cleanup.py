@@ -104,12 +104,10 @@ class Cleanup:
             yield from self._leftovers(self.engine)
             yield from self._pushed_tags(self.engine)
             yield from self._images(self.engine)
-            records = self.engine.build_cache()
-            if records:
-                size = sum(record.size for record in records)
+            if sizes := self.engine.build_cache():
                 why = "of every project on this engine; the next builds start from nothing"
-                remove = self.engine.empty_build_cache
-                yield Garbage(CleanupKind.BUILD_CACHE, f"{len(records)} records", why, remove, size)
+                remove, size = self.engine.empty_build_cache, sum(sizes)
+                yield Garbage(CleanupKind.BUILD_CACHE, f"{len(sizes)} records", why, remove, size)
         yield from self._work()
 
     def _removed(self, finding: Garbage) -> str | None:

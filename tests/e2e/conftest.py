@@ -20,7 +20,7 @@ from copied_checkout import SOURCE, copied_checkout, remove_images
 from store_trip import OtherEngine, other_engine
 
 from imgbuild.engine.client import Engine
-from imgbuild.engine.endpoint import resolve_host
+from imgbuild.engine.discovery import resolve_host
 from imgbuild.project import Project
 from imgbuild.settings import load_settings
 from imgbuild.suites.container import CONTAINER_LABEL, place_of

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imgbuild.engine.buildx import build_environment, find_buildx
+from imgbuild.engine.discovery import build_environment, find_buildx
 from imgbuild.matrix.images import minor_of
 from imgbuild.project import Project
 from imgbuild.settings import load_settings

@@ -14,7 +14,7 @@ from copied_checkout import copied_checkout
 from store_trip import OtherEngine, push_and_pull
 
 from imgbuild.engine.client import Engine
-from imgbuild.engine.endpoint import DEFAULT_HOST
+from imgbuild.engine.discovery import DEFAULT_HOST
 from imgbuild.inputs.fetched import Kind, Listing, read_listing
 
 if TYPE_CHECKING:

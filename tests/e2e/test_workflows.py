@@ -13,7 +13,7 @@ from copied_checkout import remove_images
 from own_registry import own_registry
 from publishing_project import publishing_project
 
-from imgbuild.engine.endpoint import resolve_host
+from imgbuild.engine.discovery import resolve_host
 from imgbuild.settings import EngineSettings
 
 if TYPE_CHECKING:

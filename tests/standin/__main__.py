@@ -8,7 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from imgbuild.engine.endpoint import resolve_host
+from imgbuild.engine.discovery import resolve_host
 from imgbuild.matrix.load import load_matrix
 from imgbuild.project import Project, find_project
 from imgbuild.settings import load_settings

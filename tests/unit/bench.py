@@ -12,7 +12,7 @@ from imgbuild.build.context import BuildContext, BuildOptions
 from imgbuild.build.result import BuildResult
 from imgbuild.build.run import Build, build_images
 from imgbuild.engine.bake import BakeTarget, BuiltImage
-from imgbuild.engine.buildx import Buildx
+from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.failure import BuildFailedError, BuildFailure
 from imgbuild.engine.types import StoredImage
 from imgbuild.inputs.build_inputs import BaseInput, BuildInputs, ImageDownloads, InterpreterInput
@@ -134,7 +134,7 @@ def bench(
     made = Bench(context, said=said)
     version = replace(fake_engine.VERSION, root_dir=str(tmp_path / "elsewhere"))
     monkeypatch.setattr(fake_engine, "VERSION", version)
-    monkeypatch.setattr("imgbuild.engine.buildx.find_buildx", lambda *_: Buildx(Path("/b"), "0"))
+    monkeypatch.setattr("imgbuild.engine.discovery.find_buildx", lambda *_: Buildx(Path("/b"), "0"))
     monkeypatch.setattr("imgbuild.build.one_bake.run_bake", made.bake)
     monkeypatch.setattr("imgbuild.suites.session.run_suites", made.suites)
     return made

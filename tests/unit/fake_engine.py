@@ -8,16 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
-from imgbuild.engine.client import DEFAULT_OPTIONS, Engine
+from imgbuild.engine.client import Engine
 from imgbuild.engine.types import (
-    BuildCacheRecord,
     EngineVersion,
     HistoryEntry,
+    LabelledObject,
     RunOptions,
-    StoredContainer,
     StoredImage,
-    StoredNetwork,
-    seconds_of,
+    stored_image,
 )
 from imgbuild.errors import CheckFailedError, InputError
 
@@ -45,10 +43,10 @@ class FakeEngine(Engine):
         self.stored = {image.id: image for image in images}
         self.registry = dict(registry or {})
         self.running: dict[str, FakeContainer] = {}
-        self.nets: dict[str, StoredNetwork] = {}
+        self.nets: dict[str, LabelledObject] = {}
         self.histories: dict[str, list[HistoryEntry]] = {}
         self.calls: list[str] = []
-        self.records: list[BuildCacheRecord] = []
+        self.records: list[int] = []
         #: The ids of images that have containers.
         self.used: set[str] = set()
         self.closed = False
@@ -109,13 +107,10 @@ class FakeEngine(Engine):
         self._store(self.registry[reference])
 
     def push(
-        self, reference: str, on_message: Callable[[Mapping[str, object]], None] | None = None
+        self, reference: str, on_message: Callable[[Mapping[str, object]], None] = lambda _: None
     ) -> None:
         self.calls.append("push")
-        if on_message:
-            on_message(
-                {"status": "Pushing", "id": "one", "progressDetail": {"current": 1, "total": 2}}
-            )
+        on_message({"status": "Pushing", "id": "one", "progressDetail": {"current": 1, "total": 2}})
         self.registry[reference] = replace(self._need(reference), tags=(reference,))
 
     def start(
@@ -124,7 +119,7 @@ class FakeEngine(Engine):
         *,
         command: Sequence[str],
         labels: Mapping[str, str],
-        options: RunOptions = DEFAULT_OPTIONS,
+        options: RunOptions = RunOptions(),  # noqa: B008 - frozen
     ) -> str:
         self.calls.append("start")
         found = self._need(image)
@@ -136,15 +131,15 @@ class FakeEngine(Engine):
         self.calls.append("remove_container")
         self.running.pop(container, None)
 
-    def containers(self, label: str) -> list[StoredContainer]:
+    def containers(self, label: str) -> list[LabelledObject]:
         self.calls.append("containers")
         return [
-            StoredContainer(name, one.labels, 0)
+            LabelledObject(name, one.labels, 0)
             for name, one in self.running.items()
             if carries(one.labels, label)
         ]
 
-    def networks(self, label: str) -> list[StoredNetwork]:
+    def networks(self, label: str) -> list[LabelledObject]:
         self.calls.append("networks")
         return [one for one in self.nets.values() if carries(one.labels, label)]
 
@@ -168,11 +163,11 @@ class FakeEngine(Engine):
     def in_use(self, image_id: str) -> bool:
         return image_id in self.used
 
-    def build_cache(self) -> list[BuildCacheRecord]:
+    def build_cache(self) -> list[int]:
         return list(self.records)
 
     def empty_build_cache(self) -> None:
-        self.records = [one for one in self.records if one.in_use]
+        self.records = []
 
     def close(self) -> None:
         self.closed = True
@@ -223,13 +218,15 @@ def archived_images(archive: BinaryIO) -> Iterator[StoredImage]:
         for entry in json.loads(_member(tar, "manifest.json")):
             config = _member(tar, entry["Config"])
             document = json.loads(config)
-            yield StoredImage(
-                f"sha256:{hashlib.sha256(config).hexdigest()}",
-                tuple(entry.get("RepoTags") or ()),
-                (document.get("config") or {}).get("Labels") or {},
-                len(config),
-                seconds_of(str(document.get("created") or "")),
-                tuple((document.get("rootfs") or {}).get("diff_ids") or ()),
+            yield stored_image(
+                {
+                    "Id": f"sha256:{hashlib.sha256(config).hexdigest()}",
+                    "RepoTags": entry.get("RepoTags"),
+                    "Config": document.get("config"),
+                    "Size": len(config),
+                    "Created": document.get("created"),
+                    "RootFS": {"Layers": (document.get("rootfs") or {}).get("diff_ids")},
+                }
             )
 
 

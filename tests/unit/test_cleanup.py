@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from imgbuild.build.context import image_locks
 from imgbuild.cleanup import Cleanup, CleanupKind
 from imgbuild.cli import app, register
-from imgbuild.engine.types import HistoryEntry, StoredImage, StoredNetwork
+from imgbuild.engine.types import HistoryEntry, LabelledObject, StoredImage
 from imgbuild.errors import MachineError
 from imgbuild.files import stored_folder
 from imgbuild.publish.upload import NOTES, notes_of
@@ -135,7 +135,7 @@ def test_containers_and_networks_of_killed_tests(
     label = {CONTAINER_LABEL: f"{NAME}@{place_of(state) if own else 'elsewhere'}"}
     engine.start(image(2).id, command=["sleep"], labels=label)
     engine.start(image(2).id, command=["sleep"], labels={"theirs": "1"})
-    engine.nets = {"n1": StoredNetwork("n1", label), "n2": StoredNetwork("n2", {"theirs": "1"})}
+    engine.nets = {"n1": LabelledObject("n1", label), "n2": LabelledObject("n2", {"theirs": "1"})}
     if not own:
         assert listed("--only", "leftovers") == []
     options = ("--only", "leftovers", *(() if own else ("--elsewhere",)))

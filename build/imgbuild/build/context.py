@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from imgbuild.dockerfile.labels import INPUT_DIGEST
 from imgbuild.engine.client import Engine
-from imgbuild.engine.endpoint import resolve_host
+from imgbuild.engine.discovery import resolve_host
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import MachineError
 from imgbuild.files import lock_owner, locked
@@ -31,7 +31,7 @@ from imgbuild.suites.store import ReportStore
 if TYPE_CHECKING:
     from imgbuild.build.display import BuildDisplay
     from imgbuild.build.remote import RemoteStore
-    from imgbuild.engine.buildx import Buildx
+    from imgbuild.engine.discovery import Buildx
 
 Say = Callable[[str], None]
 
@@ -96,7 +96,7 @@ class BuildContext:
     @cached_property
     def buildx(self) -> "Buildx":
         """The buildx to build with."""
-        from imgbuild.engine.buildx import find_buildx  # noqa: PLC0415
+        from imgbuild.engine.discovery import find_buildx  # noqa: PLC0415
 
         return find_buildx(self.settings.engine, self.options.step_seconds)
 

@@ -52,7 +52,7 @@ def clean(
     imgbuild or a container uses.
     """
     from imgbuild.cleanup import DEFAULT, Cleanup, CleanupKind
-    from imgbuild.engine.endpoint import resolve_host
+    from imgbuild.engine.discovery import resolve_host
     from imgbuild.project import cache_dir, state_dir
 
     known = sorted(CleanupKind)

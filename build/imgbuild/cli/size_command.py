@@ -37,7 +37,7 @@ def size(
     """
     from imgbuild import sizes
     from imgbuild.engine.client import Engine
-    from imgbuild.engine.endpoint import resolve_host
+    from imgbuild.engine.discovery import resolve_host
     from imgbuild.matrix.images import standin_image
     from imgbuild.settings import load_settings
 

@@ -127,7 +127,7 @@ def _test_external(
     from imgbuild.build.context import image_locks
     from imgbuild.build.display import BuildDisplay
     from imgbuild.engine.client import Engine
-    from imgbuild.engine.endpoint import resolve_host
+    from imgbuild.engine.discovery import resolve_host
     from imgbuild.matrix.load import load_matrix
     from imgbuild.project import state_dir
     from imgbuild.settings import load_settings

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from imgbuild.doctor.show import Finding, Status, install_command, sudo
-from imgbuild.engine.buildx import Buildx, find_buildx
 from imgbuild.engine.client import Engine
-from imgbuild.engine.endpoint import DEFAULT_HOST, resolve_host
+from imgbuild.engine.discovery import DEFAULT_HOST, Buildx, find_buildx, resolve_host
 from imgbuild.engine.faults import DOCTOR
 from imgbuild.engine.features import broken_feature
 from imgbuild.engine.types import EngineVersion

@@ -1,9 +1,9 @@
-"""Translate errors of docker-py and of the connection."""
+"""Translate errors of docker-py, of the connection and of the engine itself."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from imgbuild.engine.endpoint import DEFAULT_HOST
+from imgbuild.engine.discovery import DEFAULT_HOST
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 
 DOCTOR = "'imgbuild doctor' says what is missing and how to fix it."
@@ -44,25 +44,27 @@ _UNANSWERED = {
 
 
 def engine_error(error: Exception, host: str | None) -> ImgbuildError:
-    """Return what to raise instead of an exception of docker-py, requests or urllib3.
+    """Return what to raise instead of an exception of docker-py, requests, urllib3 or Python.
 
-    A request that the engine refused (HTTP 4xx) is a `CheckFailedError`, or an `InputError` for
-    what is no name of an image; everything else is the machine's fault, and an
-    `EngineUnusableError` where there was no answer at all.
+    It is an `EngineUnusableError` where there was no answer at all.
     """
-    status = getattr(error, "status_code", None)
     # The engine's own words where it answered, else the exception's.
     text = getattr(error, "explanation", None) or str(error) or type(error).__name__
     said = " ".join(str(text).split()).rstrip(".")
-    if isinstance(status, int):
-        return answered_error(said, host, refused=status < 500)
+    response = getattr(error, "response", None)
+    if response is not None:
+        return answered_error(said, host, refused=response.status_code < 500)
     remedy = _remedy(said, {**_ANSWERED, **_UNANSWERED})
     where = f"The engine at {host or DEFAULT_HOST}"
     return EngineUnusableError(f"{where} cannot be used: {said}. {remedy}{DOCTOR}")
 
 
 def answered_error(said: str, host: str | None, *, refused: bool) -> ImgbuildError:
-    """Return what to raise for an error in the engine's own words."""
+    """Return what to raise for an error in the engine's own words.
+
+    A request that it ``refused`` (HTTP 4xx) is a `CheckFailedError`, or an `InputError` for what is
+    no name of an image; everything else is the machine's fault.
+    """
     where = f"The engine at {host or DEFAULT_HOST}"
     remedy = _remedy(said, _ANSWERED)
     if refused and _NO_REFERENCE in said.lower():
@@ -89,7 +91,9 @@ def translated(host: str | None) -> Iterator[None]:
 
 def _remedy(said: str, remedies: Mapping[str, str]) -> str:
     """Return the first remedy that fits, with a space behind it, or nothing."""
-    for signs, remedy in remedies.items():
-        if any(sign in said.lower() for sign in signs.split("|")):
-            return f"{remedy} "
-    return ""
+    fitting = (
+        f"{remedy} "
+        for signs, remedy in remedies.items()
+        if any(sign in said.lower() for sign in signs.split("|"))
+    )
+    return next(fitting, "")

@@ -6,8 +6,8 @@ import tempfile
 from pathlib import Path
 
 from imgbuild.engine.bake import BakeTarget, run_bake
-from imgbuild.engine.buildx import ANSWER_SECONDS, Buildx, build_environment
 from imgbuild.engine.client import Engine
+from imgbuild.engine.discovery import ANSWER_SECONDS, Buildx, build_environment
 from imgbuild.engine.failure import BuildFailedError, BuildStoppedError
 from imgbuild.errors import MachineError
 from imgbuild.process import run

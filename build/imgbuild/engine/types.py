@@ -1,7 +1,6 @@
 """The values of Docker's API, and how its JSON is read into them."""
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
@@ -52,27 +51,12 @@ class HistoryEntry(NamedTuple):
     size: int = 0
 
 
-class StoredContainer(NamedTuple):
-    """One container, running or not. ``created`` is in seconds since 1970."""
+class LabelledObject(NamedTuple):
+    """A network, or a container, running or not; ``created`` is in seconds since 1970, or 0."""
 
     id: str
     labels: Mapping[str, str]
-    created: int
-
-
-class StoredNetwork(NamedTuple):
-    """One network of containers."""
-
-    id: str
-    labels: Mapping[str, str]
-
-
-class BuildCacheRecord(NamedTuple):
-    """One record of BuildKit's cache; ``size`` in bytes."""
-
-    id: str
-    size: int
-    in_use: bool = False
+    created: int = 0
 
 
 @dataclass(frozen=True)
@@ -93,6 +77,14 @@ class RunOptions:
 def engine_version(version: Answer, info: Answer) -> EngineVersion:
     """Return the answers of ``/version`` and ``/info`` as one value."""
     status = {str(pair[0]): str(pair[1]) for pair in info.get("DriverStatus") or ()}
+    # The runtime goes first, since every engine knows it. Engines tell the devices of the Container
+    # Device Interface from API 1.50 on.
+    devices = [str(one.get("ID", "")) for one in info.get("DiscoveredDevices") or ()]
+    gpus: GpuRequest | None = None
+    if "nvidia" in (info.get("Runtimes") or {}):
+        gpus = "nvidia"
+    elif any(name.startswith("nvidia.com/gpu=") for name in devices):
+        gpus = "cdi"
     return EngineVersion(
         version=str(version.get("Version", "")),
         storage_driver=str(info.get("Driver", "")),
@@ -100,59 +92,28 @@ def engine_version(version: Answer, info: Answer) -> EngineVersion:
         containerd_store=status.get("driver-type", "").startswith("io.containerd.snapshotter"),
         root_dir=str(info.get("DockerRootDir", "")),
         architecture=str(info.get("Architecture", "")),
-        gpus=_gpus(info),
+        gpus=gpus,
     )
 
 
-def listed_image(answer: Answer) -> StoredImage:
-    """Return one entry of ``/images/json``."""
+def stored_image(answer: Answer) -> StoredImage:
+    """Return an entry of ``/images/json``, or the answer of ``/images/NAME/json``."""
     return StoredImage(
         id=str(answer["Id"]),
-        tags=_tags(answer),
-        labels=answer.get("Labels") or {},
+        # Engines before 25 write <none>:<none> for none.
+        tags=tuple(str(tag) for tag in answer.get("RepoTags") or () if "<none>" not in str(tag)),
+        labels=(answer.get("Config") or answer).get("Labels") or {},
         size=int(answer.get("Size") or 0),
-        created=int(answer.get("Created") or 0),
-    )
-
-
-def inspected_image(answer: Answer) -> StoredImage:
-    """Return the answer of ``/images/NAME/json``, whose fields differ from the list's."""
-    return StoredImage(
-        id=str(answer["Id"]),
-        tags=_tags(answer),
-        labels=(answer.get("Config") or {}).get("Labels") or {},
-        size=int(answer.get("Size") or 0),
-        created=seconds_of(str(answer.get("Created") or "")),
+        created=_seconds(answer.get("Created") or 0),
         layers=tuple(str(one) for one in (answer.get("RootFS") or {}).get("Layers") or ()),
     )
 
 
-def loaded(messages: Iterable[Answer]) -> Iterator[str]:
-    """Yield the names, or ids of nameless images, that ``/images/load`` reports."""
-    for message in messages:
-        text = str(message.get("stream") or "")
-        yield from re.findall(r"^Loaded image(?: ID)?: (\S+)", text, re.MULTILINE)
-
-
-def _gpus(info: Answer) -> GpuRequest | None:
-    """Return how to ask for GPUs: the runtime first, since every engine knows it.
-
-    Engines tell the devices of the Container Device Interface from API 1.50 on.
-    """
-    if "nvidia" in (info.get("Runtimes") or {}):
-        return "nvidia"
-    devices = [str(one.get("ID", "")) for one in info.get("DiscoveredDevices") or ()]
-    return "cdi" if any(name.startswith("nvidia.com/gpu=") for name in devices) else None
-
-
-def _tags(answer: Answer) -> tuple[str, ...]:
-    """Return the names; engines before 25 write ``<none>:<none>`` for none."""
-    return tuple(str(tag) for tag in answer.get("RepoTags") or () if "<none>" not in str(tag))
-
-
-def seconds_of(timestamp: str) -> int:
+def _seconds(created: str | int) -> int:
     """Return seconds since 1970; an image without a date (``0001-01-01``) has 0."""
     try:
-        return max(0, int(datetime.fromisoformat(timestamp).timestamp()))
+        if isinstance(created, str):
+            created = int(datetime.fromisoformat(created).timestamp())
     except ValueError:
         return 0
+    return max(0, created)

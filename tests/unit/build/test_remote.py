@@ -29,7 +29,7 @@ class PushingEngine(FakeEngine):
         self.server = server
 
     def push(
-        self, reference: str, on_message: Callable[[Mapping[str, object]], None] | None = None
+        self, reference: str, on_message: Callable[[Mapping[str, object]], None] = print
     ) -> None:
         super().push(reference, on_message)
         image = self.registry[reference]

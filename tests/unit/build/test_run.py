@@ -372,7 +372,7 @@ def test_an_error_between_the_images_stops_the_build_before_anything_is_fetched(
     assert build.results == ()
     assert isinstance(build.failure(), EngineUnusableError)
     assert build_lines(build).endswith("2 images were not started.")
-    monkeypatch.setattr("imgbuild.engine.buildx.find_buildx", fail)
+    monkeypatch.setattr("imgbuild.engine.discovery.find_buildx", fail)
     monkeypatch.setattr("imgbuild.build.run.prepare", lambda *_: pytest.fail("fetched"))
     with pytest.raises(EngineUnusableError):
         bench.run()

@@ -10,8 +10,7 @@ from fake_engine import VERSION
 from imgbuild.doctor import engine_checks
 from imgbuild.doctor.engine_checks import OWN_HOST, EngineState, check_engine, read_engine
 from imgbuild.doctor.show import Status
-from imgbuild.engine.buildx import Buildx
-from imgbuild.engine.endpoint import resolve_host
+from imgbuild.engine.discovery import Buildx, resolve_host
 from imgbuild.engine.faults import DOCTOR
 from imgbuild.engine.types import EngineVersion
 from imgbuild.errors import MachineError

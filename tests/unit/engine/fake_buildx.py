@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from imgbuild.engine.buildx import Buildx
+from imgbuild.engine.discovery import Buildx
 
 SAMPLES = Path(__file__).parent / "samples"
 IMAGE = "sha256:" + "a" * 64

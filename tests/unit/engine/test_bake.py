@@ -12,7 +12,7 @@ import fake_buildx
 import pytest
 
 from imgbuild.engine.bake import BakeTarget, BuiltImage, run_bake
-from imgbuild.engine.buildx import Buildx
+from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.failure import BuildFailedError, BuildStoppedError
 from imgbuild.engine.progress import BakeBegun, BakeEvent, BuildEvent
 from imgbuild.errors import MachineError

@@ -8,7 +8,7 @@ import pytest
 from fake_engine import FakeEngine
 
 from imgbuild.engine import features
-from imgbuild.engine.buildx import Buildx
+from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import MachineError
 

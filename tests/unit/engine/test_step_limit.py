@@ -1,7 +1,7 @@
 """How long steps may run, with a clock of the test's own."""
 
+from imgbuild.engine.bake import GOES_ON, WAITS, StepLimit
 from imgbuild.engine.progress import BuildEvent, Remark, State, StepOutput
-from imgbuild.engine.step_limit import GOES_ON, WAITS, StepLimit
 
 
 def event(state: State, number: int = 1, target: str = "a") -> BuildEvent:

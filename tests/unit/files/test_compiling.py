@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.engine.step_limit import GOES_ON, WAITS
+from imgbuild.engine.bake import GOES_ON, WAITS
 from imgbuild.project import Project
 
 

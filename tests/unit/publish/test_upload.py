@@ -22,9 +22,7 @@ class Failing(FakeEngine):
         super().__init__([StoredImage(ID, ("imgbuild/tensorflow:2.2",))])
         self.said = [*said]
 
-    def push(
-        self, reference: str, hear: Callable[[Mapping[str, object]], None] | None = None
-    ) -> None:
+    def push(self, reference: str, hear: Callable[[Mapping[str, object]], None] = print) -> None:
         if self.said:
             self.calls.append("push")
             raise CheckFailedError(f"The engine refuses: {self.said.pop(0)}.")

@@ -9,7 +9,7 @@ import fake_engine
 import pytest
 from fake_engine import FakeEngine
 
-from imgbuild.engine.types import RunOptions, StoredImage, StoredNetwork
+from imgbuild.engine.types import LabelledObject, RunOptions, StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.matrix.images import Image
 from imgbuild.suites.container import (
@@ -124,9 +124,9 @@ def test_all_that_suites_start_goes_with_the_container(images: dict[str, Image])
     with suite_container(target, engine, print) as started:
         (label,) = engine.running[started.id].labels.items()
         engine.start("sha256:id", command=["sshd"], labels=dict([label]))
-        engine.nets["net"] = StoredNetwork("net", dict([label]))
+        engine.nets["net"] = LabelledObject("net", dict([label]))
         other = engine.start("sha256:id", command=["x"], labels={CONTAINER_LABEL: "other"})
-        engine.nets["far"] = StoredNetwork("far", {CONTAINER_LABEL: "other"})
+        engine.nets["far"] = LabelledObject("far", {CONTAINER_LABEL: "other"})
     assert (set(engine.running), set(engine.nets)) == ({other}, {"far"})
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import fake_buildx
 import pytest
 
-from imgbuild.engine.buildx import find_buildx
-from imgbuild.engine.endpoint import resolve_host
+from imgbuild.engine.discovery import find_buildx, resolve_host
 from imgbuild.errors import MachineError
 from imgbuild.settings import EngineSettings
 

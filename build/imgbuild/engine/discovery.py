@@ -1,0 +1,158 @@
+"""Find the engine and the buildx program: by the settings, else as the Docker client does.
+
+buildx is called stand-alone, since the first ``docker`` on PATH may be a bare client without
+plugins, whose ``docker build`` silently uses the legacy builder.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from imgbuild.errors import MachineError
+from imgbuild.process import run
+from imgbuild.settings import EngineSettings
+
+#: Where the Docker client looks when nothing says otherwise; ``None`` stands for it.
+DEFAULT_HOST = "unix:///var/run/docker.sock"
+#: Far longer than any step of the matrix takes on a slow machine: compiling takes minutes.
+STEP_SECONDS = 3600.0
+ANSWER_SECONDS = 30
+#: The Docker client's plugin folders on Linux, in its order, after the user's own.
+PLUGIN_FOLDERS = (
+    "/usr/local/lib/docker/cli-plugins",
+    "/usr/local/libexec/docker/cli-plugins",
+    "/usr/lib/docker/cli-plugins",
+    "/usr/libexec/docker/cli-plugins",
+)
+_PROGRAM = "docker-buildx"
+_INSTALL = (
+    "Install it (Debian and Ubuntu: 'apt-get install docker-buildx'; Docker's own packages: "
+    "'apt-get install docker-buildx-plugin'), or name the program as engine.buildx in "
+    "imgbuild.local.yaml."
+)
+
+
+@dataclass(frozen=True)
+class Buildx:
+    """The program and the version it gives itself, for reports only: features are probed.
+
+    ``step_seconds`` is how long a step of a build may run with it; 0 is for ever.
+    """
+
+    path: Path
+    version: str
+    step_seconds: float = STEP_SECONDS
+
+
+def resolve_host(settings: EngineSettings, environ: Mapping[str, str] = os.environ) -> str | None:
+    """Return the engine's address, or ``None`` for Docker's default socket.
+
+    The order is the Docker client's, behind the settings: ``engine.host``, ``DOCKER_HOST``,
+    ``DOCKER_CONTEXT``, the context that ``docker context use`` chose. docker-py itself knows no
+    contexts.
+
+    Raises:
+        MachineError: the context does not exist, or needs TLS files that only the client finds.
+
+    """
+    if host := settings.host or environ.get("DOCKER_HOST"):
+        return host
+    folder = _config_folder(environ)
+    config = folder / "config.json"
+    context = environ.get("DOCKER_CONTEXT")
+    if not context and config.is_file():
+        context = _read_object(config).get("currentContext")
+    if not context or context == "default":
+        return None
+    return _context_host(folder / "contexts", str(context))
+
+
+def _config_folder(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
+
+
+def _context_host(contexts: Path, name: str) -> str:
+    """Return a context's address. Its folder is named by the sha256 of its name."""
+    folder = hashlib.sha256(name.encode()).hexdigest()
+    meta = contexts / "meta" / folder / "meta.json"
+    if not meta.is_file():
+        raise MachineError(
+            f"The Docker context {name!r} is selected but does not exist ({meta} is missing). "
+            "Choose another with 'docker context use default', or set engine.host in "
+            "imgbuild.local.yaml."
+        )
+    if (contexts / "tls" / folder).is_dir():
+        raise MachineError(
+            f"The Docker context {name!r} uses its own TLS files, which imgbuild does not read. "
+            "Set DOCKER_HOST, DOCKER_CERT_PATH and DOCKER_TLS_VERIFY=1 instead."
+        )
+    try:
+        if host := _read_object(meta)["Endpoints"]["docker"]["Host"]:
+            return str(host)
+    except (KeyError, TypeError):
+        pass
+    raise MachineError(
+        f"{meta} names no engine address (Endpoints.docker.Host). Create the context again "
+        "with 'docker context create', or set engine.host in imgbuild.local.yaml."
+    )
+
+
+def _read_object(path: Path) -> Mapping[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise MachineError(f"{path} cannot be read: {error}. Correct or remove it.") from error
+    return found if isinstance(found, dict) else {}
+
+
+def find_buildx(
+    settings: EngineSettings,
+    step_seconds: float | None = None,
+    environ: Mapping[str, str] = os.environ,
+    folders: Sequence[str | Path] = PLUGIN_FOLDERS,
+) -> Buildx:
+    """Return the buildx of the settings, else the client's plugin, else the one on PATH.
+
+    ``step_seconds`` is the limit for its steps, else the settings', else `STEP_SECONDS`.
+
+    Raises:
+        MachineError: there is none, or it does not run.
+
+    """
+    limits = (step_seconds, settings.step_timeout, STEP_SECONDS)
+    own = (_config_folder(environ), Path.home() / ".docker")
+    searched = [*(f"{folder}/cli-plugins" for folder in dict.fromkeys(own)), *map(str, folders)]
+    path = os.pathsep.join([*searched, environ.get("PATH", "")])
+    found = settings.buildx or shutil.which(_PROGRAM, path=path)
+    if found is None:
+        raise MachineError(
+            f"There is no {_PROGRAM}, the Docker client's build plugin, on this machine (searched: "
+            f"{', '.join(searched)}, PATH). {_INSTALL}"
+        )
+    answer = run([found, "version"], timeout=ANSWER_SECONDS)
+    if not answer.ok:
+        where = " (engine.buildx of imgbuild.local.yaml)" if settings.buildx else ""
+        raise MachineError(f"{found}{where} does not run: {answer.last()}. {_INSTALL}")
+    words = answer.output.split()  # github.com/docker/buildx v0.29.1 COMMIT
+    version = words[1].removeprefix("v") if len(words) > 1 else "unknown"
+    return Buildx(Path(found), version, next(one for one in limits if one is not None))
+
+
+def build_environment(host: str | None, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the environment of buildx: the user's, less what would change what is built."""
+    dropped = {"DOCKER_CONTEXT", "BUILDX_BUILDER", "BUILDX_BAKE_FILE", "SOURCE_DATE_EPOCH"}
+    return {
+        **{key: value for key, value in environ.items() if key not in dropped},
+        # Default provenance would give a new image id to every build that changes nothing.
+        "BUILDX_NO_DEFAULT_ATTESTATIONS": "1",
+        # The definition is imgbuild's own: bake need not ask whether it may read its files.
+        "BUILDX_BAKE_ENTITLEMENTS_FS": "0",
+        # Nobody reads it, and resolving it costs a look-up an image.
+        "BUILDX_METADATA_PROVENANCE": "disabled",
+        **({} if host is None else {"DOCKER_HOST": host}),
+    }
