@@ -4,17 +4,9 @@ Versions, names and URLs are the restricted scalars of :mod:`imgbuild.scalars`; 
 ``Prose`` hold free text, and those never reach a Dockerfile or a command.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    GetJsonSchemaHandler,
-    field_validator,
-    model_validator,
-)
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from imgbuild.matrix.rule_model import Rule, Tags
 from imgbuild.scalars import (
@@ -57,14 +49,6 @@ class Pin(Section):
     documented_exists: bool = True
     why: Prose | None = None
 
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        """Return the schema of both spellings: the bare version and the mapping."""
-        mapping = handler(core_schema)
-        return {"anyOf": [handler.resolve_ref_schema(mapping)["properties"]["version"], mapping]}
-
 
 class NamedPin(Pin):
     """A pin whose value is a key of a table of the matrix, such as ``openmpi-4.1.4``."""
@@ -76,8 +60,10 @@ def _spelled_out(value: Any) -> Any:  # noqa: ANN401 - whatever YAML holds
     return {"version": value} if isinstance(value, str) else value
 
 
-AnyPin = Annotated[Pin, BeforeValidator(_spelled_out)]
-TablePin = Annotated[NamedPin, BeforeValidator(_spelled_out)]
+AnyPin = Annotated[Pin, BeforeValidator(_spelled_out, json_schema_input_type=Version | Pin)]
+TablePin = Annotated[
+    NamedPin, BeforeValidator(_spelled_out, json_schema_input_type=Name | NamedPin)
+]
 
 
 class Source(Section):
@@ -85,17 +71,6 @@ class Source(Section):
 
     url: Url
     sha256: Sha256
-
-    @model_validator(mode="before")
-    @classmethod
-    def _has_a_sha256(cls, value: Any) -> Any:  # noqa: ANN401 - whatever YAML holds
-        if isinstance(value, dict) and "url" in value and "sha256" not in value:
-            scheme = str(value["url"]).split(":", maxsplit=1)[0]
-            raise ValueError(
-                f"missing key 'sha256': what comes by {scheme} is trusted by its sha256 alone; "
-                "64 lower-case hexadecimal digits, from a place other than the download itself"
-            )
-        return value
 
 
 class Keyring(Section):
@@ -187,14 +162,17 @@ class CondaPython(Section):
 Python = Annotated[SourcePython | CondaPython, Field(discriminator="origin")]
 
 
-class AptMpi(Section):
+class AnyMpi(Section):
+    flavour: Flavour
+    version: Version
+
+
+class AptMpi(AnyMpi):
     """An MPI from the distribution's archive.
 
     ``without`` lists packages that others depend on and nothing uses: empty ones replace them.
     """
 
-    flavour: Flavour
-    version: Version
     origin: Annotated[Literal["apt"], Field(alias="from")]
     os: Name
     runtime: tuple[AptPin, ...]
@@ -202,21 +180,17 @@ class AptMpi(Section):
     without: tuple[AptPin, ...] = ()
 
 
-class SourceMpi(Section):
+class SourceMpi(AnyMpi):
     """An MPI compiled from its source."""
 
-    flavour: Flavour
-    version: Version
     origin: Annotated[Literal["source"], Field(alias="from")]
     source: Name
     os: tuple[Name, ...]
 
 
-class InstallerMpi(Section):
+class InstallerMpi(AnyMpi):
     """An MPI unpacked by its vendor's installer (Intel MPI up to 2019)."""
 
-    flavour: Flavour
-    version: Version
     origin: Annotated[Literal["installer"], Field(alias="from")]
     source: Name
     os: tuple[Name, ...]
@@ -224,11 +198,9 @@ class InstallerMpi(Section):
     licence_name: Name
 
 
-class IndexMpi(Section):
+class IndexMpi(AnyMpi):
     """An MPI from the Python package index: its run time, and what Horovod is compiled against."""
 
-    flavour: Flavour
-    version: Version
     origin: Annotated[Literal["index"], Field(alias="from")]
     runtime: Distribution
     build: Distribution
@@ -330,13 +302,10 @@ class Row(StackPins):
     budget: dict[Variant, Megabytes] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _budgets_of_its_images(self) -> "Row":
-        for variant in self.budget:
-            if variant not in self.variants:
-                listed = ", ".join(self.variants)
-                raise ValueError(
-                    f"a budget for {variant}, which is no variant of this row: {listed}"
-                )
+    def _budgets_of_its_images(self) -> Self:
+        for variant in {*self.budget} - {*self.variants}:
+            listed = ", ".join(self.variants)
+            raise ValueError(f"a budget for {variant}, which is no variant of this row: {listed}")
         return self
 
 
@@ -369,10 +338,9 @@ class Matrix(Section):
     build_requirements: tuple[Condition, ...] = ()
     package_layers: dict[Name, tuple[Name, ...]] = Field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
+    images: tuple[Row, ...] = Field(min_length=1)
 
     @property
     def upstream_urls(self) -> dict[str, str]:
         """The sites that settings can mirror, by name."""
         return {name: site.url for name, site in self.upstreams.items() if site.url}
-
-    images: tuple[Row, ...] = Field(min_length=1)

@@ -2,19 +2,7 @@
 
 from dataclasses import dataclass
 
-from imgbuild.matrix.model import (
-    AptMpi,
-    CondaPython,
-    IndexMpi,
-    InstallerMpi,
-    Matrix,
-    Mpi,
-    Pin,
-    Python,
-    Row,
-    StackPins,
-    Variant,
-)
+from imgbuild.matrix.model import Matrix, Pin, Row, StackPins, Variant
 from imgbuild.yaml_file import Location
 
 INDEX = "Python package index"
@@ -94,13 +82,6 @@ def usual_mpi(matrix: Matrix, row: Row) -> str | None:
     return next((level.mpi.version for level in _levels(matrix, row)[1:] if level.mpi), None)
 
 
-def documented_pin(pin: Pin) -> Pin:
-    """Return the pin with the documented version in place of the corrected one, if it exists."""
-    if pin.documented is None or not pin.documented_exists:
-        return pin
-    return pin.model_copy(update={"version": pin.documented, "documented": None, "why": None})
-
-
 def resolve_pins(
     matrix: Matrix, row: Row, variant: Variant, *, documented: bool = False
 ) -> tuple[ResolvedPin, ...]:
@@ -133,7 +114,8 @@ def _resolve(matrix: Matrix, row: Row, component: str, documented: bool) -> Reso
         source, key = os.image or archive, os_of(matrix, row)
         return ResolvedPin(component, os.version, source=source, why=os.support, key=key)
     pin = pin_of(matrix, row, component)
-    pin = documented_pin(pin) if documented else pin
+    if documented and pin.documented and pin.documented_exists:
+        pin = Pin(version=pin.documented)
     version, why = pin.version, pin.why
     source, sha256 = _source(matrix, component, version) or (archive, None)
     if component in NVIDIA:
@@ -142,7 +124,7 @@ def _resolve(matrix: Matrix, row: Row, component: str, documented: bool) -> Reso
     if component == "mpi":
         mpi = matrix.mpi[version]
         version = mpi.version
-        if isinstance(mpi, IndexMpi | InstallerMpi):
+        if mpi.origin in {"index", "installer"}:
             why = why or f"licence: {mpi.licence}"
     found = pin.documented, pin.documented_exists, source, sha256, why, pin.version
     return ResolvedPin(component, version, *found)
@@ -153,11 +135,14 @@ def _source(matrix: Matrix, component: str, version: str) -> tuple[str, str | No
     file = f"miniconda-{version}" if component == "miniconda" else None
     if component == "horovod":
         return f"{INDEX}: horovod, source distribution", matrix.horovod[version].sha256
-    if component in {"python", "mpi"}:
-        entry: Python | Mpi = getattr(matrix, component)[version]
-        if isinstance(entry, CondaPython):
-            return f"conda packages, {len(entry.packages)} by URL (images/locks)", None
-        if isinstance(entry, IndexMpi):
-            return f"{INDEX}: {entry.runtime} (images/locks)", None
-        file = None if isinstance(entry, AptMpi) else entry.source
+    if component == "python":
+        python = matrix.python[version]
+        if python.origin == "conda":
+            return f"conda packages, {len(python.packages)} by URL (images/locks)", None
+        file = python.source
+    if component == "mpi":
+        mpi = matrix.mpi[version]
+        if mpi.origin == "index":
+            return f"{INDEX}: {mpi.runtime} (images/locks)", None
+        file = None if mpi.origin == "apt" else mpi.source
     return (matrix.sources[file].url, matrix.sources[file].sha256) if file else None

@@ -1,6 +1,6 @@
 """The schema of the rules and of the tags in ``matrix.yaml``."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -88,4 +88,4 @@ class Tags(Section):
     """
 
     immutable: tuple[Part, ...] = Field(min_length=1)
-    moving: tuple[tuple[Part, ...], ...]
+    moving: tuple[Annotated[tuple[Part, ...], Field(min_length=1)], ...]

@@ -23,11 +23,7 @@ from imgbuild.yaml_file import Fault, Location
 
 #: The table of the matrix that a component's pin names a key of.
 TABLES = {
-    "tensorflow": "tensorflow",
-    "python": "python",
-    "mpi": "mpi",
-    "horovod": "horovod",
-    "cuda": "cuda",
+    **{name: name for name in ("tensorflow", "python", "mpi", "horovod", "cuda")},
     "os": "operating_systems",
 }
 #: A fault lists so many image names, then counts the rest.
@@ -45,7 +41,8 @@ class Comparison:
     """Whether a value fits a fact, and how to say which values would."""
 
     holds: Callable[[str, Value], bool]
-    requires: Callable[[Value], str]
+    #: Says which values would fit; ``{0}`` is the fact, ``{1}`` its first two numbers.
+    requires: str
 
 
 @dataclass(frozen=True)
@@ -173,7 +170,9 @@ def _judge(matrix: Matrix, rule: Rule, pins: Pins) -> BrokenRule | None:
     comparison = COMPARISONS[rule.check]
     if comparison.holds(_spelled(value), fact):
         return None
-    return BrokenRule(rule, pins[rule.judges], _spelled(value), comparison.requires(fact))
+    spelled = _spelled(fact)
+    required = comparison.requires.format(spelled, minor_of(spelled))
+    return BrokenRule(rule, pins[rule.judges], _spelled(value), required)
 
 
 def _applies(matrix: Matrix, rule: Rule, pins: Pins) -> bool:
@@ -245,23 +244,17 @@ def _same_major_newer_minor(version: str, other: str) -> bool:
 
 #: The comparisons that a rule's ``check`` names.
 COMPARISONS: Mapping[Check, Comparison] = {
-    "equal": Comparison(lambda value, fact: value == fact, _spelled),
-    "one-of": Comparison(
-        lambda value, fact: value in _all(fact), lambda f: f"one of: {_spelled(f)}"
-    ),
-    "range": Comparison(
-        lambda value, fact: admits(_spelled(fact), value), lambda f: f"a version in {_spelled(f)}"
-    ),
+    "equal": Comparison(lambda value, fact: value == fact, "{0}"),
+    "one-of": Comparison(lambda value, fact: value in _all(fact), "one of: {0}"),
+    "range": Comparison(lambda value, fact: admits(_spelled(fact), value), "a version in {0}"),
     "at-least": Comparison(
-        lambda value, fact: numbers(value) >= numbers(_spelled(fact)),
-        lambda f: f"at least {_spelled(f)}",
+        lambda value, fact: numbers(value) >= numbers(_spelled(fact)), "at least {0}"
     ),
     "same-major-minor-at-least": Comparison(
         lambda value, fact: _same_major_newer_minor(value, _spelled(fact)),
-        lambda f: f"{minor_of(_spelled(f))} or newer of the same major number",
+        "{1} or newer of the same major number",
     ),
     "release-one-of": Comparison(
-        lambda value, fact: minor_of(value) in _all(fact),
-        lambda f: f"a release of: {_spelled(f)}",
+        lambda value, fact: minor_of(value) in _all(fact), "a release of: {0}"
     ),
 }

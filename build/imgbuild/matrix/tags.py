@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from imgbuild.matrix.images import Image, as_documented_image, minor_of, resolvable_images
@@ -125,23 +126,24 @@ class _Scheme:
     def name(self) -> str:
         return f"tags.{self.at[1]}" + (f", entry {int(self.at[2]) + 1}" if self.moves else "")
 
-    def tag(self, parts: Parts) -> str:
-        """Return an image's tag with the longest release."""
-        return joined(self.parts, {**parts, "release": LONGEST_RELEASE})
+    def tags(self, images: Sequence[_NamedParts]) -> Iterator[tuple[str, str]]:
+        """Yield each image's name and its tag with the longest release."""
+        for name, parts in images:
+            yield name, joined(self.parts, {**parts, "release": LONGEST_RELEASE})
 
 
-def tag_faults(matrix: Matrix) -> list[Fault]:
-    """Return every fault of the scheme of tags.
+def tag_faults(matrix: Matrix) -> Iterator[Fault]:
+    """Yield every fault of the scheme of tags.
 
     Every tag is one that registries take, leaves space for its record, and belongs to one image.
     """
     schemes = [_Scheme(("tags", "immutable"), matrix.tags.immutable)]
     schemes += [_Scheme(("tags", "moving", i), p) for i, p in enumerate(matrix.tags.moving)]
     images = tuple(_named_parts(matrix))
-    faults = [fault for scheme in schemes for fault in _part_faults(scheme)]
-    schemes = [scheme for scheme in schemes if scheme.parts]
-    faults += [fault for scheme in schemes for fault in _unusable(scheme, images)]
-    return [*faults, *_shared(schemes, images)]
+    owners: dict[str, tuple[str, _Scheme]] = {}
+    for scheme in schemes:
+        faults = (_part_faults(scheme), _unusable(scheme, images), _shared(scheme, images, owners))
+        yield from (Fault(scheme.at, f"{scheme.name}: {text}") for text in chain(*faults))
 
 
 def _named_parts(matrix: Matrix) -> Iterator[_NamedParts]:
@@ -152,34 +154,23 @@ def _named_parts(matrix: Matrix) -> Iterator[_NamedParts]:
             yield from {one.name: parts_of(one) for one in both}.items()
 
 
-def _part_faults(scheme: _Scheme) -> Iterator[Fault]:
-    if not scheme.parts:
-        yield Fault(scheme.at, f"{scheme.name} must not be empty")
-        return
-    for place, part in enumerate(scheme.parts):
-        if part in scheme.parts[:place]:
-            what = f"the part {part!r} is listed twice; leave one out"
-            yield Fault((*scheme.at, place), f"{scheme.name}: {what}")
-
+def _part_faults(scheme: _Scheme) -> Iterator[str]:
+    for part in sorted({part for part in scheme.parts if scheme.parts.count(part) > 1}):
+        yield f"the part {part!r} is listed twice; leave one out"
     if scheme.moves and "release" in scheme.parts:
-        what = "a tag that names its release cannot move to the next one"
-        yield Fault((*scheme.at, scheme.parts.index("release")), f"{scheme.name}: {what}")
+        yield "a tag that names its release cannot move to the next one"
     if not scheme.moves and "release" not in scheme.parts:
-        what = "the part 'release' is missing: without it the next release would have the same tag"
-        yield Fault(scheme.at, f"{scheme.name}: {what}")
+        yield "the part 'release' is missing: without it the next release would have the same tag"
 
 
-def _unusable(scheme: _Scheme, images: Sequence[_NamedParts]) -> Iterator[Fault]:
-    """Yield a fault for each reason why tags are refused, with the first such image."""
+def _unusable(scheme: _Scheme, images: Sequence[_NamedParts]) -> Iterable[str]:
+    """Return each reason why tags are refused, with the first such image."""
     longest = LONGEST_TAG - (0 if scheme.moves else len(RECORD_SUFFIX))
     found: dict[str, str] = {}
-    for name, parts in images:
-        tag = scheme.tag(parts)
-        reason = _refusal(tag, longest)
-        if reason:
+    for name, tag in scheme.tags(images):
+        if reason := _refusal(tag, longest):
             found.setdefault(reason, f"{name} would be {tag!r}: {reason}")
-    for text in found.values():
-        yield Fault(scheme.at, f"{scheme.name}: {text}")
+    return found.values()
 
 
 def _refusal(tag: str, longest: int) -> str | None:
@@ -192,20 +183,16 @@ def _refusal(tag: str, longest: int) -> str | None:
     return None
 
 
-def _shared(schemes: Sequence[_Scheme], images: Sequence[_NamedParts]) -> Iterator[Fault]:
-    """Yield a fault for each scheme that makes a tag of another image or of another scheme."""
-    owners: dict[str, tuple[str, _Scheme]] = {}
-    for scheme in schemes:
-        clashes = []
-        for name, parts in images:
-            tag = scheme.tag(parts)
-            if not tag:  # reported by _unusable
-                continue
-            # Whatever looks like a release counts as one: it could be that of another image.
-            owner, first = owners.setdefault(RELEASE.sub("RELEASE", tag), (name, scheme))
-            if owner != name or first.moves != scheme.moves:
-                clashes.append(f"{name} would be {tag}, as {owner} is by {first.name}")
-        if clashes:
-            more = f" (and {len(clashes) - 1} more)" if len(clashes) > 1 else ""
-            what = f"{clashes[0]}{more}; add a part that tells them apart"
-            yield Fault(scheme.at, f"{scheme.name}: {what}")
+def _shared(
+    scheme: _Scheme, images: Sequence[_NamedParts], owners: dict[str, tuple[str, _Scheme]]
+) -> Iterator[str]:
+    """Yield a tag that is another image's or another scheme's too; ``owners`` has the others'."""
+    clashes = []
+    for name, tag in scheme.tags(images):
+        # Whatever looks like a release counts as one: it could be that of another image.
+        owner, first = owners.setdefault(RELEASE.sub("RELEASE", tag), (name, scheme))
+        if tag and (owner != name or first.moves != scheme.moves):
+            clashes.append(f"{name} would be {tag}, as {owner} is by {first.name}")
+    if clashes:
+        more = f" (and {len(clashes) - 1} more)" if len(clashes) > 1 else ""
+        yield f"{clashes[0]}{more}; add a part that tells them apart"

@@ -128,7 +128,7 @@ def test_a_moving_tag_is_no_record_no_index_and_no_release(
     ("change", "place", "expected"),
     [
         ((IMMUTABLE, "[]"), "  immutable: []", "immutable must be a list that is not empty"),
-        ((FIRST, "[]"), "    - []", "tags.moving, entry 1 must not be empty"),
+        ((FIRST, "[]"), "    - []", "0 must be a list that is not empty"),
         (
             (IMMUTABLE, IMMUTABLE.replace("mpi,", "mpi, mpi,")),
             "  immutable: [",
