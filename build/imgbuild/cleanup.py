@@ -23,7 +23,7 @@ from imgbuild.inputs.oci_layout import short_id
 from imgbuild.plan.plan import is_own, own_names
 from imgbuild.publish.upload import NOTES, notes_of, remove_left_tag
 from imgbuild.suites.container import CONTAINER_LABEL, place_of
-from imgbuild.suites.store import ReportStore
+from imgbuild.suites.results import ReportStore
 
 #: How long logs are kept, in seconds.
 OLD = 30 * 24 * 3600

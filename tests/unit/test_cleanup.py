@@ -20,7 +20,7 @@ from imgbuild.errors import MachineError
 from imgbuild.files import stored_folder
 from imgbuild.publish.upload import NOTES, notes_of
 from imgbuild.suites.container import CONTAINER_LABEL, place_of
-from imgbuild.suites.store import ReportStore
+from imgbuild.suites.results import ReportStore
 
 if TYPE_CHECKING:
     from pathlib import Path

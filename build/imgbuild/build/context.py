@@ -25,8 +25,7 @@ from imgbuild.project import Project, cache_dir, state_dir
 from imgbuild.settings import Settings, load_settings
 from imgbuild.suites.catalog import read_suites, required, suite_keys
 from imgbuild.suites.expectation import expectation
-from imgbuild.suites.results import Verdict
-from imgbuild.suites.store import ReportStore
+from imgbuild.suites.results import ReportStore, Verdict
 
 if TYPE_CHECKING:
     from imgbuild.build.display import BuildDisplay

@@ -18,7 +18,8 @@ from imgbuild.parallel import as_completed
 from imgbuild.plan.plan import Action, PlanItem, is_own
 from imgbuild.suites.container import TestTarget
 from imgbuild.suites.results import Report
-from imgbuild.suites.session import TestOptions, TestSession
+from imgbuild.suites.runner import TestOptions, TestSession
+from imgbuild.suites.session import report_on
 
 #: The stage that holds nothing but ``/libcuda.so.1``.
 STUB = "driver-stub"
@@ -89,7 +90,7 @@ def pass_gate(built: Sequence[BuildResult], context: BuildContext) -> Iterator[B
         built,
         context.options.jobs,
         goes_on=lambda result: not result.ends_build(keep_going=keep_going),
-        stop=options.stop.stop,
+        stop=options.stop.set,
         grace=None,
     )
     yield from (result for _, result in done)
@@ -120,7 +121,7 @@ def _test_and_tag(built: BuildResult, context: BuildContext, options: TestOption
     if context.options.test and item.action in {Action.BUILD, Action.TEST}:
         started = time.monotonic()
         target = target_of(item.image, image_id, context)
-        report = test_session(context).test(target, options)
+        report = report_on(target, test_session(context), options)
         result = replace(result, report=report, test_seconds=time.monotonic() - started)
         if not report.ok:
             return replace(result, error=_verdict(report, context.reports / item.image.name))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from imgbuild.build.run import Build
     from imgbuild.matrix.images import Image
     from imgbuild.plan.plan import PlanItem
-    from imgbuild.suites.results import Report, SuiteResult
+    from imgbuild.suites.results import Report
 
 #: With more images, the table names only the failed suites, and counts the others.
 BRIEF = 3
@@ -216,7 +216,7 @@ def build_lines(build: "Build") -> str:
     brief = len(results) > BRIEF
     header = ("image", "verdict", "done", "time", "size", "suites")
     lines = aligned([header, *(_row(one, brief=brief) for one in results)])
-    lines += [line for one in results if one.report for line in skip_lines(one.report)]
+    lines += [f"{r.name}: {note}" for r in results if r.report for note in r.report.notes]
     if build.planned > 1:
         counts = Counter(map(_verdict, results))
         totals = ", ".join(f"{count} {word}" for word, count in counts.items())
@@ -258,28 +258,12 @@ def _suites(report: "Report | None", *, brief: bool) -> str:
     """Return each suite's result; in brief ``horovod FAILED, 12 passed``."""
     if report is None:
         return ""
-    words = [(suite.suite, suite_word(suite)) for suite in report.suites]
+    words = [(suite.suite, suite.word) for suite in report.suites]
     if not brief:
         return ", ".join(f"{name} {word}" for name, word in words)
     failed = [f"{name} {word}" for name, word in words if word == "FAILED"]
     others = Counter(word for _, word in words if word != "FAILED")
     return ", ".join([*failed, *(f"{count} {word}" for word, count in others.items())])
-
-
-def suite_word(suite: "SuiteResult") -> str:
-    """Return a suite's result for a table; a failure must be found in a long line."""
-    from imgbuild.suites.results import Verdict
-
-    return "FAILED" if suite.verdict is Verdict.FAILED else str(suite.verdict)
-
-
-def skip_lines(report: "Report") -> list[str]:
-    """Return one line for each reason for which checks were skipped."""
-    return [
-        f"{report.image}: {suite.suite}: {count} skipped: {reason}"
-        for suite in report.suites
-        for reason, count in suite.reasons.items()
-    ]
 
 
 def idle_line(items: "Sequence[PlanItem]") -> str:

@@ -1,15 +1,13 @@
 """``imgbuild test``: run the suites in built images."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.build_command import skip_lines, suite_word
 from imgbuild.cli.options import info, option, print_json, select, takes_selection
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.selection import Selection
@@ -21,8 +19,10 @@ if TYPE_CHECKING:
     from imgbuild.matrix.images import Image
     from imgbuild.project import Project
     from imgbuild.suites.catalog import Suite
-    from imgbuild.suites.results import Report, SuiteResult
-    from imgbuild.suites.session import TestOptions, TestRun
+    from imgbuild.suites.container import TestTarget
+    from imgbuild.suites.results import Report
+    from imgbuild.suites.runner import TestOptions
+    from imgbuild.suites.session import TestRun
 
 
 @takes_selection()
@@ -58,7 +58,8 @@ def test(
     """
     from imgbuild.suites.catalog import choose_suites, read_suites
     from imgbuild.suites.container import require_docker_client
-    from imgbuild.suites.session import TestOptions
+    from imgbuild.suites.runner import TestOptions
+    from imgbuild.suites.session import SUMMARY
 
     opened = options.open_project(project)
     if list_suites:
@@ -86,7 +87,12 @@ def test(
         run, folder = _test_external(opened, image, expect, test_options, reports)
     else:
         run, folder = _test_family(opened, images, image, test_options, jobs, reports)
-    _print(run, folder, as_json=as_json)
+    if as_json:
+        print_json([report.as_json() for report in run.reports])
+    else:
+        typer.echo(report_lines(run.reports, run.not_begun))
+        typer.echo(f"Summary: {folder / SUMMARY}")
+    _raise_failures(run)
 
 
 def _test_family(
@@ -99,21 +105,30 @@ def _test_family(
 ) -> "tuple[TestRun, Path]":
     """Test images of the matrix, or one image under another name against one of the matrix."""
     from imgbuild.build.context import BuildOptions, image_locks, open_context
-    from imgbuild.build.gate import target_of, test_session
-    from imgbuild.project import state_dir
+    from imgbuild.build.gate import test_session
     from imgbuild.suites.container import remove_leftovers
     from imgbuild.suites.session import run_targets
 
     build_options = BuildOptions(make_inputs=False, reports=reports)
-    with open_context(project, images, build_options, info) as context:
-        names = [image.name for image in images]
-        with image_locks(names, context.host, state_dir() / "locks"), context.display:
-            found = [(image, *_find(context, image, reference)) for image in images]
-            remove_leftovers(names, context.engine)
-            targets = [target_of(one, known, context, name) for one, known, name in found]
-            session = test_session(context)
-            run = run_targets(targets, session, test_options, jobs)
-    return run, context.reports
+    names = [image.name for image in images]
+    with (
+        open_context(project, images, build_options, info) as context,
+        image_locks(names, context.host, context.state / "locks"),
+        context.display,
+    ):
+        targets = [_target(image, reference, context) for image in images]
+        remove_leftovers(names, context.engine)
+        return run_targets(targets, test_session(context), test_options, jobs), context.reports
+
+
+def _target(image: "Image", reference: str | None, context: "BuildContext") -> "TestTarget":
+    from imgbuild.build.gate import target_of
+
+    if reference is None:
+        image_id = _image_id(context.engine, context.own(image).tags[0], image)
+    else:
+        image_id = _image_id(context.engine, reference)
+    return target_of(image, image_id, context, reference)
 
 
 def _test_external(
@@ -121,7 +136,7 @@ def _test_external(
     reference: str,
     expect: list[str],
     test_options: "TestOptions",
-    folder: Path | None,
+    reports: Path | None,
 ) -> "tuple[TestRun, Path]":
     """Test one external image against ``--expect``."""
     from imgbuild.build.context import image_locks
@@ -131,87 +146,67 @@ def _test_external(
     from imgbuild.matrix.load import load_matrix
     from imgbuild.project import state_dir
     from imgbuild.settings import load_settings
-    from imgbuild.suites.container import TestTarget, remove_leftovers
-    from imgbuild.suites.expectation import expected_of, parse_expect, unspecified
-    from imgbuild.suites.image_probe import docker_exec, read_contents
-    from imgbuild.suites.session import TestSession, run_targets
-    from imgbuild.suites.store import ReportStore
+    from imgbuild.suites.container import docker_exec, read_contents, remove_leftovers
+    from imgbuild.suites.expectation import external_target, parse_expect
+    from imgbuild.suites.results import ReportStore
+    from imgbuild.suites.runner import TestSession, folder_name
+    from imgbuild.suites.session import run_targets
 
-    matrix = load_matrix(project.matrix)
-    option = parse_expect(expect, matrix)
+    option = parse_expect(expect, load_matrix(project.matrix))
     host = resolve_host(load_settings(project.settings).engine)
     state = state_dir()
-    reports = folder or state / "runs"
+    folder = reports or state / "runs"
     with closing(Engine(host)) as engine:
-        image_id = _must_have(engine, host, reference)
-        target = TestTarget(reference, image_id, reference, "cpu", {})
+        image_id = _image_id(engine, reference)
         with (
-            image_locks([target.folder], host, state / "locks"),
-            BuildDisplay([reference]) as show,
+            image_locks([folder_name(reference)], host, state / "locks"),
+            BuildDisplay([reference]) as display,
         ):
             remove_leftovers([reference], engine)
             contents = read_contents(reference, image_id, engine, docker_exec(host))
-            variant, expected = expected_of(option, reference, contents, matrix, project)
-            rest = unspecified(expected, matrix, project)
-            target = replace(target, variant=variant, expected=expected, unspecified=rest)
+            target = external_target(option, reference, image_id, contents, project)
             store = ReportStore(state / "reports")
-            session = TestSession(project, engine, host, store, reports, show.on_event)
-            return run_targets([target], session, test_options, 1), reports
+            session = TestSession(project, engine, host, store, folder, display.on_event)
+            return run_targets([target], session, test_options, 1), folder
 
 
-def _find(context: "BuildContext", image: "Image", reference: str | None) -> tuple[str, str]:
-    """Return the id of the image to test, and the name that it was found under."""
-    if reference is not None:
-        return _must_have(context.engine, context.host, reference), reference
-    name = context.own(image).tags[0]
-    stored = context.engine.inspect(name)
-    if stored is None:
-        documented = " --as-documented --no-test" if image.documented else ""
-        mpi = "" if image.usual_mpi else f" --mpi {image.mpi.flavour}"
-        selection = f"--tf {image.minor} --{image.variant} --stack {image.stack}{mpi}{documented}"
-        raise InputError(
-            f"The engine has no image {name}. Build it first: imgbuild build {selection}"
-        )
-    return stored.id, name
-
-
-def _must_have(engine: "Engine", host: str | None, reference: str) -> str:
+def _image_id(engine: "Engine", reference: str, image: "Image | None" = None) -> str:
+    """Return the id of what is to be tested; ``image`` is that of the matrix whose name it is."""
     stored = engine.inspect(reference)
-    if stored is None:
-        client = f"docker -H {host}" if host else "docker"
-        raise InputError(
-            f"The engine at {host or 'its default'} has no image {reference}. imgbuild pulls no "
-            f"image to test it; if a registry has it: {client} pull {reference}"
-        )
-    return stored.id
-
-
-def _print(run: "TestRun", folder: Path, *, as_json: bool) -> None:
-    """Write the files of the run and print its table.
-
-    Raises:
-        CheckFailedError: a check failed, or none was made.
-
-    """
-    from imgbuild.suites.results import Verdict
-    from imgbuild.suites.session import SUMMARY
-
-    run.write(folder)
-    if as_json:
-        print_json([report.as_json() for report in run.reports])
+    if stored:
+        return stored.id
+    if image:
+        untested = " --no-test" if image.documented else ""
+        hint = f"Build it first: imgbuild build --name {image.name}{untested}"
     else:
-        typer.echo(report_lines(run.reports, run.not_begun))
-        typer.echo(f"Summary: {folder / SUMMARY}")
+        client = f"docker -H {engine.host}" if engine.host else "docker"
+        hint = (
+            f"imgbuild pulls no image to test it; if a registry has it: {client} pull {reference}"
+        )
+    where = engine.host or "its default"
+    raise InputError(f"The engine at {where} has no image {reference}. {hint}")
+
+
+def _raise_failures(run: "TestRun") -> None:
+    """Raise `CheckFailedError` if a check failed, none was made, or an image was not tested."""
+    from imgbuild.suites.results import Verdict
+
     if len(run.errors) == 1 and not run.reports and not run.not_begun:
         raise next(iter(run.errors.values()))
-    bad = [r for r in run.reports if r.verdict in {Verdict.FAILED, Verdict.SKIPPED}]
-    lines = [failure_lines(report) for report in bad]
+    bad = [one for one in run.reports if one.verdict in {Verdict.FAILED, Verdict.SKIPPED}]
+    lines = [line for report in bad for line in failure_lines(report)]
     lines += [f"{name}: {error}" for name, error in run.errors.items()]
     if lines:
         raise CheckFailedError("\n".join(lines))
 
 
-def suite_lines(suites: "Sequence[Suite]") -> str:
+def failure_lines(report: "Report") -> list[str]:
+    """Return a line for each suite with a failed check, or without a passed one."""
+    bad = [suite for suite in report.suites if suite.failures or not suite.passed]
+    return [f"{report.image}: {suite.suite}: {suite.problem}" for suite in bad]
+
+
+def suite_lines(suites: "Iterable[Suite]") -> str:
     """Return the table of the suites: when each runs, in which images, what it needs and proves."""
     from imgbuild.suites.results import NEEDS_GPU
 
@@ -231,14 +226,21 @@ def suite_lines(suites: "Sequence[Suite]") -> str:
 
 def report_lines(reports: "Sequence[Report]", not_begun: Sequence[str] = ()) -> str:
     """Return the table of a test run, one line a suite, and why checks were not made."""
-    from imgbuild.suites.results import left_out
-
+    found = [(report.image, suite) for report in reports for suite in report.suites]
     header = ("image", "suite", "result", "passed", "failed", "skipped", "seconds")
-    lines = aligned([header, *(_row(one, suite) for one in reports for suite in one.suites)])
-    for report in reports:
-        lines += skip_lines(report)
-        lines += [f"{report.image}: {why}: {', '.join(names)}" for names, why in left_out(report)]
-    if any(suite.before for report in reports for suite in report.suites):
+    rows = [
+        (
+            image,
+            suite.suite,
+            f"{suite.verdict} before" if suite.before else suite.word,
+            *(str(number) for number in (suite.passed, len(suite.failures), len(suite.skips))),
+            "-" if suite.before else f"{suite.seconds:.1f}",
+        )
+        for image, suite in found
+    ]
+    lines = aligned([header, *rows])
+    lines += [f"{report.image}: {note}" for report in reports for note in report.notes]
+    if any(suite.before for _, suite in found):
         lines.append(
             "Suites that passed before, in this image and with this code, were not run again "
             "(--rerun runs them)."
@@ -246,24 +248,3 @@ def report_lines(reports: "Sequence[Report]", not_begun: Sequence[str] = ()) -> 
     if not_begun:
         lines.append(f"Not started after the first failure: {', '.join(not_begun)}")
     return "\n".join(lines)
-
-
-def failure_lines(report: "Report") -> str:
-    """Return a line for each suite without a passed check, or with a failed one."""
-    return "\n".join(
-        f"{report.image}: {suite.suite}: {suite.problem}"
-        for suite in report.suites
-        if suite.failures or not suite.passed
-    )
-
-
-def _row(report: "Report", suite: "SuiteResult") -> tuple[str, ...]:
-    return (
-        report.image,
-        suite.suite,
-        f"{suite.verdict} before" if suite.before else suite_word(suite),
-        str(suite.passed),
-        str(len(suite.failures)),
-        str(len(suite.skips)),
-        "-" if suite.before else f"{suite.seconds:.1f}",
-    )

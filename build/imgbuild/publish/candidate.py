@@ -55,7 +55,7 @@ class Allowance:
 class PushCandidate:
     """An image that could be pushed: its plan, the engine's image, and what its suites found.
 
-    ``report`` is what the :class:`~imgbuild.suites.store.ReportStore` holds for this image id;
+    ``report`` is what the :class:`~imgbuild.suites.results.ReportStore` holds for this image id;
     ``keys`` are those of the suites that it must have passed, as
     :func:`~imgbuild.suites.catalog.suite_keys` makes them. ``allowed`` says what is pushed only
     because an option allows it.

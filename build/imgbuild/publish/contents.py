@@ -13,7 +13,7 @@ from imgbuild.matrix.tags import (
     python_part,
     stack_part,
 )
-from imgbuild.suites.image_probe import (
+from imgbuild.suites.container import (
     NOTHING,
     Execute,
     ImageContents,

@@ -38,8 +38,7 @@ from imgbuild.publish.upload import NOTES, Uploader, remove_left_tag
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import RegistryClient, connect
 from imgbuild.settings import load_settings
-from imgbuild.suites.container import remove_leftovers
-from imgbuild.suites.image_probe import docker_exec
+from imgbuild.suites.container import docker_exec, remove_leftovers
 
 #: How long an interrupt waits for pushes that the engine reports nothing of, in seconds.
 _END_SECONDS = 5.0

@@ -14,9 +14,10 @@ from imgbuild.matrix.model import Variant
 PREFIX = "test_"
 #: What the suites begin with that only images with CUDA have.
 GPU_PREFIX = "gpu_"
-#: The module constant by which a suite says what it needs beside the image: it runs on demand.
-_NEEDS = re.compile(r"^NEEDS\b[^=\n]*=(?P<value>.*)$", re.MULTILINE)
-_QUOTED = re.compile(r"""(?P<quote>["'])(?P<text>[^"']*)(?P=quote)""")
+#: The first line of a suite's docstring: "Suite `pins`: every pin is right."
+_PROVES = re.compile(r'"""(?:Suite [^:\n]*: )?([^"\n]*)')
+#: The constant by which a suite says what it needs beside the image. It is read, not computed.
+_NEEDS = re.compile(r"""^NEEDS\b[^=\n]*=(?:\s*(["'])(?P<text>[^"'\n]*)\1\s*$)?""", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,29 @@ def read_suites(folder: Path) -> tuple[Suite, ...]:
         InputError: a suite's ``NEEDS`` is not a plain text.
 
     """
-    shared = _digest(_shared_files(folder), folder)
-    return tuple(_suite(file, shared) for file in sorted(folder.glob(f"{PREFIX}*.py")))
+    own = set(folder.glob(f"{PREFIX}*.py"))
+    # Any suite may use all other files: none is read for documentation, or left by Python.
+    shared = sorted(
+        f"{path.relative_to(folder)}\0{_sha256(path.read_bytes())}"
+        for path in folder.rglob("*")
+        if path not in own and path.suffix not in {".md", ".pyc"} and path.is_file()
+    )
+    return tuple(_suite(file, _sha256("\n".join(shared).encode())) for file in sorted(own))
+
+
+def _suite(file: Path, shared: str) -> Suite:
+    data = file.read_bytes()
+    text = data.decode("utf-8")
+    proves, needs = _PROVES.match(text), _NEEDS.search(text)
+    if needs and needs["text"] is None:
+        line = text.count("\n", 0, needs.start()) + 1
+        raise InputError(f"{file}:{line}: NEEDS must be a text in quotes.")
+    return Suite(
+        file.stem.removeprefix(PREFIX),
+        proves[1] if proves else "",
+        needs["text"] if needs else None,
+        _sha256(f"{shared}\0{_sha256(data)}".encode()),
+    )
 
 
 def required(suites: Iterable[Suite], variant: Variant) -> tuple[Suite, ...]:
@@ -71,11 +93,11 @@ def required(suites: Iterable[Suite], variant: Variant) -> tuple[Suite, ...]:
 
 
 def choose_suites(
-    folder: Path, wanted: tuple[str, ...], variant: Variant | None
+    folder: Path, names: tuple[str, ...], variant: Variant | None
 ) -> tuple[Suite, ...]:
-    """Return the wanted suites of one variant's images; all that are not on demand if none is.
+    """Return the named suites of one variant's images; all that are not on demand if none is named.
 
-    ``variant`` is None as long as nobody knows it: suites of all variants are there to choose from.
+    ``variant`` is None as long as it is not known: then all suites are there to choose from.
 
     Raises:
         InputError: a name is no suite of such images; those that are are listed.
@@ -83,13 +105,13 @@ def choose_suites(
     """
     suites = read_suites(folder)
     known = [suite for suite in suites if variant in {None, *suite.variants}]
-    names = [suite.name for suite in known]
-    unknown = [name for name in wanted if name not in names]
+    unknown = {*names} - {suite.name for suite in known}
     if unknown:
         only = any(suite.name in unknown for suite in suites)
         which = f"No suite of {variant} images is called" if only else "No suite"
-        raise InputError(f"{which} {', '.join(unknown)}. There are: {', '.join(names)}.")
-    return tuple(s for s in known if s.name in wanted or not (wanted or s.on_demand))
+        there = ", ".join(suite.name for suite in known)
+        raise InputError(f"{which} {', '.join(sorted(unknown))}. There are: {there}.")
+    return tuple(s for s in known if s.name in names or not (names or s.on_demand))
 
 
 def suite_keys(suites: Iterable[Suite], expected: Mapping[str, Any]) -> dict[str, str]:
@@ -103,44 +125,7 @@ def suite_keys(suites: Iterable[Suite], expected: Mapping[str, Any]) -> dict[str
 
 def code_digest(folder: Path) -> str:
     """Return the sha256 of the code of all suites."""
-    return _digest([*_shared_files(folder), *folder.glob(f"{PREFIX}*.py")], folder)
-
-
-def _suite(file: Path, shared: str) -> Suite:
-    data = file.read_bytes()
-    text = data.decode("utf-8")
-    proves = text.partition("\n")[0].strip('"') if text.startswith('"""') else ""
-    name = file.stem.removeprefix(PREFIX)
-    code = _sha256(f"{shared}\0{_sha256(data)}".encode())
-    return Suite(name, proves.partition(": ")[2] or proves, _needs(text, file), code)
-
-
-def _needs(text: str, file: Path) -> str | None:
-    """Return the value of ``NEEDS``, which is read and not computed."""
-    found = _NEEDS.search(text)
-    if found is None:
-        return None
-    quoted = _QUOTED.fullmatch(found["value"].strip())
-    if quoted is None:
-        line = text.count("\n", 0, found.start()) + 1
-        raise InputError(f"{file}:{line}: NEEDS must be a text in quotes.")
-    return quoted["text"]
-
-
-def _shared_files(folder: Path) -> list[Path]:
-    """Return what any suite may use: all but the suites, their documentation, and leftovers."""
-    return [
-        path
-        for path in folder.rglob("*")
-        if path.is_file()
-        and not (path.parent == folder and path.match(f"{PREFIX}*.py"))
-        and path.suffix not in {".md", ".pyc"}
-    ]
-
-
-def _digest(files: list[Path], folder: Path) -> str:
-    lines = sorted(f"{path.relative_to(folder)}\0{_sha256(path.read_bytes())}" for path in files)
-    return _sha256("\n".join(lines).encode())
+    return _sha256("\n".join(suite.code for suite in read_suites(folder)).encode())
 
 
 def _sha256(data: bytes) -> str:

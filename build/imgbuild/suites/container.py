@@ -1,4 +1,4 @@
-"""Start the container that the suites of one image run in, and remove all that they started.
+"""Start the containers of images under test: for their suites, and to read what is in them.
 
 Suites start further containers and networks. All that belongs to the test of one image carries one
 label, by which it is removed: at the end, and, where a run was killed, by the next run.
@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from imgbuild.engine.types import RunOptions
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.files import work_folder
 from imgbuild.matrix.model import Variant
+from imgbuild.process import TIMED_OUT, run
 from imgbuild.project import state_dir
 
 #: Marks the containers and networks of test runs; the in-image suites hand the value on.
@@ -34,9 +35,22 @@ WITHOUT_DRIVER = Version("1.14")
 DRIVER_LIBRARY = "libcuda.so.1"
 #: The last folder of LD_LIBRARY_PATH in GPU images, where drivers are mounted.
 DRIVER_FOLDER = "usr/local/nvidia/lib64"
+#: Reads what is in an image, in a third of a second; a machine under load is given time.
+PROGRAM, PROGRAM_SECONDS = Path(__file__).with_name("image_program.py"), 120
+_PYTHON = 'exec "$(command -v python || command -v python3)" -c "$1"'
+#: How each MPI says its version: "mpirun (Open MPI) 4.1.4"; "Intel(R) MPI Library for Linux* OS,
+#: Version 2018 Update 3 Build …" until 2019, "… Version 2021.8 Build …" since.
+_MPIRUN = {
+    "openmpi": re.compile(r"\(Open MPI\) ([\d.]+)()"),
+    "intelmpi": re.compile(r"Intel.*Version ([\d.]+)(?: Update (\d+))?"),
+    "mpich": re.compile(r"HYDRA[^:]*:\s+Version:\s+([\d.]+)()"),
+}
+NOTHING = "nothing"
 
 #: Writes the stub of the driver's library, as ``libcuda.so.1``, into an empty folder.
 ExportStub = Callable[[Path], None]
+#: Runs a command in a container, by its id, and returns what it printed.
+Execute = Callable[[str, Sequence[str]], str]
 
 
 def _no_stub(_: Path) -> None:
@@ -61,11 +75,6 @@ class TestTarget:
     expected: Mapping[str, Any]
     unspecified: tuple[str, ...] = ()
     export_stub: ExportStub = _no_stub
-
-    @property
-    def folder(self) -> str:
-        """The name as that of a folder."""
-        return re.sub(r"[^A-Za-z0-9._-]+", "-", self.name)
 
     @property
     def needs_driver(self) -> bool:
@@ -131,25 +140,23 @@ def suite_container(
 
 def _start(target: TestTarget, engine: Engine) -> StartedContainer:
     """Start it with GPUs where the image can use them; a refusal is kept as the reason."""
-    gpus = engine.version().gpus if target.variant == "gpu" else None
-    refusal = None if target.variant == "cpu" else "the engine offers none to containers"
+    name, image_id = target.name, target.image_id
+    if target.variant == "cpu":
+        return StartedContainer(_sleeping(name, image_id, engine, RunOptions()))
+    refusal, gpus = "the engine offers none to containers", engine.version().gpus
     if gpus:
         try:
             options = RunOptions(gpus=gpus, shm_bytes=SHARED_MEMORY)
-            return StartedContainer(_sleeping(target, engine, options), offered=True)
+            return StartedContainer(_sleeping(name, image_id, engine, options), offered=True)
         except ImgbuildError as error:
             refusal = " ".join(str(error).split())
-    plain = _sleeping(target, engine, RunOptions())
+    plain = _sleeping(name, image_id, engine, RunOptions())
     return StartedContainer(plain, refusal, offered=gpus is not None)
 
 
-def _sleeping(target: TestTarget, engine: Engine, options: RunOptions) -> str:
-    return engine.start(
-        target.image_id,
-        command=["sleep", "infinity"],
-        labels={CONTAINER_LABEL: label_of(target.name)},
-        options=options,
-    )
+def _sleeping(name: str, image_id: str, engine: Engine, options: RunOptions) -> str:
+    labels = {CONTAINER_LABEL: label_of(name)}
+    return engine.start(image_id, command=["sleep", "infinity"], labels=labels, options=options)
 
 
 def _copy_stub(engine: Engine, container: str, export: ExportStub) -> None:
@@ -158,15 +165,110 @@ def _copy_stub(engine: Engine, container: str, export: ExportStub) -> None:
     TensorFlow 1.10 to 1.13 for GPUs cannot be imported without libcuda.so.1. No image holds it, for
     it would hide the driver. It is not mounted: the engine may be on another machine.
     """
-    with work_folder("stub") as folder:
+    buffer = io.BytesIO()
+    with work_folder("stub") as folder, tarfile.open(fileobj=buffer, mode="w") as archive:
         export(folder)
         library = (folder / DRIVER_LIBRARY).read_bytes()
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
         member = tarfile.TarInfo(f"{DRIVER_FOLDER}/{DRIVER_LIBRARY}")
         member.size, member.mode = len(library), 0o644
         archive.addfile(member, io.BytesIO(library))
     engine.copy_in(container, buffer.getvalue(), "/")
+
+
+@dataclass(frozen=True)
+class ImageContents:
+    """What was found in a running image; see :mod:`imgbuild.suites.image_program`."""
+
+    distributions: tuple[tuple[str, str], ...]
+    built_with_cuda: bool | None
+    kernels: bool | None
+    python: str
+    mpirun: str
+    cuda: tuple[str, ...]
+    os: tuple[str, str]
+    horovodrun: bool = False
+
+    @property
+    def tensorflow_versions(self) -> tuple[str, ...]:
+        """The versions of every TensorFlow that is installed."""
+        return tuple(version for name, version in self.distributions if name != "horovod")
+
+    @property
+    def tensorflow(self) -> str:
+        """The version of the one TensorFlow that is installed; all of them where there are more."""
+        return joined_versions(self.tensorflow_versions)
+
+    @property
+    def mpi(self) -> tuple[str, str]:
+        """Flavour and version of what ``mpirun`` is."""
+        for flavour, words in _MPIRUN.items():
+            if match := words.search(self.mpirun):
+                return flavour, ".".join(filter(None, match.groups()))
+        return NOTHING, ""
+
+
+def joined_versions(values: Iterable[str]) -> str:
+    """Return versions in words; ``nothing`` for none."""
+    return " and ".join(values) or NOTHING
+
+
+def read_contents(name: str, image_id: str, engine: Engine, execute: Execute) -> ImageContents:
+    """Return what is in an image, from a container that is removed at once.
+
+    The image's lock must be held: the container carries the label of the image's test runs, so
+    that what a kill leaves is removed with theirs.
+
+    Raises:
+        CheckFailedError: the image cannot run the program.
+        MachineError: the engine cannot start its container.
+
+    """
+    from pydantic import TypeAdapter  # noqa: PLC0415 - takes time to import
+
+    # No network, and no driver where the engine would lend one to every container.
+    options = RunOptions(network="none", environment={"NVIDIA_VISIBLE_DEVICES": "void"})
+    container = _sleeping(name, image_id, engine, options)
+    program = PROGRAM.read_text(encoding="utf-8")
+    try:
+        printed = execute(container, ["sh", "-c", _PYTHON, "sh", program])
+    finally:
+        engine.remove_container(container)
+    try:
+        return TypeAdapter(ImageContents).validate_json(printed)
+    except ValueError:
+        raise CheckFailedError(
+            f"{name} ({image_id}) does not say what is in it; its program printed "
+            f"{' '.join(printed.split())[:200]!r}."
+        ) from None
+
+
+def docker_exec(host: str | None) -> Execute:
+    """Return what runs commands through the docker client, as the suites do: several at once.
+
+    Raises:
+        MachineError: there is no docker client on PATH.
+
+    """
+    require_docker_client()
+
+    def execute(container: str, command: Sequence[str]) -> str:
+        environment = {**os.environ, **({"DOCKER_HOST": host} if host else {})}
+        words = ["docker", "exec", container, *command]
+        ran = run(words, timeout=PROGRAM_SECONDS, env=environment)
+        if ran.code == TIMED_OUT:
+            raise CheckFailedError(
+                f"The image did not answer within {PROGRAM_SECONDS} s what is in it. Is the engine "
+                "overloaded? Try again."
+            )
+        if ran.code:
+            last = " ".join(ran.errors.split()[-40:])
+            raise CheckFailedError(
+                f"The image cannot run a program that reads what is in it (exit code {ran.code}): "
+                f"{last}"
+            )
+        return ran.output
+
+    return execute
 
 
 def require_docker_client() -> None:

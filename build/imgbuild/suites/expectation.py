@@ -17,28 +17,13 @@ from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image, all_images, minor_of
 from imgbuild.matrix.model import Matrix, Variant
 from imgbuild.project import Project
-from imgbuild.suites.image_probe import NOTHING, ImageContents
+from imgbuild.suites.container import NOTHING, ImageContents, TestTarget
 
 #: Horovod's launcher starts ranks through Open MPI's mpirun only: 0.16 to 0.20 refuse Intel's.
 LAUNCHED = "openmpi"
-#: The keys for versions, and the components that they are the pins of.
-VERSIONS = {
-    "tf": "tensorflow",
-    "python": "python",
-    "tensorboard": "tensorboard",
-    "horovod": "horovod",
-    "git": "git",
-    "cuda": "cuda",
-    "cudnn": "cudnn",
-    "nccl": "nccl",
-    "miniconda": "miniconda",
-}
-#: The keys for a kind, a version, or both: ``openmpi``, ``4.1.4``, ``openmpi-4.1.4``.
-KINDS = ("mpi", "os")
-OTHERS = ("variant", "stack")
-
-_VERSION = re.compile(r"\d+(\.\d+)*")
-_KIND = re.compile(r"[a-z]+")
+#: The keys of ``--expect`` for versions, which are components but for TensorFlow's short name.
+VERSIONS = ("tf", "python", "tensorboard", "horovod", "git", "cuda", "cudnn", "nccl", "miniconda")
+_VERSION = r"\d+(?:\.\d+)*"
 
 
 def expectation(
@@ -54,12 +39,14 @@ def expectation(
 
     """
     lock = read_lock(project.locks / image.lock_name)
+    true = standin or {}
+    pins = {pin.component: true.get(pin.component, pin.version) for pin in image.pins}
     return {
         "name": image.name,
         "tensorflow": image.tensorflow,
         "variant": image.variant,
         "stack": image.stack,
-        "pins": _pins(image, standin or {}),
+        "pins": {**pins, "mpi": true.get(image.mpi_name, pins["mpi"])},
         "mpi_flavour": image.mpi.flavour,
         "os_id": image.os.distribution,
         "horovodrun": image.horovod.launcher and image.mpi.flavour == LAUNCHED,
@@ -69,12 +56,6 @@ def expectation(
         "gpu": _gpu(image),
         "labels": pin_labels(image),
     }
-
-
-def _pins(image: Image, standin: Mapping[str, str]) -> dict[str, str]:
-    """Return the version of each component that the image must have."""
-    pins = {pin.component: standin.get(pin.component, pin.version) for pin in image.pins}
-    return {**pins, "mpi": standin.get(image.mpi_name, pins["mpi"])}
 
 
 def _held(image: Image) -> dict[str, str]:
@@ -101,20 +82,11 @@ def _gpu(image: Image) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class ExpectOption:
-    """The expectations of the command line by key, each value checked."""
+    """What ``--expect`` says: versions by component, and the kind of MPI, system and so on."""
 
-    values: Mapping[str, str]
-
-    @property
-    def pins(self) -> dict[str, str]:
-        """The versions that the image must have, by component."""
-        versions = {name: self.values.get(key) for key, name in VERSIONS.items()}
-        versions |= {key: self.part(key)[1] for key in KINDS}
-        return {component: version for component, version in versions.items() if version}
-
-    def part(self, key: str) -> tuple[str | None, str | None]:
-        """Return kind and version of a key of ``KINDS``."""
-        return _split(self.values.get(key, ""))
+    matrix: Matrix
+    pins: Mapping[str, str]
+    kinds: Mapping[str, str]
 
 
 def parse_expect(texts: Iterable[str], matrix: Matrix) -> ExpectOption:
@@ -124,59 +96,79 @@ def parse_expect(texts: Iterable[str], matrix: Matrix) -> ExpectOption:
         InputError: a key is unknown or there twice, or a value is wrong; the known ones are listed.
 
     """
+    forms = _forms(matrix)
     values: dict[str, str] = {}
+    pins: dict[str, str] = {}
+    kinds: dict[str, str] = {}
     for pair in (pair.strip() for text in texts for pair in text.split(",")):
         key, equals, value = pair.partition("=")
-        keys = (*VERSIONS, *KINDS, *OTHERS)
-        if not equals or key not in keys:
+        if not equals or key not in forms:
             raise InputError(
-                f"--expect {pair!r}: give KEY=VALUE, with a key of: {', '.join(keys)}."
+                f"--expect {pair!r}: give KEY=VALUE, with a key of: {', '.join(forms)}."
             )
         if key in values:
             raise InputError(f"--expect: {key} is given twice, as {values[key]} and as {value}.")
-        _check(key, value, matrix)
         values[key] = value
-    return ExpectOption(values)
+        form, meaning = forms[key]
+        found = re.fullmatch(form, value)
+        if found is None:
+            raise InputError(f"--expect {key}={value}: {key} is {meaning}.")
+        groups = found.groupdict()
+        if version := groups.get("version") or groups.get("alone"):
+            pins["tensorflow" if key == "tf" else key] = version
+        if kind := groups.get("kind"):
+            kinds[key] = kind
+    return ExpectOption(matrix, pins, kinds)
 
 
-def expected_of(
-    option: ExpectOption, reference: str, contents: ImageContents, matrix: Matrix, project: Project
-) -> tuple[Variant, dict[str, Any]]:
-    """Return the variant, and what the suites read: the option, and how to use the image.
+def _forms(matrix: Matrix) -> dict[str, tuple[str, str]]:
+    """Return, by key of ``--expect``, the form of its value and how to describe that."""
+    flavours = sorted({mpi.flavour for mpi in matrix.mpi.values()})
+    either = rf"(?P<kind>%s)(?:-(?P<version>{_VERSION}))?|(?P<alone>{_VERSION})"
+    mpi = f"one of {', '.join(flavours)}, a version, or both: {flavours[-1]}-4.1.4"
+    words = {"variant": get_args(Variant), "stack": matrix.stacks}
+    return {
+        **dict.fromkeys(VERSIONS, (f"(?P<version>{_VERSION})", "a version such as 2.2")),
+        "mpi": (either % "|".join(flavours), mpi),
+        "os": (either % "[a-z]+", "a name, a version, or both: ubuntu-18.04"),
+        **{k: (f"(?P<kind>{'|'.join(w)})", f"one of {', '.join(w)}") for k, w in words.items()},
+    }
+
+
+def external_target(
+    option: ExpectOption, reference: str, image_id: str, contents: ImageContents, project: Project
+) -> TestTarget:
+    """Return an external image as what is tested: against the option, and used as it must be.
 
     Raises:
         InputError: the suites do not know the TensorFlow, or it cannot be found.
 
     """
-    tensorflow = option.values.get("tf") or next(iter(contents.tensorflow_versions), None)
-    variant: Variant = "gpu" if contents.cuda else "cpu"
-    if named := option.values.get("variant"):
-        variant = "gpu" if named == "gpu" else "cpu"
-    family = _family(tensorflow, variant, reference, matrix)
-    flavour = option.part("mpi")[0] or contents.mpi[0]
+    tensorflow = option.pins.get("tensorflow") or next(iter(contents.tensorflow_versions), None)
+    seen = "gpu" if contents.cuda else "cpu"
+    variant: Variant = "gpu" if option.kinds.get("variant", seen) == "gpu" else "cpu"
+    family = _family(tensorflow, variant, reference, option.matrix)
+    flavour = option.kinds.get("mpi", contents.mpi[0])
     known = {
-        "mpi_flavour": flavour if flavour != NOTHING else None,
-        "os_id": option.part("os")[0],
-        "stack": option.values.get("stack"),
+        "mpi_flavour": None if flavour == NOTHING else flavour,
+        "os_id": option.kinds.get("os"),
+        "stack": option.kinds.get("stack"),
     }
-    return variant, {
+    expected = {
         "partial": True,
         "name": reference,
         "tensorflow": tensorflow,
         "variant": variant,
         "pins": option.pins,
         "horovodrun": flavour == LAUNCHED and contents.horovodrun,
-        "gpu": expectation(family, project)["gpu"],
+        "gpu": _gpu(family),
         **{key: value for key, value in known.items() if value},
     }
-
-
-def unspecified(expected: Mapping[str, Any], matrix: Matrix, project: Project) -> tuple[str, ...]:
-    """Return the facts and pins that an image of the matrix has and ``expected`` lacks."""
-    whole = expectation(all_images(matrix)[0], project)
+    whole = expectation(family, project)
     facts = [key for key in whole if key not in expected]
-    components = [key for key in whole["pins"] if key not in expected["pins"]]
-    return (*facts, *(f"pin {component}" for component in components))
+    components = [f"pin {name}" for name in whole["pins"] if name not in option.pins]
+    unspecified = (*facts, *components)
+    return TestTarget(reference, image_id, reference, variant, expected, unspecified)
 
 
 def _family(tensorflow: str | None, variant: Variant, reference: str, matrix: Matrix) -> Image:
@@ -194,29 +186,3 @@ def _family(tensorflow: str | None, variant: Variant, reference: str, matrix: Ma
     raise InputError(
         f"{reference} is to have TensorFlow {tensorflow}; the suites know {', '.join(minors)}."
     )
-
-
-def _check(key: str, value: str, matrix: Matrix) -> None:
-    stacks, variants = tuple(matrix.stacks), get_args(Variant)
-    flavours = sorted({mpi.flavour for mpi in matrix.mpi.values()})
-    kind = _split(value)[0]
-    faults = {
-        "variant": value not in variants and f"is one of {', '.join(variants)}",
-        "stack": value not in stacks and f"is one of {', '.join(stacks)}",
-        "mpi": (not any(_split(value)) or (kind and kind not in flavours))
-        and f"is one of {', '.join(flavours)}, a version, or both: {flavours[-1]}-4.1.4",
-        "os": not any(_split(value)) and "is a name, a version, or both: ubuntu-18.04",
-    }
-    fault = faults.get(key, not _VERSION.fullmatch(value) and "is a version such as 2.2")
-    if fault:
-        raise InputError(f"--expect {key}={value}: {key} {fault}.")
-
-
-def _split(value: str) -> tuple[str | None, str | None]:
-    """Return kind and version of ``openmpi-4.1.4``; ``None`` for a part that is absent or wrong."""
-    if _VERSION.fullmatch(value):
-        return None, value
-    kind, dash, version = value.partition("-")
-    if not _KIND.fullmatch(kind) or (dash and not _VERSION.fullmatch(version)):
-        return None, None
-    return kind, version or None

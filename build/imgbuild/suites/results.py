@@ -1,27 +1,22 @@
-"""The results of the suites in one image: frozen values that print themselves as JSON."""
+"""The results of the suites in one image, and the store that keeps them on this machine."""
 
 import json
-import re
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
+
+from imgbuild.files import write_text
 
 #: The suite that a machine without a GPU skips; an image is tagged without it.
 NEEDS_GPU = "gpu_runs"
-#: How the reasons begin where no expectation was given (tests/image/skip_reasons.py).
-NOT_ASKED = "not asked: "
 #: The longest reason of a failure in a line, in characters; reports have the whole message.
 REASON_LENGTH = 200
-#: testinfra's parameter, which is between or beside those of the checks.
-_CONTAINER = re.compile(r"-?docker://[0-9a-f]+")
 
-
-def shortened(text: str, length: int) -> str:
-    """Return a text without line ends, of at most ``length`` characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= length else f"{line[: length - 1]}…"
+Entry = Mapping[str, Any]
 
 
 class Verdict(StrEnum):
@@ -37,6 +32,12 @@ class Verdict(StrEnum):
     NOT_ASKED = "not asked"
     #: The suites were not run, or not in their present form.
     UNKNOWN = "unknown"
+
+
+def shortened(text: str, length: int) -> str:
+    """Return a text without line ends, of at most ``length`` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= length else f"{line[: length - 1]}…"
 
 
 @dataclass(frozen=True)
@@ -98,22 +99,27 @@ class SuiteResult:
         return Verdict.PASSED if self.passed else Verdict.NOT_ASKED
 
     @property
+    def word(self) -> str:
+        """The verdict in a table; a failure must be found in a long line."""
+        return "FAILED" if self.verdict is Verdict.FAILED else str(self.verdict)
+
+    @property
     def ok(self) -> bool:
         """Whether this suite lets the image be tagged."""
         no_gpu = self.suite == NEEDS_GPU and self.verdict is Verdict.SKIPPED
         return no_gpu or self.verdict in {Verdict.PASSED, Verdict.NOT_ASKED}
 
     @property
-    def reasons(self) -> Mapping[str, int]:
-        """How many checks were skipped, by reason."""
-        return Counter(skip.reason for skip in self.skips)
+    def skip_notes(self) -> list[str]:
+        """How many checks were skipped for each reason."""
+        reasons = Counter(skip.reason for skip in self.skips)
+        return [f"{count} skipped: {reason}" for reason, count in reasons.items()]
 
     @property
     def problem(self) -> str:
         """Why it has not passed, in one line: its first failure, or what was skipped."""
         if not self.failures:
-            skipped = (f"{count} skipped: {reason}" for reason, count in self.reasons.items())
-            return ", ".join(skipped) or "nothing was checked"
+            return ", ".join(self.skip_notes) or "nothing was checked"
         first, failed = self.failures[0], len(self.failures)
         counted = f"{failed} of {failed + self.passed} tests failed, first "
         return f"{counted if failed > 1 else ''}{first.test}: {first.reason}"
@@ -126,9 +132,9 @@ class SuiteResult:
             "passed": self.passed,
             "failed": len(self.failures),
             "seconds": round(self.seconds, 1),
-            "failures": [{"test": f.test, "message": f.message} for f in self.failures],
-            "skipped": [{"test": s.test, "reason": s.reason} for s in self.skips],
-            "not_asked": [{"test": s.test, "reason": s.reason} for s in self.not_asked],
+            "failures": [asdict(one) for one in self.failures],
+            "skipped": [asdict(one) for one in self.skips],
+            "not_asked": [asdict(one) for one in self.not_asked],
             "before": self.before,
         }
 
@@ -168,6 +174,17 @@ class Report:
             return Verdict.SKIPPED
         return Verdict.INCOMPLETE if each or self.not_begun else Verdict.PASSED
 
+    @property
+    def notes(self) -> list[str]:
+        """What was not tested in the image, and why."""
+        notes = [f"{suite.suite}: {note}" for suite in self.suites for note in suite.skip_notes]
+        if self.unspecified:
+            facts = ", ".join(self.unspecified)
+            notes.append(f"not checked, because --expect does not say: {facts}")
+        if self.not_begun:
+            notes.append(f"not started after the first failure: {', '.join(self.not_begun)}")
+        return notes
+
     def as_json(self) -> dict[str, Any]:
         """Return the whole report."""
         return {
@@ -185,102 +202,99 @@ class Report:
         }
 
 
-def left_out(report: Report) -> list[tuple[tuple[str, ...], str]]:
-    """Return what was not tested in an image, and why."""
-    found = [
-        (report.unspecified, "not checked, because --expect does not say"),
-        (report.not_begun, "not started after the first failure"),
-    ]
-    return [(names, why) for names, why in found if names]
-
-
 @dataclass(frozen=True)
-class Check:
-    """One check that has ended. ``outcome`` is ``passed``, ``failed`` or ``skipped``."""
+class ReportStore:
+    """The verdicts of suites, a file an image id; a damaged one counts as none.
 
-    suite: str
-    test: str
-    outcome: str
-    seconds: float
-    message: str = ""
-
-
-@dataclass
-class CheckStream:
-    """The checks of one pytest run, from the lines of JSON that its plugin writes to a pipe.
-
-    The lines are ``{"checks": 80}``, ``{"begins": "pins"}``, one `Check` for each that ended, and
-    ``{"ended": true}`` (tests/image/result_stream.py). ``milestone`` gets suites that begin and
-    the first failure of each reason, ``step`` every change.
+    A verdict counts for one image id and one key of
+    :func:`~imgbuild.suites.catalog.suite_keys`. Removing the folder only makes suites run again.
     """
 
-    milestone: Callable[[str], None]
-    step: Callable[[str], None]
-    suite: str = ""
-    expected: int = 0
-    failed: int = 0
-    reported: set[tuple[str, str]] = field(default_factory=set)
-    #: Whether pytest ended by itself, so that no line is missing.
-    ended: bool = False
-    checks: list[Check] = field(default_factory=list)
+    folder: Path
 
-    def read(self, line: str) -> None:
-        """Take in one line."""
+    def save(
+        self,
+        image_id: str,
+        keys: Mapping[str, str],
+        results: Iterable[SuiteResult],
+        *,
+        gpus: bool = False,
+    ) -> None:
+        """Keep the results; ``gpus`` says whether the engine offered GPUs."""
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        more = {"gpus_offered": gpus, "before": now}
+        fresh = {one.suite: {**one.as_json(), "key": keys[one.suite], **more} for one in results}
+        self._write(image_id, {**self.document(image_id), **fresh})
+
+    def passed(
+        self, image_id: str, keys: Mapping[str, str], *, gpus: bool = False
+    ) -> dict[str, SuiteResult]:
+        """Return the results, by suite, that are still good.
+
+        ``gpus`` says whether the engine offers GPUs now: a suite that was skipped for want of them
+        is run again then.
+        """
+        known = self._known(image_id, keys)
+        if gpus and not known.get(NEEDS_GPU, {}).get("gpus_offered"):
+            known.pop(NEEDS_GPU, None)
+        results = {suite: _result(suite, entry) for suite, entry in known.items()}
+        return {suite: result for suite, result in results.items() if result and result.ok}
+
+    def verdict(self, image_id: str, keys: Mapping[str, str], *, gpus: bool = False) -> Verdict:
+        """Return whether an image passed or failed exactly these suites, as far as known."""
+        known = self._known(image_id, keys)
+        if any(entry.get("verdict") == Verdict.FAILED for entry in known.values()):
+            return Verdict.FAILED
+        whole = self.passed(image_id, keys, gpus=gpus).keys() == keys.keys()
+        return Verdict.PASSED if keys and whole else Verdict.UNKNOWN
+
+    def begin(self, image_id: str) -> None:
+        """Keep that this machine is to test the image, before there is any result."""
+        if not self.knows(image_id):
+            self.adopt(image_id, {})
+
+    def knows(self, image_id: str) -> bool:
+        """Return whether this machine was to test the image, even if its file is damaged."""
+        return self._path(image_id).is_file()
+
+    def document(self, image_id: str) -> dict[str, Any]:
+        """Return all entries of an image, by suite."""
         try:
-            event = json.loads(line)
-        except ValueError:  # the line that a kill cut off
-            return
-        self.expected += event.get("checks", 0)
-        self.ended = self.ended or "ended" in event
-        if "outcome" in event:
-            self._add(Check(**{**event, "test": check_name(event["test"])}))
-        if event.get("begins", self.suite) != self.suite:
-            self.suite = event["begins"]
-            self.milestone(self.text)
-        self.step(self.text)
+            document = json.loads(self._path(image_id).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        suites = document.get("suites") if isinstance(document, dict) else None
+        return suites if isinstance(suites, dict) else {}
 
-    def _add(self, check: Check) -> None:
-        self.checks.append(check)
-        if check.outcome == "failed":
-            self.failed += 1
-            reason = TestFailure(check.test, check.message).reason
-            if (check.suite, reason) not in self.reported:
-                self.reported.add((check.suite, reason))
-                self.milestone(f"FAILED {check.suite}: {check.test}: {reason}")
+    def adopt(self, image_id: str, suites: Mapping[str, Any]) -> None:
+        """Take over results of the same image from elsewhere; those of this machine win."""
+        self._write(image_id, {**suites, **self.document(image_id)})
 
-    @property
-    def text(self) -> str:
-        """Return what a line shows: ``horovod 23/80, 1 failed``."""
-        failed = f", {self.failed} failed" if self.failed else ""
-        return f"{self.suite} {len(self.checks)}/{self.expected}{failed}"
+    def _known(self, image_id: str, keys: Mapping[str, str]) -> dict[str, Entry]:
+        return {
+            suite: entry
+            for suite, entry in self.document(image_id).items()
+            if isinstance(entry, dict) and suite in keys and entry.get("key") == keys[suite]
+        }
+
+    def _write(self, image_id: str, suites: Mapping[str, Any]) -> None:
+        document = {"image_id": image_id, "suites": suites}
+        write_text(self._path(image_id), json.dumps(document, indent=2) + "\n")
+
+    def _path(self, image_id: str) -> Path:
+        return self.folder / f"{image_id.removeprefix('sha256:')}.json"
 
 
-def check_name(name: str) -> str:
-    """Return a check's name without the container, which is gone when the name is read."""
-    return _CONTAINER.sub("", name).replace("[-", "[").replace("[]", "")
-
-
-def suite_results(
-    checks: Iterable[Check], suites: Sequence[str], *, whole: bool = True
-) -> tuple[SuiteResult, ...]:
-    """Return one result a suite; a suite without any check has passed nothing.
-
-    Where the run ended with the first failure (not ``whole``), such a suite was not begun, and has
-    no result.
-    """
-    found: dict[str, list[Check]] = {suite: [] for suite in suites}
-    for check in checks:
-        found.setdefault(check.suite, []).append(check)
-    return tuple(_result(suite, checks) for suite, checks in found.items() if checks or whole)
-
-
-def _result(suite: str, checks: Sequence[Check]) -> SuiteResult:
-    skipped = [TestSkip(c.test, c.message) for c in checks if c.outcome == "skipped"]
-    return SuiteResult(
-        suite,
-        sum(check.outcome == "passed" for check in checks),
-        tuple(TestFailure(c.test, c.message) for c in checks if c.outcome == "failed"),
-        tuple(skip for skip in skipped if not skip.reason.startswith(NOT_ASKED)),
-        sum(check.seconds for check in checks),
-        tuple(skip for skip in skipped if skip.reason.startswith(NOT_ASKED)),
-    )
+def _result(suite: str, entry: Entry) -> SuiteResult | None:
+    """Return an entry as a result; ``None`` if it is damaged or has failures."""
+    try:
+        skips, not_asked = (
+            tuple(TestSkip(str(one["test"]), str(one["reason"])) for one in entry[name])
+            for name in ("skipped", "not_asked")
+        )
+        passed, seconds, when = entry["passed"], float(entry["seconds"]), entry["before"]
+        if entry["failures"] != [] or not isinstance(passed, int) or not isinstance(when, str):
+            return None
+        return SuiteResult(suite, passed, (), skips, seconds, not_asked, when)
+    except (KeyError, TypeError, ValueError):
+        return None

@@ -2,91 +2,170 @@
 
 import json
 import os
+import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from imgbuild import process
 from imgbuild.engine.client import Engine
+from imgbuild.engine.progress import ImageNote, ImageState, Listener
 from imgbuild.errors import CheckFailedError
 from imgbuild.files import work_folder
 from imgbuild.project import Project
 from imgbuild.suites.catalog import PREFIX, code_digest
-from imgbuild.suites.container import StartedContainer, TestTarget, suite_container
-from imgbuild.suites.results import CheckStream, Report, suite_results
+from imgbuild.suites.container import TestTarget, suite_container
+from imgbuild.suites.results import Report, ReportStore, SuiteResult, TestFailure, TestSkip
 
 #: The longest any set of suites may take, in seconds; each command inside has its own limit.
 TIMEOUT_SECONDS = 1800
 #: How long an interrupted pytest may take to remove what its suites started, in seconds.
 CLEANUP_SECONDS = 15.0
+#: How often a running pytest looks whether it is to stop, in seconds.
+STOP_SECONDS = 0.2
 #: Holds the number of the descriptor that pytest writes its results to
 #: (tests/image/result_stream.py).
 VARIABLE = "IMGBUILD_RESULTS"
 JUNIT, OUTPUT = "junit.xml", "pytest.txt"
 #: pytest's exit codes for "all passed" and "some failed": the only ones with a verdict.
 _VERDICTS = {0, 1}
+#: How the reasons begin where no expectation was given (tests/image/skip_reasons.py).
+NOT_ASKED = "not asked: "
+#: testinfra's parameter, which is between or beside those of the checks.
+_CONTAINER = re.compile(r"-?docker://[0-9a-f]+")
 
 
 class SuitesStoppedError(Exception):
     """The run was interrupted while this image was tested."""
 
 
-class Stop:
-    """Knows the processes of a run, and can end them all."""
+@dataclass(frozen=True)
+class TestOptions:
+    """Which suites, none for all; ``rerun`` those too that passed before.
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._running: set[process.Process] = set()
-        self._stopped = False
+    ``fail_fast`` ends a run with the first failed check. When ``stop`` is set, all runs end.
+    """
 
-    def check(self) -> None:
-        """Raise `SuitesStoppedError` if the run was stopped."""
-        if self._stopped:
+    __test__ = False  # the name begins with Test, but pytest must not collect it
+
+    suites: tuple[str, ...] = ()
+    rerun: bool = False
+    fail_fast: bool = False
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def require_going_on(self) -> None:
+        """Raise `SuitesStoppedError` if the run was interrupted."""
+        if self.stop.is_set():
             raise SuitesStoppedError
-
-    def stop(self) -> None:
-        """Ask every process to end, and let none begin."""
-        with self._lock:
-            self._stopped = True
-            for running in self._running:
-                running.terminate()
-
-    @contextmanager
-    def guarding(self, started: process.Process) -> Iterator[None]:
-        """Let `stop` end a process as long as the block lasts."""
-        with self._lock:
-            self._running.add(started)
-            if self._stopped:
-                started.terminate()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._running.discard(started)
 
 
 @dataclass(frozen=True)
-class SuiteRun:
-    """Which suites to run in which image, and where the results go.
+class TestSession:
+    """What a test of any image needs: the suites, the engine, and where results go."""
 
-    ``log`` gets milestones, ``step`` every check.
+    __test__ = False
+
+    project: Project
+    engine: Engine
+    host: str | None
+    store: ReportStore
+    reports: Path
+    listener: Listener
+
+
+def folder_name(image: str) -> str:
+    """Return an image's name or reference as the name of a folder."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", image)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check that has ended. ``outcome`` is ``passed``, ``failed`` or ``skipped``."""
+
+    suite: str
+    test: str
+    outcome: str
+    seconds: float
+    message: str = ""
+
+
+@dataclass
+class CheckStream:
+    """The checks of one pytest run, from the lines of JSON that its plugin writes to a pipe.
+
+    The lines are ``{"checks": 80}``, ``{"begins": "pins"}``, one `Check` for each that ended, and
+    ``{"ended": true}`` (tests/image/result_stream.py). ``milestone`` gets suites that begin and
+    the first failure of each reason, ``step`` every change.
     """
 
-    target: TestTarget
-    suites: tuple[str, ...]
-    folder: Path
-    fail_fast: bool = False
-    log: Callable[[str], None] = lambda _: None
-    step: Callable[[str], None] = lambda _: None
-    stop: Stop = field(default_factory=Stop)
+    milestone: Callable[[str], None]
+    step: Callable[[str], None]
+    suite: str = ""
+    expected: int = 0
+    failed: int = 0
+    reported: set[tuple[str, str]] = field(default_factory=set)
+    #: Whether pytest ended by itself, so that no line is missing.
+    ended: bool = False
+    checks: list[Check] = field(default_factory=list)
+
+    def read(self, line: str) -> None:
+        """Take in one line."""
+        try:
+            event = json.loads(line)
+        except ValueError:  # the line that a kill cut off
+            return
+        self.expected += event.get("checks", 0)
+        self.ended = self.ended or "ended" in event
+        if "outcome" in event:
+            self._add(Check(**{**event, "test": check_name(event["test"])}))
+        if event.get("begins", self.suite) != self.suite:
+            self.suite = event["begins"]
+            self.milestone(self.text)
+        self.step(self.text)
+
+    def _add(self, check: Check) -> None:
+        self.checks.append(check)
+        if check.outcome == "failed":
+            self.failed += 1
+            reason = TestFailure(check.test, check.message).reason
+            if (check.suite, reason) not in self.reported:
+                self.reported.add((check.suite, reason))
+                self.milestone(f"FAILED {check.suite}: {check.test}: {reason}")
+
+    @property
+    def text(self) -> str:
+        """Return what a line shows: ``horovod 23/80, 1 failed``."""
+        failed = f", {self.failed} failed" if self.failed else ""
+        return f"{self.suite} {len(self.checks)}/{self.expected}{failed}"
 
 
-def run_suites(run: SuiteRun, engine: Engine, host: str | None, project: Project) -> Report:
-    """Return the results; pytest's ``junit.xml`` and output are in ``run.folder``.
+def check_name(name: str) -> str:
+    """Return a check's name without the container, which is gone when the name is read."""
+    return _CONTAINER.sub("", name).replace("[-", "[").replace("[]", "")
+
+
+def suite_result(suite: str, checks: Iterable[Check]) -> SuiteResult:
+    """Return the result of one suite from the checks of all."""
+    own = [check for check in checks if check.suite == suite]
+    skipped = [TestSkip(c.test, c.message) for c in own if c.outcome == "skipped"]
+    return SuiteResult(
+        suite,
+        sum(check.outcome == "passed" for check in own),
+        tuple(TestFailure(c.test, c.message) for c in own if c.outcome == "failed"),
+        tuple(skip for skip in skipped if not skip.reason.startswith(NOT_ASKED)),
+        sum(check.seconds for check in own),
+        tuple(skip for skip in skipped if skip.reason.startswith(NOT_ASKED)),
+    )
+
+
+def run_suites(
+    target: TestTarget, suites: tuple[str, ...], session: TestSession, options: TestOptions
+) -> Report:
+    """Run these suites; pytest's ``junit.xml`` and output are in the session's folder.
 
     Raises:
         MachineError: no docker client, or the engine cannot start the container.
@@ -94,74 +173,66 @@ def run_suites(run: SuiteRun, engine: Engine, host: str | None, project: Project
         SuitesStoppedError: the run was interrupted.
 
     """
-    run.stop.check()
-    run.folder.mkdir(parents=True, exist_ok=True)
-    (run.folder / JUNIT).unlink(missing_ok=True)
+
+    def log(text: str) -> None:
+        session.listener(ImageState(target.name, "testing", text))
+
+    options.require_going_on()
     started = time.monotonic()
-    stream = CheckStream(run.log, run.step)
-    with suite_container(run.target, engine, run.log) as container:
-        _run_pytest(run, container, host, project, stream)
-    results = suite_results(stream.checks, run.suites, whole=not run.fail_fast)
-    begun = {result.suite: result for result in results}
+    stream = CheckStream(log, lambda text: session.listener(ImageNote(target.name, text)))
+    reports = session.reports / folder_name(target.name)
+    reports.mkdir(parents=True, exist_ok=True)
+    with (
+        suite_container(target, session.engine, log) as container,
+        work_folder("suites") as folder,
+        _pipe_to(stream.read) as pipe,
+    ):
+        expect = folder / "expect.json"
+        expect.write_text(json.dumps(target.expected), encoding="utf-8")
+        root, host = session.project.root, session.host
+        command = [
+            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"),
+            "--tb=short",  # the arguments of a test can be the whole list of an image's files
+            *(f"--rootdir={root}", f"--hosts=docker://{container.id}", f"--expect={expect}"),
+            *(f"--junitxml={reports / JUNIT}", "-o", "junit_logging=no"),
+            *("-o", f"junit_suite_name={target.name}"),
+            *("-o", "junit_family=xunit1"),  # xunit2 has no place for what a check records
+            *(["--exitfirst"] if options.fail_fast else []),
+            *([f"--no-gpu={container.no_gpu}"] if container.no_gpu else []),
+            *(str(session.project.suites / f"{PREFIX}{suite}.py") for suite in suites),
+        ]
+        code = call_pytest(command, host, pipe, reports / OUTPUT, options.stop)
+    options.require_going_on()
+    if code not in _VERDICTS or not stream.ended:
+        raise CheckFailedError(
+            f"The suites of {target.name} could not be run (pytest exit code {code}). "
+            f"Its output is in {reports / OUTPUT}. If the disk is full, free space there, or "
+            "choose another folder with --report."
+        )
+    # A suite without any check has passed nothing, unless the first failure ended the run before.
+    begun = {check.suite for check in stream.checks} if options.fail_fast else {*suites}
     return Report(
-        run.target.name,
-        run.target.image_id,
-        code_digest(project.suites),
-        tuple(begun[name] for name in run.suites if name in begun),
+        target.name,
+        target.image_id,
+        code_digest(session.project.suites),
+        tuple(suite_result(name, stream.checks) for name in suites if name in begun),
         container.offered,
-        not_begun=tuple(name for name in run.suites if name not in begun),
+        not_begun=tuple(name for name in suites if name not in begun),
         seconds=time.monotonic() - started,
     )
 
 
-def _run_pytest(
-    run: SuiteRun,
-    container: StartedContainer,
-    host: str | None,
-    project: Project,
-    stream: CheckStream,
-) -> None:
-    with work_folder("suites") as folder, _pipe_to(stream.read) as pipe:
-        expect = folder / "expect.json"
-        expect.write_text(json.dumps(run.target.expected), encoding="utf-8")
-        command = _command(run, container, project, expect)
-        code = call_pytest(command, host, pipe, run.folder / OUTPUT, run.stop)
-    run.stop.check()
-    if code not in _VERDICTS or not stream.ended:
-        raise CheckFailedError(
-            f"The suites of {run.target.name} could not be run (pytest exit code {code}). "
-            f"Its output is in {run.folder / OUTPUT}. If the disk is full, free space there, or "
-            "choose another folder with --report."
-        )
-
-
-def _command(
-    run: SuiteRun, container: StartedContainer, project: Project, expect: Path
-) -> list[str]:
-    files = [str(project.suites / f"{PREFIX}{suite}.py") for suite in run.suites]
-    return [
-        *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"),
-        "--tb=short",  # the arguments of a test can be the whole list of an image's files
-        *("--rootdir", str(project.root), f"--hosts=docker://{container.id}"),
-        *(f"--expect={expect}", f"--junitxml={run.folder / JUNIT}", "-o", "junit_logging=no"),
-        *("-o", f"junit_suite_name={run.target.name}"),
-        *("-o", "junit_family=xunit1"),  # xunit2 has no place for what a check records
-        *(["--exitfirst"] if run.fail_fast else []),
-        *([f"--no-gpu={container.no_gpu}"] if container.no_gpu else []),
-        *files,
-    ]
-
-
 def call_pytest(
-    command: Sequence[str], host: str | None, pipe: int, output: Path, stop: Stop
+    command: Sequence[str], host: str | None, pipe: int, output: Path, stop: threading.Event
 ) -> int:
-    """Return the exit code; -1 if it took too long. Nothing that it started outlives it.
+    """Return the exit code; -1 if it took too long or was stopped. It leaves no process behind.
 
     ``pipe`` is the descriptor that it writes its results to.
     """
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", VARIABLE: str(pipe)}
     if host:
         environment["DOCKER_HOST"] = host
+    end = time.monotonic() + TIMEOUT_SECONDS
     # SIGTERM goes to pytest alone: it needs its docker clients to remove what there is.
     with (
         output.open("w", encoding="utf-8") as file,
@@ -173,12 +244,13 @@ def call_pytest(
             grace=CLEANUP_SECONDS,
             leader_first=True,
         ) as pytest,
-        stop.guarding(pytest),
     ):
-        try:
-            return pytest.wait(TIMEOUT_SECONDS)
-        except process.TimeoutExpired:
-            return -1
+        while not stop.is_set() and time.monotonic() < end:
+            try:
+                return pytest.wait(STOP_SECONDS)
+            except process.TimeoutExpired:
+                continue
+    return -1
 
 
 @contextmanager

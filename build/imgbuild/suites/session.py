@@ -1,103 +1,72 @@
 """Test images: take over what passed before, run the other suites, write the reports."""
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from pathlib import Path
 
-from imgbuild.engine.client import Engine
-from imgbuild.engine.progress import ImageNote, ImageState, Listener
+from imgbuild.engine.progress import ImageState
 from imgbuild.errors import ImgbuildError
 from imgbuild.files import write_text
 from imgbuild.parallel import as_completed
-from imgbuild.project import Project
 from imgbuild.suites.catalog import choose_suites, code_digest, suite_keys
 from imgbuild.suites.container import TestTarget
-from imgbuild.suites.results import Report, Verdict
-from imgbuild.suites.runner import JUNIT, Stop, SuiteRun, run_suites
-from imgbuild.suites.store import ReportStore
-from imgbuild.suites.summary import summary
+from imgbuild.suites.results import Report, SuiteResult, Verdict
+from imgbuild.suites.runner import JUNIT, TestOptions, TestSession, folder_name, run_suites
 
 REPORT, SUMMARY = "report.json", "summary.md"
+#: How many lines of one failure the summary has; the rest is in ``report.json`` and ``junit.xml``.
+LINES_SHOWN = 30
+#: GitHub refuses a summary of more than 1 MiB; so many failures are shown in full.
+FAILURES_SHOWN = 100
+_SIGNS = {
+    Verdict.PASSED: "✅",
+    Verdict.FAILED: "❌",
+    Verdict.INCOMPLETE: "⚠️",
+    Verdict.SKIPPED: "⏭️",
+    Verdict.NOT_ASKED: "❔",
+}
 
 
-@dataclass(frozen=True)
-class TestOptions:
-    """Which suites, none for all; ``rerun`` those too that passed before.
+def report_on(target: TestTarget, session: TestSession, options: TestOptions) -> Report:
+    """Return the report of an image; it is written, and its results are kept.
 
-    ``fail_fast`` ends a run with the first failed check; ``stop`` ends it where it stands.
+    Raises:
+        InputError: the image has no such suite.
+        MachineError: the engine cannot start its container.
+        CheckFailedError: the suites could not be run.
+        SuitesStoppedError: the run was interrupted.
+
     """
-
-    __test__ = False  # the name begins with Test, but pytest must not collect it
-
-    suites: tuple[str, ...] = ()
-    rerun: bool = False
-    fail_fast: bool = False
-    stop: Stop = field(default_factory=Stop)
-
-
-@dataclass(frozen=True)
-class TestSession:
-    """What a test of any image needs: the suites, the engine, and where results go."""
-
-    __test__ = False
-
-    project: Project
-    engine: Engine
-    host: str | None
-    store: ReportStore
-    reports: Path
-    listener: Listener
-
-    def test(self, target: TestTarget, options: TestOptions) -> Report:
-        """Return the report of an image; it is written, and its results are kept.
-
-        Raises:
-            InputError: the image has no such suite.
-            MachineError: the engine cannot start its container.
-            CheckFailedError: the suites could not be run.
-            SuitesStoppedError: the run was interrupted.
-
-        """
-        suites = choose_suites(self.project.suites, options.suites, target.variant)
-        keys = suite_keys(suites, target.expected)
-        offered = target.variant == "gpu" and self.engine.version().gpus is not None
-        known = {}
-        if not options.rerun:
-            known = self.store.passed(target.image_id, keys, gpus=offered)
-        todo = tuple(name for name in keys if name not in known)
-        before = f"not run again: {', '.join(sorted(known))}" if known else ""
-        say = partial(ImageState, target.name, "testing")
-        self.listener(say("; ".join(filter(None, (", ".join(todo), before)))))
-        folder = self.reports / target.folder
-        if todo:
-            run = SuiteRun(
-                target,
-                todo,
-                folder,
-                fail_fast=options.fail_fast,
-                log=lambda text: self.listener(say(text)),
-                step=lambda text: self.listener(ImageNote(target.name, text)),
-                stop=options.stop,
-            )
-            fresh = run_suites(run, self.engine, self.host, self.project)
-        else:
-            (folder / JUNIT).unlink(missing_ok=True)
-            code = code_digest(self.project.suites)
-            fresh = Report(target.name, target.image_id, code, (), offered)
-        self.store.save(target.image_id, keys, fresh.suites, gpus=fresh.gpus)
-        results = {**known, **{result.suite: result for result in fresh.suites}}
-        report = replace(
-            fresh,
-            suites=tuple(results[name] for name in keys if name in results),
-            reference=target.reference,
-            unspecified=target.unspecified,
-        )
-        self.listener(ImageState(target.name, str(report.verdict)))
-        write_text(folder / REPORT, json.dumps(report.as_json(), indent=2) + "\n")
-        write_text(folder / SUMMARY, summary([report]))
-        return report
+    suites = choose_suites(session.project.suites, options.suites, target.variant)
+    keys = suite_keys(suites, target.expected)
+    offered = target.variant == "gpu" and session.engine.version().gpus is not None
+    known: Mapping[str, SuiteResult] = {}
+    if not options.rerun:
+        known = session.store.passed(target.image_id, keys, gpus=offered)
+    todo = tuple(name for name in keys if name not in known)
+    before = f"not run again: {', '.join(sorted(known))}" if known else ""
+    text = "; ".join(filter(None, (", ".join(todo), before)))
+    session.listener(ImageState(target.name, "testing", text))
+    folder = session.reports / folder_name(target.name)
+    (folder / JUNIT).unlink(missing_ok=True)
+    if todo:
+        fresh = run_suites(target, todo, session, options)
+    else:
+        code = code_digest(session.project.suites)
+        fresh = Report(target.name, target.image_id, code, (), offered)
+    session.store.save(target.image_id, keys, fresh.suites, gpus=fresh.gpus)
+    results = {**known, **{result.suite: result for result in fresh.suites}}
+    report = replace(
+        fresh,
+        suites=tuple(results[name] for name in keys if name in results),
+        reference=target.reference,
+        unspecified=target.unspecified,
+    )
+    session.listener(ImageState(target.name, str(report.verdict)))
+    write_text(folder / REPORT, json.dumps(report.as_json(), indent=2) + "\n")
+    write_text(folder / SUMMARY, summary([report]))
+    return report
 
 
 @dataclass
@@ -113,25 +82,18 @@ class TestRun:
     errors: dict[str, ImgbuildError] = field(default_factory=dict)
     not_begun: list[str] = field(default_factory=list)
 
-    def write(self, folder: Path) -> None:
-        """Write ``report.json`` and ``summary.md`` of the whole run."""
-        reports = [report.as_json() for report in self.reports]
-        write_text(folder / REPORT, json.dumps(reports, indent=2) + "\n")
-        errors = {name: str(error) for name, error in self.errors.items()}
-        write_text(folder / SUMMARY, summary(self.reports, errors))
-
 
 def run_targets(
     targets: Sequence[TestTarget], session: TestSession, options: TestOptions, jobs: int
 ) -> TestRun:
-    """Return the outcome of all images, ``jobs`` of them at a time.
+    """Test all images, ``jobs`` of them at a time; write ``report.json`` and ``summary.md`` of all.
 
     An interrupt ends all of them: pytest removes what its suites started, then the container goes.
     """
 
     def outcome_of(target: TestTarget) -> Report | ImgbuildError:
         try:
-            return session.test(target, options)
+            return report_on(target, session, options)
         except ImgbuildError as error:
             return error
 
@@ -139,16 +101,98 @@ def run_targets(
         passed = isinstance(outcome, Report) and outcome.verdict is not Verdict.FAILED
         return passed or not options.fail_fast
 
-    stop = options.stop.stop
+    stop = options.stop.set
     done = as_completed(outcome_of, targets, jobs, goes_on=goes_on, stop=stop, grace=None)
     outcomes = {target.name: outcome for target, outcome in done}
-    run = TestRun()
-    for target in targets:
-        outcome = outcomes.get(target.name)
-        if outcome is None:
-            run.not_begun.append(target.name)
-        elif isinstance(outcome, Report):
-            run.reports.append(outcome)
-        else:
-            run.errors[target.name] = outcome
+    found = {one.name: outcomes.get(one.name) for one in targets}
+    run = TestRun(
+        [one for one in found.values() if isinstance(one, Report)],
+        {name: one for name, one in found.items() if isinstance(one, ImgbuildError)},
+        [name for name, one in found.items() if one is None],
+    )
+    reports = [report.as_json() for report in run.reports]
+    write_text(session.reports / REPORT, json.dumps(reports, indent=2) + "\n")
+    write_text(session.reports / SUMMARY, summary(run.reports, run.errors))
     return run
+
+
+def summary(reports: Sequence[Report], errors: Mapping[str, ImgbuildError] | None = None) -> str:
+    """Return Markdown for ``$GITHUB_STEP_SUMMARY``: a table of suites by images, then failures.
+
+    ``errors`` are, by image, why one could not be tested.
+    """
+    total = len(reports) + len(errors or {})
+    images = "1 image" if total == 1 else f"{total} images"
+    good = sum(report.ok for report in reports)
+    lost = [f"- `{name}`: {_inline(str(error))}" for name, error in (errors or {}).items()]
+    notes = [f"- `{report.image}`: {_inline(note)}" for report in reports for note in report.notes]
+    parts = [
+        f"## imgbuild test: {good} of {images} passed",
+        _table(reports),
+        *(["### Not tested", "\n".join(lost)] if lost else []),
+        *_failures(reports),
+        *(["### Not checked", "\n".join(notes)] if notes else []),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _table(reports: Sequence[Report]) -> str:
+    """Return a row a suite and a column an image."""
+    if not reports:
+        return ""
+    suites = list(dict.fromkeys(s.suite for report in reports for s in report.suites))
+    by_image = [{suite.suite: suite for suite in report.suites} for report in reports]
+    whole = [f"{_SIGNS[one.verdict]} **{one.verdict}**, {one.seconds:.0f} s" for one in reports]
+    rows = [
+        ["suite", *(f"`{report.image}`" for report in reports)],
+        ["---"] * (len(reports) + 1),
+        *([f"`{name}`", *(_cell(found.get(name)) for found in by_image)] for name in suites),
+        ["**all**", *whole],
+    ]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _cell(suite: SuiteResult | None) -> str:
+    """Return verdict, checks and seconds: ``✅ passed, 14 checks, 2.4 s``."""
+    if suite is None:
+        return ""
+    checks = suite.passed + len(suite.failures)
+    counted = f"{checks} check{'' if checks == 1 else 's'}"
+    if suite.before:
+        return f"{_SIGNS[suite.verdict]} {suite.verdict} before ({suite.before}), {counted}"
+    others = {"failed": suite.failures, "skipped": suite.skips, "not checked": suite.not_asked}
+    more = [f"{len(found)} {word}" for word, found in others.items() if found]
+    words = (f"{_SIGNS[suite.verdict]} {suite.verdict}", counted, *more, f"{suite.seconds:.1f} s")
+    return ", ".join(words)
+
+
+def _failures(reports: Sequence[Report]) -> Iterator[str]:
+    failed = [
+        (f"`{report.image}` {suite.suite}", suite)
+        for report in reports
+        for suite in report.suites
+        if suite.verdict is Verdict.FAILED
+    ]
+    if failed:
+        yield "### Failures"
+    failures = [(place, failure) for place, suite in failed for failure in suite.failures]
+    for place, failure in failures[:FAILURES_SHOWN]:
+        yield f"{place}: `{failure.test}`\n\n{_fenced(failure.message)}"
+    if len(failures) > FAILURES_SHOWN:
+        yield f"… and {len(failures) - FAILURES_SHOWN} more, in {REPORT}."
+    for place, suite in failed:
+        if not suite.failures:
+            yield f"- {place}: {suite.problem}"
+
+
+def _fenced(message: str) -> str:
+    """Return the end of a message as a block of code, whatever is in it."""
+    lines = message.strip().splitlines()
+    cut = [f"… {len(lines) - LINES_SHOWN} lines before"] if len(lines) > LINES_SHOWN else []
+    longest = max(map(len, re.findall("`+", message)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return "\n".join([fence, *cut, *lines[-LINES_SHOWN:], fence])
+
+
+def _inline(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")

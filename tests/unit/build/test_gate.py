@@ -16,8 +16,8 @@ from imgbuild.errors import CheckFailedError
 from imgbuild.inputs.build_inputs import BaseInput, ImageDownloads, InterpreterInput
 from imgbuild.matrix.images import Image
 from imgbuild.plan.plan import Action
+from imgbuild.suites.container import TestTarget
 from imgbuild.suites.results import Report, SuiteResult, TestSkip
-from imgbuild.suites.runner import SuiteRun
 
 GPU = "tf-1.13-gpu-ubuntu"
 REASON = "no NVIDIA driver: the engine offers none to containers"
@@ -34,13 +34,13 @@ def gpu(bench: Bench, images: dict[str, Image], monkeypatch: pytest.MonkeyPatch)
         downloads={GPU: ImageDownloads({}, {})},
     )
     bench.change(inputs=inputs, images=(images[GPU],))
-    monkeypatch.setattr("imgbuild.suites.session.run_suites", lambda run, *_: _skipping(bench, run))
+    monkeypatch.setattr("imgbuild.suites.session.run_suites", lambda *run: _skipping(bench, *run))
     return bench
 
 
-def _skipping(bench: Bench, run: SuiteRun) -> Report:
+def _skipping(bench: Bench, *run: Any) -> Report:
     """Return what suites say that all pass, but for what needs a GPU."""
-    report = bench.suites(run)
+    report = bench.suites(*run)
     results = tuple(
         SuiteResult("gpu_runs", 0, (), SKIPS, 0.1) if suite.suite == "gpu_runs" else suite
         for suite in report.suites
@@ -70,8 +70,8 @@ def test_without_a_gpu_an_image_gets_its_name_and_is_tested_again_when_there_is_
 def test_a_suite_that_every_image_must_pass_may_not_be_skipped(
     gpu: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def skipping(run: SuiteRun, *_: object) -> Report:
-        report = gpu.suites(run)
+    def skipping(*run: Any) -> Report:
+        report = gpu.suites(*run)
         skipped = tuple(replace(s, passed=0, skips=SKIPS) for s in report.suites[-1:])
         return replace(report, suites=(*report.suites[:-1], *skipped))
 
@@ -86,13 +86,13 @@ def test_a_suite_that_every_image_must_pass_may_not_be_skipped(
 def test_the_suites_know_of_stand_ins_and_the_stub_is_of_the_images_own_builder(
     gpu: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    runs: list[SuiteRun] = []
+    tested: list[TestTarget] = []
     targets: list[BakeTarget] = []
     logs: list[Path] = []
 
-    def seen(run: SuiteRun, *_: object) -> Report:
-        runs.append(run)
-        return gpu.suites(run)
+    def seen(target: TestTarget, *more: Any) -> Report:
+        tested.append(target)
+        return gpu.suites(target, *more)
 
     def export(_buildx: object, _host: object, asked: list[BakeTarget], **more: Any) -> None:
         targets.extend(asked)
@@ -101,11 +101,11 @@ def test_the_suites_know_of_stand_ins_and_the_stub_is_of_the_images_own_builder(
     monkeypatch.setattr("imgbuild.suites.session.run_suites", seen)
     gpu.pretend_standin()
     gpu.build()
-    assert runs[0].target.expected["pins"]["python"] == "3.6.15"
-    assert runs[0].target.expected["standin"] is True
+    assert tested[0].expected["pins"]["python"] == "3.6.15"
+    assert tested[0].expected["standin"] is True
     monkeypatch.setattr("imgbuild.build.one_bake.run_bake", export)
-    assert runs[0].target.export_stub is not None
-    runs[0].target.export_stub(tmp_path)
+    assert tested[0].export_stub is not None
+    tested[0].export_stub(tmp_path)
     (target,) = targets
     assert (target.target, target.labels) == ("driver-stub", {})
     assert target.output == f"type=local,dest={tmp_path}"

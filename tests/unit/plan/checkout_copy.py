@@ -21,8 +21,7 @@ from imgbuild.plan.changes import parts_label
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.project import Project
 from imgbuild.settings import Settings
-from imgbuild.suites.results import SuiteResult
-from imgbuild.suites.store import ReportStore
+from imgbuild.suites.results import ReportStore, SuiteResult
 
 BASE = "registry.example.org/debian@sha256:"
 SETTINGS = {"base": {"debian-12": {"from": "registry", "image": BASE + "a" * 64}}}

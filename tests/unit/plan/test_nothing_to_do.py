@@ -16,7 +16,7 @@ from socket_server import SocketServer, socket_server
 from imgbuild.dockerfile.labels import INPUT_DIGEST
 from imgbuild.inputs import build_inputs as inputs
 from imgbuild.project import Project
-from imgbuild.suites.store import ReportStore
+from imgbuild.suites.results import ReportStore
 
 #: What only a build, a test or a download needs, by the names of its top packages.
 HEAVY = ("docker", "requests", "urllib3", "rich", "pytest", "testinfra")

@@ -19,7 +19,7 @@ from imgbuild.matrix.images import Image
 from imgbuild.matrix.load import load_matrix
 from imgbuild.plan.plan import Action
 from imgbuild.project import Project
-from imgbuild.suites.store import ReportStore
+from imgbuild.suites.results import ReportStore
 
 
 @pytest.fixture(scope="module")

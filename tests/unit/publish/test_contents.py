@@ -14,8 +14,7 @@ from imgbuild.matrix.images import Image, documented_family
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.tags import parts_of
 from imgbuild.publish.contents import check_contents, parts_read
-from imgbuild.suites.container import CONTAINER_LABEL, label_of
-from imgbuild.suites.image_probe import PROGRAM, ImageContents
+from imgbuild.suites.container import CONTAINER_LABEL, PROGRAM, ImageContents, label_of
 
 OPEN_MPI = "mpirun (Open MPI) {}\n\nReport bugs to http://www.open-mpi.org/community/help/\n"
 INTEL_2021 = "Intel(R) MPI Library for Linux* OS, Version 2021.8 Build 20221129 (id: 339ec755a1)\n"

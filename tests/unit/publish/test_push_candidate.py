@@ -14,8 +14,7 @@ from imgbuild.matrix.images import Image, standin_image
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.publish.candidate import Allowance, Judgement, PushCandidate, judge
-from imgbuild.suites.results import SuiteResult, TestFailure, TestSkip
-from imgbuild.suites.store import ReportStore
+from imgbuild.suites.results import ReportStore, SuiteResult, TestFailure, TestSkip
 
 ID = "sha256:" + "1" * 64
 TOTAL = "sha256:" + "a" * 64

@@ -8,8 +8,8 @@ from expectation import parse_expectation
 from imgbuild.errors import InputError
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
-from imgbuild.suites.expectation import expected_of, parse_expect, unspecified
-from imgbuild.suites.image_probe import ImageContents
+from imgbuild.suites.container import ImageContents, TestTarget
+from imgbuild.suites.expectation import external_target, parse_expect
 
 
 def _image(tensorflow: str = "", mpirun: str = "", *, cuda: bool = False) -> ImageContents:
@@ -31,8 +31,13 @@ PROBED = _image("2.2.0", "mpirun (Open MPI) 4.1.4")
 def _expected(
     text: str, matrix: Matrix, project: Project, probed: ImageContents = PROBED
 ) -> tuple[str, dict[str, Any]]:
-    given = parse_expect([text], matrix)
-    return expected_of(given, "me/mine:1", probed, matrix, project)
+    target = _target(text, matrix, project, probed)
+    return target.variant, dict(target.expected)
+
+
+def _target(text: str, matrix: Matrix, project: Project, probed: ImageContents) -> TestTarget:
+    option = parse_expect([text], matrix)
+    return external_target(option, "me/mine:1", "sha256:id", probed, project)
 
 
 def test_only_what_is_given_is_expected(matrix: Matrix, project: Project) -> None:
@@ -50,7 +55,7 @@ def test_only_what_is_given_is_expected(matrix: Matrix, project: Project) -> Non
     }
     parsed = parse_expectation(expected)
     assert (parsed.partial, parsed.tensorflow_minor) == (True, (2, 2))
-    left_out = unspecified(expected, matrix, project)
+    left_out = _target("tf=2.2,horovod=0.19.5", matrix, project, PROBED).unspecified
     assert {"packages", "labels", "os_id", "pin python"} <= {*left_out}
     assert not {"pins", "variant", "pin tensorflow"} & {*left_out}
 

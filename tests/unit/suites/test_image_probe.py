@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.suites import image_probe
-from imgbuild.suites.image_probe import ImageContents, docker_exec
+from imgbuild.suites import container
+from imgbuild.suites.container import ImageContents, docker_exec
 
 FACTS = ((), None, None, "3.6.15")
 
@@ -41,6 +41,6 @@ def test_commands_run_by_the_docker_client(tmp_path: Path, monkeypatch: pytest.M
     assert run('echo "$DOCKER_HOST" "$@"') == "unix:///there exec c1 python -c x\n"
     with pytest.raises(CheckFailedError, match=r"\(exit code 127\): no such program: python"):
         run("echo some words; echo no such program: python >&2; exit 127")
-    monkeypatch.setattr(image_probe, "SECONDS", 0.2)
+    monkeypatch.setattr(container, "PROGRAM_SECONDS", 0.2)
     with pytest.raises(CheckFailedError, match=r"did not answer within 0\.2 s"):
         run("exec sleep 30")

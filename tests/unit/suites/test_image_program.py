@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from imgbuild.suites import image_program
-from imgbuild.suites.image_probe import PROGRAM
+from imgbuild.suites.container import PROGRAM
 
 Packages = Callable[..., Path]
 

@@ -1,21 +1,10 @@
-"""Results: which checks count as passed, what pytest's plugin writes, and the summary."""
-
-import json
+"""Results: which checks count as passed, why a suite has not, and the summary."""
 
 import pytest
 
-from imgbuild.suites.results import (
-    Check,
-    CheckStream,
-    Report,
-    SuiteResult,
-    TestFailure,
-    TestSkip,
-    Verdict,
-    check_name,
-    suite_results,
-)
-from imgbuild.suites.summary import summary
+from imgbuild.errors import CheckFailedError
+from imgbuild.suites.results import Report, SuiteResult, TestFailure, TestSkip, Verdict
+from imgbuild.suites.session import summary
 
 PASSED = SuiteResult("pins", 3, (), (), 1.0)
 FAILED = SuiteResult("horovod", 2, (TestFailure("test_x[mpirun]", "a\n```\nb"),), (), 1.0)
@@ -74,68 +63,13 @@ def test_a_suite_says_why_it_has_not_passed_in_one_line() -> None:
     assert short == f"exit code 1: mpirun {'x' * 79}… … OSError: no disk"
 
 
-def test_checks_become_suite_results() -> None:
-    checks = [
-        Check("pins", "a", "passed", 1.5),
-        Check("pins", "b", "failed", 0.5, "why"),
-        Check("gpu", "c", "skipped", 0.0, "no driver"),
-        Check("gpu", "d", "skipped", 0.0, "not asked: labels"),
-    ]
-    pins, gpu, horovod = suite_results(checks, ("pins", "gpu", "horovod"))
-    assert (pins.passed, pins.seconds) == (1, 2.0)
-    assert pins.failures == (TestFailure("b", "why"),)
-    assert (gpu.skips, gpu.not_asked) == (
-        (TestSkip("c", "no driver"),),
-        (TestSkip("d", "not asked: labels"),),
-    )
-    assert not horovod.ok
-    assert gpu.as_json()["skipped"] == [{"test": "c", "reason": "no driver"}]
-    begun = suite_results(checks, ("pins", "gpu", "horovod"), whole=False)
-    assert [result.suite for result in begun] == ["pins", "gpu"]
-
-
-@pytest.mark.parametrize(
-    ("written", "name"),
-    [
-        ("test_a", "test_a"),
-        ("test_a[docker://0af9]", "test_a"),
-        ("test_a[mpirun-docker://0af9-float32]", "test_a[mpirun-float32]"),
-        ("test_a[docker://0af9-cuda]", "test_a[cuda]"),
-    ],
-)
-def test_a_checks_name_is_without_the_container(written: str, name: str) -> None:
-    assert check_name(written) == name
-
-
-def test_progress_is_shown_by_suite_and_failure() -> None:
-    milestones: list[str] = []
-    steps: list[str] = []
-    stream = CheckStream(milestones.append, steps.append)
-    check = {"suite": "pins", "test": "test_a[docker://0af9-git]", "seconds": 1, "message": "no"}
-    for event in (
-        {"checks": 3},
-        {"begins": "pins"},
-        {**check, "outcome": "passed"},
-        {"begins": "pins"},
-        {**check, "outcome": "failed"},
-        {**check, "outcome": "failed"},
-        {"begins": "horovod"},
-    ):
-        stream.read(json.dumps(event))
-    stream.read('{"ended')
-    failed = "FAILED pins: test_a[git]: no"  # the second failure has the same reason
-    assert milestones == ["pins 0/3", failed, "horovod 3/3, 2 failed"]
-    assert steps[-1] == "horovod 3/3, 2 failed"
-    assert not stream.ended
-
-
 def test_the_summary_has_a_column_an_image_and_the_reasons() -> None:
     text = summary(
         [
             _report("one", PASSED, FAILED, NO_GPU, not_begun=("tensorboard",)),
             _report("two", UNASKED, BEFORE, unspecified=("labels",)),
         ],
-        {"three": "the engine\nhas no room"},
+        {"three": CheckFailedError("the engine\nhas no room")},
     )
     assert "## imgbuild test: 1 of 3 images passed" in text
     assert "| suite | `one` | `two` |" in text
@@ -144,7 +78,7 @@ def test_the_summary_has_a_column_an_image_and_the_reasons() -> None:
     assert "| `tensorflow` |  | ✅ passed before (2026-01-01T00:00:00Z), 6 checks |" in text
     assert "not asked, 0 checks, 1 not checked, 1.0 s" in text
     assert "`one` horovod: `test_x[mpirun]`\n\n````\na\n```\nb\n````" in text
-    assert "- `one` gpu_runs: 2 skipped: no \\| driver" in text
+    assert "- `one`: gpu_runs: 2 skipped: no \\| driver" in text
     assert "- `two`: not checked, because --expect does not say: labels" in text
     assert "- `one`: not started after the first failure: tensorboard" in text
     assert "- `three`: the engine has no room" in text

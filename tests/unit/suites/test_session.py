@@ -15,10 +15,9 @@ from imgbuild.errors import CheckFailedError
 from imgbuild.project import Project
 from imgbuild.suites import session as session_module
 from imgbuild.suites.container import TestTarget
-from imgbuild.suites.results import Report, SuiteResult, TestFailure
-from imgbuild.suites.runner import SuiteRun, SuitesStoppedError
-from imgbuild.suites.session import TestOptions, TestRun, TestSession, run_targets
-from imgbuild.suites.store import ReportStore
+from imgbuild.suites.results import Report, ReportStore, SuiteResult, TestFailure
+from imgbuild.suites.runner import TestOptions, TestSession
+from imgbuild.suites.session import report_on, run_targets
 
 PASSED = SuiteResult("pins", 3, (), (), 1.0)
 FAILED = SuiteResult("horovod", 2, (TestFailure("test_x[mpirun]", "a\nb"),), (), 1.0)
@@ -40,49 +39,56 @@ def session(project: Project, tmp_path: Path) -> TestSession:
     return TestSession(project, FakeEngine([]), None, store, folder, lambda _: None)
 
 
-Runs = Callable[[Callable[[SuiteRun], Report]], None]
+#: Runs these suites in a target; the options have its stop.
+Run = Callable[[TestTarget, tuple[str, ...], TestOptions], Report]
+Runs = Callable[[Run], None]
 OPTIONS = TestOptions(("pins",))
 
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
     """Return how to replace the run of pytest."""
-    return lambda run: monkeypatch.setattr(session_module, "run_suites", lambda one, *_: run(one))
+
+    def replace(run: Run) -> None:
+        monkeypatch.setattr(
+            session_module,
+            "run_suites",
+            lambda target, suites, _, options: run(target, suites, options),
+        )
+
+    return replace
 
 
 def test_a_suite_that_passed_is_not_run_again(session: TestSession, runs: Runs) -> None:
     begun: list[tuple[str, ...]] = []
 
-    def run(suites: SuiteRun) -> Report:
-        begun.append(suites.suites)
-        return _report("one", *(SuiteResult(name, 1, (), (), 1.0) for name in suites.suites))
+    def run(_target: object, suites: tuple[str, ...], _: object) -> Report:
+        begun.append(suites)
+        return _report("one", *(SuiteResult(name, 1, (), (), 1.0) for name in suites))
 
     runs(run)
     target = _target("one")
-    assert session.test(target, OPTIONS).suites[0].before is None
-    again = session.test(target, TestOptions(("pins", "horovod")))
+    assert report_on(target, session, OPTIONS).suites[0].before is None
+    again = report_on(target, session, TestOptions(("pins", "horovod")))
     assert [(s.suite, s.before is None) for s in again.suites] == [
         ("horovod", True),
         ("pins", False),
     ]
-    session.test(target, TestOptions(("pins",), rerun=True))
+    report_on(target, session, TestOptions(("pins",), rerun=True))
     assert begun == [("pins",), ("horovod",), ("pins",)]
-    session.test(TestTarget("one", "sha256:one", "one:1", "cpu", {"name": "other"}), OPTIONS)
+    report_on(TestTarget("one", "sha256:one", "one:1", "cpu", {"name": "other"}), session, OPTIONS)
     assert begun[3:] == [("pins",)]
     assert again.reference == "one:1"
 
 
 def test_the_files_of_a_run(session: TestSession, runs: Runs, tmp_path: Path) -> None:
-    runs(lambda _: _report("one", PASSED))
-    report = session.test(_target("one"), OPTIONS)
+    runs(lambda *_: _report("one", PASSED))
+    report = report_on(_target("one"), session, OPTIONS)
     folder = tmp_path / "reports"
     assert json.loads((folder / "one" / "report.json").read_text()) == report.as_json()
     assert "`pins`" in (folder / "one" / "summary.md").read_text()
-    TestRun([report, _report("two", BEFORE)], {"three": CheckFailedError("no disk")}).write(folder)
-    assert len(json.loads((folder / "report.json").read_text())) == 2
-    assert "no disk" in (folder / "summary.md").read_text()
     (folder / "one" / "junit.xml").write_text("of the last run")
-    session.test(_target("one"), OPTIONS)
+    report_on(_target("one"), session, OPTIONS)
     assert not (folder / "one" / "junit.xml").exists()
 
 
@@ -92,10 +98,10 @@ def test_the_first_failure_can_end_a_run(
 ) -> None:
     begun: list[str] = []
 
-    def run(suites: SuiteRun) -> Report:
-        begun.append(suites.target.name)
+    def run(target: TestTarget, *_: object) -> Report:
+        begun.append(target.name)
         time.sleep(0.1)
-        return _report(suites.target.name, FAILED if suites.target.name == "a" else PASSED)
+        return _report(target.name, FAILED if target.name == "a" else PASSED)
 
     runs(run)
     options = TestOptions(("pins", "horovod"), fail_fast=fail_fast)
@@ -110,31 +116,32 @@ def test_the_first_failure_can_end_a_run(
 def test_an_image_that_cannot_be_tested_stops_no_other(session: TestSession, runs: Runs) -> None:
     gate = threading.Barrier(3, timeout=10)
 
-    def run(suites: SuiteRun) -> Report:
+    def run(target: TestTarget, *_: object) -> Report:
         gate.wait()  # fails unless all run at once
-        if suites.target.name == "a":
+        if target.name == "a":
             raise CheckFailedError("pytest is broken")
-        return _report(suites.target.name, PASSED)
+        return _report(target.name, PASSED)
 
     runs(run)
     outcome = run_targets([_target(name) for name in "abc"], session, OPTIONS, 3)
     assert [*outcome.errors] == ["a"]
     assert [report.image for report in outcome.reports] == ["b", "c"]
+    written = json.loads((session.reports / "report.json").read_text())
+    assert [report["image"] for report in written] == ["b", "c"]
+    assert "- `a`: pytest is broken" in (session.reports / "summary.md").read_text()
 
 
 def test_an_interrupt_stops_all_and_waits_for_them(session: TestSession, runs: Runs) -> None:
     ended: list[str] = []
 
-    def run(suites: SuiteRun) -> Report:
+    def run(target: TestTarget, _: object, options: TestOptions) -> Report:
         end = time.monotonic() + 20
         while time.monotonic() < end:
-            try:
-                suites.stop.check()
-            except SuitesStoppedError:
-                ended.append(suites.target.name)
-                raise
+            if options.stop.is_set():
+                ended.append(target.name)
+                options.require_going_on()
             time.sleep(0.02)
-        return _report(suites.target.name, PASSED)
+        return _report(target.name, PASSED)
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -157,4 +164,4 @@ def test_the_table_shows_what_was_not_run_again() -> None:
     assert ["two", "pins", "passed", "3", "0", "0", "1.0"] in rows
     assert "--rerun" in text
     assert "Not started after the first failure: later" in text
-    assert failure_lines(_report("one", FAILED)) == "one: horovod: test_x[mpirun]: a b"
+    assert failure_lines(_report("one", FAILED)) == ["one: horovod: test_x[mpirun]: a b"]

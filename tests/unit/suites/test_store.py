@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from imgbuild.suites.results import SuiteResult, TestFailure, TestSkip, Verdict
-from imgbuild.suites.store import ReportStore
+from imgbuild.suites.results import ReportStore, SuiteResult, TestFailure, TestSkip, Verdict
 
 ID = "sha256:id"
 KEYS = {"pins": "sha256:a", "horovod": "sha256:b"}

@@ -1,5 +1,6 @@
 """pytest is really run against a container; nothing that it started outlives a run."""
 
+import json
 import sys
 import threading
 import time
@@ -10,13 +11,22 @@ from fake_engine import FakeEngine
 
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError
-from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.suites import runner
 from imgbuild.suites.container import TestTarget
-from imgbuild.suites.results import TestSkip
-from imgbuild.suites.runner import Stop, SuiteRun, SuitesStoppedError, call_pytest, run_suites
+from imgbuild.suites.results import ReportStore, SuiteResult, TestFailure, TestSkip
+from imgbuild.suites.runner import (
+    Check,
+    CheckStream,
+    TestOptions,
+    TestSession,
+    call_pytest,
+    check_name,
+    run_suites,
+    suite_result,
+)
 
+TARGET = TestTarget("tf-2.2-cpu-debian", "sha256:id", "x", "cpu", {"tensorflow": "2.2.0"})
 CONFTEST = """
 from result_stream import result_stream
 
@@ -47,35 +57,84 @@ def skipping():
 """
 
 
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("test_a", "test_a"),
+        ("test_a[docker://0af9]", "test_a"),
+        ("test_a[mpirun-docker://0af9-float32]", "test_a[mpirun-float32]"),
+        ("test_a[docker://0af9-cuda]", "test_a[cuda]"),
+    ],
+)
+def test_a_checks_name_is_without_the_container(written: str, name: str) -> None:
+    assert check_name(written) == name
+
+
+def test_checks_become_the_results_of_their_suites() -> None:
+    checks = [
+        Check("pins", "a", "passed", 1.5),
+        Check("pins", "b", "failed", 0.5, "why"),
+        Check("gpu", "c", "skipped", 0.0, "no driver"),
+        Check("gpu", "d", "skipped", 0.0, "not asked: labels"),
+    ]
+    assert suite_result("pins", checks) == SuiteResult(
+        "pins", 1, (TestFailure("b", "why"),), (), 2.0
+    )
+    skips, not_asked = TestSkip("c", "no driver"), TestSkip("d", "not asked: labels")
+    gpu = suite_result("gpu", checks)
+    assert gpu == SuiteResult("gpu", 0, (), (skips,), 0.0, (not_asked,))
+    assert gpu.as_json()["skipped"] == [{"test": "c", "reason": "no driver"}]
+    assert not suite_result("horovod", checks).ok
+
+
+def test_progress_is_shown_by_suite_and_reason_of_failure() -> None:
+    milestones: list[str] = []
+    steps: list[str] = []
+    stream = CheckStream(milestones.append, steps.append)
+    check = {"suite": "pins", "test": "test_a[docker://0af9-git]", "seconds": 1, "message": "no"}
+    for event in (
+        {"checks": 3},
+        {"begins": "pins"},
+        {**check, "outcome": "passed"},
+        {"begins": "pins"},
+        {**check, "outcome": "failed"},
+        {**check, "outcome": "failed"},
+        {"begins": "horovod"},
+    ):
+        stream.read(json.dumps(event))
+    stream.read('{"ended')
+    failed = "FAILED pins: test_a[git]: no"  # the second failure has the same reason
+    assert milestones == ["pins 0/3", failed, "horovod 3/3, 2 failed"]
+    assert steps[-1] == "horovod 3/3, 2 failed"
+    assert not stream.ended
+
+
 @pytest.fixture
-def engine(images: dict[str, Image]) -> FakeEngine:
-    return FakeEngine([StoredImage("sha256:id", images["tf-2.2-cpu-debian"].tags)])
+def session(tmp_path: Path) -> TestSession:
+    engine = FakeEngine([StoredImage("sha256:id", ())])
+    checkout, store = Project(tmp_path / "checkout"), ReportStore(tmp_path / "store")
+    return TestSession(checkout, engine, None, store, tmp_path / "out", lambda _: None)
 
 
-def _checkout(tmp_path: Path, project: Project, body: str) -> Project:
-    """Return a checkout whose only suite has ``body`` and needs no container."""
-    suites = tmp_path / "checkout" / "tests" / "image"
+def _write_suite(session: TestSession, project: Project, body: str) -> None:
+    """Give the checkout its only suite, which needs no container."""
+    suites = session.project.suites
     suites.mkdir(parents=True)
     (suites / "conftest.py").write_text(CONFTEST)
     (suites / "result_stream.py").symlink_to(project.suites / "result_stream.py")
     (suites / "test_toy.py").write_text(body)
-    return Project(tmp_path / "checkout")
-
-
-def _run(folder: Path, fail_fast: bool = False) -> SuiteRun:
-    target = TestTarget("tf-2.2-cpu-debian", "sha256:id", "x", "cpu", {"tensorflow": "2.2.0"})
-    return SuiteRun(target, ("toy",), folder, fail_fast=fail_fast)
 
 
 @pytest.mark.parametrize("fail_fast", [False, True])
 def test_each_outcome_of_a_check_is_in_the_report(
-    engine: FakeEngine, tmp_path: Path, project: Project, *, fail_fast: bool
+    session: TestSession, project: Project, *, fail_fast: bool
 ) -> None:
-    run, checkout = _run(tmp_path / "out", fail_fast), _checkout(tmp_path, project, OUTCOMES)
-    (toy,) = run_suites(run, engine, None, checkout).suites
+    _write_suite(session, project, OUTCOMES)
+    (toy,) = run_suites(TARGET, ("toy",), session, TestOptions(fail_fast=fail_fast)).suites
     assert toy.passed == 1
     assert "assert 1 == 2" in toy.failures[0].message
-    assert engine.running == {}
+    assert toy.failures[0].reason == "assert 1 == 2"
+    assert session.engine.containers("imgbuild.test-of") == []
     failed = [failure.test for failure in toy.failures]
     if fail_fast:
         assert (failed, toy.skips, toy.not_asked) == (["test_failed"], (), ())
@@ -84,7 +143,7 @@ def test_each_outcome_of_a_check_is_in_the_report(
     assert toy.not_asked == (TestSkip("test_skipped_in_fixture", "not asked: labels"),)
     assert failed == ["test_failed", "test_clean_up"]
     assert "left behind" in toy.failures[1].message
-    junit = (tmp_path / "out" / "junit.xml").read_text()
+    junit = (session.reports / TARGET.name / "junit.xml").read_text()
     assert '<testsuite name="tf-2.2-cpu-debian"' in junit
 
 
@@ -93,30 +152,29 @@ def test_each_outcome_of_a_check_is_in_the_report(
     ["def test_one(:\n", "import no_such_module\n", "import os\ndef test_x(): os._exit(0)\n"],
 )
 def test_suites_that_cannot_be_run_are_no_pass(
-    engine: FakeEngine, tmp_path: Path, project: Project, body: str
+    session: TestSession, project: Project, body: str
 ) -> None:
-    checkout = _checkout(tmp_path, project, body)
+    _write_suite(session, project, body)
     with pytest.raises(CheckFailedError, match=r"could not be run .*pytest\.txt"):
-        run_suites(_run(tmp_path / "out"), engine, None, checkout)
-    assert engine.running == {}
+        run_suites(TARGET, ("toy",), session, TestOptions())
+    assert session.engine.containers("imgbuild.test-of") == []
 
 
 def test_a_stopped_pytest_may_clean_up(tmp_path: Path) -> None:
     program = (
         "import signal, time\nsignal.signal(signal.SIGTERM, signal.default_int_handler)\n"
         "print('ready', flush=True)\n"
-        "try:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    raise SystemExit(7)\n"
+        "try:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    time.sleep(1)\n"
+        "    print('cleaned', flush=True)\n"
     )
-    stop, codes, output = Stop(), list[int](), tmp_path / "out"
+    stop, codes, output = threading.Event(), list[int](), tmp_path / "out"
     call = ([sys.executable, "-c", program], None, 1, output, stop)
     thread = threading.Thread(target=lambda: codes.append(call_pytest(*call)))
     thread.start()
     _wait_for(lambda: output.exists() and "ready" in output.read_text())
-    stop.stop()
+    stop.set()
     thread.join(timeout=10)
-    assert codes == [7]
-    with pytest.raises(SuitesStoppedError):
-        stop.check()
+    assert (codes, output.read_text()) == ([-1], "ready\ncleaned\n")
 
 
 def test_nothing_that_pytest_started_outlives_it(
@@ -133,7 +191,7 @@ def test_nothing_that_pytest_started_outlives_it(
     monkeypatch.setattr(runner, "TIMEOUT_SECONDS", 2)
     monkeypatch.setattr(runner, "CLEANUP_SECONDS", 0.5)
     command = [sys.executable, "-c", program]
-    assert call_pytest(command, None, 1, tmp_path / "out", Stop()) == -1
+    assert call_pytest(command, None, 1, tmp_path / "out", threading.Event()) == -1
     state = Path("/proc", pid.read_text(), "stat")
     _wait_for(lambda: _ended(state))
 
