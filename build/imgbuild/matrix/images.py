@@ -20,6 +20,9 @@ from imgbuild.matrix.model import (
 )
 from imgbuild.matrix.pins import ResolvedPin, os_of, resolve_pins, usual_mpi
 
+#: The end of the name of an image with the documented pins, and that part of its tags.
+DOCUMENTED = "as-documented"
+
 
 @dataclass(frozen=True)
 class Image:
@@ -64,7 +67,7 @@ class Image:
         known = f"{self.variant}-{self.stack}"
         if not self.usual_mpi:
             known = f"{known}-{self.mpi.flavour}"
-        return f"{known}-as-documented" if self.documented else known
+        return f"{known}-{DOCUMENTED}" if self.documented else known
 
     @property
     def lock_name(self) -> str:

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from imgbuild.matrix.images import Image, as_documented_image, minor_of, resolvable_images
+from imgbuild.matrix.images import (
+    DOCUMENTED,
+    Image,
+    as_documented_image,
+    minor_of,
+    resolvable_images,
+)
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.rule_model import Part
 from imgbuild.yaml_file import Fault, Location
@@ -45,19 +51,10 @@ class PlannedTags:
 
 
 def planned_tags(image: Image, release: str = PLACEHOLDER) -> PlannedTags:
-    """Return all tags of an image in one release."""
-    return PlannedTags(immutable_tag(image, release), moving_tags(image))
-
-
-def immutable_tag(image: Image, release: str) -> str:
-    """Return the tag that names an image in one release and never moves."""
-    return joined(image.matrix.tags.immutable, {**parts_of(image), "release": release})
-
-
-def moving_tags(image: Image) -> tuple[str, ...]:
-    """Return the tags that move to the newest release, each once."""
-    parts = parts_of(image)
-    return tuple(dict.fromkeys(joined(scheme, parts) for scheme in image.matrix.tags.moving))
+    """Return all tags of an image in one release, each moving one once."""
+    scheme, parts = image.matrix.tags, {**parts_of(image), "release": release}
+    moving = dict.fromkeys(_joined(entry, parts) for entry in scheme.moving)
+    return PlannedTags(_joined(scheme.immutable, parts), tuple(moving))
 
 
 def record_tag(immutable: str) -> str:
@@ -77,12 +74,12 @@ def parts_of(image: Image) -> dict[Part, str]:
         "minor": image.minor,
         "variant": image.variant,
         "python": python_part(image.version_of("python")),
-        "cuda": cuda_part(image.version_of("cuda") if image.cuda else None),
+        "cuda": f"cuda{image.version_of('cuda')}" if image.cuda else "",
         "mpi": f"{image.mpi.flavour}{image.mpi.version}",
         "os": f"{image.os.distribution}{image.os.version}",
         "stack": stack_part(image, image.stack),
         "flavour": "" if image.usual_mpi else image.mpi.flavour,
-        "documented": documented_part(documented=image.documented),
+        "documented": DOCUMENTED if image.documented else "",
     }
 
 
@@ -91,23 +88,12 @@ def python_part(version: str) -> str:
     return f"py{minor_of(version).replace('.', '')}"
 
 
-def cuda_part(version: str | None) -> str:
-    """Return e.g. ``cuda10.1``; an empty part without CUDA."""
-    return f"cuda{version}" if version else ""
-
-
 def stack_part(image: Image, stack: str) -> str:
     """Return a stack's name; an empty part for the default stack."""
     return "" if stack == image.matrix.defaults.stack else stack
 
 
-def documented_part(*, documented: bool) -> str:
-    """Return the part of an image with the documented pins."""
-    return "as-documented" if documented else ""
-
-
-def joined(scheme: Iterable[Part], parts: Parts) -> str:
-    """Return the tag that a scheme makes of the parts."""
+def _joined(scheme: Iterable[Part], parts: Mapping[Part, str]) -> str:
     return "-".join(filter(None, (parts.get(part, "") for part in scheme)))
 
 
@@ -129,7 +115,7 @@ class _Scheme:
     def tags(self, images: Sequence[_NamedParts]) -> Iterator[tuple[str, str]]:
         """Yield each image's name and its tag with the longest release."""
         for name, parts in images:
-            yield name, joined(self.parts, {**parts, "release": LONGEST_RELEASE})
+            yield name, _joined(self.parts, {**parts, "release": LONGEST_RELEASE})
 
 
 def tag_faults(matrix: Matrix) -> Iterator[Fault]:

@@ -2,17 +2,10 @@
 
 from imgbuild.engine.client import Engine
 from imgbuild.errors import CheckFailedError
-from imgbuild.matrix.images import Image, as_documented_image, minor_of, resolve_image
+from imgbuild.matrix.images import DOCUMENTED, Image, as_documented_image, minor_of, resolve_image
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.rule_model import Part, Tags
-from imgbuild.matrix.tags import (
-    Parts,
-    cuda_part,
-    documented_part,
-    parts_of,
-    python_part,
-    stack_part,
-)
+from imgbuild.matrix.tags import Parts, parts_of, python_part, stack_part
 from imgbuild.suites.container import (
     NOTHING,
     Execute,
@@ -34,7 +27,7 @@ def parts_read(contents: ImageContents, image: Image) -> dict[Part, str]:
         "minor": minor_of(contents.tensorflow),
         "variant": _variant(contents, image),
         "python": python_part(contents.python),
-        "cuda": cuda_part(_cuda(contents, image)),
+        "cuda": f"cuda{_cuda(contents, image)}" if contents.cuda else "",
         "mpi": flavour + _spelled(version, image.mpi.version),
         "os": "".join(contents.os),
         "stack": stack_part(image, _stack(contents.os, image)),
@@ -63,13 +56,13 @@ def _variant(contents: ImageContents, image: Image) -> str:
     return built if known.get(built) == names else f"{built} of {names}"
 
 
-def _cuda(contents: ImageContents, image: Image) -> str | None:
+def _cuda(contents: ImageContents, image: Image) -> str:
     """Return the version as pins have it, with two numbers; all of them where there are more."""
     planned = image.version_of("cuda") if image.cuda else NOTHING
     found = (
         planned if _spelled(one, planned) == planned else minor_of(one) for one in contents.cuda
     )
-    return joined_versions(found) if contents.cuda else None
+    return joined_versions(found)
 
 
 def _stack(system: tuple[str, str], image: Image) -> str:
@@ -100,7 +93,7 @@ def _documented(contents: ImageContents, image: Image) -> str:
     }
     if len(told) > 1 or NOTHING in told:
         return "neither as documented nor as corrected"
-    return documented_part(documented=other.documented if "other" in told else image.documented)
+    return DOCUMENTED if (other if "other" in told else image).documented else ""
 
 
 def _whose(found: str, own: str, other: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from imgbuild.errors import CheckFailedError
-from imgbuild.matrix.tags import immutable_tag, input_tag, moving_tags
+from imgbuild.matrix.tags import input_tag, planned_tags
 from imgbuild.publish.candidate import PushCandidate
 from imgbuild.publish.published import read_published
 from imgbuild.publish.record import Record, read_record
@@ -55,7 +55,7 @@ def look_up(
 
     """
     release = release or _release(registry, tags, image, today)
-    tag = immutable_tag(image.image, release)
+    tag = planned_tags(image.image, release).immutable
     manifest, record = registry.manifest(tag), existing_record(registry, tag)
     owner = manifest or (registry.manifest(record.digest) if record else None)
     if owner and not owner.is_image(image.image_id):
@@ -65,7 +65,7 @@ def look_up(
             "never moved: publish under the next release (--release), or leave the one that is "
             "there."
         )
-    moving = {one: registry.head(one) for one in moving_tags(image.image)}
+    moving = {one: registry.head(one) for one in planned_tags(image.image).moving}
     kept = _kept(registry, record, moving) if record else {}
     found = registry.head(input_tag(image.item.digest.total))
     return ExistingImage(release, tag, manifest, record, found, moving, kept)
@@ -84,7 +84,7 @@ def _release(
 ) -> str:
     """Return the release under which this very image is there, or the day's next."""
     for release in reversed(releases_in(tags, image.image)):
-        manifest = registry.manifest(immutable_tag(image.image, release))
+        manifest = registry.manifest(planned_tags(image.image, release).immutable)
         if manifest and manifest.is_image(image.image_id):
             return release
     return next_release(today, tags, image.image)

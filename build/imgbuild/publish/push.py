@@ -27,7 +27,7 @@ from imgbuild.engine.progress import ImageNote, ImagesPlanned, ImageState
 from imgbuild.errors import CheckFailedError, ImgbuildError
 from imgbuild.http import RetryPolicy
 from imgbuild.matrix.images import Image
-from imgbuild.matrix.tags import input_tag, moving_tags
+from imgbuild.matrix.tags import input_tag, planned_tags
 from imgbuild.parallel import in_parallel
 from imgbuild.project import Project, state_dir
 from imgbuild.publish.candidate import Allowance, PushCandidate, approve
@@ -190,7 +190,7 @@ class Push:
             size=image_size(manifest) if manifest else 0,
             release=there.release,
             tag=there.tag,
-            moving=moving_tags(image.image),
+            moving=planned_tags(image.image).moving,
             input_digest=image.item.digest.total,
             variant=image.image.variant,
             stack=image.image.stack,

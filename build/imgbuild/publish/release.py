@@ -6,7 +6,7 @@ from datetime import date
 
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image
-from imgbuild.matrix.tags import PLACEHOLDER, immutable_tag
+from imgbuild.matrix.tags import PLACEHOLDER, planned_tags
 
 #: So many times a day: the scheme of tags has room for four digits (rules/tags.py).
 MOST_A_DAY = 9999
@@ -41,7 +41,7 @@ def next_release(today: date, tags: Collection[str], *images: Image) -> str:
     taken = frozenset(tags)
     for number in range(1, MOST_A_DAY + 1):
         release = f"{today:%Y%m%d}.{number}"
-        if not any(immutable_tag(image, release) in taken for image in images):
+        if not any(planned_tags(image, release).immutable in taken for image in images):
             return release
     names = ", ".join(image.name for image in images)
     raise InputError(f"{names}: {today} has had all of its {MOST_A_DAY} releases; wait for a day.")
@@ -49,7 +49,7 @@ def next_release(today: date, tags: Collection[str], *images: Image) -> str:
 
 def releases_in(tags: Collection[str], image: Image) -> tuple[str, ...]:
     """Return the releases of which an image has its immutable tag among these, the oldest first."""
-    before, _, after = immutable_tag(image, PLACEHOLDER).partition(PLACEHOLDER)
+    before, _, after = planned_tags(image, PLACEHOLDER).immutable.partition(PLACEHOLDER)
     found = [
         tag[len(before) : len(tag) - len(after)]
         for tag in tags

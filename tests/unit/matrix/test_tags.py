@@ -10,7 +10,7 @@ import yaml
 from imgbuild.matrix.images import Image, whole_family
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
-from imgbuild.matrix.tags import PlannedTags, moving_tags, planned_tags
+from imgbuild.matrix.tags import PlannedTags, planned_tags
 
 Edited = Callable[..., Path]
 Refusal = Callable[[Path], str]
@@ -34,7 +34,9 @@ def test_two_entries_with_the_same_tag_are_one(images: dict[str, Image], matrix:
     entry = matrix.tags.moving[0]
     tags = matrix.tags.model_copy(update={"moving": (entry, entry[:2] + entry[3:])})
     changed = matrix.model_copy(update={"tags": tags})
-    assert moving_tags(replace(images["tf-2.2-gpu-ubuntu"], matrix=changed)) == ("2.2.0-gpu",)
+    assert planned_tags(replace(images["tf-2.2-gpu-ubuntu"], matrix=changed)).moving == (
+        "2.2.0-gpu",
+    )
 
 
 def _renamed_stack(path: Path, name: str) -> Path:

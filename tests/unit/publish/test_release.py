@@ -6,7 +6,7 @@ import pytest
 
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image
-from imgbuild.matrix.tags import LONGEST_RELEASE, RELEASE, immutable_tag
+from imgbuild.matrix.tags import LONGEST_RELEASE, RELEASE, planned_tags
 from imgbuild.publish import release
 from imgbuild.publish.release import check_release, next_release
 
@@ -33,18 +33,18 @@ def test_what_is_no_release_is_refused(text: str) -> None:
 
 def test_the_next_is_the_first_that_this_image_has_not(images: dict[str, Image]) -> None:
     image, other = images["tf-2.2-cpu-debian"], images["tf-2.3-cpu-debian"]
-    yesterday = immutable_tag(image, "20261119.1")
+    yesterday = planned_tags(image, "20261119.1").immutable
     assert next_release(TODAY, [yesterday, *image.tags], image) == "20261120.1"
-    tags = [immutable_tag(image, f"20261120.{number}") for number in (1, 2, 4)]
+    tags = [planned_tags(image, f"20261120.{number}").immutable for number in (1, 2, 4)]
     assert next_release(TODAY, tags, image) == "20261120.3"
     assert next_release(TODAY, tags, other) == "20261120.1"
-    both = [tags[0], immutable_tag(other, "20261120.2")]
+    both = [tags[0], planned_tags(other, "20261120.2").immutable]
     assert next_release(TODAY, both, image, other) == "20261120.3"
 
 
 def test_a_day_has_an_end(images: dict[str, Image], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(release, "MOST_A_DAY", 2)
     image = images["tf-2.2-cpu-debian"]
-    tags = [immutable_tag(image, f"20261120.{number}") for number in (1, 2)]
+    tags = [planned_tags(image, f"20261120.{number}").immutable for number in (1, 2)]
     with pytest.raises(InputError, match=r"tf-2\.2-cpu-debian: 2026-11-20 has had all of its 2"):
         next_release(TODAY, tags, image)
