@@ -1,9 +1,14 @@
 """``imgbuild.local.yaml``: where this machine takes its inputs from. Never part of the matrix."""
 
+import netrc
 import os
-from collections.abc import Iterable
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
     BeforeValidator,
@@ -12,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from imgbuild.errors import InputError
+from imgbuild.errors import InputError, MachineError
 from imgbuild.project import SETTINGS_VARIABLE
 from imgbuild.scalars import (
     AbsolutePath,
@@ -31,8 +36,20 @@ from imgbuild.scalars import (
 from imgbuild.text import parse_duration
 from imgbuild.yaml_file import Section, load_model
 
+if TYPE_CHECKING:  # requests takes 0.1 s to import, and a plan needs no network
+    from imgbuild.http import Answer, HttpClient
+
 #: Mirrors of the command line, as words NAME=URL: ``imgbuild --mirror`` sets it.
 MIRRORS_VARIABLE = "IMGBUILD_MIRRORS"
+#: What OpenSSL, requests, curl and pip read, in the order in which one is believed.
+CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT")
+#: Where distributions keep the bundle that programs use by default.
+SYSTEM_BUNDLES = (
+    Path("/etc/ssl/certs/ca-certificates.crt"),
+    Path("/etc/pki/tls/certs/ca-bundle.crt"),
+    Path("/etc/ssl/ca-bundle.pem"),
+)
+_TRIES = 3
 
 
 def _seconds(value: Any) -> float | None:  # noqa: ANN401 - whatever YAML holds
@@ -129,14 +146,9 @@ class PublishingSettings(Section):
     @classmethod
     def _without_compression(cls, value: Any) -> Any:  # noqa: ANN401 - whatever YAML holds
         """Read what `doctor --write` of earlier versions wrote; ``gzip`` is what engines do."""
-        if not isinstance(value, dict) or "compression" not in value:
-            return value
-        if value["compression"] != "gzip":
-            raise ValueError(
-                "compression is no longer an option: the engine packs layers with gzip. Remove "
-                "the key; skopeo copy --dest-compress-format zstd makes a copy with zstd"
-            )
-        return {key: kept for key, kept in value.items() if key != "compression"}
+        if isinstance(value, dict) and value.get("compression") == "gzip":
+            return {key: kept for key, kept in value.items() if key != "compression"}
+        return value
 
 
 class Settings(Section):
@@ -187,25 +199,145 @@ def load_settings(path: Path) -> Settings:
     if SETTINGS_VARIABLE in os.environ and not path.exists():
         raise InputError(f"--settings {path}: no such file.")
     settings = load_model(path, Settings) if path.exists() else Settings()
-    given = mirrors_of(os.environ.get(MIRRORS_VARIABLE, "").split())
-    return settings.model_copy(update={"mirrors": {**settings.mirrors, **given}})
-
-
-def mirrors_of(words: Iterable[str]) -> dict[str, Mirror]:
-    """Return the mirrors that ``NAME=URL`` words name.
-
-    Raises:
-        InputError: a word is not of that form, or its URL is none.
-
-    """
-    found = {}
-    for word in words:
+    mirrors = {**settings.mirrors}
+    for word in os.environ.get(MIRRORS_VARIABLE, "").split():
         name, separator, url = word.partition("=")
         if not name or not separator:
             raise InputError(f"--mirror {word}: give NAME=URL, such as ubuntu=http://m/ubuntu.")
         try:
-            found[name] = Mirror.model_validate({"url": url})
+            mirrors[name] = Mirror.model_validate({"url": url})
         except ValidationError as error:
             reason = error.errors()[0]["msg"].removeprefix("Value error, ")
             raise InputError(f"--mirror {name}: {reason}") from None
-    return found
+    return settings.model_copy(update={"mirrors": mirrors})
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """A name and password, or a token that stands for both (``identity``); nothing prints it."""
+
+    user: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
+    identity: str = field(default="", repr=False)
+
+    @property
+    def basic(self) -> str:
+        """The header's value; empty if there is no name."""
+        if not self.user:
+            return ""
+        return f"Basic {b64encode(f'{self.user}:{self.password}'.encode()).decode()}"
+
+
+@dataclass(frozen=True)
+class Sites:
+    """The matrix's upstreams by name, what replaces them here, and how to speak to them."""
+
+    upstreams: Mapping[str, str] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
+
+    def address(self, url: str) -> str:
+        """Return the URL to ask: that of a mirror if ``url`` belongs to a mirrored upstream."""
+        inside = {
+            _folder(upstream): _folder(mirror.url)
+            for name, upstream in self.upstreams.items()
+            if (mirror := self.settings.mirrors.get(name))
+            and _folder(url).startswith(_folder(upstream))
+        }
+        if not inside:
+            return url
+        longest = max(inside, key=len)
+        return inside[longest] + url[len(longest) :]
+
+    def login(self, url: str) -> Credentials | None:
+        """Return the login of the URL's host, if the netrc file names that host.
+
+        Its ``default`` entry is not used: it would be sent to anyone.
+
+        Raises:
+            InputError: the netrc file cannot be read.
+
+        """
+        found = self._logins.get(urlsplit(url).hostname or "")
+        return Credentials(found[0] or "", found[2] or "") if found else None
+
+    @property
+    def verify(self) -> str | bool:
+        """What TLS is verified with: the settings' CA bundle, the environment's, the system's.
+
+        Raises:
+            InputError: the one that was named does not exist.
+
+        """
+        named = {"imgbuild.local.yaml: ca_bundle": self.settings.ca_bundle}
+        named |= {name: os.environ.get(name) for name in CA_VARIABLES}
+        for source, path in named.items():
+            if path and not Path(path).exists():
+                raise InputError(
+                    f"{source} names {path}, which does not exist. Correct or remove it."
+                )
+            if path:
+                return path
+        return next((str(path) for path in SYSTEM_BUNDLES if path.is_file()), True)
+
+    def client(self) -> "HttpClient":
+        """Return a new client that trusts the CAs and sends the logins of these sites.
+
+        Raises:
+            InputError: the CA bundle does not exist, or the netrc file cannot be read.
+
+        """
+        from imgbuild.http import HttpClient, RetryPolicy  # noqa: PLC0415 - brings requests
+
+        def login(url: str) -> str:
+            found = self.login(url)
+            return found.basic if found else ""
+
+        return HttpClient(self.verify, policy=RetryPolicy(_TRIES), login=login)
+
+    def get(self, url: str, *, limit: int = 1 << 24) -> "Answer":
+        """Return the answer of ``url`` or of its mirror, read whole; ``limit`` is in bytes.
+
+        Raises:
+            MachineError: there is no answer, or only a server error, or more than ``limit``.
+
+        """
+        address = self.address(url)
+        try:
+            return self._client.get(address, limit=limit)
+        except MachineError as error:
+            raise MachineError(f"{error} {self.advice(address)}") from None
+
+    def advice(self, address: str) -> str:
+        """Return what to do about a site that does not give what it should."""
+        if any(address.startswith(mirror.url) for mirror in self.settings.mirrors.values()):
+            return "That is a mirror of imgbuild.local.yaml: check that it holds the file."
+        return "Where this site cannot be reached, name a mirror of it (docs/guide.md)."
+
+    @cached_property
+    def _client(self) -> "HttpClient":
+        return self.client()
+
+    @cached_property
+    def _logins(self) -> Mapping[str, tuple[str, str | None, str | None]]:
+        path = self.settings.netrc
+        if path is None:
+            return {}
+        try:
+            return netrc.netrc(path).hosts
+        except netrc.NetrcParseError as error:
+            # Its message quotes the token that it stumbled over, which may be a password.
+            raise InputError(
+                f"{path}:{error.lineno}: not a netrc file. It holds lines such as "
+                "`machine mirror.example.org login NAME password SECRET`."
+            ) from None
+        except UnicodeDecodeError:
+            raise InputError(f"{path}: not a netrc file: it is no UTF-8 text.") from None
+        except OSError as error:
+            raise InputError(
+                f"imgbuild.local.yaml: netrc {path}: {error.strerror}. Correct the path, or take "
+                "the line out."
+            ) from error
+
+
+def _folder(url: str) -> str:
+    return url.rstrip("/") + "/"

@@ -6,7 +6,6 @@ import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from math import inf
-from pathlib import Path
 
 import pytest
 import requests
@@ -14,7 +13,7 @@ from faulty_server import FaultyServer, Reply, faulty_server
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPResponse
 
-from imgbuild.errors import CheckFailedError, InputError, MachineError
+from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.http import (
     GaveUpError,
     HttpClient,
@@ -25,7 +24,7 @@ from imgbuild.http import (
     same_site,
     shown,
 )
-from imgbuild.sites import Sites
+from imgbuild.settings import Sites
 
 QUICK = RetryPolicy(3, first_wait=0.0)
 
@@ -112,20 +111,6 @@ def test_addresses() -> None:
     assert same_site("https://x.example/a", "https://x.example:443/b")
     assert not same_site("https://x.example/a", "http://x.example/a")
     assert moved("https://x.example/a/b", "../c?d=1") == "https://x.example/c?d=1"
-
-
-def test_the_ca_bundle_is_the_configured_one_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, other = tmp_path / "one", tmp_path / "other"
-    one.touch()
-    other.touch()
-    monkeypatch.setenv("SSL_CERT_FILE", str(other))
-    assert Sites(ca_bundle=one).verify == str(one)
-    assert Sites().verify == str(other)
-    monkeypatch.setenv("SSL_CERT_FILE", "/none")
-    with pytest.raises(InputError, match="SSL_CERT_FILE names /none, which does not exist"):
-        Sites().verify  # noqa: B018 - a property
 
 
 def test_a_hanging_server_is_given_up() -> None:

@@ -35,7 +35,7 @@ from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.errors import MachineError
 from imgbuild.http import HttpClient
 from imgbuild.parallel import background, in_parallel
-from imgbuild.sites import Sites
+from imgbuild.settings import Sites
 
 HOROVOD = "horovod"
 _PAGES_AT_ONCE, _WHEELS_AT_ONCE = 8, 3

@@ -23,8 +23,7 @@ from imgbuild.matrix.model import Matrix
 from imgbuild.parallel import in_parallel
 from imgbuild.process import NOT_FOUND, run
 from imgbuild.project import Project
-from imgbuild.settings import RegistryBase, Settings
-from imgbuild.sites import Sites
+from imgbuild.settings import RegistryBase, Settings, Sites
 from imgbuild.yaml_file import Location
 
 State = Literal["verified", "reachable", "unlocked", "not reachable from here", "differs"]

@@ -29,8 +29,7 @@ from imgbuild.inputs.install_stages import needed_stages, plan_name, with_plan
 from imgbuild.inputs.python_files import python_items
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
-from imgbuild.settings import Settings
-from imgbuild.sites import Sites
+from imgbuild.settings import Settings, Sites
 
 _APT_PLAN = "imgbuild-apt"
 #: What ``apt-get --print-uris`` prints of each package: address, file name, bytes, hash.

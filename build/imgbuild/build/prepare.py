@@ -11,7 +11,7 @@ from imgbuild.inputs.download import Download, NotFetchedError, WrongContentErro
 from imgbuild.inputs.download_progress import shown_progress
 from imgbuild.inputs.oci_layout import write_archive
 from imgbuild.matrix.images import Image
-from imgbuild.sites import make_sites
+from imgbuild.settings import Sites
 
 #: Folders by named context, by image.
 Downloads = dict[str, Mapping[str, Path]]
@@ -44,7 +44,7 @@ def fetch_downloads(
     folders: Downloads = {}
     failed: Failures = {}
     broken: dict[Download, ImgbuildError] = {}
-    sites = make_sites(images[0].matrix.upstream_urls, context.settings)
+    sites = Sites(images[0].matrix.upstream_urls, context.settings)
     with shown_progress() as progress:
         fetch = partial(downloads_context, cache=context.cache, sites=sites, progress=progress)
         for name in (image.name for image in images):

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from imgbuild.audit.audit import AuditOutcome, OnlineAudit
     from imgbuild.audit.facts import Evidence
     from imgbuild.project import Project
-    from imgbuild.settings import Settings
-    from imgbuild.sites import Sites
+    from imgbuild.settings import Settings, Sites
 
 
 @takes_selection(without="as_documented")
@@ -39,8 +38,7 @@ def audit(
     from imgbuild.audit.audit import audit_offline
     from imgbuild.audit.facts import Evidence, load_evidence, pins_of
     from imgbuild.audit.reachability import other_inputs
-    from imgbuild.settings import load_settings
-    from imgbuild.sites import make_sites
+    from imgbuild.settings import Sites, load_settings
     from imgbuild.yaml_file import read_document
 
     if offline and (write or refresh or download or strict):
@@ -57,7 +55,7 @@ def audit(
         is_known = opened.evidence.exists() and not refresh
         known = load_evidence(opened.evidence) if is_known else Evidence("")
         settings = load_settings(opened.settings)
-        sites = make_sites(images[0].matrix.upstream_urls, settings)
+        sites = Sites(images[0].matrix.upstream_urls, settings)
         others = other_inputs(images, opened, settings, sites)
         outcome = _online(settings, sites, known, download).run(pins, others)
     position = read_document(opened.matrix).position

@@ -34,15 +34,14 @@ def fetch(
     from imgbuild.build.fetch import FetchJob, fetch_files, known_listing, plan_listing
     from imgbuild.inputs.download_progress import shown_progress
     from imgbuild.inputs.fetched import fetched_layout
-    from imgbuild.settings import load_settings
-    from imgbuild.sites import make_sites
+    from imgbuild.settings import Sites, load_settings
 
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is not a folder; name one, new or not.")
     opened = options.open_project(project)
     images = select(opened, selection)
     settings = load_settings(opened.settings)
-    sites = make_sites(images[0].matrix.upstream_urls, settings)
+    sites = Sites(images[0].matrix.upstream_urls, settings)
     job = FetchJob(opened, settings, sites, folder.absolute())
     known = {image.name: None if refresh else known_listing(image, job) for image in images}
     new = tuple(image for image in images if known[image.name] is None)

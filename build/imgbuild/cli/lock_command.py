@@ -55,11 +55,10 @@ def _resolve(family: "LockFamily", project: Project, *, upgrade: bool) -> None:
     from imgbuild.dockerfile.conda import conda_lock_name, resolve_conda
     from imgbuild.dockerfile.requirements import stale_locks
     from imgbuild.dockerfile.resolve import index_environment, resolve
-    from imgbuild.settings import load_settings
-    from imgbuild.sites import make_sites
+    from imgbuild.settings import Sites, load_settings
 
     folder = project.locks
-    sites = make_sites(family.matrix.upstream_urls, load_settings(project.settings))
+    sites = Sites(family.matrix.upstream_urls, load_settings(project.settings))
     environment = index_environment(sites)
     for request in family.requests:
         changed = resolve(request, folder, upgrade=upgrade, environment=environment)

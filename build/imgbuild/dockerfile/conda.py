@@ -23,7 +23,7 @@ from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import write_text
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import CondaPython, Matrix
-from imgbuild.sites import Sites
+from imgbuild.settings import Sites
 
 #: conda-forge's largest channel has 60 MB packed and 300 MB unpacked.
 _LIMIT = 1 << 30

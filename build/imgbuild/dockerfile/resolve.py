@@ -9,7 +9,7 @@ from imgbuild.dockerfile.requirements import LockRequest
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.files import work_folder, write_text
 from imgbuild.process import TIMED_OUT, Finished, run
-from imgbuild.sites import Sites
+from imgbuild.settings import Sites
 
 #: The upstream of the matrix that stands for the Python package index.
 INDEX = "python-index"
@@ -102,9 +102,10 @@ def index_environment(sites: Sites) -> Mapping[str, str]:
 
     Without a mirror uv's own configuration files and variables name the index.
     """
+    mirror = sites.settings.mirrors.get(INDEX)
     found = {
-        "UV_DEFAULT_INDEX": sites.mirrors.get(INDEX),
-        "NETRC": str(sites.netrc) if sites.netrc else None,
-        "SSL_CERT_FILE": str(sites.ca_bundle) if sites.ca_bundle else None,
+        "UV_DEFAULT_INDEX": mirror.url if mirror else None,
+        "NETRC": sites.settings.netrc,
+        "SSL_CERT_FILE": sites.settings.ca_bundle,
     }
     return {**os.environ, **{name: value for name, value in found.items() if value}}

@@ -31,9 +31,9 @@ from imgbuild.settings import (
     PrefixInterpreter,
     RegistryBase,
     Settings,
+    Sites,
     load_settings,
 )
-from imgbuild.sites import make_sites
 
 GB = 10**9
 #: A TensorFlow image is about 1 GB, its layers once more while it is built.
@@ -114,7 +114,7 @@ def _interpreters(
     matrix: Matrix, settings: Settings, bundle: str | None
 ) -> Mapping[str, InterpreterState]:
     """Return where each CPython that is compiled from a source could come from."""
-    sites = make_sites(matrix.upstream_urls, settings.model_copy(update={"ca_bundle": bundle}))
+    sites = Sites(matrix.upstream_urls, settings.model_copy(update={"ca_bundle": bundle}))
     answers = {}
     for version in dict.fromkeys(image.version_of("python") for image in all_images(matrix)):
         python, current = matrix.python[version], settings.cpython.get(version)

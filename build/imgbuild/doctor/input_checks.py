@@ -16,8 +16,14 @@ from imgbuild.inputs.base import KEYRINGS, missing_packages
 from imgbuild.inputs.local_prefix import find_prefixes, verify_prefix
 from imgbuild.matrix.model import OperatingSystem
 from imgbuild.process import run
-from imgbuild.settings import Interpreter, PrefixInterpreter, SourceInterpreter
-from imgbuild.sites import CA_VARIABLES, SYSTEM_BUNDLES, Sites
+from imgbuild.settings import (
+    CA_VARIABLES,
+    SYSTEM_BUNDLES,
+    Interpreter,
+    PrefixInterpreter,
+    Sites,
+    SourceInterpreter,
+)
 
 SOURCE_SECONDS = 5.0
 ARCHIVE_SECONDS = 15.0

@@ -16,7 +16,7 @@ from imgbuild.parallel import in_parallel
 from imgbuild.registry.auth import LoginError, docker_credentials
 from imgbuild.registry.repository import HUB, INDEXES, Manifest, RepositoryName
 from imgbuild.registry.repository_client import RegistryClient
-from imgbuild.sites import Credentials, Sites
+from imgbuild.settings import Credentials, Sites
 
 #: The folder of Docker Hub's official images.
 _OFFICIAL = "library/"

@@ -25,8 +25,7 @@ from imgbuild.inputs.settings_files import (
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import CondaPython, Matrix
 from imgbuild.project import Project
-from imgbuild.settings import LayoutBase, PrefixInterpreter, RegistryBase, Settings
-from imgbuild.sites import make_sites
+from imgbuild.settings import LayoutBase, PrefixInterpreter, RegistryBase, Settings, Sites
 
 #: The named build contexts that the Dockerfiles mount.
 FILES, CONDA = "downloads", "conda-packages"
@@ -187,7 +186,7 @@ def check_settings(settings: Settings, matrix: Matrix) -> None:
                 f"there are: {', '.join(known)}."
             )
     secret_files(settings)
-    make_sites(matrix.upstream_urls, settings).login("https://localhost/")
+    Sites(matrix.upstream_urls, settings).login("https://localhost/")
     other_keyrings(matrix, settings)
     for base in settings.base.values():
         if isinstance(base, LayoutBase):

@@ -21,7 +21,7 @@ from imgbuild.files import (
 )
 from imgbuild.inputs.download_progress import DownloadProgress
 from imgbuild.scalars import Sha256
-from imgbuild.sites import Sites
+from imgbuild.settings import Sites
 
 #: A name in one folder: also what apt (``1%3a2.0~rc1``) and the Python index call their files.
 StoredName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+%~!:@-]*$")]

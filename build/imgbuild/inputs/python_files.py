@@ -15,7 +15,7 @@ from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.files import work_folder
 from imgbuild.inputs.fetched import Item, Kind
 from imgbuild.matrix.images import Image
-from imgbuild.sites import Sites
+from imgbuild.settings import Sites
 
 
 def python_items(image: Image, locks: Path, sites: Sites) -> tuple[Item, ...]:

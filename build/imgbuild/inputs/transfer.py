@@ -14,7 +14,7 @@ from imgbuild.http import GaveUpError, HttpClient, TransientError, raise_transie
 from imgbuild.inputs.download import Download, NotFetchedError, WrongContentError
 from imgbuild.inputs.download_progress import DownloadProgress
 from imgbuild.parallel import in_parallel
-from imgbuild.sites import Sites
+from imgbuild.settings import Sites
 
 _CONNECTIONS = 4
 _STOP_SECONDS = 2.0  # for threads to see that another one failed

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 from imgbuild.errors import CheckFailedError
 from imgbuild.http import Answer, HttpClient, raise_transient
 from imgbuild.registry.repository import RepositoryName
-from imgbuild.sites import Credentials
+from imgbuild.settings import Credentials
 
 #: This client's name for the token server, which wants one with identity tokens.
 _CLIENT = "imgbuild"

@@ -9,7 +9,6 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from math import ceil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
@@ -42,7 +41,7 @@ from imgbuild.registry.repository import (
     is_digest,
     parse_repository,
 )
-from imgbuild.sites import Sites
+from imgbuild.settings import Sites
 
 if TYPE_CHECKING:
     from imgbuild.settings import Settings
@@ -339,9 +338,8 @@ def connect(
                 "{repository: …} in imgbuild.local.yaml."
             )
         repository, option = settings.publishing.repository, "publishing.repository"
-    sites = Sites(ca_bundle=Path(settings.ca_bundle) if settings.ca_bundle else None)
     policy = RetryPolicy(settings.publishing.attempts, settings.publishing.first_wait)
-    http = HttpClient(sites.verify, policy=policy, log=log)
+    http = HttpClient(Sites(settings=settings).verify, policy=policy, log=log)
     return RegistryClient(parse_repository(repository, option), http)
 
 

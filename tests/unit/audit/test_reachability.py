@@ -21,8 +21,7 @@ from imgbuild.audit.reachability import (
 from imgbuild.http import HttpClient
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
-from imgbuild.settings import Settings
-from imgbuild.sites import Sites, make_sites
+from imgbuild.settings import Settings, Sites
 
 pytest_plugins = ("audit_fixtures",)
 SHA = hashlib.sha256(b"content").hexdigest()
@@ -33,7 +32,7 @@ def _inputs(
 ) -> dict[str, OtherInput]:
     chosen = Settings.model_validate(settings)
     image = images["tf-2.2-gpu-ubuntu"]
-    sites = make_sites(image.matrix.upstream_urls, chosen)
+    sites = Sites(image.matrix.upstream_urls, chosen)
     return {item.name: item for item in other_inputs([image], project, chosen, sites)}
 
 

@@ -22,8 +22,7 @@ from imgbuild.inputs.fetched import (
 )
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
-from imgbuild.settings import Settings
-from imgbuild.sites import Sites
+from imgbuild.settings import Settings, Sites
 
 SETTINGS = Settings()
 

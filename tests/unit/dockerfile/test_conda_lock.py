@@ -16,7 +16,7 @@ from imgbuild.dockerfile.conda import (
 )
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.matrix.model import CondaPython
-from imgbuild.sites import Sites
+from imgbuild.settings import Settings, Sites
 
 SHA, OTHER = "a" * 64, "b" * 64
 UP = "https://conda.example/main/linux-64"
@@ -56,7 +56,8 @@ def channel(server: FaultyServer) -> FaultyServer:
 
 def _resolve(server: FaultyServer, folder: Path, *urls: str, upgrade: bool = False) -> bool:
     upstreams = {"main": UP, "forge": "https://forge.example/linux-64"}
-    sites = Sites(upstreams, {"main": f"{server.url}/m", "forge": "http://127.0.0.1:9/"})
+    mirrors = {"main": f"{server.url}/m", "forge": "http://127.0.0.1:9/"}
+    sites = Sites(upstreams, Settings.model_validate({"mirrors": mirrors}))
     return resolve_conda("3.6.2", _python(*urls), folder, sites, upgrade=upgrade)
 
 

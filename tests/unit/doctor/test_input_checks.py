@@ -24,8 +24,7 @@ from imgbuild.doctor.show import Status, install_command
 from imgbuild.errors import InputError
 from imgbuild.inputs.base import KEYRINGS
 from imgbuild.matrix.model import Matrix, OperatingSystem
-from imgbuild.settings import Interpreter, PrefixInterpreter, SourceInterpreter
-from imgbuild.sites import Sites
+from imgbuild.settings import Interpreter, PrefixInterpreter, Sites, SourceInterpreter
 
 DIGEST = "example/base@sha256:" + "0" * 64
 URL = "https://example.org/Python-3.6.15.tar.xz"

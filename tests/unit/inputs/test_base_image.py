@@ -13,7 +13,7 @@ from imgbuild.files import ContentStore
 from imgbuild.inputs.base_image import _repository, fetch_blobs, find_image, registry_items
 from imgbuild.inputs.fetched import Listing, fetched_layout
 from imgbuild.inputs.oci_layout import read_layout
-from imgbuild.sites import Sites
+from imgbuild.settings import Settings, Sites
 
 DOCKER = "application/vnd.docker.distribution.manifest.v2+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
@@ -97,7 +97,7 @@ def test_a_token_is_requested_with_the_login_of_the_netrc_file(
     registry = Registry(server, login="Bearer abc")
     server.give(registry.token_path, Reply(b'{"token": "abc"}'))
     (tmp_path / "netrc").write_text(netrc)
-    find_image(registry.reference, Sites(netrc=tmp_path / "netrc"))
+    find_image(registry.reference, Sites(settings=Settings(netrc=str(tmp_path / "netrc"))))
     asked = [asked for asked in server.asked if asked.path == registry.token_path]
     assert {one.authorization for one in asked} == {sent}
 

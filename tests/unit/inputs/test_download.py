@@ -15,7 +15,7 @@ from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import ContentStore
 from imgbuild.inputs.download import Download, downloads_context, fetch_all
 from imgbuild.inputs.download_progress import DownloadProgress, shown_progress
-from imgbuild.sites import Sites
+from imgbuild.settings import Mirror, Settings, Sites
 
 BODY = bytes(range(256)) * 4000  # a megabyte: more than one chunk
 SHA = hashlib.sha256(BODY).hexdigest()
@@ -41,6 +41,10 @@ def _netrc(folder: Path, text: str = "machine 127.0.0.1 login u password s\n") -
     path = folder / "netrc"
     path.write_text(text)
     return path
+
+
+def _with_netrc(path: Path) -> Sites:
+    return Sites(settings=Settings(netrc=str(path)))
 
 
 def test_a_file_comes_once(server: FaultyServer, tmp_path: Path) -> None:
@@ -151,7 +155,9 @@ def test_a_mirror_is_asked_with_the_login_of_the_netrc_file(
     server: FaultyServer, tmp_path: Path
 ) -> None:
     server.give("/mirror/sub/f", Reply(BODY, login=LOGIN))
-    sites = Sites({"up": "https://up.example/a/"}, {"up": f"{server.url}/mirror"}, _netrc(tmp_path))
+    mirrors = {"up": Mirror(url=f"{server.url}/mirror")}
+    settings = Settings(mirrors=mirrors, netrc=str(_netrc(tmp_path)))
+    sites = Sites({"up": "https://up.example/a/"}, settings)
     file = _file("https://up.example/a/sub/f")
     assert fetch(file, tmp_path / "s", sites).read_bytes() == BODY
     assert server.asked[0].authorization == LOGIN
@@ -167,7 +173,7 @@ def test_a_login_that_is_missing(
     other = tmp_path / "other"
     other.mkdir()
     url = server.give("/f", Reply(BODY, login=LOGIN))
-    sites = Sites(netrc=_netrc(other, text) if text else None)
+    sites = _with_netrc(_netrc(other, text)) if text else Sites()
     with pytest.raises(MachineError, match="it asks for a login"):
         fetch(_file(url), tmp_path / "s", sites)
     assert server.asked[0].authorization is None
@@ -186,7 +192,7 @@ def test_a_netrc_that_is_none_or_is_refused_is_named_but_not_quoted(
 ) -> None:
     url = server.give("/f", Reply(BODY, login=LOGIN))
     with pytest.raises((InputError, MachineError), match=expected) as caught:
-        fetch(_file(url), tmp_path / "s", Sites(netrc=_netrc(tmp_path, text)))
+        fetch(_file(url), tmp_path / "s", _with_netrc(_netrc(tmp_path, text)))
     assert "wrong!" not in str(caught.value)
 
 
@@ -196,7 +202,7 @@ def test_two_processes_want_the_same_file(server: FaultyServer, tmp_path: Path) 
         "from pathlib import Path\n"
         "from imgbuild.files import ContentStore\n"
         "from imgbuild.inputs.download import Download, fetch_all\n"
-        "from imgbuild.sites import Sites\n"
+        "from imgbuild.settings import Mirror, Settings, Sites\n"
         f"store = ContentStore(Path({str(tmp_path)!r}))\n"
         f"fetch_all([Download('f', {url!r}, {SHA!r})], store, Sites())\n"
     )

@@ -1,7 +1,6 @@
 """Which file of each Python distribution is fetched. uv is a script that says what uv would."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from imgbuild.dockerfile.resolve import index_environment
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.inputs.python_files import python_items
 from imgbuild.matrix.images import Image
-from imgbuild.sites import Sites
+from imgbuild.settings import Mirror, Settings, Sites
 
 ANY, OLD, NEW, SOURCE = ("1" * 64, "2" * 64, "3" * 64, "4" * 64)
 
@@ -126,8 +125,12 @@ def test_uv_is_told_of_mirror_login_and_authorities(
     monkeypatch.delenv("NETRC", raising=False)
     assert index_environment(Sites())["UV_DEFAULT_INDEX"] == "https://own.example/simple"
     assert "NETRC" not in index_environment(Sites())
-    sites = Sites({}, {"python-index": "https://m.example/simple"}, tmp_path / "netrc")
-    told = index_environment(replace(sites, ca_bundle=tmp_path / "ca.pem"))
+    settings = Settings(
+        mirrors={"python-index": Mirror(url="https://m.example/simple")},
+        netrc=str(tmp_path / "netrc"),
+        ca_bundle=str(tmp_path / "ca.pem"),
+    )
+    told = index_environment(Sites(settings=settings))
     assert told["UV_DEFAULT_INDEX"] == "https://m.example/simple"
     assert told["NETRC"] == str(tmp_path / "netrc")
     assert told["SSL_CERT_FILE"] == str(tmp_path / "ca.pem")
