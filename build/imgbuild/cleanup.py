@@ -21,7 +21,7 @@ from imgbuild.files import abandoned_work, is_locked, lock_owner, remove_tree
 from imgbuild.inputs.oci_layout import REPOSITORY as BASE_REPOSITORY
 from imgbuild.inputs.oci_layout import short_id
 from imgbuild.plan.plan import is_own, own_names
-from imgbuild.publish.upload import NOTES, notes_of, remove_left_tag
+from imgbuild.publish.upload import note_of, remove_left_tag
 from imgbuild.suites.container import CONTAINER_LABEL, place_of
 from imgbuild.suites.results import ReportStore
 
@@ -159,12 +159,11 @@ class Cleanup:
 
     def _pushed_tags(self, engine: Engine) -> Iterator[Garbage]:
         """Yield the temporary tags that killed pushes left."""
-        notes = self.state / NOTES
-        for note in sorted(notes_of(engine, notes).glob("*.json")):
+        for note in sorted(note_of(self.state, engine, "*").parent.glob("*.json")):
             image = note.stem
             yield Garbage(
                 *(CleanupKind.LEFTOVERS, image, "temporary tag of a push that was killed"),
-                partial(remove_left_tag, engine, notes, image),
+                partial(remove_left_tag, engine, note),
                 since=int(note.stat().st_mtime),
                 kept=self._busy(image),
                 image=image,

@@ -1,7 +1,8 @@
 """Durations, sizes and tables as people read and write them."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import textwrap
+from collections.abc import Iterable, Sequence
 
 #: The columns of the narrowest terminal that tables are made for.
 WIDTH = 80
@@ -50,26 +51,30 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def fitted(rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Return each row's lines: one, or, where one is too wide, the first cell alone and the rest.
+def table_with_notes(rows: Sequence[Sequence[str]], notes: Sequence[Iterable[str]]) -> list[str]:
+    """Return a table with each row's notes below it, in lines of at most `WIDTH`.
 
-    All rows of a table are the same in that. What stands below a row is no wider than `WIDTH`
-    either if it is `wrapped`.
+    Where a row is too wide, the first cell of every row stands alone.
     """
-    table = aligned(rows)
-    if max(map(len, table)) <= WIDTH:
-        return [[line] for line in table]
-    rest = aligned([row[1:] for row in rows])
-    return [[row[0], f"{_INDENT}{line}"] for row, line in zip(rows, rest, strict=True)]
+    table = [[line] for line in aligned(rows)]
+    if any(len(line) > WIDTH for (line,) in table):
+        rest = aligned([row[1:] for row in rows])
+        table = [[row[0], f"{_INDENT}{line}"] for row, line in zip(rows, rest, strict=True)]
+    lines: list[str] = []
+    for row, texts in zip(table, notes, strict=True):
+        lines += row
+        for text in texts:
+            lines += wrapped(text)
+    return lines
 
 
-def wrapped(words: Iterable[str]) -> Iterator[str]:
-    """Yield indented lines of words, none of which is cut: a tag can be copied as a whole."""
-    line = ""
-    for word in words:
-        if line and len(_INDENT) + len(line) + 1 + len(word) > WIDTH:
-            yield f"{_INDENT}{line}"
-            line = ""
-        line = f"{line} {word}" if line else word
-    if line:
-        yield f"{_INDENT}{line}"
+def wrapped(text: str) -> list[str]:
+    """Return indented lines of words, none of which is cut: a tag can be copied as a whole."""
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=_INDENT,
+        subsequent_indent=_INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -28,7 +28,7 @@ from publishing_project import IMMUTABLE, MOVING, ONE, PublishingProject, publis
 from small_disk import SmallDisk, small_disk
 
 from imgbuild.parallel import in_parallel
-from imgbuild.publish.published import PublishedRepository, read_published
+from imgbuild.publish.record import PublishedRepository, read_published
 from imgbuild.registry.repository_client import RegistryClient, connect
 from imgbuild.settings import Settings
 

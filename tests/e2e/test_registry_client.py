@@ -12,8 +12,7 @@ from own_registry import OwnRegistry, own_registry
 from small_disk import small_disk
 
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.publish.published import read_published
-from imgbuild.publish.record import Record, put_record
+from imgbuild.publish.record import Record, put_record, read_published
 from imgbuild.registry.repository import OCI_MANIFEST
 from imgbuild.registry.repository_client import connect
 from imgbuild.settings import Settings
@@ -90,9 +89,9 @@ def publish(registry: RegistryClient, number: int) -> Record:
         substitutes=(),
         published=f"2026-11-20T00:00:{number:02}Z",
     )
-    put_record(registry, record)
     manifest = registry.manifest(record.digest)
     assert manifest
+    put_record(registry, record, manifest)
     registry.put_manifest("1.0", manifest.content, manifest.media_type)
     return record
 

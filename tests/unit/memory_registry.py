@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from imgbuild.errors import CheckFailedError
-from imgbuild.http import HttpClient
+from imgbuild.http import HttpClient, RetryPolicy
 from imgbuild.registry.repository import (
     DOCKER_MANIFEST,
     Manifest,
@@ -27,8 +27,10 @@ class MemoryRegistry(RegistryClient):
         self,
         name: str = "registry.test/team/app",
         before: Callable[[str], None] = lambda _call: None,
+        log: Callable[[str], None] = lambda _: None,
     ) -> None:
-        super().__init__(parse_repository(name, "test"), HttpClient())
+        http = HttpClient(policy=RetryPolicy(3, 0.0), log=log)
+        super().__init__(parse_repository(name, "test"), http)
         self.before = before
         self.calls: list[str] = []
         #: Digests by tag.
@@ -36,7 +38,6 @@ class MemoryRegistry(RegistryClient):
         #: By digest.
         self.manifests: dict[str, Manifest] = {}
         self.blobs: dict[str, bytes] = {}
-        self.closed = False
         self._lock = threading.RLock()
 
     def head(self, tag: str) -> str | None:
@@ -79,9 +80,6 @@ class MemoryRegistry(RegistryClient):
         self._called("tags")
         with self._lock:
             return tuple(sorted(self.tagged))
-
-    def close(self) -> None:
-        self.closed = True
 
     def add_image(self, tag: str, layers: Sequence[bytes] = (b"layer",)) -> Manifest:
         """Put an image there, as an engine's push does; no call. Its configuration is the tag."""

@@ -34,7 +34,7 @@ def publish(registry: MemoryRegistry, tag: str, **changes: Any) -> Record:
     """Put an image and its record there, and move its tags; return its record."""
     image = registry.add_image(tag)
     record = replace(RECORD, tag=tag, digest=image.digest, **changes)
-    put_record(registry, record)
+    put_record(registry, record, image)
     for moving in record.moving:
         registry.tagged[moving] = record.digest
     return record

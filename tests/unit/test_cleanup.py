@@ -18,7 +18,7 @@ from imgbuild.cli import app, register
 from imgbuild.engine.types import HistoryEntry, LabelledObject, StoredImage
 from imgbuild.errors import MachineError
 from imgbuild.files import stored_folder
-from imgbuild.publish.upload import NOTES, notes_of
+from imgbuild.publish.upload import note_of
 from imgbuild.suites.container import CONTAINER_LABEL, place_of
 from imgbuild.suites.results import ReportStore
 
@@ -150,7 +150,7 @@ def test_containers_and_networks_of_killed_tests(
 def test_the_temporary_tag_of_a_killed_push(engine: FakeEngine, state: Path) -> None:
     tag, note = "registry.test/app:2.2.0-20261120.1", {"image_id": image(2).id}
     engine.tag(image(2).id, tag)
-    path = _write(notes_of(engine, state / NOTES) / f"{NAME}.json")
+    path = _write(note_of(state, engine, NAME))
     path.write_text(json.dumps({**note, "reference": tag}))
     assert listed("--only", "leftovers") == [("leftovers", NAME)]
     assert run("--yes", "--only", "leftovers").exit_code == 0

@@ -158,7 +158,7 @@ def _published(
         CheckFailedError: it refuses.
 
     """
-    from imgbuild.publish.published import published_inputs  # noqa: PLC0415 - brings requests
+    from imgbuild.publish.record import published_inputs  # noqa: PLC0415 - brings requests
     from imgbuild.registry.repository_client import connect  # noqa: PLC0415
 
     with closing(connect(repository, settings, log, "--from")) as registry:

@@ -8,14 +8,10 @@ import typer
 from imgbuild.cli import options
 from imgbuild.cli.options import info, option, print_json
 from imgbuild.errors import CheckFailedError
-from imgbuild.text import fitted, wrapped
+from imgbuild.text import table_with_notes
 
 if TYPE_CHECKING:
-    from imgbuild.publish.published import PublishedRepository
-    from imgbuild.publish.record import Record
-
-#: Digits of a digest that are shown, as engines show them.
-_DIGITS = 12
+    from imgbuild.publish.record import PublishedRepository
 
 
 def published(
@@ -36,7 +32,7 @@ def published(
     project: options.ProjectOption = None,
 ) -> None:
     """List the published images, from the tags and records in the repository."""
-    from imgbuild.publish.published import read_published
+    from imgbuild.publish.record import read_published
     from imgbuild.registry.repository_client import connect
     from imgbuild.settings import load_settings
 
@@ -67,12 +63,16 @@ def published_lines(found: "PublishedRepository") -> list[str]:
     """
     records = sorted(found.whole, key=lambda record: record.age, reverse=True)
     records.sort(key=lambda record: record.image)
-    header = ("image", "digest", "MB", "published", "suites")
-    lines, *rows = fitted([header, *(_row(record) for record in records)])
-    for row, record in zip(rows, records, strict=True):
-        tags = (record.tag, *found.moving(record))
-        lines += [*row, *wrapped(_others(record)), *wrapped(tags)]
-    return lines
+    rows: list[tuple[str, ...]] = [("image", "digest", "MB", "published", "suites")]
+    notes: list[list[str]] = [[]]
+    for record in records:
+        size, when = f"{record.size / 1e6:.1f}", record.published[:16].replace("T", " ")
+        passed = sum(one.verdict == "passed" for one in record.suites)
+        rows.append((record.image, record.short_digest, size, when, f"{passed} passed"))
+        other = [f"{one.suite} {one.verdict}" for one in record.suites if one.verdict != "passed"]
+        suites = [f"suites: {', '.join(other)}"] if other else []
+        notes.append([*suites, " ".join((record.tag, *found.moving(record)))])
+    return table_with_notes(rows, notes)
 
 
 def published_json(found: "PublishedRepository") -> list[dict[str, Any]]:
@@ -84,16 +84,3 @@ def published_json(found: "PublishedRepository") -> list[dict[str, Any]]:
         }
         for record in found.whole
     ]
-
-
-def _row(record: "Record") -> tuple[str, ...]:
-    digest = record.digest.removeprefix("sha256:")[:_DIGITS]
-    when = record.published[:16].replace("T", " ")
-    passed = sum(one.verdict == "passed" for one in record.suites)
-    return record.image, digest, f"{record.size / 1e6:.1f}", when, f"{passed} passed"
-
-
-def _others(record: "Record") -> list[str]:
-    """Return the words for the suites that did not pass: those that were skipped."""
-    other = [f"{one.suite} {one.verdict}" for one in record.suites if one.verdict != "passed"]
-    return f"suites: {', '.join(other)}".split() if other else []

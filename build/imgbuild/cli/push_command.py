@@ -1,23 +1,17 @@
 """``imgbuild push``: publish images whose suites passed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from imgbuild.cli import options
 from imgbuild.cli.options import info, option, print_json, select, takes_selection
-from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.matrix.selection import Selection
-from imgbuild.text import fitted, wrapped
+from imgbuild.text import table_with_notes
 
 if TYPE_CHECKING:
-    from imgbuild.publish.push import PushedImage, PushResult
-
-#: Digits of a digest that are shown, as engines show them.
-_DIGITS = 12
-#: How the steps begin that move a tag.
-_MOVE = ("move ", "moved ")
+    from imgbuild.publish.push import PushResult
 
 
 @takes_selection()
@@ -65,47 +59,33 @@ def push(
     Each gets one immutable tag with all versions, then the moving tags. Nothing is sent twice; the
     same command completes an interrupted push. Log in with `docker login HOST`.
     """
-    from imgbuild.publish.candidate import Allowance
-    from imgbuild.publish.push import PushOptions, open_push
-    from imgbuild.publish.release import check_release
+    from imgbuild.publish.candidate import ALLOW_SKIPPED, ALLOW_SUBSTITUTED
+    from imgbuild.publish.push import PushOptions, push_images
 
-    allowance = Allowance(allow_substituted, tuple(allow_skipped or ()))
-    allowance.check()
-    if release is not None:
-        check_release(release)
+    allowed = {f"{ALLOW_SKIPPED} {suite}" for suite in allow_skipped or ()}
+    if allow_substituted:
+        allowed.add(ALLOW_SUBSTITUTED)
     opened = options.open_project(project)
-    wanted = PushOptions(select(opened, selection), to, release, allowance, jobs)
-    with open_push(opened, wanted, info, dry_run=plan) as session:
-        name = session.registry.name
-        if plan:
-            planned = session.dry_run()
-            if as_json:
-                print_json(planned_json(name, planned))
-            else:
-                typer.echo("\n".join(planned_lines(name, planned)))
-            return
-        result = session.run()
+    images = select(opened, selection)
+    push_options = PushOptions(images, to, release, frozenset(allowed), jobs, plan)
+    result = push_images(opened, push_options, info)
     if as_json:
-        print_json(pushed_json(name, result))
-    elif result.pushed:
-        typer.echo("\n".join(pushed_lines(name, result)))
-    if result.errors:
-        text = "\n".join(f"{name}: {error}" for name, error in result.errors.items())
-        machine = any(isinstance(error, MachineError) for error in result.errors.values())
-        raise (MachineError if machine else CheckFailedError)(text)
+        print_json(planned_json(result) if plan else pushed_json(result))
+    elif result.images:
+        typer.echo("\n".join(planned_lines(result) if plan else pushed_lines(result)))
+    failure = result.failure()
+    if failure:
+        raise failure
 
 
-def planned_lines(repository: str, planned: "Sequence[PushedImage]") -> list[str]:
+def planned_lines(result: "PushResult") -> list[str]:
     """Return a line an image: what is to be done for it; below it the tags that it would get."""
-    lines = [f"to {repository}:"]
-    rows = fitted([(one.record.image, _brief(one.steps)) for one in planned])
-    for row, one in zip(rows, planned, strict=True):
-        moves = (step.partition(" ")[2] for step in one.steps if step.startswith(_MOVE))
-        lines += [*row, *wrapped((one.record.tag, *moves)), *_kept(one)]
-    return lines
+    rows = [(one.record.image, _brief(one.steps, "move")) for one in result.images]
+    notes = [(" ".join((one.record.tag, *one.moves)), *one.kept) for one in result.images]
+    return [f"to {result.repository}:", *table_with_notes(rows, notes)]
 
 
-def planned_json(repository: str, planned: "Sequence[PushedImage]") -> dict[str, Any]:
+def planned_json(result: "PushResult") -> dict[str, Any]:
     """Return what is to be done for each image."""
     images = [
         {
@@ -114,31 +94,34 @@ def planned_json(repository: str, planned: "Sequence[PushedImage]") -> dict[str,
             "to_do": list(one.steps),
             "left": list(one.kept),
         }
-        for one in planned
+        for one in result.images
     ]
-    return {"repository": repository, "images": images}
+    return {"repository": result.repository, "images": images}
 
 
-def pushed_lines(repository: str, result: "PushResult") -> list[str]:
+def pushed_lines(result: "PushResult") -> list[str]:
     """Return the table of what was done, each image's tags below it, and how to pull the first."""
-    header = ("image", "digest", "MB", "done")
-    lines, *rows = fitted([header, *(_row(one) for one in result.pushed)])
-    for row, one in zip(rows, result.pushed, strict=True):
-        elsewhere = {text.partition(" ")[0] for text in one.kept}
-        moving = (tag for tag in one.record.moving if tag not in elsewhere)
-        lines += [*row, *wrapped((one.record.tag, *moving)), *_kept(one)]
-    done = sum(bool(one.steps) for one in result.pushed)
-    failed = [f"{len(result.errors)} failed"] if result.errors else []
-    counts = [f"{done} published", f"{len(result.pushed) - done} up to date", *failed]
-    first = result.pushed[0].record
-    usual = first.moving[-1] if first.moving else first.tag
-    return [*lines, f"{', '.join(counts)}.", f"docker pull {repository}:{usual}"]
+    rows: list[tuple[str, ...]] = [("image", "digest", "MB", "done")]
+    notes: list[tuple[str, ...]] = [()]
+    for one in result.images:
+        record = one.record
+        kept = {text.partition(" ")[0] for text in one.kept}
+        size = f"{record.size / 1e6:.0f}"
+        rows.append((record.image, record.short_digest, size, _brief(one.done, "moved")))
+        tags = (record.tag, *(tag for tag in record.moving if tag not in kept))
+        notes.append((" ".join(tags), *one.kept))
+    done = sum(bool(one.steps) for one in result.images)
+    counts = [f"{done} published", f"{len(result.images) - done} up to date"]
+    counts += [f"{len(result.errors)} failed"] if result.errors else []
+    first = result.images[0].record
+    pull = f"docker pull {result.repository}:{(first.tag, *first.moving)[-1]}"
+    return [*table_with_notes(rows, notes), f"{', '.join(counts)}.", pull]
 
 
-def pushed_json(repository: str, result: "PushResult") -> dict[str, Any]:
+def pushed_json(result: "PushResult") -> dict[str, Any]:
     """Return what was done, and what failed."""
     return {
-        "repository": repository,
+        "repository": result.repository,
         "published": [
             {
                 "image": one.record.image,
@@ -146,31 +129,18 @@ def pushed_json(repository: str, result: "PushResult") -> dict[str, Any]:
                 "moving": list(one.record.moving),
                 "digest": one.record.digest,
                 "size": one.record.size,
-                "done": list(one.steps),
+                "done": list(one.done),
                 "left": list(one.kept),
             }
-            for one in result.pushed
+            for one in result.images
         ],
         "failed": {name: str(error) for name, error in result.errors.items()},
     }
 
 
-def _row(one: "PushedImage") -> tuple[str, ...]:
-    digest = one.record.digest.removeprefix("sha256:")[:_DIGITS]
-    return one.record.image, digest, f"{one.record.size / 1e6:.0f}", _brief(one.steps)
-
-
-def _kept(one: "PushedImage") -> Iterable[str]:
-    """Yield lines of the tags that stay at a later image."""
-    for text in one.kept:
-        yield from wrapped(text.split())
-
-
-def _brief(steps: Sequence[str]) -> str:
+def _brief(steps: Sequence[str], move: str) -> str:
     """Return the steps, with the number of the moved tags in place of their names."""
-    moves = [step for step in steps if step.startswith(_MOVE)]
-    words = [step for step in steps if step not in moves]
-    if moves:
-        verb = moves[0].partition(" ")[0]
-        words.append(f"{verb} {len(moves)} {'tag' if len(moves) == 1 else 'tags'}")
+    words = [step for step in steps if " " not in step]
+    moves = len(steps) - len(words)
+    words += [f"{move} {moves} {'tag' if moves == 1 else 'tags'}"] if moves else []
     return ", ".join(words) or "up to date"

@@ -4,8 +4,8 @@ from imgbuild.engine.client import Engine
 from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.images import DOCUMENTED, Image, as_documented_image, minor_of, resolve_image
 from imgbuild.matrix.model import Matrix
-from imgbuild.matrix.rule_model import Part, Tags
-from imgbuild.matrix.tags import Parts, parts_of, python_part, stack_part
+from imgbuild.matrix.rule_model import Part
+from imgbuild.matrix.tags import parts_of, python_part, stack_part
 from imgbuild.suites.container import (
     NOTHING,
     Execute,
@@ -79,32 +79,24 @@ def _systems(matrix: Matrix, stack: str) -> set[tuple[str, str]]:
 
 def _documented(contents: ImageContents, image: Image) -> str:
     """Return which of the two the image is by those of the corrected pins that are read here."""
-    other = _counterpart(image)
-    horovod = joined_versions(
-        version for name, version in contents.distributions if name == "horovod"
+    other = (
+        resolve_image(image.matrix, image.row, image.variant)
+        if image.documented
+        else as_documented_image(image)
     )
-    found = {"horovod": horovod, "python": contents.python, "mpi": contents.mpi[1]}
-    if image.cuda:
-        found["cuda"] = joined_versions(contents.cuda)
-    told = {
-        _whose(version, image.version_of(component), other.version_of(component))
-        for component, version in found.items()
-        if image.version_of(component) != other.version_of(component)
+    horovod = [version for name, version in contents.distributions if name == "horovod"]
+    found = {
+        "horovod": joined_versions(horovod),
+        "python": contents.python,
+        "mpi": contents.mpi[1],
+        **({"cuda": joined_versions(contents.cuda)} if image.cuda else {}),
     }
-    if len(told) > 1 or NOTHING in told:
-        return "neither as documented nor as corrected"
-    return DOCUMENTED if (other if "other" in told else image).documented else ""
-
-
-def _whose(found: str, own: str, other: str) -> str:
-    pins = {"own": own, "other": other}
-    return next((name for name, pin in pins.items() if _spelled(found, pin) == pin), NOTHING)
-
-
-def _counterpart(image: Image) -> Image:
-    if image.documented:
-        return resolve_image(image.matrix, image.row, image.variant)
-    return as_documented_image(image)
+    differ = [name for name in found if image.version_of(name) != other.version_of(name)]
+    for one in (image, other):
+        pins = {name: one.version_of(name) for name in differ}
+        if all(_spelled(found[name], pin) == pin for name, pin in pins.items()):
+            return DOCUMENTED if one.documented else ""
+    return "neither as documented nor as corrected"
 
 
 def check_contents(image: Image, image_id: str, engine: Engine, execute: Execute) -> None:
@@ -118,21 +110,17 @@ def check_contents(image: Image, image_id: str, engine: Engine, execute: Execute
         MachineError: the engine cannot start its container; there is no docker client.
 
     """
+    planned = parts_of(image)
     read = parts_read(read_contents(image.name, image_id, engine, execute), image)
-    different = differences(parts_of(image), read, image.matrix.tags)
+    scheme = image.matrix.tags
+    used = dict.fromkeys(part for entry in (scheme.immutable, *scheme.moving) for part in entry)
+    different = [
+        f"{part}: planned {planned.get(part) or NOTHING}, read {read.get(part) or NOTHING}"
+        for part in used
+        if part != "release" and planned.get(part, "") != read.get(part, "")
+    ]
     if different:
         raise CheckFailedError(
             f"{image.name} ({image_id}) is not what its tag says: {'; '.join(different)}. It was "
             "not published. Build it again; if it is right as it is, correct matrix.yaml."
         )
-
-
-def differences(planned: Parts, read: Parts, scheme: Tags) -> list[str]:
-    """Return, in words, the parts of any tag that were read otherwise than planned."""
-    used: dict[Part, None] = dict.fromkeys(scheme.immutable)
-    used |= dict.fromkeys(part for entry in scheme.moving for part in entry)
-    return [
-        f"{part}: planned {planned.get(part) or NOTHING}, read {read.get(part) or NOTHING}"
-        for part in used
-        if part != "release" and planned.get(part, "") != read.get(part, "")
-    ]

@@ -1,17 +1,24 @@
-"""Look up what a repository has of an image before it is pushed; nothing is written."""
+"""Look up what a repository has of an image before it is pushed, and the release that it gets.
 
-from collections.abc import Mapping, Sequence
+A release is a day in UTC and the number of the release on that day, such as ``20261120.1``.
+"""
+
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import date
 
-from imgbuild.errors import CheckFailedError
-from imgbuild.matrix.tags import input_tag, planned_tags
+from imgbuild.errors import CheckFailedError, InputError
+from imgbuild.matrix.images import Image
+from imgbuild.matrix.tags import PLACEHOLDER, input_tag, planned_tags
 from imgbuild.publish.candidate import PushCandidate
-from imgbuild.publish.published import read_published
-from imgbuild.publish.record import Record, read_record
-from imgbuild.publish.release import next_release, releases_in
+from imgbuild.publish.record import Record, read_published, read_record
 from imgbuild.registry.repository import DamagedError, Manifest
 from imgbuild.registry.repository_client import RegistryClient
+
+#: So many times a day: the scheme of tags has room for four digits (matrix/tags.py).
+MOST_A_DAY = 9999
+_RELEASE = re.compile(r"([0-9]{8})\.([1-9][0-9]{0,3})")
 
 
 @dataclass(frozen=True)
@@ -30,25 +37,20 @@ class ExistingImage:
     moving: Mapping[str, str | None]
     kept: Mapping[str, str]
 
-    def to_move(self, digest: str | None) -> list[str]:
-        """Return the moving tags that are to move to the image."""
-        return [
-            tag
-            for tag, found in self.moving.items()
-            if (digest is None or found != digest) and tag not in self.kept
-        ]
+    def to_move(self, manifest: Manifest | None) -> list[str]:
+        """Return the moving tags that are not at the image yet; all without its manifest."""
+        digest = manifest.digest if manifest else ""
+        return [tag for tag, at in self.moving.items() if at != digest and tag not in self.kept]
 
 
 def look_up(
     registry: RegistryClient,
-    tags: Sequence[str],
+    tags: Collection[str],
     image: PushCandidate,
     release: str | None,
     today: date,
 ) -> ExistingImage:
-    """Return what a repository with these ``tags`` has of an image.
-
-    ``release`` is that of ``--release``, if any.
+    """Return what a repository with these ``tags`` has of an image, in this release if any.
 
     Raises:
         CheckFailedError: the immutable tag belongs to another image.
@@ -79,15 +81,47 @@ def existing_record(registry: RegistryClient, tag: str) -> Record | None:
         return None
 
 
+def check_release(release: str | None) -> None:
+    """Raise InputError for what is no ``YYYYMMDD.N``."""
+    try:
+        if release is not None:
+            date.fromisoformat(release[:8] if _RELEASE.fullmatch(release) else "")
+    except ValueError:
+        raise InputError(
+            f"--release {release!r} is no release; give YYYYMMDD.N: a day in UTC, and which time "
+            f"of that day from 1 to {MOST_A_DAY} without zeros before it, such as 20261120.1."
+        ) from None
+
+
+def next_release(today: date, releases: Collection[str]) -> str:
+    """Return the first release of a day that is none of these; InputError if none is left."""
+    for number in range(1, MOST_A_DAY + 1):
+        release = f"{today:%Y%m%d}.{number}"
+        if release not in releases:
+            return release
+    raise InputError(f"{today} has had all of its {MOST_A_DAY} releases; wait for a day.")
+
+
+def releases_in(tags: Collection[str], image: Image) -> list[str]:
+    """Return the releases of which an image has its immutable tag among these, the latest first."""
+    before, _, after = map(
+        re.escape, planned_tags(image, PLACEHOLDER).immutable.partition(PLACEHOLDER)
+    )
+    immutable = re.compile(f"{before}{_RELEASE.pattern}{after}")
+    found = [(match[1], int(match[2])) for match in map(immutable.fullmatch, tags) if match]
+    return [f"{day}.{number}" for day, number in sorted(found, reverse=True)]
+
+
 def _release(
-    registry: RegistryClient, tags: Sequence[str], image: PushCandidate, today: date
+    registry: RegistryClient, tags: Collection[str], image: PushCandidate, today: date
 ) -> str:
     """Return the release under which this very image is there, or the day's next."""
-    for release in reversed(releases_in(tags, image.image)):
+    releases = releases_in(tags, image.image)
+    for release in releases:
         manifest = registry.manifest(planned_tags(image.image, release).immutable)
         if manifest and manifest.is_image(image.image_id):
             return release
-    return next_release(today, tags, image.image)
+    return next_release(today, releases)
 
 
 def _kept(

@@ -13,28 +13,26 @@ immutable tag never moves. In the end all tags are read again: one that another 
 is an error. Two pushes of the same images at once are for CI to prevent.
 """
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
-from imgbuild.build.context import BuildOptions, image_locks, open_context
-from imgbuild.build.display import BuildDisplay
+from imgbuild.build.context import BuildContext, BuildOptions, image_locks, open_context
 from imgbuild.build.remote import RemoteStore
 from imgbuild.engine.client import Engine
 from imgbuild.engine.progress import ImageNote, ImagesPlanned, ImageState
-from imgbuild.errors import CheckFailedError, ImgbuildError
-from imgbuild.http import RetryPolicy
+from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag, planned_tags
 from imgbuild.parallel import in_parallel
-from imgbuild.project import Project, state_dir
-from imgbuild.publish.candidate import Allowance, PushCandidate, approve
+from imgbuild.project import Project
+from imgbuild.publish.candidate import PushCandidate, approve, check_allowed
 from imgbuild.publish.contents import check_contents
-from imgbuild.publish.existing import ExistingImage, existing_record, look_up
-from imgbuild.publish.record import Record, image_size, put_record
-from imgbuild.publish.upload import NOTES, Uploader, remove_left_tag
+from imgbuild.publish.existing import ExistingImage, check_release, existing_record, look_up
+from imgbuild.publish.record import Record, packed_size, put_record
+from imgbuild.publish.upload import Uploader, note_of, remove_left_tag
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import RegistryClient, connect
 from imgbuild.settings import load_settings
@@ -43,25 +41,24 @@ from imgbuild.suites.container import docker_exec, remove_leftovers
 #: How long an interrupt waits for pushes that the engine reports nothing of, in seconds.
 _END_SECONDS = 5.0
 
-Log = Callable[[str], None]
-
 
 @dataclass(frozen=True)
 class PushOptions:
-    """What the command line says."""
+    """What the command line says; ``allowed`` are options as in `Objection`."""
 
     images: tuple[Image, ...]
     to: str | None = None
     release: str | None = None
-    allowance: Allowance = field(default_factory=Allowance)
+    allowed: frozenset[str] = frozenset()
     jobs: int = 3
+    plan: bool = False
 
 
 @dataclass(frozen=True)
 class PushedImage:
-    """The record of an image, and what was done or is to do for it.
+    """The record of an image, and what was or is to be done for it.
 
-    ``steps`` are words such as ``pushed`` or ``move 2.2-gpu``, in order; none if all was there.
+    ``steps`` are ``push``, ``record`` and ``move 2.2-gpu``, in this order; none if all was there.
     ``kept`` are moving tags that stay at a later image.
     """
 
@@ -69,17 +66,115 @@ class PushedImage:
     steps: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
 
+    @property
+    def moves(self) -> tuple[str, ...]:
+        """The tags that move."""
+        return tuple(step.removeprefix("move ") for step in self.steps if " " in step)
+
+    @property
+    def done(self) -> tuple[str, ...]:
+        """The same steps when they are done: ``pushed``, ``recorded``, ``moved 2.2-gpu``."""
+        words = (step.partition(" ") for step in self.steps)
+        return tuple(f"{verb.removesuffix('e')}ed{space}{tag}" for verb, space, tag in words)
+
 
 @dataclass(frozen=True)
 class PushResult:
     """All images that were pushed, and the errors of the others, in the order of the images."""
 
-    pushed: tuple[PushedImage, ...]
-    errors: dict[str, ImgbuildError]
+    repository: str
+    images: tuple[PushedImage, ...]
+    errors: Mapping[str, ImgbuildError]
+
+    def failure(self) -> ImgbuildError | None:
+        """Return the error of the whole push, if an image has one."""
+        if not self.errors:
+            return None
+        machine = any(isinstance(error, MachineError) for error in self.errors.values())
+        text = "\n".join(f"{name}: {error}" for name, error in self.errors.items())
+        return (MachineError if machine else CheckFailedError)(text)
 
 
 class PushStoppedError(Exception):
     """The push was interrupted; raised in the threads that work on it."""
+
+
+def push_images(project: Project, options: PushOptions, log: Callable[[str], None]) -> PushResult:
+    """Push images, all of which passed the gate; with ``plan`` say what is to do, and only read.
+
+    Raises:
+        CheckFailedError: the gate refuses an image: then none is pushed. In a plan also: an
+            immutable tag belongs to another image.
+        InputError: an option is wrong, or no repository is named.
+        MachineError: the engine or the registry cannot be reached; another imgbuild works on one
+            of the images.
+
+    """
+    check_allowed(options.allowed)
+    check_release(options.release)
+    settings = load_settings(project.settings)
+    with ExitStack() as stack:
+        registry = connect(options.to, settings, log, "--to")
+        stack.callback(registry.close)
+        build_options = BuildOptions(make_inputs=False)
+        context = stack.enter_context(open_context(project, options.images, build_options, log))
+        if not options.plan:
+            names = [image.name for image in options.images]
+            stack.enter_context(image_locks(names, context.host, context.state / "locks"))
+            remove_leftovers(names, context.engine)
+        candidates = approve(context, options.allowed)
+        push = Push(registry, registry.tags(), options.release, log)
+        if options.plan:
+            return PushResult(registry.name, tuple(map(push.plan, candidates)), {})
+        return push_all(push, candidates, context, options.jobs)
+
+
+def push_all(
+    push: "Push", candidates: Sequence[PushCandidate], context: BuildContext, jobs: int
+) -> PushResult:
+    """Push the images, ``jobs`` at a time; the failure of one stops no other, an interrupt all."""
+    names = [candidate.name for candidate in candidates]
+    with context.display as display:
+        display.on_event(ImagesPlanned(dict.fromkeys(names, "push")))
+        work = partial(_push_shown, push, context)
+        stop = push.registry.close  # which also ends every wait for another try
+        found = in_parallel(work, candidates, jobs, stop=stop, grace=_END_SECONDS)
+    pushed = tuple(one for one in found if isinstance(one, PushedImage))
+    pairs = zip(names, found, strict=True)
+    errors = {name: one for name, one in pairs if isinstance(one, ImgbuildError)}
+    return PushResult(push.registry.name, pushed, errors)
+
+
+def _push_shown(
+    push: "Push", context: BuildContext, image: PushCandidate
+) -> PushedImage | ImgbuildError:
+    """Push one image with its own connection to the engine, and show how far it is."""
+
+    def show(state: str, text: str = "") -> None:
+        context.display.on_event(ImageState(image.name, state, text))
+
+    def progress(text: str) -> None:
+        if push.registry.closed:
+            raise PushStoppedError
+        context.display.on_event(ImageNote(image.name, text))
+
+    def upload(tag: str) -> None:
+        progress("")
+        check_contents(image.image, image.image_id, engine, docker_exec(context.host))
+        show("pushing", tag)
+        Uploader(engine, push.registry, note, progress).push(image.image_id, tag)
+
+    try:
+        with closing(Engine(context.host)) as engine:
+            note = note_of(context.state, engine, image.name)
+            remove_left_tag(engine, note)
+            show("checking")
+            pushed = push.push(image, upload)
+    except ImgbuildError as error:
+        show("failed")
+        return error
+    show("published" if pushed.steps else "up to date")
+    return pushed
 
 
 @dataclass(frozen=True)
@@ -88,50 +183,21 @@ class Push:
 
     registry: RegistryClient
     tags: tuple[str, ...]
-    images: tuple[PushCandidate, ...]
-    options: PushOptions
-    policy: RetryPolicy
-    host: str | None
-    log: Log
+    release: str | None
+    log: Callable[[str], None]
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
-    def run(self) -> PushResult:
-        """Push the images; the failure of one stops no other, an interrupt stops all."""
-        stop = threading.Event()
-        display = BuildDisplay([image.name for image in self.images])
-        display.on_event(ImagesPlanned({image.name: "push" for image in self.images}))
-
-        def push(image: PushCandidate) -> PushedImage | ImgbuildError:
-            try:
-                pushed = self._push_shown(image, display, stop)
-            except ImgbuildError as error:
-                display.on_event(ImageState(image.name, "failed"))
-                return error
-            state = "published" if pushed.steps else "up to date"
-            display.on_event(ImageState(image.name, state))
-            return pushed
-
-        with display:
-            found = in_parallel(
-                push, self.images, self.options.jobs, stop=stop.set, grace=_END_SECONDS
-            )
-        pushed = tuple(one for one in found if isinstance(one, PushedImage))
-        pairs = zip(self.images, found, strict=True)
-        errors = {image.name: one for image, one in pairs if isinstance(one, ImgbuildError)}
-        return PushResult(pushed, errors)
-
-    def dry_run(self) -> tuple[PushedImage, ...]:
-        """Return what is to do for each image; the registry is only read.
+    def plan(self, image: PushCandidate) -> PushedImage:
+        """Return what is to do for an image; the registry is only read.
 
         Raises:
-            CheckFailedError: an immutable tag belongs to another image.
-            MachineError: the registry cannot be reached, or keeps failing.
+            CheckFailedError: the immutable tag belongs to another image.
 
         """
-        return tuple(self._planned(image, self.look_up(image)) for image in self.images)
+        return self._planned(image)[1]
 
     def push(self, image: PushCandidate, upload: Callable[[str], None]) -> PushedImage:
-        """Push one image; ``upload`` sends its content under a reference.
+        """Push one image; ``upload`` sends its content under a tag.
 
         Raises:
             CheckFailedError: the immutable tag belongs to another image; a tag was moved by someone
@@ -139,45 +205,42 @@ class Push:
             MachineError: the registry or the engine cannot be reached, or keeps failing.
 
         """
-        there = self.look_up(image)
-        planned = self._planned(image, there)
+        there, planned = self._planned(image)
         if not planned.steps:
             return planned
-        manifest, steps = there.manifest, []
+        manifest = there.manifest
         if manifest is None:
-            upload(f"{self.registry.name}:{there.tag}")
+            upload(there.tag)
             manifest = self._uploaded(image, there.tag)
-            steps.append("pushed")
         record = self._record(image, there, manifest)
         if record != there.record:
             self._require_unrecorded(there, manifest)
-            put_record(self.registry, record)
+            put_record(self.registry, record, manifest)
         if record != there.record or there.input != manifest.digest:
-            self._keep_verdicts(image, manifest)
+            store = RemoteStore(self.registry, Engine(None), self.log)  # no image is moved here
+            layers = image.stored.layers if image.stored else ()
+            store.keep_verdicts(record.input_digest, layers, record.report, manifest)
             self._point(input_tag(record.input_digest), manifest)
-            steps.append("recorded")
-        for tag in there.to_move(manifest.digest):
-            self._require_unmoved(tag, there.moving[tag], record)
+        for tag in there.to_move(manifest):
+            self._require_unmoved(record, {tag: there.moving[tag]})
             self._point(tag, manifest)
-            steps.append(f"moved {tag}")
-        self._check(record, there)
-        return PushedImage(record, tuple(steps), planned.kept)
+        self._require_recorded(record)
+        tags = (record.tag, input_tag(record.input_digest), *there.to_move(None))
+        self._require_unmoved(record, dict.fromkeys(tags, record.digest))
+        return replace(planned, record=record)
 
-    def look_up(self, image: PushCandidate) -> ExistingImage:
-        """Return what the repository has of an image; see `look_up`."""
-        return look_up(self.registry, self.tags, image, self.options.release, self.now().date())
-
-    def _planned(self, image: PushCandidate, there: ExistingImage) -> PushedImage:
+    def _planned(self, image: PushCandidate) -> tuple[ExistingImage, PushedImage]:
+        there = look_up(self.registry, self.tags, image, self.release, self.now().date())
         manifest = there.manifest
         record = self._record(image, there, manifest)
         recorded = manifest and record == there.record and there.input == manifest.digest
         steps = [
             *([] if manifest else ["push"]),
             *([] if recorded else ["record"]),
-            *(f"move {tag}" for tag in there.to_move(manifest.digest if manifest else None)),
+            *(f"move {tag}" for tag in there.to_move(manifest)),
         ]
         kept = tuple(f"{tag} stays at {later}" for tag, later in there.kept.items())
-        return PushedImage(record, tuple(steps), kept)
+        return there, PushedImage(record, tuple(steps), kept)
 
     def _record(
         self, image: PushCandidate, there: ExistingImage, manifest: Manifest | None
@@ -187,7 +250,7 @@ class Push:
             image=image.name,
             digest=manifest.digest if manifest else "",
             image_id=manifest.config_digest if manifest else image.image_id,
-            size=image_size(manifest) if manifest else 0,
+            size=packed_size(manifest) if manifest else 0,
             release=there.release,
             tag=there.tag,
             moving=planned_tags(image.image).moving,
@@ -214,13 +277,8 @@ class Push:
                 "into its log."
             )
         if not manifest.is_image(image.image_id):
-            raise CheckFailedError(self._lost(tag, manifest.digest, image.image_id))
+            raise self._lost(tag, manifest.digest, image.image_id)
         return manifest
-
-    def _keep_verdicts(self, image: PushCandidate, manifest: Manifest) -> None:
-        store = RemoteStore(self.registry, Engine(self.host), self.log)
-        layers = image.stored.layers if image.stored else ()
-        store.keep_verdicts(image.item.digest.total, layers, image.required_report(), manifest)
 
     def _require_unrecorded(self, there: ExistingImage, manifest: Manifest) -> None:
         """Refuse to go on if another push recorded another image; it gets its tag back."""
@@ -230,30 +288,23 @@ class Push:
         winner = self.registry.manifest(record.digest)
         if winner:
             self._point(there.tag, winner)
-        raise CheckFailedError(self._lost(there.tag, record.digest, manifest.digest))
+        raise self._lost(there.tag, record.digest, manifest.digest)
 
-    def _require_unmoved(self, tag: str, before: str | None, record: Record) -> None:
-        now = self.registry.head(tag)
-        if now not in {before, record.digest}:
-            raise CheckFailedError(self._moved(tag, now, record))
-
-    def _check(self, record: Record, there: ExistingImage) -> None:
-        """Read all tags again.
-
-        Raises:
-            CheckFailedError: one of them is another image's.
-
-        """
+    def _require_recorded(self, record: Record) -> None:
+        """Refuse to end well if another push has replaced the record since."""
         found = existing_record(self.registry, record.tag)
         if found is None or found.digest != record.digest:
-            theirs = found.digest if found else "nothing"
-            raise CheckFailedError(self._lost(record.tag, theirs, record.digest))
-        tags = [record.tag, input_tag(record.input_digest), *there.to_move(None)]
-        moved = {tag: self.registry.head(tag) for tag in tags}
+            raise self._lost(record.tag, found.digest if found else "nothing", record.digest)
+
+    def _require_unmoved(self, record: Record, expected: Mapping[str, str | None]) -> None:
+        """Refuse to go on if a tag is neither where it is expected nor at the image."""
+        found = {tag: self.registry.head(tag) for tag in expected}
         faults = [
-            self._moved(tag, digest, record)
-            for tag, digest in moved.items()
-            if digest != record.digest
+            f"{self.registry.name}:{tag} was moved by someone else while this push ran, to "
+            f"{now or 'nothing'}. It was left so; {record.tag} itself is complete. Run again to "
+            f"move it to {record.digest}."
+            for tag, now in found.items()
+            if now not in {expected[tag], record.digest}
         ]
         if faults:
             raise CheckFailedError("\n".join(faults))
@@ -261,75 +312,9 @@ class Push:
     def _point(self, tag: str, manifest: Manifest) -> None:
         self.registry.put_manifest(tag, manifest.content, manifest.media_type)
 
-    def _lost(self, tag: str, theirs: str, mine: str) -> str:
-        return (
+    def _lost(self, tag: str, theirs: str, mine: str) -> CheckFailedError:
+        return CheckFailedError(
             f"{self.registry.name}:{tag} was published by someone else at the same time: it is "
             f"{theirs}, and here it is {mine}. Run again; the image gets the next release, unless "
             "--release asks for this one."
         )
-
-    def _moved(self, tag: str, now: str | None, record: Record) -> str:
-        return (
-            f"{self.registry.name}:{tag} was moved by someone else while this push ran, to "
-            f"{now or 'nothing'}. It was left so; {record.tag} itself is complete. Run again to "
-            f"move it to {record.digest}."
-        )
-
-    def _push_shown(
-        self, image: PushCandidate, display: BuildDisplay, stop: threading.Event
-    ) -> PushedImage:
-        """Push one image with its own connection to the engine, and show how far it is."""
-
-        def progress(name: str, text: str) -> None:
-            if stop.is_set():
-                raise PushStoppedError
-            display.on_event(ImageNote(name, text))
-
-        def pause(seconds: float) -> None:
-            if stop.wait(seconds):
-                raise PushStoppedError
-
-        notes = state_dir() / NOTES
-        with closing(Engine(self.host)) as engine:
-            uploader = Uploader(engine, notes, self.policy, pause, progress, self.log)
-            remove_left_tag(engine, notes, image.name)
-            display.on_event(ImageState(image.name, "checking"))
-
-            def upload(reference: str) -> None:
-                pause(0)
-                check_contents(image.image, image.image_id, engine, docker_exec(self.host))
-                tag = reference.rpartition(":")[2]
-                display.on_event(ImageState(image.name, "pushing", tag))
-                uploader.push(image.name, image.image_id, reference)
-
-            return self.push(image, upload)
-
-
-@contextmanager
-def open_push(
-    project: Project, options: PushOptions, log: Log, *, dry_run: bool = False
-) -> Iterator[Push]:
-    """Give a push of images that all passed the gate, whose locks are held.
-
-    A ``dry_run`` needs no lock, and removes nothing that a killed test left.
-
-    Raises:
-        CheckFailedError: the gate refuses an image: then none is pushed.
-        InputError: no repository is named, or it is not the name of one.
-        MachineError: the engine or the registry cannot be reached; another imgbuild works on one
-            of the images.
-
-    """
-    settings = load_settings(project.settings)
-    with ExitStack() as stack:
-        registry = stack.enter_context(closing(connect(options.to, settings, log, "--to")))
-        context = stack.enter_context(
-            open_context(project, options.images, BuildOptions(make_inputs=False), log)
-        )
-        if not dry_run:
-            names = [image.name for image in options.images]
-            stack.enter_context(image_locks(names, context.host, context.state / "locks"))
-            remove_leftovers(names, context.engine)
-        images = approve(context, options.allowance)
-        policy = RetryPolicy(settings.publishing.attempts, settings.publishing.first_wait)
-        yield Push(registry, registry.tags(), images, options, policy, context.host, log)

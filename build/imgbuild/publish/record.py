@@ -1,20 +1,21 @@
-"""The record of one published image: an artifact with the image as subject.
+"""The records of published images, and what a repository has published: its tags beside them.
 
-It is also found under the image's immutable tag with ``.record``, since not every registry lists
-artifacts by subject.
+A record is an artifact with the image as subject. It is also found under the image's immutable tag
+with ``.record``, since not every registry lists artifacts by subject.
 """
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cached_property
 from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from imgbuild.errors import CheckFailedError
-from imgbuild.matrix.tags import record_tag
+from imgbuild.matrix.tags import INPUT_PREFIX, RECORD_SUFFIX, RELEASE, input_tag, record_tag
+from imgbuild.parallel import in_parallel
 from imgbuild.registry.repository import DamagedError, Manifest
 from imgbuild.registry.repository_client import RegistryClient
 from imgbuild.scalars import Timestamp
@@ -22,11 +23,12 @@ from imgbuild.scalars import Timestamp
 ARTIFACT_TYPE = "application/vnd.imgbuild.record.v1+json"
 #: Counted up when records change so that older imgbuilds would misread them.
 SCHEMA = 1
+#: So many requests at once.
+_WORKERS = 8
 
 Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 #: Source: the grammar of a reference as a tag in the OCI distribution specification.
 Tag = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$")]
-_NUMBERS = re.compile(r"[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -68,21 +70,23 @@ class Record:
     @property
     def age(self) -> tuple[str, tuple[int, ...], str]:
         """What sorts records: the later published one is greater."""
-        release = tuple(int(number) for number in _NUMBERS.findall(self.release))
-        return self.published, release, self.tag
+        return self.published, tuple(map(int, re.findall("[0-9]+", self.release))), self.tag
+
+    @property
+    def short_digest(self) -> str:
+        """So many digits of the digest as engines show."""
+        return self.digest.removeprefix("sha256:")[:12]
 
     def as_json(self) -> dict[str, Any]:
         """Return the document."""
         return {"schema": SCHEMA, **asdict(self)}
 
 
-def image_size(manifest: Manifest) -> int:
-    """Return the bytes of configuration and layers, packed as the registry holds them.
+_RECORD = TypeAdapter(Record)
 
-    Raises:
-        CheckFailedError: it lists the images of several platforms.
 
-    """
+def packed_size(manifest: Manifest) -> int:
+    """Return the bytes of configuration and layers, packed as the registry holds them."""
     document = manifest.document()
     if "config" not in document or "layers" not in document:
         raise CheckFailedError(
@@ -92,42 +96,32 @@ def image_size(manifest: Manifest) -> int:
     return sum(int(part["size"]) for part in (document["config"], *document["layers"]))
 
 
-def record_of(document: object) -> Record:
+def record_of(document: Mapping[str, Any], where: str) -> Record:
     """Return the record that a document holds; other keys are from a later imgbuild.
 
     Raises:
         DamagedError: it is no record, or one that this imgbuild cannot read.
 
     """
-    if not isinstance(document, Mapping):
-        raise DamagedError("a record is a JSON object, and this is none")
     schema = document.get("schema")
     if schema != SCHEMA:
-        raise DamagedError(f"it is a record of schema {schema!r}; this imgbuild reads {SCHEMA}")
+        raise DamagedError(
+            f"{where} is a record of schema {schema!r}; this imgbuild reads {SCHEMA}"
+        )
     try:
-        return _adapter().validate_python(dict(document))
+        return _RECORD.validate_python(document)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise DamagedError(f"it is no record: {where}: {first['msg']}") from None
+        key = ".".join(str(part) for part in first["loc"])
+        raise DamagedError(f"{where} is no record: {key}: {first['msg']}") from None
 
 
-def put_record(registry: RegistryClient, record: Record) -> str:
-    """Store the record of an image that is there; return the record's digest.
-
-    Raises:
-        CheckFailedError: the image is not there, or the record is too large to read.
-
-    """
-    document = record.as_json()
-    record_of(document)
-    image = registry.manifest(record.digest)
-    if image is None:
-        raise CheckFailedError(
-            f"{registry.name}@{record.digest} is not there: nothing is recorded."
-        )
+def put_record(registry: RegistryClient, record: Record, image: Manifest) -> None:
+    """Store the record of an image that is there; CheckFailedError if it could not be read."""
+    document, tag = record.as_json(), record_tag(record.tag)
+    record_of(document, tag)
     content = json.dumps(document, sort_keys=True, ensure_ascii=False).encode()
-    return registry.put_artifact(record_tag(record.tag), ARTIFACT_TYPE, content, image)
+    registry.put_artifact(tag, ARTIFACT_TYPE, content, image)
 
 
 def read_record(registry: RegistryClient, tag: str) -> Record | None:
@@ -140,10 +134,7 @@ def read_record(registry: RegistryClient, tag: str) -> Record | None:
     artifact = registry.read_artifact(record_tag(tag), ARTIFACT_TYPE)
     if artifact is None:
         return None
-    try:
-        record = record_of(artifact.document())
-    except DamagedError as error:
-        raise DamagedError(f"{artifact.where}: {error}") from error
+    record = record_of(artifact.document(), artifact.where)
     if record.tag != tag or artifact.subject != record.digest:
         raise DamagedError(
             f"{artifact.where} is about {record.tag} with {record.digest}, its subject is "
@@ -152,6 +143,98 @@ def read_record(registry: RegistryClient, tag: str) -> Record | None:
     return record
 
 
-@cache
-def _adapter() -> TypeAdapter[Record]:
-    return TypeAdapter(Record)
+@dataclass(frozen=True)
+class PublishedRepository:
+    """What a repository holds: ``records``, the latest last, and the digests of their tags.
+
+    ``damaged`` are sentences on what should be a record and cannot be read.
+    """
+
+    name: str
+    records: tuple[Record, ...]
+    digests: Mapping[str, str]
+    tags: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
+
+    @cached_property
+    def whole(self) -> tuple[Record, ...]:
+        """The records whose image is there under its immutable tag."""
+        return tuple(one for one in self.records if self.digests.get(one.tag) == one.digest)
+
+    def moving(self, record: Record) -> tuple[str, ...]:
+        """Return the moving tags that point to an image now."""
+        return tuple(tag for tag in record.moving if self.digests.get(tag) == record.digest)
+
+    def faults(self) -> Iterator[str]:
+        """Yield a sentence for each record without its tag, and each tag of an unknown image."""
+        yield from self.damaged
+        known = {record.digest for record in self.whole}
+        expected = [(record.tag, record) for record in self.records]
+        expected += [
+            pair for pair in self._latest.items() if self.digests.get(pair[0]) not in known
+        ]
+        for tag, record in expected:
+            found = self.digests.get(tag)
+            if found != record.digest:
+                there = f"is {found}" if found else "is not there"
+                yield (
+                    f"{self.name}:{tag} {there}, but the record of {record.tag} says "
+                    f"{record.digest}."
+                )
+
+    def notes(self) -> Iterator[str]:
+        """Yield a sentence for each tag that is right, but may surprise."""
+        known = {record.digest: record for record in self.whole}
+        for tag, record in self._latest.items():
+            found = known.get(self.digests.get(tag, ""))
+            if found and found.digest != record.digest:
+                yield (
+                    f"{self.name}:{tag} is at {found.tag}, not at the later {record.tag}: it was "
+                    f"moved back, or a push was cut off. Pushing {record.image} completes it."
+                )
+        tags = {*self.tags}
+        for tag in self.tags:
+            release = None if tag.endswith(RECORD_SUFFIX) else RELEASE.search(tag)
+            if release and record_tag(tag) not in tags:
+                yield (
+                    f"{self.name}:{tag} has no record: its push was cut off, or is running. "
+                    f"imgbuild push --release {release[0]} of the same image completes it."
+                )
+
+    @property
+    def _latest(self) -> Mapping[str, Record]:
+        """The image that was published last with each moving tag."""
+        return {tag: record for record in self.records for tag in record.moving}
+
+
+def read_published(registry: RegistryClient) -> PublishedRepository:
+    """Return what is published; an empty repository is not an error."""
+    damaged: list[str] = []
+
+    def read(tag: str) -> Record | None:
+        try:
+            return read_record(registry, tag.removesuffix(RECORD_SUFFIX))
+        except DamagedError as error:
+            damaged.append(str(error))
+            return None
+
+    tags = registry.tags()
+    found = in_parallel(read, [tag for tag in tags if tag.endswith(RECORD_SUFFIX)], _WORKERS)
+    records = sorted((one for one in found if one), key=lambda one: one.age)
+    named = {tag for record in records for tag in (record.tag, *record.moving)}
+    there = sorted(named.intersection(tags))
+    heads = in_parallel(registry.head, there, _WORKERS)
+    digests = {tag: digest for tag, digest in zip(there, heads, strict=True) if digest}
+    return PublishedRepository(registry.name, tuple(records), digests, tags, tuple(sorted(damaged)))
+
+
+def published_inputs(registry: RegistryClient) -> frozenset[str]:
+    """Return the input tags of all that is published.
+
+    Earlier versions set no such tags: of a repository without any, the records are read.
+    """
+    tags = registry.tags()
+    found = frozenset(tag for tag in tags if tag.startswith(INPUT_PREFIX))
+    if found:
+        return found
+    return frozenset(input_tag(one.input_digest) for one in read_published(registry).whole)

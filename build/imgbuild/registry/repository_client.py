@@ -96,6 +96,18 @@ class RegistryClient:
         """Close the connections, and end every wait for another try."""
         self._http.close()
 
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._http.closed
+
+    def retry(self, what: str, work: Callable[[], T]) -> T:
+        """Return what ``work`` returns, tried again from its start after a transient fault."""
+        try:
+            return self._http.retry(f"{self.name}: {what}", work)
+        except GaveUpError as error:
+            raise _gave_up(self.repository.host, error) from None
+
     def head(self, tag: str) -> str | None:
         """Return the digest of a manifest, or ``None`` if there is none."""
         answer = self._read("HEAD", f"/manifests/{tag}", f"asking for {tag}")
@@ -127,7 +139,7 @@ class RegistryClient:
                 raise TransientError(f"it answered 400{_error_text(answer)}")
             return self._require(answer, what, 201, 200)
 
-        answer = self._persistently(what, put)
+        answer = self.retry(what, put)
         digest = digest_of(content)
         told = answer.headers.get("Docker-Content-Digest") or digest
         if told != digest:
@@ -163,7 +175,7 @@ class RegistryClient:
                 raise TransientError(f"it lost the upload{_error_text(ended)}")
             self._require(ended, what, 201)
 
-        self._persistently(what, upload)
+        self.retry(what, upload)
         return digest
 
     def tags(self) -> tuple[str, ...]:
@@ -235,20 +247,13 @@ class RegistryClient:
 
     def _read(self, method: str, path: str, what: str, most: int = LARGEST_ANSWER) -> Answer | None:
         """Return the answer 200 to a request, or None for 404."""
-        answer = self._persistently(what, lambda: self._ask(method, path, most=most))
+        answer = self.retry(what, lambda: self._ask(method, path, most=most))
         return None if answer.status == 404 else self._require(answer, what, 200)
 
     def _write(
         self, method: str, path: str, content: bytes, kind: str = "application/octet-stream"
     ) -> Answer:
         return self._ask(method, path, {"Content-Type": kind}, content)
-
-    def _persistently(self, what: str, work: Callable[[], T]) -> T:
-        """Return what ``work`` returns, tried again from its start after a transient fault."""
-        try:
-            return self._http.retry(f"{self.name}: {what}", work)
-        except GaveUpError as error:
-            raise _gave_up(self.repository.host, error) from None
 
     def _ask(
         self,

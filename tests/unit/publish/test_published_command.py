@@ -16,7 +16,7 @@ from imgbuild.cli import register
 from imgbuild.cli.published_command import published_lines
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 from imgbuild.matrix.tags import input_tag
-from imgbuild.publish.published import PublishedRepository, published_inputs
+from imgbuild.publish.record import PublishedRepository, published_inputs
 
 FIRST, SECOND = "2026-11-20T08:00:00Z", "2026-11-21T09:30:00Z"
 

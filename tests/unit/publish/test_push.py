@@ -4,20 +4,22 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from memory_registry import MemoryRegistry
 
+from imgbuild.build.display import BuildDisplay
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.http import RetryPolicy
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.publish.candidate import PushCandidate
-from imgbuild.publish.push import Push, PushedImage, PushOptions
+from imgbuild.publish.push import Push, PushedImage, push_all
 from imgbuild.publish.record import Record, put_record, read_record
 from imgbuild.registry.repository import digest_of
 
@@ -62,28 +64,24 @@ class Bench:
         item = PlanItem(self.image, digest, Action.NOTHING, "up to date", own)
         return PushCandidate(item, StoredImage(own), REPORT, {"pins": "key"})
 
-    def session(self, candidate: PushCandidate, release: str | None = None) -> Push:
+    def session(self, release: str | None = None) -> Push:
         self.hour += 1
         now = datetime(2026, 11, 20, self.hour, tzinfo=UTC)
-        options = PushOptions((self.image,), release=release)
-        tags, policy = self.registry.tags(), RetryPolicy(1)
-        return Push(
-            self.registry, tags, (candidate,), options, policy, None, print, now=lambda: now
-        )
+        return Push(self.registry, self.registry.tags(), release, print, now=lambda: now)
 
     def push(
         self, content: str = "one", release: str | None = None, image_id: str = ""
     ) -> PushedImage:
         candidate = self.candidate(content, image_id)
-        session = self.session(candidate, release)
+        session = self.session(release)
         self.registry.calls.clear()
-        return session.push(candidate, lambda reference: self.upload(content, reference))
+        return session.push(candidate, lambda tag: self.upload(content, tag))
 
-    def upload(self, content: str, reference: str) -> None:
+    def upload(self, content: str, tag: str) -> None:
         if self.broken:
             raise MachineError("the registry is away")
         self.registry.calls.append("upload")
-        place_image(self.registry, content, reference.removeprefix(f"{self.registry.name}:"))
+        place_image(self.registry, content, tag)
 
     def at(self, call: str, action: Callable[[], object]) -> None:
         """Do something once, just before a call to the registry."""
@@ -100,6 +98,9 @@ class Bench:
         tags = [one for one in calls if one.startswith("put ") and "put blob" not in one]
         return tags if "upload" not in calls else ["upload", *tags]
 
+    def put(self, record: Record) -> None:
+        put_record(self.registry, record, self.registry.manifests[record.digest])
+
     def record(self, tag: str = FIRST) -> Record:
         found = read_record(self.registry, tag)
         assert found
@@ -113,7 +114,8 @@ def bench(images: dict[str, Image]) -> Bench:
 
 def test_content_then_record_then_input_tag_then_moving_tags(bench: Bench) -> None:
     found = bench.push()
-    assert found.steps == ("pushed", "recorded", *(f"moved {tag}" for tag in MOVING))
+    assert found.steps == ("push", "record", *(f"move {tag}" for tag in MOVING))
+    assert found.done == ("pushed", "recorded", *(f"moved {tag}" for tag in MOVING))
     writes = bench.writes()
     (verdicts,) = [one for one in writes if one.startswith("put verdicts-")]
     rest = [f"put {input_of('one')}", *(f"put {tag}" for tag in MOVING)]
@@ -158,7 +160,7 @@ def test_what_was_cut_off_is_completed(bench: Bench, call: str) -> None:
     assert MOVING[1] not in bench.registry.tagged
     found = bench.push()
     assert found.record.tag == FIRST
-    assert "pushed" not in found.steps
+    assert "push" not in found.steps
     tags = (FIRST, input_of("one"), *MOVING)
     assert {bench.registry.tagged[tag] for tag in tags} == {found.record.digest}
 
@@ -192,10 +194,10 @@ def test_a_repository_of_an_earlier_version_is_completed(bench: Bench) -> None:
     """It had no input tags, and recorded the id that the engine gave to the image."""
     record = bench.push().record
     old = replace(record, image_id=record.digest, published="2025-01-01T00:00:00Z")
-    put_record(bench.registry, old)
+    bench.put(old)
     del bench.registry.tagged[input_of("one")]
     found = bench.push()
-    assert (found.steps, found.record) == (("recorded",), old)
+    assert (found.steps, found.record) == (("record",), old)
     assert bench.writes() == [f"put {input_of('one')}"]
 
 
@@ -203,22 +205,22 @@ def test_more_suites_are_recorded(bench: Bench, monkeypatch: pytest.MonkeyPatch)
     bench.push()
     monkeypatch.setitem(REPORT["pins"], "passed", 4)
     found = bench.push()
-    assert found.steps == ("recorded",)
+    assert found.steps == ("record",)
     assert bench.record().suites[0].passed == 4
 
 
 def test_a_damaged_record_is_written_again(bench: Bench) -> None:
     bench.push()
     bench.registry.tagged[f"{FIRST}.record"] = bench.registry.tagged[FIRST]
-    assert bench.push().steps == ("recorded",)
+    assert bench.push().steps == ("record",)
     assert bench.record().tag == FIRST
 
 
-def test_a_dry_run_only_reads(bench: Bench) -> None:
+def test_a_plan_only_reads(bench: Bench) -> None:
     candidate = bench.candidate()
 
     def planned(release: str | None = None) -> PushedImage:
-        (found,) = bench.session(candidate, release).dry_run()
+        found = bench.session(release).plan(candidate)
         assert bench.writes() == []
         return found
 
@@ -267,7 +269,7 @@ def test_two_images_under_one_immutable_tag(bench: Bench, recorded: bool) -> Non
         digest = place_image(bench.registry, "rival", FIRST)
         if recorded:
             record = replace(record_like(bench), digest=digest, image_id=id_of("rival"))
-            put_record(bench.registry, record)
+            bench.put(record)
             place_image(bench.registry, "one", FIRST)
 
     bench.at(f"manifest {FIRST}", lambda: bench.at(f"manifest {FIRST}", rival))
@@ -280,10 +282,10 @@ def test_two_images_under_one_immutable_tag(bench: Bench, recorded: bool) -> Non
 
 def test_two_pushes_of_one_image_at_once_are_no_conflict(bench: Bench) -> None:
     def later() -> None:
-        put_record(bench.registry, replace(bench.record(), published="2026-11-21T00:00:00Z"))
+        bench.put(replace(bench.record(), published="2026-11-21T00:00:00Z"))
 
     bench.at(f"put {input_of('one')}", later)
-    assert bench.push().steps[0] == "pushed"
+    assert bench.push().steps[0] == "push"
 
 
 def record_like(bench: Bench) -> Record:
@@ -291,20 +293,22 @@ def record_like(bench: Bench) -> Record:
 
 
 def test_a_failed_image_stops_no_other(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, images: dict[str, Image]
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, images: dict[str, Image], tmp_path: Path
 ) -> None:
     names = ("tf-2.2-cpu-debian", "tf-2.1-cpu-debian", "tf-2.0-cpu-debian")
     one = bench.candidate()
     items = [replace(one.item, image=images[name]) for name in names]
-    candidates = tuple(replace(one, item=item) for item in items)
+    candidates = [replace(one, item=item) for item in items]
 
-    def push(_: Push, image: PushCandidate, *_rest: Any) -> PushedImage:
+    def push(_: Push, image: PushCandidate, __: object) -> PushedImage:
         if image.name == names[1]:
             raise MachineError("away")
-        return PushedImage(replace(record_like(bench), image=image.name))
+        return PushedImage(replace(record, image=image.name))
 
-    monkeypatch.setattr(Push, "_push_shown", push)
-    session = replace(bench.session(candidates[0]), images=candidates)
-    result = session.run()
-    assert [one.record.image for one in result.pushed] == [names[0], names[2]]
+    record = record_like(bench)
+    monkeypatch.setattr(Push, "push", push)
+    context: Any = SimpleNamespace(display=BuildDisplay(names), host=None, state=tmp_path)
+    result = push_all(bench.session(), candidates, context, 2)
+    assert [one.record.image for one in result.images] == [names[0], names[2]]
     assert {name: str(error) for name, error in result.errors.items()} == {names[1]: "away"}
+    assert isinstance(result.failure(), MachineError)

@@ -12,12 +12,12 @@ REPOSITORY = "registry.example.org/ml/tensorflow"
 TAG = "1.12.0-cpu-py36-intelmpi2021.8.0-debian12-20261121.1"
 MOVING = ("1.12.0-cpu-intelmpi-debian", "1.12-cpu-intelmpi-debian")
 INTELMPI = replace(RECORD, image="tf-1.12-cpu-debian-intelmpi", tag=TAG, moving=MOVING)
-DONE = ("pushed", "recorded", *(f"moved {tag}" for tag in MOVING))
+STEPS = ("push", "record", *(f"move {tag}" for tag in MOVING))
 
 
 def test_what_was_done_is_short_and_the_tags_are_below() -> None:
-    result = PushResult((PushedImage(INTELMPI, DONE), PushedImage(RECORD)), {})
-    assert pushed_lines(REPOSITORY, result) == [
+    result = PushResult(REPOSITORY, (PushedImage(INTELMPI, STEPS), PushedImage(RECORD)), {})
+    assert pushed_lines(result) == [
         "image                        digest        MB    done",
         "tf-1.12-cpu-debian-intelmpi  222222222222  1235  pushed, recorded, moved 2 tags",
         f"  {TAG}",
@@ -32,18 +32,18 @@ def test_what_was_done_is_short_and_the_tags_are_below() -> None:
 
 def test_what_a_newer_release_keeps_is_told_and_is_no_tag_of_the_image() -> None:
     left = f"{MOVING[1]} stays at {TAG.replace('20261121', '20261122')}"
-    done = ("recorded", f"moved {MOVING[0]}")
+    steps = ("record", f"move {MOVING[0]}")
     record = replace(INTELMPI, image=f"{INTELMPI.image}-as-documented")
-    planned = planned_lines(
-        REPOSITORY, [PushedImage(INTELMPI, DONE), PushedImage(RECORD, (), ("x",))]
-    )
+    images = (PushedImage(INTELMPI, STEPS), PushedImage(RECORD, (), ("x",)))
+    planned = planned_lines(PushResult(REPOSITORY, images, {}))
     tags = [f"  {TAG}", f"  {MOVING[0]} {MOVING[1]}"]
     assert planned[0] == f"to {REPOSITORY}:"
-    assert planned[1:4] == ["tf-1.12-cpu-debian-intelmpi  pushed, recorded, moved 2 tags", *tags]
+    assert planned[1:4] == ["tf-1.12-cpu-debian-intelmpi  push, record, move 2 tags", *tags]
     assert planned[4:] == ["tf-2.2-cpu-debian            up to date", f"  {RECORD.tag}", "  x"]
-    result = PushResult((PushedImage(record, done, (left,)),), {"tf-x": CheckFailedError("no")})
-    assert pushed_json(REPOSITORY, result)["failed"] == {"tf-x": "no"}
-    lines = pushed_lines(REPOSITORY, result)
+    errors = {"tf-x": CheckFailedError("no")}
+    result = PushResult(REPOSITORY, (PushedImage(record, steps, (left,)),), errors)
+    assert pushed_json(result)["failed"] == {"tf-x": "no"}
+    lines = pushed_lines(result)
     assert max(map(len, lines)) <= 80
     assert lines[:4] == [
         "image",
