@@ -74,7 +74,7 @@ def test_a_build_is_objects() -> None:
         display.on_event(BuildEvent("a", "[internal] load", "done", number=2))
         display.on_event(BuildEvent("a", RUN, "running", number=1))
         display.on_event(BuildEvent("a", "[internal] load", "running", number=2))
-        display.on_event(Transfer(("a",), 1, "layer", 7, 9))
+        display.on_event(Transfer(("a",), 1, "layer", 7))
         now[0] = 20.0
         display.beat()
         display.on_event(BuildEvent("a", RUN, "failed", 20.0, 1, "exit code: 1"))

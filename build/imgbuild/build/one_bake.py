@@ -12,7 +12,7 @@ from imgbuild.build.result import BuildResult, FailureScope, scope_of
 from imgbuild.build.targets import bake_target, share_packages
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.bake import BakeTarget, BuiltImage, run_bake
-from imgbuild.engine.failure import BuildFailedError, BuildFailure, BuildStoppedError
+from imgbuild.engine.failure import BuildFailedError, BuildFailure
 from imgbuild.engine.progress import BakeBegun, BakeEvent, Transfer
 from imgbuild.matrix.images import Image
 from imgbuild.plan.plan import Action, PlanItem
@@ -31,7 +31,7 @@ def bake_images(
     while left:
         try:
             built = _bake(left, downloads, context)
-        except (BuildFailedError, BuildStoppedError) as error:
+        except BuildFailedError as error:
             seconds, scope = time.monotonic() - started, scope_of(error)
             failure = _of_images(error.failure, left)
             alone = context.options.keep_going and scope is not FailureScope.ENGINE

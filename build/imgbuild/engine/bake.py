@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from imgbuild.engine.discovery import Buildx, build_environment
-from imgbuild.engine.failure import BuildRecord, raise_failure
+from imgbuild.engine.failure import BuildRecord
 from imgbuild.engine.progress import (
     BakeBegun,
     BakeEvent,
@@ -206,24 +206,30 @@ def run_bake(  # noqa: PLR0913  # where, what, and where its progress goes
         return {}
     targets = [*targets, *{one.name: one for target in targets for one in target.needs}.values()]
     log.parent.mkdir(parents=True, exist_ok=True)
-    with (
-        work_folder("bake") as folder,
-        log.open("w", encoding="utf-8", buffering=1) as file,
-    ):
-        definition = bake_definition(targets, epoch)
-        (folder / "bake.json").write_text(json.dumps(definition), encoding="utf-8")
-        names = [target.name for target in targets]
+    with work_folder("bake") as folder, log.open("w", encoding="utf-8", buffering=1) as file:
+        definition, metadata = folder / "bake.json", folder / "metadata.json"
+        definition.write_text(json.dumps(bake_definition(targets, epoch)), encoding="utf-8")
+        command = [
+            *(str(buildx.path), "bake", "--builder=default", "--progress=rawjson"),
+            *(f"--file={definition}", f"--metadata-file={metadata}"),
+        ]
+        names = tuple(target.name for target in targets)
         record = BuildRecord(names)
-        listener(BakeBegun(tuple(names)))
-        with start(_command(buildx, folder), env=build_environment(host)) as process:
+        listener(BakeBegun(names))
+        with start(command, env=build_environment(host)) as process:
             limit = StepLimit(buildx.step_seconds, time.monotonic())
             hung = _follow(process, limit, record, file, listener)
             code = 1 if hung else process.wait()
         if code != 0:
-            raise_failure(record.failure(log))
-        metadata = folder / "metadata.json"
+            raise record.error(log)
         found = json.loads(metadata.read_text(encoding="utf-8")) if metadata.is_file() else {}
-    return _built(found, targets, record)
+    built = {}
+    for name in (one.name for one in targets if one.output.startswith("type=docker")):
+        image_id = found.get(bake_name(name), {}).get("containerimage.digest")
+        if image_id is None:
+            raise MachineError(f"buildx built {name} but gave no image id.")
+        built[name] = BuiltImage(image_id, record.seconds(name))
+    return built
 
 
 def _follow(
@@ -237,11 +243,12 @@ def _follow(
     parser = ProgressParser(record.targets)
     for line in lines_of(process, lambda: limit.wait(time.monotonic())):
         items = parser.feed(line or "")
+        now = time.monotonic()
         for item in items:
-            limit.take(item, time.monotonic())
-        late = limit.exceeded(time.monotonic())
+            limit.take(item, now)
+        late = limit.exceeded(now)
         for item in (*items, *late):
-            record.add(item, time.monotonic())
+            record.add(item, now)
             if isinstance(item, BuildEvent | Remark | StepOutput):
                 log.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {log_line(item)}\n")
             if not isinstance(item, Remark | StepOutput):
@@ -249,28 +256,3 @@ def _follow(
         if late:
             return True
     return False
-
-
-def _command(buildx: Buildx, folder: Path) -> list[str]:
-    return [
-        str(buildx.path),
-        "bake",
-        "--builder=default",
-        f"--file={folder / 'bake.json'}",
-        f"--metadata-file={folder / 'metadata.json'}",
-        "--progress=rawjson",
-    ]
-
-
-def _built(
-    found: Mapping[str, Any], targets: Sequence[BakeTarget], record: BuildRecord
-) -> dict[str, BuiltImage]:
-    """Return what the metadata file says of each target that is an image."""
-    built = {}
-    for target in (one for one in targets if one.output.startswith("type=docker")):
-        entry = found.get(bake_name(target.name)) or {}
-        image_id = entry.get("containerimage.digest")
-        if image_id is None:
-            raise MachineError(f"buildx built {target.name} but gave no image id.")
-        built[target.name] = BuiltImage(image_id, record.seconds(target.name))
-    return built

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from imgbuild.engine.progress import (
     BuildEvent,
@@ -17,42 +16,104 @@ from imgbuild.engine.progress import (
     is_export,
     is_internal,
 )
-from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.errors import ImgbuildError
 
-FaultKind = Literal[
-    "hung", "silent", "checksum", "disk", "engine", "buildx", "certificate", "unreachable"
-]
 TAIL_LINES = 20
 STEP_WIDTH = 160
 #: A base image that the engine has is found in less, in seconds; pulling one is work.
 FOUND_SECONDS = 1.0
 #: How near to its end a step's output can say why it failed.
 LAST_LINES = 10
-_TARGET_ERROR = re.compile(r"ERROR: target ([A-Za-z0-9_-]+): (.*)")
+_ERROR = "ERROR: "
+_TARGET_ERROR = re.compile(r"ERROR: target ([A-Za-z0-9_-]+): ")
 
 
 @dataclass(frozen=True)
 class BuildFault:
-    """A known cause of failed builds, and what to do."""
+    """A known cause of failed builds, its signs in small letters, and what to do.
 
-    kind: FaultKind
+    ``of_machine``: the cause is this machine, for all images alike. A wrong sha256 is the matrix's
+    or the upstream's fault, a step that hangs may be anybody's. ``of_all``: no other image can be
+    built either; an upstream that cannot be reached is missed only by the images that need it.
+    """
+
+    kind: str
+    signs: str
     advice: str
+    of_machine: bool = True
+    of_all: bool = False
 
-    @property
-    def of_machine(self) -> bool:
-        """Whether the cause is this machine, for all images alike.
 
-        A wrong sha256 is the matrix's or the upstream's fault, a step that hangs may be anybody's.
-        """
-        return self.kind not in {"checksum", "hung"}
-
-    @property
-    def of_all(self) -> bool:
-        """Whether no other image can be built either: the disk is full, or no engine answers.
-
-        An upstream that cannot be reached is missed only by the images that need it.
-        """
-        return self.kind in {"disk", "engine", "silent", "buildx"}
+#: In the words of imgbuild itself, BuildKit, curl, wget, apt, pip, uv, Go and Python. The first
+#: match wins: a full disk and a lost engine bring all sorts of other errors with them.
+FAULTS = (
+    # The first two are StepLimit's; what a step tried before it hung is not why it failed.
+    BuildFault(
+        "silent",
+        "the engine said nothing for more than",
+        "The build was stopped. 'imgbuild doctor' checks the engine; read its log, restart "
+        "it and build again: finished steps are kept.",
+        of_all=True,
+    ),
+    BuildFault(
+        "hung",
+        "(--step-timeout",
+        "It was stopped, in the engine too. If it only needs longer, give it longer with "
+        "--step-timeout, or engine.step_timeout in imgbuild.local.yaml (0: no limit).",
+        of_machine=False,
+    ),
+    BuildFault(
+        "checksum",
+        "digest mismatch sha256:|hash mismatch for|do not match the hashes|hash sum mismatch"
+        "|computed checksum did not match|computed checksums did not match",
+        "A download is not what was pinned. Stop and find out whether the upstream "
+        "replaced the file, or the pin (matrix or lock) is wrong.",
+        of_machine=False,
+    ),
+    BuildFault(
+        "disk",
+        "no space left on device|disk quota exceeded",
+        "The engine's disk is full. Free space with 'docker image prune' and 'docker builder "
+        "prune'; 'imgbuild doctor' says how much a build needs.",
+        of_all=True,
+    ),
+    BuildFault(
+        "engine",
+        "cannot connect to the docker daemon|permission denied while trying to connect"
+        "|error reading from server: eof|failed to receive status|code = unavailable"
+        "|failed to list workers|failed to create endpoint|network bridge not found"
+        "|database not open",
+        "The engine cannot be reached, or stopped during the build. Read its log, restart it and "
+        "build again: finished steps are kept. 'imgbuild doctor' checks it.",
+        of_all=True,
+    ),
+    BuildFault(
+        "buildx",
+        "invalid progress mode",
+        "This buildx cannot report its progress as JSON (--progress=rawjson). Install a newer one, "
+        "or name it as engine.buildx in imgbuild.local.yaml; 'imgbuild doctor' checks it.",
+        of_all=True,
+    ),
+    BuildFault(
+        "certificate",
+        "certificate verify failed|certificate signed by unknown authority"
+        "|invalid peer certificate|unable to get local issuer certificate"
+        "|certificate is not trusted",
+        "The certificate of an upstream is not trusted. If this network re-signs TLS, set "
+        "ca_bundle in imgbuild.local.yaml to the network's CA bundle.",
+    ),
+    BuildFault(
+        "unreachable",
+        "could not resolve|temporary failure in name resolution|temporary failure resolving"
+        "|name or service not known|unable to resolve host|failed to lookup address"
+        "|no such host|dns error|dial tcp|i/o timeout|network is unreachable|no route to host"
+        "|connection refused|connection timed out|operation timed out|tls handshake timeout"
+        "|could not connect to|failed to connect to|failed to establish a new connection"
+        "|error sending request for url",
+        "An upstream cannot be reached from inside a build. Check the network and the proxy; "
+        "'imgbuild doctor' tries each upstream.",
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -72,17 +133,12 @@ class BuildFailure:
     log: Path
     fault: BuildFault | None = None
 
-    @property
-    def advice(self) -> str:
-        """What to do, if the fault is a known one."""
-        return self.fault.advice if self.fault else ""
-
     def __str__(self) -> str:
         """Return the paragraph, with the last lines of output indented below it."""
         place = f" in the step '{textwrap.shorten(self.step, STEP_WIDTH)}'" if self.step else ""
         parts = [f"Building {', '.join(self.failed)} failed{place}: {self.error}."]
-        if self.advice:
-            parts.append(self.advice)
+        if self.fault:
+            parts.append(self.fault.advice)
         if self.cancelled:
             parts.append(f"Cancelled with it, not faulty: {', '.join(self.cancelled)}.")
         parts.append(f"The whole output is in {self.log}.")
@@ -90,7 +146,7 @@ class BuildFailure:
         return " ".join(parts) + (f" Its last lines:{output}" if output else "")
 
 
-class BuildFailedError(CheckFailedError):
+class BuildFailedError(ImgbuildError):
     """A step of an image failed, or a download was not what was pinned."""
 
     def __init__(self, failure: BuildFailure) -> None:
@@ -98,12 +154,10 @@ class BuildFailedError(CheckFailedError):
         self.failure = failure
 
 
-class BuildStoppedError(MachineError):
+class BuildStoppedError(BuildFailedError):
     """This machine could not build: disk, engine, network."""
 
-    def __init__(self, failure: BuildFailure) -> None:
-        super().__init__(str(failure))
-        self.failure = failure
+    exit_code = 3
 
 
 def works(event: BuildEvent) -> bool:
@@ -140,131 +194,43 @@ class BuildRecord:
                     self._began[target] = min(self._began.get(target, began), began)
 
     def seconds(self, target: str) -> float | None:
-        """Return the wall time from a target's first step that worked to its export.
-
-        ``None`` where it was not exported.
-        """
+        """Return the wall time from a target's first step that worked to its export, if any."""
         ended, began = self._exported.get(target), self._began.get(target)
         return None if ended is None or began is None else ended - began
 
-    def failure(self, log: Path) -> BuildFailure:
-        """Return the report, for a build that has ended with an error."""
-        first = self._failed[0] if self._failed else None
-        tail = tuple(self._tails.get(first.number, ())) if first else ()
-        error = first.error if first else self._last_error()
-        failed = self._failed_targets()
+    def error(self, log: Path) -> BuildFailedError:
+        """Return the error of a build that has ended with one: the machine's fault or its own."""
+        errors = [text for text in self._remarks if text.startswith(_ERROR)]
+        # The final word of a build that failed outside any step.
+        last = (errors or [*self._remarks] or ["buildx said nothing"])[-1]
+        last = _TARGET_ERROR.sub("", last).removeprefix(_ERROR)
+        first = self._failed[0] if self._failed else BuildEvent(None, "", "failed", error=last)
+        tail = tuple(self._tails.get(first.number, ()))
+        failed = self._failed_targets(errors)
         ended = {*failed, *self._exported}
-        return BuildFailure(
+        fault = find_fault([first.error, *tail[-LAST_LINES:], *errors])
+        failure = BuildFailure(
             failed=failed,
             cancelled=tuple(name for name in self.targets if name not in ended),
-            step=first.step if first else "",
-            error=_essence(error),
+            step=first.step,
+            error=_essence(first.error),
             tail=tail,
             log=log,
-            fault=find_fault([error, *tail[-LAST_LINES:], *self._errors()]),
+            fault=fault,
         )
+        return (BuildStoppedError if fault and fault.of_machine else BuildFailedError)(failure)
 
-    def _failed_targets(self) -> tuple[str, ...]:
+    def _failed_targets(self, errors: Iterable[str]) -> tuple[str, ...]:
         """Return the targets that failed; if none can be named, all that are not finished.
 
         Never none: a caller that goes on without the failed ones would go on for ever. An engine
         that stops right after the last export has finished all of them, and given no ids.
         """
         named = {event.target for event in self._failed}
-        by_buildx = {found[1] for error in self._errors() if (found := _TARGET_ERROR.match(error))}
+        by_buildx = {found[1] for error in errors if (found := _TARGET_ERROR.match(error))}
         failed = [name for name in self.targets if name in named or bake_name(name) in by_buildx]
         unfinished = [name for name in self.targets if name not in self._exported]
         return tuple(failed or unfinished or self.targets)
-
-    def _errors(self) -> list[str]:
-        return [text for text in self._remarks if text.startswith("ERROR: ")]
-
-    def _last_error(self) -> str:
-        """Return the final word of a build that failed outside any step."""
-        last = (self._errors() or [*self._remarks] or ["buildx said nothing"])[-1]
-        found = _TARGET_ERROR.match(last)
-        return found[2] if found else last.removeprefix("ERROR: ")
-
-
-def raise_failure(failure: BuildFailure) -> None:
-    """Raise the error that fits: the machine's fault or the build's."""
-    if failure.fault and failure.fault.of_machine:
-        raise BuildStoppedError(failure)
-    raise BuildFailedError(failure)
-
-
-def _essence(error: str) -> str:
-    """Return an error without the command it quotes, which the step's name already shows."""
-    text = error.rpartition("did not complete successfully: ")[2].removeprefix("failed to solve: ")
-    return " ".join(text.split()).rstrip(".?!")
-
-
-_ADVICE: dict[FaultKind, str] = {
-    "hung": (
-        "It was stopped, in the engine too. If it only needs longer, give it longer with "
-        "--step-timeout, or engine.step_timeout in imgbuild.local.yaml (0: no limit)."
-    ),
-    "silent": (
-        "The build was stopped. 'imgbuild doctor' checks the engine; read its log, restart "
-        "it and build again: finished steps are kept."
-    ),
-    "checksum": (
-        "A download is not what was pinned. Stop and find out whether the upstream "
-        "replaced the file, or the pin (matrix or lock) is wrong."
-    ),
-    "disk": (
-        "The engine's disk is full. Free space with 'docker image prune' and 'docker builder "
-        "prune'; 'imgbuild doctor' says how much a build needs."
-    ),
-    "engine": (
-        "The engine cannot be reached, or stopped during the build. Read its log, restart it and "
-        "build again: finished steps are kept. 'imgbuild doctor' checks it."
-    ),
-    "buildx": (
-        "This buildx cannot report its progress as JSON (--progress=rawjson). Install a newer one, "
-        "or name it as engine.buildx in imgbuild.local.yaml; 'imgbuild doctor' checks it."
-    ),
-    "certificate": (
-        "The certificate of an upstream is not trusted. If this network re-signs TLS, set "
-        "ca_bundle in imgbuild.local.yaml to the network's CA bundle."
-    ),
-    "unreachable": (
-        "An upstream cannot be reached from inside a build. Check the network and the proxy; "
-        "'imgbuild doctor' tries each upstream."
-    ),
-}
-#: The words of imgbuild itself, BuildKit, curl, wget, apt, pip, uv, Go and Python. First match
-#: wins: a full disk and a lost engine bring all sorts of other errors with them.
-_SIGNS: dict[FaultKind, str] = {
-    # The first two are StepLimit's; what a step tried before it hung is not why it failed.
-    "silent": "the engine said nothing for more than",
-    "hung": "(--step-timeout",
-    "checksum": (
-        "digest mismatch sha256:|hash mismatch for|do not match the hashes|hash sum mismatch"
-        "|computed checksum did not match|computed checksums did not match"
-    ),
-    "disk": "no space left on device|disk quota exceeded",
-    "engine": (
-        "cannot connect to the docker daemon|permission denied while trying to connect"
-        "|error reading from server: eof|failed to receive status|code = unavailable"
-        "|failed to list workers|failed to create endpoint|network bridge not found"
-        "|database not open"
-    ),
-    "buildx": "invalid progress mode",
-    "certificate": (
-        "certificate verify failed|certificate signed by unknown authority"
-        "|invalid peer certificate|unable to get local issuer certificate"
-        "|certificate is not trusted"
-    ),
-    "unreachable": (
-        "could not resolve|temporary failure in name resolution|temporary failure resolving"
-        "|name or service not known|unable to resolve host|failed to lookup address"
-        "|no such host|dns error|dial tcp|i/o timeout|network is unreachable|no route to host"
-        "|connection refused|connection timed out|operation timed out|tls handshake timeout"
-        "|could not connect to|failed to connect to|failed to establish a new connection"
-        "|error sending request for url"
-    ),
-}
 
 
 def find_fault(lines: Iterable[str]) -> BuildFault | None:
@@ -274,7 +240,11 @@ def find_fault(lines: Iterable[str]) -> BuildFault | None:
     end would look like the fault.
     """
     text = "\n".join(" ".join(line.lower().split()) for line in lines)
-    for kind, signs in _SIGNS.items():
-        if any(sign in text for sign in signs.split("|")):
-            return BuildFault(kind, _ADVICE[kind])
-    return None
+    found = (one for one in FAULTS if any(sign in text for sign in one.signs.split("|")))
+    return next(found, None)
+
+
+def _essence(error: str) -> str:
+    """Return an error without the command it quotes, which the step's name already shows."""
+    text = error.rpartition("did not complete successfully: ")[2].removeprefix("failed to solve: ")
+    return " ".join(text.split()).rstrip(".?!")

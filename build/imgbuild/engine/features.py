@@ -3,12 +3,13 @@
 import secrets
 import struct
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 from imgbuild.engine.bake import BakeTarget, run_bake
 from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import ANSWER_SECONDS, Buildx, build_environment
-from imgbuild.engine.failure import BuildFailedError, BuildStoppedError
+from imgbuild.engine.failure import BuildFailedError
 from imgbuild.errors import MachineError
 from imgbuild.process import run
 
@@ -40,12 +41,20 @@ def broken_feature(buildx: Buildx, host: str | None) -> str | None:
 
     """
     with tempfile.TemporaryDirectory(prefix="imgbuild-probe-") as name:
+        folder = Path(name)
+        target, log = _target(folder), folder / "log"
         try:
-            return _built(buildx, host, Path(name))
-        except (BuildFailedError, BuildStoppedError) as error:
+            built = run_bake(buildx, host, [target], log=log, listener=lambda _event: None)
+            image_id = built[MARK].image_id
+            with closing(Engine(host)) as engine:
+                if engine.inspect(image_id) is None:
+                    return f"the image was built but is not in the engine ({image_id})"
+                engine.discard(image_id)
+                return None
+        except BuildFailedError as error:
             failure = error.failure
-            if isinstance(error, BuildStoppedError) and not failure.step:
-                raise MachineError(f"{failure.error}. {failure.advice}".strip()) from error
+            if failure.fault and failure.fault.of_machine and not failure.step:
+                raise MachineError(f"{failure.error}. {failure.fault.advice}") from error
             return f"{failure.step}: {failure.error}" if failure.step else failure.error
         finally:
             filtered = f"--filter=description~={MARK}"
@@ -53,7 +62,7 @@ def broken_feature(buildx: Buildx, host: str | None) -> str | None:
             run(command, env=build_environment(host), timeout=ANSWER_SECONDS)
 
 
-def _built(buildx: Buildx, host: str | None, folder: Path) -> str | None:
+def _target(folder: Path) -> BakeTarget:
     for context in ("context", "named"):
         (folder / context).mkdir()
     program = folder / "named" / MARK
@@ -61,7 +70,7 @@ def _built(buildx: Buildx, host: str | None, folder: Path) -> str | None:
     program.chmod(0o755)
     (folder / "secret").write_text("probe", encoding="utf-8")
     (folder / "Dockerfile").write_text(_DOCKERFILE, encoding="utf-8")
-    target = BakeTarget(
+    return BakeTarget(
         name=MARK,
         context=folder / "context",
         dockerfile=folder / "Dockerfile",
@@ -69,16 +78,6 @@ def _built(buildx: Buildx, host: str | None, folder: Path) -> str | None:
         args={"NONCE": secrets.token_hex(8)},  # keeps BuildKit from answering from its cache
         secrets=(f"id=probe,src={folder / 'secret'}",),
     )
-    built = run_bake(buildx, host, [target], log=folder / "log", listener=lambda _event: None)
-    image_id = built[MARK].image_id
-    engine = Engine(host)
-    try:
-        if engine.inspect(image_id) is None:
-            return f"the image was built but is not in the engine ({image_id})"
-        engine.discard(image_id)
-        return None
-    finally:
-        engine.close()
 
 
 def exit_program() -> bytes:

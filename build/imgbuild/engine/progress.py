@@ -51,16 +51,12 @@ class StepPlanned:
 
 @dataclass(frozen=True)
 class Transfer:
-    """How far a step is with moving bytes: a context, a layer that is pulled or exported.
-
-    ``total`` is 0 where BuildKit does not know it.
-    """
+    """How far a step is with moving bytes: a context, a layer that is pulled or exported."""
 
     targets: tuple[str, ...]
     number: int
     name: str
     current: int
-    total: int = 0
 
 
 @dataclass(frozen=True)
@@ -68,9 +64,8 @@ class StepOutput:
     """One line that a step wrote. ``targets`` are all that are known to share the step."""
 
     targets: tuple[str, ...]
-    step: str
     text: str
-    number: int = 0
+    number: int
 
 
 @dataclass(frozen=True)
@@ -151,7 +146,6 @@ def split_name(name: str, targets: Sequence[str]) -> tuple[str | None, str]:
 @dataclass
 class _Vertex:
     number: int
-    step: str = ""
     #: The state of the step by target, ``None`` before it begins.
     states: dict[str | None, State | None] = field(default_factory=dict)
     #: The parts of the step that ended, and how far each has come, in bytes.
@@ -167,7 +161,7 @@ class _Vertex:
     def output(self, line: bytes) -> StepOutput:
         """Return a line as a terminal shows it: what a progress bar overwrote is gone."""
         text = line.decode("utf-8", "replace").rstrip("\r").rpartition("\r")[2].rstrip()
-        return StepOutput(self.targets, self.step, text, self.number)
+        return StepOutput(self.targets, text, self.number)
 
 
 class ProgressParser:
@@ -185,47 +179,27 @@ class ProgressParser:
             return [Remark(line.rstrip())] if line.strip() else []
 
     def _items(self, message: Message) -> Iterator[Item]:
+        steps = [
+            (one, self._vertex(one["digest"]), *split_name(one["name"], self._targets))
+            for one in message.get("vertexes") or ()
+            if one["digest"]
+        ]
+        for _, vertex, target, step in steps:
+            if target not in vertex.states:
+                vertex.states[target] = None
+                yield StepPlanned(target, step, vertex.number)
         # Output goes first: the last lines of a step can come together with its end.
-        known = [one for one in message.get("vertexes") or () if one["digest"]]
-        for vertex in known:
-            yield from self._plan(vertex)
         for log in message.get("logs") or ():
             yield from self._output(log)
         for status in message.get("statuses") or ():
             yield from self._status(status)
-        for vertex in known:
-            yield from self._change(vertex)
+        for said, vertex, target, step in steps:
+            yield from _changed(vertex, target, step, said)
         for warning in message.get("warnings") or ():
             yield Remark("warning: " + _decoded(warning["short"]).decode("utf-8", "replace"))
 
     def _vertex(self, digest: str) -> _Vertex:
         return self._vertices.setdefault(digest, _Vertex(len(self._vertices) + 1))
-
-    def _plan(self, message: Message) -> Iterator[Item]:
-        """Yield that a step is planned, when a target first speaks of it."""
-        vertex = self._vertex(message["digest"])
-        target, step = split_name(message["name"], self._targets)
-        vertex.step = vertex.step or step
-        if target not in vertex.states:
-            vertex.states[target] = None
-            yield StepPlanned(target, step, vertex.number)
-
-    def _change(self, message: Message) -> Iterator[Item]:
-        """Yield the event, unless this target's step already was in that state.
-
-        A step can run again after it was done: once for its metadata, once for its content.
-        """
-        vertex = self._vertex(message["digest"])
-        target, step = split_name(message["name"], self._targets)
-        state = _state(message)
-        if state is None or state == vertex.states[target]:
-            return
-        vertex.states[target] = state
-        if state != "running":
-            yield from (vertex.output(line) for line in vertex.pending.values() if line)
-            vertex.pending.clear()
-        error = str(message.get("error") or "")
-        yield BuildEvent(target, step, state, _elapsed(message), vertex.number, error)
 
     def _output(self, message: Message) -> Iterator[Item]:
         vertex = self._vertex(message["vertex"])
@@ -240,13 +214,29 @@ class ProgressParser:
         Targets that share a step each report its parts, one a little behind the other.
         """
         vertex, name = self._vertex(message["vertex"]), str(message["id"])
-        current, total = int(message.get("current") or 0), int(message.get("total") or 0)
+        current = int(message.get("current") or 0)
         if current > vertex.moved.get(name, 0):
             vertex.moved[name] = current
-            yield Transfer(vertex.targets, vertex.number, name, current, total)
+            yield Transfer(vertex.targets, vertex.number, name, current)
         if message.get("completed") and name not in vertex.ended:
             vertex.ended.add(name)
             yield vertex.output(f"{name} done".encode())
+
+
+def _changed(vertex: _Vertex, target: str | None, step: str, message: Message) -> Iterator[Item]:
+    """Yield the event, unless this target's step already was in that state.
+
+    A step can run again after it was done: once for its metadata, once for its content.
+    """
+    state = _state(message)
+    if state is None or state == vertex.states[target]:
+        return
+    vertex.states[target] = state
+    if state != "running":
+        yield from (vertex.output(line) for line in vertex.pending.values() if line)
+        vertex.pending.clear()
+    error = str(message.get("error") or "")
+    yield BuildEvent(target, step, state, _elapsed(message), vertex.number, error)
 
 
 def _state(message: Message) -> State | None:
@@ -277,8 +267,8 @@ def log_line(item: BuildEvent | Remark | StepOutput) -> str:
         case Remark():
             return item.text
         case StepOutput():
-            first = item.targets[0] if item.targets else "bake"
-            more = f" and {len(item.targets) - 1} more" if len(item.targets) > 1 else ""
+            first, *others = item.targets or ("bake",)
+            more = f" and {len(others)} more" if others else ""
             return f"[{first}{more}] #{item.number} {item.text}"
         case BuildEvent():
             error = f": {item.error}" if item.error else ""

@@ -154,7 +154,7 @@ def begin(status: BuildStatus, image: str, state: State = "running") -> None:
         StepPlanned(image, step, 1),
         StepPlanned(image, "[final 1/2] COPY a b", 2),
         BuildEvent(image, step, state, number=1),
-        Transfer((image,), 1, "layer", 12 * 10**6, 40 * 10**6),
+        Transfer((image,), 1, "layer", 12 * 10**6),
     )
     for one in events:
         status.take(one, 0.0)

@@ -12,7 +12,7 @@ from bench import INPUTS, NEW, OLD, Bench
 from imgbuild.build.result import BuildResult, FailureScope
 from imgbuild.build.run import Build
 from imgbuild.cli.build_command import build_lines, usage_lines
-from imgbuild.engine.failure import BuildFailedError, BuildFault, BuildStoppedError, FaultKind
+from imgbuild.engine.failure import FAULTS, BuildFailedError, BuildStoppedError
 from imgbuild.engine.faults import EngineUnusableError
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.inputs.build_inputs import BaseInput, ImageDownloads
@@ -196,7 +196,7 @@ def test_a_failure_stops_the_other_images_unless_it_keeps_going(bench: Bench) ->
 
 
 def _change_failure(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: FaultKind | None = None, **change: object
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: str | None = None, **change: object
 ) -> None:
     """Let the first image fail to build, with another failure than usual."""
 
@@ -207,7 +207,7 @@ def _change_failure(
             failure = replace(error.failure, **change)  # type: ignore[arg-type]
             if kind is None:
                 raise BuildFailedError(failure) from error
-            fault = BuildFault(kind, f"Advice on {kind}.")
+            fault = next(one for one in FAULTS if one.kind == kind)
             raise BuildStoppedError(replace(failure, fault=fault)) from error
 
     monkeypatch.setattr("imgbuild.build.one_bake.run_bake", bake)
@@ -216,7 +216,7 @@ def _change_failure(
 
 @pytest.mark.parametrize("kind", ["unreachable", "certificate", "disk", "engine", "silent"])
 def test_a_missing_upstream_concerns_one_image_and_a_lost_engine_all(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: FaultKind
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     _change_failure(bench, monkeypatch, kind)
     old, new = bench.build(keep_going=True)
@@ -387,7 +387,7 @@ def test_it_is_a_machine_error_only_if_no_image_is_at_fault(
     failure = bench.run(keep_going=True).failure()
     assert isinstance(failure, error)
     assert f"{OLD} was not tagged: Building {OLD} failed" in str(failure)
-    assert "Advice on unreachable." in str(failure)
+    assert "An upstream cannot be reached" in str(failure)
 
 
 # What is printed

@@ -61,8 +61,7 @@ def test_the_engine_and_nothing_else_of_the_environment_is_set(
     assert seen["env"]["DOCKER_HOST"] == "unix:///run/test.sock"
     assert seen["env"]["BUILDX_NO_DEFAULT_ATTESTATIONS"] == "1"
     assert not {"DOCKER_CONTEXT", "SOURCE_DATE_EPOCH"} & {*seen["env"]}
-    assert seen["argv"][:2] == ["bake", "--builder=default"]
-    assert seen["argv"][-1] == "--progress=rawjson"
+    assert seen["argv"][:3] == ["bake", "--builder=default", "--progress=rawjson"]
 
 
 def test_a_failure_names_target_step_and_error(tmp_path: Path) -> None:
@@ -169,12 +168,10 @@ def hung(folder: Path, buildx: Buildx, names: tuple[str, ...]) -> tuple[str, lis
     """Return what is said of a bake that reaches the limit, and its events."""
     targets = [BakeTarget(name, folder, folder / "Dockerfile") for name in names]
     events: list[BakeEvent] = []
-    with pytest.raises((BuildFailedError, BuildStoppedError)) as caught:
+    with pytest.raises(BuildFailedError) as caught:
         run_bake(buildx, None, targets, log=folder / "log", listener=events.append)
     assert wait_for_death(folder) == []
-    assert isinstance(
-        caught.value, BuildFailedError if "RUN" in str(caught.value) else MachineError
-    )
+    assert caught.value.exit_code == (1 if "RUN" in str(caught.value) else 3)
     return str(caught.value), events
 
 

@@ -59,7 +59,7 @@ def test_a_reader_looks_at_the_clock_in_time() -> None:
 
 
 def says(text: str, number: int = 1) -> StepOutput:
-    return StepOutput(("a",), "", text, number)
+    return StepOutput(("a",), text, number)
 
 
 def test_waiting_for_a_place_to_compile_is_not_running() -> None:
