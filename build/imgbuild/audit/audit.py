@@ -1,279 +1,267 @@
-"""Audit the pins: over the network, or against the committed evidence alone."""
+"""Audit the pins: against the package index, or against images/evidence.json alone."""
 
+import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Literal
+
+from packaging.utils import canonicalize_name
 
 from imgbuild.audit.compare import (
     Contradiction,
-    compare,
-    known_wheel,
-    lacking,
-    release_place,
-    row_contradiction,
-)
-from imgbuild.audit.facts import Evidence, Facts, Pins, SdistFacts, SdistNeed, WheelFacts, WheelNeed
-from imgbuild.audit.package_index import (
-    IndexAddress,
-    IndexProject,
+    Facts,
+    Need,
     OfferedFile,
+    WheelFacts,
+    compare,
     compare_locks,
-    compare_sdist,
-    read_project,
+    release_place,
 )
-from imgbuild.audit.reachability import (
-    InputState,
-    OtherInput,
-    check_input,
-    check_inputs,
-    compare_inputs,
-)
-from imgbuild.audit.wheels import RemoteFile, read_wheel
+from imgbuild.audit.reachability import InputState, OtherInput, check_input, compare_inputs
+from imgbuild.audit.wheels import RemoteFile, index_url, read_project, read_wheel
 from imgbuild.dockerfile.lockfile import Lock
-from imgbuild.errors import MachineError
+from imgbuild.errors import InputError, MachineError
+from imgbuild.files import sha256, write_text
 from imgbuild.http import HttpClient
+from imgbuild.matrix.images import Image
 from imgbuild.parallel import background, in_parallel
 from imgbuild.settings import Sites
 
 HOROVOD = "horovod"
-_PAGES_AT_ONCE, _WHEELS_AT_ONCE = 8, 3
+#: Raise it when the facts change their meaning: then everything is read anew.
+SCHEMA = 1
+_PAGES_AT_ONCE, _WHEELS_AT_ONCE, _INPUTS_AT_ONCE = 8, 3, 16
+_WRITE = "run `imgbuild audit --write` where the package index can be reached, and commit the file"
 
 ArtifactState = Literal["read", "cached", "evidence", "offered", "verified", "missing", "unread"]
 
 
 @dataclass(frozen=True)
-class ArtifactOutcome:
-    """One wheel or source distribution: how its facts came, or why there are none."""
+class Artifact:
+    """A wheel or source distribution: how its facts came, or why there are none."""
 
-    distribution: str
-    version: str
+    need: Need
     state: ArtifactState
     facts: Facts | None = None
     bytes_read: int = 0
     seconds: float = 0.0
     problem: str = ""
-
-
-@dataclass(frozen=True)
-class LocksOutcome:
-    """How much of the locks was compared with the index."""
-
-    locks: int = 0
-    projects: int = 0
-    hashes: int = 0
+    contradictions: tuple[Contradiction, ...] = ()
 
 
 @dataclass(frozen=True)
 class AuditOutcome:
-    """Everything. ``unread`` has a paragraph for each thing that could not be read."""
+    """Everything that was found. ``locks`` counts the locks, projects and hashes compared."""
 
-    wheels: tuple[ArtifactOutcome, ...]
-    sdists: tuple[ArtifactOutcome, ...]
-    locks: LocksOutcome
-    inputs: tuple[InputState, ...]
-    contradictions: tuple[Contradiction, ...]
-    unread: tuple[str, ...]
-    bytes_read: int
-    seconds: float
+    artifacts: Sequence[Artifact]
+    contradictions: Sequence[Contradiction]
+    locks: Mapping[str, int]
+    inputs: Sequence[InputState] = ()
+    seconds: float = 0.0
+
+    @property
+    def unread(self) -> list[str]:
+        """A paragraph for each file that could not be read."""
+        return [one.problem for one in self.artifacts if one.problem]
+
+    @property
+    def bytes_read(self) -> int:
+        """What was transferred."""
+        return sum(one.bytes_read for all_ in (self.artifacts, self.inputs) for one in all_)
 
 
-def audit_offline(pins: Pins, evidence: Evidence) -> AuditOutcome:
+def load_evidence(path: Path) -> dict[str, Facts]:
+    """Return the committed facts by sha256.
+
+    Raises:
+        InputError: the file is missing, or was not written by ``imgbuild audit --write``.
+
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if document["schema"] != SCHEMA:
+            raise ValueError(f"schema {document['schema']!r}, not {SCHEMA}")  # noqa: TRY301
+        return {
+            digest: kind(sha256=digest, **values)
+            for section, kind in (("wheels", WheelFacts), ("sdists", Facts))
+            for digest, values in document[section].items()
+        }
+    except FileNotFoundError as error:
+        raise InputError(f"{path} is missing. Write it with `imgbuild audit --write`.") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{path} cannot be used as evidence ({error}). Restore it from git, or write it anew "
+            "with `imgbuild audit --write`."
+        ) from error
+
+
+def write_evidence(path: Path, found: Iterable[Facts], needs: Sequence[Need]) -> bool:
+    """Write the facts and the day (UTC); return whether the file changed.
+
+    Facts in the file that were not read this time stay while an image of the matrix needs them. The
+    same facts keep their day.
+    """
+    old = load_evidence(path) if path.exists() else {}
+    new = {one.sha256: one for one in found}
+    fresh = {one.file for one in new.values()}
+    others = [one for one in old.values() if one.file not in fresh]
+    new |= {one.sha256: one for one in others if any(need.fits(one.file) for need in needs)}
+    if new == old:
+        return False
+    sections: dict[str, dict[str, object]] = {"wheels": {}, "sdists": {}}
+    for digest, one in new.items():
+        section = "wheels" if isinstance(one, WheelFacts) else "sdists"
+        sections[section][digest] = one.model_dump(exclude={"sha256"})
+    day = datetime.now(UTC).date().isoformat()
+    document = {"schema": SCHEMA, "read": day, **sections}
+    write_text(path, json.dumps(document, indent=1, sort_keys=True) + "\n")
+    return True
+
+
+def needs_of(images: Iterable[Image]) -> list[Need]:
+    """Return the wheels that the images are made of, then Horovod's sources, each once."""
+    groups: dict[tuple[str, str, str], list[Image]] = {}
+    for image in images:
+        wheel = (image.distribution, image.tensorflow, image.python.wheel_tag)
+        for key in (wheel, (HOROVOD, image.version_of("horovod"), "")):
+            groups.setdefault(key, []).append(image)
+    needs = [Need(*key, tuple(group)) for key, group in groups.items()]
+    return sorted(needs, key=lambda need: not need.python_tag)
+
+
+def audit_offline(
+    needs: Iterable[Need], locks: Mapping[str, Lock], evidence: Mapping[str, Facts]
+) -> AuditOutcome:
     """Return what of the pins the evidence contradicts or lacks. Reads nothing."""
-    begin = time.monotonic()
-    wheels, sdists = [], []
-    found: list[Contradiction] = []
-    for need in pins.wheels:
-        facts = known_wheel(need, evidence, pins.locks)
-        wheels.append(_outcome(need, "evidence" if facts else "missing", facts))
-        found += compare(need, facts, pins.locks) if facts else [lacking(need, evidence)]
-    for sdist in pins.sdists:
-        known = evidence.find(sdist.sha256)
-        sdists.append(_outcome(sdist, "evidence" if known else "missing", known))
-        found += [] if known else [lacking(sdist, evidence)]
-    locks, seconds = LocksOutcome(len(pins.locks)), time.monotonic() - begin
-    return AuditOutcome(tuple(wheels), tuple(sdists), locks, (), tuple(found), (), 0, seconds)
-
-
-def _outcome(
-    need: WheelNeed | SdistNeed,
-    state: ArtifactState,
-    facts: Facts | None = None,
-    problem: object = "",
-) -> ArtifactOutcome:
-    name, version = need.distribution, need.version
-    return ArtifactOutcome(name, version, state, facts, problem=str(problem))
-
-
-_Found = tuple[ArtifactOutcome, tuple[Contradiction, ...]]
+    artifacts = []
+    for need in needs:
+        hashes = need.hashes(locks)
+        fitting = [one for one in evidence.values() if need.fits(one.file)]
+        facts = max(fitting, key=lambda one: one.sha256 in hashes, default=None)
+        if facts:
+            found = compare(need, facts, locks)
+            artifacts.append(Artifact(need, "evidence", facts, contradictions=found))
+        else:
+            text = f"images/evidence.json has no {need.what}"
+            lacking = Contradiction("evidence", need.subject, need.place, text, _WRITE)
+            artifacts.append(Artifact(need, "missing", contradictions=(lacking,)))
+    return AuditOutcome(artifacts, _contradictions(artifacts), _extent(locks, ()))
 
 
 @dataclass(frozen=True)
 class OnlineAudit:
-    """What an audit reads from; a wheel whose content is in ``known`` is not read again.
-
-    ``inputs`` is the client for sites that may well be away.
-    """
+    """What an audit reads from; a wheel whose content is in ``known`` is not read again."""
 
     client: HttpClient
-    inputs: HttpClient
-    index: IndexAddress
     sites: Sites
-    known: Evidence
-    download: bool = False
-    log: Callable[[str], None] = lambda _: None
+    locks: Mapping[str, Lock]
+    known: Mapping[str, Facts]
+    download: bool
+    log: Callable[[str], None]
 
-    def run(self, pins: Pins, others: Sequence[OtherInput]) -> AuditOutcome:
-        """Return what of the pins the artifacts themselves contradict.
+    def run(self, needs: Sequence[Need], others: Sequence[OtherInput]) -> AuditOutcome:
+        """Return what of the pins the files themselves contradict.
 
         Raises:
-            MachineError: the package index does not answer at all.
+            InputError: the index has no http address.
+            MachineError: a page of the index cannot be read.
 
         """
         begin = time.monotonic()
-        states_answer = background(
-            partial(check_inputs, self.inputs, others, self.sites, download=self.download)
-        )
-        names = [need.distribution for need in pins.wheels]
-        names += [
-            HOROVOD,
-            *sorted({name for lock in pins.locks.values() for name in lock.versions}),
-        ]
-        pages = self._pages(names)
-        projects = {name: page for name, page in pages.items() if isinstance(page, IndexProject)}
-        wheels = in_parallel(
-            lambda need: self._wheel(need, pages[need.distribution], pins.locks),
-            pins.wheels,
+        check = partial(check_input, self.client, self.sites, self.download)
+        inputs = background(partial(in_parallel, check, others, _INPUTS_AT_ONCE))
+        pages = self._pages(needs)
+        artifacts = in_parallel(
+            lambda need: self._artifact(need, pages[canonicalize_name(need.distribution)]),
+            needs,
             _WHEELS_AT_ONCE,
         )
-        sdists = in_parallel(
-            lambda need: self._sdist(need, pages[HOROVOD]), pins.sdists, _WHEELS_AT_ONCE
+        states = inputs.result()
+        contradictions = (
+            *_contradictions(artifacts),
+            *compare_locks(self.locks, pages),
+            *compare_inputs(states),
         )
-        states = tuple(states_answer.result())
-        outcomes = [outcome for outcome, _ in (*wheels, *sdists)]
-        found = [one for _, contradictions in (*wheels, *sdists) for one in contradictions]
-        unread = [page for page in pages.values() if isinstance(page, str)]
-        return AuditOutcome(
-            tuple(outcome for outcome, _ in wheels),
-            tuple(outcome for outcome, _ in sdists),
-            _extent(pins.locks, projects),
-            states,
-            (*found, *compare_locks(pins.locks, projects), *compare_inputs(states)),
-            tuple(dict.fromkeys([*unread, *(one.problem for one in outcomes if one.problem)])),
-            sum(one.bytes_read for one in outcomes) + sum(one.bytes_read for one in states),
-            time.monotonic() - begin,
-        )
+        seconds = time.monotonic() - begin
+        return AuditOutcome(artifacts, contradictions, _extent(self.locks, pages), states, seconds)
 
-    def _pages(self, names: Iterable[str]) -> dict[str, IndexProject | str]:
-        """Return each project, or why it could not be read: one page, then all others at once."""
-
-        def page(name: str) -> IndexProject | str:
-            try:
-                return read_project(self.client, self.index, name)
-            except MachineError as error:
-                return str(error)
-
-        first, *rest = dict.fromkeys(names)
-        pages = {first: page(first)}
-        if isinstance(pages[first], str):
+    def _pages(self, needs: Iterable[Need]) -> dict[str, dict[str, OfferedFile]]:
+        """Return the files of each project that is needed or locked."""
+        index = index_url(self.sites)
+        names = {canonicalize_name(need.distribution) for need in needs}
+        projects = sorted(names.union(*(lock.versions for lock in self.locks.values())))
+        try:
+            pages = in_parallel(partial(read_project, self.client, index), projects, _PAGES_AT_ONCE)
+        except MachineError as error:
             raise MachineError(
-                f"The Python package index ({self.index.named_by}) cannot be reached: "
-                f"{pages[first]} `imgbuild audit --offline` compares with images/evidence.json "
-                "alone."
-            )
-        pages |= dict(zip(rest, in_parallel(page, rest, _PAGES_AT_ONCE), strict=True))
-        if not any(isinstance(one, IndexProject) and one.files for one in pages.values()):
-            raise MachineError(
-                f"What {self.index.named_by} names has none of the {len(pages)} projects of the "
-                "matrix. Is it a Python package index (its address usually ends in /simple)?"
-            )
-        return pages
+                f"The Python package index cannot be read: {error} Name another one as "
+                "UV_DEFAULT_INDEX, or as the mirror python-index in imgbuild.local.yaml. "
+                "`imgbuild audit --offline` compares with images/evidence.json alone."
+            ) from error
+        return dict(zip(projects, pages, strict=True))
 
-    def _wheel(
-        self, need: WheelNeed, project: IndexProject | str, locks: Mapping[str, Lock]
-    ) -> _Found:
-        """Return how one wheel was found, and what contradicts it."""
-        if isinstance(project, str):
-            return _outcome(need, "unread", problem=project), ()
-        fitting = [file for file in project.files.values() if need.fits(file.name)]
+    def _artifact(self, need: Need, page: Mapping[str, OfferedFile]) -> Artifact:
+        """Return how one file was found, and what contradicts it."""
+        fitting = [file for file in page.values() if need.fits(file.name)]
         file = max(fitting, key=lambda one: one.name, default=None)  # the newest platform tag
         if file is None:
-            evidence = f"the index has no wheel of it for {need.python_tag} on Linux x86-64"
-            change = "pin a version or a Python that has one"
-            if not project.files:
-                evidence = f"the index has no project {need.distribution}"
-                change = "name a distribution that exists"
-            missing = row_contradiction(need, "missing", evidence, change)
-            return _outcome(need, "missing"), (missing,)
-        found = _pythons(need, project)
+            evidence, change = f"the index has no {need.what}", "pin a version that is offered"
+            missing = Contradiction("missing", need.subject, need.place, evidence, change)
+            return Artifact(need, "missing", contradictions=(missing,))
+        found = [*_pythons(need, page)]
         if file.yanked:
-            evidence = f"{file.name} was withdrawn: {file.yanked}"
-            found.append(row_contradiction(need, "yanked", evidence, "pin another release"))
-        outcome = self._read(need, file)
-        if isinstance(outcome.facts, WheelFacts):
-            found += compare(need, outcome.facts, locks)
-        return outcome, tuple(found)
-
-    def _read(self, need: WheelNeed, file: OfferedFile) -> ArtifactOutcome:
-        cached = self.known.find(file.sha256)
-        if cached:
-            return _outcome(need, "cached", cached)
+            evidence, change = f"{file.name} was withdrawn: {file.yanked}", "pin another release"
+            found.append(Contradiction("yanked", need.subject, need.place, evidence, change))
         begin = time.monotonic()
         try:
-            remote = RemoteFile(self.client, file.url)
-            facts = read_wheel(remote, file.name, file.sha256)
+            read = self._read(need, file)
         except MachineError as error:
-            self.log(f"{need.subject}: not read")
-            return _outcome(need, "unread", problem=error)
-        seconds = time.monotonic() - begin
-        amount = f"{remote.bytes_read / 1e6:.1f} MB of {remote.size / 1e6:.0f} MB"
-        self.log(f"{need.subject}: {amount} in {seconds:.1f} s")
-        return replace(_outcome(need, "read", facts), bytes_read=remote.bytes_read, seconds=seconds)
+            return Artifact(need, "unread", problem=str(error), contradictions=tuple(found))
+        if read.facts:
+            found += compare(need, read.facts, self.locks)
+        return replace(read, seconds=time.monotonic() - begin, contradictions=tuple(found))
 
-    def _sdist(self, need: SdistNeed, project: IndexProject | str) -> _Found:
-        """Return how one source distribution was found, and what contradicts it."""
-        if isinstance(project, str):
-            return _outcome(need, "unread", problem=project), ()
-        found = tuple(compare_sdist(need, project))
-        file = project.files.get(need.file)
-        if file is None:
-            return _outcome(need, "missing"), found
-        try:
-            size = RemoteFile(self.client, file.url).size
-        except MachineError as error:
-            return _outcome(need, "unread", problem=error), found
-        facts = SdistFacts(file.sha256, file.name, size, HOROVOD, need.version)
-        if not self.download:
-            return _outcome(need, "offered", facts), found
-        item = OtherInput(need.subject, file.url, need.sha256, ("horovod", need.version, "sha256"))
-        got = check_input(self.client, item, self.sites, download=True)
-        outcome = _outcome(need, "verified" if got.state == "verified" else "offered", facts)
-        if got.state not in {"verified", "differs"}:
-            outcome = _outcome(need, "unread", facts, f"{file.name}: {got.detail}.")
-        outcome = replace(outcome, bytes_read=got.bytes_read, seconds=got.seconds)
-        return outcome, (*found, *compare_inputs([got]))
+    def _read(self, need: Need, file: OfferedFile) -> Artifact:
+        if need.python_tag and file.sha256 in self.known:
+            return Artifact(need, "cached", self.known[file.sha256])
+        remote = RemoteFile(self.client, file.url)
+        if need.python_tag:
+            wheel = read_wheel(remote, file.name, file.sha256)
+            self.log(f"{need.subject}: {remote.bytes_read / 1e6:.1f} MB read")
+            return Artifact(need, "read", wheel, remote.bytes_read)
+        content = remote.read(remote.size) if self.download else b""
+        digest = sha256(content) if content else file.sha256
+        verified = content and digest in need.hashes(self.locks)
+        facts = Facts(
+            sha256=digest,
+            file=file.name,
+            size=remote.size,
+            name=need.distribution,
+            version=need.version,
+        )
+        return Artifact(need, "verified" if verified else "offered", facts, len(content))
 
 
-def _pythons(need: WheelNeed, project: IndexProject) -> list[Contradiction]:
+def _contradictions(artifacts: Iterable[Artifact]) -> tuple[Contradiction, ...]:
+    return tuple(found for one in artifacts for found in one.contradictions)
+
+
+def _pythons(need: Need, page: Iterable[str]) -> Iterator[Contradiction]:
     """Compare the Pythons that the matrix says there are wheels for, among those it may say."""
-    needs = [replace(need, python_tag=tag) for tag in ("cp36", "cp37", "cp38")]
-    offered = [one.python_tag for one in needs if any(map(one.fits, project.files))]
     image = need.images[0]
-    if set(offered) == set(image.wheel.pythons):
-        return []
-    evidence = f"the index has wheels of it for {' '.join(offered)}"
-    place, change = release_place(image, "pythons"), f"write [{', '.join(offered)}]"
-    return [Contradiction("pythons", need.subject, place, evidence, change)]
+    tags = ("cp36", "cp37", "cp38") if need.python_tag else ()
+    offered = [tag for tag in tags if any(map(replace(need, python_tag=tag).fits, page))]
+    if tags and set(offered) != set(image.wheel.pythons):
+        evidence = f"the index has wheels of it for {' '.join(offered)}"
+        place, change = release_place(image, "pythons"), f"write [{', '.join(offered)}]"
+        yield Contradiction("pythons", need.subject, place, evidence, change)
 
 
-def _extent(locks: Mapping[str, Lock], projects: Mapping[str, IndexProject]) -> LocksOutcome:
-    compared = {
-        (name, sha256)
-        for lock in locks.values()
-        for name, hashes in lock.hashes.items()
-        if name in projects
-        for sha256 in hashes
-    }
-    hashes = {sha256 for _, sha256 in compared}
-    return LocksOutcome(len(locks), len({name for name, _ in compared}), len(hashes))
+def _extent(locks: Mapping[str, Lock], projects: Iterable[str]) -> dict[str, int]:
+    names = {name for lock in locks.values() for name in lock.versions}.intersection(projects)
+    hashes = {one for lock in locks.values() for name in names for one in lock.hashes.get(name, ())}
+    return {"locks": len(locks), "projects": len(names), "hashes": len(hashes)}

@@ -1,24 +1,71 @@
 """Compare the matrix with artifacts: every rule is a function that yields what disagrees."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from packaging.utils import canonicalize_name
+from packaging.tags import Tag
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
-from imgbuild.audit.facts import Evidence, SdistNeed, WheelFacts, WheelNeed
 from imgbuild.dockerfile.lockfile import Lock
-from imgbuild.matrix.images import Image, minor_of
+from imgbuild.matrix.images import Image
 from imgbuild.matrix.pins import pin_location
-from imgbuild.yaml_file import Location
+from imgbuild.yaml_file import Location, Section
 
 #: What the old platform tags promise of the C library: PEP 513, PEP 571, PEP 599.
 _LEGACY = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
-#: From CUDA 10.1 on most libraries are named by their own major version alone.
-_BY_MAJOR = ("cublas", "cufft", "curand", "cusolver", "cusparse")
-_BY_CUDA = ("cudart", "cupti")
 
-_WRITE = "run `imgbuild audit --write` where the package index can be reached, and commit the file"
+
+@dataclass(frozen=True)
+class OfferedFile:
+    """A file of a project. ``yanked`` is the reason if it was withdrawn."""
+
+    name: str
+    url: str
+    sha256: str
+    yanked: str | None = None
+
+
+class Facts(Section):
+    """What a source distribution is. ``size`` is in bytes."""
+
+    sha256: str
+    file: str
+    size: int | None
+    name: str
+    version: str
+
+
+class WheelFacts(Facts):
+    """What a TensorFlow wheel is, read out of the wheel."""
+
+    tags: tuple[str, ...]
+    libraries: tuple[str, ...]
+    """The GPU libraries that it loads, such as ``libcudnn.so.7``; none for a CPU build."""
+    loading: str
+    """``needed`` at import, ``opened`` when first used, or ``none``."""
+    cuda_build: bool | None
+    """What ``build_info.py`` says it is."""
+    capabilities: tuple[str, ...]
+    """The compute capabilities that ``build_info.py`` lists, such as ``sm_70``; from 2.3 on."""
+    compiler: str
+    cxx11_abi: int
+    glibc: str
+    """The C library that its symbols ask for; the platform tag may promise less."""
+
+    def version_of(self, library: str) -> str | None:
+        """Return the version in a library's name: ``10.1`` for ``cudart`` of libcudart.so.10.1."""
+        start = f"lib{library}.so."
+        found = (name.removeprefix(start) for name in self.libraries if name.startswith(start))
+        return next(found, None)
+
+
+def file_tags(file: str) -> frozenset[Tag]:
+    """Return the tags in a wheel's file name, which installers use; none of another file."""
+    try:
+        return parse_wheel_filename(file)[3]
+    except InvalidWheelFilename:
+        return frozenset()
 
 
 @dataclass(frozen=True)
@@ -39,35 +86,78 @@ class Contradiction:
 _Found = tuple[str, Location | str, str, str]
 
 
-def known_wheel(
-    need: WheelNeed, evidence: Evidence, locks: Mapping[str, Lock]
-) -> WheelFacts | None:
-    """Return the facts of the wheel that the locks name, else of any that fits the need."""
-    candidates = [
-        facts
-        for facts in evidence.artifacts
-        if isinstance(facts, WheelFacts) and need.fits(facts.file)
-    ]
-    locked = {sha256 for image in need.images for sha256 in _locked_hashes(image, locks)}
-    return max(candidates, key=lambda facts: facts.sha256 in locked, default=None)
+@dataclass(frozen=True)
+class Need:
+    """A file of the package index, and the images that it goes into.
+
+    It is a TensorFlow wheel for one Python, or Horovod's source distribution, without
+    ``python_tag``.
+    """
+
+    distribution: str
+    version: str
+    python_tag: str
+    images: tuple[Image, ...]
+
+    @property
+    def subject(self) -> str:
+        """Its name in reports."""
+        return f"{self.distribution} {self.version}"
+
+    @property
+    def what(self) -> str:
+        """What the index has to offer."""
+        if self.python_tag:
+            return f"wheel of {self.subject} for {self.python_tag} on Linux x86-64"
+        return f"source distribution of {self.subject}"
+
+    @property
+    def place(self) -> Location:
+        """Where the matrix names it."""
+        image = self.images[0]
+        if self.python_tag:
+            return ("images", image.matrix.images.index(image.row))
+        return ("horovod", self.version)
+
+    def fits(self, file: str) -> bool:
+        """Return whether a file is this version's, as a wheel for this Python on Linux x86-64."""
+        start = f"{canonicalize_name(self.distribution).replace('-', '_')}-{self.version}"
+        if not self.python_tag:
+            return file == f"{start}.tar.gz"
+        return file.startswith(f"{start}-") and any(
+            tag.interpreter == self.python_tag
+            and tag.platform.endswith("_x86_64")
+            and "linux" in tag.platform
+            for tag in file_tags(file)
+        )
+
+    def hashes(self, locks: Mapping[str, Lock]) -> set[str]:
+        """Return the sha256 that the matrix or the locks pin."""
+        if not self.python_tag:
+            return {self.images[0].horovod.sha256}
+        return {sha256 for image in self.images for sha256 in _locked(image, locks)}
 
 
-def lacking(need: WheelNeed | SdistNeed, evidence: Evidence) -> Contradiction:
-    """Return that the evidence does not hold what an image needs."""
-    if isinstance(need, WheelNeed):
-        text = f"images/evidence.json has no wheel of {need.subject} for {need.python_tag}"
-        return row_contradiction(need, "evidence", text, _WRITE)
-    known = [one.sha256 for one in evidence.artifacts if one.file == need.file]
-    text = f"images/evidence.json has {f'sha256 {known[0]}' if known else 'none of this version'}"
-    place = ("horovod", need.version, "sha256")
-    return Contradiction("evidence", need.subject, place, text, f"correct the sha256, or {_WRITE}")
-
-
-def row_contradiction(need: WheelNeed, kind: str, evidence: str, change: str) -> Contradiction:
-    """Return a contradiction that is about the whole wheel of a row."""
-    image = need.images[0]
-    row = image.matrix.images.index(image.row)
-    return Contradiction(kind, need.subject, ("images", row), evidence, change)
+def compare(need: Need, facts: Facts, locks: Mapping[str, Lock]) -> tuple[Contradiction, ...]:
+    """Return everything in which a file and the images it goes into do not agree, each once."""
+    found: list[_Found] = []
+    if isinstance(facts, WheelFacts):
+        found += _metadata(need, facts)
+        for image in need.images:
+            found += [
+                *_tags(image, facts),
+                *_glibc(image, facts),
+                *_lock(image, facts, locks),
+                *_variant(image, facts),
+                *_declared(image, facts),
+            ]
+    elif facts.sha256 not in need.hashes(locks):
+        change = "find out which of this and the matrix's sha256 the authors released"
+        found.append(("sha256", (*need.place, "sha256"), _has_hash(facts), change))
+    return tuple(
+        Contradiction(kind, need.subject, place, evidence, change)
+        for kind, place, evidence, change in dict.fromkeys(found)
+    )
 
 
 def release_place(image: Image, *keys: str) -> Location:
@@ -75,26 +165,11 @@ def release_place(image: Image, *keys: str) -> Location:
     return ("tensorflow", image.tensorflow, *keys)
 
 
-def compare(
-    need: WheelNeed, facts: WheelFacts, locks: Mapping[str, Lock]
-) -> tuple[Contradiction, ...]:
-    """Return everything in which the wheel and the images it goes into do not agree, each once."""
-    found: list[_Found] = [*_metadata(need, facts)]
-    for image in need.images:
-        found += [
-            *_tags(image, facts),
-            *_glibc(image, facts),
-            *_lock(image, facts, locks),
-            *_compiler(image, facts),
-            *(_cpu(image, facts) if image.variant == "cpu" else _gpu(image, facts)),
-        ]
-    return tuple(
-        Contradiction(kind, need.subject, place, evidence, change)
-        for kind, place, evidence, change in dict.fromkeys(found)
-    )
+def _has_hash(facts: Facts) -> str:
+    return f"{facts.file} has sha256 {facts.sha256}"
 
 
-def _metadata(need: WheelNeed, facts: WheelFacts) -> Iterator[_Found]:
+def _metadata(need: Need, facts: WheelFacts) -> Iterator[_Found]:
     same_name = canonicalize_name(facts.name) == canonicalize_name(need.distribution)
     if not same_name or facts.version != need.version:
         place = release_place(need.images[0], "distribution")
@@ -105,7 +180,7 @@ def _metadata(need: WheelNeed, facts: WheelFacts) -> Iterator[_Found]:
 
 def _tags(image: Image, facts: WheelFacts) -> Iterator[_Found]:
     tag = image.python.wheel_tag
-    interpreters = {tag.interpreter for tag in facts.file_tags}
+    interpreters = {tag.interpreter for tag in file_tags(facts.file)}
     inside = {text.partition("-")[0] for text in facts.tags}
     for where, found in (("file name", interpreters), ("WHEEL file", inside)):
         if tag not in found:
@@ -118,132 +193,121 @@ def _tags(image: Image, facts: WheelFacts) -> Iterator[_Found]:
             yield "python", place, evidence, change
 
 
-def _promised_glibc(facts: WheelFacts) -> Version | None:
+def _promised_glibc(facts: WheelFacts) -> str | None:
     """Return the oldest C library that the platform tags of a wheel promise to run with."""
-    versions = []
-    for tag in facts.file_tags:
-        name = tag.platform.removesuffix("_x86_64")
-        if name in _LEGACY:
-            versions.append(Version(_LEGACY[name]))
-        elif name.startswith("manylinux_"):
-            versions.append(Version(".".join(name.split("_")[1:3])))
-    return min(versions, default=None)
+    names = [tag.platform.removesuffix("_x86_64") for tag in file_tags(facts.file)]
+    promises = [_LEGACY.get(name) or ".".join(name.split("_")[1:3]) for name in names]
+    return min(filter(None, promises), key=Version, default=None)
 
 
 def _glibc(image: Image, facts: WheelFacts) -> Iterator[_Found]:
-    promised, has = _promised_glibc(facts), Version(image.os.glibc)
-    for what, needed in (("platform tag", promised), ("symbols", Version(facts.glibc))):
-        if needed is not None and needed > has:
+    has = image.os.glibc
+    for what, needed in (("platform tag", _promised_glibc(facts)), ("symbols", facts.glibc)):
+        if needed and Version(needed) > Version(has):
             place: Location = ("operating_systems", image.os_name, "glibc")
             change = f"{image.os_name} has {has}: put {image.name} on a newer operating system"
             yield "glibc", place, f"its {what} ask for glibc {needed}", change
-    declared = image.wheel.glibc
-    if promised is not None and Version(declared) != promised:
-        evidence = f"its platform tag promises glibc {promised}"
-        change = f"write {promised} in place of {declared}"
-        yield "platform", release_place(image, "glibc"), evidence, change
 
 
 def _lock(image: Image, facts: WheelFacts, locks: Mapping[str, Lock]) -> Iterator[_Found]:
-    hashes = _locked_hashes(image, locks)
+    hashes = _locked(image, locks)
     if image.lock_name in locks and facts.sha256 not in hashes:
-        evidence = f"{facts.file} has sha256 {facts.sha256}"
         change = (
             f"none of the lock's {len(hashes)} hashes is that: run `imgbuild lock`, read the diff"
         )
-        yield "lock", f"images/locks/{image.lock_name}", evidence, change
+        yield "lock", f"images/locks/{image.lock_name}", _has_hash(facts), change
 
 
-def _locked_hashes(image: Image, locks: Mapping[str, Lock]) -> tuple[str, ...]:
+def _locked(image: Image, locks: Mapping[str, Lock]) -> tuple[str, ...]:
     lock = locks.get(image.lock_name)
     return lock.hashes.get(canonicalize_name(image.distribution), ()) if lock else ()
 
 
-def _compiler(image: Image, facts: WheelFacts) -> Iterator[_Found]:
-    if image.wheel.compiler != facts.compiler:
-        evidence = f"its tf_compiler_version() returns {facts.compiler}"
-        change = (
-            f"write {facts.compiler} in place of {image.wheel.compiler}; Horovod is built to match"
+def _variant(image: Image, facts: WheelFacts) -> Iterator[_Found]:
+    if image.variant == "gpu":
+        wrong, which = not _is_gpu(facts), "with CUDA, usually tensorflow-gpu"
+    else:
+        wrong = bool(facts.libraries or facts.cuda_build)
+        which = "without CUDA; there is none if tensorflow-cpu lacks this release"
+    if wrong:
+        evidence = (
+            f"it loads {' '.join(facts.libraries) or 'no GPU library'}, and its build_info.py says "
+            f"is_cuda_build = {facts.cuda_build}"
         )
-        yield "compiler", release_place(image, "compiler"), evidence, change
+        place = release_place(image, "distribution", image.variant)
+        yield image.variant, place, evidence, f"name the distribution that is built {which}"
 
 
-def _cpu(image: Image, facts: WheelFacts) -> Iterator[_Found]:
-    if facts.libraries or facts.cuda_build:
-        loads = f"loads {' '.join(facts.libraries)}" if facts.libraries else "is a CUDA build"
-        change = (
-            "name the distribution without CUDA; there is none of this release if tensorflow-cpu "
-            "has it not"
-        )
-        yield "cpu", release_place(image, "distribution", "cpu"), f"it {loads}", change
+def _is_gpu(facts: WheelFacts) -> bool:
+    return facts.version_of("cudart") is not None and facts.cuda_build is not False
 
 
-def _gpu(image: Image, facts: WheelFacts) -> Iterator[_Found]:
-    if facts.version_of("cudart") and facts.cuda_build is not False:
-        yield from _cuda(image, facts)
-        yield from _cudnn(image, facts)
-        yield from _capabilities(image, facts)
-        return
-    change = "name the distribution that is built for CUDA, usually tensorflow-gpu"
-    yield "gpu", release_place(image, "distribution", "gpu"), "it loads no CUDA library", change
+def _declared(image: Image, facts: WheelFacts) -> Iterator[_Found]:
+    """Compare the versions that the matrix states with those in the wheel."""
+    for kind, place, stated, found, evidence in (*_built(image, facts), *_loaded(image, facts)):
+        if stated != found:
+            yield kind, place, f"{evidence} {found}", f"write {found} in place of {stated}"
 
 
-def expected_libraries(cuda: str) -> dict[str, str]:
-    """Return the versions in the library names of a CUDA release: ``{"cudart": "10.1", …}``."""
-    major, numbers = cuda.partition(".")[0], tuple(map(int, cuda.split(".")[:2]))
-    if numbers >= (11, 0):  # from here on each library counts for itself
-        return {"cudart": cuda}
-    by_major = major if numbers >= (10, 1) else cuda
-    return dict.fromkeys(_BY_CUDA, cuda) | dict.fromkeys(_BY_MAJOR, by_major)
+#: What is stated and where, the same as the wheel has it, and how that was seen.
+_Stated = tuple[str, Location, str, str, str]
 
 
-def _cuda(image: Image, facts: WheelFacts) -> Iterator[_Found]:
-    pin = pin_location(image.matrix, image.row, "cuda")
-    release = release_place(image, "gpu", "cuda")
-    for place, version, what in (
-        (pin, minor_of(image.version_of("cuda")), "the image's pin"),
-        (release, minor_of(image.wheel.gpu.cuda), "what this says"),
-    ):
-        expected = expected_libraries(version)
-        found = {name: facts.version_of(name) for name in expected}
-        wrong = [name for name, other in found.items() if other and other != expected[name]]
-        if wrong:
-            names = " ".join(f"lib{name}.so.{found[name]}" for name in wrong)
-            change = (
-                f"{what} is CUDA {version}; write {facts.version_of('cudart')}, with which these "
-                "libraries come"
-            )
-            yield "cuda", place, f"it loads {names}", change
+def _built(image: Image, facts: WheelFacts) -> Iterator[_Stated]:
+    """Yield the compiler, and what the platform tag promises."""
+    compiler, glibc = release_place(image, "compiler"), release_place(image, "glibc")
+    wheel, promised = image.wheel, _promised_glibc(facts) or image.wheel.glibc
+    seen = "its tf_compiler_version() returns"
+    yield "compiler", compiler, wheel.compiler, facts.compiler, seen
+    yield "platform", glibc, wheel.glibc, promised, "its platform tag promises glibc"
 
 
-def _cudnn(image: Image, facts: WheelFacts) -> Iterator[_Found]:
-    major = facts.version_of("cudnn")
-    for place, version in (
-        (pin_location(image.matrix, image.row, "cudnn"), image.version_of("cudnn")),
-        (release_place(image, "gpu", "cudnn"), image.wheel.gpu.cudnn),
-    ):
-        if version.partition(".")[0] != major:
-            loads = f"it loads libcudnn.so.{major}" if major else "it loads no cuDNN"
-            change = f"cuDNN {version} has another major version; name a release of cuDNN {major}"
-            yield "cudnn", place, loads, change
-
-
-def _capabilities(image: Image, facts: WheelFacts) -> Iterator[_Found]:
-    """Compare the compute capabilities, where ``build_info.py`` lists them (from 2.3 on).
+def _loaded(image: Image, facts: WheelFacts) -> Iterator[_Stated]:
+    """Yield the GPU libraries, and the compute capabilities if build_info.py lists them (2.3 on).
 
     ``compute_70`` stands for machine code and PTX, ``sm_70`` for machine code alone.
     """
-    if not facts.capabilities:
+    if image.variant == "cpu" or not _is_gpu(facts):
         return
-    digits = {name: name.rpartition("_")[2] for name in facts.capabilities}
-    native = {name: f"{one[:-1]}.{one[-1:]}" for name, one in digits.items()}
-    ptx = [one for name, one in native.items() if name.startswith("compute_")]
     gpu = image.wheel.gpu
-    for key, declared, found in (
-        ("native", gpu.native, list(native.values())),
-        ("ptx", gpu.ptx, ptx),
+    for name, library, release, parts in (
+        ("cuda", "cudart", gpu.cuda, 2),
+        ("cudnn", "cudnn", gpu.cudnn, 1),
     ):
-        if set(declared) != set(found):
-            evidence = f"its build_info.py lists {' '.join(facts.capabilities)}"
-            change = f"write [{', '.join(found)}]"
-            yield "capabilities", release_place(image, "gpu", key), evidence, change
+        loaded = facts.version_of(library) or "none"
+        pin = pin_location(image.matrix, image.row, name)
+        places = {pin: image.version_of(name), release_place(image, "gpu", name): release}
+        for place, version in places.items():
+            stated = ".".join(version.split(".")[:parts])
+            yield name, place, stated, loaded, f"the version of lib{library} that it loads is"
+    for key, numbers, start in (("native", gpu.native, ""), ("ptx", gpu.ptx, "compute_")):
+        listed = [one for one in facts.capabilities if one.startswith(start)]
+        digits = [one.rpartition("_")[2] for one in listed]
+        found = _listed(f"{one[:-1]}.{one[-1:]}" for one in digits)
+        if facts.capabilities:
+            seen = f"its build_info.py lists {' '.join(facts.capabilities)}:"
+            yield "capabilities", release_place(image, "gpu", key), _listed(numbers), found, seen
+
+
+def _listed(capabilities: Iterable[str]) -> str:
+    return f"[{', '.join(sorted(capabilities, key=Version))}]"
+
+
+def compare_locks(
+    locks: Mapping[str, Lock], pages: Mapping[str, Mapping[str, OfferedFile]]
+) -> Iterator[Contradiction]:
+    """Yield what of the locks the index no longer offers, or has withdrawn."""
+    change = "run `imgbuild lock --upgrade`, or pin another version in matrix.yaml"
+    for file_name, lock in locks.items():
+        for name, hashes in lock.hashes.items():
+            offered = {file.sha256: file for file in pages[name].values()}
+            subject, place = f"{name} {lock.versions[name]}", f"images/locks/{file_name}"
+            gone = [sha256 for sha256 in hashes if sha256 not in offered]
+            yanked = [offered[one] for one in hashes if one in offered and offered[one].yanked]
+            if gone:
+                evidence = f"{len(gone)} of {len(hashes)} files are no longer offered: "
+                evidence += f"sha256 {gone[0]}" + " …" * (len(gone) > 1)
+                yield Contradiction("gone", subject, place, evidence, change)
+            if yanked:
+                evidence = f"{yanked[0].name} was withdrawn: {yanked[0].yanked}"
+                yield Contradiction("yanked", subject, place, evidence, change)

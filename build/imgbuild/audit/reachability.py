@@ -1,7 +1,4 @@
-"""Check that every input that is no Python package can be had, and is what was pinned.
-
-Without a network this takes one connection time-out, since all are checked at once.
-"""
+"""Check that every input that is no Python package can be had, and is what was pinned."""
 
 import hashlib
 import time
@@ -10,17 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-import requests
-
 from imgbuild.audit.compare import Contradiction
-from imgbuild.dockerfile.conda import conda_lock_name, conda_pythons, read_conda_lock
+from imgbuild.dockerfile.conda import conda_packages
 from imgbuild.errors import CheckFailedError, ImgbuildError
 from imgbuild.files import work_folder
 from imgbuild.http import HttpClient, TransientError
 from imgbuild.inputs.base_image import find_image
 from imgbuild.matrix.images import Image
-from imgbuild.matrix.model import Matrix
-from imgbuild.parallel import in_parallel
 from imgbuild.process import NOT_FOUND, run
 from imgbuild.project import Project
 from imgbuild.settings import RegistryBase, Settings, Sites
@@ -28,7 +21,6 @@ from imgbuild.yaml_file import Location
 
 State = Literal["verified", "reachable", "unlocked", "not reachable from here", "differs"]
 AWAY: State = "not reachable from here"
-_WORKERS = 16
 _CHUNK = 1 << 20
 _GPGV_SECONDS = 30
 _NVIDIA = ("nvidia-cuda", "nvidia-machine-learning")
@@ -38,17 +30,16 @@ _NVIDIA = ("nvidia-cuda", "nvidia-machine-learning")
 class OtherInput:
     """Something to download. Without ``sha256`` its content is not recorded yet.
 
-    ``place`` is where in matrix.yaml it is pinned. For a ``repository`` of packages the address is
-    that of the signed index, which ``keyring`` verifies. A ``base`` image is checked by its digest.
+    ``place`` is where in matrix.yaml it is pinned. A ``signed`` one is the index of a repository of
+    packages; ``keyring`` verifies it. The address of a base image is NAME@sha256:DIGEST.
     """
 
     name: str
     url: str
-    sha256: str | None = None
-    place: Location = ()
+    sha256: str | None
+    place: Location
+    signed: bool = False
     keyring: Path | None = None
-    repository: bool = False
-    base: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,48 +56,32 @@ class InputState:
 def other_inputs(
     images: Sequence[Image], project: Project, settings: Settings, sites: Sites
 ) -> tuple[OtherInput, ...]:
-    """Return every download, conda package, package repository and base image of the images.
-
-    Raises:
-        InputError: a lock of conda packages cannot be read.
-
-    """
-    matrix = images[0].matrix
-    downloads = (
-        *_sources(matrix),
-        *_conda(matrix, project.locks),
-        *(one for image in images for one in _repositories(image, project, settings)),
-    )
-    bases = (
-        OtherInput(f"base {image.os_name}", base.image, None, place, base=True)
-        for image in images
-        if isinstance(base := settings.base_for(image.os_name, image.os.image), RegistryBase)
-        for place in [("operating_systems", image.os_name, "image")]
-    )
-    here = (
+    """Return every download, conda package, package repository and base image of the images."""
+    found = [
+        OtherInput(name, source.url, source.sha256, ("sources", name, "sha256"))
+        for name, source in images[0].matrix.sources.items()
+    ]
+    for image in images:
+        for index, package in enumerate(conda_packages(image, project.locks)):
+            name = package.url.rsplit("/", 1)[1].removesuffix(".tar.bz2")
+            place: Location = ("python", image.version_of("python"), "packages", index)
+            found.append(OtherInput(name, package.url, package.sha256, place))
+        found += _repositories(image, project, settings)
+    others = settings.substitutes
+    found = [
         replace(
             one,
             url=sites.address(one.url),
-            sha256=settings.substitutes.get(one.url.rsplit("/", 1)[-1], one.sha256),
+            sha256=others.get(one.url.rsplit("/", 1)[-1], one.sha256),
         )
-        for one in downloads
-    )
-    return tuple(dict.fromkeys([*here, *bases]))
-
-
-def _sources(matrix: Matrix) -> Iterator[OtherInput]:
-    for name, source in matrix.sources.items():
-        yield OtherInput(name, source.url, source.sha256, ("sources", name, "sha256"))
-
-
-def _conda(matrix: Matrix, locks: Path) -> Iterator[OtherInput]:
-    for version, python in conda_pythons(matrix).items():
-        lock = locks / conda_lock_name(version)
-        entries = read_conda_lock(lock) if lock.exists() else {}
-        for index, url in enumerate(python.packages):
-            name = url.rsplit("/", 1)[1].removesuffix(".tar.bz2")
-            sha256 = entries[url].sha256 if url in entries else None
-            yield OtherInput(name, url, sha256, ("python", version, "packages", index))
+        for one in found
+    ]
+    for image in images:
+        base = settings.base_for(image.os_name, image.os.image)
+        if isinstance(base, RegistryBase):
+            place = ("operating_systems", image.os_name, "image")
+            found.append(OtherInput(f"base {image.os_name}", base.image, None, place))
+    return tuple(dict.fromkeys(found))
 
 
 def _repositories(image: Image, project: Project, settings: Settings) -> Iterator[OtherInput]:
@@ -116,42 +91,30 @@ def _repositories(image: Image, project: Project, settings: Settings) -> Iterato
     if image.os.distribution == "ubuntu" and ubuntu and ubuntu.url:
         url = f"{ubuntu.url.rstrip('/')}/dists/{image.os.suite}/InRelease"
         place: Location = ("upstreams", "ubuntu", "url")
-        yield OtherInput(f"ubuntu {image.os.suite}", url, place=place, repository=True)
+        yield OtherInput(f"ubuntu {image.os.suite}", url, None, place, signed=True)
     for name in _NVIDIA if image.cuda else ():
         upstream, mirror = upstreams.get(name), settings.mirrors.get(name)
         if upstream and upstream.url and upstream.keyring:
+            url = f"{upstream.url.rstrip('/')}/{image.os.nvidia}/x86_64/InRelease"
             keyring = project.files / "keyrings" / upstream.keyring.file
-            yield OtherInput(
-                f"{name} {image.os.nvidia}",
-                f"{upstream.url.rstrip('/')}/{image.os.nvidia}/x86_64/InRelease",
-                place=("upstreams", name, "keyring"),
-                keyring=Path(mirror.keyring) if mirror and mirror.keyring else keyring,
-                repository=True,
-            )
+            if mirror and mirror.keyring:
+                keyring = Path(mirror.keyring)
+            place = ("upstreams", name, "keyring")
+            yield OtherInput(f"{name} {image.os.nvidia}", url, None, place, True, keyring)
 
 
-def check_inputs(
-    client: HttpClient, inputs: Sequence[OtherInput], sites: Sites, *, download: bool
-) -> list[InputState]:
-    """Return the state of each input; all are checked at once."""
-    return in_parallel(lambda one: check_input(client, one, sites, download), inputs, _WORKERS)
-
-
-def check_input(client: HttpClient, item: OtherInput, sites: Sites, download: bool) -> InputState:
+def check_input(client: HttpClient, sites: Sites, download: bool, item: OtherInput) -> InputState:
     """Return whether an input answers, and with ``download`` whether its content is right."""
     begin = time.monotonic()
     try:
-        found = _check_base(item, sites) if item.base else _check_file(client, item, download)
-    except (TransientError, ImgbuildError, requests.RequestException) as error:
-        found = InputState(item, AWAY, _cause(error))
+        is_base = "@sha256:" in item.url
+        found = _check_base(item, sites) if is_base else _check_file(client, item, download)
+    except (TransientError, ImgbuildError) as error:
+        # The cause alone: the row names the input already.
+        first = str(error).partition(". ")[0]
+        cause = (first.partition(" failed: ")[2] or first).partition(" (")[0]
+        found = InputState(item, AWAY, cause.removeprefix("no connection: ")[-40:])
     return replace(found, seconds=time.monotonic() - begin)
-
-
-def _cause(error: Exception) -> str:
-    """Return the cause alone: the row names the input already."""
-    first = str(error).partition(". ")[0]
-    cause = (first.partition(" failed: ")[2] or first).partition(" (")[0]
-    return cause.removeprefix("no connection: ")[-40:]
 
 
 def _check_base(item: OtherInput, sites: Sites) -> InputState:
@@ -165,24 +128,23 @@ def _check_base(item: OtherInput, sites: Sites) -> InputState:
 
 
 def _check_file(client: HttpClient, item: OtherInput, download: bool) -> InputState:
-    whole = download or item.keyring is not None  # an index is small, and its signature counts
+    # An index is small, and its signature counts.
+    whole = item.keyring is not None or (download and not item.signed)
     with client.stream("GET", item.url, {} if whole else {"Range": "bytes=0-0"}) as response:
         if not response.ok:
             return InputState(item, AWAY, f"{response.status_code} {response.reason}")
         if not whole:
-            known = item.sha256 or item.repository
-            return InputState(item, "reachable" if known else "unlocked")
+            return InputState(item, "reachable" if item.sha256 or item.signed else "unlocked")
         if item.keyring:
             content = response.content
-            state, detail = verify_signature(content, item.keyring)
-            return InputState(item, state, detail, len(content))
+            return InputState(item, *verify_signature(content, item.keyring), len(content))
         digest, size = hashlib.sha256(), 0
         for chunk in response.iter_content(_CHUNK):
             digest.update(chunk)
             size += len(chunk)
     if item.sha256 == digest.hexdigest():
         return InputState(item, "verified", "", size)
-    state = "differs" if item.sha256 else "unlocked"
+    state: State = "differs" if item.sha256 else "unlocked"
     return InputState(item, state, f"sha256 {digest.hexdigest()}", size)
 
 
@@ -207,7 +169,7 @@ def compare_inputs(states: Iterable[InputState]) -> Iterator[Contradiction]:
     for found in states:
         one = found.input
         if found.state == "differs":
-            change = f"pinned is {one.sha256}: find out which is right before changing it"
+            change = "find out which is right before changing the pin"
             if one.keyring:
                 change = "the key may have been rotated: find out before trusting another"
             evidence = f"{one.url} has {found.detail}"

@@ -1,4 +1,4 @@
-"""Read the facts of a TensorFlow wheel on a server: some megabytes of it, and none of it is run.
+"""Read the package index, and the facts of TensorFlow's wheels: some MB of each, none of it run.
 
 Up to TensorFlow 1.13 the GPU libraries are ``DT_NEEDED``. From 1.14 on each is opened when first
 used, by a function ``stream_executor::internal::DsoLoader::GetCudnnDsoHandle()`` that is exported
@@ -13,40 +13,37 @@ import re
 import struct
 import zipfile
 from email import message_from_bytes
-from functools import cached_property
-from typing import Any, NamedTuple
+from html.parser import HTMLParser
+from typing import Any
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
-from imgbuild.audit.facts import WheelFacts
-from imgbuild.errors import MachineError
+from packaging.version import Version
+
+from imgbuild.audit.compare import OfferedFile, WheelFacts
+from imgbuild.dockerfile.resolve import index_environment
+from imgbuild.errors import InputError, MachineError
 from imgbuild.http import HttpClient, shown
+from imgbuild.settings import Sites
 
+#: The default of uv and pip.
+_PYPI = "https://index.example/simple"
+#: PEP 503, the form that every index has. The largest page seen has 1.2 MB (numpy).
+_ACCEPT = "application/vnd.pypi.simple.v1+html, text/html;q=0.2"
+_LARGEST = 64 << 20
 #: One request of this many bytes; a wheel has up to 500 MB, of which some MB are read.
 _BLOCK = 1 << 20
 #: How much of ``_pywrap_tensorflow_internal.so`` is unpacked at most: its string table ends at 25.
 _MOST = 160 << 20
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
-_PARTIAL = 206
 _FRAMEWORK = tuple(f"/libtensorflow_framework.so{end}" for end in ("", ".1", ".2"))
-_INTERNAL = "/python/_pywrap_tensorflow_internal.so"
+_INTERNAL = ("/python/_pywrap_tensorflow_internal.so",)
 _BUILD_INFO = "/python/platform/build_info.py"
 
-#: The part of a function's name, and the library that it opens.
-_OPENED = {
-    "CudaDriver": "cuda",
-    "CudaRuntime": "cudart",
-    "Cublas": "cublas",
-    "Cudnn": "cudnn",
-    "Cufft": "cufft",
-    "Cupti": "cupti",
-    "Curand": "curand",
-    "Cusolver": "cusolver",
-    "Cusparse": "cusparse",
-    "NvInfer": "nvinfer",
-    "NvInferPlugin": "nvinfer_plugin",
-}
-_HANDLE = re.compile(r"_ZN15stream_executor8internal9DsoLoader\d+Get([A-Za-z]+)DsoHandleEv")
 _GPU = "cuda|cudart|cublas|cudnn|cufft|cupti|curand|cusolver|cusparse|nvinfer|nvinfer_plugin|nccl"
 _GPU_SONAME = re.compile(rf"lib(?:{_GPU})\.so(?:\.[0-9]+)*")
+_HANDLE = re.compile(r"_ZN15stream_executor8internal9DsoLoader\d+Get([A-Za-z]+)DsoHandleEv")
+#: The libraries whose functions are not called as they are.
+_OPENED = {"CudaDriver": "cuda", "CudaRuntime": "cudart", "NvInferPlugin": "nvinfer_plugin"}
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)*")
 _SONAME_IN_TABLE = re.compile(rb"\0(lib[a-zA-Z_+-]+\.so(?:\.[0-9]+)*)(?=\0)")
 _GLIBC = re.compile(rb"\0GLIBC_(\d+(?:\.\d+)+)(?=\0)")
@@ -60,6 +57,64 @@ _LEA = re.compile(rb"[\x48-\x4f]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](....)", r
 _SHORT = 16
 
 
+def index_url(sites: Sites) -> str:
+    """Return the index: the mirror, else that of uv's and pip's variables, else their default.
+
+    Raises:
+        InputError: it has no http address.
+
+    """
+    environment = index_environment(sites)
+    names = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
+    url = next((environment[name] for name in names if environment.get(name)), _PYPI)
+    if not url.startswith(("http://", "https://")):
+        raise InputError(
+            f"An audit needs a Python package index at http:// or https://, not {shown(url)!r}. "
+            "Set UV_DEFAULT_INDEX, or the mirror python-index in imgbuild.local.yaml."
+        )
+    return url.rstrip("/")
+
+
+def read_project(client: HttpClient, index: str, name: str) -> dict[str, OfferedFile]:
+    """Return the files of a project by name; none if the index has no such project.
+
+    Raises:
+        MachineError: the index does not answer, or with something that is no list of files.
+
+    """
+    answer = client.get(f"{index}/{name}/", {"Accept": _ACCEPT}, limit=_LARGEST)
+    if answer.status in {404, 410}:
+        return {}
+    if answer.status != 200:
+        raise MachineError(f"{shown(answer.url)}: the server says {answer.status}.")
+    files = _files(answer.url, answer.body.decode("utf-8", "replace"))
+    if not files:
+        kind = answer.headers.get("Content-Type", "without a content type")
+        raise MachineError(
+            f"{shown(answer.url)} ({kind}) lists no file (PEP 503). Is it the index at all?"
+        )
+    return {file.name: file for file in files}
+
+
+def _files(base: str, page: str) -> list[OfferedFile]:
+    links: list[dict[str, str | None]] = []
+
+    class Links(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            links.extend([dict(attrs)] if tag == "a" else [])
+
+    Links().feed(page)
+    files = []
+    for link in links:
+        url, fragment = urldefrag(urljoin(base, link.get("href") or ""))
+        algorithm, _, digest = fragment.partition("=")
+        yanked = (link["data-yanked"] or "no reason given") if "data-yanked" in link else None
+        if algorithm == "sha256":
+            name = unquote(urlsplit(url).path.rpartition("/")[2])
+            files.append(OfferedFile(name, url, digest, yanked))
+    return files
+
+
 class RemoteFile(io.RawIOBase):
     """A file at an address, read by ranges. Python's zipfile reads an archive through it.
 
@@ -71,7 +126,6 @@ class RemoteFile(io.RawIOBase):
         self.bytes_read = 0
         self._client = client
         self._position = 0
-        self.size = 1
         _, self.size = self._range(0, 1)
 
     def readable(self) -> bool:
@@ -93,8 +147,7 @@ class RemoteFile(io.RawIOBase):
         length = min(len(buffer), self.size - self._position)
         if length <= 0:
             return 0
-        content, _ = self._range(self._position, length)
-        buffer[:length] = content
+        buffer[:length], _ = self._range(self._position, length)
         self._position += length
         return length
 
@@ -105,7 +158,7 @@ class RemoteFile(io.RawIOBase):
         answer = self._client.get(self.url, headers, limit=length + _BLOCK)
         match = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
         right = match and (int(match[1]), int(match[2])) == (start, end)
-        if answer.status != _PARTIAL or not match or not right or len(answer.body) != length:
+        if answer.status != 206 or not match or not right or len(answer.body) != length:
             hint = " It ignores ranges; name an index that does not." * (answer.status == 200)
             raise MachineError(
                 f"{shown(self.url)}: for bytes {start}-{end} the server answered {answer.status} "
@@ -115,62 +168,41 @@ class RemoteFile(io.RawIOBase):
         return answer.body, int(match[3])
 
 
-class Symbol(NamedTuple):
-    """A function or variable that a library exports: address and size in memory."""
-
-    name: str
-    address: int
-    size: int
-
-
 class Library:
     """A shared library: what it needs, what it exports, which strings its functions name."""
 
     def __init__(self, content: bytes) -> None:
         from elftools.elf.elffile import ELFFile  # noqa: PLC0415 - only an audit needs it
 
-        self._elf: Any = ELFFile(io.BytesIO(content))
-        self._text, self._data = self._section(".text"), self._section(".rodata")
-
-    @cached_property
-    def needed(self) -> tuple[str, ...]:
-        """The libraries without which it cannot be loaded (``DT_NEEDED``)."""
-        section = self._elf.get_section_by_name(".dynamic")
-        return tuple(tag.needed for tag in section.iter_tags("DT_NEEDED")) if section else ()
-
-    @cached_property
-    def exported(self) -> tuple[Symbol, ...]:
-        """The symbols that it defines for others."""
-        section = self._elf.get_section_by_name(".dynsym")
-        return tuple(
-            Symbol(one.name, one["st_value"], one["st_size"])
-            for one in (section.iter_symbols() if section else ())
-            if one["st_shndx"] != "SHN_UNDEF"
+        sections: dict[str, Any] = {
+            one.name: one for one in ELFFile(io.BytesIO(content)).iter_sections()
+        }
+        self._text, self._data = (
+            (sections[name]["sh_addr"], sections[name].data()) for name in (".text", ".rodata")
         )
+        #: The libraries without which it cannot be loaded.
+        self.needed = {tag.needed for tag in sections[".dynamic"].iter_tags("DT_NEEDED")}
+        #: Address and size of the symbols that it defines for others.
+        self.exported = {
+            one.name: (one["st_value"], one["st_size"])
+            for one in sections[".dynsym"].iter_symbols()
+            if one["st_shndx"] != "SHN_UNDEF"
+        }
+        asked = [one.decode() for one in _GLIBC.findall(sections[".dynstr"].data())]
+        #: The newest C library version that its symbols ask for, such as ``2.17``.
+        self.glibc = max(asked, key=Version, default="0")
 
-    @cached_property
-    def glibc(self) -> str:
-        """The newest C library version that its symbols ask for, such as ``2.17``."""
-        names = _GLIBC.findall(self._section(".dynstr")[1])
-        found = {tuple(map(int, one.split(b"."))) for one in names}
-        return ".".join(map(str, max(found, default=(0,))))
-
-    def strings_of(self, symbol: Symbol) -> list[str]:
+    def strings_of(self, function: str) -> list[str]:
         """Return the constant strings whose addresses a function takes, in its order."""
         (text_address, text), (data_address, data) = self._text, self._data
-        start = symbol.address - text_address
-        code = text[start : start + (symbol.size or _SHORT)]
+        address, size = self.exported[function]
+        start = address - text_address
         places = [
-            symbol.address + match.end() + struct.unpack("<i", match[1])[0] - data_address
-            for match in _LEA.finditer(code)
+            address + match.end() + struct.unpack("<i", match[1])[0] - data_address
+            for match in _LEA.finditer(text[start : start + (size or _SHORT)])
         ]
         inside = [place for place in places if 0 <= place < len(data)]
         return [data[at : data.find(b"\0", at)].decode("ascii", "replace") for at in inside]
-
-    def _section(self, name: str) -> tuple[int, bytes]:
-        """Return the address and the content of a section."""
-        section = self._elf.get_section_by_name(name)
-        return (section["sh_addr"], section.data()) if section else (0, b"")
 
 
 def read_wheel(remote: RemoteFile, file: str, sha256: str) -> WheelFacts:
@@ -205,7 +237,7 @@ def _facts(wheel: zipfile.ZipFile, size: int, file: str, sha256: str) -> WheelFa
         name=str(metadata["Name"]),
         version=str(metadata["Version"]),
         tags=tuple(str(tag) for tag in tags.get_all("Tag", [])),
-        libraries=libraries,
+        libraries=tuple(sorted(libraries)),
         loading=loading if libraries else "none",
         cuda_build=cuda_build if isinstance(cuda_build, bool) else None,
         capabilities=tuple(map(str, built.get("cuda_compute_capabilities", ()))),
@@ -224,31 +256,31 @@ def _member(wheel: zipfile.ZipFile, *ends: str) -> str:
     raise LookupError(f"it has no {ends[0]}")
 
 
-def _gpu_libraries(wheel: zipfile.ZipFile, library: Library) -> tuple[tuple[str, ...], str]:
+def _gpu_libraries(wheel: zipfile.ZipFile, library: Library) -> tuple[set[str], str]:
     """Return the GPU libraries that TensorFlow loads, and when it does."""
-    handles = {one: _HANDLE.fullmatch(one.name) for one in library.exported}
-    loader = {one: match[1] for one, match in handles.items() if match}
-    if not loader:
-        names = {*library.needed, *_sonames(wheel, _member(wheel, _INTERNAL))}
-        return tuple(sorted(name for name in names if _GPU_SONAME.fullmatch(name))), "needed"
+    handles = [match for match in map(_HANDLE.fullmatch, library.exported) if match]
+    if not handles:
+        names = library.needed | _sonames(wheel)
+        return {name for name in names if _GPU_SONAME.fullmatch(name)}, "needed"
     versions = {}
-    for symbol, part in loader.items():
-        strings = library.strings_of(symbol)
+    for handle in handles:
+        name = _OPENED.get(handle[1], handle[1].lower())
+        strings = library.strings_of(handle[0])
         version = next((one for one in strings if _VERSION.fullmatch(one)), None)
-        if part in _OPENED and version:
-            versions[_OPENED[part]] = version
+        if name in _GPU.split("|") and version:
+            versions[name] = version
     if set(versions) == {"cuda"}:  # a CPU build: it has the driver's name, and never opens it
-        return (), "opened"
-    return tuple(sorted(f"lib{name}.so.{one}" for name, one in versions.items())), "opened"
+        return set(), "opened"
+    return {f"lib{name}.so.{version}" for name, version in versions.items()}, "opened"
 
 
-def _sonames(wheel: zipfile.ZipFile, member: str) -> set[str]:
-    """Return the library names in the string table at a library's beginning.
+def _sonames(wheel: zipfile.ZipFile) -> set[str]:
+    """Return the library names in the string table at the beginning of TensorFlow's library.
 
     The linker adds the C library's name and its versions last of all.
     """
     beginning = b""
-    with wheel.open(member) as stream:
+    with wheel.open(_member(wheel, *_INTERNAL)) as stream:
         while len(beginning) < _MOST and (piece := stream.read(_BLOCK)):
             beginning += piece
             if b"\0libc.so.6\0" in beginning and b"\0GLIBC_2." in beginning:
@@ -258,11 +290,9 @@ def _sonames(wheel: zipfile.ZipFile, member: str) -> set[str]:
 
 def _compiler(library: Library) -> str:
     """Return the version of the compiler that the library reports, such as ``7.3.1``."""
-    for symbol in library.exported:
-        for text in library.strings_of(symbol) if symbol.name == _COMPILER else ():
-            match = _COMPILER_VERSION.fullmatch(text)
-            if match:
-                return match[1]
+    for text in library.strings_of(_COMPILER):
+        if match := _COMPILER_VERSION.fullmatch(text):
+            return match[1]
     raise LookupError("libtensorflow_framework.so has no compiler in tf_compiler_version()")
 
 
@@ -272,7 +302,7 @@ def _cxx11_abi(library: Library) -> int:
     Only names in the namespace ``tensorflow`` count: parts of libstdc++ that the compiler linked in
     are of both kinds.
     """
-    own = [symbol.name for symbol in library.exported if _OWN.match(symbol.name)]
+    own = [name for name in library.exported if _OWN.match(name)]
     if not own:
         raise LookupError("libtensorflow_framework.so exports nothing of the namespace tensorflow")
     return int(any("__cxx11" in name for name in own))

@@ -1,6 +1,8 @@
 """``imgbuild audit``: compare the pins with the artifacts themselves."""
 
-from typing import TYPE_CHECKING, Annotated
+import textwrap
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,10 +12,13 @@ from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.matrix.selection import Selection
 
 if TYPE_CHECKING:
-    from imgbuild.audit.audit import AuditOutcome, OnlineAudit
-    from imgbuild.audit.facts import Evidence
-    from imgbuild.project import Project
-    from imgbuild.settings import Settings, Sites
+    from imgbuild.audit.audit import Artifact, AuditOutcome
+    from imgbuild.yaml_file import Location
+
+_WIDTH = 100
+_HEADER = (
+    "artifact", "version", "size", "state", "CUDA", "cuDNN", "compiler", "ABI", "glibc", "read", "s"
+)  # fmt: skip
 
 
 @takes_selection(without="as_documented")
@@ -34,10 +39,16 @@ def audit(
     project: options.ProjectOption = None,
 ) -> None:
     """Compare the pins with the wheels, source distributions and downloads."""
-    from imgbuild.audit import tables
-    from imgbuild.audit.audit import audit_offline
-    from imgbuild.audit.facts import Evidence, load_evidence, pins_of
+    from imgbuild.audit.audit import (
+        OnlineAudit,
+        audit_offline,
+        load_evidence,
+        needs_of,
+        write_evidence,
+    )
     from imgbuild.audit.reachability import other_inputs
+    from imgbuild.dockerfile.lockfile import read_lock
+    from imgbuild.matrix.images import all_images
     from imgbuild.settings import Sites, load_settings
     from imgbuild.yaml_file import read_document
 
@@ -48,57 +59,116 @@ def audit(
     opened = options.open_project(project)
     # Without a selection all images are audited.
     images = select(opened, selection.or_everything)
-    pins = pins_of(images, opened.locks)
+    matrix, needs = images[0].matrix, needs_of(images)
+    names = sorted({name for image in images for name in image.lock_names})
+    locks = {n: read_lock(opened.locks / n) for n in names if (opened.locks / n).exists()}
     if offline:
-        outcome = audit_offline(pins, load_evidence(opened.evidence))
+        outcome = audit_offline(needs, locks, load_evidence(opened.evidence))
     else:
         is_known = opened.evidence.exists() and not refresh
-        known = load_evidence(opened.evidence) if is_known else Evidence("")
+        known = load_evidence(opened.evidence) if is_known else {}
         settings = load_settings(opened.settings)
-        sites = Sites(images[0].matrix.upstream_urls, settings)
+        sites = Sites(matrix.upstream_urls, settings)
         others = other_inputs(images, opened, settings, sites)
-        outcome = _online(settings, sites, known, download).run(pins, others)
+        online = OnlineAudit(sites.client(), sites, locks, known, download, info)
+        outcome = online.run(needs, others)
     position = read_document(opened.matrix).position
     if as_json:
-        print_json(tables.as_json(outcome, position))
+        print_json(_as_json(outcome, position))
     else:
-        typer.echo(tables.as_text(outcome, position))
+        typer.echo("\n".join(_lines(outcome, position)))
     if write:
-        _write(opened, outcome)
+        found = [one.facts for one in outcome.artifacts if one.facts]
+        changed = write_evidence(opened.evidence, found, needs_of(all_images(matrix)))
+        info(f"images/evidence.json: {'written' if changed else 'unchanged'}.")
     _conclude(outcome, strict=strict)
 
 
-def _online(
-    settings: "Settings", sites: "Sites", known: "Evidence", download: bool
-) -> "OnlineAudit":
-    from imgbuild.audit.audit import OnlineAudit
-    from imgbuild.audit.package_index import find_index
-    from imgbuild.http import HttpClient, RetryPolicy
+def _lines(outcome: "AuditOutcome", position: "Callable[[Location], str]") -> list[str]:
+    """Return the files, the other inputs, the contradictions and a summary."""
+    from imgbuild.text import aligned
 
-    return OnlineAudit(
-        client=HttpClient(sites.verify, policy=RetryPolicy(attempts=3)),
-        # They may well be away.
-        inputs=HttpClient(sites.verify, policy=RetryPolicy(attempts=1), seconds=(5.0, 10.0)),
-        index=find_index(settings),
-        sites=sites,
-        known=known,
-        download=download,
-        log=info,
+    lines = aligned([_HEADER, *map(_row, outcome.artifacts)])
+    if outcome.inputs:
+        rows = [(one.input.name, one.state, one.detail) for one in outcome.inputs]
+        lines += ["", *aligned([("other input", "state", ""), *rows])]
+    if outcome.contradictions:
+        lines.append("")
+    for found in outcome.contradictions:
+        text = f"{found.subject}: {found.evidence}. {found.change[:1].upper()}{found.change[1:]}."
+        lines.append(f"✗ {_place(found.place, position)} ({found.kind})")
+        lines += textwrap.wrap(text, _WIDTH, initial_indent="    ", subsequent_indent="    ")
+    locks = outcome.locks
+    hashes = f", {locks['hashes']} hashes of {locks['projects']} projects" * bool(locks["projects"])
+    wheels = sum(bool(one.need.python_tag) for one in outcome.artifacts)
+    summary = (
+        f"{wheels} wheels, {len(outcome.artifacts) - wheels} source distributions, "
+        f"{locks['locks']} locks{hashes}: {len(outcome.contradictions)} contradictions; "
+        f"{outcome.bytes_read / 1e6:.1f} MB read in {outcome.seconds:.1f} s."
     )
+    return [*lines, "", summary]
 
 
-def _write(opened: "Project", outcome: "AuditOutcome") -> None:
-    from datetime import UTC, datetime
+def _row(one: "Artifact") -> tuple[str, ...]:
+    from imgbuild.audit.compare import WheelFacts
 
-    from imgbuild.audit.facts import Evidence, pins_of, write_evidence
-    from imgbuild.matrix.images import all_images
-    from imgbuild.matrix.load import load_matrix
+    facts, built = one.facts, ("-",) * 5
+    if isinstance(facts, WheelFacts):
+        gpu = (facts.version_of("cudart") or "-", facts.version_of("cudnn") or "-")
+        built = (*gpu, facts.compiler, str(facts.cxx11_abi), facts.glibc)
+    size = f"{facts.size / 1e6:.1f} MB" if facts and facts.size else "-"
+    took = ("-", "-")
+    if one.bytes_read:
+        took = (f"{one.bytes_read / 1e6:.1f} MB", f"{one.seconds:.1f}")
+    return (one.need.distribution, one.need.version, size, one.state, *built, *took)
 
-    every = pins_of(all_images(load_matrix(opened.matrix)), opened.locks)
-    found = [one.facts for one in (*outcome.wheels, *outcome.sdists) if one.facts]
-    new = Evidence(datetime.now(UTC).date().isoformat(), tuple(found))
-    changed = write_evidence(opened.evidence, new, every.need)
-    info(f"images/evidence.json: {'written' if changed else 'unchanged'}.")
+
+def _place(place: "Location | str", position: "Callable[[Location], str]") -> str:
+    """Return ``matrix.yaml:LINE:COLUMN KEYS``, or the file that is meant."""
+    return place if isinstance(place, str) else f"{position(place)} {'.'.join(map(str, place))}"
+
+
+def _as_json(outcome: "AuditOutcome", position: "Callable[[Location], str]") -> dict[str, Any]:
+    """Return everything that the text says; sizes in bytes, times in seconds."""
+    return {
+        "wheels": [_artifact_json(one) for one in outcome.artifacts if one.need.python_tag],
+        "sdists": [_artifact_json(one) for one in outcome.artifacts if not one.need.python_tag],
+        "locks": outcome.locks,
+        "inputs": [
+            {
+                "name": one.input.name,
+                "url": one.input.url,
+                "sha256": one.input.sha256,
+                "state": one.state,
+                "detail": one.detail,
+                "bytes_read": one.bytes_read,
+                "seconds": round(one.seconds, 2),
+            }
+            for one in outcome.inputs
+        ],
+        "contradictions": [
+            {**vars(one), "place": _place(one.place, position)} for one in outcome.contradictions
+        ],
+        "unread": outcome.unread,
+        "bytes_read": outcome.bytes_read,
+        "seconds": round(outcome.seconds, 2),
+    }
+
+
+def _artifact_json(one: "Artifact") -> dict[str, Any]:
+    facts = one.facts.model_dump() if one.facts else None
+    found = {
+        "distribution": one.need.distribution,
+        "version": one.need.version,
+        "state": one.state,
+        "facts": facts,
+        "bytes_read": one.bytes_read,
+        "seconds": round(one.seconds, 2),
+        "problem": one.problem,
+    }
+    if facts and one.need.python_tag:
+        found["sha256"] = facts.pop("sha256")
+    return found
 
 
 def _conclude(outcome: "AuditOutcome", *, strict: bool) -> None:

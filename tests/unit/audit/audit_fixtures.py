@@ -1,11 +1,9 @@
-"""Pages of an index on a server, and facts that agree with the matrix."""
-
-from dataclasses import replace
-from pathlib import Path
+"""Needs of two images, and facts that agree with the matrix."""
 
 import pytest
 
-from imgbuild.audit.facts import WheelFacts, WheelNeed, pins_of
+from imgbuild.audit.audit import needs_of
+from imgbuild.audit.compare import Need, WheelFacts
 from imgbuild.http import HttpClient, RetryPolicy
 from imgbuild.matrix.images import Image
 
@@ -16,13 +14,13 @@ def client() -> HttpClient:
 
 
 @pytest.fixture
-def gpu_need(images: dict[str, Image]) -> WheelNeed:
-    return pins_of([images["tf-2.2-gpu-ubuntu"]], Path()).wheels[0]
+def gpu_need(images: dict[str, Image]) -> Need:
+    return needs_of([images["tf-2.2-gpu-ubuntu"]])[0]
 
 
 @pytest.fixture
-def cpu_need(images: dict[str, Image]) -> WheelNeed:
-    return pins_of([images["tf-2.2-cpu-debian"], images["tf-2.2-cpu-ubuntu"]], Path()).wheels[0]
+def cpu_need(images: dict[str, Image]) -> Need:
+    return needs_of([images["tf-2.2-cpu-debian"], images["tf-2.2-cpu-ubuntu"]])[0]
 
 
 @pytest.fixture
@@ -46,12 +44,12 @@ def gpu_facts() -> WheelFacts:
 
 @pytest.fixture
 def cpu_facts(gpu_facts: WheelFacts) -> WheelFacts:
-    return replace(
-        gpu_facts,
-        sha256="ef" * 32,
-        file="tensorflow_cpu-2.2.0-cp36-cp36m-manylinux2010_x86_64.whl",
-        name="tensorflow-cpu",
-        libraries=(),
-        loading="none",
-        cuda_build=False,
-    )
+    changes = {
+        "sha256": "ef" * 32,
+        "file": "tensorflow_cpu-2.2.0-cp36-cp36m-manylinux2010_x86_64.whl",
+        "name": "tensorflow-cpu",
+        "libraries": (),
+        "loading": "none",
+        "cuda_build": False,
+    }
+    return gpu_facts.model_copy(update=changes)

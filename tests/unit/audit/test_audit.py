@@ -2,76 +2,63 @@
 
 import hashlib
 import json
-import os
+import re
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import typer
 from fake_wheel import FakeWheel
 from faulty_server import FaultyServer, Reply
+from typer.testing import CliRunner
 
-from imgbuild.audit.audit import audit_offline
-from imgbuild.audit.facts import (
-    Evidence,
-    Facts,
-    Pins,
-    SdistFacts,
-    SdistNeed,
-    WheelFacts,
-    WheelNeed,
-    load_evidence,
-    pins_of,
-    write_evidence,
-)
-from imgbuild.errors import InputError
+from imgbuild.audit.audit import audit_offline, load_evidence, needs_of, write_evidence
+from imgbuild.audit.compare import Facts, Need, WheelFacts
+from imgbuild.cli.audit_command import audit
+from imgbuild.dockerfile.lockfile import read_lock
+from imgbuild.errors import ImgbuildError, InputError
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 
 pytest_plugins = ("audit_fixtures",)
-SHA = "ab" * 32
 PAGE = "/simple/tensorflow-gpu/"
 
 
 def test_the_committed_evidence_bears_out_the_matrix(
     project: Project, images: dict[str, Image]
 ) -> None:
-    evidence = load_evidence(project.root / "images" / "evidence.json")
-    outcome = audit_offline(pins_of(images.values(), project.locks), evidence)
-    assert outcome.contradictions == ()
+    names = {name for image in images.values() for name in image.lock_names}
+    locks = {name: read_lock(project.locks / name) for name in names}
+    evidence = load_evidence(project.evidence)
+    assert audit_offline(needs_of(images.values()), locks, evidence).contradictions == ()
 
 
 def test_evidence_that_is_missing_or_of_another_horovod_is_a_contradiction(
-    gpu_need: WheelNeed,
+    images: dict[str, Image],
 ) -> None:
-    pins = Pins((gpu_need,), (SdistNeed("0.19.5", SHA),), {})
-    outcome = audit_offline(pins, Evidence("2026-11-21"))
+    needs = needs_of([images["tf-2.2-gpu-ubuntu"]])
+    outcome = audit_offline(needs, {}, {})
     assert [found.kind for found in outcome.contradictions] == ["evidence", "evidence"]
-    assert outcome.wheels[0].state == "missing"
-    other = SdistFacts("cd" * 32, "horovod-0.19.5.tar.gz", 9, "horovod", "0.19.5")
-    pins = Pins((), (SdistNeed("0.19.5", SHA),), {})
-    outcome = audit_offline(pins, Evidence("2026-11-21", (other,)))
-    assert "cdcdcd" in outcome.contradictions[0].evidence
+    assert [one.state for one in outcome.artifacts] == ["missing", "missing"]
+    file = f"horovod-{needs[1].version}.tar.gz"
+    other = Facts(sha256="cd", file=file, size=9, name="horovod", version=needs[1].version)
+    [found] = audit_offline(needs[1:], {}, {"cd": other}).contradictions
+    assert found.evidence == f"{file} has sha256 cd"
 
 
-def test_evidence_is_merged_and_keeps_its_date(
-    tmp_path: Path, gpu_need: WheelNeed, cpu_facts: WheelFacts, gpu_facts: WheelFacts
+def test_evidence_is_merged_and_keeps_its_day(
+    tmp_path: Path, gpu_need: Need, cpu_facts: WheelFacts, gpu_facts: WheelFacts
 ) -> None:
     path = tmp_path / "evidence.json"
-
-    def fits(facts: Facts) -> bool:
-        return gpu_need.fits(facts.file)
-
-    assert write_evidence(path, Evidence("2026-11-21", (gpu_facts, cpu_facts)), fits)
-    assert not write_evidence(path, Evidence("2026-11-22", (gpu_facts, cpu_facts)), fits)
-    assert load_evidence(path).date == "2026-11-21"
-    newer = replace(cpu_facts, file="tensorflow_cpu-2.3.0-cp36-cp36m-manylinux2010_x86_64.whl")
-    assert write_evidence(path, Evidence("2026-11-22", (replace(newer, sha256="0"),)), fits)
-    kept = load_evidence(path)
-    assert kept.date == "2026-11-22"
-    assert {facts.sha256 for facts in kept.artifacts} == {gpu_facts.sha256, "0"}
+    assert write_evidence(path, (gpu_facts, cpu_facts), [gpu_need])
+    path.write_text(re.sub('"read": "[^"]*"', '"read": "2020-01-01"', path.read_text()))
+    assert not write_evidence(path, (gpu_facts, cpu_facts), [gpu_need])
+    assert '"read": "2020-01-01"' in path.read_text()
+    newer = {"file": "tensorflow_cpu-2.3.0-cp36-cp36m-manylinux2010_x86_64.whl", "sha256": "0"}
+    assert write_evidence(path, [cpu_facts.model_copy(update=newer)], [gpu_need])
+    assert load_evidence(path).keys() == {gpu_facts.sha256, "0"}
+    assert '"read": "2020-01-01"' not in path.read_text()
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"schema": 0}', '{"schema": 1, "read": "x"}'])
@@ -88,26 +75,22 @@ def checkout(tmp_path: Path, project: Project) -> Path:
     """Return a checkout of one GPU image, whose inputs answer nowhere and whose locks are away."""
     (tmp_path / "images" / "locks").mkdir(parents=True)
     shutil.copy(project.matrix, tmp_path / "matrix.yaml")
+    upstreams = ("ubuntu", "open-mpi", "anaconda", "intel", "python-org", "conda-forge")
+    nowhere = dict.fromkeys((*upstreams, "nvidia-cuda"), "http://127.0.0.1:9/")
+    settings = {"mirrors": nowhere, "registry": "127.0.0.1:9"}
+    (tmp_path / "imgbuild.local.yaml").write_text(json.dumps(settings))
     return tmp_path
 
 
-def _audit(folder: Path, url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from imgbuild.cli import main; main()", "audit"]
-    environment = {
-        **os.environ,
-        "UV_DEFAULT_INDEX": f"{url}/simple",
-        "NO_PROXY": "127.0.0.1",
-        "XDG_CACHE_HOME": str(folder / "cache"),
-    }
-    selection = ("--tf", "2.2", "--gpu", "--stack", "ubuntu")
-    return subprocess.run(
-        [*command, *selection, *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def _audit(folder: Path, url: str, *arguments: str) -> tuple[int, str, str]:
+    """Return the exit code, what is printed, and the error."""
+    app = typer.Typer(rich_markup_mode=None)
+    app.command()(audit)
+    words = ["--project", str(folder), "--tf", "2.2", "--gpu", "--stack", "ubuntu", *arguments]
+    result = CliRunner().invoke(app, words, env={"UV_DEFAULT_INDEX": f"{url}/simple"})
+    error = result.exception
+    assert error is None or isinstance(error, ImgbuildError), result.output
+    return (error.exit_code if error else 0), result.stdout, str(error or "")
 
 
 @pytest.fixture
@@ -135,62 +118,54 @@ def _offer(server: FaultyServer, wheel: FakeWheel, attribute: str = "") -> None:
 def test_an_audit_without_contradiction_is_written_and_not_read_again(
     checkout: Path, index: FaultyServer
 ) -> None:
-    first = _audit(checkout, index.url, "--write")
-    assert (first.returncode, "0 contradictions" in first.stdout) == (0, True), first.stderr
-    assert "tensorflow-gpu  2.2.0" in first.stdout
-    assert max(map(len, first.stdout.splitlines())) <= 100
-    again = json.loads(_audit(checkout, index.url, "--json").stdout)
-    assert [wheel["state"] for wheel in again["wheels"]] == ["cached"]
-    offline = _audit(checkout, index.url, "--offline")
-    assert (offline.returncode, offline.stderr) == (0, "")
+    code, output, _ = _audit(checkout, index.url, "--write")
+    assert (code, "0 contradictions" in output) == (0, True)
+    assert "tensorflow-gpu  2.2.0" in output
+    assert max(map(len, output.splitlines())) <= 100
+    _, output, _ = _audit(checkout, index.url, "--json")
+    assert [wheel["state"] for wheel in json.loads(output)["wheels"]] == ["cached"]
+    code, output, _ = _audit(checkout, index.url, "--offline")
+    assert (code, "0 contradictions" in output) == (0, True)
 
 
 def test_inputs_that_are_away_are_a_failure_where_that_is_asked_for(
     checkout: Path, index: FaultyServer
 ) -> None:
-    (checkout / "imgbuild.local.yaml").write_text(
-        "mirrors: " + json.dumps(dict.fromkeys(("open-mpi", "anaconda"), "http://127.0.0.1:9/"))
-    )
-    assert _audit(checkout, index.url).returncode == 0
-    result = _audit(checkout, index.url, "--strict")
-    assert result.returncode == 1
-    assert "which --strict forbids: " in result.stderr
-    assert "openmpi-3.1.2" in result.stderr
+    assert _audit(checkout, index.url)[0] == 0
+    code, _, error = _audit(checkout, index.url, "--strict")
+    assert (code, "which --strict forbids: " in error) == (1, True)
+    assert "openmpi-3.1.2" in error
 
 
 def test_a_contradiction_is_placed_and_ends_with_1(checkout: Path, index: FaultyServer) -> None:
     loader = {"CudaRuntime": "10.0", "Cublas": "10.0", "Cudnn": "7"}
     _offer(index, FakeWheel(loader=loader), 'data-yanked="no good"')
-    result = _audit(checkout, index.url)
-    assert result.returncode == 1
-    assert "3 contradictions between pins and artifacts" in result.stderr
-    assert "(yanked)" in result.stdout
-    assert "✗ matrix.yaml:" in result.stdout
-    assert "libcudart.so.10.0" in result.stdout
+    code, output, error = _audit(checkout, index.url)
+    assert (code, "3 contradictions between pins and artifacts" in error) == (1, True)
+    assert "(yanked)" in output
+    assert "✗ matrix.yaml:" in output
+    assert "the version of libcudart that it loads is 10.0" in output
 
 
 def test_a_wheel_that_is_gone_and_pythons_that_differ(checkout: Path, index: FaultyServer) -> None:
     index.replies[PAGE] = index.replies["/simple/horovod/"]
-    assert "(missing)" in _audit(checkout, index.url).stdout
+    assert "(missing)" in _audit(checkout, index.url)[1]
     _offer(index, FakeWheel())
     (page,) = index.replies[PAGE]
     index.give(PAGE, replace(page, body=page.body.replace(b"cp38-cp38", b"cp39-cp39")))
-    assert "(pythons)" in _audit(checkout, index.url).stdout
+    assert "(pythons)" in _audit(checkout, index.url)[1]
 
 
 def test_what_cannot_be_read_ends_with_3(checkout: Path, index: FaultyServer) -> None:
-    name = FakeWheel().file
-    index.give(f"/{name}", Reply(b"<html>", ranges=False))
-    result = _audit(checkout, index.url)
-    assert (result.returncode, "ignores ranges" in result.stderr) == (3, True)
-    assert "unread" in result.stdout
-    result = _audit(checkout, "http://127.0.0.1:9")
-    assert result.returncode == 3
-    assert "index (UV_DEFAULT_INDEX) cannot be reached" in result.stderr
-    assert "--offline" in result.stderr
+    index.give(f"/{FakeWheel().file}", Reply(b"<html>", ranges=False))
+    code, output, error = _audit(checkout, index.url)
+    assert (code, "ignores ranges" in error, "unread" in output) == (3, True, True)
+    code, _, error = _audit(checkout, "http://127.0.0.1:9")
+    assert (code, "The Python package index cannot be read" in error) == (3, True)
+    assert "--offline" in error
 
 
 def test_a_download_of_horovod_that_differs(checkout: Path, index: FaultyServer) -> None:
-    result = _audit(checkout, index.url, "--download")
-    assert (result.returncode, "(sha256)" in result.stdout) == (1, True)
-    assert _audit(checkout, index.url, "--offline", "--write").returncode == 2
+    code, output, _ = _audit(checkout, index.url, "--download")
+    assert (code, "(sha256)" in output) == (1, True)
+    assert _audit(checkout, index.url, "--offline", "--write")[0] == 2

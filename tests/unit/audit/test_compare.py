@@ -1,29 +1,34 @@
-"""Every rule between matrix and wheel fires when it should, and only then."""
+"""Every rule between the matrix and files of the index fires when it should, and only then."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from imgbuild.audit.compare import compare
-from imgbuild.audit.facts import WheelFacts, WheelNeed
+from imgbuild.audit.audit import HOROVOD, needs_of
+from imgbuild.audit.compare import (
+    Contradiction,
+    Facts,
+    Need,
+    OfferedFile,
+    WheelFacts,
+    compare,
+    compare_locks,
+)
 from imgbuild.dockerfile.lockfile import Lock
+from imgbuild.matrix.images import Image
 
 pytest_plugins = ("audit_fixtures",)
+SHA = "ab" * 32
 
 
-def _kinds(need: WheelNeed, facts: WheelFacts) -> list[str]:
-    return [found.kind for found in compare(need, facts, {})]
+def _compared(need: Need, facts: WheelFacts, **changes: object) -> tuple[Contradiction, ...]:
+    return compare(need, facts.model_copy(update=changes), {})
 
 
 def test_a_wheel_that_agrees_has_no_contradiction(
-    gpu_need: WheelNeed, gpu_facts: WheelFacts, cpu_need: WheelNeed, cpu_facts: WheelFacts
+    gpu_need: Need, gpu_facts: WheelFacts, cpu_need: Need, cpu_facts: WheelFacts
 ) -> None:
-    assert compare(gpu_need, gpu_facts, {}) == ()
-    assert compare(cpu_need, cpu_facts, {}) == ()
-
-
-CUDA_10_0 = ("libcublas.so.10.0", "libcudart.so.10.0", "libcudnn.so.7")
+    assert _compared(gpu_need, gpu_facts) == _compared(cpu_need, cpu_facts) == ()
 
 
 @pytest.mark.parametrize(
@@ -42,27 +47,26 @@ CUDA_10_0 = ("libcublas.so.10.0", "libcudart.so.10.0", "libcudnn.so.7")
         ({"compiler": "4.8.5"}, ["compiler"]),
         ({"libraries": ()}, ["gpu"]),
         ({"cuda_build": False}, ["gpu"]),
-        ({"libraries": CUDA_10_0}, ["cuda", "cuda"]),
-        ({"libraries": ("libcublas.so.11", "libcudart.so.10.1", "libcudnn.so.7")}, ["cuda"] * 2),
+        ({"libraries": ("libcudart.so.10.0", "libcudnn.so.7")}, ["cuda", "cuda"]),
         ({"libraries": ("libcudart.so.10.1", "libcudnn.so.8")}, ["cudnn", "cudnn"]),
         ({"libraries": ("libcudart.so.10.1",)}, ["cudnn", "cudnn"]),
         ({"capabilities": ("sm_35", "compute_70")}, ["capabilities", "capabilities"]),
     ],
 )
 def test_a_gpu_wheel_that_differs_is_named(
-    gpu_need: WheelNeed, gpu_facts: WheelFacts, changes: dict[str, Any], kinds: list[str]
+    gpu_need: Need, gpu_facts: WheelFacts, changes: dict[str, Any], kinds: list[str]
 ) -> None:
-    assert _kinds(gpu_need, replace(gpu_facts, **changes)) == kinds
+    assert [found.kind for found in _compared(gpu_need, gpu_facts, **changes)] == kinds
 
 
 @pytest.mark.parametrize("changes", [{"libraries": ("libcudart.so.10.1",)}, {"cuda_build": True}])
 def test_a_cpu_wheel_with_cuda_is_named_once_for_all_images(
-    cpu_need: WheelNeed, cpu_facts: WheelFacts, changes: dict[str, Any]
+    cpu_need: Need, cpu_facts: WheelFacts, changes: dict[str, Any]
 ) -> None:
-    assert _kinds(cpu_need, replace(cpu_facts, **changes)) == ["cpu"]
+    assert [found.kind for found in _compared(cpu_need, cpu_facts, **changes)] == ["cpu"]
 
 
-def test_a_wheel_that_is_not_the_locked_one(cpu_need: WheelNeed, cpu_facts: WheelFacts) -> None:
+def test_a_wheel_that_is_not_the_locked_one(cpu_need: Need, cpu_facts: WheelFacts) -> None:
     name = cpu_need.images[0].lock_name
     other = Lock("", {"tensorflow-cpu": "2.2.0"}, {"tensorflow-cpu": ("cd" * 32,)})
     right = Lock("", {"tensorflow-cpu": "2.2.0"}, {"tensorflow-cpu": (cpu_facts.sha256,)})
@@ -71,13 +75,43 @@ def test_a_wheel_that_is_not_the_locked_one(cpu_need: WheelNeed, cpu_facts: Whee
     assert compare(cpu_need, cpu_facts, {name: right}) == ()
 
 
-def test_places_are_where_the_pin_is_written(gpu_need: WheelNeed, gpu_facts: WheelFacts) -> None:
+def test_places_are_where_the_pin_is_written(gpu_need: Need, gpu_facts: WheelFacts) -> None:
     index = gpu_need.images[0].matrix.images
     row = next(i for i, r in enumerate(index) if (r.tensorflow, r.stack) == ("2.2.0", "ubuntu"))
-    wrong = compare(gpu_need, replace(gpu_facts, libraries=CUDA_10_0), {})
-    assert wrong[0].place == ("images", row, "cuda")
-    assert wrong[1].place == ("tensorflow", "2.2.0", "gpu", "cuda")
-    assert "libcudart.so.10.0" in wrong[0].evidence
-    assert "write 10.0" in wrong[0].change
-    [cudnn, _] = compare(gpu_need, replace(gpu_facts, libraries=("libcudart.so.10.1",)), {})
-    assert cudnn.place == ("stacks", "ubuntu", "pins", "cudnn")
+    wrong = _compared(gpu_need, gpu_facts, libraries=("libcudart.so.10.0", "libcudnn.so.8"))
+    assert [found.place for found in wrong] == [
+        ("images", row, "cuda"),
+        ("tensorflow", "2.2.0", "gpu", "cuda"),
+        ("stacks", "ubuntu", "pins", "cudnn"),
+        ("tensorflow", "2.2.0", "gpu", "cudnn"),
+    ]
+    assert wrong[0].evidence == "the version of libcudart that it loads is 10.0"
+    assert wrong[0].change == "write 10.0 in place of 10.1"
+
+
+def test_horovod_is_the_one_of_the_matrix(images: dict[str, Image]) -> None:
+    need = needs_of([images["tf-2.2-gpu-ubuntu"]])[1]
+    right = need.images[0].horovod.sha256
+    file = f"horovod-{need.version}.tar.gz"
+    facts = Facts(sha256=right, file=file, size=9, name=HOROVOD, version=need.version)
+    assert compare(need, facts, {}) == ()
+    [found] = compare(need, facts.model_copy(update={"sha256": SHA}), {})
+    assert (found.kind, found.place) == ("sha256", ("horovod", need.version, "sha256"))
+
+
+@pytest.mark.parametrize(
+    ("offered", "evidence"),
+    [
+        (OfferedFile("h5py-1.tar.gz", "u", SHA), []),
+        (OfferedFile("h5py-1.tar.gz", "u", SHA, "bad"), ["h5py-1.tar.gz was withdrawn: bad"]),
+        (
+            OfferedFile("h5py-1.tar.gz", "u", "cd" * 32),
+            [f"1 of 1 files are no longer offered: sha256 {SHA}"],
+        ),
+    ],
+)
+def test_locks_against_the_index(offered: OfferedFile, evidence: list[str]) -> None:
+    lock = Lock("", {"h5py": "1"}, {"h5py": (SHA,)})
+    found = list(compare_locks({"a.txt": lock}, {"h5py": {offered.name: offered}}))
+    assert [one.evidence for one in found] == evidence
+    assert {one.place for one in found} <= {"images/locks/a.txt"}

@@ -13,7 +13,6 @@ from imgbuild.audit.reachability import (
     InputState,
     OtherInput,
     check_input,
-    check_inputs,
     compare_inputs,
     other_inputs,
     verify_signature,
@@ -37,7 +36,7 @@ def _inputs(
 
 
 def _check(client: HttpClient, item: OtherInput, *, download: bool = False) -> InputState:
-    return check_input(client, item, Sites(), download=download)
+    return check_input(client, Sites(), download, item)
 
 
 @pytest.mark.parametrize(
@@ -64,8 +63,7 @@ def test_the_state_of_an_input(
 
 def test_inputs_that_do_not_answer(server: FaultyServer, client: HttpClient) -> None:
     addresses = [f"{server.url}/absent", "http://127.0.0.1:9/x", "http://no.such.invalid/x"]
-    items = tuple(OtherInput("x", url, SHA) for url in addresses)
-    states = check_inputs(client, items, Sites(), download=False)
+    states = [_check(client, OtherInput("x", url, SHA, ())) for url in addresses]
     assert {s.state for s in states} == {AWAY}
     assert [s.detail for s in states][:2] == ["404 Not Found", "Connection refused"]
 
@@ -86,7 +84,6 @@ def test_a_base_image_is_asked_from_its_registry(
 ) -> None:
     item = _inputs(images, project)["base ubuntu-18.04"]
     assert item.place == ("operating_systems", "ubuntu-18.04", "image")
-    assert item.base
     manifest = json.dumps(
         {
             "mediaType": "application/vnd.oci.image.manifest.v1+json",
@@ -141,7 +138,7 @@ def test_a_repository_with_another_key_is_a_contradiction(
     place = ("upstreams", "nvidia-cuda", "keyring")
     url = f"{server.url}/InRelease"
     for keyring, state in ((right, "verified"), (other, "differs")):
-        item = OtherInput("nvidia-cuda", url, None, place, keyring, repository=True)
+        item = OtherInput("nvidia-cuda", url, None, place, True, keyring)
         found = _check(client, item)
         assert found.state == state
         assert [c.place for c in compare_inputs([found])] == ([place] if state == "differs" else [])

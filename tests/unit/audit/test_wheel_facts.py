@@ -1,15 +1,46 @@
-"""Facts out of wheels on a server; servers and archives that mislead are refused."""
+"""The pages of an index, and facts out of its wheels; what misleads is refused."""
 
 import pytest
 from fake_wheel import CPU, FakeWheel
 from faulty_server import FaultyServer, Reply
 
-from imgbuild.audit.facts import WheelFacts
-from imgbuild.audit.wheels import RemoteFile, read_wheel
-from imgbuild.errors import MachineError
+from imgbuild.audit.compare import OfferedFile, WheelFacts
+from imgbuild.audit.wheels import RemoteFile, index_url, read_project, read_wheel
+from imgbuild.errors import InputError, MachineError
 from imgbuild.http import HttpClient
+from imgbuild.settings import Settings, Sites
 
 pytest_plugins = ("audit_fixtures",)
+SHA = "ab" * 32
+
+
+def test_the_index_is_the_mirror_or_that_of_uv_and_pip(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"):
+        monkeypatch.delenv(name, raising=False)
+    assert index_url(Sites()) == "https://index.example/simple"
+    monkeypatch.setenv("PIP_INDEX_URL", "https://c/simple")
+    assert index_url(Sites()) == "https://c/simple"
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "https://a/simple/")
+    assert index_url(Sites()) == "https://a/simple"
+    mirror = Settings.model_validate({"mirrors": {"python-index": "https://m/simple"}})
+    assert index_url(Sites({}, mirror)) == "https://m/simple"
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "file:///srv/simple")
+    with pytest.raises(InputError, match="at http:// or https://"):
+        index_url(Sites())
+
+
+def test_a_page_lists_files_with_their_sha256(server: FaultyServer, client: HttpClient) -> None:
+    index = f"{server.url}/simple"
+    server.project("x", f'href="../../f/x-1.whl#sha256={SHA}" data-yanked="bad">x', 'href="/y">y')
+    file = OfferedFile("x-1.whl", f"{server.url}/f/x-1.whl", SHA, "bad")
+    assert read_project(client, index, "x") == {"x-1.whl": file}
+    assert read_project(client, index, "absent") == {}
+    server.give("/simple/y/", Reply(b"<html>sign in</html>", kind="text/html"))
+    with pytest.raises(MachineError, match="lists no file"):
+        read_project(client, index, "y")
+    server.give("/simple/broken/", Reply(b"", 500))
+    with pytest.raises(MachineError, match="it answered 500"):
+        read_project(client, index, "broken")
 
 
 def _read(server: FaultyServer, client: HttpClient, wheel: FakeWheel) -> WheelFacts:
@@ -17,7 +48,8 @@ def _read(server: FaultyServer, client: HttpClient, wheel: FakeWheel) -> WheelFa
     return read_wheel(RemoteFile(client, f"{server.url}/w.whl"), wheel.file, "00" * 32)
 
 
-def _refusal(server: FaultyServer, client: HttpClient) -> str:
+def _refusal(server: FaultyServer, client: HttpClient, reply: Reply) -> str:
+    server.give("/w.whl", reply)
     with pytest.raises(MachineError) as caught:
         read_wheel(RemoteFile(client, f"{server.url}/w.whl"), FakeWheel().file, "00" * 32)
     return str(caught.value)
@@ -72,21 +104,22 @@ def test_build_info_is_never_executed(server: FaultyServer, client: HttpClient) 
 def test_a_server_that_does_not_serve_ranges(
     server: FaultyServer, client: HttpClient, reply: Reply, text: str
 ) -> None:
-    server.give("/w.whl", reply)
-    assert text in _refusal(server, client)
+    assert text in _refusal(server, client, reply)
 
 
-def test_an_archive_that_is_damaged_or_no_tensorflow(
-    server: FaultyServer, client: HttpClient
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (FakeWheel().content().partition(b"PK\x05\x06")[0], "is no wheel, or damaged"),
+        (
+            FakeWheel().content().replace(b"_framework", b"_framewerk"),
+            "has no /libtensorflow_framework.so",
+        ),
+        (FakeWheel(own=()).content(), "exports nothing of the namespace tensorflow"),
+        (FakeWheel(compiler="clang").content(), "has no compiler in tf_compiler_version()"),
+    ],
+)
+def test_a_file_that_is_no_wheel_of_tensorflow(
+    server: FaultyServer, client: HttpClient, content: bytes, text: str
 ) -> None:
-    content = FakeWheel().content()
-    server.give("/w.whl", Reply(content[: content.rfind(b"PK\x05\x06")]))
-    assert "is no wheel, or damaged" in _refusal(server, client)
-    server.give("/w.whl", Reply(content.replace(b"_framework", b"_framewerk")))
-    assert "has no /libtensorflow_framework.so" in _refusal(server, client)
-
-
-def test_a_library_without_what_is_looked_for(server: FaultyServer, client: HttpClient) -> None:
-    for wheel in (FakeWheel(own=()), FakeWheel(compiler="clang")):
-        server.give("/w.whl", Reply(wheel.content()))
-        assert "libtensorflow_framework.so" in _refusal(server, client)
+    assert text in _refusal(server, client, Reply(content))
