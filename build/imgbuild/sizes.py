@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from imgbuild.build.budget import image_size, over_budget
+from imgbuild.build.gate import image_size, over_budget
 from imgbuild.engine.client import Engine
 from imgbuild.engine.types import HistoryEntry
 
@@ -75,8 +75,7 @@ def measure(name: str, reference: str, engine: Engine, budget: int | None = None
     if stored is None:
         return ImageSize(name, reference, budget=budget)
     history = engine.history(stored.id)
-    containerd = budget is not None and engine.version().containerd_store
-    excess = over_budget(image_size(history), budget, containerd_store=containerd)
+    excess = over_budget(image_size(history), budget, engine)
     layers = image_layers(history, stored.layers)
     return ImageSize(name, reference, stored.id, layers, budget, excess)
 

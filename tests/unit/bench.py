@@ -9,14 +9,14 @@ import pytest
 from fake_engine import FakeEngine
 
 from imgbuild.build.context import BuildContext, BuildOptions
-from imgbuild.build.result import BuildResult
-from imgbuild.build.run import Build, build_images
+from imgbuild.build.result import Build, BuildResult
+from imgbuild.build.run import build_images
 from imgbuild.engine.bake import BakeTarget, BuiltImage
 from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.failure import BuildFailedError, BuildFailure
 from imgbuild.engine.types import StoredImage
 from imgbuild.inputs.build_inputs import BaseInput, BuildInputs, ImageDownloads, InterpreterInput
-from imgbuild.matrix.images import Image
+from imgbuild.matrix.images import Image, standin_image
 from imgbuild.plan.plan import PlanItem
 from imgbuild.project import Project
 from imgbuild.settings import Settings, StandIn
@@ -61,7 +61,8 @@ class Bench:
     def pretend_standin(self) -> None:
         standin = StandIn(note="a test's", versions={"python": "3.6.15"})
         inputs = replace(self.context.inputs, standin=standin.note)
-        self.change(settings=Settings(standin=standin), inputs=inputs)
+        images = tuple(map(standin_image, self.context.images))
+        self.change(settings=Settings(standin=standin), inputs=inputs, images=images)
 
     def run(self, **options: object) -> Build:
         chosen = replace(self.context.options, **options)  # type: ignore[arg-type]

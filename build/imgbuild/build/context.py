@@ -63,8 +63,9 @@ class BuildOptions:
 class BuildContext:
     """What every step of one command shares. What is slow to import or to find waits for its use.
 
-    ``stored`` are the engine's images with an input digest when the context was opened. ``sources``
-    and ``targets`` are the remote stores that are read and written.
+    ``images`` have the repository that their builds here are tagged for. ``stored`` are the
+    engine's images with an input digest when the context was opened. ``sources`` and ``targets``
+    are the remote stores that are read and written.
     """
 
     project: Project
@@ -118,17 +119,9 @@ class BuildContext:
 
     @cached_property
     def digests(self) -> Mapping[str, InputDigest]:
-        """The input digest of each image by name, computed once.
-
-        Raises:
-            InputError: a Dockerfile or lock is missing or not the current one.
-
-        """
+        """The input digest of each image by name, computed once."""
         reader = InputReader(self.project)
-        return {
-            image.name: input_digest(image, self.inputs, reader)
-            for image in map(self.own, self.images)
-        }
+        return {image.name: input_digest(image, self.inputs, reader) for image in self.images}
 
     def plan(
         self, *, test: bool, stored: Sequence[StoredImage] | None = None
@@ -143,20 +136,11 @@ class BuildContext:
 
         """
         found = self.engine.images(INPUT_DIGEST) if stored is None else stored
-        digests = [(self.own(image), self.digests[image.name]) for image in self.images]
+        digests = [(image, self.digests[image.name]) for image in self.images]
         return make_plan(digests, found, self.passed, self.engine.history, test=test)
 
-    def own(self, image: Image) -> Image:
-        """Return the image under the repository that its builds here are tagged for."""
-        return standin_image(image) if self.settings.standin else image
-
     def expected(self, image: Image) -> dict[str, Any]:
-        """Return what an image must be that is built here.
-
-        Raises:
-            InputError: its lock is missing or damaged.
-
-        """
+        """Return what an image must be that is built here."""
         standin = self.settings.standin
         return expectation(image, self.project, standin.versions if standin else None)
 
@@ -192,6 +176,8 @@ def open_context(
 
     """
     settings, fetched = load_settings(project.settings), None
+    if settings.standin:
+        images = tuple(map(standin_image, images))
     if options.offline:
         fetched = open_fetched(options.offline, images, project, settings, cache_dir())
         settings = fetched.settings(settings, images)

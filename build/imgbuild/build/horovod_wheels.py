@@ -3,14 +3,13 @@
 import hashlib
 import json
 import re
-import shutil
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
 
 from imgbuild.build.context import BuildContext
 from imgbuild.build.targets import PACKAGES
@@ -18,7 +17,7 @@ from imgbuild.dockerfile.lockfile import read_lock
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Stage, needed
 from imgbuild.engine.bake import BakeTarget
-from imgbuild.files import file_sha256, stored_folder, work_folder
+from imgbuild.files import file_sha256, sha256, stored_folder, work_folder
 from imgbuild.matrix.images import Image
 
 #: The stage whose only file is the wheel.
@@ -30,6 +29,12 @@ KEY_DIGITS = 16
 _KNOWN_OTHERWISE = ("os", "binutils", "python", "cpython", "cuda")
 #: What compiles Horovod beside TensorFlow itself: its setup.py imports or builds with these.
 BUILDERS = ("cffi", "numpy", "pip", "setuptools", "wheel")
+
+
+def wheel_keys(images: Iterable[Image], context: BuildContext) -> list[str]:
+    """Return the keys of all wheels that the images need."""
+    keys = (wheel_key(image, context) for image in images)
+    return [*dict.fromkeys(key for key in keys if key)]
 
 
 def wheel_key(image: Image, context: BuildContext) -> str | None:
@@ -51,22 +56,20 @@ def wheel_key(image: Image, context: BuildContext) -> str | None:
     packages = {name for name in dockerfile.stages if name.split("-")[0] == PACKAGES}
     stages = needed(dockerfile.stages, STAGE, {*_KNOWN_OTHERWISE, *packages})
     entries = read_lock(project.locks / image.lock_name).entries
-    lock_names = {
-        name for stage in stages.values() for name in image.lock_names if name in stage.text
-    }
-    paths = sorted({path for stage in stages.values() for path in stage.paths})
+    text = "".join(stage.text for stage in stages.values())
+    paths = {path for stage in stages.values() for path in stage.paths}
     files = [path.removeprefix("files/") for path in paths if path.startswith("files/")]
     parts = {
         "stages": {name: _own_instructions(stage) for name, stage in stages.items()},
         "files": {name: _digest(project.files / name) for name in files},
-        "locks": {name: _digest(project.locks / name) for name in lock_names},
+        "locks": {name: _digest(project.locks / name) for name in image.lock_names if name in text},
         "packages": {n: entries[n] for n in (image.distribution, *BUILDERS) if n in entries},
         "system": image.os_name,
         "python": image.python_minor,
         "substitutes": dict(inputs.downloads[image.name].arguments),
         "stand-in": inputs.standin,
     }
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    return sha256(json.dumps(parts, sort_keys=True).encode())
 
 
 def _own_instructions(stage: Stage) -> list[str]:
@@ -86,46 +89,37 @@ def _digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-@dataclass(frozen=True)
-class WheelStore:
-    """Folders ``wheels/<key>/horovod-….whl`` in this user's cache."""
-
-    cache: Path
-
-    def find(self, key: str) -> Path | None:
-        """Return the folder that holds only the wheel of ``key``, if it is there and whole."""
-        folder = self._folder(key)
-        return folder if is_whole(folder) else None
-
-    def adopt(self, key: str, exported: Path) -> None:
-        """Keep the wheel of a folder, if it holds a whole one.
-
-        Raises:
-            MachineError: the cache cannot be written.
-
-        """
-        if is_whole(exported):
-            (wheel,) = exported.iterdir()
-            stored_folder(self._folder(key), lambda fresh: _copy(wheel, fresh), is_whole)
-
-    def _folder(self, key: str) -> Path:
-        return self.cache / "wheels" / key[:KEY_DIGITS]
+def find_wheel(key: str, cache: Path) -> Path | None:
+    """Return the folder that holds only the wheel of ``key``, if it is there and whole."""
+    folder = _folder(key, cache)
+    return folder if _is_whole(folder) else None
 
 
-def _copy(wheel: Path, folder: Path) -> None:
-    shutil.copyfile(wheel, folder / wheel.name)
+def keep_wheel(key: str, wheel: bytes, cache: Path) -> None:
+    """Keep a wheel in this user's cache, unless it is damaged."""
+    name = wheel_file_name(wheel)
+    if name:
+
+        def write(folder: Path) -> None:
+            (folder / name).write_bytes(wheel)
+
+        stored_folder(_folder(key, cache), write, _is_whole)
 
 
-def is_whole(folder: Path) -> bool:
+def _folder(key: str, cache: Path) -> Path:
+    return cache / "wheels" / key[:KEY_DIGITS]
+
+
+def _is_whole(folder: Path) -> bool:
     """Return whether the folder holds exactly one file, and that is a whole wheel."""
     files = [*folder.iterdir()] if folder.is_dir() else []
-    return len(files) == 1 and files[0].suffix == ".whl" and wheel_file_name(files[0]) is not None
+    return len(files) == 1 and wheel_file_name(files[0].read_bytes()) is not None
 
 
-def wheel_file_name(wheel: Path | BinaryIO) -> str | None:
+def wheel_file_name(wheel: bytes) -> str | None:
     """Return the file name of a wheel, by its metadata; None if it is damaged. Source: PEP 427."""
     try:
-        with zipfile.ZipFile(wheel) as archive:
+        with zipfile.ZipFile(BytesIO(wheel)) as archive:
             (path,) = (name for name in archive.namelist() if name.endswith(".dist-info/WHEEL"))
             tag = re.search(r"^Tag: (\S+)\s*$", archive.read(path).decode(), re.MULTILINE)
             damaged = archive.testzip()
@@ -135,53 +129,30 @@ def wheel_file_name(wheel: Path | BinaryIO) -> str | None:
     return name if name and Path(name).name == name else None
 
 
-@dataclass(frozen=True)
-class Wheels:
-    """The folders of kept wheels by image; ``missing`` are keys of wheels, by the image to compile.
-
-    A bake writes the missing ones below ``exports``.
-    """
-
-    kept: Mapping[str, Path]
-    missing: Mapping[str, str]
-    exports: Path
-
-    def context(self, image: str) -> Mapping[str, Path]:
-        """Return the named context that replaces the image's stage, if its wheel is kept."""
-        return {STAGE: self.kept[image]} if image in self.kept else {}
-
-    def export(self, target: BakeTarget) -> BakeTarget:
-        """Return the target that writes the wheel of ``target`` into a folder."""
-        return replace(
-            target,
-            name=f"{target.name}-{STAGE}",
-            target=STAGE,
-            labels={},
-            output=f"type=local,dest={self.exports / target.name}",
-        )
-
-
 @contextmanager
-def open_wheels(images: Sequence[Image], context: BuildContext) -> Iterator[Wheels]:
-    """Give the wheels of ``images``; what the block exports is kept, also if it fails later.
+def with_wheels(
+    targets: Iterable[BakeTarget], images: Iterable[Image], context: BuildContext
+) -> Iterator[list[BakeTarget]]:
+    """Give the targets with the kept wheels in them, and targets that export the missing ones.
 
-    Raises:
-        MachineError: the cache cannot be written.
-
+    A named context replaces the stage of a kept wheel. What the block exports is kept, also if it
+    fails later.
     """
-    store = WheelStore(context.cache)
-    kept: dict[str, Path] = {}
-    missing: dict[str, str] = {}
-    for image in images:
-        key = wheel_key(image, context)
-        folder = store.find(key) if key else None
-        if folder:
-            kept[image.name] = folder
-        elif key and key not in missing.values():
-            missing[image.name] = key
-    with work_folder("wheels") as exports:
+    keys = {image.name: wheel_key(image, context) for image in images}
+    exports: dict[str, BakeTarget] = {}
+    mounted = []
+    with work_folder("wheels") as folder:
+        for target in targets:
+            key = keys.get(target.name)
+            kept = find_wheel(key, context.cache) if key else None
+            contexts = {**target.contexts, STAGE: str(kept)} if kept else target.contexts
+            mounted.append(replace(target, contexts=contexts))
+            if key and not kept:
+                name, output = f"{target.name}-{STAGE}", f"type=local,dest={folder / key}"
+                export = replace(target, name=name, target=STAGE, labels={}, output=output)
+                exports.setdefault(key, export)
         try:
-            yield Wheels(kept, missing, exports)
+            yield [*mounted, *exports.values()]
         finally:
-            for name, key in missing.items():
-                store.adopt(key, exports / name)
+            for wheel in folder.glob("*/*.whl"):
+                keep_wheel(wheel.parent.name, wheel.read_bytes(), context.cache)

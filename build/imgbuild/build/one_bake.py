@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from imgbuild.build.context import BuildContext
-from imgbuild.build.horovod_wheels import open_wheels
+from imgbuild.build.horovod_wheels import with_wheels
 from imgbuild.build.prepare import Downloads
 from imgbuild.build.result import BuildResult, FailureScope, scope_of
 from imgbuild.build.targets import bake_target, share_packages
@@ -33,30 +33,31 @@ def bake_images(
             built = _bake(left, downloads, context)
         except BuildFailedError as error:
             seconds, scope = time.monotonic() - started, scope_of(error)
-            failure = _of_images(error.failure, left)
-            alone = context.options.keep_going and scope is not FailureScope.ENGINE
-            ended = [one for one in left if not alone or one.image.name in failure.failed]
-            for item in ended:
-                own = item.image.name in failure.failed
-                reason = (
-                    str(failure) if own else f"cancelled, since {', '.join(failure.failed)} failed"
-                )
-                yield BuildResult(item, build_seconds=seconds, error=reason, scope=scope)
-            left = [item for item in left if item not in ended]
-            continue
-        seconds = time.monotonic() - started
-        for item in left:
-            image = built[item.image.name]
-            took = seconds if image.seconds is None else image.seconds
-            yield BuildResult(item, image.image_id, build_seconds=took)
-        return
+            failure = _of_images(error.failure, [item.image.name for item in left])
+            goes_on = context.options.keep_going and scope is not FailureScope.ENGINE
+            others = [item for item in left if item.image.name not in failure.failed]
+            reasons = {name: str(failure) for name in failure.failed}
+            if not goes_on:
+                cancelled = f"cancelled, since {', '.join(failure.failed)} failed"
+                reasons |= {item.image.name: cancelled for item in others}
+            for item in left:
+                if reason := reasons.get(item.image.name):
+                    yield BuildResult(item, build_seconds=seconds, error=reason, scope=scope)
+            left = others if goes_on else []
+        else:
+            seconds = time.monotonic() - started
+            for item in left:
+                image = built[item.image.name]
+                took = seconds if image.seconds is None else image.seconds
+                yield BuildResult(item, image.image_id, build_seconds=took)
+            return
 
 
 def stage_target(
     image: Image, stage: str, downloads: Mapping[str, Path], context: BuildContext
 ) -> BakeTarget:
     """Return the target of one stage of an image."""
-    item = PlanItem(context.own(image), context.digests[image.name], Action.BUILD, "")
+    item = PlanItem(image, context.digests[image.name], Action.BUILD, "")
     target = bake_target(item, context.inputs, downloads, context.project, context.revision)
     return replace(target, target=stage, labels={})
 
@@ -88,27 +89,21 @@ def _bake(
     items: Sequence[PlanItem], downloads: Downloads, context: BuildContext
 ) -> Mapping[str, BuiltImage]:
     stacks = {item.image.name: item.image.stack for item in items}
-    first = items[0].image
-    with open_wheels([item.image for item in items], context) as wheels:
-        own = [
-            bake_target(
-                item,
-                context.inputs,
-                {**downloads[item.image.name], **wheels.context(item.image.name)},
-                context.project,
-                context.revision,
-            )
-            for item in items
-        ]
-        targets = share_packages(own, stacks)
-        exports = [wheels.export(target) for target in targets if target.name in wheels.missing]
+    images = [item.image for item in items]
+    own = [
+        bake_target(
+            item, context.inputs, downloads[item.image.name], context.project, context.revision
+        )
+        for item in items
+    ]
+    with with_wheels(share_packages(own, stacks), images, context) as targets:
         return run_bake(
             context.buildx,
             context.host,
-            [*targets, *exports],
-            log=_log_path(first.name if len(items) == 1 else f"{len(items)}-images", context),
+            targets,
+            log=_log_path(images[0].name if len(items) == 1 else f"{len(items)}-images", context),
             listener=lambda event: _show(event, stacks, context),
-            epoch=epoch_seconds(first),
+            epoch=epoch_seconds(images[0]),
         )
 
 
@@ -121,13 +116,12 @@ def _show(event: BakeEvent, names: Collection[str], context: BuildContext) -> No
     context.display.on_event(event)
 
 
-def _of_images(failure: BuildFailure, items: Sequence[PlanItem]) -> BuildFailure:
+def _of_images(failure: BuildFailure, names: Sequence[str]) -> BuildFailure:
     """Return the failure in terms of images; a target beside one has its name as a prefix."""
-    names = [item.image.name for item in items]
     found = {
         max((name for name in names if target.startswith(name)), key=len, default="")
         for target in failure.failed
     }
-    failed = tuple(sorted(found - {""})) or (names[0],)
-    cancelled = tuple(one for one in failure.cancelled if one in {*names} - {*failed})
-    return replace(failure, failed=failed, cancelled=cancelled)
+    found = found - {""} or {names[0]}
+    cancelled = tuple(one for one in failure.cancelled if one in {*names} - found)
+    return replace(failure, failed=tuple(sorted(found)), cancelled=cancelled)

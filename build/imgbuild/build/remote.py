@@ -1,28 +1,34 @@
-"""Find images, Horovod wheels and suite verdicts in a repository, and keep new ones there.
+"""Find images, Horovod wheels and suite verdicts in repositories, and keep new ones there.
 
 An image has the tag ``input-<input digest>``; wheels and verdicts are OCI artifacts beside it.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from imgbuild.build.context import BuildOptions
+from imgbuild.build.context import BuildContext, BuildOptions
+from imgbuild.build.horovod_wheels import find_wheel, keep_wheel, wheel_keys
+from imgbuild.build.result import BuildResult
 from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY
 from imgbuild.engine.client import Engine
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, ImgbuildError
 from imgbuild.files import json_sha256
 from imgbuild.matrix.tags import INPUT_PREFIX, input_tag
-from imgbuild.plan.plan import PlanItem
+from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.registry.repository import DamagedError, Manifest
 from imgbuild.registry.repository_client import RegistryClient, connect
 from imgbuild.settings import Settings
 
 WHEEL_TYPE = "application/vnd.imgbuild.wheel.v1+zip"
 VERDICTS_TYPE = "application/vnd.imgbuild.verdicts.v1+json"
+#: So many of what was kept are named in the message.
+_NAMED = 4
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass
@@ -65,7 +71,12 @@ class RemoteStore:
             self.say(f"{item.image.name} cannot be pulled from {self.name}: {error}")
             return None
         found = self.engine.inspect(reference)
-        if found and manifest.is_image(found.id) and _says_so(found, item):
+        labels = {
+            NAME: item.image.name,
+            INPUT_DIGEST: item.digest.total,
+            REPOSITORY: item.image.repository,
+        }
+        if found and manifest.is_image(found.id) and labels.items() <= found.labels.items():
             return found
         self.engine.untag(reference)
         self.say(f"{reference} is not {item.image.name}, as its tag says; it is built here.")
@@ -89,10 +100,18 @@ class RemoteStore:
             self.engine.untag(tag)
 
     def verdicts(self, input_digest: str, layers: Sequence[str]) -> Mapping[str, Any]:
-        """Return the verdicts of suites on an image with these layers, by suite."""
-        key = verdict_key(input_digest, layers)
-        content = self._artifact(f"verdicts-{key}", VERDICTS_TYPE)
-        return _suites(content, key) if content else {}
+        """Return the verdicts of suites on an image with these layers, by suite.
+
+        They are under a key of both: the input digest decides the configuration, the layers are the
+        files. Together they are what suites see, whatever id an engine gives to the image.
+        """
+        key = _verdict_key(input_digest, layers)
+        try:
+            document = json.loads(self._artifact(f"verdicts-{key}", VERDICTS_TYPE) or b"null")
+            suites = document["suites"] if document["key"] == key else {}
+        except (ValueError, KeyError, TypeError):
+            return {}
+        return suites if isinstance(suites, dict) else {}
 
     def keep_verdicts(
         self,
@@ -107,7 +126,7 @@ class RemoteStore:
         """
         if not suites or _compared(self.verdicts(input_digest, layers)) == _compared(suites):
             return
-        key = verdict_key(input_digest, layers)
+        key = _verdict_key(input_digest, layers)
         content = json.dumps({"key": key, "suites": suites}, sort_keys=True).encode()
         image = subject or self.client.manifest(input_tag(input_digest))
         self.client.put_artifact(f"verdicts-{key}", VERDICTS_TYPE, content, image)
@@ -133,6 +152,15 @@ class RemoteStore:
         return found.content if found else None
 
 
+def _verdict_key(input_digest: str, layers: Sequence[str]) -> str:
+    return json_sha256([input_digest, *layers])[:32]
+
+
+def _compared(suites: Mapping[str, Any]) -> list[tuple[str, object, object]]:
+    entries = {name: entry for name, entry in suites.items() if isinstance(entry, Mapping)}
+    return sorted((name, one.get("key"), one.get("verdict")) for name, one in entries.items())
+
+
 def open_stores(
     options: BuildOptions, settings: Settings, engine: Engine, say: Callable[[str], None]
 ) -> tuple[tuple[RemoteStore, ...], tuple[RemoteStore, ...]]:
@@ -155,32 +183,116 @@ def open_stores(
     return tuple(sources.values()), tuple(opened(options.cache_to, "--cache-to").values())
 
 
-def verdict_key(input_digest: str, layers: Sequence[str]) -> str:
-    """Return the key of an image's verdicts, in 32 hexadecimal digits.
+def predicted(items: Sequence[PlanItem], context: BuildContext) -> tuple[PlanItem, ...]:
+    """Return the plan; the reason of an image to be built says where it is. Nothing is fetched."""
+    return tuple(_predicted(item, context) for item in items)
 
-    The input digest decides the configuration, the layers are the files: together they are what
-    suites see, whatever id an engine gives to the image.
+
+def _predicted(item: PlanItem, context: BuildContext) -> PlanItem:
+    if item.action is Action.BUILD and (found := _first(context, RemoteStore.has_image, item)):
+        return replace(item, reason=f"{item.reason}; would be taken from {found[0].name}")
+    return item
+
+
+def _first(
+    context: BuildContext,
+    read: Callable[Concatenate[RemoteStore, P], T | None],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> tuple[RemoteStore, T] | None:
+    """Return the first source in which ``read`` finds something, with what it found.
+
+    A source that fails is reported once, then ignored.
     """
-    return json_sha256([input_digest, *layers])[:32]
+    for store in context.sources:
+        if not store.failed:
+            with store.used("cannot be read"):
+                if found := read(store, *args, **kwargs):
+                    return store, found
+    return None
 
 
-def _says_so(found: StoredImage, item: PlanItem) -> bool:
-    """Return whether an image's labels are those of the plan's image."""
-    image = item.image
-    expected = {NAME: image.name, INPUT_DIGEST: item.digest.total, REPOSITORY: image.repository}
-    return expected.items() <= found.labels.items()
+def take(items: Sequence[PlanItem], context: BuildContext) -> tuple[PlanItem, ...]:
+    """Return what is left to do after the remote stores gave what they have.
+
+    That is images with their verdicts, verdicts on images that the engine has, and wheels for the
+    images to be built.
+    """
+    if not context.sources:
+        return tuple(items)
+    came_from: dict[str, str] = {}
+    for item in items:
+        if item.action is Action.BUILD:
+            if found := _first(context, RemoteStore.pull, item):
+                came_from[item.image.name] = found[0].name
+                _take_verdicts(item, found[1], context)
+        elif item.action is Action.TEST and (stored := context.engine.inspect(item.image_id or "")):
+            _take_verdicts(item, stored, context)
+    left = context.plan(test=context.options.test)
+    _take_wheels([item for item in left if item.action is Action.BUILD], context)
+    return tuple(_explained(item, came_from.get(item.image.name)) for item in left)
 
 
-def _suites(content: bytes, key: str) -> Mapping[str, Any]:
-    """Return the verdicts of an artifact, if they are those of this key."""
-    try:
-        document = json.loads(content)
-        suites = document["suites"] if document["key"] == key else {}
-    except (ValueError, KeyError, TypeError):
-        return {}
-    return suites if isinstance(suites, dict) else {}
+def _take_verdicts(item: PlanItem, image: StoredImage, context: BuildContext) -> None:
+    if found := _first(context, RemoteStore.verdicts, item.digest.total, image.layers):
+        context.store.adopt(image.id, found[1])
 
 
-def _compared(suites: Mapping[str, Any]) -> list[tuple[str, object, object]]:
-    entries = {name: entry for name, entry in suites.items() if isinstance(entry, Mapping)}
-    return sorted((name, one.get("key"), one.get("verdict")) for name, one in entries.items())
+def _take_wheels(items: Iterable[PlanItem], context: BuildContext) -> None:
+    for key in wheel_keys([item.image for item in items], context):
+        kept = find_wheel(key, context.cache)
+        if not kept and (found := _first(context, RemoteStore.wheel, key)):
+            keep_wheel(key, found[1], context.cache)
+
+
+def _explained(item: PlanItem, store: str | None) -> PlanItem:
+    if store is None or item.action not in {Action.NAME, Action.TEST}:
+        return item
+    untested = ", not tested yet" if item.action is Action.TEST else ""
+    return replace(item, reason=f"taken from {store}{untested}")
+
+
+def release(items: Iterable[PlanItem], context: BuildContext) -> None:
+    """Take the stores' tags away from images that have got another one."""
+    for store in (*context.sources, *context.targets):
+        if not store.failed:
+            with store.used("left a tag on the engine"):
+                for image_id in {item.image_id for item in items if item.image_id}:
+                    store.release(image_id)
+
+
+def keep(results: Sequence[BuildResult], context: BuildContext) -> None:
+    """Keep what the remote stores lack: tagged images, their verdicts, and wheels."""
+    for store in context.targets:
+        kept: list[str] = []
+        if not store.failed:
+            with store.used("cannot be written"):
+                kept.extend(_kept_images(results, context, store))
+                kept.extend(_kept_wheels(results, context, store))
+        if kept:
+            more = f" and {len(kept) - _NAMED} more" if len(kept) > _NAMED else ""
+            context.say(f"Kept in {store.name}: {', '.join(kept[:_NAMED])}{more}.")
+
+
+def _kept_images(
+    results: Iterable[BuildResult], context: BuildContext, store: RemoteStore
+) -> Iterator[str]:
+    for result in results:
+        stored = context.engine.inspect(result.image_id) if result.ok and result.image_id else None
+        if stored is None:
+            continue
+        if not store.has_image(result.item):
+            store.push(result.item, stored.id)
+            yield result.name
+        suites = context.store.document(stored.id)
+        store.keep_verdicts(result.item.digest.total, stored.layers, suites)
+
+
+def _kept_wheels(
+    results: Iterable[BuildResult], context: BuildContext, store: RemoteStore
+) -> Iterator[str]:
+    for key in wheel_keys([result.item.image for result in results], context):
+        folder = find_wheel(key, context.cache)
+        wheel = next(folder.iterdir()) if folder else None
+        if wheel and store.keep_wheel(key, wheel.read_bytes()):
+            yield wheel.name

@@ -1,4 +1,4 @@
-"""The result of a build for one image."""
+"""The results of a build: one for each image, and all together."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,7 +6,7 @@ from typing import Any
 
 from imgbuild.engine.failure import BuildStoppedError
 from imgbuild.engine.faults import EngineUnusableError
-from imgbuild.errors import ImgbuildError, MachineError
+from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.suites.results import Report
 
@@ -88,3 +88,37 @@ class BuildResult:
             "report": self.report.as_json() if self.report else None,
             "error": self.error,
         }
+
+
+@dataclass(frozen=True)
+class Build:
+    """The results of a build, in the order of the images; ``planned`` is how many there should be.
+
+    ``stop`` is an error that ended the whole build, ``full_disk`` a message if the disk is full.
+    """
+
+    results: tuple[BuildResult, ...]
+    planned: int
+    stop: ImgbuildError | OSError | None = None
+    full_disk: str = ""
+
+    def failure(self) -> ImgbuildError | OSError | None:
+        """Return the error that the command ends with, if any.
+
+        It is a `MachineError` if this machine is the cause of all failures, or its disk is full.
+        """
+        failed = [one for one in self.results if not one.ok]
+        if not failed:
+            return self.stop
+        # One paragraph a reason, with all images that it concerns.
+        names: dict[str, list[str]] = {}
+        for one in failed:
+            names.setdefault(one.error or "", []).append(one.name)
+        reasons = [
+            f"{', '.join(of)} {'was' if len(of) == 1 else 'were'} not tagged: {error}"
+            for error, of in names.items()
+        ]
+        text = "\n".join(filter(None, (*reasons, str(self.stop or ""), self.full_disk)))
+        of_image = any(one.scope is FailureScope.IMAGE for one in failed)
+        of_machine = self.full_disk or self.stop or not of_image
+        return MachineError(text) if of_machine else CheckFailedError(text)

@@ -1,54 +1,19 @@
 """``imgbuild build``: the pipeline from the plan to tagged images."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from imgbuild.build.context import BuildContext, image_locks
-from imgbuild.build.disk_space import full_disk, require_disk_space
 from imgbuild.build.gate import pass_gate
 from imgbuild.build.one_bake import bake_images
-from imgbuild.build.prepare import Downloads, prepare
-from imgbuild.build.result import BuildResult, FailureScope, scope_of
-from imgbuild.build.reuse import keep, release, take
+from imgbuild.build.prepare import full_disk, prepare, require_disk_space
+from imgbuild.build.remote import keep, release, take
+from imgbuild.build.result import Build, BuildResult, scope_of
 from imgbuild.build.targets import phases
 from imgbuild.engine.progress import ImagesPlanned, ImageState
-from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
+from imgbuild.errors import ImgbuildError
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.suites.container import remove_leftovers
-
-
-@dataclass(frozen=True)
-class Build:
-    """The results of a build, in the order of the images; ``planned`` is how many there should be.
-
-    ``stop`` is an error that ended the whole build, ``full_disk`` a message if the disk is full.
-    """
-
-    results: tuple[BuildResult, ...]
-    planned: int
-    stop: ImgbuildError | OSError | None = None
-    full_disk: str = ""
-
-    def failure(self) -> ImgbuildError | OSError | None:
-        """Return the error that the command ends with, if any.
-
-        It is a `MachineError` if this machine is the cause of all failures, or its disk is full.
-        """
-        failed = [one for one in self.results if not one.ok]
-        if not failed:
-            return self.stop
-        # One paragraph a reason, with all images that it concerns.
-        names: dict[str, list[str]] = {}
-        for one in failed:
-            names.setdefault(one.error or "", []).append(one.name)
-        reasons = [
-            f"{', '.join(of)} {'was' if len(of) == 1 else 'were'} not tagged: {error}"
-            for error, of in names.items()
-        ]
-        text = "\n".join(filter(None, (*reasons, str(self.stop or ""), self.full_disk)))
-        of_image = any(one.scope is FailureScope.IMAGE for one in failed)
-        of_machine = self.full_disk or self.stop or not of_image
-        return MachineError(text) if of_machine else CheckFailedError(text)
 
 
 def build_images(context: BuildContext) -> Build:
@@ -65,79 +30,73 @@ def build_images(context: BuildContext) -> Build:
         # Only the engine is asked again, since another imgbuild may have finished meanwhile: the
         # digests are those of the first plan.
         items = take(context.plan(test=context.options.test), context)
-        _require_machine(items, context)
-        actions = {item.image.name: str(item.action) for item in items}
-        context.display.on_event(ImagesPlanned(actions))
-        results: list[BuildResult] = []
-        stop = None
+        if to_build := _with(items, Action.BUILD):
+            context.buildx  # noqa: B018 - a missing one ends the build before anything is fetched
+            require_disk_space([item.image for item in to_build], context.engine)
+        context.display.on_event(
+            ImagesPlanned({item.image.name: str(item.action) for item in items})
+        )
+        done, stop = _Done(context), None
         try:
             with context.display:
-                for result in _work(items, context):
-                    results.append(result)
-                    state = ImageState(result.name, _word(result), error=result.error)
-                    context.display.on_event(state)
+                _work(items, done, context)
         except (ImgbuildError, OSError) as error:
             stop = error
         finally:
             release(items, context)
-        results.sort(key=lambda one: names.index(one.name))
+        results = sorted(done.results, key=lambda one: names.index(one.name))
         keep(results, context)
         disk = "" if all(one.ok for one in results) else full_disk(context.engine)
         return Build(tuple(results), len(items), stop, disk)
 
 
-def _require_machine(items: Sequence[PlanItem], context: BuildContext) -> None:
-    """Raise before anything is fetched if there is no buildx, or too little disk space."""
-    to_build = [item.image for item in items if item.action is Action.BUILD]
-    if to_build:
-        context.buildx  # noqa: B018 - it is found here
-        require_disk_space(to_build, context.engine)
-
-
-def _work(items: Sequence[PlanItem], context: BuildContext) -> Iterator[BuildResult]:
-    """Yield the result of each image as soon as it is known.
-
-    After a failure no further step begins, unless ``keep_going``; after one of the engine none does
-    in any case.
-    """
-    for step in _steps(items, context):
-        ended = False
-        for one in step:
-            ended = ended or one.ends_build(keep_going=context.options.keep_going)
-            yield one
-        if ended:
-            return
-
-
-def _steps(items: Sequence[PlanItem], context: BuildContext) -> Iterator[Iterable[BuildResult]]:
-    """Yield the results of each step; the next step begins when they are used up."""
-    done = [item for item in items if item.action is Action.NOTHING]
-    yield [BuildResult(item, item.image_id, tagged=True) for item in done]
-    built = [item for item in items if item.action in {Action.TEST, Action.NAME}]
-    yield pass_gate([BuildResult(item, item.image_id) for item in built], context)
-    to_build = [item for item in items if item.action is Action.BUILD]
-    if not to_build:
+def _work(items: Sequence[PlanItem], done: "_Done", context: BuildContext) -> None:
+    """Do what the plan says; after a result that ends the build, no further step begins."""
+    for item in _with(items, Action.NOTHING):
+        done.add(BuildResult(item, item.image_id, tagged=True))
+    built = _with(items, Action.TEST, Action.NAME)
+    for result in pass_gate([BuildResult(item, item.image_id) for item in built], context):
+        done.add(result)
+    to_build = _with(items, Action.BUILD)
+    if done.ended() or not to_build:
         return
     downloads, failed = prepare([item.image for item in to_build], context)
-    lacking = [(item, failed.get(item.image.name)) for item in to_build]
-    yield [BuildResult(item, error=str(e), scope=scope_of(e)) for item, e in lacking if e]
-    ready = [item for item, error in lacking if error is None]
+    for item in to_build:
+        if error := failed.get(item.image.name):
+            done.add(BuildResult(item, error=str(error), scope=scope_of(error)))
+    ready = [item for item in to_build if item.image.name not in failed]
     containerd_store = context.engine.version().containerd_store
     for phase in phases(ready, context.project, containerd_store=containerd_store):
-        yield _bake_and_test(phase, downloads, context)
+        baked = []
+        for result in bake_images(phase, downloads, context) if not done.ended() else ():
+            if result.error:
+                done.add(result)
+            else:
+                baked.append(result)
+        for result in pass_gate(baked, context) if not done.ended() else ():
+            done.add(result)
 
 
-def _bake_and_test(
-    items: Sequence[PlanItem], downloads: Downloads, context: BuildContext
-) -> Iterator[BuildResult]:
-    baked = []
-    for one in bake_images(items, downloads, context):
-        if one.error is None:
-            baked.append(one)
-        else:
-            yield one
-    if len(baked) == len(items) or context.options.keep_going:
-        yield from pass_gate(baked, context)
+def _with(items: Sequence[PlanItem], *actions: Action) -> list[PlanItem]:
+    return [item for item in items if item.action in actions]
+
+
+@dataclass
+class _Done:
+    """The results so far, each of them shown."""
+
+    context: BuildContext
+    results: list[BuildResult] = field(default_factory=list)
+
+    def add(self, result: BuildResult) -> None:
+        self.results.append(result)
+        state = ImageState(result.name, _word(result), error=result.error)
+        self.context.display.on_event(state)
+
+    def ended(self) -> bool:
+        """Whether one ends the build: a failure unless ``keep_going``, or one of the engine."""
+        keep_going = self.context.options.keep_going
+        return any(one.ends_build(keep_going=keep_going) for one in self.results)
 
 
 def _word(result: BuildResult) -> str:

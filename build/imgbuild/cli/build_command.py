@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from imgbuild.build.context import BuildContext
-    from imgbuild.build.result import BuildResult
-    from imgbuild.build.run import Build
+    from imgbuild.build.result import Build, BuildResult
     from imgbuild.matrix.images import Image
     from imgbuild.plan.plan import PlanItem
     from imgbuild.suites.results import Report
@@ -158,7 +157,7 @@ def _plan(context: "BuildContext", *, as_json: bool) -> None:
     """Print one line an image: what would be done, and why."""
     items = context.plan(test=context.options.test, stored=context.stored)
     if context.options.cache_from or context.options.pull:
-        from imgbuild.build.reuse import predicted
+        from imgbuild.build.remote import predicted
 
         items = predicted(items, context)
     if as_json:
@@ -230,7 +229,7 @@ def build_lines(build: "Build") -> str:
 
 
 def _row(result: "BuildResult", *, brief: bool) -> tuple[str, ...]:
-    from imgbuild.build.lines import clock_time
+    from imgbuild.build.display import clock_time
     from imgbuild.plan.plan import Action
 
     # What was done in this build, whether it led to a tag or not.

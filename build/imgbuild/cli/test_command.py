@@ -116,7 +116,7 @@ def _test_family(
         image_locks(names, context.host, context.state / "locks"),
         context.display,
     ):
-        targets = [_target(image, reference, context) for image in images]
+        targets = [_target(image, reference, context) for image in context.images]
         remove_leftovers(names, context.engine)
         return run_targets(targets, test_session(context), test_options, jobs), context.reports
 
@@ -125,7 +125,7 @@ def _target(image: "Image", reference: str | None, context: "BuildContext") -> "
     from imgbuild.build.gate import target_of
 
     if reference is None:
-        image_id = _image_id(context.engine, context.own(image).tags[0], image)
+        image_id = _image_id(context.engine, image.tags[0], image)
     else:
         image_id = _image_id(context.engine, reference)
     return target_of(image, image_id, context, reference)

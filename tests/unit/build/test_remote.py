@@ -8,13 +8,12 @@ import pytest
 from bench import NEW, OLD, Bench
 from fake_engine import FakeEngine
 from memory_registry import MemoryRegistry
-from test_horovod_wheels import WHEEL, make_wheel
+from test_horovod_wheels import WHEEL, WHEEL_NAME
 
 from imgbuild.build.context import BuildOptions
-from imgbuild.build.horovod_wheels import WheelStore, wheel_key
-from imgbuild.build.remote import VERDICTS_TYPE, RemoteStore, open_stores
+from imgbuild.build.horovod_wheels import find_wheel, keep_wheel, wheel_key
+from imgbuild.build.remote import VERDICTS_TYPE, RemoteStore, open_stores, predicted
 from imgbuild.build.result import BuildResult
-from imgbuild.build.reuse import predicted
 from imgbuild.errors import InputError, MachineError
 from imgbuild.plan.plan import Action
 from imgbuild.registry.repository import OCI_MANIFEST, Manifest, digest_of
@@ -182,15 +181,15 @@ def test_wheels_come_for_what_must_be_built(machines: Machines) -> None:
     bench = machines.bench
     key = wheel_key(bench.context.images[0], bench.context)
     assert key
-    WheelStore(bench.context.cache).adopt(key, make_wheel(bench.context.state / "wheel"))
+    keep_wheel(key, WHEEL, bench.context.cache)
     bench.faulty = {OLD, NEW}
     machines.build()
-    assert WHEEL in bench.said[0]
+    assert WHEEL_NAME in bench.said[0]
     machines.another()
     machines.build()
-    place = WheelStore(bench.context.cache).find(key)
+    place = find_wheel(key, bench.context.cache)
     assert place
-    assert [path.name for path in place.iterdir()] == [WHEEL]
+    assert [path.name for path in place.iterdir()] == [WHEEL_NAME]
 
 
 def _fail(call: str) -> None:
@@ -228,7 +227,7 @@ def test_an_interrupt_before_the_tags_loses_nothing(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("imgbuild.build.gate._passed", interrupted)
+        patch.setattr("imgbuild.build.gate._test_and_tag", interrupted)
         with pytest.raises(KeyboardInterrupt):
             machines.build()
     assert all(tag.startswith(f"{machines.server.name}:input-") for tag in bench.tags())

@@ -9,8 +9,7 @@ import fake_engine
 import pytest
 from bench import INPUTS, NEW, OLD, Bench
 
-from imgbuild.build.result import BuildResult, FailureScope
-from imgbuild.build.run import Build
+from imgbuild.build.result import Build, BuildResult, FailureScope
 from imgbuild.cli.build_command import build_lines, usage_lines
 from imgbuild.engine.failure import FAULTS, BuildFailedError, BuildStoppedError
 from imgbuild.engine.faults import EngineUnusableError
@@ -108,7 +107,7 @@ def test_what_is_about_to_be_tested_is_remembered_before(
     def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("imgbuild.build.gate._passed", killed)
+    monkeypatch.setattr("imgbuild.build.gate._test_and_tag", killed)
     with pytest.raises(KeyboardInterrupt):
         bench.build(jobs=1)
     assert all(bench.context.store.knows(one) for one in bench.engine.stored)
@@ -166,8 +165,8 @@ def test_an_image_over_its_budget_is_not_tested_and_gets_no_tag(bench: Bench) ->
     bench.change(images=(_with_budget(first, 953), second))
     assert all(result.ok for result in bench.build())
     assert len(bench.baked) == 1  # a larger budget builds nothing again
-    bench.pretend_standin()  # what has no budget, and can never be pushed:
     bench.change(images=(_with_budget(first, 900), second))
+    bench.pretend_standin()  # what has no budget, and can never be pushed:
     bench.engine.stored.clear()
     assert all(result.ok for result in bench.build())
     labels = [image.labels["imgbuild.standin"] for image in bench.engine.stored.values()]
