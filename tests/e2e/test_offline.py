@@ -15,7 +15,9 @@ from store_trip import OtherEngine, push_and_pull
 
 from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import DEFAULT_HOST
-from imgbuild.inputs.fetched import Kind, Listing, read_listing
+from imgbuild.files import ContentStore
+from imgbuild.inputs.download import Kind
+from imgbuild.inputs.fetched import Listing, read_listing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,7 +72,7 @@ def test_every_input_is_listed(fetched: Path) -> None:
     listing = _listing(fetched)
     kinds = {item.kind for item in listing.items}
     assert kinds >= {Kind.PYTHON, Kind.BASE, Kind.APT_LIST, Kind.APT_PACKAGE, Kind.APT_MIRRORS}
-    assert listing.missing(fetched) == ()
+    assert listing.missing(ContentStore(fetched)) == ()
     names = {item.name for item in listing.of(Kind.PYTHON)}
     assert "tensorflow-1.10.0-cp36-cp36m-manylinux1_x86_64.whl" in names
     assert "horovod-0.15.2.tar.gz" in names

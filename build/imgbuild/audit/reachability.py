@@ -12,7 +12,7 @@ from imgbuild.dockerfile.conda import conda_packages
 from imgbuild.errors import CheckFailedError, ImgbuildError
 from imgbuild.files import work_folder
 from imgbuild.http import HttpClient, TransientError
-from imgbuild.inputs.base_image import find_image
+from imgbuild.inputs.upstream_files import find_image
 from imgbuild.matrix.images import Image
 from imgbuild.process import NOT_FOUND, run
 from imgbuild.project import Project
@@ -120,7 +120,7 @@ def check_input(client: HttpClient, sites: Sites, download: bool, item: OtherInp
 def _check_base(item: OtherInput, sites: Sites) -> InputState:
     """Check that a registry has a base image under its digest; layers are not read."""
     try:
-        layers = find_image(item.url, sites).layers
+        layers = find_image(item.url, sites).document()["layers"]
     except CheckFailedError as error:
         return InputState(item, "differs", str(error))
     size = sum(layer["size"] for layer in layers) / 1e6

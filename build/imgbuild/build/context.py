@@ -1,7 +1,6 @@
 """Open what a build, test or push needs: settings, engine, inputs, and where results go."""
 
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
@@ -194,9 +193,8 @@ def open_context(
             stack.callback(store.client.close)
         # First, since no input need be made for an engine that does not answer.
         stored = tuple(engine.images(INPUT_DIGEST))
-        log = state_dir() / "logs" / f"{time.strftime('%Y%m%dT%H%M%S')}-inputs.log"
         preparation = Preparation(
-            cache_dir(), log, project, say, options.make_inputs, options.refresh_base
+            cache_dir(), project, say, options.make_inputs, options.refresh_base
         )
         inputs = prepare_inputs(images, settings, preparation)
         yield BuildContext(

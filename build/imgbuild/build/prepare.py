@@ -9,8 +9,12 @@ from imgbuild.build.context import BuildContext
 from imgbuild.engine.client import Engine
 from imgbuild.errors import ImgbuildError, MachineError
 from imgbuild.files import work_folder
-from imgbuild.inputs.download import Download, NotFetchedError, WrongContentError, downloads_context
-from imgbuild.inputs.download_progress import shown_progress
+from imgbuild.inputs.download import (
+    Download,
+    DownloadError,
+    downloads_context,
+    shown_progress,
+)
 from imgbuild.inputs.oci_layout import write_archive
 from imgbuild.matrix.images import Image
 from imgbuild.settings import Sites
@@ -120,7 +124,7 @@ def fetch_downloads(
                     raise broken[file]
                 folders[name] = {one: fetch(files) for one, files in needed.contexts.items()}
             except ImgbuildError as error:
-                if isinstance(error, NotFetchedError | WrongContentError):
+                if isinstance(error, DownloadError):
                     broken[error.download] = error
                 failed[name] = error
                 if not keep_going:

@@ -25,7 +25,7 @@ from imgbuild.inputs.build_inputs import (
 from imgbuild.matrix.images import Image, whole_family
 from imgbuild.plan.changes import changes_since, described, parts_label
 from imgbuild.plan.digest import SHORT, InputDigest, InputReader, input_digest
-from imgbuild.project import Project, cache_dir, state_dir
+from imgbuild.project import Project, cache_dir
 from imgbuild.settings import Settings
 
 _UV = re.compile(r"uv\s*==\s*([0-9][0-9A-Za-z.]*)")
@@ -130,9 +130,8 @@ def look_at_inputs(
         MachineError: a base image cannot be made.
 
     """
-    file = state_dir() / "logs" / "matrix-inputs.log"
     say = log or (lambda _: None)
-    preparation = Preparation(cache_dir(), file, project, say, make=log is not None)
+    preparation = Preparation(cache_dir(), project, say, make=log is not None)
     return prepare_inputs(images, settings, preparation)
 
 

@@ -1,7 +1,7 @@
 """``imgbuild fetch``: every input of the selected images into one folder."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -10,11 +10,6 @@ from imgbuild.cli.options import info, option, select, takes_selection
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import aligned, size_text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from imgbuild.inputs.fetched import Listing
 
 
 @takes_selection()
@@ -32,7 +27,7 @@ def fetch(
     """Fetch every input of the selected images, for `build --offline`."""
     from imgbuild.build.context import BuildOptions, open_context
     from imgbuild.build.fetch import FetchJob, fetch_files, known_listing, plan_listing
-    from imgbuild.inputs.download_progress import shown_progress
+    from imgbuild.inputs.download import shown_progress
     from imgbuild.inputs.fetched import fetched_layout
     from imgbuild.settings import Sites, load_settings
 
@@ -48,20 +43,16 @@ def fetch(
     if new:
         with open_context(opened, new, BuildOptions(), info) as context, context.display:
             known |= {image.name: plan_listing(image, job, context) for image in new}
-    listings = [listing for listing in known.values() if listing]
     with shown_progress() as progress:
-        count = fetch_files(listings, job, progress)
+        listings, count = fetch_files([one for one in known.values() if one], job, progress)
     for image, listing in zip(images, listings, strict=True):
         fetched_layout(listing, image.os_name, job.folder, job.folder / "base")
-    _report(job.folder, listings, count)
-
-
-def _report(folder: Path, listings: "Sequence[Listing]", count: int) -> None:
-    from imgbuild.inputs.fetched import read_listing
-
-    now = [read_listing(folder, listing.image) or listing for listing in listings]
-    rows = [[one.image, f"{len(one.items)} files", size_text(one.size)] for one in now]
+    sizes = [{item: item.size or 0 for item in listing.items} for listing in listings]
+    rows = [
+        [listing.image, f"{len(own)} files", size_text(sum(own.values()))]
+        for listing, own in zip(listings, sizes, strict=True)
+    ]
     typer.echo("\n".join(aligned(rows)))
-    sizes = {item.sha256: item.size or 0 for one in now for item in one.items}
-    total = f"{len(sizes)} files, {size_text(sum(sizes.values()))} in {folder}"
+    every = {item.sha256: size for own in sizes for item, size in own.items()}
+    total = f"{len(every)} files, {size_text(sum(every.values()))} in {job.folder}"
     typer.echo(f"{total}; {f'{count} fetched now' if count else 'nothing to fetch'}.")

@@ -1,8 +1,4 @@
-"""Make base images from the distribution's archive, and keep them as OCI layouts.
-
-No registry is needed: apt's signatures prove every package. The same recipe gives the same image
-until the archive changes; ``refresh`` makes it again with the archive's updates.
-"""
+"""Make base images from the distribution's signed archive, and keep them as OCI layouts."""
 
 import json
 import os
@@ -51,27 +47,25 @@ MMDEBSTRAP_OPTIONS = (
     f"--customize-hook={_POLICY}",
 )
 #: Where mmdebstrap(1) and apt look for the keys of an archive, and the package that brings them.
+_KEYS = Path("/usr/share/keyrings")
 KEYRINGS = {
-    "debian": (
-        Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
-        "debian-archive-keyring",
-    ),
-    "ubuntu": (Path("/usr/share/keyrings/ubuntu-archive-keyring.gpg"), "ubuntu-keyring"),
+    "debian": (_KEYS / "debian-archive-keyring.gpg", "debian-archive-keyring"),
+    "ubuntu": (_KEYS / "ubuntu-archive-keyring.gpg", "ubuntu-keyring"),
 }
 
 
 @dataclass(frozen=True)
 class BaseRecipe:
-    """What a base image is made from."""
+    """What a base image is made from: the matrix's name of a system, such as ``debian-12``.
+
+    ``distribution`` is whose archive and keys, ``suite`` the release's code name. ``epoch`` is
+    SOURCE_DATE_EPOCH, in seconds: no file of the image is newer.
+    """
 
     os_name: str
-    """The matrix's name of it, such as ``debian-12``."""
     distribution: str
-    """Whose archive and keys: ``debian`` or ``ubuntu``."""
     suite: str
-    """The release's code name, such as ``bookworm``."""
     epoch: int
-    """SOURCE_DATE_EPOCH, in seconds: no file of the image is newer."""
 
     @property
     def digest(self) -> str:
@@ -80,7 +74,6 @@ class BaseRecipe:
         return sha256(json.dumps(parts, sort_keys=True).encode())
 
     def folder(self, cache: Path) -> Path:
-        """Return where in ``cache`` the image is, or would be."""
         return cache / "base" / f"{self.os_name}-{self.digest[:12]}"
 
 
@@ -94,8 +87,8 @@ def bootstrap_base(
 ) -> BaseLayout:
     """Return the base image of ``recipe``, from ``cache`` or made by mmdebstrap (20 to 40 s).
 
-    ``refresh`` makes it again from the archive's state of now. The lines of mmdebstrap go to
-    ``log``. An image in the cache is reused only if its digests are right.
+    The same recipe gives the same image until the archive changes; ``refresh`` makes it again from
+    the archive's state of now. An image in the cache is reused only if its digests are right.
 
     Raises:
         InputError: the distribution is unknown.
@@ -249,16 +242,6 @@ def _scratch_parent() -> Path:
     """
     if "TMPDIR" not in os.environ and os.access(_SHARED_MEMORY, os.W_OK):
         status = os.statvfs(_SHARED_MEMORY)
-        free = min(status.f_bavail * status.f_frsize, _available_memory())
-        if free >= _ROOM and not status.f_flag & os.ST_NOEXEC:
+        if status.f_bavail * status.f_frsize >= _ROOM and not status.f_flag & os.ST_NOEXEC:
             return _SHARED_MEMORY
     return Path(tempfile.gettempdir())
-
-
-def _available_memory() -> int:
-    """Return the bytes the kernel can give without swapping (``MemAvailable``, proc(5))."""
-    with suppress(OSError):
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return 0

@@ -2,6 +2,8 @@
 
 import filecmp
 import os
+import shutil
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -9,22 +11,16 @@ from importlib.metadata import version
 from pathlib import Path
 
 from imgbuild.dockerfile.conda import conda_downloads
-from imgbuild.dockerfile.variables import epoch_seconds, named_sources
+from imgbuild.dockerfile.variables import epoch_seconds, file_name, named_sources
 from imgbuild.errors import InputError, MachineError
-from imgbuild.files import link_or_copy, stored_folder
+from imgbuild.files import file_sha256, link_or_copy, sha256, stored_folder, write_text
 from imgbuild.inputs.base import BaseRecipe, bootstrap_base, find_base, whole_base
-from imgbuild.inputs.download import Download, content_digest, substituted
+from imgbuild.inputs.download import Download, Kind, content_folder
 from imgbuild.inputs.local_prefix import prefix_digest
 from imgbuild.inputs.oci_layout import BaseLayout, open_layout
-from imgbuild.inputs.settings_files import (
-    build_secrets,
-    keyrings_context,
-    other_keyrings,
-    secret_files,
-)
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import CondaPython, Matrix
-from imgbuild.project import Project
+from imgbuild.project import Project, state_dir
 from imgbuild.settings import LayoutBase, PrefixInterpreter, RegistryBase, Settings, Sites
 
 #: The named build contexts that the Dockerfiles mount.
@@ -35,7 +31,8 @@ FILES, CONDA = "downloads", "conda-packages"
 class BaseInput:
     """The base image: a reference that the engine has or can pull.
 
-    ``digest`` is ``None`` until it has been made.
+    ``digest`` is ``None`` until it has been made. ``require_whole`` makes a damaged layout again;
+    it reads all of it, so it is called before a load only.
     """
 
     reference: str
@@ -43,7 +40,6 @@ class BaseInput:
     origin: str
     layout: BaseLayout | None = None
     require_whole: Callable[[], None] = lambda: None
-    """Makes a damaged layout again; it reads all of it, so it is called before a load only."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +60,7 @@ class ImageDownloads:
 
     @property
     def all(self) -> tuple[Download, ...]:
-        """Every file."""
         return tuple(file for files in self.contexts.values() for file in files)
-
-    @property
-    def digest(self) -> str:
-        """The sha256, in hexadecimal, over names and contents."""
-        return content_digest(self.all)
 
 
 @dataclass(frozen=True)
@@ -95,7 +85,6 @@ class Preparation:
     """
 
     cache: Path
-    log: Path
     project: Project
     say: Callable[[str], None]
     make: bool = True
@@ -113,55 +102,20 @@ def prepare_inputs(
 
     """
     images = tuple(images)
-    check_settings(settings, images[0].matrix)
+    matrix, project, cache = images[0].matrix, preparation.project, preparation.cache
+    check_settings(settings, matrix)
     systems = {image.os_name: image for image in images}
     pythons = {image.version_of("python"): image for image in images}
     return BuildInputs(
         {name: _base(image, settings, preparation) for name, image in systems.items()},
         {v: _interpreter(image, settings, preparation) for v, image in pythons.items()},
-        uv_context(preparation.cache),
+        uv_context(cache),
         version("uv"),
-        build_secrets(settings, preparation.cache),
-        {i.name: image_downloads(i, preparation.project.locks, settings) for i in images},
-        keyrings_context(
-            images[0].matrix, settings, preparation.project.files / "keyrings", preparation.cache
-        ),
+        _build_secrets(settings, cache),
+        {image.name: image_downloads(image, project.locks, settings) for image in images},
+        _keyrings_context(matrix, settings, project.files / "keyrings", cache),
         settings.standin.note if settings.standin else None,
     )
-
-
-def _base(image: Image, settings: Settings, preparation: Preparation) -> BaseInput:
-    choice = settings.base_for(image.os_name, image.os.image)
-    if isinstance(choice, RegistryBase):
-        return BaseInput(choice.image, choice.image.rsplit("@", 1)[1], "registry")
-    if isinstance(choice, LayoutBase):
-        local = open_layout(Path(choice.path))
-        return BaseInput(local.reference, local.image_id, "OCI layout", local)
-    recipe, cache, say = base_recipe(image), preparation.cache, preparation.say
-    make = partial(bootstrap_base, recipe, cache, log=preparation.log, say=say)
-    layout = None if preparation.refresh else find_base(recipe, cache)
-    if layout is None and not preparation.make:
-        return BaseInput("", None, "bootstrapped")
-    if layout is None:
-        say(f"making the base image {image.os_name} (about half a minute)")
-        layout = make(refresh=preparation.refresh)
-    whole = partial(whole_base, layout, make, say)
-    return BaseInput(layout.reference, layout.image_id, "bootstrapped", layout, whole)
-
-
-def base_recipe(image: Image) -> BaseRecipe:
-    """Return what the image's base is made from, where it is made here."""
-    return BaseRecipe(image.os_name, image.os.distribution, image.os.suite, epoch_seconds(image))
-
-
-def _interpreter(image: Image, settings: Settings, preparation: Preparation) -> InterpreterInput:
-    python = image.version_of("python")
-    choice = settings.interpreter_for(python)
-    if not isinstance(choice, PrefixInterpreter):
-        return InterpreterInput(None, "source", "source")
-    prefix, dockerfile = Path(choice.path), preparation.project.prefix_dockerfile
-    digest = prefix_digest(prefix, python, dockerfile, preparation.cache)
-    return InterpreterInput(prefix, digest, "local prefix")
 
 
 def check_settings(settings: Settings, matrix: Matrix) -> None:
@@ -185,12 +139,53 @@ def check_settings(settings: Settings, matrix: Matrix) -> None:
                 f"The settings{option}: {section}: the matrix has no {', '.join(unknown)}; "
                 f"there are: {', '.join(known)}."
             )
-    secret_files(settings)
+    _secret_files(settings)
     Sites(matrix.upstream_urls, settings).login("https://localhost/")
-    other_keyrings(matrix, settings)
+    _mirror_keyrings(matrix, settings)
     for base in settings.base.values():
         if isinstance(base, LayoutBase):
             open_layout(Path(base.path))
+
+
+# --- base images and interpreters -----------------------------------------------------------------
+
+
+def base_recipe(image: Image) -> BaseRecipe:
+    """Return what the image's base is made from, where it is made here."""
+    return BaseRecipe(image.os_name, image.os.distribution, image.os.suite, epoch_seconds(image))
+
+
+def _base(image: Image, settings: Settings, preparation: Preparation) -> BaseInput:
+    choice = settings.base_for(image.os_name, image.os.image)
+    if isinstance(choice, RegistryBase):
+        return BaseInput(choice.image, choice.image.rsplit("@", 1)[1], "registry")
+    if isinstance(choice, LayoutBase):
+        local = open_layout(Path(choice.path))
+        return BaseInput(local.reference, local.image_id, "OCI layout", local)
+    recipe, cache, say = base_recipe(image), preparation.cache, preparation.say
+    log = state_dir() / "logs" / f"{time.strftime('%Y%m%dT%H%M%S')}-inputs.log"
+    make = partial(bootstrap_base, recipe, cache, log=log, say=say)
+    layout = None if preparation.refresh else find_base(recipe, cache)
+    if layout is None and not preparation.make:
+        return BaseInput("", None, "bootstrapped")
+    if layout is None:
+        say(f"making the base image {image.os_name} (about half a minute)")
+        layout = make(refresh=preparation.refresh)
+    whole = partial(whole_base, layout, make, say)
+    return BaseInput(layout.reference, layout.image_id, "bootstrapped", layout, whole)
+
+
+def _interpreter(image: Image, settings: Settings, preparation: Preparation) -> InterpreterInput:
+    python = image.version_of("python")
+    choice = settings.interpreter_for(python)
+    if not isinstance(choice, PrefixInterpreter):
+        return InterpreterInput(None, "source", "source")
+    prefix, dockerfile = Path(choice.path), preparation.project.prefix_dockerfile
+    digest = prefix_digest(prefix, python, dockerfile, preparation.cache)
+    return InterpreterInput(prefix, digest, "local prefix")
+
+
+# --- downloads and uv -----------------------------------------------------------------------------
 
 
 def image_downloads(image: Image, locks: Path, settings: Settings) -> ImageDownloads:
@@ -203,14 +198,17 @@ def image_downloads(image: Image, locks: Path, settings: Settings) -> ImageDownl
     python, others = image.version_of("python"), settings.substitutes
     named = named_sources(image)
     if isinstance(settings.interpreter_for(python), PrefixInterpreter):
-        named = {purpose: source for purpose, source in named.items() if purpose != "cpython"}
-    contexts = {FILES: [Download(n.file_name, n.url, n.sha256) for n in named.values()]}
+        named.pop("cpython", None)
+    contexts = {FILES: [(n.url, n.sha256, Kind.DOWNLOAD) for n in named.values()]}
     if isinstance(image.python, CondaPython):
         conda = conda_downloads(python, image.python, locks)
-        contexts[CONDA] = [Download(url.rsplit("/", 1)[1], url, sha256) for url, sha256 in conda]
+        contexts[CONDA] = [(url, sha256, Kind.CONDA) for url, sha256 in conda]
     return ImageDownloads(
         {
-            name: tuple(substituted(file, others) for file in files)
+            name: tuple(
+                Download(file_name(url), url, others.get(file_name(url), sha256), kind=kind)
+                for url, sha256, kind in files
+            )
             for name, files in contexts.items()
             if files
         },
@@ -239,13 +237,83 @@ def uv_context(cache: Path) -> Path:
     status = source.stat()
     final = cache / "uv" / f"{version('uv')}-{status.st_size:x}-{status.st_mtime_ns:x}"
 
-    def make(folder: Path) -> None:
-        link_or_copy(source, folder / "uv")
-
     def is_whole(folder: Path) -> bool:
         stored = folder / "uv"
-        only = folder.is_dir() and [path.name for path in folder.iterdir()] == ["uv"]
-        same = only and (stored.samefile(source) or filecmp.cmp(stored, source, shallow=False))
-        return same and os.access(stored, os.X_OK)
+        alone = [path.name for path in folder.glob("*")] == ["uv"]
+        # A link or a copy has the source's time; only if it was changed are the contents compared.
+        return alone and filecmp.cmp(stored, source) and os.access(stored, os.X_OK)
 
-    return stored_folder(final, make, is_whole)
+    return stored_folder(final, lambda folder: link_or_copy(source, folder / "uv"), is_whole)
+
+
+# --- files that the settings name -----------------------------------------------------------------
+
+
+def _build_secrets(settings: Settings, cache: Path) -> dict[str, Path]:
+    """Return the files of the build's secrets by id: ``ca``, ``netrc``, ``upstreams``."""
+    found = _secret_files(settings)
+    if settings.mirrors:
+        # Lines NAME URL, which images/files/apt-install reads.
+        mirrors = sorted(settings.mirrors.items())
+        text = "".join(f"{name} {mirror.url}\n" for name, mirror in mirrors)
+        found["upstreams"] = cache / "contexts" / f"upstreams-{sha256(text.encode())[:16]}.txt"
+        write_text(found["upstreams"], text)
+    return found
+
+
+def _secret_files(settings: Settings) -> dict[str, Path]:
+    named = {"ca": settings.ca_bundle, "netrc": settings.netrc}
+    found = {name: Path(path) for name, path in named.items() if path is not None}
+    ca = found.get("ca")
+    if ca and not (ca.is_file() and b"-----BEGIN CERTIFICATE-----" in ca.read_bytes()):
+        raise InputError(
+            f"imgbuild.local.yaml: ca_bundle {ca} is not a file of PEM certificates. Correct it, "
+            "or take the line out and run `imgbuild doctor --write`."
+        )
+    return found
+
+
+def _mirror_keyrings(matrix: Matrix, settings: Settings) -> dict[str, Path]:
+    """Return the keyrings of mirrors, by the file name that the Dockerfiles use."""
+    found = {}
+    for name, mirror in settings.mirrors.items():
+        upstream = matrix.upstreams.get(name)
+        if not mirror.keyring or not upstream:
+            continue
+        where, path = f"imgbuild.local.yaml: mirrors.{name}", Path(mirror.keyring)
+        if upstream.keyring is None:
+            raise InputError(
+                f"{where}: a keyring would not be used. The sources of a base image are checked "
+                "with its own keys: mirror the archive with its signatures, or take a base image "
+                "that trusts the mirror's key. Other kinds of site are trusted by sha256."
+            )
+        try:
+            head = path.read_bytes()[:1]
+        except OSError as error:
+            raise InputError(f"{where}: keyring {path}: {error.strerror}.") from error
+        # A binary OpenPGP packet begins with its highest bit set; apt of 2016 reads no other kind.
+        if not head or not head[0] & 0x80:
+            raise InputError(
+                f"{where}: keyring {path} is no binary keyring. Make one of an armored key with "
+                "`gpg --dearmor`."
+            )
+        found[upstream.keyring.file] = path
+    return found
+
+
+def _keyrings_context(matrix: Matrix, settings: Settings, own: Path, cache: Path) -> Path | None:
+    """Return a folder of the keyrings in ``own``, some replaced; ``None`` if none is replaced."""
+    others = _mirror_keyrings(matrix, settings)
+    if not others:
+        return None
+    files = {path.name: path for path in own.glob("*.gpg")} | others
+    digests = {name: file_sha256(path) for name, path in sorted(files.items())}
+
+    def make(folder: Path) -> None:
+        for name, path in files.items():
+            shutil.copyfile(path, folder / name)
+
+    # Its name is part of the input digest.
+    parts = [f"{name}\0".encode() + bytes.fromhex(digest) for name, digest in digests.items()]
+    final = cache / "contexts" / f"keyrings-{sha256(b''.join(parts))[:16]}"
+    return content_folder(final, digests, make)

@@ -1,16 +1,18 @@
-"""Files by sha256, kept in a store and put into named build contexts."""
+"""Download files by sha256 into a store, continued where they stopped, and into build contexts."""
 
-import functools
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field
-from pydantic.dataclasses import dataclass
+import pydantic.dataclasses
 
-from imgbuild.errors import CheckFailedError, InputError, MachineError
+from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 from imgbuild.files import (
     FILE_TIME,
     ContentStore,
@@ -19,66 +21,116 @@ from imgbuild.files import (
     link_or_copy,
     stored_folder,
 )
-from imgbuild.inputs.download_progress import DownloadProgress
+from imgbuild.parallel import in_parallel
 from imgbuild.scalars import Sha256
 from imgbuild.settings import Sites
+from imgbuild.text import size_text
+
+if TYPE_CHECKING:  # a plan needs neither
+    from requests import Response
+    from rich.progress import Progress
+
+    from imgbuild.http import HttpClient
+
+_KNOWN: dict[tuple[int, ...], str] = {}
+_CONNECTIONS = 4
+_STOP_SECONDS = 2.0  # for threads to see that another one failed
+_CHUNK = 1 << 18
+_FIRST_BYTE = re.compile(r"bytes (\d+)-")
+_HEAD = 1 << 16  # where the title of a page is looked for
+_HTML = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<!doctype html|<html)", re.IGNORECASE)
+_TITLE = re.compile(rb"<title[^>]*>([^<]{1,80})</title>", re.IGNORECASE)
 
 #: A name in one folder: also what apt (``1%3a2.0~rc1``) and the Python index call their files.
-StoredName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+%~!:@-]*$")]
+StoredName = Annotated[str, pydantic.Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+%~!:@-]*$")]
 
 
-@dataclass(frozen=True)
+class Kind(StrEnum):
+    """What a file is for."""
+
+    DOWNLOAD = "download"
+    CONDA = "conda-package"
+    PYTHON = "python-distribution"
+    BASE = "base-image"
+    APT_LIST = "apt-list"
+    APT_PACKAGE = "apt-package"
+    APT_MIRRORS = "apt-mirrors"
+
+
+@pydantic.dataclasses.dataclass(frozen=True)
 class Download:
     """One file. ``size`` is in bytes, where it is known beforehand.
+
+    Without ``url`` it was made on the machine of `imgbuild fetch`.
 
     Raises:
         ValueError: the name is a path, or the sha256 is not one.
 
     """
 
-    file_name: StoredName
+    name: StoredName
     url: str
     sha256: Sha256
     size: int | None = None
+    kind: Kind = Kind.DOWNLOAD
 
 
-class WrongContentError(CheckFailedError):
-    """The file that came has another sha256 than ``download``."""
-
-    def __init__(self, message: str, download: Download) -> None:
-        super().__init__(message)
-        self.download = download
-
-
-class NotFetchedError(MachineError):
-    """``download`` cannot be had from here."""
+class DownloadError(ImgbuildError):
+    """A file cannot be had."""
 
     def __init__(self, message: str, download: Download) -> None:
         super().__init__(message)
         self.download = download
 
 
-def substituted(download: Download, substitutes: Mapping[str, str]) -> Download:
-    """Return ``download`` with the sha256 that the settings give in place of the matrix's."""
-    other = substitutes.get(download.file_name)
-    return replace(download, sha256=other, size=None) if other else download
+class WrongContentError(DownloadError, CheckFailedError):
+    """The file that came has another sha256."""
 
 
-def content_digest(downloads: Iterable[Download]) -> str:
-    """Return the sha256, in hexadecimal, over the names and contents; addresses do not matter."""
-    return json_sha256(sorted((download.file_name, download.sha256) for download in downloads))
+class NotFetchedError(DownloadError, MachineError):
+    """The file cannot be had from here."""
+
+
+def shown_progress() -> "Progress":
+    """Return what draws bars on a terminal, each for a file under way; lines come above them."""
+    from rich.console import Console  # noqa: PLC0415 - only where something is fetched
+    from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn  # noqa: PLC0415
+
+    columns = ("{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    console = Console(stderr=True)
+    return Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty())
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
+def contents_digest(files: Mapping[str, str]) -> str:
+    """Return the sha256, in hexadecimal, over the names and the sha256 of files."""
+    return json_sha256(sorted(files.items()))
+
+
+def content_folder(final: Path, files: Mapping[str, str], make: Callable[[Path], None]) -> Path:
+    """Return the folder ``final``, which holds exactly ``files``: the sha256 by relative path.
+
+    If it does not, ``make`` fills an empty folder in its place.
+    """
+
+    def is_whole(folder: Path) -> bool:
+        found = {str(path.relative_to(folder)): path for path in folder.rglob("*")}
+        return files.keys() == {name for name, path in found.items() if path.is_file()} and all(
+            has_sha256(found[name], digest) for name, digest in files.items()
+        )
+
+    return stored_folder(final, make, is_whole)
 
 
 def downloads_context(
-    downloads: Iterable[Download],
-    cache: Path,
-    sites: Sites,
-    progress: DownloadProgress | None = None,
+    downloads: Iterable[Download], cache: Path, sites: Sites, progress: "Progress"
 ) -> Path:
-    """Return a folder of ``cache`` that holds the downloads under their file names, nothing else.
+    """Return a folder of ``cache`` that holds the downloads under their names, nothing else.
 
-    Its name is a digest of what is in it. Files that are missing are fetched into
-    ``cache/downloads``.
+    Files that are missing are fetched into ``cache/downloads``.
 
     Raises:
         InputError: two downloads have one name and different content.
@@ -86,35 +138,45 @@ def downloads_context(
         MachineError: a file cannot be had, or the cache cannot be written.
 
     """
-    files = _by_name(downloads)
-    store, shown = ContentStore(cache / "downloads"), progress or DownloadProgress()
+    files: dict[str, Download] = {}
+    for download in downloads:
+        other = files.setdefault(download.name, download)
+        if other.sha256 != download.sha256:
+            raise InputError(
+                f"Two downloads are called {download.name} and differ: {other.url} and "
+                f"{download.url}. Give one of them another file name."
+            )
+    store = ContentStore(cache / "downloads")
 
     def make(folder: Path) -> None:
-        for download in files.values():
-            path = store.path(download.sha256)
-            if path.is_file() and not _is_right(download, path):
-                shown.damaged(download.file_name)
+        for file in files.values():
+            path = store.path(file.sha256)
+            if path.is_file() and not has_sha256(path, file.sha256):
+                _say(f"{file.name} in the cache was damaged (its sha256 is another): fetched again")
                 path.unlink()
-        stored = fetch_all(files.values(), store, sites, shown)
-        for download, path in stored.items():
-            link_or_copy(path, folder / download.file_name)
+        fetch_all(files.values(), store, sites, progress)
+        for file in files.values():
+            link_or_copy(store.path(file.sha256), folder / file.name)
         os.utime(folder, (FILE_TIME, FILE_TIME))
 
-    def is_whole(folder: Path) -> bool:
-        names = {path.name for path in folder.iterdir()} if folder.is_dir() else None
-        return names == {*files} and all(_is_right(f, folder / n) for n, f in files.items())
+    contents = {name: file.sha256 for name, file in files.items()}
+    final = cache / "contexts" / f"downloads-{contents_digest(contents)[:16]}"
+    return content_folder(final, contents, make)
 
-    digest = content_digest(files.values())
-    return stored_folder(cache / "contexts" / f"downloads-{digest[:16]}", make, is_whole)
+
+def has_sha256(path: Path, digest: str) -> bool:
+    """Return whether a file has its sha256; an unchanged file is read once a process."""
+    status = path.stat()
+    state = (status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns)
+    if state not in _KNOWN:
+        _KNOWN[state] = file_sha256(path)
+    return _KNOWN[state] == digest
 
 
 def fetch_all(
-    downloads: Iterable[Download],
-    store: ContentStore,
-    sites: Sites,
-    progress: DownloadProgress | None = None,
-) -> Mapping[Download, Path]:
-    """Return where each file is in ``store``, fetched where it is missing.
+    downloads: Iterable[Download], store: ContentStore, sites: Sites, progress: "Progress"
+) -> None:
+    """Fetch what ``store`` lacks, several files at once.
 
     The first fault stops the others; what has come of a file stays as its ``.part``, which the next
     call continues. Another process that fetches the same file is waited for.
@@ -124,33 +186,124 @@ def fetch_all(
         MachineError: one cannot be had, or the store cannot be written.
 
     """
-    files = list(dict.fromkeys(downloads))
-    missing = [file for file in files if not store.find(file.sha256, file.size)]
-    if missing:
-        from imgbuild.inputs.transfer import transfer  # noqa: PLC0415 - brings requests
+    missing = [one for one in dict.fromkeys(downloads) if not store.find(one.sha256, one.size)]
+    if not missing:
+        return
+    from imgbuild.http import shown  # noqa: PLC0415 - brings requests
 
-        transfer(missing, store, sites, progress or DownloadProgress())
-    return {file: store.path(file.sha256) for file in files}
+    client = sites.client()
+
+    def fetch(file: Download) -> None:
+        address, task = sites.address(file.url), progress.add_task(file.name, total=file.size)
+        update = partial(progress.update, task)
+        transfer = _Transfer(file, address, shown(address), sites, client, update)
+        store.put(file.sha256, transfer.complete, file.size, name=file.name)
+        progress.remove_task(task)
+
+    try:
+        in_parallel(fetch, missing, _CONNECTIONS, stop=client.close, grace=_STOP_SECONDS)
+    finally:
+        client.close()
 
 
-def _is_right(download: Download, path: Path) -> bool:
-    """Return whether a file has its sha256; it is read once a process."""
-    status = path.stat()
-    return _sha256(path, status.st_ino, status.st_size, status.st_mtime_ns) == download.sha256
+@dataclass(frozen=True)
+class _Transfer:
+    """The way of one file; ``shown`` is its address without a login, ``update`` that of a bar."""
+
+    download: Download
+    address: str
+    shown: str
+    sites: Sites
+    client: "HttpClient"
+    update: Callable[..., None]
+
+    def complete(self, part: Path) -> None:
+        resumed = self._receive(part)
+        found = file_sha256(part)
+        if resumed and found != self.download.sha256:
+            # What was there from another time may have been something else: from the start.
+            part.unlink()
+            self._receive(part)
+            found = file_sha256(part)
+        if found != self.download.sha256:
+            error = self._wrong_content(part, found)
+            part.unlink()
+            raise error
+        _say(f"fetched {self.download.name} ({size_text(part.stat().st_size)})")
+
+    def _receive(self, part: Path) -> bool:
+        """Return whether the beginning of the file was there before the last try."""
+        try:
+            return self.client.retry(self.shown, lambda: self._attempt(part))
+        except MachineError as error:
+            advice = self.sites.advice(self.address)
+            message = f"{self.download.name} cannot be fetched: {error} {advice}"
+            raise NotFetchedError(message, self.download) from None
+
+    def _attempt(self, part: Path) -> bool:
+        from imgbuild.http import TransientError, raise_transient  # noqa: PLC0415 - brings requests
+
+        have = part.stat().st_size if part.exists() else 0
+        headers = {"Range": f"bytes={have}-"} if have else {}
+        with self.client.stream("GET", self.address, headers) as response:
+            status, reason = response.status_code, f" ({response.reason})"
+            if status == 416 and have:
+                return True
+            raise_transient(status, response.headers, reason)
+            if status not in {200, 206}:
+                # Not the address that it redirected to, which may be private.
+                hint = self._login_hint() if status in {401, 403, 407} else ""
+                raise MachineError(f"{self.shown} answered {status}{reason}{hint}.")
+            ranged = _FIRST_BYTE.match(response.headers.get("Content-Range", ""))
+            start = int(ranged[1]) if status == 206 and ranged else 0
+            if start not in {0, have}:
+                part.unlink()
+                raise TransientError("it sent another range than requested")
+            self._write(response, part, start)
+        return start > 0
+
+    def _write(self, response: "Response", part: Path, start: int) -> None:
+        length = response.headers.get("Content-Length", "")
+        total = start + int(length) if length.isdigit() else None
+        self.update(completed=start, total=total)
+        with part.open("ab" if start else "wb") as out:
+            # As it was sent: a server may call a .tar.gz a packed .tar.
+            for chunk in response.raw.stream(_CHUNK, decode_content=False):
+                if self.client.closed:
+                    raise MachineError("another download failed")  # its error is the one shown
+                out.write(chunk)
+                self.update(advance=len(chunk))
+                if self.download.size is not None and out.tell() > self.download.size:
+                    break  # it can only be wrong, and may be without end
+
+    def _login_hint(self) -> str:
+        if self.sites.login(self.address):
+            return ": it refused the login of the netrc file; correct it there"
+        return ": it asks for a login; name a netrc file with one (netrc: in the settings)"
+
+    def _wrong_content(self, part: Path, found: str) -> WrongContentError:
+        page = _page(part)
+        hint = (
+            f" What came is an HTML page{page}: a login, a notice or an error of the mirror or of "
+            "a proxy, not the file. Open the address in a browser to see what it wants."
+            if page is not None
+            else " Nothing was kept. If the file was published anew, read what changed before you "
+            "change the sha256 in matrix.yaml; if a mirror is wrong, correct it (docs/guide.md)."
+        )
+        return WrongContentError(
+            f"{self.download.name} is not the expected file: {self.shown} gave "
+            f"{part.stat().st_size} bytes with sha256 {found}, expected is "
+            f"{self.download.sha256}.{hint}",
+            self.download,
+        )
 
 
-@functools.cache
-def _sha256(path: Path, *_state: int) -> str:
-    return file_sha256(path)
-
-
-def _by_name(downloads: Iterable[Download]) -> dict[str, Download]:
-    found: dict[str, Download] = {}
-    for download in downloads:
-        other = found.setdefault(download.file_name, download)
-        if other.sha256 != download.sha256:
-            raise InputError(
-                f"Two downloads are called {download.file_name} and differ: {other.url} and "
-                f"{download.url}. Give one of them another file name."
-            )
-    return found
+def _page(path: Path) -> str | None:
+    """Return ``None`` if the file is no HTML page, else its title in brackets or nothing."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+    if not _HTML.match(head):
+        return None
+    found = _TITLE.search(head)
+    title = " ".join(found[1].decode("utf-8", "replace").split()) if found else ""
+    return f" (“{title}”)" if title and title.isprintable() else ""

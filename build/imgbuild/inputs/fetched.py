@@ -1,131 +1,84 @@
-"""A folder that `imgbuild fetch` filled: the list of each image's inputs, and a build from it.
-
-``images/<image>.json`` lists everything that an image is built from. A listing holds a short digest
-of each kind of input that it was made for.
-"""
+"""A folder that `imgbuild fetch` filled: listings of images' inputs, and builds from it."""
 
 import json
-import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
+import pydantic.dataclasses
+from pydantic import TypeAdapter, ValidationError
+
+from imgbuild.dockerfile.lockfile import lock_text
+from imgbuild.dockerfile.render import render_dockerfile
+from imgbuild.dockerfile.stages import Stage, needed, read_dockerfile
 from imgbuild.errors import InputError
-from imgbuild.files import (
-    ContentStore,
-    file_sha256,
-    json_sha256,
-    link_or_copy,
-    sha256,
-    stored_folder,
-    write_text,
-)
+from imgbuild.files import ContentStore, link_or_copy, sha256, stored_folder, write_text
 from imgbuild.inputs.build_inputs import CONDA, FILES, BuildInputs, image_downloads
-from imgbuild.inputs.download import Download
-from imgbuild.inputs.install_stages import arguments, needed_stages
-from imgbuild.inputs.oci_layout import MANIFEST, BaseLayout, name_image, open_layout
+from imgbuild.inputs.download import (
+    Download,
+    Kind,
+    content_folder,
+    contents_digest,
+    has_sha256,
+)
+from imgbuild.inputs.oci_layout import MANIFEST, BaseLayout, blob_path, name_image, open_layout
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
-from imgbuild.settings import LayoutBase, Settings
+from imgbuild.settings import LayoutBase, PrefixInterpreter, Settings
 
-#: Raise it when a listing of before can no longer be built from.
-SCHEMA = 1
-#: The part that an offline build does not compare: it takes whatever base was fetched.
+#: The part of a request that an offline build does not compare: it takes the base that was fetched.
 BASE = "base"
+MANIFEST_NAME = "manifest.json"
+#: What calls images/files/apt-install in a Dockerfile.
+APT_INSTALL = "sh /run/apt-install"
+#: The named build contexts that the Dockerfiles mount, and where in them each kind of file is.
+OFFLINE = "offline"
+_PLACES = {
+    Kind.DOWNLOAD: (FILES, "."),
+    Kind.CONDA: (CONDA, "."),
+    Kind.PYTHON: (OFFLINE, "python"),
+    Kind.APT_LIST: (OFFLINE, "apt/lists"),
+    Kind.APT_PACKAGE: (OFFLINE, "apt/archives"),
+    Kind.APT_MIRRORS: (OFFLINE, "apt"),
+}
 _SHORT = 12
 
 
-class Kind(StrEnum):
-    """What a fetched file is for."""
-
-    DOWNLOAD = "download"
-    CONDA = "conda-package"
-    PYTHON = "python-distribution"
-    BASE = "base-image"
-    APT_LIST = "apt-list"
-    APT_PACKAGE = "apt-package"
-    APT_MIRRORS = "apt-mirrors"
-
-
-#: The named build context that the Dockerfiles mount, and where in it each kind is.
-OFFLINE = "offline"
-_PLACES = {
-    Kind.PYTHON: "python",
-    Kind.APT_LIST: "apt/lists",
-    Kind.APT_PACKAGE: "apt/archives",
-    Kind.APT_MIRRORS: "apt",
-}
-
-
-@dataclass(frozen=True)
-class Item:
-    """One file: what for, its name, where it came from, its sha256 and size in bytes.
-
-    Without ``url`` it was made on the machine that fetched.
-    """
-
-    kind: Kind
-    name: str
-    url: str
-    sha256: str
-    size: int | None = None
-
-    @property
-    def download(self) -> Download:
-        """The file as the store knows it."""
-        return Download(self.name, self.url, self.sha256, self.size)
-
-
-def store_file(source: Path, store: ContentStore, kind: Kind, name: str) -> Item:
-    """Return a file of this machine as an item, copied to ``store``."""
-    item = Item(kind, name, "", file_sha256(source), source.stat().st_size)
-    store.put(item.sha256, lambda part: shutil.copyfile(source, part))
-    return item
-
-
-@dataclass(frozen=True)
+@pydantic.dataclasses.dataclass(frozen=True, config={"extra": "forbid"})
 class Listing:
-    """Everything one image is built from.
+    """Everything one image is built from, as in ``images/<image>.json`` of a fetched folder.
 
     ``request`` has a short digest of each kind of input, to find what changed since; ``base`` is
     the base image's reference in its registry, empty if it was made on the machine that fetched.
+    ``schema`` is raised when a listing of before can no longer be built from.
     """
 
     image: str
-    request: Mapping[str, str]
+    request: dict[str, str]
     base: str
-    items: tuple[Item, ...]
+    items: tuple[Download, ...]
+    schema: Literal[1] = 1
 
-    def of(self, *kinds: Kind) -> tuple[Item, ...]:
-        """Return the files of some kinds."""
-        return tuple(item for item in self.items if item.kind in kinds)
+    def of(self, kind: Kind) -> tuple[Download, ...]:
+        return tuple(item for item in self.items if item.kind is kind)
 
     @property
     def manifest(self) -> str:
         """The sha256 of the base image's manifest."""
-        return next(item.sha256 for item in self.of(Kind.BASE) if item.name == "manifest.json")
+        return next(item.sha256 for item in self.of(Kind.BASE) if item.name == MANIFEST_NAME)
 
-    def missing(self, store: Path) -> tuple[Item, ...]:
+    def missing(self, store: ContentStore) -> tuple[Download, ...]:
         """Return the files that ``store`` does not have, by name and size."""
-        files = ContentStore(store)
-        return tuple(item for item in self.items if not files.find(item.sha256, item.size))
-
-    @property
-    def size(self) -> int:
-        """The bytes of all files whose size is known."""
-        return sum(item.size or 0 for item in self.items)
+        return tuple(item for item in self.items if not store.find(item.sha256, item.size))
 
 
 def listing_path(folder: Path, image: str) -> Path:
-    """Return where a fetched folder lists an image's inputs."""
     return folder / "images" / f"{image}.json"
 
 
 def write_listing(listing: Listing, folder: Path) -> None:
-    """Write the listing, whole or not at all."""
-    text = json.dumps({"schema": SCHEMA, **asdict(listing)}, indent=1, sort_keys=True)
+    text = json.dumps(asdict(listing), indent=1, sort_keys=True)
     write_text(listing_path(folder, listing.image), text + "\n")
 
 
@@ -140,54 +93,54 @@ def read_listing(folder: Path, image: str) -> Listing | None:
     if not path.exists():
         return None
     try:
-        return _parse(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return TypeAdapter(Listing).validate_json(path.read_bytes())
+    except ValidationError as error:
         raise InputError(
-            f"{path} is no listing of this imgbuild ({error}). Remove it and run `imgbuild fetch` "
-            "again: the files beside it are kept."
+            f"{path} is no listing of this imgbuild ({error.errors()[0]['msg']}). Remove it and "
+            "run `imgbuild fetch` again: the files beside it are kept."
         ) from error
 
 
-def _parse(document: dict[str, Any]) -> Listing:
-    if document.pop("schema") != SCHEMA:
-        raise ValueError("another schema")
-    items = tuple(Item(**{**item, "kind": Kind(item["kind"])}) for item in document.pop("items"))
-    for item in items:
-        _ = item.download  # refuses names that are paths, and what is no sha256
-    return Listing(**document, items=items)
-
-
-def fetch_request(image: Image, project: Project, settings: Settings) -> Mapping[str, str]:
-    """Return a short digest of each kind of input.
+def fetch_request(image: Image, project: Project, settings: Settings) -> dict[str, str]:
+    """Return a short digest of each kind of input that is fetched.
 
     Raises:
         InputError: a lock is missing, or a conda package has no recorded sha256.
 
     """
-    stages = needed_stages(image, project, settings)
+    downloads = image_downloads(image, project.locks, settings).all
+    stages = install_stages(image, project, settings)
     parts = {
-        "downloads": image_downloads(image, project.locks, settings).digest,
-        "lock": _text(project, image.lock_name),
-        "build lock": _text(project, image.build_lock_name),
+        "downloads": contents_digest({file.name: file.sha256 for file in downloads}),
         "Horovod": image.horovod.sha256,
-        "packages": json.dumps([[stage.parent, arguments(stage)] for stage in stages]),
+        "packages": json.dumps([[stage.parent, packages(stage)] for stage in stages]),
         BASE: settings.base_for(image.os_name, image.os.image).model_dump_json(),
     }
-    if image.mpi_lock_name:
-        parts["MPI lock"] = _text(project, image.mpi_lock_name)
+    for name, lock in zip(("lock", "build lock", "MPI lock"), image.lock_names, strict=False):
+        parts[name] = lock_text(project.locks / lock)
     return {name: sha256(value.encode())[:_SHORT] for name, value in parts.items()}
 
 
-def changed_parts(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return the kinds of input that are others than ``before``."""
-    return [name for name, value in now.items() if before.get(name) != value]
+def install_stages(image: Image, project: Project, settings: Settings) -> tuple[Stage, ...]:
+    """Return the stages that install packages; a local prefix has its own in place of CPython's."""
+    local = isinstance(settings.interpreter_for(image.version_of("python")), PrefixInterpreter)
+    dockerfile = render_dockerfile(image, project.templates)
+    replaced = {"cpython"} if local else set()
+    stages = [*needed(dockerfile.stages, dockerfile.final.name, replaced).values()]
+    if local:
+        stages += read_dockerfile(project.prefix_dockerfile.read_text("utf-8")).stages.values()
+    return tuple(stage for stage in stages if install_instruction(stage))
 
 
-def _text(project: Project, name: str) -> str:
-    path = project.locks / name
-    if not path.exists():
-        raise InputError(f"images/locks/{name} is missing. Run `imgbuild lock`.")
-    return path.read_text(encoding="utf-8")
+def install_instruction(stage: Stage) -> str:
+    """Return the RUN instruction of the stage that installs packages; empty if it has none."""
+    texts = (one.text for one in stage.instructions if one.line.startswith("RUN "))
+    return next((text for text in texts if APT_INSTALL in text), "")
+
+
+def packages(stage: Stage) -> str:
+    """Return the arguments of ``apt-install``: packages, repositories, options."""
+    return " ".join(install_instruction(stage).partition(APT_INSTALL)[2].split())
 
 
 @dataclass(frozen=True)
@@ -200,19 +153,20 @@ class FetchedInputs:
 
     def contexts(self, image: str) -> Mapping[str, Path]:
         """Return the named contexts of one image: its downloads, packages and lists."""
-        listing = self.listings[image]
-        contexts = {FILES: listing.of(Kind.DOWNLOAD), CONDA: listing.of(Kind.CONDA)}
-        flat = {
-            name: self._folder(name, {item.name: item for item in items})
-            for name, items in contexts.items()
-            if items
-        }
-        placed = {f"{_PLACES[item.kind]}/{item.name}": item for item in listing.of(*_PLACES)}
-        return {**flat, OFFLINE: self._folder(OFFLINE, placed)}
+        contexts: dict[str, dict[str, str]] = {OFFLINE: {}}
+        for item in self.listings[image].items:
+            if item.kind in _PLACES:
+                context, place = _PLACES[item.kind]
+                contexts.setdefault(context, {})[str(Path(place, item.name))] = item.sha256
+        return {name: self._context(name, files) for name, files in contexts.items()}
 
     def settings(self, settings: Settings, images: Iterable[Image]) -> Settings:
         """Return the settings of a build without a network: base images from here, no login."""
-        bases = {i.os_name: self._base(self.listings[i.name], i.os_name) for i in images}
+        bases = {}
+        for image in images:
+            listing, parent = self.listings[image.name], self.cache / "contexts"
+            layout = fetched_layout(listing, image.os_name, self.folder, parent)
+            bases[image.os_name] = LayoutBase(source="layout", path=str(layout.path))
         return settings.model_copy(update={"base": bases, "netrc": None})
 
     def known_bases(self, inputs: BuildInputs, images: Iterable[Image]) -> BuildInputs:
@@ -227,23 +181,13 @@ class FetchedInputs:
                 bases[image.os_name] = replace(bases[image.os_name], digest=digest)
         return replace(inputs, bases=bases)
 
-    def _base(self, listing: Listing, os_name: str) -> LayoutBase:
-        layout = fetched_layout(listing, os_name, self.folder, self.cache / "contexts")
-        return LayoutBase.model_validate({"from": "layout", "path": str(layout.path)})
-
-    def _folder(self, name: str, files: Mapping[str, Item]) -> Path:
-        pairs = sorted((path, item.sha256) for path, item in files.items())
-        digest = json_sha256(pairs)
-
+    def _context(self, name: str, files: Mapping[str, str]) -> Path:
         def make(folder: Path) -> None:
-            for path, item in files.items():
-                (folder / path).parent.mkdir(parents=True, exist_ok=True)
-                _link_checked(ContentStore(self.folder), item.sha256, folder / path)
+            for path, digest in files.items():
+                _link_checked(ContentStore(self.folder), digest, folder / path)
 
-        def is_whole(folder: Path) -> bool:
-            return all((folder / path).is_file() for path in files)
-
-        return stored_folder(self.cache / "contexts" / f"{name}-{digest[:16]}", make, is_whole)
+        final = self.cache / "contexts" / f"{name}-{contents_digest(files)[:16]}"
+        return content_folder(final, files, make)
 
 
 def open_fetched(
@@ -264,14 +208,14 @@ def _checked_listing(folder: Path, image: Image, project: Project, settings: Set
     again = f"Run `imgbuild fetch` for it where there is a network, into {folder}."
     if listing is None:
         raise InputError(f"{folder} holds nothing for {image.name}. {again}")
-    changed = changed_parts(listing.request, fetch_request(image, project, settings))
-    others = [name for name in changed if name != BASE]
-    if others:
+    request = fetch_request(image, project, settings)
+    changed = [name for name in request if listing.request.get(name) != request[name]]
+    if others := [name for name in changed if name != BASE]:
         raise InputError(
             f"{folder} was fetched for other inputs of {image.name} than this checkout and these "
             f"settings have (changed: {', '.join(others)}). {again}"
         )
-    missing = listing.missing(folder)
+    missing = listing.missing(ContentStore(folder))
     if missing:
         first = f"{missing[0].name} ({missing[0].kind}, sha256 {missing[0].sha256})"
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
@@ -291,10 +235,8 @@ def fetched_layout(listing: Listing, os_name: str, folder: Path, parent: Path) -
             "digest": f"sha256:{listing.manifest}",
             "size": len(content),
         }
-        blobs = empty / "blobs" / "sha256"
-        blobs.mkdir(parents=True)
         for digest in {item.sha256 for item in listing.of(Kind.BASE)}:
-            _link_checked(store, digest, blobs / digest)
+            _link_checked(store, digest, empty / blob_path(f"sha256:{digest}"))
         name_image(empty, top, document, f"{os_name}-{{id}}")
 
     final = parent / f"{os_name}-{listing.manifest[:12]}"
@@ -304,9 +246,10 @@ def fetched_layout(listing: Listing, os_name: str, folder: Path, parent: Path) -
 def _link_checked(store: ContentStore, digest: str, target: Path) -> None:
     """Give a file of a fetched folder its place in a build context."""
     source = store.path(digest)
-    if file_sha256(source) != digest:
+    if not has_sha256(source, digest):
         raise InputError(
             f"{source} was damaged since it was fetched. Remove it, run `imgbuild fetch` again "
             "where there is a network, and copy the folder anew."
         )
+    target.parent.mkdir(parents=True, exist_ok=True)
     link_or_copy(source, target)

@@ -22,11 +22,7 @@ REPOSITORY = "imgbuild/base"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
 _LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
-_CHUNK = 1 << 20
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-#: A blob as manifests name it: its mediaType, digest (``sha256:…``) and size in bytes.
-Descriptor = Mapping[str, Any]
 
 
 class DamagedLayoutError(Exception):
@@ -35,17 +31,16 @@ class DamagedLayoutError(Exception):
 
 @dataclass(frozen=True)
 class BaseLayout:
-    """A base image on disk, ready for an engine."""
+    """A base image on disk, ready for an engine.
+
+    ``image_id`` is the digest of its config, the image's id on a graph driver: it depends on the
+    files alone, not on how they are compressed. ``reference`` is ``imgbuild/base:<os>-<12 digits of
+    image_id>``, so another content has another name.
+    """
 
     path: Path
-    """OCI layout folder (``oci-layout://``), which also holds docker's ``manifest.json``."""
     image_id: str
-    """Digest of the config: the image's id on a graph driver. ``sha256:…``.
-
-    It depends on the files alone, not on how they are compressed.
-    """
     reference: str
-    """``imgbuild/base:<os>-<12 digits of image_id>``: another content has another name."""
 
 
 def write_layout(folder: Path, rootfs: Path, *, tag: str, epoch: int) -> None:
@@ -72,12 +67,12 @@ def write_layout(folder: Path, rootfs: Path, *, tag: str, epoch: int) -> None:
     name_image(folder, _write_blob(folder, MANIFEST, manifest), manifest, tag)
 
 
-def name_image(folder: Path, top: Descriptor, manifest: Mapping[str, Any], tag: str) -> None:
+def name_image(folder: Path, top: Mapping[str, Any], manifest: Mapping[str, Any], tag: str) -> None:
     """Write what names the image of ``folder``, whose manifest is the blob ``top``.
 
     ``{id}`` in ``tag`` becomes the first 12 digits of the image's id.
     """
-    config, *layers = (blob_path(one) for one in (manifest["config"], *manifest["layers"]))
+    config, *layers = _blobs(manifest)
     tag = tag.format(id=short_id(manifest["config"]["digest"]))
     # The two names that a containerd store reads; `docker save` writes the same two. The first is
     # the normal form of a name without a registry, not a place that anything is fetched from.
@@ -102,27 +97,21 @@ def read_layout(folder: Path, *, verify_layer: bool = True) -> BaseLayout:
     try:
         (top,) = json.loads((folder / "index.json").read_bytes())["manifests"]
         _verify(folder, top)
-        manifest = json.loads((folder / blob_path(top)).read_bytes())
-        config, layers = manifest["config"], manifest["layers"]
-        for one in (config, *layers) if verify_layer else (config,):
+        manifest = json.loads((folder / blob_path(top["digest"])).read_bytes())
+        for one in (manifest["config"], *(manifest["layers"] if verify_layer else ())):
             _verify(folder, one)
         (docker,) = json.loads((folder / "manifest.json").read_bytes())
-        if [docker["Config"], *docker["Layers"]] != [blob_path(one) for one in (config, *layers)]:
+        if [docker["Config"], *docker["Layers"]] != _blobs(manifest):
             raise DamagedLayoutError(f"{folder}: manifest.json names another image")
         json.loads((folder / "oci-layout").read_bytes())
         (reference,) = docker["RepoTags"]
-        return BaseLayout(folder, config["digest"], reference)
+        return BaseLayout(folder, manifest["config"]["digest"], reference)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DamagedLayoutError(f"{folder}: {error}") from error
 
 
 def open_layout(folder: Path) -> BaseLayout:
-    """Return the base image in an OCI layout of this machine; its layer is not read.
-
-    Raises:
-        InputError: it is no whole layout of one image.
-
-    """
+    """Return the base image in a layout, its layer unread; InputError if it is not whole."""
     try:
         return read_layout(folder, verify_layer=False)
     except DamagedLayoutError as error:
@@ -130,18 +119,17 @@ def open_layout(folder: Path) -> BaseLayout:
 
 
 def write_archive(folder: Path, target: Path) -> None:
-    """Write the layout as the tar that ``docker load`` reads."""
+    """Write the layout as the tar that ``docker load`` reads; the same layout, the same bytes."""
+
+    def of_nobody(info: tarfile.TarInfo) -> tarfile.TarInfo:
+        info.uid = info.gid = info.mtime = 0
+        info.uname = info.gname = ""
+        info.mode = 0o755 if info.isdir() else 0o644
+        return info
+
     with tarfile.open(target, "w", format=tarfile.USTAR_FORMAT) as archive:
-        for path in sorted(folder.rglob("*")):
-            # Made from nothing, not from the file: no owner and no time of this machine.
-            info = tarfile.TarInfo(path.relative_to(folder).as_posix())
-            if path.is_dir():
-                info.type, info.mode = tarfile.DIRTYPE, 0o755
-                archive.addfile(info)
-            else:
-                info.size = path.stat().st_size
-                with path.open("rb") as source:
-                    archive.addfile(info, source)
+        for path in sorted(folder.iterdir()):
+            archive.add(path, path.name, filter=of_nobody)
 
 
 def short_id(digest: str) -> str:
@@ -149,13 +137,18 @@ def short_id(digest: str) -> str:
     return digest.removeprefix("sha256:")[:12]
 
 
-def blob_path(descriptor: Descriptor) -> str:
+def blob_path(digest: str) -> str:
     """Return where a layout keeps a blob."""
-    return "blobs/" + str(descriptor["digest"]).replace(":", "/")
+    return "blobs/" + digest.replace(":", "/")
 
 
-def _write_layer(folder: Path, rootfs: Path) -> Descriptor:
-    """Write the compressed layer.
+def _blobs(manifest: Mapping[str, Any]) -> list[str]:
+    """Return the places of the config and of the layers."""
+    return [blob_path(one["digest"]) for one in (manifest["config"], *manifest["layers"])]
+
+
+def _write_layer(folder: Path, rootfs: Path) -> dict[str, Any]:
+    """Write the compressed layer; return its descriptor.
 
     gzip, without name and time: a third of the size in the cache, in each check of it and in a
     push from a containerd store, for 4 s once. Another zlib may give other bytes and so another
@@ -167,29 +160,24 @@ def _write_layer(folder: Path, rootfs: Path) -> Descriptor:
         packed.open("wb") as out,
         gzip.GzipFile("", "wb", 6, out, mtime=0) as stream,
     ):
-        shutil.copyfileobj(source, stream, _CHUNK)
-    layer = {
-        "mediaType": _LAYER,
-        "digest": f"sha256:{file_sha256(packed)}",
-        "size": packed.stat().st_size,
-    }
-    packed.rename(folder / blob_path(layer))
-    return layer
+        shutil.copyfileobj(source, stream, 1 << 20)
+    digest, size = f"sha256:{file_sha256(packed)}", packed.stat().st_size
+    packed.rename(folder / blob_path(digest))
+    return {"mediaType": _LAYER, "digest": digest, "size": size}
 
 
-def _write_blob(folder: Path, media_type: str, value: object) -> Descriptor:
+def _write_blob(folder: Path, media_type: str, value: object) -> dict[str, Any]:
     content = _json(value)
-    blob = {"mediaType": media_type, "digest": f"sha256:{sha256(content)}", "size": len(content)}
-    (folder / blob_path(blob)).write_bytes(content)
-    return blob
+    digest = f"sha256:{sha256(content)}"
+    (folder / blob_path(digest)).write_bytes(content)
+    return {"mediaType": media_type, "digest": digest, "size": len(content)}
 
 
 def _json(value: object) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
-def _verify(folder: Path, descriptor: Descriptor) -> None:
-    path = folder / blob_path(descriptor)
-    found = (path.stat().st_size, f"sha256:{file_sha256(path)}")
-    if found != (descriptor["size"], descriptor["digest"]):
+def _verify(folder: Path, blob: Mapping[str, Any]) -> None:
+    path = folder / blob_path(blob["digest"])
+    if (path.stat().st_size, f"sha256:{file_sha256(path)}") != (blob["size"], blob["digest"]):
         raise DamagedLayoutError(f"{path} is not what its digest says")

@@ -142,7 +142,7 @@ def _outside(image: Image, inputs: BuildInputs) -> dict[str, str]:
     }
     for context, files in inputs.downloads[image.name].contexts.items():
         # The context's name goes into the total: a file in another one is another input.
-        found |= {f"{DOWNLOAD}{context}/{file.file_name}": file.sha256 for file in files}
+        found |= {f"{DOWNLOAD}{context}/{file.name}": file.sha256 for file in files}
     if image.cuda and inputs.keyrings:
         found["keyrings"] = inputs.keyrings.name
     if inputs.standin:

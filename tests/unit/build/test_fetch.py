@@ -1,25 +1,17 @@
 """Completing a folder: only what is missing is asked for."""
 
-import hashlib
 from pathlib import Path
 
 import pytest
 from faulty_server import FaultyServer, Reply
 
-from imgbuild.build.fetch import FetchJob, _planned_items, fetch_files, known_listing
+from imgbuild.build.fetch import FetchJob, fetch_files, known_listing
 from imgbuild.dockerfile.stages import Stage
 from imgbuild.errors import MachineError
-from imgbuild.files import ContentStore
-from imgbuild.inputs.download_progress import DownloadProgress
-from imgbuild.inputs.fetched import (
-    Item,
-    Kind,
-    Listing,
-    fetch_request,
-    read_listing,
-    store_file,
-    write_listing,
-)
+from imgbuild.files import ContentStore, sha256
+from imgbuild.inputs.download import Download, Kind, shown_progress
+from imgbuild.inputs.fetched import Listing, fetch_request, read_listing, write_listing
+from imgbuild.inputs.upstream_files import apt_items
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.settings import Settings, Sites
@@ -42,12 +34,11 @@ def listing(server: FaultyServer, image: Image, job: FetchJob) -> Listing:
     """Return a listing of two files on a server and one of this machine."""
     bodies = {"a.whl": b"wheel", "b.deb": b"package"}
     items = tuple(
-        Item(Kind.PYTHON, name, server.give(f"/{name}", Reply(b)), hashlib.sha256(b).hexdigest())
-        for name, b in bodies.items()
+        Download(name, server.give(f"/{name}", Reply(body)), sha256(body), kind=Kind.PYTHON)
+        for name, body in bodies.items()
     )
-    source = job.folder / "InRelease"
-    source.write_text("list")
-    made = store_file(source, ContentStore(job.folder), Kind.APT_LIST, "InRelease")
+    made = Download("InRelease", "", sha256(b"list"), 4, Kind.APT_LIST)
+    job.store.put(made.sha256, lambda part: part.write_bytes(b"list"))
     request = fetch_request(image, job.project, SETTINGS)
     return Listing(image.name, request, "", (*items, made))
 
@@ -55,14 +46,13 @@ def listing(server: FaultyServer, image: Image, job: FetchJob) -> Listing:
 def test_a_second_run_asks_for_nothing(
     server: FaultyServer, listing: Listing, job: FetchJob
 ) -> None:
-    assert fetch_files([listing], job, DownloadProgress()) == 2
-    assert fetch_files([listing, listing], job, DownloadProgress()) == 0
+    (complete,), count = fetch_files([listing], job, shown_progress())
+    assert ([item.size for item in complete.items], count) == ([5, 7, 4], 2)
+    assert read_listing(job.folder, listing.image) == complete
+    assert fetch_files([listing, listing], job, shown_progress())[1] == 0
     assert len(server.asked) == 2
-    written = read_listing(job.folder, listing.image)
-    assert written
-    assert ([item.size for item in written.items], written.size) == ([5, 7, 4], 16)
-    ContentStore(job.folder).path(listing.items[0].sha256).unlink()
-    assert fetch_files([listing], job, DownloadProgress()) == 1
+    job.store.path(listing.items[0].sha256).unlink()
+    assert fetch_files([listing], job, shown_progress())[1] == 1
 
 
 def test_what_was_interrupted_goes_on(
@@ -71,11 +61,11 @@ def test_what_was_interrupted_goes_on(
     write_listing(listing, job.folder)
     server.replies["/b.deb"] = [Reply(b"", 500)]
     with pytest.raises(MachineError, match=r"b\.deb cannot be fetched"):
-        fetch_files([listing], job, DownloadProgress())
+        fetch_files([listing], job, shown_progress())
     server.give("/b.deb", Reply(b"package"))
     known = known_listing(image, job)
     assert known == listing
-    assert fetch_files([known], job, DownloadProgress()) <= 2
+    assert fetch_files([known], job, shown_progress())[1] <= 2
 
 
 def test_a_listing_is_made_anew_when_its_inputs_changed_or_it_cannot_be_completed(
@@ -86,7 +76,7 @@ def test_a_listing_is_made_anew_when_its_inputs_changed_or_it_cannot_be_complete
     assert known_listing(image, job) == listing
     other = Settings.model_validate({"substitutes": {"Python-3.6.15.tar.xz": "0" * 64}})
     assert known_listing(image, FetchJob(job.project, other, Sites(), job.folder)) is None
-    ContentStore(job.folder).path(listing.items[2].sha256).unlink()
+    job.store.path(listing.items[2].sha256).unlink()
     assert known_listing(image, job) is None
 
 
@@ -98,11 +88,11 @@ def test_what_apt_planned_is_read(tmp_path: Path) -> None:
     uri, name = "http://x.example/pool/g%2b%2b_12-3_amd64.deb", "g++_4%3a12-3_amd64.deb"
     (folder / "uris").write_text(f"'{uri}' {name} 1400 SHA256:{'a' * 64}\n")
     stages = [Stage("os", "base", "", ())]
-    package, listed, mirrors = _planned_items(tmp_path, stages, store)
-    assert package == Item(Kind.APT_PACKAGE, name, uri, "a" * 64, 1400)
+    package, listed, mirrors = apt_items(tmp_path, stages, store)
+    assert package == Download(name, uri, "a" * 64, 1400, Kind.APT_PACKAGE)
     assert (listed.kind, listed.name, listed.size) == (Kind.APT_LIST, "archive_InRelease", 4)
     assert mirrors.kind is Kind.APT_MIRRORS
     assert store.path(mirrors.sha256).read_text().startswith("debian ")
     (folder / "uris").write_text(f"'http://x/y.deb' y.deb 14 MD5Sum:{'a' * 32}\n")
     with pytest.raises(MachineError, match="names a package without its sha256"):
-        list(_planned_items(tmp_path, stages, store))
+        list(apt_items(tmp_path, stages, store))

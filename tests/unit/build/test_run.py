@@ -244,7 +244,7 @@ def _downloads(
 
     def context(files: Iterable[Download], **_: object) -> Path:
         for file in files:
-            fetched.append(file.file_name)
+            fetched.append(file.name)
             if error := fault(file):
                 raise error
         return Path("/downloads")

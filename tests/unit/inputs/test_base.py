@@ -247,14 +247,12 @@ def test_two_at_once_make_one(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("memory", "room", "flags", "used"),
-    [(8, 1, 0, True), (0, 1, 0, False), (8, 1 << 60, 0, False), (8, 1, os.ST_NOEXEC, False)],
+    ("room", "flags", "used"), [(1, 0, True), (1 << 60, 0, False), (1, os.ST_NOEXEC, False)]
 )
 def test_memory_is_used_where_there_is_room_and_programs_may_run(  # noqa: PLR0913, PLR0917
     machine: Machine,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
-    memory: int,
     room: int,
     flags: int,
     used: bool,
@@ -263,7 +261,6 @@ def test_memory_is_used_where_there_is_room_and_programs_may_run(  # noqa: PLR09
     monkeypatch.setattr("tempfile.tempdir", str(machine.scratch))
     monkeypatch.setattr(base, "_SHARED_MEMORY", tmp_path)
     monkeypatch.setattr(base, "_ROOM", room)
-    monkeypatch.setattr(base, "_available_memory", lambda: memory)
     status = [*os.statvfs(tmp_path)]
     status[8] = flags
     monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result(status))

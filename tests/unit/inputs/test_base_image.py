@@ -10,9 +10,9 @@ from faulty_server import FaultyServer, Reply
 
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.files import ContentStore
-from imgbuild.inputs.base_image import _repository, fetch_blobs, find_image, registry_items
 from imgbuild.inputs.fetched import Listing, fetched_layout
 from imgbuild.inputs.oci_layout import read_layout
+from imgbuild.inputs.upstream_files import _repository, fetch_blobs, find_image, registry_items
 from imgbuild.settings import Settings, Sites
 
 DOCKER = "application/vnd.docker.distribution.manifest.v2+json"
@@ -77,7 +77,7 @@ def test_names_and_their_places() -> None:
 def test_an_image_becomes_a_layout(server: FaultyServer, tmp_path: Path) -> None:
     registry = Registry(server)
     store = ContentStore(tmp_path)
-    items = registry_items(registry.reference, Sites(), store)
+    items = registry_items(registry.reference, Sites())
     assert [item.name for item in items] == ["manifest.json", "config.json", "layer-1", "layer-2"]
     fetch_blobs(registry.reference, items, Sites(), store)
     listing = Listing("x", {}, registry.reference, items)

@@ -23,7 +23,7 @@ BASE = {"from": "registry", "image": f"x/y@{DIGEST}"}
 def _prepare(
     images: dict[str, Image], cache: Path, settings: dict[str, Any], name: str = "tf-2.2-cpu-debian"
 ) -> BuildInputs:
-    preparation = Preparation(cache, cache / "log", Project(ROOT), print, make=False)
+    preparation = Preparation(cache, Project(ROOT), print, make=False)
     chosen = [images[name]]
     return prepare_inputs(chosen, Settings.model_validate(settings), preparation)
 
@@ -49,7 +49,7 @@ def test_a_base_by_digest_needs_nothing_made(images: dict[str, Image], tmp_path:
             {"mirrors": {"ubunto": "http://m/x"}},
             "The settings or --mirror: mirrors: the matrix has no ubunto",
         ),
-        ({"netrc": "/nonexistent"}, "netrc /nonexistent is no file"),
+        ({"netrc": "/nonexistent"}, "netrc /nonexistent: No such file"),
         ({"netrc": "/proc/self/exe"}, "no UTF-8 text"),
         (
             {"mirrors": {"nvidia-cuda": {"url": "http://m/x", "keyring": "/etc/passwd"}}},
@@ -74,12 +74,11 @@ def test_what_cannot_be_meant_is_refused(
 def test_a_substitute_has_its_own_sha256(images: dict[str, Image], tmp_path: Path) -> None:
     settings = {"substitutes": {"openmpi-3.1.2.tar.gz": "a" * 64}}
     own, changed = (_prepare(images, tmp_path, s, GPU).downloads[GPU] for s in ({}, settings))
-    names = [file.file_name for file in own.contexts["downloads"]]
+    names = [file.name for file in own.contexts["downloads"]]
     assert names == ["Miniconda3-4.5.11-Linux-x86_64.sh", "openmpi-3.1.2.tar.gz"]
-    assert any(f.file_name.startswith("python-3.6.2-") for f in own.contexts["conda-packages"])
+    assert any(f.name.startswith("python-3.6.2-") for f in own.contexts["conda-packages"])
     assert (own.arguments, changed.arguments) == ({}, {"SHA256_MPI": "a" * 64})
     assert changed.contexts["downloads"][1].sha256 == "a" * 64
-    assert changed.digest != own.digest
 
 
 def test_a_documented_image_starts_from_its_registry_and_its_lock(
@@ -94,7 +93,7 @@ def test_a_documented_image_starts_from_its_registry_and_its_lock(
     path = tmp_path / "images/locks/conda-3.6.2.txt"
     path.parent.mkdir(parents=True)
     path.write_text(lock.replace(line.split()[0], "unlocked"))
-    preparation = Preparation(tmp_path, tmp_path / "log", Project(tmp_path), print, make=False)
+    preparation = Preparation(tmp_path, Project(tmp_path), print, make=False)
     with pytest.raises(InputError, match=r"xz-.* is unlocked"):
         prepare_inputs([images[GPU]], Settings(), preparation)
 

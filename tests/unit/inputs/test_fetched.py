@@ -12,12 +12,10 @@ import pytest
 
 from imgbuild.errors import InputError
 from imgbuild.files import ContentStore, sha256
-from imgbuild.inputs.base_image import layout_items
 from imgbuild.inputs.build_inputs import BaseInput, BuildInputs
+from imgbuild.inputs.download import Download, Kind
 from imgbuild.inputs.fetched import (
     FetchedInputs,
-    Item,
-    Kind,
     Listing,
     fetch_request,
     fetched_layout,
@@ -27,14 +25,15 @@ from imgbuild.inputs.fetched import (
     write_listing,
 )
 from imgbuild.inputs.oci_layout import open_layout, read_layout, write_layout
+from imgbuild.inputs.upstream_files import layout_items
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.settings import LayoutBase, Settings
 
 ITEMS = (
-    Item(Kind.DOWNLOAD, "a.tar", "https://x.example/a.tar", "a" * 64, 5),
-    Item(Kind.APT_PACKAGE, "g++_4%3a12.2.0-3_amd64.deb", "http://x.example/g", "b" * 64),
-    Item(Kind.BASE, "manifest.json", "", "c" * 64, 400),
+    Download("a.tar", "https://x.example/a.tar", "a" * 64, 5),
+    Download("g++_4%3a12.deb", "http://x.example/g", "b" * 64, kind=Kind.APT_PACKAGE),
+    Download("manifest.json", "", "c" * 64, 400, Kind.BASE),
 )
 LISTING = Listing("tf-x", {"lock": "1"}, "ubuntu@sha256:" + "d" * 64, ITEMS)
 SETTINGS = Settings.model_validate(
@@ -46,11 +45,11 @@ SETTINGS = Settings.model_validate(
 )
 
 
-def store_text(text: str, folder: Path, kind: Kind, name: str) -> Item:
+def store_text(text: str, folder: Path, kind: Kind, name: str) -> Download:
     """Return a text as an item, written to ``folder``."""
     content = text.encode()
     ContentStore(folder).put(sha256(content), lambda part: part.write_bytes(content))
-    return Item(kind, name, "", sha256(content), len(content))
+    return Download(name, "", sha256(content), len(content), kind)
 
 
 @pytest.fixture
@@ -172,7 +171,7 @@ def test_a_listing_is_read_as_it_was_written_and_says_what_is_missing(tmp_path: 
     path.parent.mkdir(parents=True)
     for content, missing in {b"12345": ITEMS[1:], b"1234": ITEMS}.items():
         path.write_bytes(content)
-        assert tuple(LISTING.missing(tmp_path)) == missing
+        assert LISTING.missing(ContentStore(tmp_path)) == missing
     assert LISTING.manifest == "c" * 64
 
 

@@ -8,7 +8,7 @@ import pytest
 from imgbuild.dockerfile.lockfile import HEADER
 from imgbuild.dockerfile.resolve import index_environment
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.inputs.python_files import python_items
+from imgbuild.inputs.upstream_files import python_items
 from imgbuild.matrix.images import Image
 from imgbuild.settings import Mirror, Settings, Sites
 

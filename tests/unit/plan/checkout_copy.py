@@ -112,8 +112,7 @@ class Checkout:
 
     def _inputs(self) -> BuildInputs:
         settings = Settings.model_validate(self.settings)
-        log = self.cache / "log"
-        preparation = Preparation(self.cache, log, self.project, print, make=False)
+        preparation = Preparation(self.cache, self.project, print, make=False)
         return prepare_inputs(self.images, settings, preparation)
 
     def _pass(self, context: BuildContext, image: Image, image_id: str) -> None:

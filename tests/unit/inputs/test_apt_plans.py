@@ -1,16 +1,16 @@
-"""Which stages install packages, read out of the Dockerfiles themselves."""
+"""Which stages install packages, read out of the Dockerfiles, and how each is planned."""
 
 import pytest
 
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import read_dockerfile
-from imgbuild.inputs.install_stages import arguments, install_stages, plan_name, with_plan
+from imgbuild.inputs.fetched import install_stages, packages
+from imgbuild.inputs.upstream_files import plan_name, with_plans
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
+from imgbuild.settings import Settings
 
 DOCKERFILE = read_dockerfile("""\
-FROM scratch AS offline
-
 FROM base AS os
 RUN --mount=type=bind,from=offline,target=/run/offline \\
     --mount=type=cache,id=x,target=/var/cache/apt,sharing=locked \\
@@ -21,34 +21,8 @@ RUN true
 
 FROM os AS extra
 RUN sh /run/apt-install 'xz-utils'
-
-FROM scratch AS cpython
-COPY --from=extra /out /
-
-FROM os AS unused
-RUN sh /run/apt-install 'nobody'
-
-FROM os AS final
-COPY --link --from=cpython / /
 """)
-
-
-def test_stages_that_install_and_are_needed() -> None:
-    stages = install_stages(DOCKERFILE)
-    assert [(s.name, s.parent, arguments(s)) for s in stages] == [
-        ("os", "base", r"\ 'git' \ 'tini'"),
-        ("extra", "os", "'xz-utils'"),
-    ]
-    assert [stage.name for stage in install_stages(DOCKERFILE, {"cpython"})] == ["os"]
-
-
-def test_the_plan_is_made_where_the_packages_are_installed() -> None:
-    text = with_plan(DOCKERFILE, install_stages(DOCKERFILE), "apt")
-    assert text.startswith(DOCKERFILE.text)
-    plan = text.removeprefix(DOCKERFILE.text)
-    assert (
-        plan
-        == """
+PLANS = """
 FROM base AS plan-os
 RUN --mount=type=bind,from=offline,target=/run/offline \\
     sh /run/apt-install --plan /out/os \\
@@ -62,7 +36,12 @@ FROM scratch AS apt
 COPY --from=plan-os /out /
 COPY --from=plan-extra /out /
 """
-    )
+
+
+def test_the_plan_is_made_where_the_packages_are_installed() -> None:
+    stages = [*DOCKERFILE.stages.values()]
+    assert [packages(stage) for stage in stages] == [r"\ 'git' \ 'tini'", "'xz-utils'"]
+    assert with_plans(DOCKERFILE, stages, "apt") == DOCKERFILE.text + PLANS
 
 
 @pytest.mark.parametrize(
@@ -77,10 +56,20 @@ def test_the_stages_of_the_family(
     images: dict[str, Image], project: Project, name: str, expected: list[str]
 ) -> None:
     """Every one that calls apt-install, however the templates come to be written."""
-    text = render_dockerfile(images[name], project.templates)
-    stages = install_stages(text)
+    image = images[name]
+    rendered = render_dockerfile(image, project.templates)
+    stages = install_stages(image, project, Settings())
     assert [stage.name for stage in stages] == expected
-    assert len(stages) == text.text.count("sh /run/apt-install")
-    planned = with_plan(text, stages, "apt")
+    assert len(stages) == rendered.text.count("sh /run/apt-install")
+    planned = with_plans(rendered, stages, "apt")
     assert planned.count("--plan /out/") == len(stages)
     assert all(f"AS {plan_name(stage)}\n" in planned for stage in stages)
+
+
+def test_a_local_prefix_has_its_own_stages(images: dict[str, Image], project: Project) -> None:
+    prefix = {"cpython": {"3.6.15": {"from": "prefix", "path": "/opt/python"}}}
+    settings = Settings.model_validate(prefix)
+    stages = install_stages(images["tf-2.2-cpu-debian"], project, settings)
+    names = [stage.name for stage in stages]
+    assert "cpython-compiler" not in names
+    assert len(names) == 5

@@ -1,0 +1,296 @@
+"""Find the files of an image at their upstreams: its base image, Python and apt packages."""
+
+import json
+import re
+import shutil
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from packaging.tags import Tag, compatible_tags, cpython_tags
+from packaging.utils import canonicalize_name, parse_wheel_filename
+
+from imgbuild.dockerfile.lockfile import Lock, read_lock
+from imgbuild.dockerfile.resolve import PLATFORM, call_uv, index_environment
+from imgbuild.dockerfile.stages import Dockerfile, Stage
+from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.files import ContentStore, file_sha256, sha256, work_folder
+from imgbuild.inputs.download import Download, Kind
+from imgbuild.inputs.fetched import APT_INSTALL, MANIFEST_NAME, install_instruction
+from imgbuild.inputs.oci_layout import BaseLayout, blob_path
+from imgbuild.matrix.images import Image
+from imgbuild.parallel import in_parallel
+from imgbuild.registry.auth import LoginError, docker_credentials
+from imgbuild.registry.repository import HUB, Manifest, RepositoryName
+from imgbuild.registry.repository_client import RegistryClient
+from imgbuild.settings import Credentials, Sites
+
+#: The folder of Docker Hub's official images.
+_OFFICIAL = "library/"
+_CONNECTIONS = 4
+_CACHE_MOUNT = re.compile(r"--mount=type=cache,\S+ \\\n\s*")
+#: What ``apt-get --print-uris`` prints of each package: address, file name, bytes, hash.
+_URI = re.compile(r"'([^']+)' (\S+) (\d+) SHA256:([0-9a-f]{64})")
+
+
+# --- the base image -------------------------------------------------------------------------------
+
+
+def find_image(reference: str, sites: Sites) -> Manifest:
+    """Return the manifest of ``NAME@sha256:DIGEST``; of several platforms that for linux/amd64.
+
+    Raises:
+        CheckFailedError: the registry's content has another digest.
+        MachineError: the registry cannot be reached, does not have it, or wants a login.
+
+    """
+    client = _client(reference, sites)
+    manifest = _manifest(client, reference.rpartition("@")[2], reference)
+    platforms = manifest.document().get("manifests")
+    if platforms is not None:
+        own = {"os": "linux", "architecture": "amd64"}.items()
+        digests = [one["digest"] for one in platforms if own <= one.get("platform", {}).items()]
+        if not digests:
+            raise CheckFailedError(f"{reference} is no image for linux/amd64.")
+        manifest = _manifest(client, digests[0], reference)
+    if not {"config", "layers"} <= manifest.document().keys():
+        raise MachineError(f"{reference}: its manifest is of a kind that is too old.")
+    return manifest
+
+
+def _client(reference: str, sites: Sites) -> RegistryClient:
+    """Return a client with the logins of the Docker client, else those of the netrc file."""
+
+    def credentials(host: str) -> Credentials | None:
+        return docker_credentials(host) or sites.login(f"https://{host}/")
+
+    return RegistryClient(_repository(reference.partition("@")[0]), sites.client(), credentials)
+
+
+def _repository(name: str) -> RepositoryName:
+    first, slash, rest = name.partition("/")
+    if slash and (first == "localhost" or "." in first or ":" in first):
+        return RepositoryName(first, rest.split(":")[0])
+    official = "" if slash else _OFFICIAL
+    return RepositoryName(HUB, official + name.split(":", maxsplit=1)[0])
+
+
+def _manifest(client: RegistryClient, digest: str, reference: str) -> Manifest:
+    try:
+        manifest = client.manifest(digest)
+    except LoginError as error:
+        raise MachineError(f"{error} A netrc file (settings: netrc) is read too.") from None
+    if manifest is None:
+        raise MachineError(f"{reference}: the registry does not have it.")
+    return manifest
+
+
+def registry_items(reference: str, sites: Sites) -> tuple[Download, ...]:
+    """Return the pieces of ``NAME@sha256:DIGEST``, manifest first; raises as `find_image`."""
+    return _base_items(reference, find_image(reference, sites).content)
+
+
+def layout_items(layout: BaseLayout, store: ContentStore) -> tuple[Download, ...]:
+    """Return the pieces of an image of this machine, manifest first, all copied to ``store``."""
+    (top,) = json.loads((layout.path / "index.json").read_bytes())["manifests"]
+    items = _base_items("", (layout.path / blob_path(top["digest"])).read_bytes())
+    for item in items:
+        source = layout.path / blob_path(f"sha256:{item.sha256}")
+        store.put(item.sha256, partial(shutil.copyfile, source))
+    return items
+
+
+def _base_items(reference: str, manifest: bytes) -> tuple[Download, ...]:
+    """Return the manifest and what it names."""
+    document = json.loads(manifest)
+    named = {"config.json": document["config"]}
+    named |= {f"layer-{number}": layer for number, layer in enumerate(document["layers"], 1)}
+    contents = {MANIFEST_NAME: (sha256(manifest), len(manifest))}
+    for name, blob in named.items():
+        contents[name] = (blob["digest"].removeprefix("sha256:"), blob["size"])
+    return tuple(
+        Download(name, reference, digest, size, Kind.BASE)
+        for name, (digest, size) in contents.items()
+    )
+
+
+def fetch_blobs(
+    reference: str, items: Sequence[Download], sites: Sites, store: ContentStore
+) -> None:
+    """Fetch pieces of the image ``NAME@sha256:DIGEST`` into ``store``.
+
+    Raises as `find_image`, and MachineError if the store cannot be written.
+    """
+    client = _client(reference, sites)
+
+    def fetch(item: Download) -> None:
+        digest = f"sha256:{item.sha256}"
+
+        def make(part: Path) -> None:
+            if item.name == MANIFEST_NAME:
+                part.write_bytes(_manifest(client, digest, reference).content)
+            else:
+                part.write_bytes(client.blob(digest))
+
+        store.put(item.sha256, make, item.size, name=item.name)
+
+    in_parallel(fetch, items, _CONNECTIONS, stop=client.close)
+
+
+# --- Python packages ------------------------------------------------------------------------------
+
+
+def python_items(image: Image, locks: Path, sites: Sites) -> tuple[Download, ...]:
+    """Return the one file of each package of the image's locks that uv would install, and Horovod.
+
+    uv finds them, through its own configuration of the index or the mirror ``python-index``. Of
+    Horovod it is the source distribution.
+
+    Raises:
+        CheckFailedError: the index has no file of a package, or another than the lock's.
+        MachineError: the index cannot be reached.
+
+    """
+    python, horovod = image.python_minor, image.version_of("horovod")
+    source = Lock("", {"horovod": horovod}, {"horovod": (image.horovod.sha256,)})
+    found = [
+        item
+        for name in image.lock_names
+        for item in _python_files(read_lock(locks / name), python, sites, name)
+    ]
+    found += _python_files(source, python, sites, "matrix.yaml", binary=False)
+    return tuple(dict.fromkeys(found))
+
+
+def _python_files(
+    lock: Lock, python: str, sites: Sites, name: str, *, binary: bool = True
+) -> Iterator[Download]:
+    order = {tag: place for place, tag in enumerate(_wheel_tags(python))}
+    for package in _ask_uv(lock, python, sites, name)["packages"]:
+        item = _best_file(package, order if binary else {})
+        if item is None:
+            raise CheckFailedError(
+                f"The Python package index has no file of {package['name']} {package['version']} "
+                f"for Python {python}."
+            )
+        if item.sha256 not in lock.hashes.get(canonicalize_name(package["name"]), ()):
+            raise CheckFailedError(
+                f"The Python package index has {item.name} with sha256 {item.sha256}, which is not "
+                f"in {name}. Stop and find out which of the two is right."
+            )
+        yield item
+
+
+def _best_file(package: Mapping[str, Any], order: Mapping[Tag, int]) -> Download | None:
+    """Return the wheel with the first tag of ``order``, else the source distribution."""
+    files = [_python_file(file) for file in package.get("wheels", ()) if order]
+    places = [
+        (order[tag], file)
+        for file in files
+        for tag in parse_wheel_filename(file.name)[3]
+        if tag in order
+    ]
+    if places:
+        return min(places, key=lambda pair: pair[0])[1]
+    return _python_file(package["sdist"]) if "sdist" in package else None
+
+
+def _python_file(file: Mapping[str, Any]) -> Download:
+    name = unquote(urlsplit(file["url"]).path.rpartition("/")[2])
+    return Download(name, file["url"], file["hashes"]["sha256"], file.get("size"), Kind.PYTHON)
+
+
+def _wheel_tags(python: str) -> list[Tag]:
+    """Return the tags of wheels for this Python on `PLATFORM`, best first.
+
+    glibc 2.17 to 2.5, the newer one first, with their old names (PEP 600).
+    """
+    version = tuple(int(part) for part in python.split("."))
+    cpython = f"cp{python.replace('.', '')}"
+    old = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
+    platforms = [
+        f"{name}_x86_64"
+        for minor in range(17, 4, -1)
+        for name in (f"manylinux_2_{minor}", old.get(minor))
+        if name
+    ]
+    platforms.append("linux_x86_64")
+    abi = f"{cpython}m" if version < (3, 8) else cpython
+    return [
+        *cpython_tags(version, [abi], platforms),
+        *compatible_tags(version, cpython, platforms),
+    ]
+
+
+def _ask_uv(lock: Lock, python: str, sites: Sites, name: str) -> dict[str, Any]:
+    """Return what uv finds for exactly these versions (PEP 751)."""
+    with work_folder("python-files") as folder:
+        pins = "".join(f"{package}=={version}\n" for package, version in lock.versions.items())
+        (folder / "requirements.in").write_text(pins, encoding="utf-8")
+        target = ["--python-version", python, "--python-platform", PLATFORM]
+        output = ["--format", "pylock.toml", "--output-file", "pylock.toml"]
+        command = ["--quiet", "--no-deps", *target, *output, "requirements.in"]
+        result = call_uv(command, folder, index_environment(sites))
+        if not result.ok:
+            reason = " ".join(result.errors.split())
+            raise MachineError(f"The files of {name} cannot be found: {reason}")
+        return tomllib.loads((folder / "pylock.toml").read_text(encoding="utf-8"))
+
+
+# --- packages of the operating system's archive ---------------------------------------------------
+
+
+def with_plans(dockerfile: Dockerfile, stages: Sequence[Stage], target: str) -> str:
+    """Return the Dockerfile with a last stage ``target``: what each stage's packages would fetch.
+
+    Each plan is made where the packages would be installed, so apt decides as it will in the build.
+    """
+    plans = "".join(
+        f"\nFROM {stage.parent} AS {plan_name(stage)}\n{_planned(stage)}" for stage in stages
+    )
+    copies = "".join(f"COPY --from={plan_name(stage)} /out /\n" for stage in stages)
+    return f"{dockerfile.text}{plans}\nFROM scratch AS {target}\n{copies}"
+
+
+def plan_name(stage: Stage) -> str:
+    """Return the name of the stage that plans another."""
+    return f"plan-{stage.name}"
+
+
+def _planned(stage: Stage) -> str:
+    # Without apt's caches, whose locks would make plans wait for installations.
+    alone = _CACHE_MOUNT.sub("", install_instruction(stage))
+    return alone.replace(APT_INSTALL, f"{APT_INSTALL} --plan /out/{stage.name}")
+
+
+def apt_items(out: Path, stages: Sequence[Stage], store: ContentStore) -> Iterator[Download]:
+    """Yield what the exported stage of `with_plans` names: packages; lists, which it stores.
+
+    The lists are kept since an installation without a network reads them.
+    """
+    for stage in stages:
+        folder = out / stage.name
+        for line in (folder / "uris").read_text(encoding="utf-8").splitlines():
+            yield _package(line)
+        for path in sorted((folder / "lists").iterdir()):
+            yield _stored(path, store, Kind.APT_LIST)
+        yield _stored(folder / "upstreams", store, Kind.APT_MIRRORS)
+
+
+def _package(line: str) -> Download:
+    match = _URI.fullmatch(line.strip())
+    if not match:
+        raise MachineError(
+            f"apt names a package without its sha256, so it cannot be fetched: {line!r}. The "
+            "archive's lists must hold SHA256."
+        )
+    return Download(match[2], match[1], match[4], int(match[3]), Kind.APT_PACKAGE)
+
+
+def _stored(path: Path, store: ContentStore, kind: Kind) -> Download:
+    item = Download(path.name, "", file_sha256(path), path.stat().st_size, kind)
+    store.put(item.sha256, partial(shutil.copyfile, path))
+    return item
