@@ -3,6 +3,7 @@
 Everything that any part of the program writes there becomes a line; nothing can break the format.
 """
 
+import io
 import json
 import os
 import re
@@ -18,11 +19,8 @@ _LOGIN = re.compile(r"(?<=://)[^/\s@]*@")
 Value = str | int | float | bool | None
 
 
-class JsonLog:
-    """A text stream that turns what is written into JSON objects.
-
-    It has the methods that ``print``, Click, logging and the interpreter use.
-    """
+class JsonLog(io.TextIOBase):
+    """A text stream that turns what is written into JSON objects."""
 
     encoding = "utf-8"
     errors = "replace"
@@ -34,7 +32,11 @@ class JsonLog:
 
     def emit(self, event: str, **values: Value) -> None:
         """Write one object; values that are ``None`` are left out, logins in addresses too."""
-        known = {key: _clean(value) for key, value in values.items() if value is not None}
+        known = {
+            key: _LOGIN.sub("", value) if isinstance(value, str) else value
+            for key, value in values.items()
+            if value is not None
+        }
         stamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = json.dumps({"time": stamp, "event": event, **known}, ensure_ascii=False)
         with self._lock:
@@ -49,24 +51,16 @@ class JsonLog:
                 self.emit("message", text=line.rstrip())
         return len(text)
 
-    def flush(self) -> None:
-        """Do nothing: a line is written when it is whole."""
-
     def close(self) -> None:
         """Write what has no line end."""
         if self._rest.strip():
             self.write("\n")
-
-    def isatty(self) -> bool:
-        """Return that this is no terminal."""
-        return False
+        super().close()
 
     def writable(self) -> bool:
-        """Return that it can be written to."""
         return True
 
     def fileno(self) -> int:
-        """Return the descriptor of the stream behind it."""
         return self._stream.fileno()
 
 
@@ -84,12 +78,6 @@ def requested(arguments: Sequence[str], environ: Mapping[str, str] = os.environ)
     return chosen == "json"
 
 
-def begin() -> JsonLog:
+def begin() -> None:
     """Let standard error be JSON from now on."""
-    log = JsonLog(sys.stderr)
-    sys.stderr = log
-    return log
-
-
-def _clean(value: Value) -> Value:
-    return _LOGIN.sub("", value) if isinstance(value, str) else value
+    sys.stderr = JsonLog(sys.stderr)

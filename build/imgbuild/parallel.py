@@ -73,10 +73,6 @@ def in_parallel(
     The first exception is raised, and no further item begins; see `as_completed`.
     """
     numbered = [*enumerate(items)]
-    found = {
-        number: result
-        for (number, _), result in as_completed(
-            lambda pair: function(pair[1]), numbered, workers, stop=stop, grace=grace
-        )
-    }
-    return [found[number] for number in range(len(numbered))]
+    done = as_completed(lambda pair: function(pair[1]), numbered, workers, stop=stop, grace=grace)
+    found = {number: result for (number, _), result in done}
+    return [found[number] for number, _ in numbered]

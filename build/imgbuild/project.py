@@ -1,7 +1,6 @@
 """Paths: the checkout's files, and this user's caches and state."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from imgbuild.errors import InputError
@@ -10,60 +9,35 @@ from imgbuild.errors import InputError
 SETTINGS_VARIABLE = "IMGBUILD_SETTINGS"
 
 
-@dataclass(frozen=True)
 class Project:
     """The paths of one checkout. ``root`` is the folder that holds ``matrix.yaml``."""
 
-    root: Path
-
-    @property
-    def matrix(self) -> Path:
-        """The one source of truth."""
-        return self.root / "matrix.yaml"
+    def __init__(self, root: Path) -> None:
+        images = root / "images"
+        self.root = root
+        self.matrix = root / "matrix.yaml"
+        #: Jinja2 templates of the Dockerfiles, one partial a component.
+        self.templates = images / "templates"
+        #: Files that Dockerfiles mount or copy.
+        self.files = images / "files"
+        #: Hashed package lists, one per TensorFlow, Python and variant.
+        self.locks = images / "locks"
+        #: What ``imgbuild audit`` read out of wheels and source distributions.
+        self.evidence = images / "evidence.json"
+        #: Generated Dockerfiles, one folder an image.
+        self.dockerfiles = images / "dockerfiles"
+        #: The Dockerfile that makes a CPython of this machine relocatable.
+        self.prefix_dockerfile = images / "prefix" / "Dockerfile"
+        #: The testinfra suites that run inside the images.
+        self.suites = root / "tests" / "image"
 
     @property
     def settings(self) -> Path:
-        """What this machine offers; written by ``doctor --write``, never committed.
+        """What this machine offers: the checkout's file, or that of ``imgbuild --settings FILE``.
 
-        ``imgbuild --settings FILE`` names another file.
+        ``doctor --write`` writes it; it is never committed.
         """
-        named = os.environ.get(SETTINGS_VARIABLE)
-        return Path(named) if named else self.root / "imgbuild.local.yaml"
-
-    @property
-    def templates(self) -> Path:
-        """Jinja2 templates of the Dockerfiles, one partial a component."""
-        return self.root / "images" / "templates"
-
-    @property
-    def files(self) -> Path:
-        """Files that Dockerfiles mount or copy."""
-        return self.root / "images" / "files"
-
-    @property
-    def locks(self) -> Path:
-        """Hashed package lists, one per TensorFlow, Python and variant."""
-        return self.root / "images" / "locks"
-
-    @property
-    def evidence(self) -> Path:
-        """What ``imgbuild audit`` read out of wheels and source distributions."""
-        return self.root / "images" / "evidence.json"
-
-    @property
-    def dockerfiles(self) -> Path:
-        """Generated Dockerfiles, one folder an image."""
-        return self.root / "images" / "dockerfiles"
-
-    @property
-    def prefix_dockerfile(self) -> Path:
-        """The Dockerfile that makes a CPython of this machine relocatable."""
-        return self.root / "images" / "prefix" / "Dockerfile"
-
-    @property
-    def suites(self) -> Path:
-        """The testinfra suites that run inside the images."""
-        return self.root / "tests" / "image"
+        return Path(os.environ.get(SETTINGS_VARIABLE) or self.root / "imgbuild.local.yaml")
 
 
 def find_project(start: Path) -> Project:

@@ -10,12 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from imgbuild.errors import InputError, MachineError
 from imgbuild.project import SETTINGS_VARIABLE
@@ -270,14 +265,12 @@ class Sites:
         """
         named = {"imgbuild.local.yaml: ca_bundle": self.settings.ca_bundle}
         named |= {name: os.environ.get(name) for name in CA_VARIABLES}
-        for source, path in named.items():
-            if path and not Path(path).exists():
-                raise InputError(
-                    f"{source} names {path}, which does not exist. Correct or remove it."
-                )
-            if path:
-                return path
-        return next((str(path) for path in SYSTEM_BUNDLES if path.is_file()), True)
+        source, path = next(((name, path) for name, path in named.items() if path), ("", None))
+        if path is None:
+            return next((str(bundle) for bundle in SYSTEM_BUNDLES if bundle.is_file()), True)
+        if not Path(path).exists():
+            raise InputError(f"{source} names {path}, which does not exist. Correct or remove it.")
+        return path
 
     def client(self) -> "HttpClient":
         """Return a new client that trusts the CAs and sends the logins of these sites.
@@ -324,19 +317,14 @@ class Sites:
             return {}
         try:
             return netrc.netrc(path).hosts
-        except netrc.NetrcParseError as error:
-            # Its message quotes the token that it stumbled over, which may be a password.
+        except (netrc.NetrcParseError, UnicodeDecodeError, OSError) as error:
+            # The parser's message quotes the token that it stumbled over: it may be a password.
+            line = f":{error.lineno}" if isinstance(error, netrc.NetrcParseError) else ""
+            fault = error.strerror if isinstance(error, OSError) else "not a netrc file"
             raise InputError(
-                f"{path}:{error.lineno}: not a netrc file. It holds lines such as "
-                "`machine mirror.example.org login NAME password SECRET`."
+                f"{path}{line}: {fault}. imgbuild.local.yaml names it as netrc; its lines are such "
+                "as `machine mirror.example.org login NAME password SECRET`."
             ) from None
-        except UnicodeDecodeError:
-            raise InputError(f"{path}: not a netrc file: it is no UTF-8 text.") from None
-        except OSError as error:
-            raise InputError(
-                f"imgbuild.local.yaml: netrc {path}: {error.strerror}. Correct the path, or take "
-                "the line out."
-            ) from error
 
 
 def _folder(url: str) -> str:
