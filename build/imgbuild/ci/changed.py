@@ -7,7 +7,7 @@ find another digest (`CheckoutDigests.exact`).
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from imgbuild.ci.revision import revision
@@ -23,14 +23,13 @@ from imgbuild.inputs.build_inputs import (
     prepare_inputs,
 )
 from imgbuild.matrix.images import Image, whole_family
+from imgbuild.matrix.model import Matrix
 from imgbuild.plan.changes import changes_since, described, parts_label
 from imgbuild.plan.digest import SHORT, InputDigest, InputReader, input_digest
 from imgbuild.project import Project, cache_dir
 from imgbuild.settings import Settings
 
 _UV = re.compile(r"uv\s*==\s*([0-9][0-9A-Za-z.]*)")
-
-
 #: What GitHub and GitLab call the revision before a branch's first: only zeros.
 _NO_REVISION = {"0"}
 _SHA = 40
@@ -45,7 +44,7 @@ class CheckoutDigests:
 
     images: Mapping[str, Image]
     digests: Mapping[str, InputDigest]
-    unreadable: Mapping[str, str]
+    unreadable: Mapping[str, InputError]
     inexact: frozenset[str]
 
     def exact(self, name: str) -> str | None:
@@ -85,10 +84,10 @@ def this_checkout(
         InputError: a Dockerfile or lock is missing or not the current one.
 
     """
-    compared, inexact = _comparable(images, inputs)
-    reading = InputReader(project)
-    digests = {i.name: input_digest(i, compared, reading) for i in images}
-    return CheckoutDigests({i.name: i for i in images}, digests, {}, inexact)
+    found = _digests(images, inputs, InputReader(project))
+    for error in found.unreadable.values():
+        raise error
+    return found
 
 
 def other_checkout(
@@ -100,19 +99,11 @@ def other_checkout(
         InputError: none of them can be read.
 
     """
-    known = _known_to(images[0], settings)
-    compared, inexact = _comparable(images, look_at_inputs(project, images, known))
+    inputs = look_at_inputs(project, images, _known_to(images[0].matrix, settings))
     uv = _pinned_uv(project)
     if uv and uv != _pinned_uv(here):
-        compared = replace(compared, uv_version=uv)
-    reading = RevisionReader(project)
-    digests, unreadable = {}, {}
-    for image in images:
-        try:
-            digests[image.name] = input_digest(image, compared, reading)
-        except InputError as error:
-            unreadable[image.name] = str(error)
-    return CheckoutDigests({i.name: i for i in images}, digests, unreadable, inexact)
+        inputs = replace(inputs, uv_version=uv)
+    return _digests(images, inputs, RevisionReader(project))
 
 
 def look_at_inputs(
@@ -135,31 +126,34 @@ def look_at_inputs(
     return prepare_inputs(images, settings, preparation)
 
 
-def _comparable(
-    images: tuple[Image, ...], inputs: BuildInputs
-) -> tuple[BuildInputs, frozenset[str]]:
-    """Return the inputs with recipes in place of base images that are not made yet."""
+def _digests(
+    images: tuple[Image, ...], inputs: BuildInputs, reader: InputReader
+) -> CheckoutDigests:
+    """Return the digests with recipes in place of base images that are not made yet."""
     recipes = {i.os_name: f"recipe {base_recipe(i).digest[:SHORT]}" for i in images}
     missing = {name for name, base in inputs.bases.items() if base.digest is None}
-    bases = {
-        name: BaseInput("", recipes[name], base.origin) if name in missing else base
-        for name, base in inputs.bases.items()
-    }
+    made_up = {name: BaseInput("", recipes[name], inputs.bases[name].origin) for name in missing}
+    compared = replace(inputs, bases={**inputs.bases, **made_up})
+    digests, unreadable = {}, {}
+    for image in images:
+        try:
+            digests[image.name] = input_digest(image, compared, reader)
+        except InputError as error:
+            unreadable[image.name] = error
     inexact = frozenset(image.name for image in images if image.os_name in missing)
-    return replace(inputs, bases=bases), inexact
+    return CheckoutDigests({i.name: i for i in images}, digests, unreadable, inexact)
 
 
-def _known_to(image: Image, settings: Settings) -> Settings:
+def _known_to(matrix: Matrix, settings: Settings) -> Settings:
     """Return the settings without what an older matrix does not know, which would be an error."""
-    matrix = image.matrix
-    sections: list[tuple[str, Mapping[str, object], Mapping[str, object]]] = [
-        ("base", settings.base, matrix.operating_systems),
-        ("cpython", settings.cpython, matrix.python),
-        ("mirrors", settings.mirrors, matrix.upstreams),
-    ]
+    named: dict[str, tuple[Mapping[str, object], Mapping[str, object]]] = {
+        "base": (settings.base, matrix.operating_systems),
+        "cpython": (settings.cpython, matrix.python),
+        "mirrors": (settings.mirrors, matrix.upstreams),
+    }
     kept = {
-        section: {name: value for name, value in named.items() if name in known}
-        for section, named, known in sections
+        section: {name: value for name, value in values.items() if name in known}
+        for section, (values, known) in named.items()
     }
     return settings.model_copy(update=kept)
 
@@ -175,29 +169,17 @@ def _pinned_uv(project: Project) -> str | None:
     return next((match[1] for match in found if match), None)
 
 
-@dataclass(frozen=True)
-class Changes:
-    """The reasons why images changed, by name; notes for the user.
-
-    ``gone`` are images that the revision had and the checkout has not.
-    """
-
-    reasons: Mapping[str, str]
-    gone: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-def changes_between(
-    now: CheckoutDigests,
-    family: tuple[Image, ...],
+def changed_since(
     reference: str,
+    now: CheckoutDigests,
     project: Project,
     settings: Settings,
-) -> Changes:
-    """Return the images of ``now`` that differ from those at ``reference``.
+    log: Callable[[str], None],
+) -> dict[str, str]:
+    """Return, by name, why images of ``now`` differ from those at ``reference``.
 
-    ``family`` are all images of the checkout's matrix, to know which are gone. A revision whose
-    matrix this imgbuild cannot read makes every image a changed one.
+    ``log`` gets the images that are gone, and why every image counts as changed: where the revision
+    has a matrix that this imgbuild cannot read.
 
     Raises:
         InputError: there is no such revision here.
@@ -209,34 +191,33 @@ def changes_between(
     every = f"--changed-since {reference}: every image counts as changed"
     if len(reference) >= _SHA and {*reference} == _NO_REVISION:
         reason = "there is no revision before this one"
-        return Changes(dict.fromkeys(now.images, reason), notes=(f"{every}: {reason}",))
+        log(f"{every}: {reason}")
+        return dict.fromkeys(now.images, reason)
     with revision(project, reference) as then:
         try:
             old_family = whole_family(load_matrix(then.matrix))
             before = other_checkout(then, old_family, settings, project)
         except InputError as error:
             first = str(error).replace(f"{then.root}/", "").splitlines()[0]
-            note = f"{every}: this imgbuild cannot read what is there: {first}"
-            reason = f"nothing can be compared with {reference}"
-            return Changes(dict.fromkeys(now.images, reason), notes=(note,))
-    names = {image.name for image in family}
-    gone = tuple(name for name in before.images if name not in names)
-    return Changes(dict(_changed(now, before, reference)), gone)
+            log(f"{every}: this imgbuild cannot read what is there: {first}")
+            return dict.fromkeys(now.images, f"nothing can be compared with {reference}")
+    family = {image.name for image in whole_family(next(iter(now.images.values())).matrix)}
+    for name in before.images:
+        if name not in family:
+            log(f"{name} is gone from the matrix")
+    reasons = {name: _difference(name, now, before, reference) for name in now.images}
+    return {name: reason for name, reason in reasons.items() if reason}
 
 
-def _changed(
-    now: CheckoutDigests, before: CheckoutDigests, reference: str
-) -> Iterator[tuple[str, str]]:
-    for name in now.images:
-        if name not in before.images:
-            yield name, f"new: not in {reference}"
-        elif name in before.unreadable:
-            yield name, f"it cannot be compared with {reference}: {before.unreadable[name]}"
-        elif now.digests[name].total != before.digests[name].total:
-            labels = {
-                **pin_labels(before.images[name]),
-                INPUT_PARTS: parts_label(before.digests[name]),
-            }
-            # The inputs that differ, as ``build --plan`` prints them.
-            found = described(changes_since(labels, now.images[name], now.digests[name]))
-            yield name, f"changed: {found or 'an input that cannot be named'}"
+def _difference(name: str, now: CheckoutDigests, before: CheckoutDigests, reference: str) -> str:
+    """Return why an image differs; nothing if it does not."""
+    if name not in before.images:
+        return f"new: not in {reference}"
+    if name in before.unreadable:
+        return f"it cannot be compared with {reference}: {before.unreadable[name]}"
+    if now.digests[name].total == before.digests[name].total:
+        return ""
+    labels = {**pin_labels(before.images[name]), INPUT_PARTS: parts_label(before.digests[name])}
+    # The inputs that differ, as ``build --plan`` prints them.
+    found = described(changes_since(labels, now.images[name], now.digests[name]))
+    return f"changed: {found or 'an input that cannot be named'}"

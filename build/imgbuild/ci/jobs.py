@@ -1,22 +1,30 @@
-"""Select the images that CI has to build, and deal them out to jobs."""
+"""Select the images that CI has to build, deal them out to jobs, and print these for CI systems."""
 
+import json
 import re
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from imgbuild.ci.changed import CheckoutDigests, changes_between, look_at_inputs, this_checkout
+from imgbuild.ci.changed import changed_since, look_at_inputs, this_checkout
 from imgbuild.errors import InputError
-from imgbuild.matrix.images import Image, whole_family
+from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag
 from imgbuild.project import Project
-from imgbuild.settings import Settings, load_settings
+from imgbuild.settings import load_settings
 
 SELECTED = "selected"
 NOT_PUBLISHED = "not published with these inputs"
 #: More shards than any CI system starts at once are a typing error.
 MOST_SHARDS = 1000
+#: "A matrix will generate a maximum of 256 jobs per workflow run." Source: docs.github.com,
+#: "Running variations of jobs in a workflow" and "Actions limits".
+GITHUB_JOBS = 256
+#: A hidden job that the pipeline's author writes: the jobs of a child pipeline extend it.
+GITLAB_TEMPLATE = ".imgbuild"
+#: A pipeline without a job is an error in GitLab, so an empty one has this.
+GITLAB_NOTHING = {"nothing to build": {"extends": GITLAB_TEMPLATE, "script": ["true"]}}
 
 
 @dataclass(frozen=True)
@@ -47,25 +55,16 @@ class ListedImage:
 
     def as_json(self) -> dict[str, Any]:
         """Return what ``--format json`` prints."""
-        found = {
-            "name": self.image.name,
-            "tensorflow": self.image.tensorflow,
-            "variant": self.image.variant,
-            "stack": self.image.stack,
-            "mpi": self.image.mpi_name,
-            "input_digest": self.digest,
-            "reason": self.reason,
-        }
+        found = {**_facts(self.image), "input_digest": self.digest, "reason": self.reason}
         return found if self.shard is None else {**found, "shard": self.shard}
 
 
 @dataclass(frozen=True)
 class Job:
-    """One job of CI and its images; ``label`` is the image's name, or ``1/4`` of a shard."""
+    """One job of CI: a shard such as ``1/4``, or a single image."""
 
-    label: str
     images: tuple[Image, ...]
-    sharded: bool
+    shard: str | None = None
 
     @property
     def names(self) -> str:
@@ -103,78 +102,48 @@ def select_jobs(
         InputError: a Dockerfile or lock is not the current one, a revision does not exist, no
             repository is named.
         MachineError: there is no git, or the registry does not answer.
+        CheckFailedError: the registry refuses.
 
     """
     settings = load_settings(project.settings)
-    # The registry is asked first: a base image is made only where there is something to compare.
-    published = _published(options.repository, settings, log) if options.missing else ()
+    published: Container[str] = ()
+    if options.missing:
+        from imgbuild.publish.record import published_inputs  # noqa: PLC0415 - brings requests
+        from imgbuild.registry.repository_client import connect  # noqa: PLC0415
+
+        # Before all else: a base image is made only where there is something to compare.
+        with closing(connect(options.repository, settings, log, "--from")) as registry:
+            published = published_inputs(registry)
     inputs = look_at_inputs(project, images, settings, log if options.missing else None)
     now = this_checkout(project, images, inputs)
-    reasons = _changed(now, options, project, settings, log)
+    reasons = dict.fromkeys(now.images, SELECTED)
+    if options.changed_since is not None:
+        reasons = changed_since(options.changed_since, now, project, settings, log)
     if options.missing:
         reasons = {
             name: NOT_PUBLISHED if reason == SELECTED else f"{reason}; {NOT_PUBLISHED}"
             for name, reason in reasons.items()
             if input_tag(now.digests[name].total) not in published
         }
-    chosen = [image for image in images if image.name in reasons]
-    jobs = _jobs(chosen, options)
-    shard_of = {image.name: job.label for job in jobs if job.sharded for image in job.images}
+    jobs = _jobs([image for image in images if image.name in reasons], options)
+    shard_of = {image.name: job.shard for job in jobs for image in job.images}
     listed = [
-        ListedImage(image, now.exact(image.name), reasons[image.name], shard_of.get(image.name))
-        for job in (jobs if options.shard else [Job("", tuple(chosen), sharded=False)])
-        for image in job.images
+        ListedImage(image, now.exact(image.name), reasons[image.name], shard_of[image.name])
+        for image in images
+        if image.name in shard_of
     ]
     if options.shard:  # a job an image, as every list without --shards
-        jobs = [Job(image.name, (image,), sharded=False) for job in jobs for image in job.images]
+        jobs = [Job((one.image,)) for one in listed]
     return JobList(tuple(listed), tuple(jobs))
-
-
-def _changed(
-    now: CheckoutDigests,
-    options: JobOptions,
-    project: Project,
-    settings: Settings,
-    log: Callable[[str], None],
-) -> Mapping[str, str]:
-    """Return why images are listed, as far as git can tell; every image without a revision."""
-    if options.changed_since is None:
-        return dict.fromkeys(now.images, SELECTED)
-    family = whole_family(next(iter(now.images.values())).matrix)
-    changes = changes_between(now, family, options.changed_since, project, settings)
-    for line in (*changes.notes, *(f"{name} is gone from the matrix" for name in changes.gone)):
-        log(line)
-    return changes.reasons
-
-
-def _published(
-    repository: str | None, settings: Settings, log: Callable[[str], None]
-) -> Container[str]:
-    """Return the input tags of the repository of ``--from`` or of the settings.
-
-    Raises:
-        InputError: no repository is named.
-        MachineError: the registry does not answer.
-        CheckFailedError: it refuses.
-
-    """
-    from imgbuild.publish.record import published_inputs  # noqa: PLC0415 - brings requests
-    from imgbuild.registry.repository_client import connect  # noqa: PLC0415
-
-    with closing(connect(repository, settings, log, "--from")) as registry:
-        return published_inputs(registry)
 
 
 def _jobs(images: Sequence[Image], options: JobOptions) -> list[Job]:
     """Return a job an image, or a job a shard; with ``--shard`` that shard alone."""
-    count = options.shard[1] if options.shard else options.shards
+    number, count = options.shard or (None, options.shards)
     if count is None:
-        return [Job(image.name, (image,), sharded=False) for image in images]
-    jobs = [
-        Job(f"{number}/{count}", shard, sharded=True)
-        for number, shard in enumerate(shards(images, count), 1)
-    ]
-    return jobs[options.shard[0] - 1 : options.shard[0]] if options.shard else jobs
+        return [Job((image,)) for image in images]
+    dealt = enumerate(shards(images, count), 1)
+    return [Job(shard, f"{i}/{count}") for i, shard in dealt if number in {None, i}]
 
 
 def shards(images: Iterable[Image], count: int) -> list[tuple[Image, ...]]:
@@ -217,3 +186,68 @@ def parse_shard(text: str) -> tuple[int, int]:
             f"most {MOST_SHARDS}, such as 1/4."
         )
     return number, count
+
+
+def json_text(found: JobList) -> str:
+    """Return the images for programs."""
+    return json.dumps([one.as_json() for one in found.listed], indent=2)
+
+
+def github_text(found: JobList) -> str:
+    """Return a job matrix for ``fromJSON`` on one line, as ``$GITHUB_OUTPUT`` takes it.
+
+    Raises:
+        InputError: there are more jobs than GitHub runs.
+
+    """
+    if len(found.jobs) > GITHUB_JOBS:
+        raise InputError(
+            f"These are {len(found.jobs)} jobs, and a matrix of GitHub Actions generates at most "
+            f'{GITHUB_JOBS} (docs.github.com, "Actions limits"). Put several images into a job '
+            "with --shards N, or select fewer."
+        )
+    jobs = [
+        {
+            **({"shard": job.shard} if job.shard else _facts(job.images[0])),
+            "images": job.names,
+            "names": job.options,
+            "gpu": job.has_gpu,
+        }
+        for job in found.jobs
+    ]
+    return json.dumps({"include": jobs}, separators=(",", ":"))
+
+
+def gitlab_text(found: JobList) -> str:
+    """Return the jobs of a child pipeline, in YAML; each extends the author's ``.imgbuild``.
+
+    They are no ``parallel:matrix``: that makes the variables part of a job's name, which may have
+    255 characters, and takes 200 jobs at most. Source: docs.gitlab.com, "CI/CD YAML syntax
+    reference", ``parallel:matrix``; gitlab-org/gitlab issues 584573 and 438369.
+    """
+    import yaml  # noqa: PLC0415 - for this format alone
+
+    jobs = {
+        # "images 1/4" would be taken for the first of four equal jobs, and shown grouped with them.
+        f"shard {job.shard.replace('/', ' of ')}" if job.shard else job.names: {
+            "extends": GITLAB_TEMPLATE,
+            "variables": {
+                "IMGBUILD_IMAGES": job.names,
+                "IMGBUILD_NAMES": job.options,
+                "IMGBUILD_GPU": "true" if job.has_gpu else "false",
+            },
+        }
+        for job in found.jobs
+    }
+    text = yaml.safe_dump(jobs or GITLAB_NOTHING, sort_keys=False, width=1_000_000)
+    return str(text).rstrip("\n")
+
+
+def _facts(image: Image) -> dict[str, str]:
+    return {
+        "name": image.name,
+        "tensorflow": image.tensorflow,
+        "variant": image.variant,
+        "stack": image.stack,
+        "mpi": image.mpi_name,
+    }

@@ -33,8 +33,14 @@ def revision(project: Project, reference: str) -> Iterator[Project]:
     """
     commit = resolve(project.root, reference)
     with work_folder("revision") as folder:
-        _extract(project.root, commit, folder, reference)
-        yield Project(folder / "checkout")
+        checkout = folder / "checkout"
+        checkout.mkdir()
+        # Below the root, which may be a folder within the repository.
+        listed = _git(project.root, "ls-tree", "-z", "--name-only", commit, "--", *PARTS)
+        parts = [name for name in listed.output.split("\0") if name]
+        if parts:
+            _extract(project.root, [commit, "--", *parts], checkout, reference)
+        yield Project(checkout)
 
 
 def resolve(root: Path, reference: str) -> str:
@@ -47,47 +53,36 @@ def resolve(root: Path, reference: str) -> str:
     """
     if not reference.strip():
         raise InputError("--changed-since is empty: name a Git revision, such as main or HEAD~1.")
-    inside = _git(root, "rev-parse", "--git-dir")
+    inside = _git(root, "rev-parse", "--is-shallow-repository")
     if not inside.ok:
         raise InputError(
-            f"--changed-since {reference}: {root} is not a Git checkout ({_message(inside)})."
+            f"--changed-since {reference}: {root} is not a Git checkout ({inside.last()})."
         )
     name = f"{reference}^{{commit}}"
     found = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", name)
-    if not found.ok:
-        raise InputError(_unknown(root, reference))
-    return found.output.strip()
-
-
-def _unknown(root: Path, reference: str) -> str:
-    shallow = _git(root, "rev-parse", "--is-shallow-repository").output.strip() == "true"
+    if found.ok:
+        return found.output.strip()
     why = (
         "This clone is shallow: its history was not fetched. Run `git fetch --unshallow`; in "
         "GitHub Actions give actions/checkout `fetch-depth: 0`, in GitLab CI set GIT_DEPTH to 0."
-        if shallow
+        if inside.output.strip() == "true"
         else "Check its spelling; what only a remote has must be fetched (in CI: fetch-depth: 0)."
     )
-    return f"--changed-since {reference}: git knows no such revision here. {why}"
+    raise InputError(f"--changed-since {reference}: git knows no such revision here. {why}")
 
 
-def _extract(root: Path, commit: str, folder: Path, reference: str) -> None:
-    """Write the files of a commit below ``root``, which may be a folder within the repository."""
-    listed = _git(root, "ls-tree", "-z", "--name-only", commit, "--", *PARTS)
-    parts = [name for name in listed.output.split("\0") if name]
-    (folder / "checkout").mkdir()
-    if not parts:
-        return
-    archive = folder / "files.tar"
+def _extract(root: Path, files: list[str], checkout: Path, reference: str) -> None:
+    archive = checkout.with_suffix(".tar")
     options = ("-c", "tar.umask=0022", "archive", "--format=tar", f"--output={archive}")
-    made = _git(root, *options, commit, "--", *parts)
+    made = _git(root, *options, *files)
     if not made.ok:
         raise InputError(
-            f"--changed-since {reference}: git cannot read the files there ({_message(made)}). If "
+            f"--changed-since {reference}: git cannot read the files there ({made.last()}). If "
             "this is a clone with a filter, fetch them: `git fetch --refetch --no-filter`, in CI a "
             "clone with fetch-depth: 0 and no filter."
         )
-    with tarfile.open(archive) as files:
-        files.extractall(folder / "checkout", filter="tar")
+    with tarfile.open(archive) as tar:
+        tar.extractall(checkout, filter="tar")
 
 
 def _git(root: Path, *arguments: str) -> Finished:
@@ -101,8 +96,3 @@ def _git(root: Path, *arguments: str) -> Finished:
             "Fetch the revision first, then try again."
         )
     return result
-
-
-def _message(result: Finished) -> str:
-    lines = result.errors.strip().splitlines()
-    return lines[0] if lines else f"exit status {result.code}"

@@ -68,19 +68,20 @@ def matrix(
     --changed-since and --missing narrow the list: together they list what changed and is not
     published. No engine is needed.
     """
-    from imgbuild.ci.formats import github_text, gitlab_text, json_text
-    from imgbuild.ci.jobs import JobOptions, parse_shard, select_jobs
+    from imgbuild.ci import jobs
 
     if shard is not None and shards:
         raise InputError("--shard takes one shard and --shards lists all of them; choose one.")
     if source is not None and not missing:
         raise InputError("--from needs --missing.")
-    part = None if shard is None else parse_shard(shard)
+    part = None if shard is None else jobs.parse_shard(shard)
     opened = options.open_project(project)
     images = select(opened, selection.or_everything)
-    job_options = JobOptions(changed_since, missing, source, part, shards)
-    found = select_jobs(opened, images, job_options, info)
-    if form is Format.JSON:
-        typer.echo(json_text(found.listed))
-    else:
-        typer.echo((github_text if form is Format.GITHUB else gitlab_text)(found.jobs))
+    job_options = jobs.JobOptions(changed_since, missing, source, part, shards)
+    found = jobs.select_jobs(opened, images, job_options, info)
+    text = {
+        Format.JSON: jobs.json_text,
+        Format.GITHUB: jobs.github_text,
+        Format.GITLAB: jobs.gitlab_text,
+    }
+    typer.echo(text[form](found))

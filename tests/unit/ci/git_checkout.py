@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from imgbuild.ci.changed import Changes, changes_between, look_at_inputs, this_checkout
+from imgbuild.ci.changed import changed_since, look_at_inputs, this_checkout
 from imgbuild.dockerfile.render import render_all, write_all
 from imgbuild.inputs import build_inputs as inputs
-from imgbuild.matrix.images import Image, all_images, documented_family, whole_family
+from imgbuild.matrix.images import Image, all_images, documented_family
 from imgbuild.matrix.load import load_matrix
 from imgbuild.project import Project
 from imgbuild.settings import Settings
@@ -85,16 +85,18 @@ class GitCheckout:
         rendered = render_all(images, self.project.templates, self.project.dockerfiles)
         write_all(rendered, self.project.dockerfiles)
 
-    def changes(self, reference: str = "HEAD", settings: Settings | None = None) -> Changes:
-        """Return what ``matrix --changed-since`` finds."""
+    def changes(
+        self, reference: str = "HEAD", settings: Settings | None = None
+    ) -> tuple[Mapping[str, str], list[str]]:
+        """Return the images that ``matrix --changed-since`` finds, and what it says."""
+        said: list[str] = []
         images, used = self.images, settings or self.settings
         now = this_checkout(self.project, images, look_at_inputs(self.project, images, used))
-        family = whole_family(images[0].matrix)
-        return changes_between(now, family, reference, self.project, used)
+        return changed_since(reference, now, self.project, used, said.append), said
 
     def changed(self, reference: str = "HEAD") -> Mapping[str, str]:
         """Return the reasons of the changed images."""
-        return self.changes(reference).reasons
+        return self.changes(reference)[0]
 
     def named(self, wanted: Callable[[Image], bool]) -> set[str]:
         """Return the names of the images that ``wanted`` is true of: some, or the test is void."""

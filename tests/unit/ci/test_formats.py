@@ -5,30 +5,37 @@ import json
 import pytest
 import yaml
 
-from imgbuild.ci.formats import GITHUB_JOBS, github_text, gitlab_text, json_text
-from imgbuild.ci.jobs import Job, ListedImage
+from imgbuild.ci.jobs import (
+    GITHUB_JOBS,
+    Job,
+    JobList,
+    ListedImage,
+    github_text,
+    gitlab_text,
+    json_text,
+)
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image
 
 CPU, GPU, OTHER = "tf-2.2-cpu-debian", "tf-2.2-gpu-ubuntu", "tf-2.2-cpu-debian-intelmpi"
 
 
-@pytest.fixture
-def single(images: dict[str, Image]) -> list[Job]:
-    return [Job(name, (images[name],), sharded=False) for name in (CPU, GPU, OTHER)]
+NOTHING = JobList((), ())
 
 
 @pytest.fixture
-def sharded(images: dict[str, Image]) -> list[Job]:
-    return [
-        Job("1/4", (images[CPU], images[OTHER]), sharded=True),
-        Job("2/4", (images[GPU],), sharded=True),
-    ]
+def single(images: dict[str, Image]) -> JobList:
+    return JobList((), tuple(Job((images[name],)) for name in (CPU, GPU, OTHER)))
+
+
+@pytest.fixture
+def sharded(images: dict[str, Image]) -> JobList:
+    return JobList((), (Job((images[CPU], images[OTHER]), "1/4"), Job((images[GPU],), "2/4")))
 
 
 def test_json_says_all_that_is_known(images: dict[str, Image]) -> None:
     one = ListedImage(images[CPU], None, "changed: pin git 1 → 2", "1/4")
-    assert json.loads(json_text([one])) == [
+    assert json.loads(json_text(JobList((one,), ()))) == [
         {
             "name": CPU,
             "tensorflow": "2.2.0",
@@ -41,14 +48,14 @@ def test_json_says_all_that_is_known(images: dict[str, Image]) -> None:
         }
     ]
     assert "shard" not in ListedImage(images[CPU], None, "").as_json()
-    assert json_text([]) == "[]"
-    assert github_text(()) == '{"include":[]}'
+    assert json_text(NOTHING) == "[]"
+    assert github_text(NOTHING) == '{"include":[]}'
     # GitLab takes no pipeline without a job.
     nothing = {"nothing to build": {"extends": ".imgbuild", "script": ["true"]}}
-    assert yaml.safe_load(gitlab_text(())) == nothing
+    assert yaml.safe_load(gitlab_text(NOTHING)) == nothing
 
 
-def test_github_has_one_entry_an_image_on_one_line(single: list[Job]) -> None:
+def test_github_has_one_entry_an_image_on_one_line(single: JobList) -> None:
     text = github_text(single)
     assert "\n" not in text
     assert json.loads(text)["include"][1] == {
@@ -63,7 +70,7 @@ def test_github_has_one_entry_an_image_on_one_line(single: list[Job]) -> None:
     }
 
 
-def test_github_has_one_entry_a_shard(sharded: list[Job]) -> None:
+def test_github_has_one_entry_a_shard(sharded: JobList) -> None:
     assert json.loads(github_text(sharded))["include"] == [
         {
             "shard": "1/4",
@@ -76,13 +83,13 @@ def test_github_has_one_entry_a_shard(sharded: list[Job]) -> None:
 
 
 def test_more_jobs_than_github_runs(images: dict[str, Image]) -> None:
-    one = Job(CPU, (images[CPU],), sharded=False)
-    assert len(json.loads(github_text([one] * GITHUB_JOBS))["include"]) == 256
+    jobs = (Job((images[CPU],)),) * GITHUB_JOBS
+    assert len(json.loads(github_text(JobList((), jobs)))["include"]) == 256
     with pytest.raises(InputError, match=r"257 jobs.*at most 256.*--shards N"):
-        github_text([one] * (GITHUB_JOBS + 1))
+        github_text(JobList((), (*jobs, jobs[0])))
 
 
-def test_gitlab_has_one_job_an_image_or_a_shard(single: list[Job], sharded: list[Job]) -> None:
+def test_gitlab_has_one_job_an_image_or_a_shard(single: JobList, sharded: JobList) -> None:
     assert [*yaml.safe_load(gitlab_text(single))] == [CPU, GPU, OTHER]
     found = yaml.safe_load(gitlab_text(sharded))
     assert found["shard 1 of 4"] == {

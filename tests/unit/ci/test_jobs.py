@@ -7,7 +7,6 @@ import pytest
 from git_checkout import GitCheckout, checkout, committed
 from memory_registry import MemoryRegistry
 
-from imgbuild.ci import jobs as jobs_module
 from imgbuild.ci.changed import look_at_inputs, this_checkout
 from imgbuild.ci.jobs import (
     NOT_PUBLISHED,
@@ -21,7 +20,7 @@ from imgbuild.errors import InputError
 from imgbuild.inputs import build_inputs as inputs
 from imgbuild.inputs.base import BaseRecipe
 from imgbuild.inputs.oci_layout import BaseLayout
-from imgbuild.matrix.images import Image, whole_family
+from imgbuild.matrix.images import Image
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import Selection, select_images
 from imgbuild.matrix.tags import input_tag
@@ -133,30 +132,18 @@ def test_changed_and_missing_is_what_is_both(
     assert set(_reasons(_chosen(checkout, options))) == {TWO}  # the other needs no build
 
 
-def test_images_that_are_gone_are_told(
-    checkout: GitCheckout, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said: list[str] = []
-    family = whole_family(load_matrix(checkout.project.matrix))
-    monkeypatch.setattr(jobs_module, "whole_family", lambda _: family[1:])
-    select_jobs(
-        checkout.project, _images(checkout, ONE), JobOptions(changed_since="HEAD"), said.append
-    )
-    assert said == [f"{family[0].name} is gone from the matrix"]
-
-
 def test_shards_and_one_of_them(checkout: GitCheckout) -> None:
     every = _chosen(checkout, JobOptions(shards=2))
-    assert [job.label for job in every.jobs] == ["1/2", "2/2"]
+    assert [job.shard for job in every.jobs] == ["1/2", "2/2"]
     assert {one.image.name: one.shard for one in every.listed} == {
-        image.name: job.label for job in every.jobs for image in job.images
+        image.name: job.shard for job in every.jobs for image in job.images
     }
     for number, job in enumerate(every.jobs, 1):
         part = _chosen(checkout, JobOptions(shard=(number, 2)))
         assert [(one.image, one.shard) for one in part.listed] == [
-            (image, job.label) for image in job.images
+            (image, job.shard) for image in job.images
         ]
-        assert [one.label for one in part.jobs] == [image.name for image in job.images]
+        assert [one.names for one in part.jobs] == [image.name for image in job.images]
     assert _chosen(checkout, JobOptions(shard=(4, 4))) == JobList((), ())
     assert len(_chosen(checkout, JobOptions(shards=4)).jobs) == 3
     assert _chosen(checkout, JobOptions(changed_since="HEAD", shards=4)).jobs == ()
