@@ -50,7 +50,7 @@ def test_a_base_by_digest_needs_nothing_made(images: dict[str, Image], tmp_path:
             "The settings or --mirror: mirrors: the matrix has no ubunto",
         ),
         ({"netrc": "/nonexistent"}, "netrc /nonexistent: No such file"),
-        ({"netrc": "/proc/self/exe"}, "no UTF-8 text"),
+        ({"netrc": "/proc/self/exe"}, "not a netrc file"),
         (
             {"mirrors": {"nvidia-cuda": {"url": "http://m/x", "keyring": "/etc/passwd"}}},
             "no binary keyring",
