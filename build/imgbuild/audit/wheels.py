@@ -20,7 +20,7 @@ from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 from packaging.version import Version
 
 from imgbuild.audit.compare import OfferedFile, WheelFacts
-from imgbuild.dockerfile.resolve import index_environment
+from imgbuild.dockerfile.requirements import index_environment
 from imgbuild.errors import InputError, MachineError
 from imgbuild.http import HttpClient, shown
 from imgbuild.settings import Sites

@@ -1,5 +1,6 @@
 """``imgbuild lock``: resolve the packages of every image, or check the locks."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +11,7 @@ from imgbuild.project import Project
 
 if TYPE_CHECKING:
     from imgbuild.dockerfile.requirements import LockFamily
+    from imgbuild.settings import Sites
 
 _STATES = {True: "written  ", False: "unchanged"}
 
@@ -27,15 +29,18 @@ def lock(
     """Resolve and hash the Python packages of every image into images/locks."""
     from imgbuild.dockerfile.requirements import lock_family
     from imgbuild.matrix.load import load_matrix
+    from imgbuild.settings import Sites, load_settings
 
     if check and upgrade:
         raise InputError("--check writes nothing and --upgrade writes; give one of them.")
     opened = open_project(project)
-    family = lock_family(load_matrix(opened.matrix), stack)
+    matrix = load_matrix(opened.matrix)
+    family = lock_family(matrix, stack)
     if check:
         _check(family, opened)
     else:
-        _resolve(family, opened, upgrade=upgrade)
+        sites = Sites(matrix.upstream_urls, load_settings(opened.settings))
+        _resolve(family, opened.locks, sites, upgrade=upgrade)
 
 
 def _check(family: "LockFamily", project: Project) -> None:
@@ -51,14 +56,10 @@ def _check(family: "LockFamily", project: Project) -> None:
     typer.echo(f"{len(family.requests) + len(family.pythons)} locks satisfy the matrix.")
 
 
-def _resolve(family: "LockFamily", project: Project, *, upgrade: bool) -> None:
+def _resolve(family: "LockFamily", folder: Path, sites: "Sites", *, upgrade: bool) -> None:
     from imgbuild.dockerfile.conda import conda_lock_name, resolve_conda
-    from imgbuild.dockerfile.requirements import stale_locks
-    from imgbuild.dockerfile.resolve import index_environment, resolve
-    from imgbuild.settings import Sites, load_settings
+    from imgbuild.dockerfile.requirements import index_environment, resolve, stale_locks
 
-    folder = project.locks
-    sites = Sites(family.matrix.upstream_urls, load_settings(project.settings))
     environment = index_environment(sites)
     for request in family.requests:
         changed = resolve(request, folder, upgrade=upgrade, environment=environment)

@@ -14,7 +14,7 @@ import difflib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,16 +55,9 @@ def conda_lock_name(version: str) -> str:
     return f"conda-{version}.txt"
 
 
-def conda_pythons(
-    matrix: Matrix, versions: Iterable[str] | None = None
-) -> Mapping[str, CondaPython]:
-    """Return the conda interpreters of the matrix, all or those of ``versions``."""
-    selected = matrix.python if versions is None else {*versions}
-    return {
-        version: python
-        for version, python in matrix.python.items()
-        if isinstance(python, CondaPython) and version in selected
-    }
+def conda_pythons(matrix: Matrix) -> dict[str, CondaPython]:
+    """Return the conda interpreters of the matrix by version."""
+    return {v: python for v, python in matrix.python.items() if isinstance(python, CondaPython)}
 
 
 def read_conda_lock(path: Path) -> Mapping[str, CondaEntry]:
@@ -91,20 +84,27 @@ def read_conda_lock(path: Path) -> Mapping[str, CondaEntry]:
 
 def conda_problems(pythons: Mapping[str, CondaPython], folder: Path) -> list[str]:
     """Return one line a problem: a lock that cannot be read, a package missing or left over."""
-    return [
-        line for version, python in pythons.items() for line in _problems(version, python, folder)
-    ]
-
-
-def unlocked_packages(pythons: Mapping[str, CondaPython], folder: Path) -> list[str]:
-    """Return one line a lock that holds unlocked packages; locks with problems are skipped."""
     lines = []
     for version, python in pythons.items():
         name = conda_lock_name(version)
-        if not list(_problems(version, python, folder)):
-            entries = read_conda_lock(folder / name).values()
-            count = sum(entry.sha256 is None for entry in entries)
-            lines += [f"{name}: {count} of {len(entries)} packages are unlocked"] if count else []
+        try:
+            entries = read_conda_lock(folder / name)
+        except InputError as error:
+            lines.append(str(error))
+            continue
+        lines += [f"{name}: {url} is missing" for url in python.packages if url not in entries]
+        known = {*python.packages}
+        lines += [f"{name}: {url} is not in the matrix" for url in entries if url not in known]
+    return lines
+
+
+def unlocked_packages(pythons: Iterable[str], folder: Path) -> list[str]:
+    """Return one line a lock that holds unlocked packages."""
+    lines = []
+    for name in map(conda_lock_name, pythons):
+        entries = read_conda_lock(folder / name).values()
+        count = sum(entry.sha256 is None for entry in entries)
+        lines += [f"{name}: {count} of {len(entries)} packages are unlocked"] if count else []
     return lines
 
 
@@ -132,14 +132,11 @@ def conda_downloads(version: str, python: CondaPython, folder: Path) -> tuple[tu
 
 def conda_packages(image: Image, locks: Path) -> tuple[CondaEntry, ...]:
     """Return the conda packages of the image's interpreter; those in no lock are unlocked."""
-    python = image.python
-    if python.origin != "conda":
+    if image.python.origin != "conda":
         return ()
-    try:
-        entries = read_conda_lock(locks / conda_lock_name(image.version_of("python")))
-    except InputError:
-        entries = {}
-    return tuple(entries.get(url, CondaEntry(url)) for url in python.packages)
+    path = locks / conda_lock_name(image.version_of("python"))
+    entries = read_conda_lock(path) if path.exists() else {}
+    return tuple(entries.get(url, CondaEntry(url)) for url in image.python.packages)
 
 
 def resolve_conda(
@@ -166,9 +163,10 @@ def resolve_conda(
     for channel, urls in channels.items():
         try:
             repodata = _repodata(channel, sites)
-            known |= {url: CondaEntry(url, _find(repodata, url, channel)) for url in urls}
         except MachineError as error:
             faults.append(f"The conda channel {channel} cannot be read: {error}")
+            continue
+        known |= {url: CondaEntry(url, _find(repodata, url, channel)) for url in urls}
     entries = [known.get(url, CondaEntry(url)) for url in python.packages]
     text = HEADER.format(version=version) + "".join(entry.line for entry in entries)
     if text != previous:
@@ -178,38 +176,24 @@ def resolve_conda(
     return text != previous
 
 
-def _problems(version: str, python: CondaPython, folder: Path) -> Iterator[str]:
-    name = conda_lock_name(version)
-    try:
-        entries = read_conda_lock(folder / name)
-    except InputError as error:
-        yield str(error)
-        return
-    yield from (f"{name}: {url} is missing" for url in python.packages if url not in entries)
-    yield from (
-        f"{name}: {url} is not in the matrix" for url in entries if url not in python.packages
-    )
-
-
 def _repodata(channel: str, sites: Sites) -> str:
     """Return the channel's ``repodata.json``, from the packed file if the channel has one."""
-    packed = sites.get(f"{channel}/repodata.json.bz2", limit=_LIMIT)
-    if packed.status == 200:
-        try:
-            return bz2.decompress(packed.body).decode("utf-8", "replace")
-        except (OSError, ValueError) as error:
-            raise MachineError(
-                f"{channel}/repodata.json.bz2 is not the packed index of a conda channel: {error}."
-            ) from error
-    plain = sites.get(f"{channel}/repodata.json", limit=_LIMIT)
-    if plain.status == 200:
-        return plain.body.decode("utf-8", "replace")
-    from imgbuild.http import shown  # noqa: PLC0415 - brings requests
+    answer = sites.get(f"{channel}/repodata.json.bz2", limit=_LIMIT)
+    packed = answer.status == 200
+    if not packed:
+        answer = sites.get(f"{channel}/repodata.json", limit=_LIMIT)
+    if answer.status != 200:
+        from imgbuild.http import shown  # noqa: PLC0415 - brings requests
 
-    where = shown(plain.url)
-    raise MachineError(
-        f"{where} answered {plain.status}. Name a mirror that has it (docs/guide.md)."
-    )
+        what = f"{shown(answer.url)} answered {answer.status}."
+        raise MachineError(f"{what} Name a mirror that has it (docs/guide.md).")
+    try:
+        return (bz2.decompress(answer.body) if packed else answer.body).decode("utf-8", "replace")
+    except (OSError, ValueError) as error:
+        where = f"{channel}/repodata.json.bz2"
+        raise MachineError(
+            f"{where} is not the packed index of a conda channel: {error}."
+        ) from error
 
 
 def _find(repodata: str, url: str, channel: str) -> str:

@@ -1,6 +1,7 @@
-"""The requirements that locks must satisfy by the matrix, and which of them a lock does not."""
+"""What locks must satisfy by the matrix, which of it a lock does not, and resolving with uv."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -9,12 +10,22 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from imgbuild.dockerfile.conda import conda_lock_name, conda_problems, conda_pythons
-from imgbuild.dockerfile.lockfile import Lock, read_lock
-from imgbuild.errors import InputError
-from imgbuild.files import json_sha256
+from imgbuild.dockerfile.lockfile import HEADER, Lock, parse_lock, read_lock
+from imgbuild.errors import CheckFailedError, InputError, MachineError
+from imgbuild.files import json_sha256, work_folder, write_text
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.model import CondaPython, Condition, Matrix
 from imgbuild.matrix.rules import admits
+from imgbuild.process import TIMED_OUT, Finished, run
+from imgbuild.settings import Sites
+
+#: The upstream of the matrix that stands for the Python package index.
+INDEX = "python-index"
+#: Wheels for glibc 2.17 and older: they run on every operating system of the matrix.
+PLATFORM = "x86_64-manylinux2014"
+#: uv's own retries included; a resolution takes about 3 s.
+TIMEOUT_SECONDS = 300
+_UNREACHABLE = ("error sending request", "dns error", "failed to fetch", "connection refused")
 
 
 @dataclass(frozen=True)
@@ -40,7 +51,6 @@ class LockFamily:
     ``names`` are those of all locks of the matrix.
     """
 
-    matrix: Matrix
     requests: tuple[LockRequest, ...]
     pythons: Mapping[str, CondaPython]
     names: frozenset[str]
@@ -57,21 +67,17 @@ def lock_family(matrix: Matrix, stack: str | None = None) -> LockFamily:
         raise InputError(
             f"The matrix has no stack {stack!r}; there are: {', '.join(matrix.stacks)}."
         )
-    images = all_images(matrix)
+    images, pythons = all_images(matrix), conda_pythons(matrix)
     selected = [image for image in images if stack in {None, image.stack}]
-    pythons = conda_pythons(matrix, {image.version_of("python") for image in selected})
-    names = {request.file_name for request in lock_requests(images)}
-    names |= {conda_lock_name(version) for version in conda_pythons(matrix)}
-    return LockFamily(matrix, lock_requests(selected), pythons, frozenset(names))
+    versions = {image.version_of("python") for image in selected}
+    names = {*_requests(images), *map(conda_lock_name, pythons)}
+    own = {version: python for version, python in pythons.items() if version in versions}
+    return LockFamily(tuple(_requests(selected).values()), own, frozenset(names))
 
 
-def lock_requests(images: Iterable[Image]) -> tuple[LockRequest, ...]:
-    """Return one request a lock file; images that share a lock share the request."""
-    requests: dict[str, LockRequest] = {}
-    for image in images:
-        for request in requests_of(image):
-            requests.setdefault(request.file_name, request)
-    return tuple(requests.values())
+def _requests(images: Iterable[Image]) -> dict[str, LockRequest]:
+    """Return the requests by lock; images that share a lock share the request."""
+    return {request.file_name: request for image in images for request in requests_of(image)}
 
 
 def requests_of(image: Image) -> tuple[LockRequest, ...]:
@@ -144,20 +150,109 @@ def _applicable(conditions: Iterable[Condition], image: Image) -> tuple[str, ...
 
 
 def _unmet(request: LockRequest, lock: Lock) -> Iterator[str]:
-    for text in request.requirements:
-        requirement = _parsed(text)
-        version = lock.versions.get(canonicalize_name(requirement.name))
+    for text in (*request.requirements, *request.constraints):
+        one = _parsed(text)
+        version = lock.versions.get(canonicalize_name(one.name))
+        required = text in request.requirements
         if version is None:
-            yield f"{requirement.name} is missing; the matrix requires {text}"
-        elif not requirement.specifier.contains(version, prereleases=True):
-            yield f"has {requirement.name} {version}; the matrix requires {text}"
-    for text in request.constraints:
-        constraint = _parsed(text)
-        version = lock.versions.get(canonicalize_name(constraint.name))
-        if version and not constraint.specifier.contains(version, prereleases=True):
-            yield f"has {constraint.name} {version}; the matrix allows only {text}"
+            if required:
+                yield f"{one.name} is missing; the matrix requires {text}"
+        elif not one.specifier.contains(version, prereleases=True):
+            rule = "requires" if required else "allows only"
+            yield f"has {one.name} {version}; the matrix {rule} {text}"
 
 
 @cache
 def _parsed(text: str) -> Requirement:
     return Requirement(text)
+
+
+def resolve(
+    request: LockRequest,
+    folder: Path,
+    *,
+    upgrade: bool,
+    environment: Mapping[str, str] = os.environ,
+) -> bool:
+    """Write the lock of ``request`` into ``folder``; return whether the file changed.
+
+    Versions of an existing lock are kept where they still satisfy, unless ``upgrade``. uv runs in
+    ``environment``, which may name another index.
+
+    Raises:
+        CheckFailedError: no set of packages satisfies the request; uv's reason is given.
+        MachineError: the package index cannot be reached.
+
+    """
+    path = folder / request.file_name
+    previous = path.read_text(encoding="utf-8") if path.exists() else ""
+    body = _run_uv(request, "" if upgrade else previous, environment)
+    text = f"{HEADER}\n# {request.title}\n# request: sha256:{request.digest}\n{body}"
+    parse_lock(text, request.file_name)
+    if text == previous:
+        return False
+    write_text(path, text)
+    return True
+
+
+def _run_uv(request: LockRequest, previous: str, environment: Mapping[str, str]) -> str:
+    with work_folder("lock") as folder:
+        (folder / "requirements.in").write_text("\n".join(request.requirements) + "\n")
+        (folder / "constraints.txt").write_text("\n".join(request.constraints) + "\n")
+        output = folder / "lock.txt"
+        output.write_text(previous)
+        options = ["--quiet", "--no-header", "--no-annotate", "--generate-hashes"]
+        options += ["--no-emit-index-url", "--python-version", request.python]
+        options += ["--python-platform", PLATFORM, "--constraint", "constraints.txt"]
+        options += ["--output-file", "lock.txt", "requirements.in"]
+        result = call_uv(options, folder, environment)
+        if not result.ok:
+            raise _explain(request, result.errors)
+        return output.read_text()
+
+
+def call_uv(options: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Finished:
+    """Run ``uv pip compile`` with these options in ``folder``.
+
+    Raises:
+        MachineError: it takes longer than `TIMEOUT_SECONDS`.
+
+    """
+    from uv import find_uv_bin  # noqa: PLC0415 - only where it is called
+
+    # A virtual environment that happens to be active must not decide anything.
+    env = {name: value for name, value in environment.items() if name != "VIRTUAL_ENV"}
+    command = [find_uv_bin(), "pip", "compile", *options]
+    result = run(command, timeout=TIMEOUT_SECONDS, env=env, cwd=folder)
+    if result.code == TIMED_OUT:
+        raise MachineError(
+            f"uv gave no answer within {TIMEOUT_SECONDS} s; is the Python package index reachable? "
+            "See `imgbuild doctor`."
+        )
+    return result
+
+
+def _explain(request: LockRequest, stderr: str) -> Exception:
+    reason = " ".join(stderr.split())
+    if any(sign in reason.lower() for sign in _UNREACHABLE):
+        return MachineError(
+            f"The Python package index cannot be reached for {request.file_name}: {reason}"
+        )
+    return CheckFailedError(
+        f"No set of packages satisfies {request.file_name} ({request.title}): {reason} "
+        "If the release exists, change `requirements` or `constraints` in matrix.yaml."
+    )
+
+
+def index_environment(sites: Sites) -> Mapping[str, str]:
+    """Return the environment in which uv uses the mirror, logins and CAs of this machine.
+
+    Without a mirror uv's own configuration files and variables name the index.
+    """
+    mirror = sites.settings.mirrors.get(INDEX)
+    found = {
+        "UV_DEFAULT_INDEX": mirror.url if mirror else None,
+        "NETRC": sites.settings.netrc,
+        "SSL_CERT_FILE": sites.settings.ca_bundle,
+    }
+    return {**os.environ, **{name: value for name, value in found.items() if value}}

@@ -1,9 +1,7 @@
 """The stages of a Dockerfile, with what each takes from other stages and from the build context."""
 
-import json
 import re
-import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -13,8 +11,7 @@ from imgbuild.files import sha256
 ARGUMENTS = "ARG"
 #: ``<<EOT``, ``<<-EOT``, ``<<'EOT'``. Source: Dockerfile reference, "Here-documents".
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\1")
-_FROM = re.compile(r"FROM\s+(?:--\S+\s+)*(\S+)(?:\s+AS\s+(\S+))?\s*$", re.IGNORECASE)
-_TAKES_HEREDOC = re.compile(r"(?:RUN|COPY|ADD)\s.*<<", re.IGNORECASE | re.DOTALL)
+_FROM = re.compile(r"FROM (\S+)(?: AS (\S+))?$", re.MULTILINE)
 _MOUNT = re.compile(r"--mount=(\S+)")
 _STAGE_REFERENCE = re.compile(r"--from=([a-z0-9-]+)|\bfrom=([a-z0-9-]+)")
 
@@ -79,23 +76,19 @@ class Dockerfile:
 
 
 def read_dockerfile(text: str) -> Dockerfile:
-    """Return the stages of a Dockerfile whose escape character is the usual one."""
-    lines = text.splitlines(keepends=True)
-    starts: list[int] = [0]
-    groups: list[list[Instruction]] = [[]]
-    for number, instruction in _instructions(lines):
-        if _FROM.match(instruction.line):
-            starts.append(number)
-            groups.append([])
-        groups[-1].append(instruction)
+    """Return the stages of a Dockerfile as the templates make them.
+
+    Every line that begins with FROM begins a stage, and COPY and ADD name paths in plain words.
+    """
     stages: dict[str, Stage] = {}
-    for start, end, group in zip(starts, [*starts[1:], len(lines)], groups, strict=True):
-        head = _FROM.match(group[0].line) if group else None
+    for part in re.split(r"^(?=FROM )", text, flags=re.MULTILINE):
+        instructions = tuple(_instructions(part))
+        head = _FROM.match(part)
         if head:
-            name, below = head[2] or str(len(stages)), "".join(lines[start + 1 : end])
-            stages[name] = Stage(name, head[1], below, tuple(group))
-        elif group:
-            stages[ARGUMENTS] = Stage(ARGUMENTS, "", "".join(lines[:end]), tuple(group))
+            name = head[2] or str(len(stages))
+            stages[name] = Stage(name, head[1], part.partition("\n")[2], instructions)
+        elif instructions:
+            stages[ARGUMENTS] = Stage(ARGUMENTS, "", part, instructions)
     return Dockerfile(text, stages)
 
 
@@ -116,28 +109,23 @@ def needed(
     return {name: stage for name, stage in stages.items() if name in found}
 
 
-def _instructions(lines: Sequence[str]) -> Iterator[tuple[int, Instruction]]:
-    """Yield each instruction with the index of its first line."""
-    numbered = enumerate(lines)
-    last = 0
-    for number, first in numbered:
+def _instructions(text: str) -> Iterator[Instruction]:
+    lines = iter(text.splitlines(keepends=True))
+    for first in lines:
         if not _is_code(first):
             continue
-        last, joined = number, [first.strip()]
-        while joined[-1].endswith("\\"):
-            last, following = next(
-                ((index, line) for index, line in numbered if _is_code(line)), (last, "")
-            )
-            joined[-1] = joined[-1].removesuffix("\\").rstrip()
-            joined.append(following.strip())
-        line = " ".join(joined)
-        body: list[str] = []
-        for _, end in _HEREDOC.findall(line) if _TAKES_HEREDOC.match(line) else ():
-            for last, inner in numbered:  # noqa: B007 - the index of the instruction's last line
+        written, line, body = [first], first.strip(), list[str]()
+        while line.endswith("\\"):
+            written.append(next(lines, ""))
+            if _is_code(written[-1]) or not written[-1]:
+                line = f"{line[:-1].rstrip()} {written[-1].strip()}"
+        for _, end in _HEREDOC.findall(line):
+            for inner in lines:
+                written.append(inner)
                 body.append(inner.rstrip("\r\n"))
                 if body[-1].strip("\t") == end:
                     break
-        yield number, Instruction("".join(lines[number : last + 1]), line, tuple(body))
+        yield Instruction("".join(written), line, tuple(body))
 
 
 def _is_code(line: str) -> bool:
@@ -147,27 +135,13 @@ def _is_code(line: str) -> bool:
 @lru_cache(maxsize=4096)
 def _paths(line: str) -> tuple[str, ...]:
     """Return the paths that one instruction takes; images have most instructions in common."""
-    word = line.split(maxsplit=1)[0].upper()
-    found = {"RUN": _mounted, "COPY": _copied, "ADD": _copied}.get(word, lambda _: ())(line)
+    word, *rest = line.split()
+    found: list[str] = []
+    if word == "RUN":
+        for options in _MOUNT.findall(line):
+            fields = dict(field.partition("=")[::2] for field in options.split(","))
+            if fields.get("type", "bind") == "bind" and "from" not in fields:
+                found.append(fields.get("source") or fields.get("src") or ".")
+    elif word in {"COPY", "ADD"} and not any(one.startswith("--from=") for one in rest):
+        found = [one for one in rest if not one.startswith("--")][:-1]
     return tuple(path.strip("/") or "." for path in found)
-
-
-def _mounted(line: str) -> Iterator[str]:
-    for options in _MOUNT.findall(line):
-        fields = dict(field.partition("=")[::2] for field in options.split(","))
-        if fields.get("type", "bind") == "bind" and "from" not in fields:
-            yield fields.get("source") or fields.get("src") or "."
-
-
-def _copied(line: str) -> Iterator[str]:
-    _, *words = line.split()
-    options = [word for word in words if word.startswith("--")]
-    if any(option.startswith("--from=") for option in options):
-        return
-    rest = line.split(maxsplit=1)[1]
-    for option in options:
-        rest = rest.replace(option, "", 1)
-    sources = json.loads(rest) if rest.strip().startswith("[") else shlex.split(rest)
-    for source in sources[:-1]:
-        if not str(source).startswith(("<<", "http://", "https://")):
-            yield str(source)

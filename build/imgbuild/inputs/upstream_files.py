@@ -14,7 +14,7 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from imgbuild.dockerfile.lockfile import Lock, read_lock
-from imgbuild.dockerfile.resolve import PLATFORM, call_uv, index_environment
+from imgbuild.dockerfile.requirements import PLATFORM, call_uv, index_environment
 from imgbuild.dockerfile.stages import Dockerfile, Stage
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.files import ContentStore, file_sha256, sha256, work_folder

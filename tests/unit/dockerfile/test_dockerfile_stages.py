@@ -18,11 +18,7 @@ COPY files/not-an-instruction /
 EOT
 COPY --link --chmod=0755 files/e files/f /
 COPY --from=os files/g /
-COPY ["files/h i", "/"]
-ADD https://host/file /
-COPY <<EOF /etc/x
-text
-EOF
+COPY files/h /
 FROM os
 ADD files/j/ /
 """
@@ -30,7 +26,7 @@ ADD files/j/ /
 
 def test_paths_of_the_context() -> None:
     assert read_dockerfile(DOCKERFILE).paths == (
-        *("files/a", "files/d", "files/e", "files/f", "files/h i", "files/j"),
+        *("files/a", "files/d", "files/e", "files/f", "files/h", "files/j"),
     )
 
 

@@ -19,12 +19,11 @@ from imgbuild.dockerfile.requirements import (
     family_problems,
     lock_family,
     lock_problems,
-    lock_requests,
     requests_of,
+    resolve,
 )
-from imgbuild.dockerfile.resolve import resolve
 from imgbuild.errors import CheckFailedError, InputError, MachineError
-from imgbuild.matrix.images import Image, all_images
+from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
 
@@ -71,7 +70,7 @@ def test_an_mpi_of_the_index_has_its_own_lock(images: dict[str, Image]) -> None:
 
 
 def test_a_lock_is_shared(matrix: Matrix) -> None:
-    names = [request.file_name for request in lock_requests(all_images(matrix))]
+    names = [request.file_name for request in lock_family(matrix).requests]
     # One an image variant of each TensorFlow, whatever its stack, one for building, one for MPI.
     assert len(names) == len({*names}) == 22
 
@@ -105,12 +104,12 @@ def test_an_unmet_requirement_is_named(tmp_path: Path, body: str, expected: str)
     assert lock_problems(REQUEST, tmp_path) == [expected]
 
 
-def test_a_lock_made_for_other_requirements_or_for_no_image(matrix: Matrix, tmp_path: Path) -> None:
+def test_a_lock_made_for_other_requirements_or_for_no_image(tmp_path: Path) -> None:
     other = LockRequest("x.txt", "a test", "3.7", REQUEST.requirements, REQUEST.constraints)
     (tmp_path / "x.txt").write_text(_lock(_entry("pip", "21.3.1"), other))
     assert "made for other requirements" in lock_problems(REQUEST, tmp_path)[0]
     (tmp_path / "notes.md").touch()
-    family = LockFamily(matrix, (), {}, frozenset())
+    family = LockFamily((), {}, frozenset())
     assert family_problems(family, tmp_path) == ["x.txt: belongs to no image of the matrix"]
 
 

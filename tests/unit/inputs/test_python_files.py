@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from imgbuild.dockerfile.lockfile import HEADER
-from imgbuild.dockerfile.resolve import index_environment
+from imgbuild.dockerfile.requirements import index_environment
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.inputs.upstream_files import python_items
 from imgbuild.matrix.images import Image
