@@ -322,8 +322,8 @@ class Sites:
             line = f":{error.lineno}" if isinstance(error, netrc.NetrcParseError) else ""
             fault = error.strerror if isinstance(error, OSError) else "not a netrc file"
             raise InputError(
-                f"{path}{line}: {fault}. imgbuild.local.yaml names it as netrc; its lines are such "
-                "as `machine mirror.example.org login NAME password SECRET`."
+                f"imgbuild.local.yaml: netrc {path}{line}: {fault}. It should exist and hold lines "
+                "such as `machine mirror.example.org login NAME password SECRET`."
             ) from None
 
 
