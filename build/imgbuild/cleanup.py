@@ -4,9 +4,9 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -51,18 +51,19 @@ DEFAULT = frozenset({CleanupKind.LEFTOVERS, CleanupKind.UNTAGGED, CleanupKind.WO
 class Garbage:
     """Something that imgbuild made. ``size`` is in bytes, ``since`` in seconds since 1970, or 0.
 
-    ``remove`` returns False where somebody has begun to use it. ``kept`` is why it must stay, if it
-    must. ``image`` is the image of the matrix whose lock removing it needs.
+    ``remove`` returns False where somebody has begun to use it. ``image`` is the image of the
+    matrix whose lock removing it needs; empty for something of any image. ``kept`` is why it must
+    stay, if it must.
     """
 
     kind: CleanupKind
     name: str
     why: str
-    remove: Callable[[], object] = field(repr=False, compare=False)
+    remove: Callable[[], object]
     size: int = 0
     since: int = 0
-    kept: str | None = None
     image: str | None = None
+    kept: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return what ``clean --json`` prints of it."""
@@ -84,25 +85,42 @@ class Cleanup:
     """
 
     engine: Engine | None
-    host: str | None
     state: Path
     cache: Path
     elsewhere: bool = False
 
     def find(self) -> tuple[Garbage, ...]:
         """Return all that can be removed, in the order of removing."""
-        return tuple(self._found())
+        return tuple(replace(one, kept=self._busy(one.image)) for one in self._found())
 
     def remove(self, findings: Iterable[Garbage]) -> Iterator[Garbage]:
         """Remove the findings and yield each as it then is: ``kept`` says why it is still there."""
         for finding in findings:
-            kept = finding.kept or self._removed(finding)
-            yield replace(finding, kept=kept)
+            yield replace(finding, kept=finding.kept or self._removed(finding))
+
+    def _removed(self, finding: Garbage) -> str | None:
+        """Return why it could not be removed, or None."""
+        try:
+            with ExitStack() as stack:
+                if finding.image and self.engine:
+                    locks = self.state / "locks"
+                    stack.enter_context(image_locks([finding.image], self.engine.host, locks))
+                return "it is in use" if finding.remove() is False else None
+        except (ImgbuildError, OSError) as error:
+            return str(error)
+
+    def _busy(self, image: str | None) -> str | None:
+        """Return why something of an image must stay: a process holds its lock."""
+        if image is None:
+            return None
+        for lock in sorted((self.state / "locks").glob(f"*-{image}.lock" if image else "*.lock")):
+            if is_locked(lock):
+                return f"process {lock_owner(lock)} is at work on it"
+        return None
 
     def _found(self) -> Iterator[Garbage]:
         if self.engine:
             yield from self._leftovers(self.engine)
-            yield from self._pushed_tags(self.engine)
             yield from self._images(self.engine)
             if sizes := self.engine.build_cache():
                 why = "of every project on this engine; the next builds start from nothing"
@@ -110,90 +128,54 @@ class Cleanup:
                 yield Garbage(CleanupKind.BUILD_CACHE, f"{len(sizes)} records", why, remove, size)
         yield from self._work()
 
-    def _removed(self, finding: Garbage) -> str | None:
-        """Return why it could not be removed, or None."""
-        try:
-            with ExitStack() as stack:
-                if finding.image:
-                    locks = self.state / "locks"
-                    stack.enter_context(image_locks([finding.image], self.host, locks))
-                return "it is in use" if finding.remove() is False else None
-        except (ImgbuildError, OSError) as error:
-            return str(error)
-
-    def _busy(self, image: str = "") -> str | None:
-        """Return why something of an image, or of any, must stay: a process holds its lock."""
-        for lock in sorted((self.state / "locks").glob(f"*-{image}.lock" if image else "*.lock")):
-            if is_locked(lock):
-                return f"process {lock_owner(lock)} is at work on it"
-        return None
-
     def _leftovers(self, engine: Engine) -> Iterator[Garbage]:
-        """Yield containers, then networks, of test runs that were killed."""
-        for container in engine.containers(CONTAINER_LABEL):
-            remove = partial(engine.remove_container, container.id)
-            yield from self._of_test(container.id, container.labels, remove, container.created)
-        for network in engine.networks(CONTAINER_LABEL):
-            remove = partial(engine.remove_network, network.id)
-            yield from self._of_test(network.id, network.labels, remove)
-
-    def _of_test(
-        self, identity: str, labels: Mapping[str, str], remove: Callable[[], object], since: int = 0
-    ) -> Iterator[Garbage]:
-        image, _, place = labels[CONTAINER_LABEL].rpartition("@")
-        why = f"of a test of {image}"
-        if place == place_of(self.state):
-            kept = self._busy(image)
+        """Yield containers and networks of killed tests, and temporary tags of killed pushes."""
+        for found, act in (
+            (engine.containers(CONTAINER_LABEL), engine.remove_container),
+            (engine.networks(CONTAINER_LABEL), engine.remove_network),
+        ):
+            for one in found:
+                image, _, place = one.labels[CONTAINER_LABEL].rpartition("@")
+                why, here = f"of a test of {image}", place == place_of(self.state)
+                if here or self.elsewhere:
+                    yield Garbage(
+                        CleanupKind.LEFTOVERS,
+                        one.id[:12],
+                        why if here else f"{why}, by another state folder ({place})",
+                        partial(act, one.id),
+                        since=one.created,
+                        image=image if here else None,
+                    )
+        for note in sorted(note_of(self.state, engine, "*").parent.glob("*.json")):
             yield Garbage(
                 CleanupKind.LEFTOVERS,
-                identity[:12],
-                why,
-                remove,
-                since=since,
-                kept=kept,
-                image=image,
-            )
-        elif self.elsewhere:
-            why = f"{why}, by another state folder ({place})"
-            yield Garbage(CleanupKind.LEFTOVERS, identity[:12], why, remove, since=since)
-
-    def _pushed_tags(self, engine: Engine) -> Iterator[Garbage]:
-        """Yield the temporary tags that killed pushes left."""
-        for note in sorted(note_of(self.state, engine, "*").parent.glob("*.json")):
-            image = note.stem
-            yield Garbage(
-                *(CleanupKind.LEFTOVERS, image, "temporary tag of a push that was killed"),
+                note.stem,
+                "temporary tag of a push that was killed",
                 partial(remove_left_tag, engine, note),
                 since=int(note.stat().st_mtime),
-                kept=self._busy(image),
-                image=image,
+                image=note.stem,
             )
 
     def _images(self, engine: Engine) -> Iterator[Garbage]:
         known = ReportStore(self.state / "reports").knows
         for image in engine.images(NAME):
-            names = own_names(image)
+            names, name = own_names(image), image.labels[NAME]
             # One with tags of others only is theirs now; an untagged one may await its tests.
             if (image.tags and not names) or not is_own(image, engine.history):
                 continue
             if not names and not known(image.id) and not self.elsewhere:
                 continue
-            name = image.labels[NAME]
+            kind, why = CleanupKind.UNTAGGED, "without a tag: it did not pass its tests"
+            if names:
+                kind, why = CleanupKind.IMAGES, "tagged by imgbuild"
             shown = ", ".join(names) or f"{short_id(image.id)} ({name})"
-            why = "tagged by imgbuild" if names else "without a tag: it did not pass its tests"
-            kind, remove = (
-                CleanupKind.IMAGES if names else CleanupKind.UNTAGGED,
-                _remover(engine, image, names),
-            )
-            kept = self._busy(name)
-            yield Garbage(kind, shown, why, remove, image.size, kept=kept, image=name)
+            remove = partial(_remove_image, engine, image.id, names)
+            yield Garbage(kind, shown, why, remove, image.size, image=name)
         for base in filter(_is_own_base, engine.named(BASE_REPOSITORY)):
             tags = [tag for tag in base.tags if tag.rpartition(":")[0] == BASE_REPOSITORY]
             why = "base image; made again when needed"
-            remove = _remover(engine, base, tags)
-            yield Garbage(
-                CleanupKind.IMAGES, ", ".join(tags), why, remove, base.size, kept=self._busy()
-            )
+            remove = partial(_remove_image, engine, base.id, tags)
+            yield Garbage(CleanupKind.IMAGES, ", ".join(tags), why, remove, base.size, image="")
 
     def _work(self) -> Iterator[Garbage]:
         """Yield the folders that killed processes left, and, as one, the old logs."""
@@ -203,37 +185,28 @@ class Cleanup:
             if not is_locked(path.with_name(f"{path.name.rpartition('.tmp-')[0]}.lock"))
         ]
         for path in sorted({*abandoned_work(self.state / "work"), *half_made, *_scratch()}):
-            remove = partial(_remove_folder, path)
-            since = int(path.lstat().st_mtime)
-            yield Garbage(
-                CleanupKind.WORK,
-                str(path),
-                "its process was killed",
-                remove,
-                disk_size(path),
-                since,
-            )
-        logs = [
-            path
-            for path in (self.state / "logs").glob("*.log")
-            if path.stat().st_mtime < time.time() - OLD
-        ]
-        if logs:
-            size, since = sum(map(disk_size, logs)), int(min(one.stat().st_mtime for one in logs))
-            name = f"{len(logs)} logs in {logs[0].parent}"
-            act = partial(_remove_files, logs)
-            yield Garbage(CleanupKind.WORK, name, "older than 30 days", act, size, since)
+            yield _paths(str(path), "its process was killed", [path])
+        logs = (self.state / "logs").glob("*.log")
+        if old := [path for path in logs if path.stat().st_mtime < time.time() - OLD]:
+            yield _paths(f"{len(old)} logs in {old[0].parent}", "older than 30 days", old)
 
 
-def disk_size(path: Path) -> int:
+def _paths(name: str, why: str, paths: Sequence[Path]) -> Garbage:
+    def remove() -> bool:
+        for path in paths:
+            remove_tree(path)
+        return not any(path.exists() for path in paths)
+
+    since = int(min(path.lstat().st_mtime for path in paths))
+    return Garbage(CleanupKind.WORK, name, why, remove, sum(map(_disk_size, paths)), since)
+
+
+def _disk_size(path: Path) -> int:
     """Return the bytes that ``path`` and all below it take; a file with two names counts once."""
     found: dict[tuple[int, int], int] = {}
-    for folder, _, files in os.walk(path) if path.is_dir() else [(path.parent, (), (path.name,))]:
-        for name in files:
-            try:
-                status = (Path(folder) / name).lstat()
-            except OSError:  # it went meanwhile
-                continue
+    with suppress(OSError):  # it went meanwhile
+        for one in (path, *path.rglob("*")):
+            status = one.lstat()
             found[status.st_dev, status.st_ino] = status.st_blocks * 512
     return sum(found.values())
 
@@ -247,31 +220,17 @@ def _scratch() -> Iterator[Path]:
                 yield path
 
 
+def _remove_image(engine: Engine, image_id: str, tags: Sequence[str]) -> bool:
+    """Remove the tags, and the image where no other tag is left."""
+    if engine.in_use(image_id):
+        return False
+    for tag in tags:
+        engine.untag(tag)
+    # Under another's tag, or below an image that somebody built on it, its layers stay.
+    return engine.discard(image_id) or bool(tags)
+
+
 def _is_own_base(image: StoredImage) -> bool:
     """Return whether imgbuild made the base image: its own name ends with its own id."""
     ending = f"-{short_id(image.id)}"
     return any(t.startswith(f"{BASE_REPOSITORY}:") and t.endswith(ending) for t in image.tags)
-
-
-def _remover(engine: Engine, image: StoredImage, names: Sequence[str]) -> Callable[[], bool]:
-    """Return what removes the tags, and the image where no other tag is left."""
-
-    def remove() -> bool:
-        if engine.in_use(image.id):
-            return False
-        for name in names:
-            engine.untag(name)
-        # Under another's tag, or below an image that somebody built on it, its layers stay.
-        return engine.discard(image.id) or bool(names)
-
-    return remove
-
-
-def _remove_folder(path: Path) -> bool:
-    remove_tree(path)
-    return not path.exists()
-
-
-def _remove_files(paths: Sequence[Path]) -> None:
-    for path in paths:
-        path.unlink(missing_ok=True)

@@ -86,11 +86,9 @@ def image_layers(history: Sequence[HistoryEntry], diff_ids: Sequence[str]) -> tu
     The engine does not say which steps made no layer: where their number does not fit, the layers
     have no ``diff_id``.
     """
-    steps = [step for step in reversed(history) if step.size or _makes_layer(step.made_by)]
+    steps = [one for one in reversed(history) if one.size or one.made_by.startswith(_MAKE_LAYERS)]
     known: Sequence[str | None] = diff_ids if len(steps) == len(diff_ids) else [None] * len(steps)
-    return tuple(
-        Layer(diff_id, step.size, step.made_by) for diff_id, step in zip(known, steps, strict=True)
-    )
+    return tuple(Layer(id_, one.size, one.made_by) for id_, one in zip(known, steps, strict=True))
 
 
 def sharing(images: Sequence[ImageSize]) -> Counter[str]:
@@ -115,16 +113,9 @@ def together(images: Sequence[ImageSize]) -> Together:
 def as_json(images: Sequence[ImageSize]) -> dict[str, Any]:
     """Return what ``size --json`` prints; every number is in bytes."""
     shared = sharing(images)
-    return {
-        "images": [one.as_json(shared) for one in images],
-        "family": asdict(together(images)),
-    }
+    family = asdict(together(images))
+    return {"images": [one.as_json(shared) for one in images], "family": family}
 
 
 def _different(images: Sequence[ImageSize]) -> list[ImageSize]:
     return list({one.image_id: one for one in images if one.image_id}.values())
-
-
-def _makes_layer(made_by: str) -> bool:
-    words = made_by.split()
-    return bool(words) and words[0] in _MAKE_LAYERS

@@ -55,6 +55,7 @@ def state(tmp_path: Path) -> Path:
 def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state: Path) -> FakeEngine:
     """Return an engine with an image without a tag, whose tests failed here, and a tagged one."""
     made = FakeEngine([image(1), image(2, TAG)])
+    made.host = HOST
     monkeypatch.setattr("imgbuild.engine.client.Engine", lambda _: made)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -117,7 +118,7 @@ def test_tags_that_others_gave_stay_and_own_base_images_go(engine: FakeEngine) -
 
 
 def test_an_image_that_imgbuild_works_on_stays(engine: FakeEngine, state: Path) -> None:
-    cleanup = Cleanup(engine, HOST, state, state)
+    cleanup = Cleanup(engine, state, state)
     before = cleanup.find()
     with image_locks([NAME], HOST, state / "locks"):
         result = run("--yes")

@@ -1,8 +1,8 @@
 """``imgbuild clean``: show what imgbuild left on this machine, and remove it on request."""
 
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,6 +52,7 @@ def clean(
     imgbuild or a container uses.
     """
     from imgbuild.cleanup import DEFAULT, Cleanup, CleanupKind
+    from imgbuild.engine.client import Engine
     from imgbuild.engine.discovery import resolve_host
     from imgbuild.project import cache_dir, state_dir
 
@@ -61,24 +62,22 @@ def clean(
             raise InputError(f"--only {kind}: no such kind; allowed: {', '.join(known)}.")
     also = {CleanupKind.IMAGES: images, CleanupKind.BUILD_CACHE: build_cache}
     kinds = {*(only or DEFAULT), *(kind for kind, flag in also.items() if flag)}
-    host = resolve_host(_settings(project).engine)
-    with ExitStack() as stack:
-        engine = _engine(host)
-        if engine:
-            stack.enter_context(closing(engine))
-        cleanup = Cleanup(engine, host, state_dir(), cache_dir(), elsewhere)
+    with closing(Engine(resolve_host(_settings(project).engine))) as engine:
+        there = engine if _answers(engine) else None
+        cleanup = Cleanup(there, state_dir(), cache_dir(), elsewhere)
         found = cleanup.find()
-        selected = tuple(one for one in found if one.kind in kinds)
+        selected = [one for one in found if one.kind in kinds]
         if remove:
-            selected = tuple(cleanup.remove(selected))
+            selected = [*cleanup.remove(selected)]
     if as_json:
         print_json([{**one.as_json(), "removed": remove and not one.kept} for one in selected])
     else:
-        typer.echo(finding_lines(selected, found, removed=remove))
-    failed = [one for one in selected if one.kept and remove]
-    if failed:
+        others = [one for one in found if one.kind not in {other.kind for other in selected}]
+        typer.echo("\n".join(_lines(selected, others, removed=remove)))
+    kept = sum(one.kept is not None for one in selected)
+    if remove and kept:
         raise CheckFailedError(
-            f"{len(failed)} of {len(selected)} could not be removed; the table says why."
+            f"{kept} of {len(selected)} could not be removed; the table says why."
         )
 
 
@@ -95,56 +94,39 @@ def _settings(project: Path | None) -> "Settings":
     return load_settings(opened.settings)
 
 
-def _engine(host: str | None) -> "Engine | None":
-    from imgbuild.engine.client import Engine
-
-    engine = Engine(host)
+def _answers(engine: "Engine") -> bool:
     try:
         engine.version()
     except MachineError as error:
         info(f"note: {error} Only the folders on this machine are cleaned.")
-        return None
-    return engine
+        return False
+    return True
 
 
-def finding_lines(
-    selected: "Sequence[Garbage]", found: "Sequence[Garbage]", *, removed: bool
-) -> str:
-    """Return one line a finding, the total, and what else can be removed."""
-    header = ("kind", "what", "size", "age", "why")
-    lines = aligned([header, *map(_row, selected)]) if selected else []
-    lines.append(_total(selected, removed=removed))
+def _lines(
+    selected: "Sequence[Garbage]", others: "Sequence[Garbage]", *, removed: bool
+) -> Iterator[str]:
+    """Yield one line a finding, the total, and what else can be removed."""
+    if selected:
+        yield from aligned([("kind", "what", "size", "age", "why"), *map(_row, selected)])
+    going = [one.size for one in selected if not one.kept]
+    if going:
+        count = "1 item" if len(going) == 1 else f"{len(going)} items"
+        total = f"{count}, at most {size_text(sum(going))} (layers that other images share stay)."
+        yield f"Removed {total}" if removed else f"{total} --yes removes them."
+    else:
+        yield "Nothing was removed." if selected else "Nothing to clean."
     sizes: dict[str, list[int]] = {}
-    for one in found:
-        if one.kind not in {other.kind for other in selected}:
-            sizes.setdefault(one.kind, []).append(one.size)
+    for one in others:
+        sizes.setdefault(one.kind, []).append(one.size)
     if sizes:
         kinds = [f"{kind} ({len(each)}, {size_text(sum(each))})" for kind, each in sizes.items()]
-        lines.append(f"Not selected: {', '.join(kinds)}. --only KIND selects a kind.")
-    return "\n".join(lines)
-
-
-def age_text(since: int, now: float | None = None) -> str:
-    """Return how long ago a time was, in its largest unit; nothing for an unknown time."""
-    if not since:
-        return ""
-    seconds = max(0, int((time.time() if now is None else now) - since))
-    length, unit = next((one for one in _UNITS if seconds >= one[0]), _UNITS[-1])
-    return f"{seconds // length} {unit}"
+        yield f"Not selected: {', '.join(kinds)}. --only KIND selects a kind."
 
 
 def _row(one: "Garbage") -> tuple[str, ...]:
+    seconds = max(0.0, time.time() - one.since)
+    length, unit = next((one for one in _UNITS if seconds >= one[0]), _UNITS[-1])
+    age = f"{seconds // length:.0f} {unit}" if one.since else ""
     why = f"{one.why}; kept: {one.kept}" if one.kept else one.why
-    return one.kind, one.name, size_text(one.size) if one.size else "", age_text(one.since), why
-
-
-def _total(selected: "Sequence[Garbage]", *, removed: bool) -> str:
-    going = [one for one in selected if not one.kept]
-    if not going:
-        return "Nothing was removed." if selected else "Nothing to clean."
-    size = size_text(sum(one.size for one in going))
-    count = "1 item" if len(going) == 1 else f"{len(going)} items"
-    shared = "(layers that other images share stay)"
-    if removed:
-        return f"Removed {count}, at most {size} {shared}."
-    return f"{count}, at most {size} {shared}. --yes removes them."
+    return one.kind, one.name, size_text(one.size) if one.size else "", age, why

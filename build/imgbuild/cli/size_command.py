@@ -54,63 +54,55 @@ def size(
     with closing(Engine(resolve_host(settings.engine))) as engine:
         found = [sizes.measure(name, tag, engine, budget) for name, tag, budget in named]
     missing = ", ".join(one.name for one in found if one.image_id is None)
-    if image and missing:
+    if missing and (image or not any(one.image_id for one in found)):
+        what = f"no image {missing}" if image else f"none of the selected images: {missing}"
         raise InputError(
-            f"The engine has no image {missing}. Build or pull it first; `docker images` lists the "
-            "engine's."
-        )
-    if not any(one.image_id for one in found):
-        raise InputError(
-            f"The engine has none of the selected images: {missing}. Build them first."
+            f"The engine has {what}. Build or pull it first; `docker images` lists the engine's."
         )
     if as_json:
         print_json(sizes.as_json(found))
     else:
-        typer.echo(size_lines(found))
+        typer.echo("\n".join(_lines(found)))
     excess = [f"{one.name}: {one.excess}" for one in found if one.excess]
     if excess:
         raise CheckFailedError("\n".join(excess))
 
 
-def size_lines(found: "Sequence[ImageSize]") -> str:
-    """Return the tables: images, layers, and what several images share."""
-    lines = [*aligned(_images(found)), "", *aligned(_layers(found))]
-    if sum(one.image_id is not None for one in found) > 1:
-        lines += ["", *_together(found)]
-    return "\n".join(lines)
+def _lines(found: "Sequence[ImageSize]") -> Iterator[str]:
+    """Yield the tables: images, layers with bytes in their order, what several images share."""
+    from imgbuild.sizes import sharing, together
 
-
-def megabytes(size: int) -> str:
-    """Return a size in MB (10⁶ bytes) with one digit; what rounds to nothing is not nothing."""
-    if size < 50_000:
-        return "<0.1" if size else "0"
-    return f"{size / 1e6:.1f}"
-
-
-def _images(found: "Sequence[ImageSize]") -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = [("image", "MB", "budget", "layers")]
-    for one in found:
-        exceeded = " EXCEEDED" if one.excess else ""
-        budget = "-" if one.budget is None else f"{one.budget / 1e6:.0f}{exceeded}"
-        if one.image_id is None:
-            rows.append((one.name, "not built", budget, "-"))
-        else:
-            rows.append((one.name, megabytes(one.size), budget, str(len(one.layers))))
-    return rows
-
-
-def _layers(found: "Sequence[ImageSize]") -> list[tuple[str, ...]]:
-    """Return one row a layer with bytes, in the order in which the images have them."""
-    from imgbuild.sizes import sharing
-
+    yield from aligned([("image", "MB", "budget", "layers"), *map(_image_row, found)])
+    yield ""
     shared = sharing(found)
     rows: dict[str, tuple[str, ...]] = {"": ("layer", "MB", "images", "made by")}
     for layer in (layer for one in found for layer in one.layers if layer.size):
         short = (layer.diff_id or "-").removeprefix("sha256:")[:12]
-        made_by = instruction(layer.made_by)
         images = str(shared[layer.key])
-        rows.setdefault(layer.key, (short, megabytes(layer.size), images, made_by))
-    return list(rows.values())
+        rows[layer.key] = (short, _megabytes(layer.size), images, instruction(layer.made_by))
+    yield from aligned([*rows.values()])
+    total = together(found)
+    if total.images < 2:
+        return
+    yield f"\n{total.images} images, {_megabytes(total.together)} MB together."
+    for what, size in (
+        ("each layer once, as a registry stores them", total.by_content),
+        ("each layer once over the same layers, as a graph driver stores them", total.by_chain),
+    ):
+        yield f"{_megabytes(size)} MB ({size * 100 / max(total.together, 1):.0f} %): {what}."
+
+
+def _image_row(one: "ImageSize") -> tuple[str, ...]:
+    exceeded = " EXCEEDED" if one.excess else ""
+    budget = "-" if one.budget is None else f"{one.budget / 1e6:.0f}{exceeded}"
+    if one.image_id is None:
+        return one.name, "not built", budget, "-"
+    return one.name, _megabytes(one.size), budget, str(len(one.layers))
+
+
+def _megabytes(size: int) -> str:
+    """Return a size in MB (10⁶ bytes) with one digit; what rounds to nothing is not nothing."""
+    return "<0.1" if 0 < size < 50_000 else f"{size / 1e6:.1f}"
 
 
 def instruction(made_by: str, width: int = 60) -> str:
@@ -118,18 +110,4 @@ def instruction(made_by: str, width: int = 60) -> str:
     text = " ".join(made_by.removesuffix("# buildkit").split())
     found = _ARGUMENTS.match(text)
     short = f"RUN {text[found.end() :]}" if found and found[0] else text
-    if not short:
-        return "-"
-    return short if len(short) <= width else f"{short[: width - 3].rstrip()}..."
-
-
-def _together(found: "Sequence[ImageSize]") -> Iterator[str]:
-    from imgbuild.sizes import together
-
-    total = together(found)
-    yield f"{total.images} images, {megabytes(total.together)} MB together."
-    for what, size in (
-        ("each layer once, as a registry stores them", total.by_content),
-        ("each layer once over the same layers, as a graph driver stores them", total.by_chain),
-    ):
-        yield f"{megabytes(size)} MB ({size * 100 / max(total.together, 1):.0f} %): {what}."
+    return (short if len(short) <= width else f"{short[: width - 3].rstrip()}...") or "-"
