@@ -34,14 +34,12 @@ COMMANDS = (
     *("list", "show", "render", "build", "test", "push", "size"),
     *("matrix", "published", "fetch", "lock", "audit", "doctor", "clean"),
 )
-#: What an interrupt leaves behind, by command; "" is any other.
+#: What an interrupt leaves behind; other commands leave nothing.
 _AFTER_INTERRUPT = {
     "build": "Images that passed are tagged; no other tag was made or moved. Nothing is left "
     "running.",
-    "test": "Nothing is left running.",
     "push": "What was pushed stays in the registry, and every moving tag names a complete image. "
     "Run the same command again to continue.",
-    "": "Nothing is left running.",
 }
 
 
@@ -79,8 +77,8 @@ def main() -> NoReturn:
 
 def interruption(words: list[str]) -> str:
     """Return the message for an interrupted command line."""
-    command = next((word for word in words if word in _AFTER_INTERRUPT), "")
-    return f"interrupted. {_AFTER_INTERRUPT[command]}"
+    command = next((word for word in words if word in COMMANDS), "")
+    return f"interrupted. {_AFTER_INTERRUPT.get(command, 'Nothing is left running.')}"
 
 
 def _refusal(error: OSError) -> str:
@@ -124,8 +122,8 @@ def _options(
 def _end(paragraph: str, code: int) -> NoReturn:
     if isinstance(sys.stderr, json_log.JsonLog):
         sys.stderr.emit("error", error=paragraph, exit_code=code)
-        sys.exit(code)
-    print(f"imgbuild: {paragraph}", file=sys.stderr)  # noqa: T201 - no rich before it is needed
+    else:
+        print(f"imgbuild: {paragraph}", file=sys.stderr)  # noqa: T201 - no rich before it is needed
     sys.exit(code)
 
 

@@ -70,7 +70,7 @@ def push(
     push_options = PushOptions(images, to, release, frozenset(allowed), jobs, plan)
     result = push_images(opened, push_options, info)
     if as_json:
-        print_json(planned_json(result) if plan else pushed_json(result))
+        print_json(result_json(result, plan=plan))
     elif result.images:
         typer.echo("\n".join(planned_lines(result) if plan else pushed_lines(result)))
     failure = result.failure()
@@ -83,20 +83,6 @@ def planned_lines(result: "PushResult") -> list[str]:
     rows = [(one.record.image, _brief(one.steps, "move")) for one in result.images]
     notes = [(" ".join((one.record.tag, *one.moves)), *one.kept) for one in result.images]
     return [f"to {result.repository}:", *table_with_notes(rows, notes)]
-
-
-def planned_json(result: "PushResult") -> dict[str, Any]:
-    """Return what is to be done for each image."""
-    images = [
-        {
-            "image": one.record.image,
-            "tag": one.record.tag,
-            "to_do": list(one.steps),
-            "left": list(one.kept),
-        }
-        for one in result.images
-    ]
-    return {"repository": result.repository, "images": images}
 
 
 def pushed_lines(result: "PushResult") -> list[str]:
@@ -118,24 +104,25 @@ def pushed_lines(result: "PushResult") -> list[str]:
     return [*table_with_notes(rows, notes), f"{', '.join(counts)}.", pull]
 
 
-def pushed_json(result: "PushResult") -> dict[str, Any]:
-    """Return what was done, and what failed."""
-    return {
-        "repository": result.repository,
-        "published": [
-            {
-                "image": one.record.image,
-                "tag": one.record.tag,
-                "moving": list(one.record.moving),
-                "digest": one.record.digest,
-                "size": one.record.size,
-                "done": list(one.done),
-                "left": list(one.kept),
-            }
-            for one in result.images
-        ],
-        "failed": {name: str(error) for name, error in result.errors.items()},
-    }
+def result_json(result: "PushResult", *, plan: bool) -> dict[str, Any]:
+    """Return what is to be done for each image; or what was done, and what failed."""
+    images = []
+    for one in result.images:
+        record = one.record
+        facts: dict[str, Any] = {
+            "moving": list(record.moving),
+            "digest": record.digest,
+            "size": record.size,
+            "done": list(one.done),
+        }
+        if plan:
+            facts = {"to_do": list(one.steps)}
+        kept = list(one.kept)
+        images.append({"image": record.image, "tag": record.tag, **facts, "left": kept})
+    if plan:
+        return {"repository": result.repository, "images": images}
+    failed = {name: str(error) for name, error in result.errors.items()}
+    return {"repository": result.repository, "published": images, "failed": failed}
 
 
 def _brief(steps: Sequence[str], move: str) -> str:

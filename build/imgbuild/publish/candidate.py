@@ -5,7 +5,7 @@ the image that would be pushed, for the suites of this checkout.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from imgbuild.build.context import BuildContext
@@ -14,7 +14,7 @@ from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.images import Image
 from imgbuild.plan.plan import Action, PlanItem
-from imgbuild.publish.record import SuiteRecord
+from imgbuild.publish.record import skip_reasons
 from imgbuild.suites.results import NEEDS_GPU, Verdict
 
 #: Written by build/targets.py, in the words of inputs/build_inputs.py.
@@ -40,42 +40,23 @@ class Objection:
 
 @dataclass(frozen=True)
 class PushCandidate:
-    """An image that could be pushed: its plan, the engine's image, and what its suites found.
+    """An image that may be pushed, and the results of the suites that it had to pass.
 
-    ``report`` is what the :class:`~imgbuild.suites.results.ReportStore` holds for this image id;
-    ``keys`` are those of the suites that it must have passed, as
-    :func:`~imgbuild.suites.catalog.suite_keys` makes them. ``allowed`` says what is pushed only
+    ``image_id`` is the engine's, ``layers`` are its files. ``allowed`` says what is pushed only
     because an option allows it.
     """
 
-    item: PlanItem
-    stored: StoredImage | None
+    image: Image
+    image_id: str
+    input_digest: str
+    layers: tuple[str, ...]
     report: Mapping[str, Any]
-    keys: Mapping[str, str]
     allowed: tuple[str, ...] = ()
-
-    @property
-    def image(self) -> Image:
-        """The image of the matrix."""
-        return self.item.image
 
     @property
     def name(self) -> str:
         """Its name in the matrix."""
         return self.image.name
-
-    @property
-    def image_id(self) -> str:
-        """The engine's id of it."""
-        return self.item.image_id or ""
-
-    def required_report(self) -> dict[str, Any]:
-        """Return the results of the suites that it must have passed."""
-        return {suite: self.report[suite] for suite in sorted(self.keys)}
-
-    def suites(self) -> tuple[SuiteRecord, ...]:
-        """Return the same in short, for its record."""
-        return tuple(_suite_record(*pair) for pair in self.required_report().items())
 
 
 def check_allowed(allowed: Collection[str]) -> None:
@@ -100,17 +81,18 @@ def approve(context: BuildContext, allowed: Collection[str]) -> tuple[PushCandid
     """
     approved, refused = [], []
     for item in context.plan(test=True):
-        candidate = PushCandidate(
-            item,
-            context.engine.inspect(item.image_id) if item.image_id else None,
-            context.store.document(item.image_id) if item.image_id else {},
-            context.suite_keys[item.image.name],
-        )
-        found = tuple(objections(candidate))
+        name, image_id = item.image.name, item.image_id or ""
+        stored = context.engine.inspect(image_id) if image_id else None
+        report, keys = context.store.document(image_id), context.suite_keys[name]
+        found = [*objections(item, stored, report, keys)]
         reasons = refusals(found, allowed)
-        if reasons:
-            refused.append(f"{candidate.name} is not published: {'; '.join(reasons)}.")
-        approved.append(replace(candidate, allowed=tuple(one.text for one in found)))
+        if reasons or stored is None:
+            refused.append(f"{name} is not published: {'; '.join(reasons)}.")
+            continue
+        passed = {suite: report[suite] for suite in sorted(keys)}
+        texts = tuple(one.text for one in found)
+        digest = item.digest.total
+        approved.append(PushCandidate(item.image, image_id, digest, stored.layers, passed, texts))
     if refused:
         raise CheckFailedError("\n".join(refused))
     return tuple(approved)
@@ -125,9 +107,14 @@ def refusals(found: Collection[Objection], allowed: Collection[str]) -> list[str
     ]
 
 
-def objections(candidate: PushCandidate) -> Iterator[Objection]:
-    """Yield every objection to an image; none if it is tested, and all that the matrix says."""
-    item, stored = candidate.item, candidate.stored
+def objections(
+    item: PlanItem, stored: StoredImage | None, report: Mapping[str, Any], keys: Mapping[str, str]
+) -> Iterator[Objection]:
+    """Yield every objection to the engine's image of a plan.
+
+    ``report`` is what the `ReportStore` holds for its id; ``keys`` are those of the suites that it
+    must have passed, as `suite_keys` makes them.
+    """
     absent = _absent(item, stored)
     if absent or stored is None:
         yield Objection(f"{absent}: run `imgbuild build`")
@@ -137,7 +124,7 @@ def objections(candidate: PushCandidate) -> Iterator[Objection]:
         yield Objection(f"it is built from stand-ins, which are never published ({note})")
     for text in _substitutes(item.image, stored.labels):
         yield Objection(text, ALLOW_SUBSTITUTED)
-    yield from _unproved(candidate)
+    yield from _unproved(stored.id, report, keys)
     if item.action is Action.NAME:
         yield Objection(
             "it passed and is not tagged, as an image over its budget: run `imgbuild build`"
@@ -155,19 +142,15 @@ def _absent(item: PlanItem, stored: StoredImage | None) -> str:
     return ""
 
 
-def _unproved(candidate: PushCandidate) -> Iterator[Objection]:
+def _unproved(
+    image_id: str, report: Mapping[str, Any], keys: Mapping[str, str]
+) -> Iterator[Objection]:
     """Yield what was not found, or found to be wrong, in this very image."""
-    entries = {
-        suite: entry
-        for suite, entry in candidate.report.items()
-        if suite in candidate.keys and isinstance(entry, dict)
-    }
+    entries = {suite: report[suite] for suite in keys if isinstance(report.get(suite), dict)}
     if not entries:
-        yield Objection(
-            f"no suite was run on this image ({candidate.image_id}): run `imgbuild test`"
-        )
+        yield Objection(f"no suite was run on this image ({image_id}): run `imgbuild test`")
         return
-    for suite, key in candidate.keys.items():
+    for suite, key in keys.items():
         entry = entries.get(suite, {})
         verdict = entry.get("verdict", "without a verdict")
         if not entry:
@@ -178,20 +161,10 @@ def _unproved(candidate: PushCandidate) -> Iterator[Objection]:
             )
         elif verdict != Verdict.PASSED:
             failed = [str(one["test"]) for one in entry.get("failures", ())]
-            why = ", ".join([*failed, *_reasons(entry)]) or "nothing was checked"
+            why = ", ".join([*failed, *skip_reasons(entry)]) or "nothing was checked"
             skipped = suite in SKIPPABLE and verdict == Verdict.SKIPPED
             option = f"{ALLOW_SKIPPED} {suite}" if skipped else ""
             yield Objection(f"suite {suite} {verdict}: {why}", option)
-
-
-def _suite_record(suite: str, entry: Mapping[str, Any]) -> SuiteRecord:
-    skipped = len(entry.get("skipped", ()))
-    return SuiteRecord(suite, str(entry["verdict"]), int(entry["passed"]), skipped, _reasons(entry))
-
-
-def _reasons(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return why checks of a suite were skipped."""
-    return tuple(dict.fromkeys(str(one["reason"]) for one in entry.get("skipped", ())))
 
 
 def _substitutes(image: Image, labels: Mapping[str, str]) -> Iterator[str]:

@@ -2,8 +2,14 @@
 
 from imgbuild.engine.client import Engine
 from imgbuild.errors import CheckFailedError
-from imgbuild.matrix.images import DOCUMENTED, Image, as_documented_image, minor_of, resolve_image
-from imgbuild.matrix.model import Matrix
+from imgbuild.matrix.images import (
+    DOCUMENTED,
+    Image,
+    all_images,
+    as_documented_image,
+    minor_of,
+    resolve_image,
+)
 from imgbuild.matrix.rule_model import Part
 from imgbuild.matrix.tags import parts_of, python_part, stack_part
 from imgbuild.suites.container import (
@@ -67,14 +73,9 @@ def _cuda(contents: ImageContents, image: Image) -> str:
 
 def _stack(system: tuple[str, str], image: Image) -> str:
     """Return the image's stack if that has images on such a system, else those that have."""
-    found = [name for name in image.matrix.stacks if system in _systems(image.matrix, name)]
-    return image.stack if image.stack in found else " or ".join(found) or NOTHING
-
-
-def _systems(matrix: Matrix, stack: str) -> set[tuple[str, str]]:
-    names = {row.os or matrix.stacks[stack].os for row in matrix.images if row.stack == stack}
-    systems = (matrix.operating_systems[name] for name in names)
-    return {(one.distribution, one.version) for one in systems}
+    images = all_images(image.matrix)
+    found = {one.stack for one in images if (one.os.distribution, one.os.version) == system}
+    return image.stack if image.stack in found else " or ".join(sorted(found)) or NOTHING
 
 
 def _documented(contents: ImageContents, image: Image) -> str:

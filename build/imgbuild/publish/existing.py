@@ -69,7 +69,7 @@ def look_up(
         )
     moving = {one: registry.head(one) for one in planned_tags(image.image).moving}
     kept = _kept(registry, record, moving) if record else {}
-    found = registry.head(input_tag(image.item.digest.total))
+    found = registry.head(input_tag(image.input_digest))
     return ExistingImage(release, tag, manifest, record, found, moving, kept)
 
 

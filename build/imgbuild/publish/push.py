@@ -25,13 +25,13 @@ from imgbuild.engine.client import Engine
 from imgbuild.engine.progress import ImageNote, ImagesPlanned, ImageState
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.matrix.images import Image
-from imgbuild.matrix.tags import input_tag, planned_tags
+from imgbuild.matrix.tags import input_tag
 from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
 from imgbuild.publish.candidate import PushCandidate, approve, check_allowed
 from imgbuild.publish.contents import check_contents
 from imgbuild.publish.existing import ExistingImage, check_release, existing_record, look_up
-from imgbuild.publish.record import Record, packed_size, put_record
+from imgbuild.publish.record import Record, packed_size, put_record, suite_record
 from imgbuild.publish.upload import Uploader, note_of, remove_left_tag
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import RegistryClient, connect
@@ -95,10 +95,6 @@ class PushResult:
         return (MachineError if machine else CheckFailedError)(text)
 
 
-class PushStoppedError(Exception):
-    """The push was interrupted; raised in the threads that work on it."""
-
-
 def push_images(project: Project, options: PushOptions, log: Callable[[str], None]) -> PushResult:
     """Push images, all of which passed the gate; with ``plan`` say what is to do, and only read.
 
@@ -155,7 +151,7 @@ def _push_shown(
 
     def progress(text: str) -> None:
         if push.registry.closed:
-            raise PushStoppedError
+            raise KeyboardInterrupt  # that of the main thread
         context.display.on_event(ImageNote(image.name, text))
 
     def upload(tag: str) -> None:
@@ -188,12 +184,7 @@ class Push:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def plan(self, image: PushCandidate) -> PushedImage:
-        """Return what is to do for an image; the registry is only read.
-
-        Raises:
-            CheckFailedError: the immutable tag belongs to another image.
-
-        """
+        """Return what is to do for an image; the registry is only read."""
         return self._planned(image)[1]
 
     def push(self, image: PushCandidate, upload: Callable[[str], None]) -> PushedImage:
@@ -214,17 +205,16 @@ class Push:
             manifest = self._uploaded(image, there.tag)
         record = self._record(image, there, manifest)
         if record != there.record:
-            self._require_unrecorded(there, manifest)
+            self._require_own(record, None, there.record)
             put_record(self.registry, record, manifest)
         if record != there.record or there.input != manifest.digest:
             store = RemoteStore(self.registry, Engine(None), self.log)  # no image is moved here
-            layers = image.stored.layers if image.stored else ()
-            store.keep_verdicts(record.input_digest, layers, record.report, manifest)
+            store.keep_verdicts(record.input_digest, image.layers, record.report, manifest)
             self._point(input_tag(record.input_digest), manifest)
         for tag in there.to_move(manifest):
             self._require_unmoved(record, {tag: there.moving[tag]})
             self._point(tag, manifest)
-        self._require_recorded(record)
+        self._require_own(record)
         tags = (record.tag, input_tag(record.input_digest), *there.to_move(None))
         self._require_unmoved(record, dict.fromkeys(tags, record.digest))
         return replace(planned, record=record)
@@ -253,13 +243,13 @@ class Push:
             size=packed_size(manifest) if manifest else 0,
             release=there.release,
             tag=there.tag,
-            moving=planned_tags(image.image).moving,
-            input_digest=image.item.digest.total,
+            moving=tuple(there.moving),
+            input_digest=image.input_digest,
             variant=image.image.variant,
             stack=image.image.stack,
             pins={pin.component: pin.version for pin in image.image.pins},
-            suites=image.suites(),
-            report=image.required_report(),
+            suites=tuple(suite_record(*pair) for pair in image.report.items()),
+            report=image.report,
             substitutes=image.allowed,
             published=f"{self.now():%Y-%m-%dT%H:%M:%SZ}",
         )
@@ -280,21 +270,15 @@ class Push:
             raise self._lost(tag, manifest.digest, image.image_id)
         return manifest
 
-    def _require_unrecorded(self, there: ExistingImage, manifest: Manifest) -> None:
+    def _require_own(self, record: Record, *allowed: Record | None) -> None:
         """Refuse to go on if another push recorded another image; it gets its tag back."""
-        record = existing_record(self.registry, there.tag)
-        if record is None or record.digest == manifest.digest or record == there.record:
-            return
-        winner = self.registry.manifest(record.digest)
-        if winner:
-            self._point(there.tag, winner)
-        raise self._lost(there.tag, record.digest, manifest.digest)
-
-    def _require_recorded(self, record: Record) -> None:
-        """Refuse to end well if another push has replaced the record since."""
         found = existing_record(self.registry, record.tag)
-        if found is None or found.digest != record.digest:
-            raise self._lost(record.tag, found.digest if found else "nothing", record.digest)
+        if found in allowed or (found and found.digest == record.digest):
+            return
+        winner = self.registry.manifest(found.digest) if found else None
+        if winner:
+            self._point(record.tag, winner)
+        raise self._lost(record.tag, found.digest if found else "nothing", record.digest)
 
     def _require_unmoved(self, record: Record, expected: Mapping[str, str | None]) -> None:
         """Refuse to go on if a tag is neither where it is expected nor at the image."""

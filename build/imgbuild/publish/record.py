@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError
 
 from imgbuild.errors import CheckFailedError
-from imgbuild.matrix.tags import INPUT_PREFIX, RECORD_SUFFIX, RELEASE, input_tag, record_tag
+from imgbuild.matrix.tags import INPUT_PREFIX, RECORD_SUFFIX, RELEASE, TAG, input_tag, record_tag
 from imgbuild.parallel import in_parallel
 from imgbuild.registry.repository import DamagedError, Manifest
 from imgbuild.registry.repository_client import RegistryClient
@@ -27,8 +27,7 @@ SCHEMA = 1
 _WORKERS = 8
 
 Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
-#: Source: the grammar of a reference as a tag in the OCI distribution specification.
-Tag = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$")]
+Tag = Annotated[str, Field(pattern=f"^{TAG.pattern}$")]
 
 
 @dataclass(frozen=True)
@@ -85,13 +84,23 @@ class Record:
 _RECORD = TypeAdapter(Record)
 
 
+def suite_record(suite: str, entry: Mapping[str, Any]) -> SuiteRecord:
+    """Return what a record says of a suite's entry in the store of reports."""
+    skipped, reasons = len(entry.get("skipped", ())), skip_reasons(entry)
+    return SuiteRecord(suite, str(entry["verdict"]), int(entry["passed"]), skipped, reasons)
+
+
+def skip_reasons(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return why checks of a suite were skipped, each reason once."""
+    return tuple(dict.fromkeys(str(one["reason"]) for one in entry.get("skipped", ())))
+
+
 def packed_size(manifest: Manifest) -> int:
     """Return the bytes of configuration and layers, packed as the registry holds them."""
     document = manifest.document()
     if "config" not in document or "layers" not in document:
         raise CheckFailedError(
-            f"{manifest.digest} is the manifest of several platforms, not of one image: imgbuild "
-            "publishes images that it has built itself. Build it again."
+            f"{manifest.digest} lists several platforms, not one image: build it."
         )
     return sum(int(part["size"]) for part in (document["config"], *document["layers"]))
 

@@ -125,15 +125,13 @@ class SentBytes:
 
     def add(self, message: Mapping[str, object]) -> None:
         """Take in one message of the engine's stream."""
-        layer, status = str(message.get("id", "")), str(message.get("status", ""))
+        layer, detail = str(message.get("id", "")), message.get("progressDetail")
         if not layer:
             return
-        self._layers.setdefault(layer, 0)
-        if status.startswith(("Pushed", "Layer already exists", "Mounted from")):
+        current = detail.get("current") if isinstance(detail, Mapping) else None
+        self._layers[layer] = current or self._layers.get(layer, 0)
+        if str(message.get("status")).startswith(("Pushed", "Layer already exists", "Mounted")):
             self._done.add(layer)
-        detail = message.get("progressDetail")
-        if isinstance(detail, Mapping) and isinstance(detail.get("current"), int):
-            self._layers[layer] = detail["current"]
 
     @property
     def text(self) -> str:

@@ -12,12 +12,9 @@ import pytest
 from memory_registry import MemoryRegistry
 
 from imgbuild.build.display import BuildDisplay
-from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag
-from imgbuild.plan.digest import InputDigest
-from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.publish.candidate import PushCandidate
 from imgbuild.publish.push import Push, PushedImage, push_all
 from imgbuild.publish.record import Record, put_record, read_record
@@ -59,10 +56,8 @@ class Bench:
     broken: bool = False
 
     def candidate(self, content: str = "one", image_id: str = "") -> PushCandidate:
-        digest = InputDigest(digest_of(content.encode()), {})
-        own = image_id or id_of(content)
-        item = PlanItem(self.image, digest, Action.NOTHING, "up to date", own)
-        return PushCandidate(item, StoredImage(own), REPORT, {"pins": "key"})
+        inputs = digest_of(content.encode())
+        return PushCandidate(self.image, image_id or id_of(content), inputs, (), REPORT)
 
     def session(self, release: str | None = None) -> Push:
         self.hour += 1
@@ -296,9 +291,7 @@ def test_a_failed_image_stops_no_other(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, images: dict[str, Image], tmp_path: Path
 ) -> None:
     names = ("tf-2.2-cpu-debian", "tf-2.1-cpu-debian", "tf-2.0-cpu-debian")
-    one = bench.candidate()
-    items = [replace(one.item, image=images[name]) for name in names]
-    candidates = [replace(one, item=item) for item in items]
+    candidates = [replace(bench.candidate(), image=images[name]) for name in names]
 
     def push(_: Push, image: PushCandidate, __: object) -> PushedImage:
         if image.name == names[1]:

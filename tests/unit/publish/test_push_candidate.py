@@ -1,7 +1,7 @@
 """Every reason for which an image is not published, by name, and what an allowance changes."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,7 @@ from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image, standin_image
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.plan import Action, PlanItem
-from imgbuild.publish.candidate import (
-    Objection,
-    PushCandidate,
-    check_allowed,
-    objections,
-    refusals,
-)
+from imgbuild.publish.candidate import Objection, check_allowed, objections, refusals
 from imgbuild.suites.results import ReportStore, SuiteResult, TestFailure, TestSkip
 
 ID = "sha256:" + "1" * 64
@@ -52,43 +46,55 @@ def _document(folder: Path, results: tuple[SuiteResult, ...]) -> Mapping[str, An
     return store.document(ID)
 
 
-def _candidate(
-    image: Image, folder: Path, keys: dict[str, str], *more: SuiteResult
-) -> PushCandidate:
+@dataclass(frozen=True)
+class Judged:
+    """An image of the engine, what was planned, and what is known of it."""
+
+    item: PlanItem
+    stored: StoredImage | None
+    report: Mapping[str, Any]
+    keys: Mapping[str, str]
+
+
+def _judged(image: Image, folder: Path, keys: dict[str, str], *more: SuiteResult) -> Judged:
     item = PlanItem(image, InputDigest(TOTAL, {}), Action.NOTHING, "up to date", ID)
     stored = StoredImage(ID, image.tags, _labels(image))
-    return PushCandidate(item, stored, _document(folder, (*PASSED, *more)), keys)
+    return Judged(item, stored, _document(folder, (*PASSED, *more)), keys)
 
 
 @pytest.fixture
-def good(images: dict[str, Image], tmp_path: Path) -> PushCandidate:
+def good(images: dict[str, Image], tmp_path: Path) -> Judged:
     """Return what may be published."""
-    return _candidate(images["tf-2.2-cpu-debian"], tmp_path, KEYS)
+    return _judged(images["tf-2.2-cpu-debian"], tmp_path, KEYS)
 
 
 @pytest.fixture
-def gpu(images: dict[str, Image], tmp_path: Path) -> PushCandidate:
+def gpu(images: dict[str, Image], tmp_path: Path) -> Judged:
     """Return a GPU image that was tested without a GPU."""
-    return _candidate(images["tf-2.2-gpu-ubuntu"], tmp_path, GPU_KEYS, SKIPPED)
+    return _judged(images["tf-2.2-gpu-ubuntu"], tmp_path, GPU_KEYS, SKIPPED)
 
 
-def _labelled(candidate: PushCandidate, **labels: str) -> PushCandidate:
+def _labelled(candidate: Judged, **labels: str) -> Judged:
     assert candidate.stored
     changed = {**candidate.stored.labels, **labels}
     return replace(candidate, stored=replace(candidate.stored, labels=changed))
 
 
-def _refusals(candidate: PushCandidate, *allowed: str) -> list[str]:
-    return refusals([*objections(candidate)], allowed)
+def _refusals(candidate: Judged, *allowed: str) -> list[str]:
+    return refusals(_objections(candidate), allowed)
 
 
-def _only(candidate: PushCandidate, *allowed: str) -> str:
+def _objections(one: Judged) -> list[Objection]:
+    return [*objections(one.item, one.stored, one.report, one.keys)]
+
+
+def _only(candidate: Judged, *allowed: str) -> str:
     (refusal,) = _refusals(candidate, *allowed)
     return refusal
 
 
-def test_a_tested_image_of_the_matrix_is_published(good: PushCandidate) -> None:
-    assert [*objections(good)] == []
+def test_a_tested_image_of_the_matrix_is_published(good: Judged) -> None:
+    assert _objections(good) == []
 
 
 @pytest.mark.parametrize(
@@ -117,13 +123,13 @@ def test_a_tested_image_of_the_matrix_is_published(good: PushCandidate) -> None:
     ],
 )
 def test_an_image_that_is_not_that_of_this_checkout(
-    good: PushCandidate, plan: dict[str, Any], more: dict[str, Any], expected: str
+    good: Judged, plan: dict[str, Any], more: dict[str, Any], expected: str
 ) -> None:
     candidate = replace(good, item=replace(good.item, **plan), **more)
     assert expected in _only(candidate)
 
 
-def test_a_suite_that_was_not_run(good: PushCandidate, tmp_path: Path) -> None:
+def test_a_suite_that_was_not_run(good: Judged, tmp_path: Path) -> None:
     document = _document(tmp_path / "other", PASSED[:1])
     assert _only(replace(good, report=document)) == (
         "suite horovod was not run on this image: run `imgbuild test`"
@@ -142,14 +148,14 @@ def test_a_suite_that_was_not_run(good: PushCandidate, tmp_path: Path) -> None:
     ],
 )
 def test_a_suite_that_did_not_pass(
-    gpu: PushCandidate, tmp_path: Path, result: SuiteResult, expected: str
+    gpu: Judged, tmp_path: Path, result: SuiteResult, expected: str
 ) -> None:
     results = {one.suite: one for one in (*PASSED, SKIPPED, result)}
     document = _document(tmp_path / "other", tuple(results.values()))
     assert _only(replace(gpu, report=document), SUBSTITUTED, NO_GPU) == expected
 
 
-def test_damaged_memory_is_no_verdict(good: PushCandidate) -> None:
+def test_damaged_memory_is_no_verdict(good: Judged) -> None:
     document = {"pins": {"key": "k1"}, "horovod": "passed"}
     assert _refusals(replace(good, report=document)) == [
         "suite pins without a verdict: nothing was checked",
@@ -157,11 +163,11 @@ def test_damaged_memory_is_no_verdict(good: PushCandidate) -> None:
     ]
 
 
-def test_a_mandatory_suite_that_was_skipped(gpu: PushCandidate) -> None:
+def test_a_mandatory_suite_that_was_skipped(gpu: Judged) -> None:
     text = f"suite gpu_runs skipped: {REASON}"
     assert _only(gpu, SUBSTITUTED) == f"{text} (--allow-skipped gpu_runs publishes it)"
     assert _refusals(gpu, NO_GPU) == []
-    assert [*objections(gpu)] == [Objection(text, NO_GPU)]
+    assert _objections(gpu) == [Objection(text, NO_GPU)]
 
 
 def test_no_other_suite_can_be_left_out() -> None:
@@ -173,7 +179,7 @@ def test_no_other_suite_can_be_left_out() -> None:
             check_allowed([NO_GPU, f"--allow-skipped {suite}"])
 
 
-def test_a_stand_in_build_is_never_published(good: PushCandidate) -> None:
+def test_a_stand_in_build_is_never_published(good: Judged) -> None:
     changed = _labelled(good, **{STANDIN: "Made from stand-ins; for tests only."})
     assert _only(changed, SUBSTITUTED, NO_GPU) == (
         "it is built from stand-ins, which are never published (Made from stand-ins; for tests "
@@ -204,13 +210,13 @@ def test_a_stand_in_build_is_never_published(good: PushCandidate) -> None:
         ),
     ],
 )
-def test_a_substituted_input(good: PushCandidate, label: str, value: str, expected: str) -> None:
+def test_a_substituted_input(good: Judged, label: str, value: str, expected: str) -> None:
     changed = _labelled(good, **{label: value})
     assert _only(changed, NO_GPU) == f"{expected} (--allow-substituted publishes it)"
     assert _refusals(changed, SUBSTITUTED) == []
 
 
-def test_another_base_and_labels_that_do_not_say(gpu: PushCandidate) -> None:
+def test_another_base_and_labels_that_do_not_say(gpu: Judged) -> None:
     changed = _labelled(gpu, **{"org.opencontainers.image.base.digest": ID})
     expected = f"its base image ubuntu-18.04 is substituted: {ID}, not the matrix's"
     assert _only(changed, NO_GPU).startswith(expected)
@@ -219,7 +225,7 @@ def test_another_base_and_labels_that_do_not_say(gpu: PushCandidate) -> None:
     assert len(_refusals(bare, NO_GPU)) == 2
 
 
-def test_every_reason_is_named_at_once(gpu: PushCandidate, tmp_path: Path) -> None:
+def test_every_reason_is_named_at_once(gpu: Judged, tmp_path: Path) -> None:
     changed = _labelled(gpu, **{STANDIN: "for tests", "imgbuild.input.substitutes": "SHA256_MPI"})
     document = _document(tmp_path / "other", (PASSED[0], FAILED, SKIPPED))
     found = _refusals(replace(changed, report=document))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from published_images import RECORD
 
-from imgbuild.cli.push_command import planned_lines, pushed_json, pushed_lines
+from imgbuild.cli.push_command import planned_lines, pushed_lines, result_json
 from imgbuild.errors import CheckFailedError
 from imgbuild.publish.push import PushedImage, PushResult
 
@@ -42,7 +42,7 @@ def test_what_a_newer_release_keeps_is_told_and_is_no_tag_of_the_image() -> None
     assert planned[4:] == ["tf-2.2-cpu-debian            up to date", f"  {RECORD.tag}", "  x"]
     errors = {"tf-x": CheckFailedError("no")}
     result = PushResult(REPOSITORY, (PushedImage(record, steps, (left,)),), errors)
-    assert pushed_json(result)["failed"] == {"tf-x": "no"}
+    assert result_json(result, plan=False)["failed"] == {"tf-x": "no"}
     lines = pushed_lines(result)
     assert max(map(len, lines)) <= 80
     assert lines[:4] == [
