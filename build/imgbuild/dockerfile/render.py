@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
-from imgbuild.dockerfile.lockfile import FOLDER, layer_files
+from imgbuild.dockerfile.lockfile import FOLDER, package_layers
 from imgbuild.dockerfile.stages import Dockerfile, read_dockerfile
 from imgbuild.dockerfile.variables import variables
 from imgbuild.errors import InputError
@@ -60,9 +60,12 @@ def dockerfile_path(image: Image, folder: Path) -> Path:
 
 def render_all(images: Iterable[Image], templates: Path, folder: Path) -> dict[Path, str]:
     """Return the text of every Dockerfile, and of every layer of a lock, by its path."""
-    family = tuple(images)
-    dockerfiles = {dockerfile_path(i, folder): render_dockerfile(i, templates).text for i in family}
-    return {**dockerfiles, **layer_files(family, templates.parent / "locks")}
+    found = {}
+    locks = templates.parent / "locks"
+    for image in images:
+        found[dockerfile_path(image, folder)] = render_dockerfile(image, templates).text
+        found |= {locks / layer.file_name: layer.text for layer in package_layers(image, locks)}
+    return found
 
 
 def write_all(rendered: Mapping[Path, str], folder: Path) -> list[Path]:
@@ -80,13 +83,9 @@ def write_all(rendered: Mapping[Path, str], folder: Path) -> list[Path]:
 
 def find_drift(rendered: Mapping[Path, str], folder: Path) -> list[str]:
     """Return one paragraph a file that differs: its path, the first differing line, both sides."""
-    drifted = [
-        _difference(path, _read(path), text)
-        for path, text in rendered.items()
-        if _read(path) != text
-    ]
+    drifted = [path for path, text in rendered.items() if _read(path) != text]
     return [
-        *drifted,
+        *(_difference(path, _read(path), rendered[path]) for path in drifted),
         *(f"{path}: belongs to no image of the matrix" for path in _stale(rendered, folder)),
     ]
 

@@ -90,7 +90,7 @@ def variables(image: Image, locks: Path) -> dict[str, object]:
         "python_minor": minor,
         "site_packages": f"{PREFIX}/lib/python{minor}/site-packages",
         "labels": tuple(pin_labels(image).items()),
-        "compilers": compilers(image),
+        "compilers": _compilers(image),
         "one_by_one": image.cuda is not None and Version(image.version_of("horovod")) >= KERNELS,
         **_paths(image),
         **_downloads(image),
@@ -104,25 +104,26 @@ def variables(image: Image, locks: Path) -> dict[str, object]:
 def _paths(image: Image) -> dict[str, object]:
     mpi = image.mpi
     root = MPI_ROOT.get(mpi.origin, "").format(version=mpi.version)
-    gpu = GPU_ENVIRONMENT if image.cuda else ()
     programs = [f"{root}/{MPI_PROGRAMS[mpi.origin]}"] if root else []
     conda = ["/opt/miniconda/bin"] if image.python.origin == "conda" else []
-    fabric = LIBFABRIC_ENVIRONMENT if mpi.origin == "index" else ()
-    version = image.version_of("cuda") if image.cuda else ""
-    environment = (*MPI_ENVIRONMENT[mpi.flavour], *fabric, *gpu)
+    environment = (
+        *MPI_ENVIRONMENT[mpi.flavour],
+        *(LIBFABRIC_ENVIRONMENT if mpi.origin == "index" else ()),
+        *(GPU_ENVIRONMENT if image.cuda else ()),
+    )
+    values = {"root": root, "cuda": image.keys.get("cuda", "")}
     return {
         "mpi_root": root,
         "mpi_path": f"{programs[0]}:" if root else "",
         "path": ":".join((f"{PREFIX}/bin", *programs, *conda, *SYSTEM_PATH)),
         "init": json.dumps(INIT),
-        "environment": tuple((k, v.format(root=root, cuda=version)) for k, v in environment),
+        "environment": tuple((name, value.format(**values)) for name, value in environment),
     }
 
 
 def _downloads(image: Image) -> dict[str, object]:
     sources = named_sources(image)
-    python = image.python
-    packages = python.packages if python.origin == "conda" else ()
+    packages = image.python.packages if image.python.origin == "conda" else ()
     return {
         "downloads": sources,
         "python_source": sources.get("cpython"),
@@ -201,20 +202,12 @@ def named_sources(image: Image) -> dict[str, NamedSource]:
     }
 
 
-@dataclass(frozen=True)
-class Compilers:
-    """The C and C++ compiler, and whether they need the changed header."""
+def _compilers(image: Image) -> dict[str, object]:
+    """Return the wheel's own compiler where the operating system has it, else the default one.
 
-    cc: str
-    cxx: str
-    header: bool
-
-
-def compilers(image: Image) -> Compilers:
-    """Return the wheel's own compiler where the operating system has it, else the default one."""
+    ``header`` says whether the default one needs the changed header.
+    """
     release = minor_of(image.wheel.compiler)
-    if not release.startswith("4."):
-        return Compilers("gcc", "g++", header=False)
-    if release in image.os.compilers:
-        return Compilers(f"gcc-{release}", f"g++-{release}", header=False)
-    return Compilers("gcc", "g++", header=True)
+    old = release.startswith("4.")
+    suffix = f"-{release}" if old and release in image.os.compilers else ""
+    return {"cc": f"gcc{suffix}", "cxx": f"g++{suffix}", "header": old and not suffix}
