@@ -1,4 +1,4 @@
-"""Write the results of a pytest run to the pipe of `imgbuild test`, one line of JSON an event."""
+"""Write the results of a pytest run for `imgbuild test`, one line of JSON an event."""
 
 from __future__ import annotations
 

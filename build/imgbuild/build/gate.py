@@ -59,7 +59,6 @@ def test_session(context: BuildContext) -> TestSession:
     return TestSession(
         context.project,
         context.engine,
-        context.host,
         context.store,
         context.reports,
         context.display.on_event,

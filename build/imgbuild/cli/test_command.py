@@ -146,7 +146,7 @@ def _test_external(
     from imgbuild.matrix.load import load_matrix
     from imgbuild.project import state_dir
     from imgbuild.settings import load_settings
-    from imgbuild.suites.container import docker_exec, read_contents, remove_leftovers
+    from imgbuild.suites.container import read_contents, remove_leftovers
     from imgbuild.suites.expectation import external_target, parse_expect
     from imgbuild.suites.results import ReportStore
     from imgbuild.suites.runner import TestSession, folder_name
@@ -163,10 +163,10 @@ def _test_external(
             BuildDisplay([reference]) as display,
         ):
             remove_leftovers([reference], engine)
-            contents = read_contents(reference, image_id, engine, docker_exec(host))
+            contents = read_contents(reference, image_id, engine)
             target = external_target(option, reference, image_id, contents, project)
             store = ReportStore(state / "reports")
-            session = TestSession(project, engine, host, store, folder, display.on_event)
+            session = TestSession(project, engine, store, folder, display.on_event)
             return run_targets([target], session, test_options, 1), folder
 
 

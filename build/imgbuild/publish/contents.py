@@ -14,7 +14,6 @@ from imgbuild.matrix.rule_model import Part
 from imgbuild.matrix.tags import parts_of, python_part, stack_part
 from imgbuild.suites.container import (
     NOTHING,
-    Execute,
     ImageContents,
     joined_versions,
     read_contents,
@@ -100,7 +99,7 @@ def _documented(contents: ImageContents, image: Image) -> str:
     return "neither as documented nor as corrected"
 
 
-def check_contents(image: Image, image_id: str, engine: Engine, execute: Execute) -> None:
+def check_contents(image: Image, image_id: str, engine: Engine) -> None:
     """Compare what the running image says with every part of its tags.
 
     The image's lock must be held: its container carries the label of the image's test runs, so
@@ -112,7 +111,7 @@ def check_contents(image: Image, image_id: str, engine: Engine, execute: Execute
 
     """
     planned = parts_of(image)
-    read = parts_read(read_contents(image.name, image_id, engine, execute), image)
+    read = parts_read(read_contents(image.name, image_id, engine), image)
     scheme = image.matrix.tags
     used = dict.fromkeys(part for entry in (scheme.immutable, *scheme.moving) for part in entry)
     different = [

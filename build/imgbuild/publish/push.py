@@ -36,7 +36,7 @@ from imgbuild.publish.upload import Uploader, note_of, remove_left_tag
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import RegistryClient, connect
 from imgbuild.settings import load_settings
-from imgbuild.suites.container import docker_exec, remove_leftovers
+from imgbuild.suites.container import remove_leftovers
 
 #: How long an interrupt waits for pushes that the engine reports nothing of, in seconds.
 _END_SECONDS = 5.0
@@ -156,7 +156,7 @@ def _push_shown(
 
     def upload(tag: str) -> None:
         progress("")
-        check_contents(image.image, image.image_id, engine, docker_exec(context.host))
+        check_contents(image.image, image.image_id, engine)
         show("pushing", tag)
         Uploader(engine, push.registry, note, progress).push(image.image_id, tag)
 

@@ -49,8 +49,6 @@ NOTHING = "nothing"
 
 #: Writes the stub of the driver's library, as ``libcuda.so.1``, into an empty folder.
 ExportStub = Callable[[Path], None]
-#: Runs a command in a container, by its id, and returns what it printed.
-Execute = Callable[[str, Sequence[str]], str]
 
 
 def _no_stub(_: Path) -> None:
@@ -84,11 +82,10 @@ class TestTarget:
 
 @dataclass(frozen=True)
 class StartedContainer:
-    """A running container. ``no_gpu`` is why it has no GPU, ``offered`` whether there are any."""
+    """A running container; ``no_gpu`` is why that of a GPU image has no GPU."""
 
     id: str
     no_gpu: str | None = None
-    offered: bool = False
 
 
 def label_of(name: str) -> str:
@@ -147,11 +144,10 @@ def _start(target: TestTarget, engine: Engine) -> StartedContainer:
     if gpus:
         try:
             options = RunOptions(gpus=gpus, shm_bytes=SHARED_MEMORY)
-            return StartedContainer(_sleeping(name, image_id, engine, options), offered=True)
+            return StartedContainer(_sleeping(name, image_id, engine, options))
         except ImgbuildError as error:
             refusal = " ".join(str(error).split())
-    plain = _sleeping(name, image_id, engine, RunOptions())
-    return StartedContainer(plain, refusal, offered=gpus is not None)
+    return StartedContainer(_sleeping(name, image_id, engine, RunOptions()), refusal)
 
 
 def _sleeping(name: str, image_id: str, engine: Engine, options: RunOptions) -> str:
@@ -212,7 +208,7 @@ def joined_versions(values: Iterable[str]) -> str:
     return " and ".join(values) or NOTHING
 
 
-def read_contents(name: str, image_id: str, engine: Engine, execute: Execute) -> ImageContents:
+def read_contents(name: str, image_id: str, engine: Engine) -> ImageContents:
     """Return what is in an image, from a container that is removed at once.
 
     The image's lock must be held: the container carries the label of the image's test runs, so
@@ -220,17 +216,18 @@ def read_contents(name: str, image_id: str, engine: Engine, execute: Execute) ->
 
     Raises:
         CheckFailedError: the image cannot run the program.
-        MachineError: the engine cannot start its container.
+        MachineError: the engine cannot start its container; there is no docker client.
 
     """
     from pydantic import TypeAdapter  # noqa: PLC0415 - takes time to import
 
+    require_docker_client()
     # No network, and no driver where the engine would lend one to every container.
     options = RunOptions(network="none", environment={"NVIDIA_VISIBLE_DEVICES": "void"})
     container = _sleeping(name, image_id, engine, options)
     program = PROGRAM.read_text(encoding="utf-8")
     try:
-        printed = execute(container, ["sh", "-c", _PYTHON, "sh", program])
+        printed = docker_exec(engine.host, container, ["sh", "-c", _PYTHON, "sh", program])
     finally:
         engine.remove_container(container)
     try:
@@ -242,33 +239,22 @@ def read_contents(name: str, image_id: str, engine: Engine, execute: Execute) ->
         ) from None
 
 
-def docker_exec(host: str | None) -> Execute:
-    """Return what runs commands through the docker client, as the suites do: several at once.
-
-    Raises:
-        MachineError: there is no docker client on PATH.
-
-    """
-    require_docker_client()
-
-    def execute(container: str, command: Sequence[str]) -> str:
-        environment = {**os.environ, **({"DOCKER_HOST": host} if host else {})}
-        words = ["docker", "exec", container, *command]
-        ran = run(words, timeout=PROGRAM_SECONDS, env=environment)
-        if ran.code == TIMED_OUT:
-            raise CheckFailedError(
-                f"The image did not answer within {PROGRAM_SECONDS} s what is in it. Is the engine "
-                "overloaded? Try again."
-            )
-        if ran.code:
-            last = " ".join(ran.errors.split()[-40:])
-            raise CheckFailedError(
-                f"The image cannot run a program that reads what is in it (exit code {ran.code}): "
-                f"{last}"
-            )
-        return ran.output
-
-    return execute
+def docker_exec(host: str | None, container: str, command: Sequence[str]) -> str:
+    """Return what a command prints in a container, run by the docker client as the suites' are."""
+    environment = {**os.environ, **({"DOCKER_HOST": host} if host else {})}
+    ran = run(["docker", "exec", container, *command], timeout=PROGRAM_SECONDS, env=environment)
+    if ran.code == TIMED_OUT:
+        raise CheckFailedError(
+            f"The image did not answer within {PROGRAM_SECONDS} s what is in it. Is the engine "
+            "overloaded? Try again."
+        )
+    if ran.code:
+        last = " ".join(ran.errors.split()[-40:])
+        raise CheckFailedError(
+            f"The image cannot run a program that reads what is in it (exit code {ran.code}): "
+            f"{last}"
+        )
+    return ran.output
 
 
 def require_docker_client() -> None:

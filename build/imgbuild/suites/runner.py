@@ -6,8 +6,8 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,8 +25,8 @@ from imgbuild.suites.results import Report, ReportStore, SuiteResult, TestFailur
 TIMEOUT_SECONDS = 1800
 #: How long an interrupted pytest may take to remove what its suites started, in seconds.
 CLEANUP_SECONDS = 15.0
-#: How often a running pytest looks whether it is to stop, in seconds.
-STOP_SECONDS = 0.2
+#: How often it is looked what a running pytest wrote, and whether it is to stop, in seconds.
+STEP_SECONDS = 0.2
 #: Holds the number of the descriptor that pytest writes its results to
 #: (tests/image/result_stream.py).
 VARIABLE = "IMGBUILD_RESULTS"
@@ -71,7 +71,6 @@ class TestSession:
 
     project: Project
     engine: Engine
-    host: str | None
     store: ReportStore
     reports: Path
     listener: Listener
@@ -95,7 +94,7 @@ class Check:
 
 @dataclass
 class CheckStream:
-    """The checks of one pytest run, from the lines of JSON that its plugin writes to a pipe.
+    """The checks of one pytest run, from the lines of JSON that its plugin writes.
 
     The lines are ``{"checks": 80}``, ``{"begins": "pins"}``, one `Check` for each that ended, and
     ``{"ended": true}`` (tests/image/result_stream.py). ``milestone`` gets suites that begin and
@@ -185,11 +184,10 @@ def run_suites(
     with (
         suite_container(target, session.engine, log) as container,
         work_folder("suites") as folder,
-        _pipe_to(stream.read) as pipe,
     ):
         expect = folder / "expect.json"
         expect.write_text(json.dumps(target.expected), encoding="utf-8")
-        root, host = session.project.root, session.host
+        root, host = session.project.root, session.engine.host
         command = [
             *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"),
             "--tb=short",  # the arguments of a test can be the whole list of an image's files
@@ -201,7 +199,8 @@ def run_suites(
             *([f"--no-gpu={container.no_gpu}"] if container.no_gpu else []),
             *(str(session.project.suites / f"{PREFIX}{suite}.py") for suite in suites),
         ]
-        code = call_pytest(command, host, pipe, reports / OUTPUT, options.stop)
+        files = (reports / OUTPUT, folder / "results")
+        code = call_pytest(command, host, files, stream.read, options.stop)
     options.require_going_on()
     if code not in _VERDICTS or not stream.ended:
         raise CheckFailedError(
@@ -216,60 +215,51 @@ def run_suites(
         target.image_id,
         code_digest(session.project.suites),
         tuple(suite_result(name, stream.checks) for name in suites if name in begun),
-        container.offered,
         not_begun=tuple(name for name in suites if name not in begun),
         seconds=time.monotonic() - started,
     )
 
 
 def call_pytest(
-    command: Sequence[str], host: str | None, pipe: int, output: Path, stop: threading.Event
+    command: Sequence[str],
+    host: str | None,
+    files: tuple[Path, Path],
+    read: Callable[[str], None],
+    stop: threading.Event,
 ) -> int:
     """Return the exit code; -1 if it took too long or was stopped. It leaves no process behind.
 
-    ``pipe`` is the descriptor that it writes its results to.
+    ``files`` are for its output and its results; ``read`` gets each line of the results.
     """
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", VARIABLE: str(pipe)}
-    if host:
-        environment["DOCKER_HOST"] = host
     end = time.monotonic() + TIMEOUT_SECONDS
-    # SIGTERM goes to pytest alone: it needs its docker clients to remove what there is.
+    code: int | None = None
     with (
-        output.open("w", encoding="utf-8") as file,
-        process.start(
+        files[0].open("w", encoding="utf-8") as output,
+        files[1].open("w", encoding="utf-8") as results,
+        files[1].open(encoding="utf-8", errors="replace") as written,
+    ):
+        environment = {
+            **os.environ,
+            "PYTHONDONTWRITEBYTECODE": "1",
+            VARIABLE: str(results.fileno()),
+            **({"DOCKER_HOST": host} if host else {}),
+        }
+        # SIGTERM goes to pytest alone: it needs its docker clients to remove what there is.
+        with process.start(
             command,
             env=environment,
-            output=file,
-            pass_fds=(pipe,),
+            output=output,
+            pass_fds=(results.fileno(),),
             grace=CLEANUP_SECONDS,
             leader_first=True,
-        ) as pytest,
-    ):
-        while not stop.is_set() and time.monotonic() < end:
-            try:
-                return pytest.wait(STOP_SECONDS)
-            except process.TimeoutExpired:
-                continue
-    return -1
-
-
-@contextmanager
-def _pipe_to(read: Callable[[str], None]) -> Iterator[int]:
-    """Give the descriptor that a process may write lines to; all are read when the block ends.
-
-    The caller passes it on to one process only, and the lines end when that has ended.
-    """
-    reading, writing = os.pipe()
-
-    def read_lines() -> None:
-        with os.fdopen(reading, encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                read(line)
-
-    thread = threading.Thread(target=read_lines, daemon=True)
-    thread.start()
-    try:
-        yield writing
-    finally:
-        os.close(writing)
-        thread.join(timeout=5)
+        ) as pytest:
+            line = ""
+            while code is None and not stop.is_set() and time.monotonic() < end:
+                with suppress(process.TimeoutExpired):
+                    code = pytest.wait(STEP_SECONDS)
+                while part := written.readline():
+                    line += part  # the last line may still be written
+                    if line.endswith("\n"):
+                        read(line)
+                        line = ""
+    return -1 if code is None else code

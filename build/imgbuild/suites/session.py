@@ -54,11 +54,12 @@ def report_on(target: TestTarget, session: TestSession, options: TestOptions) ->
         fresh = run_suites(target, todo, session, options)
     else:
         code = code_digest(session.project.suites)
-        fresh = Report(target.name, target.image_id, code, (), offered)
-    session.store.save(target.image_id, keys, fresh.suites, gpus=fresh.gpus)
+        fresh = Report(target.name, target.image_id, code, ())
+    session.store.save(target.image_id, keys, fresh.suites, gpus=offered)
     results = {**known, **{result.suite: result for result in fresh.suites}}
     report = replace(
         fresh,
+        gpus=offered,
         suites=tuple(results[name] for name in keys if name in results),
         reference=target.reference,
         unspecified=target.unspecified,

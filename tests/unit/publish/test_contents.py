@@ -1,7 +1,7 @@
 """What images said, as parts of tags: the same as planned, or another thing, part by part."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -127,40 +127,50 @@ def engine() -> FakeEngine:
     return FakeEngine([StoredImage(ID)])
 
 
-class Printing:
-    """Runs no command, and returns this output."""
+#: Lets the program in the image print a text; returns its label and commands.
+Printing = Callable[[str], list[tuple[str, ...]]]
 
-    def __init__(self, output: str, engine: FakeEngine) -> None:
-        self.output = output
-        self.engine = engine
-        self.commands: list[tuple[str, ...]] = []
 
-    def __call__(self, container: str, command: Sequence[str]) -> str:
-        assert self.engine.running.keys() == {container}
-        one = self.engine.running[container]
-        assert (one.image, one.command) == (ID, ("sleep", "infinity"))
-        assert one.options.network == "none"
-        self.commands.append((one.labels[CONTAINER_LABEL], *command))
-        return self.output
+@pytest.fixture
+def printing(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> Printing:
+    def printing(output: str) -> list[tuple[str, ...]]:
+        commands: list[tuple[str, ...]] = []
+
+        def execute(_: object, container: str, command: Sequence[str]) -> str:
+            assert engine.running.keys() == {container}
+            one = engine.running[container]
+            assert (one.image, one.command) == (ID, ("sleep", "infinity"))
+            assert one.options.network == "none"
+            commands.append((one.labels[CONTAINER_LABEL], *command))
+            return output
+
+        monkeypatch.setattr("imgbuild.suites.container.docker_exec", execute)
+        monkeypatch.setattr("imgbuild.suites.container.require_docker_client", lambda: None)
+        return commands
+
+    return printing
 
 
 def test_the_contents_are_read_in_one_container(
-    images: dict[str, Image], engine: FakeEngine
+    images: dict[str, Image], engine: FakeEngine, printing: Printing
 ) -> None:
     image = images["tf-2.2-gpu-ubuntu"]
-    execute = Printing(json.dumps(asdict(contents(image))), engine)
-    check_contents(image, ID, engine, execute)
+    commands = printing(json.dumps(asdict(contents(image))))
+    check_contents(image, ID, engine)
     program = PROGRAM.read_text(encoding="utf-8")
-    (command,) = execute.commands
+    (command,) = commands
     assert (command[0], command[-1]) == (label_of(image.name), program)
     assert engine.running == {}
 
 
-def test_every_difference_is_told(images: dict[str, Image], engine: FakeEngine) -> None:
+def test_every_difference_is_told(
+    images: dict[str, Image], engine: FakeEngine, printing: Printing
+) -> None:
     image = images["tf-2.0-gpu-ubuntu"]
     other = replace(contents(image), python="3.7.1", cuda=())
+    printing(json.dumps(asdict(other)))
     with pytest.raises(CheckFailedError) as caught:
-        check_contents(image, ID, engine, Printing(json.dumps(asdict(other)), engine))
+        check_contents(image, ID, engine)
     assert str(caught.value).startswith(
         f"tf-2.0-gpu-ubuntu ({ID}) is not what its tag says: python: planned py36, read py37; "
         "cuda: planned cuda10.0, read nothing. It was not published."
@@ -168,32 +178,42 @@ def test_every_difference_is_told(images: dict[str, Image], engine: FakeEngine) 
     assert engine.running == {}
 
 
-def test_only_what_a_tag_says_must_be_so(images: dict[str, Image], engine: FakeEngine) -> None:
+def test_only_what_a_tag_says_must_be_so(
+    images: dict[str, Image], engine: FakeEngine, printing: Printing
+) -> None:
     image = images["tf-2.2-cpu-debian"]
     scheme = image.matrix.tags.model_copy(update={"immutable": ("minor", "release"), "moving": ()})
     image = replace(image, matrix=image.matrix.model_copy(update={"tags": scheme}))
     other = replace(contents(image), python="3.7.1")
-    check_contents(image, ID, engine, Printing(json.dumps(asdict(other)), engine))
+    printing(json.dumps(asdict(other)))
+    check_contents(image, ID, engine)
 
 
 @pytest.mark.parametrize("printed", ["", "{}", '{"distributions": [3]}', "Traceback"])
 def test_an_image_that_says_nothing(
-    images: dict[str, Image], engine: FakeEngine, printed: str
+    images: dict[str, Image], engine: FakeEngine, printing: Printing, printed: str
 ) -> None:
     image = images["tf-2.2-cpu-debian"]
+    printing(printed)
     with pytest.raises(CheckFailedError, match="does not say what is in it; its program printed"):
-        check_contents(image, ID, engine, Printing(printed, engine))
+        check_contents(image, ID, engine)
     assert engine.running == {}
 
 
 @pytest.mark.parametrize("error", [CheckFailedError, MachineError, KeyboardInterrupt])
 def test_the_container_goes_in_every_case(
-    images: dict[str, Image], engine: FakeEngine, error: type[BaseException]
+    images: dict[str, Image],
+    engine: FakeEngine,
+    printing: Printing,
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[BaseException],
 ) -> None:
-    def execute(_: str, __: Sequence[str]) -> str:
+    def fails(*_: object) -> str:
         raise error
 
+    printing("")
+    monkeypatch.setattr("imgbuild.suites.container.docker_exec", fails)
     with pytest.raises(error):
-        check_contents(images["tf-2.2-cpu-debian"], ID, engine, execute)
+        check_contents(images["tf-2.2-cpu-debian"], ID, engine)
     assert engine.running == {}
     assert engine.calls[-1] == "remove_container"

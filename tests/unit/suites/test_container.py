@@ -1,6 +1,7 @@
 """The container of a test run: with GPUs where there are any, or with the reason why not."""
 
 import io
+import os
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -12,15 +13,20 @@ from fake_engine import FakeEngine
 from imgbuild.engine.types import LabelledObject, RunOptions, StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.matrix.images import Image
+from imgbuild.suites import container as container_module
 from imgbuild.suites.container import (
     CONTAINER_LABEL,
+    ImageContents,
     StartedContainer,
     TestTarget,
+    docker_exec,
     label_of,
     remove_leftovers,
+    require_docker_client,
     suite_container,
 )
 
+FACTS = ((), None, None, "3.6.15")
 STUB = b"\x7fELF stub"
 
 
@@ -75,14 +81,14 @@ def test_a_cpu_image_is_never_given_a_gpu(images: dict[str, Image]) -> None:
 @pytest.mark.usefixtures("offered")
 def test_a_gpu_image_gets_all_gpus_and_no_stub(images: dict[str, Image]) -> None:
     started, options, copied, _ = _run(images["tf-1.12-gpu-ubuntu"], _engine())
-    assert (started.no_gpu, started.offered, copied) == (None, True, [])
+    assert (started.no_gpu, copied) == (None, [])
     assert (options.gpus, options.shm_bytes) == ("nvidia", 1 << 30)
 
 
 def test_without_gpus_the_reason_is_kept_and_the_stub_is_copied(images: dict[str, Image]) -> None:
     started, options, copied, said = _run(images["tf-1.12-gpu-ubuntu"], _engine())
     assert started.no_gpu == "the engine offers none to containers"
-    assert (started.offered, options, said) == (False, RunOptions(), [])
+    assert (options, said) == (RunOptions(), [])
     (path, archive) = copied[0]
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         member = tar.extractfile("usr/local/nvidia/lib64/libcuda.so.1")
@@ -95,7 +101,7 @@ def test_without_gpus_the_reason_is_kept_and_the_stub_is_copied(images: dict[str
 def test_a_refusal_is_kept_in_the_engines_words(images: dict[str, Image]) -> None:
     started, options, copied, _ = _run(images["tf-1.12-gpu-ubuntu"], _engine(Refusing))
     assert started.no_gpu == "could not select device driver with capabilities: [[gpu]]"
-    assert (started.offered, options, len(copied)) == (True, RunOptions(), 1)
+    assert (options, len(copied)) == (RunOptions(), 1)
 
 
 def test_later_tensorflow_needs_no_stub(images: dict[str, Image]) -> None:
@@ -141,3 +147,37 @@ def test_leftovers_of_other_state_folders_and_images_stay(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     remove_leftovers(["one", "two"], engine)
     assert len(engine.running) == 1
+
+
+@pytest.mark.parametrize(
+    ("printed", "mpi"),
+    [
+        ("mpirun (Open MPI) 4.1.4\n", ("openmpi", "4.1.4")),
+        ("Intel(R) MPI Library for Linux* OS, Version 2018 Update 3 Build", ("intelmpi", "2018.3")),
+        ("HYDRA build details:\n    Version:                 3.3\n", ("mpich", "3.3")),
+        ("", ("nothing", "")),
+    ],
+)
+def test_an_mpi_is_known_by_its_mpirun(printed: str, mpi: tuple[str, str]) -> None:
+    assert ImageContents(*FACTS, printed, (), ("debian", "12")).mpi == mpi
+
+
+def test_commands_run_by_the_docker_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = tmp_path / "docker"
+
+    def run(script: str) -> str:
+        client.write_text(f"#!/bin/sh\n{script}\n")
+        client.chmod(0o755)
+        return docker_exec("unix:///there", "c1", ["python", "-c", "x"])
+
+    before = os.environ["PATH"]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MachineError, match="No docker client on PATH"):
+        require_docker_client()
+    monkeypatch.setenv("PATH", f"{tmp_path}:{before}")
+    assert run('echo "$DOCKER_HOST" "$@"') == "unix:///there exec c1 python -c x\n"
+    with pytest.raises(CheckFailedError, match=r"\(exit code 127\): no such program: python"):
+        run("echo some words; echo no such program: python >&2; exit 127")
+    monkeypatch.setattr(container_module, "PROGRAM_SECONDS", 0.2)
+    with pytest.raises(CheckFailedError, match=r"did not answer within 0\.2 s"):
+        run("exec sleep 30")

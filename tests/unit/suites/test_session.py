@@ -36,7 +36,7 @@ def _report(name: str, *suites: SuiteResult) -> Report:
 def session(project: Project, tmp_path: Path) -> TestSession:
     store = ReportStore(tmp_path / "store")
     folder = tmp_path / "reports"
-    return TestSession(project, FakeEngine([]), None, store, folder, lambda _: None)
+    return TestSession(project, FakeEngine([]), store, folder, lambda _: None)
 
 
 #: Runs these suites in a target; the options have its stop.

@@ -113,7 +113,7 @@ def test_progress_is_shown_by_suite_and_reason_of_failure() -> None:
 def session(tmp_path: Path) -> TestSession:
     engine = FakeEngine([StoredImage("sha256:id", ())])
     checkout, store = Project(tmp_path / "checkout"), ReportStore(tmp_path / "store")
-    return TestSession(checkout, engine, None, store, tmp_path / "out", lambda _: None)
+    return TestSession(checkout, engine, store, tmp_path / "out", lambda _: None)
 
 
 def _write_suite(session: TestSession, project: Project, body: str) -> None:
@@ -168,7 +168,8 @@ def test_a_stopped_pytest_may_clean_up(tmp_path: Path) -> None:
         "    print('cleaned', flush=True)\n"
     )
     stop, codes, output = threading.Event(), list[int](), tmp_path / "out"
-    call = ([sys.executable, "-c", program], None, 1, output, stop)
+    files = (output, tmp_path / "results")
+    call = ([sys.executable, "-c", program], None, files, print, stop)
     thread = threading.Thread(target=lambda: codes.append(call_pytest(*call)))
     thread.start()
     _wait_for(lambda: output.exists() and "ready" in output.read_text())
@@ -191,7 +192,8 @@ def test_nothing_that_pytest_started_outlives_it(
     monkeypatch.setattr(runner, "TIMEOUT_SECONDS", 2)
     monkeypatch.setattr(runner, "CLEANUP_SECONDS", 0.5)
     command = [sys.executable, "-c", program]
-    assert call_pytest(command, None, 1, tmp_path / "out", threading.Event()) == -1
+    files = (tmp_path / "out", tmp_path / "results")
+    assert call_pytest(command, None, files, print, threading.Event()) == -1
     state = Path("/proc", pid.read_text(), "stat")
     _wait_for(lambda: _ended(state))
 
