@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from imgbuild.errors import InputError, MachineError
+from imgbuild.errors import MachineError
 from imgbuild.files import remove_tree, sha256, stored_folder
 from imgbuild.inputs.oci_layout import BaseLayout, DamagedLayoutError, read_layout, write_layout
 from imgbuild.process import find_program, run, start
@@ -91,17 +91,19 @@ def bootstrap_base(
     the archive's state of now. An image in the cache is reused only if its digests are right.
 
     Raises:
-        InputError: the distribution is unknown.
         MachineError: a tool or keyring is missing, the archive cannot be reached, the disk is full.
 
     """
-    final = recipe.folder(cache)
+    final, name = recipe.folder(cache), recipe.os_name
 
     def make(folder: Path) -> None:
         _require_tools(recipe.distribution)
+        damaged = final.exists() and not refresh
+        why = ", since that in the cache is damaged" if damaged else ""
+        say(f"making the base image {name}{why} (about half a minute)")
         with _scratch_folder(final.name) as scratch:
             rootfs = _run_mmdebstrap(recipe, scratch, log)
-            write_layout(folder, rootfs, tag=recipe.os_name + "-{id}", epoch=recipe.epoch)
+            write_layout(folder, rootfs, tag=f"{name}-{{id}}", epoch=recipe.epoch)
 
     def is_whole(folder: Path) -> bool:
         with suppress(DamagedLayoutError):
@@ -109,39 +111,17 @@ def bootstrap_base(
         return False
 
     def wait() -> None:
-        say(f"another imgbuild is making {recipe.os_name}; waiting for it")
+        say(f"another imgbuild is making {name}; waiting for it")
 
-    return read_layout(stored_folder(final, make, is_whole, refresh=refresh, on_wait=wait))
+    stored_folder(final, make, is_whole, refresh=refresh, on_wait=wait)
+    return read_layout(final, verify_layer=False)
 
 
 def find_base(recipe: BaseRecipe, cache: Path) -> BaseLayout | None:
-    """Return the base image of ``recipe`` if it was made before; its layer is not read.
-
-    A damaged layer shows itself when the engine loads it: ``bootstrap_base`` makes it again.
-    """
+    """Return the base image of ``recipe`` if it was made before; its layer is not read."""
     with suppress(DamagedLayoutError):
         return read_layout(recipe.folder(cache), verify_layer=False)
     return None
-
-
-def whole_base(
-    found: BaseLayout, make: Callable[[], BaseLayout], say: Callable[[str], None]
-) -> None:
-    """Check all digests of a base image, and ``make`` it again if one is wrong.
-
-    Raises:
-        MachineError: it was made again with other content, so the plan no longer holds.
-
-    """
-    try:
-        read_layout(found.path)
-    except DamagedLayoutError as error:
-        say(f"the base image in the cache is damaged ({error}): it is made again")
-        if make().image_id != found.image_id:
-            raise MachineError(
-                f"The base image in {found.path} was damaged and has been made again; the "
-                "archive has moved on meanwhile, so it is another one now. Run this again."
-            ) from error
 
 
 def missing_packages(distribution: str) -> list[str]:
@@ -156,12 +136,6 @@ def missing_packages(distribution: str) -> list[str]:
 
 
 def _require_tools(distribution: str) -> None:
-    if distribution not in KEYRINGS:
-        raise InputError(
-            f"The distribution {distribution!r} cannot be bootstrapped; known: "
-            f"{', '.join(sorted(KEYRINGS))}. Take its base image from a registry instead "
-            "(imgbuild.local.yaml, base: from: registry)."
-        )
     if missing := missing_packages(distribution):
         raise MachineError(
             f"A base image of {distribution} is made by mmdebstrap from the distribution's "
@@ -172,19 +146,14 @@ def _require_tools(distribution: str) -> None:
 
 
 def _run_mmdebstrap(recipe: BaseRecipe, scratch: Path, log: Path) -> Path:
-    """Return the tar of a fresh root file system, in ``scratch``; ``log`` is written anew."""
     target, no_keys = scratch / "rootfs.tar", scratch / "no-keys"
     no_keys.mkdir()
     # Only the archive's own keys count, not what else this machine's apt trusts; and the sources
     # written into the image do not depend on what it trusts.
     trust = [f"--keyring={KEYRINGS[recipe.distribution][0]}", f"--keyring={no_keys}"]
     options = [*MMDEBSTRAP_OPTIONS, *trust, recipe.suite, str(target)]
-    environment = {
-        **os.environ,
-        "SOURCE_DATE_EPOCH": str(recipe.epoch),
-        "TMPDIR": str(scratch),
-        "LC_ALL": "C.UTF-8",
-    }
+    environment = {"SOURCE_DATE_EPOCH": str(recipe.epoch), "TMPDIR": str(scratch)}
+    environment = {**os.environ, **environment, "LC_ALL": "C.UTF-8"}
     log.parent.mkdir(parents=True, exist_ok=True)
     with (
         log.open("w", encoding="utf-8") as out,
@@ -217,14 +186,9 @@ def _own_mounts() -> list[str]:
 
 @contextmanager
 def _scratch_folder(name: str) -> Iterator[Path]:
-    """Yield an empty folder for mmdebstrap to work in; it is gone afterwards.
-
-    Folders of the same ``name`` left by a killed run are removed first, so the caller holds the
-    lock of that name.
-    """
-    prefix = f"imgbuild-{os.getuid()}-{name}-"
-    parent = _scratch_parent()
-    for leftover in parent.glob(f"{prefix}*"):
+    """Yield an empty folder for mmdebstrap to work in; the caller holds the lock of ``name``."""
+    prefix, parent = f"imgbuild-{os.getuid()}-{name}-", _scratch_parent()
+    for leftover in parent.glob(f"{prefix}*"):  # of a killed run
         if leftover.lstat().st_uid == os.getuid():
             remove_tree(leftover)
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))

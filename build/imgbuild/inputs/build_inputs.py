@@ -14,7 +14,7 @@ from imgbuild.dockerfile.conda import conda_downloads
 from imgbuild.dockerfile.variables import epoch_seconds, file_name, named_sources
 from imgbuild.errors import InputError, MachineError
 from imgbuild.files import file_sha256, link_or_copy, sha256, stored_folder, write_text
-from imgbuild.inputs.base import BaseRecipe, bootstrap_base, find_base, whole_base
+from imgbuild.inputs.base import BaseRecipe, bootstrap_base, find_base
 from imgbuild.inputs.download import Download, Kind, content_folder
 from imgbuild.inputs.local_prefix import prefix_digest
 from imgbuild.inputs.oci_layout import BaseLayout, open_layout
@@ -119,12 +119,7 @@ def prepare_inputs(
 
 
 def check_settings(settings: Settings, matrix: Matrix) -> None:
-    """Refuse settings that mean nothing here, or name files that cannot be used.
-
-    Raises:
-        InputError: what, and what to do.
-
-    """
+    """Raise InputError for settings that mean nothing here, or name files that cannot be used."""
     # Settings for what the matrix does not have would silently do nothing.
     pairs = (
         ("base", settings.base, matrix.operating_systems),
@@ -162,17 +157,22 @@ def _base(image: Image, settings: Settings, preparation: Preparation) -> BaseInp
     if isinstance(choice, LayoutBase):
         local = open_layout(Path(choice.path))
         return BaseInput(local.reference, local.image_id, "OCI layout", local)
-    recipe, cache, say = base_recipe(image), preparation.cache, preparation.say
-    log = state_dir() / "logs" / f"{time.strftime('%Y%m%dT%H%M%S')}-inputs.log"
-    make = partial(bootstrap_base, recipe, cache, log=log, say=say)
-    layout = None if preparation.refresh else find_base(recipe, cache)
-    if layout is None and not preparation.make:
+    recipe, cache = base_recipe(image), preparation.cache
+    found = None if preparation.refresh else find_base(recipe, cache)
+    if found is None and not preparation.make:
         return BaseInput("", None, "bootstrapped")
-    if layout is None:
-        say(f"making the base image {image.os_name} (about half a minute)")
-        layout = make(refresh=preparation.refresh)
-    whole = partial(whole_base, layout, make, say)
-    return BaseInput(layout.reference, layout.image_id, "bootstrapped", layout, whole)
+    log = state_dir() / "logs" / f"{time.strftime('%Y%m%dT%H%M%S')}-inputs.log"
+    make = partial(bootstrap_base, recipe, cache, log=log, say=preparation.say)
+    layout = found or make(refresh=preparation.refresh)
+
+    def require_whole() -> None:
+        if make().image_id != layout.image_id:
+            raise MachineError(
+                f"The base image in {layout.path} was damaged and has been made again; the "
+                "archive has moved on meanwhile, so it is another one now. Run this again."
+            )
+
+    return BaseInput(layout.reference, layout.image_id, "bootstrapped", layout, require_whole)
 
 
 def _interpreter(image: Image, settings: Settings, preparation: Preparation) -> InterpreterInput:
@@ -189,41 +189,30 @@ def _interpreter(image: Image, settings: Settings, preparation: Preparation) -> 
 
 
 def image_downloads(image: Image, locks: Path, settings: Settings) -> ImageDownloads:
-    """Return what the image's Dockerfile mounts; a local interpreter needs no source.
-
-    Raises:
-        InputError: a conda package has no recorded sha256.
-
-    """
+    """Return what the image's Dockerfile mounts; a local interpreter needs no source."""
     python, others = image.version_of("python"), settings.substitutes
     named = named_sources(image)
     if isinstance(settings.interpreter_for(python), PrefixInterpreter):
         named.pop("cpython", None)
-    contexts = {FILES: [(n.url, n.sha256, Kind.DOWNLOAD) for n in named.values()]}
+
+    def download(url: str, sha256: str, kind: Kind) -> Download:
+        name = file_name(url)
+        return Download(name, url, others.get(name, sha256), kind=kind)
+
+    contexts = {FILES: tuple(download(n.url, n.sha256, Kind.DOWNLOAD) for n in named.values())}
     if isinstance(image.python, CondaPython):
         conda = conda_downloads(python, image.python, locks)
-        contexts[CONDA] = [(url, sha256, Kind.CONDA) for url, sha256 in conda]
+        contexts[CONDA] = tuple(download(url, sha256, Kind.CONDA) for url, sha256 in conda)
     return ImageDownloads(
-        {
-            name: tuple(
-                Download(file_name(url), url, others.get(file_name(url), sha256), kind=kind)
-                for url, sha256, kind in files
-            )
-            for name, files in contexts.items()
-            if files
-        },
+        {name: files for name, files in contexts.items() if files},
         {n.argument: others[n.file_name] for n in named.values() if n.file_name in others},
     )
 
 
 def uv_context(cache: Path) -> Path:
-    """Return a folder that holds the ``uv`` binary of the installed package, and nothing else.
+    """Return a folder that holds the installed package's program ``uv``, and nothing else.
 
     BuildKit sends a whole context to the builder, so it must not be the folder uv lives in.
-
-    Raises:
-        MachineError: the package has no binary, or the cache cannot be written.
-
     """
     import uv  # noqa: PLC0415 (only when a build is prepared)
 

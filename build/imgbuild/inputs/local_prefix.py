@@ -1,7 +1,4 @@
-"""A CPython prefix of this machine: find it, check it, and its part of the input digest.
-
-`images/prefix/Dockerfile` makes it relocatable when an image is built.
-"""
+"""A CPython prefix of this machine, which images/prefix/Dockerfile makes relocatable."""
 
 import json
 import os
@@ -45,10 +42,9 @@ print(json.dumps({
 
 @dataclass(frozen=True)
 class ProbedInterpreter:
-    """What an interpreter reports about itself.
+    """What an interpreter reports: modules that it cannot import and why, libraries it has loaded.
 
-    ``missing`` are required modules that cannot be imported, each with the reason; ``libraries``
-    the shared libraries it has loaded, extension modules among them.
+    Extension modules are among the libraries.
     """
 
     version: str
@@ -61,12 +57,8 @@ class ProbedInterpreter:
 def prefix_digest(prefix: Path, version: str, dockerfile: Path, cache: Path) -> str:
     """Return the digest (``sha256:…``) of what images take from ``prefix``, and of ``dockerfile``.
 
-    The files are read again only if one of them was touched; ``cache`` remembers it.
-
-    Raises:
-        InputError: the prefix is not a complete CPython of exactly ``version`` for x86-64.
-        MachineError: the cache cannot be written.
-
+    The files are read again only if one of them was touched; ``cache`` remembers it. Raises as
+    `verify_prefix`.
     """
     minor = version.rpartition(".")[0]
     files = sorted(_files(prefix, minor))
@@ -85,13 +77,8 @@ def prefix_digest(prefix: Path, version: str, dockerfile: Path, cache: Path) -> 
 
 
 def verify_prefix(prefix: Path, version: str) -> None:
-    """Check that ``prefix`` is a complete CPython of exactly ``version``.
-
-    Raises:
-        InputError: all that keeps it from being used, and what to do.
-
-    """
-    python = interpreter_path(prefix, version)
+    """Raise InputError for all that keeps ``prefix`` from being used as CPython ``version``."""
+    python = _python(prefix, version)
     found = probe(python)
     own = (f"{found.prefix}/lib/python", f"{found.prefix}/lib/libpython", *_SYSTEM_LIBRARIES)
     foreign = [library for library in found.libraries if not library.startswith(own)]
@@ -113,25 +100,21 @@ def find_prefixes(version: str) -> list[Path]:
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     candidates = [pyenv / "versions" / version, Path("/opt/python") / version, Path("/usr/local")]
     found = []
-    for path in candidates:
-        python = interpreter_path(path, version)
+    for prefix in candidates:
         with suppress(InputError):
-            if python.exists() and probe(python).version == version:
-                found.append(path)
+            if probe(_python(prefix, version)).version == version:
+                found.append(prefix)
     return found
 
 
-def interpreter_path(prefix: Path, version: str) -> Path:
-    """Return where the interpreter of ``version`` (such as 3.6.15) is in ``prefix``."""
+def _python(prefix: Path, version: str) -> Path:
     return prefix / "bin" / f"python{version.rpartition('.')[0]}"
 
 
 def probe(python: Path) -> ProbedInterpreter:
-    """Return what ``python`` reports about itself; this user's settings do not reach it.
+    """Return what ``python`` reports; InputError if it is no CPython 3.6 or later that runs.
 
-    Raises:
-        InputError: it is not there, does not run, or is not a CPython 3.6 or later.
-
+    This user's settings do not reach it.
     """
     command = [str(python), "-I", "-B", "-S", "-c", _PROBE, *REQUIRED_MODULES]
     result = run(command, env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"}, timeout=_SECONDS)

@@ -88,7 +88,7 @@ def name_image(folder: Path, top: Mapping[str, Any], manifest: Mapping[str, Any]
 
 
 def read_layout(folder: Path, *, verify_layer: bool = True) -> BaseLayout:
-    """Return the image in ``folder``, every digest checked, that of the layer if so wanted.
+    """Return the image in ``folder``, every digest checked (of layers with ``verify_layer``).
 
     Raises:
         DamagedLayoutError: a file is missing, is not what its digest says, or names another image.
@@ -133,26 +133,22 @@ def write_archive(folder: Path, target: Path) -> None:
 
 
 def short_id(digest: str) -> str:
-    """Return the 12 digits people call an image by."""
     return digest.removeprefix("sha256:")[:12]
 
 
 def blob_path(digest: str) -> str:
-    """Return where a layout keeps a blob."""
     return "blobs/" + digest.replace(":", "/")
 
 
 def _blobs(manifest: Mapping[str, Any]) -> list[str]:
-    """Return the places of the config and of the layers."""
     return [blob_path(one["digest"]) for one in (manifest["config"], *manifest["layers"])]
 
 
 def _write_layer(folder: Path, rootfs: Path) -> dict[str, Any]:
     """Write the compressed layer; return its descriptor.
 
-    gzip, without name and time: a third of the size in the cache, in each check of it and in a
-    push from a containerd store, for 4 s once. Another zlib may give other bytes and so another
-    manifest; the config, and with it the image's id on a graph driver, stays.
+    gzip, without name and time. Another zlib may give other bytes and so another manifest; the
+    config, and with it the image's id on a graph driver, stays.
     """
     packed = folder / "blobs" / "layer"
     with (

@@ -9,7 +9,9 @@ import pytest
 import uv
 
 from imgbuild.errors import InputError, MachineError
+from imgbuild.inputs import build_inputs
 from imgbuild.inputs.build_inputs import BuildInputs, Preparation, prepare_inputs, uv_context
+from imgbuild.inputs.oci_layout import BaseLayout
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.settings import Settings
@@ -35,6 +37,19 @@ def test_a_base_by_digest_needs_nothing_made(images: dict[str, Image], tmp_path:
     assert inputs.interpreters["3.6.15"].origin == "source"
     assert [path.name for path in inputs.uv.iterdir()] == ["uv"]
     assert _prepare(images, tmp_path, {}).bases["debian-12"].digest is None
+
+
+def test_a_base_that_was_damaged_and_is_another_now_ends_the_build(
+    images: dict[str, Image], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, other = (BaseLayout(tmp_path, f"sha256:{n}", "imgbuild/base:x") for n in "12")
+    monkeypatch.setattr(build_inputs, "find_base", lambda *_: first)
+    made = [other, first]
+    monkeypatch.setattr(build_inputs, "bootstrap_base", lambda *_, **__: made.pop())
+    base = _prepare(images, tmp_path, {}).bases["debian-12"]
+    base.require_whole()
+    with pytest.raises(MachineError, match="it is another one now"):
+        base.require_whole()
 
 
 @pytest.mark.parametrize(
