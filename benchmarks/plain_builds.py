@@ -9,7 +9,7 @@ from pathlib import Path
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, StrictUndefined
 
 from imgbuild.build.context import BuildOptions, open_context
-from imgbuild.build.prepare import fetch_downloads, load_bases
+from imgbuild.build.prepare import fetch_downloads, load_base
 from imgbuild.build.targets import bake_target
 from imgbuild.dockerfile.variables import epoch_seconds, variables
 from imgbuild.engine.bake import BakeTarget
@@ -43,7 +43,8 @@ def supplied(
         open_context(project, tuple(images), BuildOptions(), lambda _: None) as context,
     ):
         items = context.plan(test=False)
-        load_bases({image.os_name for image in images}, context)
+        for os_name in {image.os_name for image in images}:
+            load_base(os_name, context)
         downloads, _ = fetch_downloads(images, context, keep_going=False)
         return {
             item.image.name: bake_target(

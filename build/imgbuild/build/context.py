@@ -36,12 +36,12 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """How the command line wants images to be built.
+    """What the command line says.
 
-    ``make_inputs`` false makes no base image. ``offline`` is a folder that ``imgbuild fetch``
-    filled, in place of the network. ``step_seconds`` is how long a step may run (0: no limit), in
-    place of what the settings say. ``cache_from`` and ``cache_to`` are repositories; with ``pull``
-    the published one, or ``pull_from``, is read before them. ``jobs`` images are tested at once.
+    ``make_inputs`` false makes no base image. ``offline`` is a folder of ``imgbuild fetch``.
+    ``step_seconds`` is how long a step may run (0: no limit), in place of what the settings say.
+    ``cache_from`` and ``cache_to`` are repositories; with ``pull`` the published one, or
+    ``pull_from``, is read before them. ``jobs`` images are tested at once.
     """
 
     test: bool = True
@@ -60,7 +60,7 @@ class BuildOptions:
 
 @dataclass(frozen=True)
 class BuildContext:
-    """What every step of one command shares. What is slow to import or to find waits for its use.
+    """What every step of one command shares; what is slow to import or to find waits for its use.
 
     ``images`` have the repository that their builds here are tagged for. ``stored`` are the
     engine's images with an input digest when the context was opened. ``sources`` and ``targets``
@@ -84,7 +84,6 @@ class BuildContext:
 
     @property
     def reports(self) -> Path:
-        """The folder that the suites' reports go into."""
         return self.options.reports or self.state / "runs"
 
     @property
@@ -94,14 +93,12 @@ class BuildContext:
 
     @cached_property
     def buildx(self) -> "Buildx":
-        """The buildx to build with."""
         from imgbuild.engine.discovery import find_buildx  # noqa: PLC0415
 
         return find_buildx(self.settings.engine, self.options.step_seconds)
 
     @cached_property
     def display(self) -> "BuildDisplay":
-        """What shows how far each image is."""
         from imgbuild.build.display import BuildDisplay  # noqa: PLC0415
 
         return BuildDisplay([image.name for image in self.images])
@@ -118,7 +115,7 @@ class BuildContext:
 
     @cached_property
     def digests(self) -> Mapping[str, InputDigest]:
-        """The input digest of each image by name, computed once."""
+        """The input digest of each image by name."""
         reader = InputReader(self.project)
         return {image.name: input_digest(image, self.inputs, reader) for image in self.images}
 
@@ -197,20 +194,10 @@ def open_context(
             cache_dir(), project, say, options.make_inputs, options.refresh_base
         )
         inputs = prepare_inputs(images, settings, preparation)
-        yield BuildContext(
-            project,
-            images,
-            options,
-            settings,
-            engine,
-            host,
-            fetched.known_bases(inputs, images) if fetched else inputs,
-            say,
-            stored,
-            fetched,
-            sources,
-            targets,
-        )
+        if fetched:
+            inputs = fetched.known_bases(inputs, images)
+        shared = (project, images, options, settings, engine, host, inputs, say)
+        yield BuildContext(*shared, stored, fetched, sources, targets)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from imgbuild.build.context import BuildContext
 from imgbuild.build.one_bake import export_stage, stage_target
-from imgbuild.build.prepare import load_bases
+from imgbuild.build.prepare import load_base
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.files import ContentStore, work_folder
 from imgbuild.inputs.download import Download, Kind, fetch_all
@@ -69,7 +69,7 @@ def plan_listing(image: Image, job: FetchJob, context: BuildContext) -> Listing:
     """
     base = context.inputs.bases[image.os_name]
     if base.layout:
-        load_bases([image.os_name], context)
+        load_base(image.os_name, context)
         base_items = layout_items(base.layout, job.store)
     else:
         base_items = registry_items(base.reference, job.sites)

@@ -68,12 +68,7 @@ def test_session(context: BuildContext) -> TestSession:
 def target_of(
     image: Image, image_id: str, context: BuildContext, reference: str | None = None
 ) -> TestTarget:
-    """Return an image of the matrix as what is tested, under ``reference`` or its own tag.
-
-    Raises:
-        InputError: the image's lock is missing or damaged.
-
-    """
+    """Return an image of the matrix as what is tested, under ``reference`` or its own tag."""
     return TestTarget(
         image.name,
         image_id,
@@ -89,7 +84,6 @@ def export_stub(image: Image, image_id: str, context: BuildContext, folder: Path
 
     Raises:
         CheckFailedError: the image was not built from this checkout, or the stage fails.
-        MachineError: this machine cannot build.
 
     """
     stored = context.engine.inspect(image_id)

@@ -44,10 +44,6 @@ def wheel_key(image: Image, context: BuildContext) -> str | None:
     and NCCL, by one compiler, for one Python. The key holds each of these and the instructions that
     compile it, and nothing else: a newer Werkzeug, a refreshed base image or another suite compile
     nothing.
-
-    Raises:
-        InputError: the image's lock is missing or damaged.
-
     """
     project, inputs = context.project, context.inputs
     dockerfile = render_dockerfile(image, project.templates)

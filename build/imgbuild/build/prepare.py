@@ -1,7 +1,7 @@
 """Before a bake: see that the disk has space, fetch downloads, give the engine its base images."""
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -42,24 +42,21 @@ _FREE_SOME = (
 
 
 def require_disk_space(images: Sequence[Image], engine: Engine) -> None:
-    """Raise unless the engine's data folder has space for the images to be built.
-
-    The disk of an engine on another machine cannot be seen; then nothing is checked.
-
-    Raises:
-        MachineError: there is too little; how much, where, and what to do.
-
-    """
-    folder = Path(engine.version().root_dir)
-    if not folder.is_dir():
-        return
-    free, needed = shutil.disk_usage(folder).free, needed_bytes(images)
-    if free < needed:
+    """Raise unless the engine's data folder has space for the images, as far as it can be seen."""
+    folder, free = _data_folder(engine)
+    needed = needed_bytes(images)
+    if free is not None and free < needed:
         count = "1 image" if len(images) == 1 else f"{len(images)} images"
         raise MachineError(
             f"{free / 1e9:.1f} GB are free in the engine's data folder {folder}; at least "
             f"{needed / 1e9:.1f} GB must be to build {count}. {_FREE_SOME}; nothing was started."
         )
+
+
+def _data_folder(engine: Engine) -> tuple[Path, int | None]:
+    """Return the engine's data folder and its free bytes; None if it is on another machine."""
+    folder = Path(engine.version().root_dir)
+    return folder, shutil.disk_usage(folder).free if folder.is_dir() else None
 
 
 def needed_bytes(images: Sequence[Image]) -> int:
@@ -74,11 +71,10 @@ def full_disk(engine: Engine) -> str:
     Programs report it in many ways ("I/O error", a container that does not start), the disk in one.
     """
     try:
-        folder = Path(engine.version().root_dir)
+        folder, free = _data_folder(engine)
     except MachineError:  # the engine was lost, which is reported already
         return ""
-    free = shutil.disk_usage(folder).free if folder.is_dir() else SCARCE
-    if free >= SCARCE:
+    if free is None or free >= SCARCE:
         return ""
     return (
         f"The engine's disk is full: {free / (1 << 20):.0f} MB are free in {folder}. {_FREE_SOME}, "
@@ -95,7 +91,7 @@ def prepare(images: Sequence[Image], context: BuildContext) -> tuple[Downloads, 
     left = [image for image in images if image.name not in failed]
     for name in dict.fromkeys(image.os_name for image in left):
         try:
-            load_bases([name], context)
+            load_base(name, context)
         except ImgbuildError as error:
             failed |= {image.name: error for image in left if image.os_name == name}
     return downloads, failed
@@ -132,20 +128,14 @@ def fetch_downloads(
     return folders, failed
 
 
-def load_bases(names: Iterable[str], context: BuildContext) -> None:
-    """Give the engine the base images, by operating system, that it does not have yet.
-
-    Raises:
-        MachineError: the base cannot be made again, or the engine does not take it.
-
-    """
-    for name in names:
-        base = context.inputs.bases[name]
-        if base.layout is None or context.engine.inspect(base.reference):
-            continue
-        base.require_whole()
-        with work_folder("base") as folder:
-            archive = folder / "base.tar"
-            write_archive(base.layout.path, archive)
-            with archive.open("rb") as stream:
-                context.engine.load(stream)
+def load_base(os_name: str, context: BuildContext) -> None:
+    """Give the engine the base image of an operating system, unless it has it."""
+    base = context.inputs.bases[os_name]
+    if base.layout is None or context.engine.inspect(base.reference):
+        return
+    base.require_whole()
+    with work_folder("base") as folder:
+        archive = folder / "base.tar"
+        write_archive(base.layout.path, archive)
+        with archive.open("rb") as stream:
+            context.engine.load(stream)

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from imgbuild.build.context import BuildContext, BuildOptions
 from imgbuild.build.horovod_wheels import find_wheel, keep_wheel, wheel_keys
@@ -27,7 +27,6 @@ WHEEL_TYPE = "application/vnd.imgbuild.wheel.v1+zip"
 VERDICTS_TYPE = "application/vnd.imgbuild.verdicts.v1+json"
 #: So many of what was kept are named in the message.
 _NAMED = 4
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -90,14 +89,6 @@ class RemoteStore:
             self.engine.push(reference)
         finally:
             self.engine.untag(reference)
-
-    def release(self, image_id: str) -> None:
-        """Take this store's tags from an image that has others, also those of a killed build."""
-        found = self.engine.inspect(image_id)
-        tags = found.tags if found else ()
-        mine = [tag for tag in tags if tag.startswith(f"{self.name}:{INPUT_PREFIX}")]
-        for tag in mine if len(mine) < len(tags) else ():
-            self.engine.untag(tag)
 
     def verdicts(self, input_digest: str, layers: Sequence[str]) -> Mapping[str, Any]:
         """Return the verdicts of suites on an image with these layers, by suite.
@@ -183,32 +174,25 @@ def open_stores(
     return tuple(sources.values()), tuple(opened(options.cache_to, "--cache-to").values())
 
 
-def predicted(items: Sequence[PlanItem], context: BuildContext) -> tuple[PlanItem, ...]:
-    """Return the plan; the reason of an image to be built says where it is. Nothing is fetched."""
-    return tuple(_predicted(item, context) for item in items)
+def predicted(item: PlanItem, context: BuildContext) -> PlanItem:
+    """Return a plan item; if it is to be built, its reason says who has it. Nothing is fetched."""
+    found = _first(context, lambda store: store.has_image(item)) if _builds(item) else None
+    return replace(item, reason=f"{item.reason}; would be taken from {found[0]}") if found else item
 
 
-def _predicted(item: PlanItem, context: BuildContext) -> PlanItem:
-    if item.action is Action.BUILD and (found := _first(context, RemoteStore.has_image, item)):
-        return replace(item, reason=f"{item.reason}; would be taken from {found[0].name}")
-    return item
+def _builds(item: PlanItem) -> bool:
+    return item.action is Action.BUILD
 
 
-def _first(
-    context: BuildContext,
-    read: Callable[Concatenate[RemoteStore, P], T | None],
-    *args: P.args,
-    **kwargs: P.kwargs,
-) -> tuple[RemoteStore, T] | None:
-    """Return the first source in which ``read`` finds something, with what it found.
+def _first(context: BuildContext, read: Callable[[RemoteStore], T | None]) -> tuple[str, T] | None:
+    """Return the name of the first source in which ``read`` finds something, and what it found.
 
     A source that fails is reported once, then ignored.
     """
     for store in context.sources:
-        if not store.failed:
-            with store.used("cannot be read"):
-                if found := read(store, *args, **kwargs):
-                    return store, found
+        with store.used("cannot be read"):
+            if not store.failed and (found := read(store)):
+                return store.name, found
     return None
 
 
@@ -220,29 +204,34 @@ def take(items: Sequence[PlanItem], context: BuildContext) -> tuple[PlanItem, ..
     """
     if not context.sources:
         return tuple(items)
-    came_from: dict[str, str] = {}
+    pulled = {item.image.name: _pull(item, context) for item in items if _builds(item)}
     for item in items:
-        if item.action is Action.BUILD:
-            if found := _first(context, RemoteStore.pull, item):
-                came_from[item.image.name] = found[0].name
-                _take_verdicts(item, found[1], context)
-        elif item.action is Action.TEST and (stored := context.engine.inspect(item.image_id or "")):
-            _take_verdicts(item, stored, context)
+        if item.action is Action.TEST:
+            _take_verdicts(item, context.engine.inspect(item.image_id or ""), context)
     left = context.plan(test=context.options.test)
-    _take_wheels([item for item in left if item.action is Action.BUILD], context)
-    return tuple(_explained(item, came_from.get(item.image.name)) for item in left)
+    for key in wheel_keys([item.image for item in left if _builds(item)], context):
+        _take_wheel(key, context)
+    return tuple(_explained(item, pulled.get(item.image.name)) for item in left)
 
 
-def _take_verdicts(item: PlanItem, image: StoredImage, context: BuildContext) -> None:
-    if found := _first(context, RemoteStore.verdicts, item.digest.total, image.layers):
+def _pull(item: PlanItem, context: BuildContext) -> str | None:
+    """Pull an image and its verdicts; return where it came from."""
+    found = _first(context, lambda store: store.pull(item))
+    if found:
+        _take_verdicts(item, found[1], context)
+    return found[0] if found else None
+
+
+def _take_verdicts(item: PlanItem, image: StoredImage | None, context: BuildContext) -> None:
+    if image and (
+        found := _first(context, lambda store: store.verdicts(item.digest.total, image.layers))
+    ):
         context.store.adopt(image.id, found[1])
 
 
-def _take_wheels(items: Iterable[PlanItem], context: BuildContext) -> None:
-    for key in wheel_keys([item.image for item in items], context):
-        kept = find_wheel(key, context.cache)
-        if not kept and (found := _first(context, RemoteStore.wheel, key)):
-            keep_wheel(key, found[1], context.cache)
+def _take_wheel(key: str, context: BuildContext) -> None:
+    if not find_wheel(key, context.cache) and (found := _first(context, lambda s: s.wheel(key))):
+        keep_wheel(key, found[1], context.cache)
 
 
 def _explained(item: PlanItem, store: str | None) -> PlanItem:
@@ -253,45 +242,42 @@ def _explained(item: PlanItem, store: str | None) -> PlanItem:
 
 
 def release(items: Iterable[PlanItem], context: BuildContext) -> None:
-    """Take the stores' tags away from images that have got another one."""
+    """Take the input tags from images that have got others, also those of a killed build."""
     for store in (*context.sources, *context.targets):
-        if not store.failed:
-            with store.used("left a tag on the engine"):
-                for image_id in {item.image_id for item in items if item.image_id}:
-                    store.release(image_id)
+        prefix = f"{store.name}:{INPUT_PREFIX}"
+        with store.used("left a tag on the engine"):
+            for image_id in {item.image_id for item in items if item.image_id}:
+                found = context.engine.inspect(image_id)
+                tags = found.tags if found else ()
+                mine = [tag for tag in tags if tag.startswith(prefix)]
+                for tag in mine if len(mine) < len(tags) else ():
+                    context.engine.untag(tag)
 
 
 def keep(results: Sequence[BuildResult], context: BuildContext) -> None:
     """Keep what the remote stores lack: tagged images, their verdicts, and wheels."""
     for store in context.targets:
         kept: list[str] = []
-        if not store.failed:
-            with store.used("cannot be written"):
-                kept.extend(_kept_images(results, context, store))
-                kept.extend(_kept_wheels(results, context, store))
+        with store.used("cannot be written"):
+            if not store.failed:
+                kept.extend(_kept(results, context, store))
         if kept:
             more = f" and {len(kept) - _NAMED} more" if len(kept) > _NAMED else ""
             context.say(f"Kept in {store.name}: {', '.join(kept[:_NAMED])}{more}.")
 
 
-def _kept_images(
+def _kept(
     results: Iterable[BuildResult], context: BuildContext, store: RemoteStore
 ) -> Iterator[str]:
-    for result in results:
-        stored = context.engine.inspect(result.image_id) if result.ok and result.image_id else None
-        if stored is None:
-            continue
-        if not store.has_image(result.item):
-            store.push(result.item, stored.id)
-            yield result.name
-        suites = context.store.document(stored.id)
-        store.keep_verdicts(result.item.digest.total, stored.layers, suites)
-
-
-def _kept_wheels(
-    results: Iterable[BuildResult], context: BuildContext, store: RemoteStore
-) -> Iterator[str]:
-    for key in wheel_keys([result.item.image for result in results], context):
+    """Keep what is new, and yield the name of each image and wheel."""
+    for item, image_id in [(one.item, one.image_id) for one in results if one.ok and one.image_id]:
+        if not store.has_image(item):
+            store.push(item, image_id)
+            yield item.image.name
+        if stored := context.engine.inspect(image_id):
+            suites = context.store.document(image_id)
+            store.keep_verdicts(item.digest.total, stored.layers, suites)
+    for key in wheel_keys([one.item.image for one in results], context):
         folder = find_wheel(key, context.cache)
         wheel = next(folder.iterdir()) if folder else None
         if wheel and store.keep_wheel(key, wheel.read_bytes()):

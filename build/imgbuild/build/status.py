@@ -34,7 +34,6 @@ class Step:
 
     @property
     def ended(self) -> bool:
-        """Whether it is done, or came from the cache."""
         return self.state in {"done", "cached"}
 
 
@@ -42,7 +41,7 @@ class Step:
 class ImageStatus:
     """One image. ``text`` is the latest note; ``action`` is what the plan has for it.
 
-    The clock of an image runs from its first step that was not cached (``since``) to ``until``.
+    Its clock runs from its first step that was not cached (``since``) to ``until``.
     ``moved`` are the bytes of each part of a step, by the step's number and the part's name.
     """
 
@@ -55,13 +54,7 @@ class ImageStatus:
     steps: dict[int, Step] = field(default_factory=dict)
     moved: dict[tuple[int, str], int] = field(default_factory=dict)
 
-    def begin_bake(self) -> None:
-        """Forget the steps: they get new numbers, and what was done comes from the cache."""
-        self.steps, self.moved = {}, {}
-        self.state, self.text, self.until = "waiting", "", None
-
     def take(self, step: Step, event: BuildEvent, now: float) -> None:
-        """Take in that a step began or ended."""
         step.state, step.since = event.state, now
         if works(event):
             begun = now - event.elapsed
@@ -92,7 +85,6 @@ class ImageStatus:
 
     @property
     def final(self) -> bool:
-        """Whether nothing more will be done for the image."""
         return self.state in FINAL
 
     @property
@@ -140,8 +132,10 @@ class BuildStatus:
                 for name, action in event.actions.items():
                     self._image(name).action = action
             case BakeBegun():
+                # Steps get new numbers, and what was done comes from the cache.
                 for name in event.targets:
-                    self._image(name).begin_bake()
+                    before = self._image(name)
+                    self.images[name] = ImageStatus(name, before.action, since=before.since)
             case Transfer():
                 for name in event.targets:
                     self._image(name).moved[event.number, event.name] = event.current
@@ -170,12 +164,10 @@ class BuildStatus:
 
     @property
     def busy(self) -> list[ImageStatus]:
-        """The images that something has to be done for."""
         return [one for one in self.images.values() if one.action != "nothing"]
 
     @property
     def done(self) -> int:
-        """How many of the busy images nothing more is done for."""
         return sum(one.final for one in self.busy)
 
     @property
@@ -190,7 +182,6 @@ class BuildStatus:
         return sum(step.ended for step in every.values()), len(every)
 
     def sharers(self, event: BuildEvent) -> int:
-        """Return how many images a step is for."""
         steps = (one.steps.get(event.number) for one in self.images.values())
         return sum(step is not None and step.text == event.step for step in steps)
 
@@ -200,5 +191,4 @@ class BuildStatus:
         return min(found, key=lambda pair: pair[1].since, default=None)
 
     def counts(self) -> Counter[str]:
-        """Return how many images are in each state."""
         return Counter(one.state for one in self.images.values())

@@ -159,7 +159,7 @@ def _plan(context: "BuildContext", *, as_json: bool) -> None:
     if context.options.cache_from or context.options.pull:
         from imgbuild.build.remote import predicted
 
-        items = predicted(items, context)
+        items = tuple(predicted(item, context) for item in items)
     if as_json:
         print_json([item.as_json() for item in items])
         return

@@ -178,7 +178,7 @@ def test_each_image_has_one_line_with_state_time_bytes_and_step(width: int) -> N
         expected = ["tf-1.0-cpu-debian-intelmpi", "building", "10.0s", "12.0", "MB", "horovod"]
         assert lines[0].split()[:6] == expected
         assert "horovod 2/2 RUN make xxx" in lines[0]
-        assert lines[-1].endswith(" 0 of 5 done, 5 building, 0 of 2 steps, 10.0s")
+        assert " 0 of 5 done, 5 building, 0 of 2 steps, 10.0s, longest: " in lines[-1]
 
 
 def test_more_images_than_lines_are_summed_up_and_the_urgent_ones_shown() -> None:

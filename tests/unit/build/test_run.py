@@ -304,11 +304,11 @@ def test_a_missing_base_concerns_only_the_images_on_it(
     )
     bench.change(inputs=inputs, images=(other, images[NEW]))
 
-    def load(names: list[str], *_: object) -> None:
-        if names == [other.os_name]:
+    def load(name: str, _: object) -> None:
+        if name == other.os_name:
             raise MachineError("the base is damaged")
 
-    monkeypatch.setattr("imgbuild.build.prepare.load_bases", load)
+    monkeypatch.setattr("imgbuild.build.prepare.load_base", load)
     first, second = bench.build(keep_going=True)
     assert (first.state, second.state) == ("failed", "done")
     assert first.error == "the base is damaged"

@@ -67,7 +67,7 @@ def test_an_exported_image_is_built_and_a_second_bake_begins_anew(
     assert (one.state, one.step) == ("built", "")
     assert 0.5 < status.fraction < 1
     status.take(BakeBegun(("a",)), 2)
-    assert (one.state, one.steps) == ("waiting", {})
+    assert (status.images["a"].state, status.fraction) == ("waiting", 0)
 
 
 def test_the_time_of_an_image_begins_with_its_first_step_that_is_not_cached(
