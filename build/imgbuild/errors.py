@@ -15,8 +15,6 @@ class ImgbuildError(Exception):
 class CheckFailedError(ImgbuildError):
     """A build, a check or a suite failed. Exit code 1."""
 
-    exit_code = 1
-
 
 class InputError(ImgbuildError):
     """The matrix, the settings or the options are wrong. Exit code 2."""

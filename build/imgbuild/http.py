@@ -5,7 +5,7 @@ import random
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
 from math import inf
@@ -22,14 +22,11 @@ from imgbuild.errors import CheckFailedError, MachineError
 
 T = TypeVar("T")
 
-CONNECT_SECONDS, READ_SECONDS = 10.0, 60.0
 #: The most bytes of an answer that is read whole, unless more are allowed.
 LARGEST_ANSWER = 1 << 24
 #: The most seconds between two tries, and the most that a server may request.
 LONGEST_WAIT, LONGEST_REQUESTED = 60.0, 300.0
 _CHUNK = 1 << 18
-_MOST_REDIRECTS = 10
-_CONNECTIONS = 32  # kept alive, per host
 # A file is what the server has, not what it packs for the way.
 _ALWAYS = {"User-Agent": "imgbuild", "Accept-Encoding": "identity"}
 _PORTS = {"http": 80, "https": 443}
@@ -98,7 +95,8 @@ class HttpClient:
     """Sends requests; threads may share it, and its connections are kept alive.
 
     ``verify`` is what ``requests`` verifies TLS with. ``login`` returns the ``Authorization``
-    header for an address, or nothing. ``log`` gets a line for each further try.
+    header for an address, or nothing. ``log`` gets a line for each further try. ``seconds`` limit
+    the connection, and each wait for the server.
     """
 
     def __init__(
@@ -108,7 +106,7 @@ class HttpClient:
         policy: RetryPolicy | None = None,
         login: Callable[[str], str] = lambda _: "",
         log: Callable[[str], None] = lambda _: None,
-        seconds: tuple[float, float] = (CONNECT_SECONDS, READ_SECONDS),
+        seconds: tuple[float, float] = (10.0, 60.0),
     ) -> None:
         self.policy = policy or RetryPolicy()
         self._login = login
@@ -244,11 +242,11 @@ class _Session(requests.Session):
         self.verify = verify
         # Neither logins (~/.netrc) nor CAs of the environment: only what is given here.
         self.trust_env = False
-        self.max_redirects = _MOST_REDIRECTS
+        self.max_redirects = 10
         # No cookie is kept: they are all that is not safe beside threads.
         self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
         for scheme in _PORTS:
-            self.mount(f"{scheme}://", HTTPAdapter(pool_maxsize=_CONNECTIONS))
+            self.mount(f"{scheme}://", HTTPAdapter(pool_maxsize=32))
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
         location = super().get_redirect_target(resp)
@@ -275,24 +273,16 @@ def _proxies(url: str) -> dict[str, str]:
 def raise_transient(status: int, headers: Mapping[str, str], detail: str = "") -> None:
     """Raise `TransientError` for a status that another try may change; ``detail`` explains it."""
     if status in {408, 425, 429} or status >= 500:
-        raise TransientError(f"it answered {status}{detail}", _retry_after(headers))
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that ``Retry-After`` asks for: a number, or a date (RFC 9110, 10.2.3)."""
-    value = headers.get("Retry-After")
-    try:
-        return Retry().parse_retry_after(value) if value else None
-    except (HTTPError, ValueError, OverflowError):
-        return None
+        seconds = None
+        with suppress(KeyError, HTTPError, ValueError, OverflowError):
+            # A number of seconds, or a date (RFC 9110, 10.2.3).
+            seconds = Retry().parse_retry_after(headers["Retry-After"])
+        raise TransientError(f"it answered {status}{detail}", seconds)
 
 
 def shown(url: str) -> str:
     """Return an address for messages: without login, and without query, which may be a key."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return "the address"
+    parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 

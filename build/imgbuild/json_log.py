@@ -69,13 +69,9 @@ def requested(arguments: Sequence[str], environ: Mapping[str, str] = os.environ)
 
     Asked before the command line is parsed: what is wrong with it must be said in JSON too.
     """
-    chosen = environ.get(VARIABLE, "")
-    for number, word in enumerate(arguments):
-        if word == OPTION:
-            chosen = (*arguments[number + 1 :], "")[0]
-        elif word.startswith(f"{OPTION}="):
-            chosen = word.partition("=")[2]
-    return chosen == "json"
+    chosen = [environ.get(VARIABLE, "")]
+    chosen += re.findall(rf"(?:^|\0){OPTION}[=\0]([^\0]*)", "\0".join(arguments))
+    return chosen[-1] == "json"
 
 
 def begin() -> None:

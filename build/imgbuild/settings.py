@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError
 
 from imgbuild.errors import InputError, MachineError
 from imgbuild.project import SETTINGS_VARIABLE
@@ -136,14 +136,8 @@ class PublishingSettings(Section):
     repository: PublishingRepository | None = None
     attempts: Annotated[int, Field(ge=1, le=20)] = 5
     first_wait: Annotated[float, Field(ge=0, le=60)] = 1.0
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_compression(cls, value: Any) -> Any:  # noqa: ANN401 - whatever YAML holds
-        """Read what `doctor --write` of earlier versions wrote; ``gzip`` is what engines do."""
-        if isinstance(value, dict) and value.get("compression") == "gzip":
-            return {key: kept for key, kept in value.items() if key != "compression"}
-        return value
+    #: `doctor --write` of earlier versions wrote it.
+    compression: Annotated[Literal["gzip"], Field(exclude=True)] = "gzip"
 
 
 class Settings(Section):

@@ -91,6 +91,8 @@ def setting_keys(model: type[BaseModel], prefix: str = "") -> set[str]:
     """Return the keys of the settings file, without what stands for a name."""
     keys: set[str] = set()
     for name, field in model.model_fields.items():
+        if field.exclude:  # of earlier versions
+            continue
         inner = [a for a in (field.annotation, *get_args(field.annotation)) if isinstance(a, type)]
         below = next((a for a in inner if issubclass(a, BaseModel)), None)
         keys |= setting_keys(below, f"{prefix}{name}.") if below else {prefix + name}

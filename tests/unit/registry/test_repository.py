@@ -82,7 +82,7 @@ def test_settings(tmp_path: Path) -> None:
         ("publishing: {attempts: 0}\n", "greater than or equal to 1"),
         ("publishing: {first_wait: -1}\n", "greater than or equal to 0"),
         ("publishing: {password: x}\n", "unknown key 'password'"),
-        ("publishing: {compression: zstd}\n", "unknown key 'compression'"),
+        ("publishing: {compression: zstd}\n", "'zstd' is not allowed; allowed: 'gzip'"),
     ],
 )
 def test_settings_that_are_wrong(tmp_path: Path, text: str, expected: str) -> None:
