@@ -24,10 +24,8 @@ SUBSTITUTES = f"{NAMESPACE}.input.substitutes"
 BASE_DIGEST = "org.opencontainers.image.base.digest"
 _NOT_SAID = "nowhere that its labels say"
 _STANDIN_HOST = "standin.invalid/"
-#: The options that publish an image in spite of an objection.
+#: The options that publish an image in spite of an objection; of the second only with `NEEDS_GPU`.
 ALLOW_SUBSTITUTED, ALLOW_SKIPPED = "--allow-substituted", "--allow-skipped"
-#: The suites without which an image can be published: they need what not every machine has.
-SKIPPABLE = (NEEDS_GPU,)
 
 
 @dataclass(frozen=True)
@@ -61,13 +59,11 @@ class PushCandidate:
 
 def check_allowed(allowed: Collection[str]) -> None:
     """Raise InputError for leaving out a suite that every machine can run."""
-    for option in sorted(allowed):
-        name, _, suite = option.partition(" ")
-        if name == ALLOW_SKIPPED and suite not in SKIPPABLE:
-            raise InputError(
-                f"{option}: this suite cannot be left out. Only {', '.join(SKIPPABLE)} can, since "
-                "not every machine can run it."
-            )
+    for option in sorted({*allowed} - {ALLOW_SUBSTITUTED, f"{ALLOW_SKIPPED} {NEEDS_GPU}"}):
+        raise InputError(
+            f"{option}: this suite cannot be left out. Only {NEEDS_GPU} can, since not every "
+            "machine can run it."
+        )
 
 
 def approve(context: BuildContext, allowed: Collection[str]) -> tuple[PushCandidate, ...]:
@@ -75,8 +71,6 @@ def approve(context: BuildContext, allowed: Collection[str]) -> tuple[PushCandid
 
     Raises:
         CheckFailedError: one may not; each of these is named, with every reason.
-        InputError: the lock of an image is missing or damaged.
-        MachineError: the engine does not answer.
 
     """
     approved, refused = [], []
@@ -91,8 +85,10 @@ def approve(context: BuildContext, allowed: Collection[str]) -> tuple[PushCandid
             continue
         passed = {suite: report[suite] for suite in sorted(keys)}
         texts = tuple(one.text for one in found)
-        digest = item.digest.total
-        approved.append(PushCandidate(item.image, image_id, digest, stored.layers, passed, texts))
+        candidate = PushCandidate(
+            item.image, image_id, item.digest.total, stored.layers, passed, texts
+        )
+        approved.append(candidate)
     if refused:
         raise CheckFailedError("\n".join(refused))
     return tuple(approved)
@@ -162,7 +158,7 @@ def _unproved(
         elif verdict != Verdict.PASSED:
             failed = [str(one["test"]) for one in entry.get("failures", ())]
             why = ", ".join([*failed, *skip_reasons(entry)]) or "nothing was checked"
-            skipped = suite in SKIPPABLE and verdict == Verdict.SKIPPED
+            skipped = suite == NEEDS_GPU and verdict == Verdict.SKIPPED
             option = f"{ALLOW_SKIPPED} {suite}" if skipped else ""
             yield Objection(f"suite {suite} {verdict}: {why}", option)
 

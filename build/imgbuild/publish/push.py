@@ -192,8 +192,7 @@ class Push:
 
         Raises:
             CheckFailedError: the immutable tag belongs to another image; a tag was moved by someone
-                else meanwhile; the registry refuses.
-            MachineError: the registry or the engine cannot be reached, or keeps failing.
+                else meanwhile.
 
         """
         there, planned = self._planned(image)

@@ -65,13 +65,7 @@ class Uploader:
     progress: Callable[[str], None]
 
     def push(self, image_id: str, tag: str) -> None:
-        """Push an image under a tag.
-
-        Raises:
-            CheckFailedError: the registry refuses.
-            MachineError: the registry or the engine cannot be reached, or keeps failing.
-
-        """
+        """Push an image under a tag; errors are those of `RegistryClient`."""
         reference = f"{self.registry.name}:{tag}"
         with self._temporary_tag(image_id, reference):
             self.registry.retry(f"pushing {tag}", lambda: self._try(reference))
