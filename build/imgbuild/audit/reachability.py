@@ -62,9 +62,11 @@ def other_inputs(
         for name, source in images[0].matrix.sources.items()
     ]
     for image in images:
-        for index, package in enumerate(conda_packages(image, project.locks)):
+        version = image.version_of("python")
+        packages = conda_packages(version, image.python, project.locks)
+        for index, package in enumerate(packages):
             name = package.url.rsplit("/", 1)[1].removesuffix(".tar.bz2")
-            place: Location = ("python", image.version_of("python"), "packages", index)
+            place: Location = ("python", version, "packages", index)
             found.append(OtherInput(name, package.url, package.sha256, place))
         found += _repositories(image, project, settings)
     others = settings.substitutes

@@ -73,7 +73,8 @@ def _pin(
 ) -> dict[str, Any]:
     from imgbuild.dockerfile.conda import conda_packages
 
-    packages = conda_packages(image, locks) if pin.component == "python" else ()
+    entries = conda_packages(pin.version, image.python, locks)
+    packages = entries if pin.component == "python" else ()
     return {
         "component": pin.component,
         "version": pin.version,

@@ -21,8 +21,7 @@ from pathlib import Path
 from imgbuild.dockerfile.lockfile import lock_text
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import write_text
-from imgbuild.matrix.images import Image
-from imgbuild.matrix.model import CondaPython, Matrix
+from imgbuild.matrix.model import CondaPython, Matrix, Python
 from imgbuild.settings import Sites
 
 #: conda-forge's largest channel has 60 MB packed and 300 MB unpacked.
@@ -61,12 +60,7 @@ def conda_pythons(matrix: Matrix) -> dict[str, CondaPython]:
 
 
 def read_conda_lock(path: Path) -> Mapping[str, CondaEntry]:
-    """Return the entries by URL.
-
-    Raises:
-        InputError: it is missing, or holds a line that is no entry, or one twice (``file:line``).
-
-    """
+    """Return the entries by URL; InputError (``file:line``) if a line is none, or there twice."""
     entries: dict[str, CondaEntry] = {}
     for number, line in enumerate(lock_text(path).splitlines(), 1):
         if line and not line.startswith("#"):
@@ -108,35 +102,27 @@ def unlocked_packages(pythons: Iterable[str], folder: Path) -> list[str]:
     return lines
 
 
-def conda_downloads(version: str, python: CondaPython, folder: Path) -> tuple[tuple[str, str], ...]:
-    """Return URL and sha256 of the packages of one interpreter, in the order of the matrix.
-
-    Raises:
-        InputError: the lock is missing, or a package of the matrix is not in it or unlocked.
-
-    """
-    name = conda_lock_name(version)
-    entries = read_conda_lock(folder / name)
-    found = []
-    for url in python.packages:
-        entry = entries.get(url)
-        if entry is None or entry.sha256 is None:
-            what = "is not in it" if entry is None else "is unlocked: its sha256 is not known"
-            raise InputError(
-                f"images/locks/{name}: {url} {what}. Run `imgbuild lock` where its channel, or a "
-                "mirror of it (docs/guide.md), can be reached."
-            )
-        found.append((url, entry.sha256))
-    return tuple(found)
-
-
-def conda_packages(image: Image, locks: Path) -> tuple[CondaEntry, ...]:
-    """Return the conda packages of the image's interpreter; those in no lock are unlocked."""
-    if image.python.origin != "conda":
+def conda_packages(version: str, python: Python, locks: Path) -> tuple[CondaEntry, ...]:
+    """Return the packages of an interpreter; those in no lock are unlocked."""
+    if python.origin != "conda":
         return ()
-    path = locks / conda_lock_name(image.version_of("python"))
+    path = locks / conda_lock_name(version)
     entries = read_conda_lock(path) if path.exists() else {}
-    return tuple(entries.get(url, CondaEntry(url)) for url in image.python.packages)
+    return tuple(entries.get(url, CondaEntry(url)) for url in python.packages)
+
+
+def conda_downloads(version: str, python: Python, locks: Path) -> tuple[tuple[str, str], ...]:
+    """Return URL and sha256 of these packages; InputError if one is not in the lock or unlocked."""
+    found = []
+    for entry in conda_packages(version, python, locks):
+        if entry.sha256 is None:
+            raise InputError(
+                f"images/locks/{conda_lock_name(version)}: {entry.url} is unlocked: its sha256 is "
+                "not known. Run `imgbuild lock` where its channel, or a mirror of it "
+                "(docs/guide.md), can be reached."
+            )
+        found.append((entry.url, entry.sha256))
+    return tuple(found)
 
 
 def resolve_conda(
@@ -145,12 +131,8 @@ def resolve_conda(
     """Write the lock of one interpreter; return whether the file changed.
 
     Known hashes are kept, unless ``upgrade``; the others are read from the channels. If a channel
-    cannot be reached, the lock is written with its new packages ``unlocked``.
-
-    Raises:
-        CheckFailedError: a channel does not have a package.
-        MachineError: a channel cannot be reached.
-
+    cannot be reached (MachineError), the lock is written with its new packages ``unlocked``; if it
+    does not have a package (CheckFailedError), nothing is written.
     """
     path = folder / conda_lock_name(version)
     known = dict(read_conda_lock(path)) if path.exists() else {}

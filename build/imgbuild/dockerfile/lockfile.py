@@ -42,13 +42,7 @@ class Lock:
 
 
 def read_lock(path: Path) -> Lock:
-    """Return the lock in ``path``.
-
-    Raises:
-        InputError: it is missing, was not made by ``imgbuild lock``, or holds a line that is not
-            an exact, hashed requirement (``file:line``).
-
-    """
+    """Return the lock in ``path``; InputError if it is missing or not as `imgbuild lock` writes."""
     return parse_lock(lock_text(path), path.name)
 
 
@@ -66,7 +60,6 @@ def lock_text(path: Path) -> str:
 # Images share locks, and several checks read each: the same text is parsed once.
 @lru_cache(maxsize=512)
 def parse_lock(text: str, name: str) -> Lock:
-    """Return the lock in ``text``; see :func:`read_lock`."""
     request = _REQUEST.search(text)
     if not request:
         raise InputError(f"{name}:1: not a lock of `imgbuild lock`: no '# request:' line.")
@@ -101,12 +94,7 @@ class PackageLayer:
 
 
 def package_layers(image: Image, locks: Path) -> tuple[PackageLayer, ...]:
-    """Return the layers that the image's lock has packages of, in the order of the matrix.
-
-    Raises:
-        InputError: the lock is missing or damaged.
-
-    """
+    """Return the layers that the image's lock has packages of, in the order of the matrix."""
     entries = read_lock(locks / image.lock_name).entries
     layers = []
     for name, packages in image.matrix.package_layers.items():
@@ -118,17 +106,10 @@ def package_layers(image: Image, locks: Path) -> tuple[PackageLayer, ...]:
 
 
 def require_layer_as_named(path: str, place: Path) -> None:
-    """Refuse a layer file whose text is not that of the digest in its name.
-
-    ``path`` is the file's path below ``images``; other files than layers are accepted.
-
-    Raises:
-        InputError: the layer file was edited.
-
-    """
-    if path.startswith(f"locks/{FOLDER}/") and not place.stem.endswith(
-        f"-{sha256(place.read_bytes())[:8]}"
-    ):
+    """Refuse a layer file that was edited; ``path`` is its path, or another's, below ``images``."""
+    if not path.startswith(f"locks/{FOLDER}/"):
+        return
+    if not place.stem.endswith(f"-{sha256(place.read_bytes())[:8]}"):
         raise InputError(
             f"images/{path} is not what its name says: it is generated from the locks, never "
             "edited. Run `imgbuild render`."

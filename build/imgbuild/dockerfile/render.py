@@ -20,13 +20,7 @@ DOCKERFILE = "Dockerfile"
 
 
 def render_dockerfile(image: Image, templates: Path) -> Dockerfile:
-    """Return the image's Dockerfile with its stages.
-
-    Raises:
-        InputError: a template is missing or wrong (``file:line``), or the image needs one that
-            does not exist yet; its lock, beside the templates' folder, is missing or damaged.
-
-    """
+    """Return the image's Dockerfile; its lock is in a folder beside that of the templates."""
     try:
         template = _environment(templates).get_template("Dockerfile.j2")
         text = template.render(variables(image, templates.parent / "locks"))
@@ -37,12 +31,7 @@ def render_dockerfile(image: Image, templates: Path) -> Dockerfile:
 
 
 def committed_dockerfile(image: Image, project: Project) -> Dockerfile:
-    """Return the image's committed Dockerfile, which is the rendered one.
-
-    Raises:
-        InputError: it is missing or another one.
-
-    """
+    """Return the image's committed Dockerfile; InputError if it is not the rendered one."""
     path = dockerfile_path(image, project.dockerfiles)
     rendered = render_dockerfile(image, project.templates)
     if not path.is_file() or path.read_bytes() != rendered.text.encode():

@@ -57,12 +57,7 @@ class LockFamily:
 
 
 def lock_family(matrix: Matrix, stack: str | None = None) -> LockFamily:
-    """Return the locks of one stack's images, or of all.
-
-    Raises:
-        InputError: the matrix has no such stack.
-
-    """
+    """Return the locks of one stack's images, or of all."""
     if stack is not None and stack not in matrix.stacks:
         raise InputError(
             f"The matrix has no stack {stack!r}; there are: {', '.join(matrix.stacks)}."
@@ -178,11 +173,6 @@ def resolve(
 
     Versions of an existing lock are kept where they still satisfy, unless ``upgrade``. uv runs in
     ``environment``, which may name another index.
-
-    Raises:
-        CheckFailedError: no set of packages satisfies the request; uv's reason is given.
-        MachineError: the package index cannot be reached.
-
     """
     path = folder / request.file_name
     previous = path.read_text(encoding="utf-8") if path.exists() else ""
@@ -212,12 +202,7 @@ def _run_uv(request: LockRequest, previous: str, environment: Mapping[str, str])
 
 
 def call_uv(options: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Finished:
-    """Run ``uv pip compile`` with these options in ``folder``.
-
-    Raises:
-        MachineError: it takes longer than `TIMEOUT_SECONDS`.
-
-    """
+    """Run ``uv pip compile`` with these options in ``folder``."""
     from uv import find_uv_bin  # noqa: PLC0415 - only where it is called
 
     # A virtual environment that happens to be active must not decide anything.

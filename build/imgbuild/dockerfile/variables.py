@@ -76,12 +76,7 @@ def epoch_seconds(image: Image) -> int:
 
 
 def variables(image: Image, locks: Path) -> dict[str, object]:
-    """Return what the templates may name of an image.
-
-    Raises:
-        InputError: its lock is missing or damaged.
-
-    """
+    """Return what the templates may name of an image; InputError if its lock is damaged."""
     minor, layers = image.python_minor, package_layers(image, locks)
     return {
         "image": image,

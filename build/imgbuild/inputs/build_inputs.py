@@ -19,7 +19,7 @@ from imgbuild.inputs.download import Download, Kind, content_folder
 from imgbuild.inputs.local_prefix import prefix_digest
 from imgbuild.inputs.oci_layout import BaseLayout, open_layout
 from imgbuild.matrix.images import Image
-from imgbuild.matrix.model import CondaPython, Matrix
+from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project, state_dir
 from imgbuild.settings import LayoutBase, PrefixInterpreter, RegistryBase, Settings, Sites
 
@@ -200,9 +200,8 @@ def image_downloads(image: Image, locks: Path, settings: Settings) -> ImageDownl
         return Download(name, url, others.get(name, sha256), kind=kind)
 
     contexts = {FILES: tuple(download(n.url, n.sha256, Kind.DOWNLOAD) for n in named.values())}
-    if isinstance(image.python, CondaPython):
-        conda = conda_downloads(python, image.python, locks)
-        contexts[CONDA] = tuple(download(url, sha256, Kind.CONDA) for url, sha256 in conda)
+    conda = conda_downloads(python, image.python, locks)
+    contexts[CONDA] = tuple(download(url, sha256, Kind.CONDA) for url, sha256 in conda)
     return ImageDownloads(
         {name: files for name, files in contexts.items() if files},
         {n.argument: others[n.file_name] for n in named.values() if n.file_name in others},

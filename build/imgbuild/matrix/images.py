@@ -199,12 +199,7 @@ def as_documented_image(image: Image) -> Image:
 
 
 def resolve_image(matrix: Matrix, row: Row, variant: Variant, *, documented: bool = False) -> Image:
-    """Return one image of a row.
-
-    Raises:
-        LookupError: the row refers to something that is not there, or lacks a pin.
-
-    """
+    """Return one image of a row; LookupError if it lacks a pin or refers to what is not there."""
     return Image(
         tensorflow=row.tensorflow,
         variant=variant,
@@ -230,12 +225,7 @@ def whole_family(matrix: Matrix) -> tuple[Image, ...]:
 
 
 def as_documented(images: Iterable[Image], *, each: bool) -> tuple[Image, ...]:
-    """Return the images with the documented pins; without ``each``, only those that differ.
-
-    Raises:
-        InputError: an image that must differ does not, or no image differs.
-
-    """
+    """Return the images with the documented pins; without ``each``, only those that differ."""
     others = [as_documented_image(image) for image in images]
     same = [image for image in others if not image.documented]
     if each and same:

@@ -45,13 +45,7 @@ _PINNED: tuple[Location, ...] = (
 
 
 def load_matrix(path: Path) -> Matrix:
-    """Return the validated matrix.
-
-    Raises:
-        InputError: the file is unreadable, not YAML, or wrong; each fault as
-            ``matrix.yaml:LINE:COLUMN``, what is wrong, and what is allowed.
-
-    """
+    """Return the validated matrix; InputError with each fault as ``matrix.yaml:LINE:COLUMN``."""
     document = read_document(path)
     matrix, faults = check(document, Matrix)
     # Looked up in the plain document, so that they are found beside the faults of the schema.

@@ -48,13 +48,7 @@ def _levels(matrix: Matrix, row: Row) -> tuple[StackPins, ...]:
 
 
 def pin_of(matrix: Matrix, row: Row, component: str) -> Pin:
-    """Return the pin that holds for a row.
-
-    Raises:
-        KeyError: the row refers to something that is not there.
-        MissingError: nothing pins the component.
-
-    """
+    """Return the pin that holds for a row; MissingError if nothing pins the component."""
     for level in _levels(matrix, row):
         pin: Pin | None = getattr(level, component, None)
         if pin is not None:
@@ -87,10 +81,7 @@ def resolve_pins(
 ) -> tuple[ResolvedPin, ...]:
     """Return the row's pins with their sources; ``documented`` takes the documented versions.
 
-    Raises:
-        KeyError: the row refers to something that is not there.
-        MissingError: it lacks a pin or a distribution.
-
+    MissingError: it lacks a pin or a distribution. KeyError: it refers to what is not there.
     """
     wheel = matrix.tensorflow[row.tensorflow]
     if variant not in wheel.distribution:

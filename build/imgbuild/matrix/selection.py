@@ -43,11 +43,6 @@ def select_images(matrix: "Matrix", selection: Selection) -> tuple["Image", ...]
 
     As documented, a version that is named must differ from the family's; of everything, images
     that do not differ are left out.
-
-    Raises:
-        InputError: nothing is selected, or a part of the selection matches nothing; what exists
-            is listed.
-
     """
     from imgbuild.matrix.images import all_images, as_documented, whole_family  # noqa: PLC0415
 

@@ -90,15 +90,13 @@ def test_every_package_of_the_matrix_is_locked_and_no_other(tmp_path: Path) -> N
     assert unlocked_packages(pythons, tmp_path) == [f"{NAME}: 1 of 2 packages are unlocked"]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"), [("", "is not in it"), (f"unlocked  {PYTHON}\n", "is unlocked")]
-)
-def test_an_unlocked_package_is_not_built_with(tmp_path: Path, text: str, expected: str) -> None:
+@pytest.mark.parametrize("text", ["", f"unlocked  {PYTHON}\n"])
+def test_an_unlocked_package_is_not_built_with(tmp_path: Path, text: str) -> None:
     _write(tmp_path, f"# A comment.\n\n{OTHER}  {XZ}\n{SHA}  {PYTHON}\n")
     found = conda_downloads("3.6.2", _python(PYTHON, XZ), tmp_path)
     assert found == ((PYTHON, SHA), (XZ, OTHER)), "in the order of the matrix"
     _write(tmp_path, text)
-    with pytest.raises(InputError, match=expected):
+    with pytest.raises(InputError, match="is unlocked"):
         conda_downloads("3.6.2", _python(PYTHON), tmp_path)
 
 
