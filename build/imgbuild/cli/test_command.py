@@ -14,12 +14,10 @@ from imgbuild.matrix.selection import Selection
 from imgbuild.text import aligned
 
 if TYPE_CHECKING:
-    from imgbuild.build.context import BuildContext
     from imgbuild.engine.client import Engine
     from imgbuild.matrix.images import Image
     from imgbuild.project import Project
     from imgbuild.suites.catalog import Suite
-    from imgbuild.suites.container import TestTarget
     from imgbuild.suites.results import Report
     from imgbuild.suites.runner import TestOptions
     from imgbuild.suites.session import TestRun
@@ -59,7 +57,6 @@ def test(
     from imgbuild.suites.catalog import choose_suites, read_suites
     from imgbuild.suites.container import require_docker_client
     from imgbuild.suites.runner import TestOptions
-    from imgbuild.suites.session import SUMMARY
 
     opened = options.open_project(project)
     if list_suites:
@@ -84,14 +81,14 @@ def test(
         raise InputError(f"--image names one image, but {len(images)} are selected.")
     require_docker_client()
     if expect and image is not None:
-        run, folder = _test_external(opened, image, expect, test_options, reports)
+        run = _test_external(opened, image, expect, test_options, reports)
     else:
-        run, folder = _test_family(opened, images, image, test_options, jobs, reports)
+        run = _test_family(opened, images, image, test_options, jobs, reports)
     if as_json:
         print_json([report.as_json() for report in run.reports])
     else:
         typer.echo(report_lines(run.reports, run.not_begun))
-        typer.echo(f"Summary: {folder / SUMMARY}")
+        typer.echo(f"Summary: {run.summary}")
     _raise_failures(run)
 
 
@@ -102,10 +99,10 @@ def _test_family(
     test_options: "TestOptions",
     jobs: int,
     reports: Path | None,
-) -> "tuple[TestRun, Path]":
+) -> "TestRun":
     """Test images of the matrix, or one image under another name against one of the matrix."""
     from imgbuild.build.context import BuildOptions, image_locks, open_context
-    from imgbuild.build.gate import test_session
+    from imgbuild.build.gate import target_of, test_session
     from imgbuild.suites.container import remove_leftovers
     from imgbuild.suites.session import run_targets
 
@@ -116,19 +113,13 @@ def _test_family(
         image_locks(names, context.host, context.state / "locks"),
         context.display,
     ):
-        targets = [_target(image, reference, context) for image in context.images]
+        targets = []
+        for image in context.images:
+            name = reference or image.tags[0]
+            image_id = _image_id(context.engine, name, None if reference else image)
+            targets.append(target_of(image, image_id, context, reference))
         remove_leftovers(names, context.engine)
-        return run_targets(targets, test_session(context), test_options, jobs), context.reports
-
-
-def _target(image: "Image", reference: str | None, context: "BuildContext") -> "TestTarget":
-    from imgbuild.build.gate import target_of
-
-    if reference is None:
-        image_id = _image_id(context.engine, image.tags[0], image)
-    else:
-        image_id = _image_id(context.engine, reference)
-    return target_of(image, image_id, context, reference)
+        return run_targets(targets, test_session(context), test_options, jobs)
 
 
 def _test_external(
@@ -137,7 +128,7 @@ def _test_external(
     expect: list[str],
     test_options: "TestOptions",
     reports: Path | None,
-) -> "tuple[TestRun, Path]":
+) -> "TestRun":
     """Test one external image against ``--expect``."""
     from imgbuild.build.context import image_locks
     from imgbuild.build.display import BuildDisplay
@@ -155,7 +146,6 @@ def _test_external(
     option = parse_expect(expect, load_matrix(project.matrix))
     host = resolve_host(load_settings(project.settings).engine)
     state = state_dir()
-    folder = reports or state / "runs"
     with closing(Engine(host)) as engine:
         image_id = _image_id(engine, reference)
         with (
@@ -165,9 +155,9 @@ def _test_external(
             remove_leftovers([reference], engine)
             contents = read_contents(reference, image_id, engine)
             target = external_target(option, reference, image_id, contents, project)
-            store = ReportStore(state / "reports")
+            store, folder = ReportStore(state / "reports"), reports or state / "runs"
             session = TestSession(project, engine, store, folder, display.on_event)
-            return run_targets([target], session, test_options, 1), folder
+            return run_targets([target], session, test_options, 1)
 
 
 def _image_id(engine: "Engine", reference: str, image: "Image | None" = None) -> str:

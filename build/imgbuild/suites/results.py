@@ -248,11 +248,6 @@ class ReportStore:
         whole = self.passed(image_id, keys, gpus=gpus).keys() == keys.keys()
         return Verdict.PASSED if keys and whole else Verdict.UNKNOWN
 
-    def begin(self, image_id: str) -> None:
-        """Keep that this machine is to test the image, before there is any result."""
-        if not self.knows(image_id):
-            self.adopt(image_id, {})
-
     def knows(self, image_id: str) -> bool:
         """Return whether this machine was to test the image, even if its file is damaged."""
         return self._path(image_id).is_file()
@@ -267,7 +262,10 @@ class ReportStore:
         return suites if isinstance(suites, dict) else {}
 
     def adopt(self, image_id: str, suites: Mapping[str, Any]) -> None:
-        """Take over results of the same image from elsewhere; those of this machine win."""
+        """Take over results of the same image from elsewhere; those of this machine win.
+
+        Without any it is kept that this machine is to test the image.
+        """
         self._write(image_id, {**suites, **self.document(image_id)})
 
     def _known(self, image_id: str, keys: Mapping[str, str]) -> dict[str, Entry]:

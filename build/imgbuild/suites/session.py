@@ -3,7 +3,8 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from imgbuild.engine.progress import ImageState
 from imgbuild.errors import ImgbuildError
@@ -70,18 +71,20 @@ def report_on(target: TestTarget, session: TestSession, options: TestOptions) ->
     return report
 
 
-@dataclass
+@dataclass(frozen=True)
 class TestRun:
     """The outcome of each image, in the order of the targets: its report, or why it has none.
 
-    ``not_begun`` are images that came after the first failure, where that ends the run.
+    ``not_begun`` are images that came after the first failure, where that ends the run. ``summary``
+    is the file for people.
     """
 
     __test__ = False
 
-    reports: list[Report] = field(default_factory=list)
-    errors: dict[str, ImgbuildError] = field(default_factory=dict)
-    not_begun: list[str] = field(default_factory=list)
+    reports: list[Report]
+    errors: dict[str, ImgbuildError]
+    not_begun: list[str]
+    summary: Path
 
 
 def run_targets(
@@ -110,10 +113,11 @@ def run_targets(
         [one for one in found.values() if isinstance(one, Report)],
         {name: one for name, one in found.items() if isinstance(one, ImgbuildError)},
         [name for name, one in found.items() if one is None],
+        session.reports / SUMMARY,
     )
     reports = [report.as_json() for report in run.reports]
     write_text(session.reports / REPORT, json.dumps(reports, indent=2) + "\n")
-    write_text(session.reports / SUMMARY, summary(run.reports, run.errors))
+    write_text(run.summary, summary(run.reports, run.errors))
     return run
 
 

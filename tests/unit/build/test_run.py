@@ -91,7 +91,7 @@ def test_an_untagged_image_that_others_may_be_testing_stays(bench: Bench) -> Non
         replace(first, id=f"sha256:{number:064}", tags=(), labels=labels) for number in (901, 902)
     )
     stored.update({one.id: one for one in (theirs, mine)})
-    bench.context.store.begin(mine.id)
+    bench.context.store.adopt(mine.id, {})
     bench.change(inputs=CHANGED)
     bench.build()
     assert theirs.id in stored
