@@ -34,6 +34,14 @@ def duration_text(seconds: float) -> str:
     return "".join(f"{number}{unit}" for number, unit in parts if number) or "0"
 
 
+def clock_time(seconds: float) -> str:
+    """Return a duration for people: ``12.3s``, ``4m05s``, ``1h02m``."""
+    if seconds < 60:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}m{rest:02}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02}m"
+
+
 def size_text(size: int) -> str:
     """Return a size in bytes as people read it, in powers of ten."""
     for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self, TextIO
 from imgbuild.build.status import BuildStatus, ImageStatus
 from imgbuild.engine.progress import BuildEvent, ImageState
 from imgbuild.json_log import JsonLog
-from imgbuild.text import size_text
+from imgbuild.text import clock_time, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -270,11 +270,3 @@ def shortened(step: str, width: int = STEP_WIDTH) -> str:
     bare = step.replace("[", "", 1).replace("]", "", 1) if step.startswith("[") else step
     bare = _HERE_DOCUMENT.sub("", _OPTIONS.sub(r"\1", bare))
     return bare if len(bare) <= width else bare[: width - 1] + "…"
-
-
-def clock_time(seconds: float) -> str:
-    """Return a duration for people: ``12.3s``, ``4m05s``, ``1h02m``."""
-    if seconds < 60:
-        return f"{seconds:.1f}s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}m{rest:02}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02}m"

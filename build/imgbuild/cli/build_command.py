@@ -11,7 +11,7 @@ from imgbuild.cli import options
 from imgbuild.cli.options import info, option, print_json, select, takes_selection
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
-from imgbuild.text import aligned, parse_duration
+from imgbuild.text import aligned, clock_time, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,6 +125,10 @@ def build(
         raise InputError("--from needs --pull.")
     if offline and not offline.is_dir():
         raise InputError(f"--offline {offline}: no such folder; `imgbuild fetch` fills one.")
+    try:
+        step_seconds = None if step_timeout is None else parse_duration(step_timeout)
+    except ValueError as error:
+        raise InputError(f"--step-timeout: {error}.") from None
     checkout = options.open_project(project)
     images = select(checkout, selection)
     for image in images:
@@ -137,7 +141,7 @@ def build(
         make_inputs=not plan,
         refresh_base=refresh_base,
         offline=offline.absolute() if offline else None,
-        step_seconds=_seconds(step_timeout),
+        step_seconds=step_seconds,
         cache_from=tuple(cache_from or ()),
         cache_to=tuple(cache_to or ()),
         pull=pull,
@@ -156,7 +160,7 @@ def build(
 def _plan(context: "BuildContext", *, as_json: bool) -> None:
     """Print one line an image: what would be done, and why."""
     items = context.plan(test=context.options.test, stored=context.stored)
-    if context.options.cache_from or context.options.pull:
+    if context.sources:
         from imgbuild.build.remote import predicted
 
         items = tuple(predicted(item, context) for item in items)
@@ -165,53 +169,38 @@ def _plan(context: "BuildContext", *, as_json: bool) -> None:
         return
     rows = [(item.image.name, f"{item.action:<7}", item.reason) for item in items]
     busy = sum(item.busy for item in items)
-    last = f"Something to do for {busy} of {len(items)}." if busy else idle_line(items)
+    last = f"Something to do for {busy} of {len(items)}." if busy else _idle_line(items)
     typer.echo("\n".join([*aligned(rows), last]))
 
 
 def _build(context: "BuildContext", *, as_json: bool) -> None:
-    """Build what is missing, and print the result.
+    """Build what is missing, print the result, and raise if an image has no tag now."""
+    from imgbuild.build.result import Build, BuildResult
 
-    Raises:
-        CheckFailedError: an image has no tag now.
-        MachineError: this machine cannot build.
-
-    """
     items = context.plan(test=context.options.test, stored=context.stored)
     if context.options.cache_to or any(item.busy for item in items):
         from imgbuild.build.run import build_images
 
         made = build_images(context)
-        results, text, failure = made.results, build_lines(made), made.failure()
     else:
-        from imgbuild.build.result import BuildResult
-
-        results = tuple(BuildResult(item, item.image_id, tagged=True) for item in items)
-        text, failure = idle_line(items), None
+        made = Build(
+            tuple(BuildResult(item, item.image_id, tagged=True) for item in items), len(items)
+        )
     if as_json:
-        print_json([one.as_json() for one in results])
+        print_json([one.as_json() for one in made.results])
     else:
-        typer.echo(text)
-    if failure:
+        typer.echo(build_lines(made))
+    if failure := made.failure():
         raise failure
     if not as_json:
-        typer.echo(usage_lines(results[0].item.image, context.host))
-
-
-def _seconds(step_timeout: str | None) -> float | None:
-    try:
-        return None if step_timeout is None else parse_duration(step_timeout)
-    except ValueError as error:
-        raise InputError(f"--step-timeout: {error}.") from None
+        typer.echo(usage_lines(items[0].image, context.host))
 
 
 def build_lines(build: "Build") -> str:
     """Return the table of a finished build: what was done for each image, and how it ended."""
-    from imgbuild.build.result import FailureScope
-
     results = build.results
     if len(results) == build.planned and not any(one.item.busy for one in results):
-        return idle_line([one.item for one in results])
+        return _idle_line([one.item for one in results])
     brief = len(results) > BRIEF
     header = ("image", "verdict", "done", "time", "size", "suites")
     lines = aligned([header, *(_row(one, brief=brief) for one in results)])
@@ -220,23 +209,20 @@ def build_lines(build: "Build") -> str:
         counts = Counter(map(_verdict, results))
         totals = ", ".join(f"{count} {word}" for word, count in counts.items())
         lines.append(f"{len(results)} images: {totals}.")
-    missing = build.planned - len(results)
-    if missing:
-        stopped = build.stop or any(one.scope is FailureScope.ENGINE for one in results)
+    if missing := build.planned - len(results):
+        stopped = build.stop or any(one.ends_build(keep_going=True) for one in results)
         hint = "" if stopped else " (--keep-going builds them)"
         lines.append(f"{missing} images were not started{hint}.")
     return "\n".join(lines)
 
 
 def _row(result: "BuildResult", *, brief: bool) -> tuple[str, ...]:
-    from imgbuild.build.display import clock_time
-    from imgbuild.plan.plan import Action
-
     # What was done in this build, whether it led to a tag or not.
+    action = result.item.action
     done = {
-        "built": result.item.action is Action.BUILD and result.image_id is not None,
+        "built": action == "build" and result.image_id is not None,
         "tested": result.report is not None,
-        "named": result.item.action is Action.NAME and result.tagged,
+        "named": action == "name" and result.tagged,
     }
     times = [seconds for seconds in (result.build_seconds, result.test_seconds) if seconds]
     return (
@@ -245,7 +231,7 @@ def _row(result: "BuildResult", *, brief: bool) -> tuple[str, ...]:
         ", ".join(word for word, true in done.items() if true),
         " + ".join(map(clock_time, times)),
         f"{result.size / 1e6:.0f} MB" if result.size else "",
-        _suites(result.report, brief=brief),
+        _suites(result.report, brief=brief) if result.report else "",
     )
 
 
@@ -253,20 +239,15 @@ def _verdict(result: "BuildResult") -> str:
     return "named" if result.state == "done" else result.state
 
 
-def _suites(report: "Report | None", *, brief: bool) -> str:
+def _suites(report: "Report", *, brief: bool) -> str:
     """Return each suite's result; in brief ``horovod FAILED, 12 passed``."""
-    if report is None:
-        return ""
-    words = [(suite.suite, suite.word) for suite in report.suites]
-    if not brief:
-        return ", ".join(f"{name} {word}" for name, word in words)
-    failed = [f"{name} {word}" for name, word in words if word == "FAILED"]
-    others = Counter(word for _, word in words if word != "FAILED")
-    return ", ".join([*failed, *(f"{count} {word}" for word, count in others.items())])
+    named = [one for one in report.suites if not brief or one.word == "FAILED"]
+    others = Counter(one.word for one in report.suites if one not in named)
+    words = [f"{one.suite} {one.word}" for one in named]
+    return ", ".join([*words, *(f"{count} {word}" for word, count in others.items())])
 
 
-def idle_line(items: "Sequence[PlanItem]") -> str:
-    """Return the line that there is nothing to do."""
+def _idle_line(items: "Sequence[PlanItem]") -> str:
     names = ", ".join(item.image.tags[0] for item in items)
     count = "1 image is" if len(items) == 1 else f"{len(items)} images are"
     return f"Nothing to do: {count} up to date ({names})."
