@@ -38,23 +38,23 @@ class MemoryRegistry(RegistryClient):
         #: By digest.
         self.manifests: dict[str, Manifest] = {}
         self.blobs: dict[str, bytes] = {}
-        self._lock = threading.RLock()
+        self._guard = threading.RLock()
 
     def head(self, tag: str) -> str | None:
         self._called(f"head {tag}")
-        found = self._find(tag)
+        found = self._stored(tag)
         return found.digest if found else None
 
     def manifest(self, reference: str) -> Manifest | None:
         self._called(f"manifest {reference}")
-        return self._find(reference)
+        return self._stored(reference)
 
     def put_manifest(self, reference: str, content: bytes, media_type: str) -> str:
         """Store a manifest; refused, as by a real registry, if a blob of it is missing."""
         self._called(f"put {reference}")
         document, digest = json.loads(content), digest_of(content)
         wanted = [one["digest"] for one in (document["config"], *document["layers"])]
-        with self._lock:
+        with self._guard:
             missing = [one for one in wanted if one not in self.blobs]
             if missing or (is_digest(reference) and reference != digest):
                 raise CheckFailedError(f"{self.name} refuses {reference}: blob unknown {missing}.")
@@ -72,13 +72,13 @@ class MemoryRegistry(RegistryClient):
     def put_blob(self, content: bytes) -> str:
         digest = digest_of(content)
         self._called(f"put blob {digest}")
-        with self._lock:
+        with self._guard:
             self.blobs[digest] = content
         return digest
 
     def tags(self) -> tuple[str, ...]:
         self._called("tags")
-        with self._lock:
+        with self._guard:
             return tuple(sorted(self.tagged))
 
     def add_image(self, tag: str, layers: Sequence[bytes] = (b"layer",)) -> Manifest:
@@ -100,17 +100,17 @@ class MemoryRegistry(RegistryClient):
         }
         content = json.dumps(document).encode()
         digest = digest_of(content)
-        with self._lock:
+        with self._guard:
             self.manifests[digest] = Manifest(digest, DOCKER_MANIFEST, content)
             self.tagged[tag] = digest
         return self.manifests[digest]
 
     def _called(self, call: str) -> None:
-        with self._lock:
+        with self._guard:
             self.calls.append(call)
         self.before(call)
 
-    def _find(self, reference: str) -> Manifest | None:
-        with self._lock:
+    def _stored(self, reference: str) -> Manifest | None:
+        with self._guard:
             digest = reference if is_digest(reference) else self.tagged.get(reference, "")
             return self.manifests.get(digest)

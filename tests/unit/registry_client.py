@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from imgbuild.http import HttpClient, RetryPolicy
-from imgbuild.registry.auth import FindCredentials
+from imgbuild.registry.connection import FindCredentials
 from imgbuild.registry.repository import parse_repository
 from imgbuild.registry.repository_client import RegistryClient
 from imgbuild.settings import Credentials

@@ -30,11 +30,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from docker import APIClient
-    from docker.types import DeviceRequest
 
 #: The longest silence of an engine in seconds: while it answers; while it unpacks a large layer or
 #: removes gigabytes of build cache.
 ANSWER_SECONDS, WORK_SECONDS = 60, 900
+#: What asks for all GPUs, as ``docker run --gpus all`` and ``--device`` do.
+_GPUS: dict[str, dict[str, Any]] = {
+    "nvidia": {"count": -1, "capabilities": [["gpu"]]},
+    "cdi": {"driver": "cdi", "device_ids": ["nvidia.com/gpu=all"]},
+}
 
 
 class Engine:
@@ -103,7 +107,6 @@ class Engine:
         return True
 
     def version(self) -> EngineVersion:
-        """Return what the engine is."""
         with self._api() as api:
             return engine_version(api.version(), api.info())
 
@@ -138,7 +141,6 @@ class Engine:
         return [HistoryEntry(one["CreatedBy"] or "", one["Size"] or 0) for one in found]
 
     def tag(self, image_id: str, reference: str) -> None:
-        """Give an image a name."""
         repository, tag = _split(reference)
         with self._api() as api:
             api.tag(image_id, repository, tag)
@@ -163,7 +165,6 @@ class Engine:
         return tuple(re.findall(r"^Loaded image(?: ID)?: (\S+)", said, re.MULTILINE))
 
     def pull(self, reference: str) -> None:
-        """Fetch an image, by tag or by digest."""
         repository, tag = _split(reference)
         with self._api(WORK_SECONDS) as api:
             for _ in self._checked(api.pull(repository, tag, stream=True, decode=True)):
@@ -187,6 +188,9 @@ class Engine:
         options: RunOptions = RunOptions(),  # noqa: B008 - frozen
     ) -> str:
         """Start a container and return its id."""
+        from docker.types import DeviceRequest  # noqa: PLC0415
+
+        gpus = [DeviceRequest(**_GPUS[options.gpus])] if options.gpus else None
         with self._api() as api:
             created = api.create_container(
                 image,
@@ -196,7 +200,7 @@ class Engine:
                 host_config=api.create_host_config(
                     network_mode=options.network,
                     shm_size=options.shm_bytes,
-                    device_requests=_gpus(options),
+                    device_requests=gpus,
                 ),
             )
             container = str(created["Id"])
@@ -221,7 +225,6 @@ class Engine:
         return bool(self._get("/containers/json?all=1", ancestor=image_id))
 
     def networks(self, label: str) -> list[LabelledObject]:
-        """Return the networks that have ``label``."""
         found = self._get("/networks", label=label)
         return [LabelledObject(one["Id"], one["Labels"] or {}) for one in found]
 
@@ -246,7 +249,6 @@ class Engine:
             api.prune_builds(all=True)
 
     def close(self) -> None:
-        """Close the connections."""
         if self._client is not None:
             self._client.close()
             self._client = None
@@ -298,12 +300,3 @@ def _split(reference: str) -> tuple[str, str]:
     if not repository or repository == "sha256":
         raise InputError(f"{reference!r} is an image id where a name is needed, such as app:1.0.")
     return str(repository), str(tag or "latest")
-
-
-def _gpus(options: RunOptions) -> list[DeviceRequest] | None:
-    """Return the request for all GPUs, as ``docker run --gpus all`` or ``--device`` makes it."""
-    from docker.types import DeviceRequest  # noqa: PLC0415
-
-    if options.gpus == "cdi":
-        return [DeviceRequest(driver="cdi", device_ids=["nvidia.com/gpu=all"])]
-    return [DeviceRequest(count=-1, capabilities=[["gpu"]])] if options.gpus else None

@@ -63,48 +63,39 @@ def resolve_host(settings: EngineSettings, environ: Mapping[str, str] = os.envir
     if host := settings.host or environ.get("DOCKER_HOST"):
         return host
     folder = _config_folder(environ)
-    config = folder / "config.json"
-    context = environ.get("DOCKER_CONTEXT")
-    if not context and config.is_file():
-        context = _read_object(config).get("currentContext")
-    if not context or context == "default":
+    name = environ.get("DOCKER_CONTEXT") or _read(folder / "config.json").get("currentContext")
+    if not name or name == "default":
         return None
-    return _context_host(folder / "contexts", str(context))
+    key = hashlib.sha256(str(name).encode()).hexdigest()
+    if (folder / "contexts" / "tls" / key).is_dir():
+        raise MachineError(
+            f"The Docker context {name!r} uses its own TLS files, which imgbuild does not read. "
+            "Set DOCKER_HOST, DOCKER_CERT_PATH and DOCKER_TLS_VERIFY=1 instead."
+        )
+    meta = folder / "contexts" / "meta" / key / "meta.json"
+    try:
+        host = str(_read(meta)["Endpoints"]["docker"]["Host"])
+    except (KeyError, TypeError):
+        host = ""
+    if not host:
+        raise MachineError(
+            f"The Docker context {name!r} is selected, and {meta} does not name its engine "
+            "(Endpoints.docker.Host). Choose another with 'docker context use default', or set "
+            "engine.host in imgbuild.local.yaml."
+        )
+    return host
 
 
 def _config_folder(environ: Mapping[str, str]) -> Path:
     return Path(environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
 
 
-def _context_host(contexts: Path, name: str) -> str:
-    """Return a context's address. Its folder is named by the sha256 of its name."""
-    folder = hashlib.sha256(name.encode()).hexdigest()
-    meta = contexts / "meta" / folder / "meta.json"
-    if not meta.is_file():
-        raise MachineError(
-            f"The Docker context {name!r} is selected but does not exist ({meta} is missing). "
-            "Choose another with 'docker context use default', or set engine.host in "
-            "imgbuild.local.yaml."
-        )
-    if (contexts / "tls" / folder).is_dir():
-        raise MachineError(
-            f"The Docker context {name!r} uses its own TLS files, which imgbuild does not read. "
-            "Set DOCKER_HOST, DOCKER_CERT_PATH and DOCKER_TLS_VERIFY=1 instead."
-        )
-    try:
-        if host := _read_object(meta)["Endpoints"]["docker"]["Host"]:
-            return str(host)
-    except (KeyError, TypeError):
-        pass
-    raise MachineError(
-        f"{meta} names no engine address (Endpoints.docker.Host). Create the context again "
-        "with 'docker context create', or set engine.host in imgbuild.local.yaml."
-    )
-
-
-def _read_object(path: Path) -> Mapping[str, Any]:
+def _read(path: Path) -> Mapping[str, Any]:
+    """Return a JSON object; an empty one where there is none."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
     except (OSError, ValueError) as error:
         raise MachineError(f"{path} cannot be read: {error}. Correct or remove it.") from error
     return found if isinstance(found, dict) else {}

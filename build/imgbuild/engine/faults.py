@@ -14,7 +14,6 @@ class EngineUnusableError(MachineError):
 
 
 _FULL = "no space left on device"
-_NO_REFERENCE = "invalid reference format"
 #: Signs in what the engine itself answered → what to do.
 _ANSWERED = {
     _FULL: "Its disk is full: free space with 'docker image prune' and 'docker builder prune'.",
@@ -55,8 +54,7 @@ def engine_error(error: Exception, host: str | None) -> ImgbuildError:
     if response is not None:
         return answered_error(said, host, refused=response.status_code < 500)
     remedy = _remedy(said, {**_ANSWERED, **_UNANSWERED})
-    where = f"The engine at {host or DEFAULT_HOST}"
-    return EngineUnusableError(f"{where} cannot be used: {said}. {remedy}{DOCTOR}")
+    return EngineUnusableError(f"{_engine(host)} cannot be used: {said}. {remedy}{DOCTOR}")
 
 
 def answered_error(said: str, host: str | None, *, refused: bool) -> ImgbuildError:
@@ -65,14 +63,13 @@ def answered_error(said: str, host: str | None, *, refused: bool) -> ImgbuildErr
     A request that it ``refused`` (HTTP 4xx) is a `CheckFailedError`, or an `InputError` for what is
     no name of an image; everything else is the machine's fault.
     """
-    where = f"The engine at {host or DEFAULT_HOST}"
     remedy = _remedy(said, _ANSWERED)
-    if refused and _NO_REFERENCE in said.lower():
-        return InputError(f"{where} refuses: {said}. Give the name or id of an image.")
     if refused and not remedy:
-        return CheckFailedError(f"{where} refuses: {said}.")
+        if "invalid reference format" in said.lower():
+            return InputError(f"{_engine(host)} refuses: {said}. Give the name or id of an image.")
+        return CheckFailedError(f"{_engine(host)} refuses: {said}.")
     kind = EngineUnusableError if _FULL in said.lower() else MachineError
-    return kind(f"{where} reports an error: {said}. {remedy}{DOCTOR}")
+    return kind(f"{_engine(host)} reports an error: {said}. {remedy}{DOCTOR}")
 
 
 @contextmanager
@@ -87,6 +84,10 @@ def translated(host: str | None) -> Iterator[None]:
         yield
     except (DockerException, StreamParseError, *library, OSError) as error:
         raise engine_error(error, host) from error
+
+
+def _engine(host: str | None) -> str:
+    return f"The engine at {host or DEFAULT_HOST}"
 
 
 def _remedy(said: str, remedies: Mapping[str, str]) -> str:

@@ -23,7 +23,7 @@ from imgbuild.inputs.fetched import APT_INSTALL, MANIFEST_NAME, install_instruct
 from imgbuild.inputs.oci_layout import BaseLayout, blob_path
 from imgbuild.matrix.images import Image
 from imgbuild.parallel import in_parallel
-from imgbuild.registry.auth import LoginError, docker_credentials
+from imgbuild.registry.connection import LoginError, docker_credentials
 from imgbuild.registry.repository import HUB, Manifest, RepositoryName
 from imgbuild.registry.repository_client import RegistryClient
 from imgbuild.settings import Credentials, Sites

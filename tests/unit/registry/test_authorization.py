@@ -9,7 +9,7 @@ from registry_server import Fault, RegistryServer, registry_server
 
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.parallel import in_parallel
-from imgbuild.registry.auth import read_challenges
+from imgbuild.registry.connection import read_challenges
 from imgbuild.registry.repository import digest_of
 from imgbuild.settings import Credentials
 

@@ -1,0 +1,300 @@
+"""Send requests to a registry: by https or http, with a login or a token, again after faults.
+
+Sources: RFC 9110, section 11.6.1 (challenges); the token authentication specification of the
+distribution project. Nothing that this module returns or raises shows a password.
+"""
+
+import json
+import re
+import threading
+import warnings
+from collections.abc import Callable, Container, Mapping
+from functools import partial
+from math import ceil
+from typing import TypeVar
+from urllib.parse import urlencode
+
+from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.http import (
+    LARGEST_ANSWER,
+    Answer,
+    GaveUpError,
+    HttpClient,
+    TransientError,
+    is_loopback,
+    raise_transient,
+    same_site,
+)
+from imgbuild.registry.repository import DOCKER_MANIFEST, INDEXES, OCI_MANIFEST, RepositoryName
+from imgbuild.settings import Credentials
+
+#: This client's name for the token server, which wants one with identity tokens.
+_CLIENT = "imgbuild"
+_ACCEPT = {"Accept": ", ".join((OCI_MANIFEST, DOCKER_MANIFEST, *INDEXES))}
+_TOKEN = re.compile(r"[!-~]+")
+#: A name alone is a scheme; with "=" and a value, it is a parameter of the scheme before it.
+_WORD = re.compile(
+    r"([A-Za-z0-9!#$%&'*+.^_`|~-]+)(?:\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s,\"]+)))?"
+)
+
+#: What docker-registry 2.8 answers while another client writes a blob of the manifest: it reads the
+#: file that refers to the blob while that is empty (seen with its storage in a folder).
+_WRITTEN_NOW = "DIGEST_INVALID"
+_DISK_FULL = "no space left on device"
+#: The longest text of a registry that is repeated.
+_LONGEST_TEXT = 200
+#: What to do about a status that another try would not change.
+_HINTS = {
+    403: " The login there is, if any, does not allow it: docker login {host}, as someone who may.",
+    404: " The repository does not exist, and the registry does not create it.",
+    405: " It accepts no writes: it may be a mirror.",
+    413: " A proxy before it limits the size of requests.",
+}
+
+T = TypeVar("T")
+#: Returns the login of a host as it is now, or ``None``.
+FindCredentials = Callable[[str], Credentials | None]
+
+
+class LoginError(CheckFailedError):
+    """There is no login, or the registry refuses it."""
+
+
+class RegistryConnection:
+    """Requests to one repository of one registry. Threads share it, and request one token.
+
+    Logins are found when the registry asks for one. http is spoken on this machine only.
+    """
+
+    def __init__(
+        self,
+        name: RepositoryName,
+        http: HttpClient,
+        find_credentials: FindCredentials | None = None,
+    ) -> None:
+        #: ``HOST[:PORT]/REPOSITORY``, for messages and as an engine names it.
+        self.name = str(name)
+        self._repository = name
+        self._http = http
+        self._find = find_credentials or docker_credentials
+        self._lock = threading.Lock()
+        self._scheme = "" if is_loopback(name.host) else "https"
+        #: The ``Authorization`` header; empty before the registry has asked for one.
+        self._header = ""
+        self._writes = False
+
+    def close(self) -> None:
+        """Close the connections, and end every wait for another try."""
+        self._http.close()
+
+    @property
+    def closed(self) -> bool:
+        return self._http.closed
+
+    def retry(self, what: str, work: Callable[[], T]) -> T:
+        """Return what ``work`` returns, tried again from its start after a transient fault."""
+        try:
+            return self._http.retry(f"{self.name}: {what}", work)
+        except GaveUpError as error:
+            raise _gave_up(self._repository.host, error) from None
+
+    def ask(  # noqa: PLR0913, PLR0917 - the parts of a request
+        self,
+        what: str,
+        method: str,
+        path: str,
+        expected: Container[int] = (200, 404),
+        headers: Mapping[str, str] | None = None,
+        content: bytes | None = None,
+        most: int = LARGEST_ANSWER,
+    ) -> Answer:
+        """Return the answer to one request; ``path`` is below the repository, or an address.
+
+        Raises:
+            TransientError: there was no answer, or 429, or a server error.
+            LoginError: there is no login, or it is wrong.
+            CheckFailedError: the status is not ``expected``.
+
+        """
+        root = f"{self._root()}/v2/{self._repository.path}"
+        url = path if "://" in path else f"{root}{path}"
+        sent = {**_ACCEPT, **(headers or {})}
+        send = partial(self._http.ask, method, url, sent, content=content, limit=most)
+        if same_site(url, root):
+            answer = self._authorized(send, write=content is not None)
+        else:
+            answer = send()  # another site gets no login of this one
+        text = error_text(answer)
+        raise_transient(answer.status, answer.headers, text)
+        if answer.status == 400 and _WRITTEN_NOW in text:
+            raise TransientError(f"it answered 400{text}")
+        if answer.status not in expected:
+            hint = _HINTS.get(answer.status, "").format(host=self._repository.host)
+            raise CheckFailedError(
+                f"{self.name}: {what} was refused: it answered {answer.status}{text}.{hint}"
+            )
+        return answer
+
+    def _root(self) -> str:
+        with self._lock:
+            if not self._scheme:
+                self._scheme = self._find_scheme()
+            return f"{self._scheme}://{self._repository.registry}"
+
+    def _find_scheme(self) -> str:
+        """Return the scheme of a registry on this machine: https is tried first, as engines do."""
+        host = self._repository.registry
+        try:
+            self._http.ask("GET", f"https://{host}/v2/")
+        except TransientError as error:
+            if "Connection refused" in str(error):
+                raise
+            # 400 is what servers answer that want TLS; this request is right in HTTP.
+            if self._http.ask("GET", f"http://{host}/v2/").status == 400:
+                raise
+            return "http"
+        return "https"
+
+    def _authorized(self, send: Callable[..., Answer], *, write: bool) -> Answer:
+        """Return the answer to a request, which is sent again with a new header after a 401."""
+        header = self._known(write=write)
+        answer = send(authorization=header)
+        if answer.status == 401:
+            challenge = answer.headers.get("WWW-Authenticate", "")
+            answer = send(authorization=self._renewed(challenge, header, write=write))
+        if answer.status == 401:
+            raise self._login_error(self._find(self._repository.host))
+        return answer
+
+    def _known(self, *, write: bool) -> str:
+        return self._header if self._writes or not write else ""
+
+    def _renewed(self, challenge: str, refused: str, *, write: bool) -> str:
+        """Return another header than the one that was ``refused`` with this challenge."""
+        with self._lock:
+            known = self._known(write=write)
+            if known and known != refused:
+                return known  # another thread has renewed it
+            login = self._find(self._repository.host)
+            header = self._new(read_challenges(challenge), login, write=write)
+            if header in {"", refused}:
+                raise self._login_error(login)
+            # A login is used for both.
+            self._header, self._writes = header, write or header.startswith("Basic ")
+            return header
+
+    def _new(
+        self, challenges: Mapping[str, Mapping[str, str]], login: Credentials | None, *, write: bool
+    ) -> str:
+        """Return a new header, or nothing if there is none."""
+        bearer = challenges.get("bearer", {})
+        if not bearer.get("realm"):
+            return login.basic if login and "basic" in challenges else ""
+        answer = self._ask_for_token(bearer, login, write=write)
+        raise_transient(answer.status, answer.headers)
+        try:
+            document = json.loads(answer.body)
+            token = str(document.get("token") or document["access_token"])
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return ""
+        return f"Bearer {token}" if answer.status == 200 and _TOKEN.fullmatch(token) else ""
+
+    def _ask_for_token(
+        self, challenge: Mapping[str, str], login: Credentials | None, *, write: bool
+    ) -> Answer:
+        """Return the token server's answer; an identity token is exchanged as in OAuth 2."""
+        realm = challenge["realm"]
+        query = {
+            "service": challenge.get("service", ""),
+            "scope": f"repository:{self._repository.path}:{'pull,push' if write else 'pull'}",
+        }
+        if login and login.identity:
+            query |= {
+                "grant_type": "refresh_token",
+                "client_id": _CLIENT,
+                "refresh_token": login.identity,
+            }
+            kind = {"Content-Type": "application/x-www-form-urlencoded"}
+            form = urlencode(query).encode()
+            return self._http.ask("POST", realm, kind, content=form, secret=True)
+        url = f"{realm}{'&' if '?' in realm else '?'}{urlencode(query)}"
+        return self._http.ask("GET", url, authorization=login.basic if login else "")
+
+    def _login_error(self, login: Credentials | None) -> LoginError:
+        problem = (
+            "refuses the login of this machine: it is wrong or has expired, or it may not do this"
+            if login
+            else "requires a login; this machine has none"
+        )
+        host = self._repository.host
+        return LoginError(f"{self.name}: the registry {problem}: docker login {host}.")
+
+
+def read_challenges(header: str) -> dict[str, dict[str, str]]:
+    """Return the parameters of each scheme of a ``WWW-Authenticate`` header, in lower case."""
+    found: dict[str, dict[str, str]] = {}
+    last: dict[str, str] = {}
+    for word in _WORD.finditer(header):
+        name, quoted, plain = word.groups()
+        if quoted is None and plain is None:
+            last = found.setdefault(name.lower(), {})
+        else:
+            last[name.lower()] = plain if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+    return found
+
+
+def docker_credentials(host: str) -> Credentials | None:
+    """Return the Docker client's login for a host: credHelpers, credsStore, then auths.
+
+    ``DOCKER_CONFIG`` names another folder than ``~/.docker``, as for the client.
+
+    Raises:
+        CheckFailedError: the configuration or the credential store cannot be read.
+
+    """
+    from docker import auth  # noqa: PLC0415 - slow, and most registries want no login
+    from docker.errors import DockerException  # noqa: PLC0415
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a helper that is not there; the error says so
+            found = auth.resolve_authconfig(auth.load_config(), host) or {}
+    except (DockerException, ValueError, KeyError, TypeError, AttributeError, OSError):
+        # Their messages quote what they could not read, which may be a password.
+        raise CheckFailedError(
+            f"{host}: the Docker client's login cannot be read: its config.json or its "
+            f"credential store (credsStore, credHelpers) fails. Correct it: docker login {host}."
+        ) from None
+    # The keys of a store's entry begin with capitals.
+    known = {name.lower(): value or "" for name, value in found.items()}
+    made = Credentials(
+        known.get("username", ""), known.get("password", ""), known.get("identitytoken", "")
+    )
+    return made if made.user or made.identity else None
+
+
+def error_text(answer: Answer) -> str:
+    """Return the registry's own words, as ``: CODE: message``; empty if there are none."""
+    try:
+        error = json.loads(answer.body)["errors"][0]
+        words = [str(error.get(key) or "") for key in ("code", "message")]
+        detail = error.get("detail")
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+        return ""
+    errno = detail.get("Err") if isinstance(detail, Mapping) else None
+    if errno == 28 or _DISK_FULL in str(detail):  # ENOSPC, of Go's PathError
+        words.append(_DISK_FULL)
+    text = " ".join(": ".join(filter(None, words)).split())[:_LONGEST_TEXT]
+    return f": {text}" if text else ""
+
+
+def _gave_up(host: str, error: GaveUpError) -> MachineError:
+    """Return the error after the last try, with what to do."""
+    hint = f"Check that {host} can be reached and is well (its log, its disk), then run this again."
+    if _DISK_FULL in error.reason.lower():
+        hint = "Its disk is full: free space, then run this again."
+    elif error.wait:
+        hint = f"It asks clients to wait {ceil(error.wait)} s: run this again after that."
+    elif "answered 429" in error.reason:
+        hint = "It limits the rate of requests: wait, or use fewer --jobs."
+    return MachineError(f"{error} {hint}")
