@@ -1,11 +1,17 @@
 """``imgbuild doctor``: check whether this machine can build, and name what fixes it if not."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from imgbuild.cli.options import JsonOption, ProjectOption, open_project, option, print_json
 from imgbuild.errors import MachineError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from imgbuild.doctor.checks import Finding
 
 
 def doctor(
@@ -18,8 +24,8 @@ def doctor(
     """Check whether this machine can build, and name the command that fixes each fault."""
     from rich.console import Console
 
-    from imgbuild.doctor.checks import diagnose, write_settings
-    from imgbuild.doctor.show import show
+    from imgbuild.doctor.checks import Status
+    from imgbuild.doctor.diagnosis import diagnose, write_settings
     from imgbuild.inputs.build_inputs import check_settings
     from imgbuild.matrix.load import load_matrix
     from imgbuild.settings import load_settings
@@ -27,17 +33,48 @@ def doctor(
     opened = open_project(project)
     matrix, settings = load_matrix(opened.matrix), load_settings(opened.settings)
     check_settings(settings, matrix)
-    found = diagnose(opened, matrix, settings, writing=write)
+    findings, choice = diagnose(opened, matrix, settings, writing=write)
+    missing = [row.what for row in findings if row.status is Status.MISSING]
     if as_json:
-        choice = found.choice.model_dump(mode="json", by_alias=True, exclude_none=True)
-        rows = [row.as_json() for row in found.findings]
-        print_json({"able": not found.missing, "findings": rows, "choice": choice})
+        rows = [
+            {"status": row.status.value[0], "what": row.what, "detail": row.detail, "mend": row.fix}
+            for row in findings
+        ]
+        chosen = choice.model_dump(mode="json", by_alias=True, exclude_none=True)
+        print_json({"able": not missing, "findings": rows, "choice": chosen})
     else:
-        show(found.findings, Console())
+        show(findings, Console())
     if write:
-        changed = write_settings(found.choice, opened.settings)
+        changed = write_settings(choice, opened.settings)
         state = "written" if changed else "unchanged; it says this already"
         typer.echo(f"{opened.settings}: {state}.", err=True)
-    if found.missing:
-        names = ", ".join(row.what for row in found.missing)
+    if missing:
+        names = ", ".join(missing)
         raise MachineError(f"this machine cannot build yet: {names}. The fixes are listed above.")
+
+
+def show(findings: "Sequence[Finding]", console: "Console") -> None:
+    """Print the findings; a fix is never cut or wrapped, so that it can be copied."""
+    from rich.table import Table
+    from rich.text import Text
+
+    if not console.is_terminal:
+        width = max(len(row.what) for row in findings)
+        for row in findings:
+            print(f"{row.status.value[1]} {row.what:<{width}}  {row.detail}", file=console.file)
+            if row.fix:
+                print(f"  {'':<{width}}  -> {row.fix}", file=console.file)
+        return
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for row in findings:
+        _, sign, style = row.status.value
+        table.add_row(Text(sign, style=style), row.what, Text(row.detail))
+    console.print(table)
+    for row in findings:
+        if row.fix:
+            _, sign, style = row.status.value
+            console.print(Text(f"\n{sign} {row.what}:", style=style))
+            console.print(Text(f"  {row.fix}"), soft_wrap=True)

@@ -1,172 +1,147 @@
-"""Run all checks at once, and decide where builds on this machine take their inputs from."""
+"""Check the engine, its disk, and the programs that imgbuild calls."""
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
+from typing import Any, TypeVar
 
-from imgbuild.doctor.engine_checks import OWN_HOST, EngineState, check_engine, read_engine
-from imgbuild.doctor.input_checks import (
-    InterpreterState,
-    check_bootstrap,
-    check_ca,
-    check_index,
-    check_interpreter,
-    check_registry,
-    read_ca_state,
-    read_interpreter,
-)
-from imgbuild.doctor.show import Finding, Status, install_command
-from imgbuild.files import write_text
-from imgbuild.matrix.images import all_images
-from imgbuild.matrix.model import Matrix
+from imgbuild.engine.client import Engine
+from imgbuild.engine.discovery import DEFAULT_HOST, Buildx, find_buildx, resolve_host
+from imgbuild.engine.faults import DOCTOR
+from imgbuild.engine.features import broken_feature
+from imgbuild.engine.types import EngineVersion
+from imgbuild.errors import ImgbuildError
 from imgbuild.parallel import background
 from imgbuild.process import find_program
-from imgbuild.project import Project, cache_dir
-from imgbuild.settings import (
-    BootstrapBase,
-    Interpreter,
-    PrefixInterpreter,
-    RegistryBase,
-    Settings,
-    Sites,
-    load_settings,
-)
+from imgbuild.settings import EngineSettings
 
+T = TypeVar("T")
+
+#: Fixes what only the settings do not say yet.
+WRITE = "imgbuild doctor --write"
+#: The address of the engine that ``build/setup/engine.sh`` starts.
+OWN_HOST = "unix:///run/imgbuild/docker.sock"
+SETUP = "build/setup/engine.sh"
+ANSWER_SECONDS = 5.0
+#: A build of a few bytes takes a second; the first one on a busy machine may take ten.
+PROBE_SECONDS = 30.0
 GB = 10**9
 #: A TensorFlow image is about 1 GB, its layers once more while it is built.
 LOW, TOO_LOW = 10 * GB, 3 * GB
-HEADER = """\
-# What this machine gives to builds. Every imgbuild command reads it; it is never committed.
-# Written by `imgbuild doctor --write`, which keeps what you set here while it is valid.
-# All keys: docs/reference.md.
-"""
+
+
+class Status(Enum):
+    """The state of one thing: its name in JSON, its sign, its colour."""
+
+    FINE = ("ok", "✓", "green")
+    WARNING = ("warning", "!", "yellow")
+    #: The only one that keeps a build from being done.
+    MISSING = ("missing", "✗", "red")
+    SKIPPED = ("skipped", "–", "dim")  # noqa: RUF001
 
 
 @dataclass(frozen=True)
-class Diagnosis:
-    """The findings, and the settings with every input decided, which ``--write`` writes."""
+class Finding:
+    """What was checked, its state, and the command or sentence that fixes it.
 
-    findings: tuple[Finding, ...]
-    choice: Settings
-
-    @property
-    def missing(self) -> tuple[Finding, ...]:
-        """What keeps a build from being done."""
-        return tuple(row for row in self.findings if row.status is Status.MISSING)
-
-
-def diagnose(
-    project: Project, matrix: Matrix, settings: Settings, *, writing: bool = False
-) -> Diagnosis:
-    """Check everything. Changes nothing; takes seconds, whatever does not answer.
-
-    With ``writing`` the choice will be recorded, so that what it decides counts already.
+    ``choice`` are the settings that `WRITE` writes.
     """
-    ca = read_ca_state()
-    bundle = ca.choose(settings.ca_bundle)
-    images = all_images(matrix)
-    systems = {image.os_name: matrix.operating_systems[image.os_name] for image in images}
-    pythons = dict.fromkeys(image.version_of("python") for image in images)
-    bases = {name: settings.base_for(name, one.image) for name, one in systems.items()}
 
-    engine_answer = background(partial(read_engine, settings.engine))
-    index_answer = background(partial(check_index, bundle))
-    bootstraps = [
-        background(partial(check_bootstrap, name, systems[name]))
-        for name, base in bases.items()
-        if isinstance(base, BootstrapBase)
-    ]
-    states = _interpreters(matrix, settings, bundle)
-    engine = engine_answer.result()
-
-    made = {name: base for name, base in bases.items() if systems[name].image is None}
-    update: dict[str, object] = {
-        "base": {**settings.base, **made},
-        "cpython": _interpreters_chosen(settings, states),
-        "ca_bundle": bundle,
-    }
-    if engine.unrecorded:
-        update["engine"] = settings.engine.model_copy(update={"host": OWN_HOST})
-    choice = settings.model_copy(update=update)
-    valid = choice if writing else settings
-    buildx = engine.buildx.path if engine.buildx else None
-    findings = (
-        *check_engine(engine, project, writing=writing),
-        *_disks(engine),
-        *(answer.result() for answer in bootstraps),
-        *(
-            check_registry(name, base.image, buildx, engine.host)
-            for name, base in bases.items()
-            if isinstance(base, RegistryBase)
-        ),
-        *(_interpreter_row(version, states, choice, valid) for version in pythons),
-        index_answer.result(),
-        check_ca(ca, valid.ca_bundle),
-        *check_programs(),
-    )
-    return Diagnosis(findings, choice)
+    status: Status
+    what: str
+    detail: str
+    fix: str | None = None
+    choice: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _interpreters(
-    matrix: Matrix, settings: Settings, bundle: str | None
-) -> Mapping[str, InterpreterState]:
-    """Return where each CPython that is compiled from a source could come from."""
-    sites = Sites(matrix.upstream_urls, settings.model_copy(update={"ca_bundle": bundle}))
-    answers = {}
-    for version in dict.fromkeys(image.version_of("python") for image in all_images(matrix)):
-        python, current = matrix.python[version], settings.cpython.get(version)
-        named = current.path if isinstance(current, PrefixInterpreter) else None
-        if python.origin == "source":
-            url = matrix.sources[python.source].url
-            answers[version] = background(partial(read_interpreter, version, url, named, sites))
-    return {version: answer.result() for version, answer in answers.items()}
+def answer_of(ask: Callable[[], T], seconds: float = ANSWER_SECONDS) -> tuple[T | None, str]:
+    """Return the answer, or why there is none, without the advice to run the doctor."""
+    try:
+        return background(ask).result(seconds), ""
+    except (ImgbuildError, TimeoutError) as error:
+        return None, str(error).removesuffix(DOCTOR).strip() or "it did not answer in time"
 
 
-def _interpreters_chosen(
-    settings: Settings, states: Mapping[str, InterpreterState]
-) -> Mapping[str, Interpreter]:
-    """Return where each CPython is taken from; what the user set stays while valid."""
-    ways = {one: state.choose(settings.cpython.get(one)) for one, state in states.items()}
-    others = {one: way for one, way in settings.cpython.items() if one not in states}
-    return {**others, **{one: way for one, way in ways.items() if way}}
+def install_command(*packages: str) -> str:
+    """Return the command that installs Debian packages here, or what to do without apt."""
+    if not shutil.which("apt-get"):
+        return f"install {' '.join(packages)} with this system's package manager"
+    return f"{_sudo()}apt-get install -y {' '.join(packages)}"
 
 
-def _interpreter_row(
-    version: str, states: Mapping[str, InterpreterState], choice: Settings, valid: Settings
-) -> Finding:
-    if version not in states:
-        detail = "from conda packages, each by its own address"
-        return Finding(Status.SKIPPED, f"CPython {version}", detail)
-    way = choice.cpython.get(version)
-    recorded = valid.interpreter_for(version) == way
-    return check_interpreter(states[version], way, recorded=recorded)
+def _sudo() -> str:
+    return "" if os.geteuid() == 0 else "sudo "
 
 
-def check_programs() -> list[Finding]:
-    """Return whether suites can call ``docker``, and images can be labelled by ``git``."""
-    docker, git = find_program("docker"), find_program("git")
-    client = Finding(Status.FINE, "docker client", f"{docker}, for the suites")
-    if not docker:
-        detail = "missing; images can be built, but their suites cannot run (build --no-test)"
-        fix = "put a docker client on PATH (docker-cli in newer Debian, docker.io in Ubuntu)"
-        client = Finding(Status.WARNING, "docker client", detail, fix)
-    detail = "images are labelled with the commit they were built from"
-    label = Finding(Status.FINE, "git", detail)
-    if not git:
-        detail = "missing; images get no revision label, and --changed-since does not work"
-        label = Finding(Status.WARNING, "git", detail, install_command("git"))
-    return [client, label]
+def check_engine(settings: EngineSettings, root: Path) -> Iterator[Finding]:
+    """Yield the findings on the engine, buildx, BuildKit's features and the engine's disk.
 
-
-def _disks(engine: EngineState) -> Iterator[Finding]:
-    if engine.data_root:
+    The engine is the one that the settings and the environment name. If none is named, and the
+    default one does not answer, it is the one that the script in the checkout ``root`` started.
+    """
+    setup = "install Docker Engine 24 or later with its buildx plugin, and start it"
+    if (root / SETUP).is_file():
+        setup = f"{_sudo()}{SETUP}"
+    host, version, found = _find_engine(settings, setup)
+    yield found
+    buildx, problem = answer_of(lambda: find_buildx(settings))
+    if buildx:
+        yield Finding(Status.FINE, "buildx", f"{buildx.version} ({buildx.path})")
+    else:
+        yield Finding(Status.MISSING, "buildx", problem, setup)
+    if version and buildx:
+        yield _check_features(buildx, host)
+    else:
+        yield Finding(Status.SKIPPED, "BuildKit", "unknown without an engine and buildx")
+    if version and (host or DEFAULT_HOST).startswith("unix://"):
         prune = "docker builder prune; docker image prune"
-        yield check_disk("disk, engine", engine.data_root, prune)
-    cache = cache_dir()
-    yield check_disk("disk, cache", cache, f"rm -r {cache}, or set XDG_CACHE_HOME")
+        yield check_disk("disk, engine", Path(version.root_dir), prune)
+
+
+def _find_engine(
+    settings: EngineSettings, setup: str
+) -> tuple[str | None, EngineVersion | None, Finding]:
+    """Return the address (None: Docker's default socket), the engine, if any, and the finding."""
+    host, problem = answer_of(lambda: resolve_host(settings))
+    if problem:
+        return None, None, Finding(Status.MISSING, "engine", problem, setup)
+    version, problem = answer_of(Engine(host).version)
+    if version:
+        return host, version, Finding(Status.FINE, "engine", _engine_text(host, version))
+    own = None if host else answer_of(Engine(OWN_HOST).version)[0]
+    if own:
+        choice = {"engine": settings.model_copy(update={"host": OWN_HOST})}
+        detail = _engine_text(OWN_HOST, own)
+        return OWN_HOST, own, Finding(Status.MISSING, "engine", detail, WRITE, choice)
+    if "permission denied" in problem.lower():
+        fix = 'sudo usermod -aG docker "$USER", then log in again'
+    elif host in {None, OWN_HOST}:
+        fix = setup
+    else:
+        by_variable = os.environ.get("DOCKER_HOST") == host
+        where = "DOCKER_HOST" if by_variable else "imgbuild.local.yaml or the Docker context"
+        fix = f"start that engine, or take its address out of {where}"
+    return host, None, Finding(Status.MISSING, "engine", problem, fix)
+
+
+def _engine_text(host: str | None, engine: EngineVersion) -> str:
+    store = "containerd image store" if engine.containerd_store else engine.storage_driver
+    return f"{engine.version} at {host or DEFAULT_HOST}, {store}, {engine.architecture}"
+
+
+def _check_features(buildx: Buildx, host: str | None) -> Finding:
+    broken, problem = answer_of(lambda: broken_feature(buildx, host), PROBE_SECONDS)
+    if broken:
+        problem = f"a build with every feature that imgbuild uses fails: {broken}"
+    if problem:
+        install = install_command("docker.io", "docker-buildx")
+        fix = f"if that engine is old, upgrade it: {install} (from where: {SETUP})"
+        return Finding(Status.MISSING, "BuildKit", problem, fix)
+    detail = "a build with every feature that imgbuild uses succeeded"
+    return Finding(Status.FINE, "BuildKit", detail)
 
 
 def check_disk(what: str, path: Path, fix: str) -> Finding:
@@ -184,20 +159,18 @@ def check_disk(what: str, path: Path, fix: str) -> Finding:
     return Finding(Status.FINE, what, detail)
 
 
-def write_settings(settings: Settings, path: Path) -> bool:
-    """Write ``settings`` to ``path``; return whether the file changed.
-
-    A file that already says the same stays as it is, comments and all.
-
-    Raises:
-        MachineError: the file cannot be written.
-
-    """
-    import yaml  # noqa: PLC0415 - only this command writes YAML
-
-    if path.exists() and load_settings(path) == settings:
-        return False
-    values = settings.model_dump(mode="json", by_alias=True, exclude_none=True)
-    filled = {key: value for key, value in values.items() if value}
-    write_text(path, HEADER + (yaml.safe_dump(filled, sort_keys=False) if filled else "{}\n"))
-    return True
+def check_programs() -> Iterator[Finding]:
+    """Yield whether suites can call ``docker``, and images can be labelled by ``git``."""
+    docker = find_program("docker")
+    if docker:
+        yield Finding(Status.FINE, "docker client", f"{docker}, for the suites")
+    else:
+        detail = "missing; images can be built, but their suites cannot run (build --no-test)"
+        fix = "put a docker client on PATH (docker-cli in newer Debian, docker.io in Ubuntu)"
+        yield Finding(Status.WARNING, "docker client", detail, fix)
+    if find_program("git"):
+        detail = "images are labelled with the commit they were built from"
+        yield Finding(Status.FINE, "git", detail)
+    else:
+        detail = "missing; images get no revision label, and --changed-since does not work"
+        yield Finding(Status.WARNING, "git", detail, install_command("git"))

@@ -5,21 +5,24 @@ import ssl
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
-from imgbuild.doctor.show import Finding, Status, install_command
+from imgbuild.doctor.checks import WRITE, Finding, Status, answer_of, install_command
 from imgbuild.errors import ImgbuildError
 from imgbuild.http import HttpClient, RetryPolicy, TransientError
 from imgbuild.inputs.base import KEYRINGS, missing_packages
 from imgbuild.inputs.local_prefix import find_prefixes, verify_prefix
-from imgbuild.matrix.model import OperatingSystem
+from imgbuild.inputs.upstream_files import find_image
+from imgbuild.matrix.model import Matrix, OperatingSystem
 from imgbuild.process import run
 from imgbuild.settings import (
     CA_VARIABLES,
     SYSTEM_BUNDLES,
+    BootstrapBase,
     Interpreter,
+    LayoutBase,
     PrefixInterpreter,
     Sites,
     SourceInterpreter,
@@ -37,11 +40,29 @@ _PUBLIC_CAS = Path("/usr/share/ca-certificates")
 _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
 
-# --- base images ----------------------------------------------------------------------------------
+def check_base(name: str, system: OperatingSystem, sites: Sites) -> Finding:
+    """Return whether the base image of ``system`` can be had from where the settings say."""
+    base, what = sites.settings.base_for(name, system.image), f"base {name}"
+    if isinstance(base, BootstrapBase):
+        found = _check_bootstrap(name, system)
+    elif isinstance(base, LayoutBase):
+        found = Finding(Status.FINE, what, f"the OCI layout {base.path}")
+    else:
+        image, problem = answer_of(lambda: find_image(base.image, sites), ARCHIVE_SECONDS)
+        found = Finding(Status.FINE, what, f"{base.image}, from its registry")
+        if image is None:
+            # The engine may hold it already (loaded from an archive): a build may yet be possible.
+            cause = problem.partition(". ")[0]
+            detail = (
+                f"{base.image}: its registry does not answer ({cause}); the engine must hold it"
+            )
+            found = Finding(Status.WARNING, what, detail, f"docker pull {base.image}")
+    # The matrix's own reference need not be written down.
+    return found if system.image else replace(found, choice={"base": {name: base}})
 
 
-def check_bootstrap(name: str, system: OperatingSystem) -> Finding:
-    """Return whether mmdebstrap can make the base image of ``system`` here.
+def _check_bootstrap(name: str, system: OperatingSystem) -> Finding:
+    """Return whether mmdebstrap can make a base image here.
 
     mmdebstrap, with the sources it would use, verifies the archive and fetches one index.
     """
@@ -50,10 +71,22 @@ def check_bootstrap(name: str, system: OperatingSystem) -> Finding:
     if packages:
         detail = f"made from the distribution's archive, which needs {', '.join(packages)}"
         return Finding(Status.MISSING, what, detail, install_command(*packages))
+    command = [
+        "mmdebstrap",
+        "--variant=custom",
+        "--format=null",
+        "--architectures=amd64",
+        f"--components={_SMALL_COMPONENT[system.distribution]}",
+        f"--keyring={KEYRINGS[system.distribution][0]}",
+        '--aptopt=Acquire::http::Timeout "4"',
+        '--aptopt=Acquire::https::Timeout "4"',
+        '--aptopt=Acquire::Retries "0"',
+        system.suite,
+    ]
     with tempfile.TemporaryDirectory(prefix="imgbuild-", ignore_cleanup_errors=True) as folder:
         Path(folder).chmod(0o755)  # without root, mmdebstrap works under a subordinate id
         environment = {**os.environ, "TMPDIR": folder, "LC_ALL": "C.UTF-8"}
-        tried = run(_bootstrap_command(system), timeout=ARCHIVE_SECONDS, env=environment)
+        tried = run(command, timeout=ARCHIVE_SECONDS, env=environment)
     if tried.ok:
         detail = f"bootstrapped from {archive} ({system.suite}), which answers"
         return Finding(Status.FINE, what, detail)
@@ -69,79 +102,43 @@ def check_bootstrap(name: str, system: OperatingSystem) -> Finding:
     return Finding(Status.MISSING, what, detail, fix)
 
 
-def _bootstrap_command(system: OperatingSystem) -> list[str]:
-    return [
-        "mmdebstrap",
-        "--variant=custom",
-        "--format=null",
-        "--architectures=amd64",
-        f"--components={_SMALL_COMPONENT[system.distribution]}",
-        f"--keyring={KEYRINGS[system.distribution][0]}",
-        '--aptopt=Acquire::http::Timeout "4"',
-        '--aptopt=Acquire::https::Timeout "4"',
-        '--aptopt=Acquire::Retries "0"',
-        system.suite,
-    ]
+def check_interpreter(version: str, matrix: Matrix, sites: Sites) -> Finding:
+    """Return whether CPython can be had: from the settings' prefix, its source, or another prefix.
 
-
-def check_registry(name: str, image: str, buildx: Path | None, host: str | None) -> Finding:
-    """Return whether the registry has the base image ``image``, as the engine's client sees it."""
-    what = f"base {name}"
-    if buildx is None:
-        return Finding(Status.SKIPPED, what, f"{image}; not checked without buildx")
-    environment = {**os.environ, **({"DOCKER_HOST": host} if host else {})}
-    command = [str(buildx), "imagetools", "inspect", image]
-    tried = run(command, timeout=ARCHIVE_SECONDS, env=environment)
-    if tried.ok:
-        return Finding(Status.FINE, what, f"{image}, from its registry")
-    # The engine may hold it already (loaded from an archive), so this alone prevents no build.
-    detail = f"{image}: its registry does not answer ({tried.last(1)}); the engine must hold it"
-    return Finding(Status.WARNING, what, detail, f"docker pull {image}")
-
-
-# --- CPython --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class InterpreterState:
-    """Where one CPython version could come from: its source, or complete prefixes."""
-
-    version: str
-    url: str
-    problem: str = ""
-    """Why the source cannot be downloaded; empty if it can."""
-    prefixes: tuple[Path, ...] = ()
-    faults: tuple[str, ...] = ()
-    """Why other prefixes cannot be used."""
-
-    def choose(self, current: Interpreter | None) -> Interpreter | None:
-        """Return where this CPython is taken from, or ``None`` if there is no way.
-
-        The settings' prefix while it is valid, else the source, else another prefix.
-        """
-        if isinstance(current, PrefixInterpreter) and Path(current.path) in self.prefixes:
-            return current
-        if not self.problem:
-            return SourceInterpreter()
-        if self.prefixes:
-            return PrefixInterpreter(source="prefix", path=str(self.prefixes[0]))
-        return None
-
-
-def read_interpreter(version: str, url: str, named: str | None, sites: Sites) -> InterpreterState:
-    """Return where CPython ``version`` could come from; ``named`` is a prefix of the settings."""
-    address = sites.address(url)
-    candidates = [*([Path(named)] if named else []), *find_prefixes(version)]
+    The settings' prefix stays while it is valid.
+    """
+    what, python = f"CPython {version}", matrix.python[version]
+    if python.origin == "conda":
+        return Finding(Status.SKIPPED, what, "from conda packages, each by its own address")
+    current = sites.settings.interpreter_for(version)
+    named = [Path(current.path)] if isinstance(current, PrefixInterpreter) else []
     prefixes, faults = [], []
-    for path in dict.fromkeys(candidates):
+    for path in dict.fromkeys([*named, *find_prefixes(version)]):
         try:
             verify_prefix(path, version)
             prefixes.append(path)
         except ImgbuildError as error:
             faults.append(str(error))
-    return InterpreterState(
-        version, address, _unreachable(address, sites), tuple(prefixes), tuple(faults)
-    )
+    address = sites.address(matrix.sources[python.source].url)
+    problem = _unreachable(address, sites)
+    unreachable = f"{address} does not answer ({problem})"
+    way: Interpreter = SourceInterpreter()
+    detail = "compiled from its source, which can be downloaded"
+    if prefixes and (problem or prefixes[0] in named):
+        way = PrefixInterpreter(source="prefix", path=str(prefixes[0]))
+        detail = f"local prefix {way.path}" + (f"; {unreachable}" if problem else "")
+    elif problem:
+        detail = f"{unreachable}. {' '.join(faults) or 'No local prefix has it.'}"
+        fix = (
+            f"let this machine reach the source, or put CPython {version} into a prefix "
+            "(built elsewhere, or by pyenv) and name it in imgbuild.local.yaml: "
+            f"cpython: {{{version}: {{from: prefix, path: /opt/python-{version}}}}}"
+        )
+        return Finding(Status.MISSING, what, detail, fix)
+    choice = {"cpython": {version: way}}
+    if way == current:
+        return Finding(Status.FINE, what, detail, choice=choice)
+    return Finding(Status.MISSING, what, detail, WRITE, choice)
 
 
 def _unreachable(url: str, sites: Sites) -> str:
@@ -155,34 +152,6 @@ def _unreachable(url: str, sites: Sites) -> str:
         return str(error)
     finally:
         client.close()
-
-
-def check_interpreter(
-    state: InterpreterState, chosen: Interpreter | None, *, recorded: bool
-) -> Finding:
-    """Return whether CPython can be had the way that was chosen, and ``recorded`` in settings."""
-    what = f"CPython {state.version}"
-    unreachable = f"{state.url} does not answer ({state.problem})"
-    if chosen is None:
-        detail = f"{unreachable}. {' '.join(state.faults) or 'No local prefix has it.'}"
-        fix = (
-            f"let this machine reach the source, or put CPython {state.version} into a prefix "
-            "(built elsewhere, or by pyenv) and name it in imgbuild.local.yaml: "
-            f"cpython: {{{state.version}: {{from: prefix, path: /opt/python-{state.version}}}}}"
-        )
-        return Finding(Status.MISSING, what, detail, fix)
-    if not recorded:
-        detail = "the prefix of imgbuild.local.yaml cannot be used, but the source answers"
-        if isinstance(chosen, PrefixInterpreter):
-            detail = f"{unreachable}, but {chosen.path} has it"
-        return Finding(Status.MISSING, what, detail, "imgbuild doctor --write")
-    if isinstance(chosen, SourceInterpreter):
-        return Finding(Status.FINE, what, "compiled from its source, which can be downloaded")
-    because = f"; {unreachable}" if state.problem else ""
-    return Finding(Status.FINE, what, f"local prefix {chosen.path}{because}")
-
-
-# --- the network ----------------------------------------------------------------------------------
 
 
 def check_index(ca_bundle: str | None) -> Finding:
@@ -208,45 +177,27 @@ def check_index(ca_bundle: str | None) -> Finding:
     return Finding(Status.MISSING, "Python index", detail, fix)
 
 
-@dataclass(frozen=True)
-class CaState:
-    """The bundle that programs here trust, and how many of its CAs are on no public list."""
+def check_ca(configured: str | None, environment: Mapping[str, str] = os.environ) -> Finding:
+    """Return whether builds get the CAs that this machine trusts: the settings' while it exists.
 
-    bundle: Path | None
-    named_by: str = "the system's bundle"
-    private: int = 0
-
-    def choose(self, configured: str | None) -> str | None:
-        """Return the CA bundle for builds: the settings' while it exists, else a private one."""
-        if configured and Path(configured).is_file():
-            return configured
-        return str(self.bundle) if self.private else None
-
-
-def read_ca_state(environment: Mapping[str, str] = os.environ) -> CaState:
-    """Return which CA bundle is in use here, and whether a build without it may fail."""
-    name = next((name for name in CA_VARIABLES if environment.get(name)), None)
-    if name:
-        bundle = Path(environment[name])
-        return CaState(bundle, name, _private(bundle))
-    system = next((path for path in SYSTEM_BUNDLES if path.is_file()), None)
-    return CaState(system, private=_private(system)) if system else CaState(None)
-
-
-def check_ca(state: CaState, configured: str | None) -> Finding:
-    """Return whether builds get the CAs that this machine trusts."""
+    Without one, the bundle in use is needed if it has CAs that are on no public list.
+    """
     what = "CA bundle"
     if configured and Path(configured).is_file():
         detail = f"{configured}, given to builds as a secret (imgbuild.local.yaml)"
         return Finding(Status.FINE, what, detail)
-    if state.bundle and not state.bundle.is_file():
-        detail = f"{state.named_by} names {state.bundle}, which does not exist"
-        return Finding(Status.MISSING, what, detail, f"unset {state.named_by}")
-    if not state.private:
-        return Finding(Status.FINE, what, "no private CA in use")
-    detail = f"{state.bundle} ({state.named_by}) holds {state.private} private CA(s)"
-    detail = f"{detail}; builds need it as a secret"
-    return Finding(Status.WARNING, what, detail, "imgbuild doctor --write")
+    name = next((name for name in CA_VARIABLES if environment.get(name)), None)
+    bundles = (Path(environment[name]),) if name else SYSTEM_BUNDLES
+    bundle = next((path for path in bundles if path.is_file()), None)
+    choice = {"ca_bundle": None}
+    if name and not bundle:
+        detail = f"{name} names {bundles[0]}, which does not exist"
+        return Finding(Status.MISSING, what, detail, f"unset {name}", choice)
+    if not bundle or not (private := _private(bundle)):
+        return Finding(Status.FINE, what, "no private CA in use", choice=choice)
+    named = name or "the system's bundle"
+    detail = f"{bundle} ({named}) holds {private} private CA(s); builds need it as a secret"
+    return Finding(Status.WARNING, what, detail, WRITE, {"ca_bundle": str(bundle)})
 
 
 def _private(bundle: Path) -> int:

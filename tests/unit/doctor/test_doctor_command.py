@@ -8,14 +8,12 @@ import certifi
 import pytest
 from rich.console import Console
 
-from imgbuild.cli.doctor_command import doctor
-from imgbuild.doctor import checks
-from imgbuild.doctor.checks import HEADER, write_settings
-from imgbuild.doctor.engine_checks import OWN_HOST, EngineState
-from imgbuild.doctor.input_checks import CaState, InterpreterState
-from imgbuild.doctor.show import Finding, Status, show
+from imgbuild.cli.doctor_command import doctor, show
+from imgbuild.doctor import diagnosis
+from imgbuild.doctor.checks import OWN_HOST, WRITE, Finding, Status
+from imgbuild.doctor.diagnosis import HEADER, write_settings
 from imgbuild.errors import MachineError
-from imgbuild.settings import BootstrapBase, PrefixInterpreter, load_settings
+from imgbuild.settings import BootstrapBase, EngineSettings, PrefixInterpreter, load_settings
 
 ROOT = Path(__file__).resolve().parents[3]
 CA = Path(certifi.where())
@@ -30,26 +28,20 @@ cpython: {{3.6.2: {{from: prefix, path: /opt/other}}}}
 """
 
 
-class Machine:
-    """The machine that the checks look at."""
-
-    def __init__(self) -> None:
-        self.engine = EngineState(None)
-        self.engine_row = FINE
-        self.interpreter = InterpreterState("3.6.15", "https://x/")
-
-
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
-    made = Machine()
-    good = Finding(Status.FINE, "other", "is there")
-    monkeypatch.setattr(checks, "read_engine", lambda _settings: made.engine)
-    monkeypatch.setattr(checks, "check_engine", lambda *_, **__: [made.engine_row])
-    monkeypatch.setattr(checks, "read_interpreter", lambda *_: made.interpreter)
-    monkeypatch.setattr(checks, "read_ca_state", lambda: CaState(CA, private=1))
-    for name in ("check_index", "check_bootstrap", "check_registry", "check_ca", "check_disk"):
-        monkeypatch.setattr(checks, name, lambda *_: good)
-    return made
+def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, Finding]:
+    """Return what the checks find, by their names."""
+    base = {"base": {"debian-12": BootstrapBase()}}
+    found = {
+        "check_engine": FINE,
+        "check_base": Finding(Status.FINE, "base debian-12", "answers", choice=base),
+        "check_ca": Finding(Status.WARNING, "CA", "private", WRITE, {"ca_bundle": str(CA)}),
+    }
+    others = dict.fromkeys(("check_index", "check_interpreter", "check_disk"), FINE)
+    for name in {**found, **others}:
+        monkeypatch.setattr(diagnosis, name, lambda *_, name=name: found.get(name, FINE))
+    monkeypatch.setattr(diagnosis, "check_engine", lambda *_: [found["check_engine"]])
+    return found
 
 
 @pytest.fixture
@@ -61,14 +53,16 @@ def checkout(tmp_path: Path) -> Path:
 @pytest.mark.usefixtures("machine")
 def test_a_machine_that_can_build(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     doctor(project=checkout)
-    assert "✓ engine" in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert "✓ engine" in output
+    assert "private; imgbuild.local.yaml does not say so yet" in output
     assert not (checkout / "imgbuild.local.yaml").exists()
 
 
 def test_a_machine_that_cannot(
-    machine: Machine, checkout: Path, capsys: pytest.CaptureFixture[str]
+    machine: dict[str, Finding], checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    machine.engine_row = MISSING
+    machine["check_engine"] = MISSING
     with pytest.raises(MachineError, match="cannot build yet: engine") as caught:
         doctor(project=checkout)
     assert caught.value.exit_code == 3
@@ -87,25 +81,27 @@ def test_a_machine_that_cannot(
 
 
 def test_write_records_every_choice(
-    machine: Machine, checkout: Path, capsys: pytest.CaptureFixture[str]
+    machine: dict[str, Finding], checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    machine.engine = EngineState(OWN_HOST, unrecorded=True)
-    machine.interpreter = InterpreterState("3.6.15", "https://x/", "no route", (Path("/opt/p"),))
+    engine = {"engine": EngineSettings(host=OWN_HOST)}
+    python = {"cpython": {"3.6.15": PrefixInterpreter(source="prefix", path="/opt/p")}}
+    machine["check_engine"] = Finding(Status.MISSING, "engine", "28.5", WRITE, engine)
+    machine["check_interpreter"] = Finding(Status.MISSING, "CPython", "prefix", WRITE, python)
     doctor(project=checkout, write=True)
     path = checkout / "imgbuild.local.yaml"
     assert path.read_text().startswith(HEADER)
     written = load_settings(path)
     assert written.engine.host == OWN_HOST
     assert written.base == {"debian-12": BootstrapBase()}
-    assert written.cpython == {"3.6.15": PrefixInterpreter(source="prefix", path="/opt/p")}
+    assert written.cpython == python["cpython"]
     assert written.ca_bundle == str(CA)
     assert f"{path}: written." in capsys.readouterr().err
     doctor(project=checkout, write=True)
     assert f"{path}: unchanged" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("machine")
-def test_write_keeps_what_was_set_by_hand(checkout: Path) -> None:
+def test_write_keeps_what_was_set_by_hand(machine: dict[str, Finding], checkout: Path) -> None:
+    machine["check_base"] = FINE
     path = checkout / "imgbuild.local.yaml"
     path.write_text(HAND_MADE)
     before = load_settings(path)

@@ -1,53 +1,31 @@
-"""The rows about inputs, with programs that a test put on PATH."""
+"""The findings on inputs, with programs that a test put on PATH."""
 
 import base64
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from imgbuild.doctor import input_checks
-from imgbuild.doctor.checks import check_disk, check_programs
-from imgbuild.doctor.input_checks import (
-    CaState,
-    InterpreterState,
-    check_bootstrap,
-    check_ca,
-    check_index,
-    check_interpreter,
-    check_registry,
-    read_ca_state,
-    read_interpreter,
-)
-from imgbuild.doctor.show import Status, install_command
-from imgbuild.errors import InputError
+from imgbuild.doctor.checks import WRITE, Finding, Status
+from imgbuild.doctor.input_checks import check_base, check_ca, check_index, check_interpreter
+from imgbuild.errors import InputError, MachineError
 from imgbuild.inputs.base import KEYRINGS
 from imgbuild.matrix.model import Matrix, OperatingSystem
-from imgbuild.settings import Interpreter, PrefixInterpreter, Sites, SourceInterpreter
+from imgbuild.settings import (
+    Interpreter,
+    PrefixInterpreter,
+    RegistryBase,
+    Settings,
+    Sites,
+    SourceInterpreter,
+)
 
+pytest_plugins = ("doctor_fixtures",)
 DIGEST = "example/base@sha256:" + "0" * 64
-URL = "https://example.org/Python-3.6.15.tar.xz"
 LOCAL, MINE = Path("/opt/local"), Path("/opt/mine")
 
 Program = Callable[..., Path]
-
-
-@pytest.fixture(autouse=True)
-def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
-    """Return how to put a shell script on a PATH that has no other program."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", str(folder))
-    monkeypatch.setattr("imgbuild.process._SYSTEM_FOLDERS", str(folder))
-
-    def make(name: str, script: str = "exit 0") -> Path:
-        path = folder / name
-        path.write_text(f"#!/bin/sh\n{script}\n")
-        path.chmod(0o755)
-        return path
-
-    return make
 
 
 @pytest.fixture
@@ -58,55 +36,42 @@ def bookworm(matrix: Matrix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return matrix.operating_systems["debian-12"]
 
 
-@pytest.mark.parametrize(
-    ("free", "status"), [(50, Status.FINE), (9, Status.WARNING), (2, Status.MISSING)]
-)
-def test_disk(monkeypatch: pytest.MonkeyPatch, free: int, status: Status) -> None:
-    usage = shutil._ntuple_diskusage(100 * 10**9, 0, free * 10**9)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    assert check_disk("disk", Path("/data"), "prune").status is status
-
-
-def test_programs(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    client, git = check_programs()
-    assert install_command("git") == "install git with this system's package manager"
-    program("apt-get")
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
-    assert install_command("git") == "sudo apt-get install -y git"
-    assert "--no-test" in client.detail
-    assert git.status is client.status is Status.WARNING
-    program("git")
-    program("docker")
-    assert [found.status for found in check_programs()] == [Status.FINE] * 2
-
-
 def test_bootstrap(bookworm: OperatingSystem, program: Program, tmp_path: Path) -> None:
     program("mmdebstrap", f'echo "$@" > {tmp_path}/words')
-    assert check_bootstrap("debian-12", bookworm).status is Status.FINE
+    assert check_base("debian-12", bookworm, Sites()).status is Status.FINE
     assert "bookworm" in (tmp_path / "words").read_text()
     program("mmdebstrap", "echo 'E: Could not connect' >&2; echo 'E: Some failed' >&2; exit 25")
-    found = check_bootstrap("debian-12", bookworm)
+    found = check_base("debian-12", bookworm, Sites())
     assert found.status is Status.MISSING
     assert found.detail.endswith("cannot be used: Could not connect")
-    assert "base: {debian-12: {from: registry" in (found.fix or "")
+    assert "base: {debian-12: {from: registry" in str(found.fix)
 
 
+@pytest.mark.usefixtures("program")
 def test_bootstrap_without_its_tools(
     bookworm: OperatingSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     (tmp_path / "keyring.gpg").unlink()
-    found = check_bootstrap("debian-12", bookworm)
+    found = check_base("debian-12", bookworm, Sites())
     assert found.status is Status.MISSING
-    assert "debian-archive-keyring mmdebstrap uidmap" in (found.fix or "")
+    assert "debian-archive-keyring mmdebstrap uidmap" in str(found.fix)
 
 
-def test_registry(program: Program) -> None:
-    good = program("buildx", 'test "$DOCKER_HOST" = unix:///s')
-    assert check_registry("debian-12", DIGEST, good, "unix:///s").status is Status.FINE
-    silent = program("silent", "echo 'no such host' >&2; exit 1")
-    assert check_registry("debian-12", DIGEST, silent, None).status is Status.WARNING
-    assert check_registry("debian-12", DIGEST, None, None).status is Status.SKIPPED
+def test_registry(bookworm: OperatingSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = RegistryBase.model_validate({"from": "registry", "image": DIGEST})
+    sites = Sites(settings=Settings(base={"debian-12": base}))
+    monkeypatch.setattr(input_checks, "find_image", lambda image, _sites: image)
+    found = check_base("debian-12", bookworm, sites)
+    assert (found.status, found.choice) == (Status.FINE, {"base": {"debian-12": base}})
+
+    def refuse(_image: str, _sites: Sites) -> None:
+        raise MachineError("no such host. Check it.")
+
+    monkeypatch.setattr(input_checks, "find_image", refuse)
+    found = check_base("debian-12", bookworm, sites)
+    assert found.status is Status.WARNING
+    assert "does not answer (no such host)" in found.detail
 
 
 def test_index(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,31 +90,26 @@ def certificate(content: bytes) -> str:
     return f"-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n"
 
 
-@pytest.fixture
-def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a bundle with a public and a private CA."""
-    folder, path = tmp_path / "public", tmp_path / "bundle.pem"
+def test_a_private_ca_is_one_that_no_public_list_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, bundle = tmp_path / "public", tmp_path / "bundle.pem"
     folder.mkdir()
     (folder / "one.crt").write_text(certificate(b"public"))
     monkeypatch.setattr(input_checks, "_PUBLIC_CAS", folder)
-    path.write_text(certificate(b"public") + certificate(b"private"))
-    return path
-
-
-def test_a_private_ca_is_one_that_no_public_list_has(
-    bundle: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    state = read_ca_state({"PIP_CERT": str(bundle)})
-    assert state == CaState(bundle, "PIP_CERT", 1)
-    assert check_ca(state, None).status is Status.WARNING
-    assert check_ca(state, str(bundle)).status is Status.FINE
-    assert state.choose(None) == state.choose("/gone.pem") == str(bundle)
-    assert state.choose(__file__) == __file__, "the user's own stays"
+    bundle.write_text(certificate(b"public") + certificate(b"private"))
+    for configured in (None, "/gone.pem"):
+        found = check_ca(configured, {"PIP_CERT": str(bundle)})
+        assert (found.status, found.fix) == (Status.WARNING, WRITE)
+        assert "(PIP_CERT) holds 1 private" in found.detail
+        assert found.choice == {"ca_bundle": str(bundle)}
+    found = check_ca(__file__, {"PIP_CERT": str(bundle)})
+    assert (found.status, found.choice) == (Status.FINE, {}), "the user's own stays"
     bundle.write_text(certificate(b"public"))
     monkeypatch.setattr(input_checks, "SYSTEM_BUNDLES", (Path("/gone"), bundle))
-    state = read_ca_state({})
-    assert (check_ca(state, None).status, state.choose(None)) == (Status.FINE, None)
-    found = check_ca(read_ca_state({"SSL_CERT_FILE": "/gone.pem"}), None)
+    found = check_ca(None, {})
+    assert (found.status, found.choice) == (Status.FINE, {"ca_bundle": None})
+    found = check_ca(None, {"SSL_CERT_FILE": "/gone.pem"})
     assert (found.status, found.fix) == (Status.MISSING, "unset SSL_CERT_FILE")
 
 
@@ -157,47 +117,63 @@ def prefix(path: Path) -> PrefixInterpreter:
     return PrefixInterpreter(source="prefix", path=str(path))
 
 
+@pytest.fixture
+def interpreter(
+    matrix: Matrix, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str, list[Path], Interpreter], Finding]:
+    """Return how to check CPython where its source has a problem, and prefixes are valid."""
+
+    def check(problem: str, valid: list[Path], current: Interpreter) -> Finding:
+        def verify(path: Path, _version: str) -> None:
+            if path not in valid:
+                raise InputError(f"{path} cannot import ssl.")
+
+        monkeypatch.setattr(input_checks, "_unreachable", lambda *_: problem)
+        monkeypatch.setattr(input_checks, "find_prefixes", lambda _: valid)
+        monkeypatch.setattr(input_checks, "verify_prefix", verify)
+        settings = Settings(cpython={"3.6.15": current})
+        return check_interpreter("3.6.15", matrix, Sites({}, settings))
+
+    return check
+
+
+SOURCE = SourceInterpreter()
+
+
 @pytest.mark.parametrize(
-    ("problem", "prefixes", "current", "chosen"),
+    ("problem", "prefixes", "current", "way"),
     [
-        ("", (), None, SourceInterpreter()),
-        ("", (LOCAL,), prefix(LOCAL), prefix(LOCAL)),
-        ("", (LOCAL,), prefix(MINE), SourceInterpreter()),
-        ("no route", (LOCAL,), None, prefix(LOCAL)),
-        ("no route", (LOCAL,), SourceInterpreter(), prefix(LOCAL)),
-        ("no route", (), None, None),
+        ("", [], SOURCE, SOURCE),
+        ("", [LOCAL], SOURCE, SOURCE),
+        ("", [LOCAL], prefix(LOCAL), prefix(LOCAL)),
+        ("", [LOCAL], prefix(MINE), SOURCE),
+        ("no route", [LOCAL], prefix(LOCAL), prefix(LOCAL)),
+        ("no route", [LOCAL], SOURCE, prefix(LOCAL)),
     ],
 )
 def test_where_an_interpreter_is_taken_from(
+    interpreter: Callable[..., Finding],
     problem: str,
-    prefixes: tuple[Path, ...],
-    current: Interpreter | None,
-    chosen: Interpreter | None,
+    prefixes: list[Path],
+    current: Interpreter,
+    way: Interpreter,
 ) -> None:
-    assert InterpreterState("3.6.15", URL, problem, prefixes).choose(current) == chosen
+    found = interpreter(problem, prefixes, current)
+    assert found.choice == {"cpython": {"3.6.15": way}}
+    fine = (Status.FINE, None)
+    assert (found.status, found.fix) == (fine if way == current else (Status.MISSING, WRITE))
 
 
-def test_an_interpreter_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    def verify(path: Path, _version: str) -> None:
-        if path != LOCAL:
-            raise InputError(f"{path} cannot import ssl.")
-
-    monkeypatch.setattr(input_checks, "find_prefixes", lambda _version: [LOCAL])
-    monkeypatch.setattr(input_checks, "verify_prefix", verify)
-    url = "http://127.0.0.1:9/Python-3.6.15.tar.xz"
-    state = read_interpreter("3.6.15", url, str(MINE), Sites())
-    assert state.prefixes == (LOCAL,)
-    assert state.faults == (f"{MINE} cannot import ssl.",)
-    assert "refused" in state.problem
+def test_an_interpreter_that_cannot_be_had(interpreter: Callable[..., Finding]) -> None:
+    found = interpreter("no route", [], prefix(MINE))
+    assert (found.status, found.choice) == (Status.MISSING, {})
+    assert "no route" in found.detail
+    assert f"{MINE} cannot import ssl." in found.detail
+    assert "cpython: {3.6.15: {from: prefix" in str(found.fix)
 
 
-def test_an_interpreter_must_be_had_and_recorded() -> None:
-    state = InterpreterState("3.6.15", URL, "no route", (LOCAL,))
-    assert check_interpreter(state, prefix(LOCAL), recorded=True).status is Status.FINE
-    for way in (prefix(LOCAL), SourceInterpreter()):
-        found = check_interpreter(state, way, recorded=False)
-        assert (found.status, found.fix) == (Status.MISSING, "imgbuild doctor --write")
-    neither = check_interpreter(state, None, recorded=True)
-    assert neither.status is Status.MISSING
-    assert "no route" in neither.detail
-    assert "cpython: {3.6.15: {from: prefix" in (neither.fix or "")
+def test_a_source_that_does_not_answer(matrix: Matrix, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(input_checks, "find_prefixes", lambda _: [])
+    mirror = Settings.model_validate({"mirrors": {"python-org": "http://127.0.0.1:9/"}})
+    found = check_interpreter("3.6.15", matrix, Sites(matrix.upstream_urls, mirror))
+    assert "refused" in found.detail
