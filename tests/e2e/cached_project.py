@@ -15,7 +15,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from conftest import Checkout
-from copied_checkout import RESULTS, copied_checkout, remove_images, take_base
+from copied_checkout import (
+    CONFTEST,
+    LABELS,
+    SUITES,
+    TEMPLATE,
+    copied_checkout,
+    remove_images,
+    take_base,
+)
 
 if TYPE_CHECKING:
     import subprocess
@@ -38,15 +46,6 @@ FROM os AS final
 RUN --network=none head -c 8000000 /dev/urandom > /bytes
 RUN --network=none --mount=type=bind,from=horovod-wheel,target=/run/wheels ls /run/wheels > /wheels
 ENV WORD=first
-LABEL {% for name, value in labels %}{{ name }}="{{ value }}"\
-{{ "" if loop.last else " \\\\\\n      " }}{% endfor %}
-
-CMD ["/bin/bash"]
-"""
-_CONFTEST = """\
-def pytest_addoption(parser):
-    parser.addoption("--expect")
-    parser.addoption("--no-gpu")
 """
 _SUITE = '''\
 """The files are whole."""
@@ -75,19 +74,8 @@ class CachedProject(Checkout):
         (outcome,) = json.loads(result.stdout)
         return outcome, result
 
-    def logs(self) -> str:
-        """Return the logs of all bakes of this machine."""
-        found = sorted((self.state / "imgbuild" / "logs").glob("*.log"))
-        return "".join(path.read_text(encoding="utf-8", errors="replace") for path in found)
-
     def wheels(self) -> list[str]:
         return [path.name for path in self.cache.glob("imgbuild/wheels/*/*.whl")]
-
-    def say(self, word: str) -> None:
-        """Change the image, not its wheel."""
-        template = self.root / "images" / "templates" / "Dockerfile.j2"
-        template.write_text(template.read_text().replace("WORD=first", f"WORD={word}"))
-        assert self.run("render").returncode == 0
 
 
 def stored(engine: Engine) -> list[StoredImage]:
@@ -112,16 +100,15 @@ def cached_project(folder: Path, host: str | None) -> CachedProject:
     """Return a new checkout in ``folder``; its machine has a cache with a base image at most."""
     root, cache = folder / "checkout", folder / "cache"
     files = {
-        "images/templates/Dockerfile.j2": _TEMPLATE,
-        "tests/image/conftest.py": f"{_CONFTEST}{RESULTS}",
-        "tests/image/test_files.py": _SUITE,
+        TEMPLATE: _TEMPLATE + LABELS,
+        f"{SUITES}/conftest.py": CONFTEST,
+        f"{SUITES}/test_files.py": _SUITE,
     }
     copied_checkout(root, REPOSITORY, files=files)
     take_base(root, cache)
     _write_wheel(root / "images" / "files" / WHEEL)
     project = CachedProject(root, folder / "state", host, cache)
-    result = project.run("render")
-    assert result.returncode == 0, result.stderr
+    project.render()
     return project
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from copied_checkout import SOURCE, copied_checkout, remove_images
+from copied_checkout import SOURCE, TEMPLATE, copied_checkout, remove_images
 from store_trip import OtherEngine, other_engine
 
 from imgbuild.engine.client import Engine
@@ -132,8 +133,24 @@ class Checkout:
         text = path.read_text(encoding="utf-8")
         assert old in text, f"{file} no longer holds {old!r}"
         path.write_text(text.replace(old, new), encoding="utf-8")
+        self.render()
+
+    def render(self) -> None:
         result = self.run("render")
         assert result.returncode == 0, result.stderr
+
+    def say(self, word: str) -> None:
+        """Change what small images say, so that they have to be built again."""
+        template = self.root / TEMPLATE
+        text = template.read_text(encoding="utf-8")
+        said = re.sub("^ENV WORD=.*$", f"ENV WORD={word}", text, flags=re.MULTILINE)
+        template.write_text(said, encoding="utf-8")
+        self.render()
+
+    def log(self) -> str:
+        """Return the logs of all builds so far."""
+        logs = sorted((self.state / "imgbuild" / "logs").glob("*.log"))
+        return "".join(path.read_text(encoding="utf-8", errors="replace") for path in logs)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -188,8 +205,7 @@ def copy(tmp_path: Path, host: str | None, engine: Engine) -> Iterator[Checkout]
     root = tmp_path / "checkout"
     copied_checkout(root, COPY_REPOSITORY, ("images", "tests/image"))
     made = Checkout(root, tmp_path / "state", host)
-    result = made.run("render")
-    assert result.returncode == 0, result.stderr
+    made.render()
     yield made
     remove_images(engine, COPY_REPOSITORY)
 

@@ -30,31 +30,32 @@ if TYPE_CHECKING:
 SOURCE = Path(__file__).resolve().parents[2]
 #: What the tiny images of some tests need of ``images/``, beside templates of their own.
 INPUTS = ("images/files", "images/locks", "images/prefix")
-#: What the conftest.py of small suites needs beside its own: the results go to imgbuild's pipe.
-RESULTS = """
+#: The conftest.py of small suites: imgbuild's options, and where their results go.
+CONFTEST = """\
 from result_stream import result_stream
+
+
+def pytest_addoption(parser):
+    parser.addoption("--expect")
+    parser.addoption("--no-gpu")
 
 
 def pytest_configure(config):
     if plugin := result_stream():
         config.pluginmanager.register(plugin)
 """
-_STREAM = "tests/image/result_stream.py"
+#: How a small template ends.
+LABELS = """\
+LABEL {% for name, value in labels %}{{ name }}="{{ value }}"\
+{{ "" if loop.last else " \\\\\\n      " }}{% endfor %}
+
+CMD ["/bin/bash"]
+"""
+TEMPLATE, SUITES = "images/templates/Dockerfile.j2", "tests/image"
 #: A download that a machine may substitute, and what stands in its place.
 CPYTHON, CONTENT = "Python-3.6.15.tar.xz", b"a source" * 1000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 _SETTINGS = "imgbuild.local.yaml"
-_SUITES = "tests/image"
-#: What any suites need so that their results arrive.
-_RESULTS = """
-
-from result_stream import result_stream
-
-
-def pytest_sessionstart(session):
-    if plugin := result_stream():
-        session.config.pluginmanager.register(plugin)
-"""
 
 
 def copied_checkout(
@@ -77,14 +78,15 @@ def copied_checkout(
     ):
         assert matrix.count(old) == 1, f"matrix.yaml no longer holds {old!r} once"
         matrix = matrix.replace(old, new)
-    stream = (SOURCE / _STREAM).read_text(encoding="utf-8")
-    for path, text in {"matrix.yaml": matrix, _STREAM: stream, **files}.items():
+    stream = f"{SUITES}/result_stream.py"
+    written = {
+        "matrix.yaml": matrix,
+        stream: (SOURCE / stream).read_text(encoding="utf-8"),
+        **files,
+    }
+    for path, text in written.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text, encoding="utf-8")
-    conftest = root / _SUITES / "conftest.py"
-    if f"{_SUITES}/conftest.py" in files:
-        shutil.copy(SOURCE / _SUITES / "result_stream.py", conftest.parent)
-        conftest.write_text(files[f"{_SUITES}/conftest.py"] + _RESULTS, encoding="utf-8")
     if (SOURCE / _SETTINGS).exists():
         shutil.copy(SOURCE / _SETTINGS, root / _SETTINGS)
     if host:

@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from conftest import Checkout
-from copied_checkout import RESULTS, change_settings, copied_checkout, substitute_cpython, take_base
+from copied_checkout import (
+    CONFTEST,
+    LABELS,
+    SUITES,
+    TEMPLATE,
+    change_settings,
+    copied_checkout,
+    substitute_cpython,
+    take_base,
+)
 
 if TYPE_CHECKING:
     import subprocess
@@ -49,15 +58,6 @@ chmod 0755 /usr/local/bin/python
 head -c 60000 /dev/urandom > /bytes
 EOT
 ENV WORD=first
-LABEL {% for name, value in labels %}{{ name }}="{{ value }}"\
-{{ "" if loop.last else " \\\\\\n      " }}{% endfor %}
-
-CMD ["/bin/bash"]
-"""
-_CONFTEST = """\
-def pytest_addoption(parser):
-    parser.addoption("--expect")
-    parser.addoption("--no-gpu")
 """
 _SUITE = '''\
 """The bytes are whole."""
@@ -127,14 +127,6 @@ class PublishingProject(Checkout):
         (folder / "cache").symlink_to(self.cache)
         return PublishingProject(folder / "checkout", folder / "state", self.host, repository)
 
-    def say(self, word: str) -> None:
-        """Change the images, not their names."""
-        template = self.root / "images" / "templates" / "Dockerfile.j2"
-        lines = template.read_text(encoding="utf-8").splitlines(keepends=True)
-        said = [f"ENV WORD={word}\n" if line.startswith("ENV WORD=") else line for line in lines]
-        template.write_text("".join(said), encoding="utf-8")
-        assert self.run("render").returncode == 0
-
     def green(self) -> set[str]:
         """Return the ids of the images in which every suite has passed."""
         reports = (self.state / "imgbuild" / "reports").glob("*.json")
@@ -152,15 +144,14 @@ def publishing_project(folder: Path, host: str, *, local: str = LOCAL) -> Publis
     `SUBSTITUTED` is true of its images, on every machine.
     """
     files = {
-        "images/templates/Dockerfile.j2": _TEMPLATE,
-        "tests/image/conftest.py": f"{_CONFTEST}{RESULTS}",
-        "tests/image/test_bytes.py": _SUITE,
+        TEMPLATE: _TEMPLATE + LABELS,
+        f"{SUITES}/conftest.py": CONFTEST,
+        f"{SUITES}/test_bytes.py": _SUITE,
     }
     project = PublishingProject(folder / "checkout", folder / "state", host)
     copied_checkout(project.root, local, files=files, host=host)
     take_base(project.root, project.cache)
     substitute_cpython(project.root, project.cache)
     project.docker_config.mkdir()
-    result = project.run("render")
-    assert result.returncode == 0, result.stderr
+    project.render()
     return project

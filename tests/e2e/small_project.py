@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 
 import yaml
 from conftest import Checkout
-from copied_checkout import copied_checkout, substitute_cpython
+from copied_checkout import (
+    CONFTEST,
+    LABELS,
+    SUITES,
+    TEMPLATE,
+    copied_checkout,
+    substitute_cpython,
+)
 
 from imgbuild.engine.client import Engine
 from imgbuild.files import is_locked
@@ -33,38 +40,23 @@ BUILD = ("build", "--tf", "1.10", "--tf", "1.11", "--jobs", "2")
 PLACES = ("first", "middle", "last", "suite", "end")
 _TEMPLATE = """\
 FROM base AS os
+ENV WORD=first
 RUN --network=none sleep 0 # first
 FROM os AS final
 RUN --network=none mkdir /files && cd /files && head -c 8000000 /dev/urandom > bytes && \\
     seq 3000 | xargs touch && sleep 0 # middle
 RUN --network=none echo {{ image.name }} > /name && cd /files && seq 6000 | split -l 1 -a 4 - && \\
     echo $((9000 + 1)) files && sleep 0 # last
-LABEL {% for name, value in labels %}{{ name }}="{{ value }}"\
-{{ "" if loop.last else " \\\\\\n      " }}{% endfor %}
-
-CMD ["/bin/bash"]
 """
 _CONFTEST = '''\
-"""The options that imgbuild gives, and what the suites start beside."""
-
 import signal
 import subprocess
 import sys
 import uuid
 
 import pytest
-from result_stream import result_stream
 
-
-def pytest_addoption(parser):
-    parser.addoption("--expect")
-    parser.addoption("--no-gpu")
-
-
-def pytest_configure(config):
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    if plugin := result_stream():
-        config.pluginmanager.register(plugin)
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
 def docker(*arguments):
@@ -118,31 +110,13 @@ class SmallProject(Checkout):
 
     def pause(self, place: str, seconds: float) -> None:
         """Let a build or test wait at one of `PLACES`; 0 takes the wait away."""
-        template = self.root / "images" / "templates" / "Dockerfile.j2"
-        suite = self.root / "tests" / "image" / "test_second.py"
-        for path in (template, suite):
+        for path in (self.root / TEMPLATE, self.root / SUITES / "test_second.py"):
             lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
             path.write_text("".join(_paused(line, place, seconds) for line in lines))
-        assert self.run("render").returncode == 0
-
-    def fresh(self, word: str) -> None:
-        """Change what is built, so that it has to be built again."""
-        (self.root / "images" / "files" / "word").write_text(word, encoding="utf-8")
-        path = self.root / "images" / "templates" / "Dockerfile.j2"
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-        changed = [f"ENV WORD={word}\n" if x.startswith("ENV WORD=") else x for x in lines]
-        if changed == lines and not any(x.startswith("ENV WORD=") for x in lines):
-            changed = [lines[0], f"ENV WORD={word}\n", *lines[1:]]
-        path.write_text("".join(changed), encoding="utf-8")
-        assert self.run("render").returncode == 0
+        self.render()
 
     def build(self, *options: str) -> subprocess.CompletedProcess[str]:
         return self.run(*BUILD, *options, timeout=300)
-
-    def log(self) -> str:
-        """Return the logs of all builds so far."""
-        logs = sorted((self.state / "imgbuild" / "logs").glob("*.log"))
-        return "".join(path.read_text(encoding="utf-8", errors="replace") for path in logs)
 
     def named(self) -> dict[str, StoredImage]:
         """Return the images that have a name of this project, by name."""
@@ -155,16 +129,8 @@ class SmallProject(Checkout):
 
     def complete(self, image: StoredImage) -> bool:
         """Return whether an image holds everything that its Dockerfile writes."""
-        count = (
-            "run",
-            "--rm",
-            "--network=none",
-            image.id,
-            "sh",
-            "-c",
-            "ls /files | wc -l; cat /name",
-        )
-        said = self.docker(*count).stdout.split()
+        count = ("sh", "-c", "ls /files | wc -l; cat /name")
+        said = self.docker("run", "--rm", "--network=none", image.id, *count).stdout.split()
         return said == ["9001", image.labels["imgbuild.name"]]
 
     def tested(self, image: StoredImage) -> bool:
@@ -203,15 +169,14 @@ def small_project(folder: Path, host: str) -> SmallProject:
     """Return a new small project in ``folder`` for the engine at ``host``."""
     root = folder / "checkout"
     files = {
-        "images/templates/Dockerfile.j2": _TEMPLATE,
-        "tests/image/conftest.py": _CONFTEST,
-        **{f"tests/image/test_{name}.py": text for name, text in _SUITES.items()},
+        TEMPLATE: _TEMPLATE + LABELS,
+        f"{SUITES}/conftest.py": CONFTEST + _CONFTEST,
+        **{f"{SUITES}/test_{name}.py": text for name, text in _SUITES.items()},
     }
     copied_checkout(root, REPOSITORY, files=files, host=host)
     substitute_cpython(root, cache_dir().parent)
     project = SmallProject(root, folder / "state", host)
-    result = project.run("render")
-    assert result.returncode == 0, result.stderr
+    project.render()
     return project
 
 

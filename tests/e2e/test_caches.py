@@ -46,7 +46,7 @@ def _is_taken_over(project: CachedProject, cache: str, engine: Engine) -> None:
     assert (outcome["action"], outcome["state"]) == ("name", "done")
     assert outcome["reason"] == f"taken from {cache}"
     assert outcome["test_seconds"] == 0
-    assert not project.logs()
+    assert not project.log()
     assert _tags(engine) == {*outcome["tags"]}
     again, _ = project.build()
     assert again["action"] == "nothing"
@@ -69,7 +69,7 @@ def test_a_registry(
     changed, _ = third.build("--cache-from", cache)
     assert changed["action"] == "build"
     assert third.wheels() == [WHEEL]
-    assert "the wheel is compiled" not in third.logs()
+    assert "the wheel is compiled" not in third.log()
 
 
 def test_a_registry_that_is_not_there(project: CachedProject, engine: Engine) -> None:

@@ -88,7 +88,7 @@ def test_it_removes_what_is_imgbuilds_and_nothing_else(project: SmallProject) ->
     theirs = _everything(project)
     old = project.named()[TAG].id
     project.docker("tag", old, "keep:1")  # a name that somebody gave the first image
-    project.fresh("second")
+    project.say("second")
     assert project.run(*ONE, "--no-test").returncode == 0
     project.docker("rmi", "keep:1")
     mine = _leave(project, f"{NAME}@{place_of(project.state / 'imgbuild')}")
@@ -111,7 +111,7 @@ def test_an_image_that_failed_its_tests_goes(project: SmallProject) -> None:
     suite = project.root / "tests" / "image" / "test_files.py"
     whole = suite.read_text()
     suite.write_text(whole + "\ndef test_no(host):\n    assert False\n")
-    project.fresh("failing")
+    project.say("failing")
     assert project.run(*ONE).returncode == 1
     built = json.loads(project.run(*ONE, "--plan", "--json").stdout)[0]["image_id"]
     suite.write_text(whole)

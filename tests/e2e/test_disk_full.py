@@ -71,7 +71,7 @@ def test_a_disk_that_fills_up_and_is_emptied(
     project: SmallProject, dockerd: OwnDockerd, place: str, left: int
 ) -> None:
     before = {tag: image.id for tag, image in project.named().items()}
-    project.fresh(f"{place}-{left}")
+    project.say(f"{place}-{left}")
     project.pause(place, 3)
     _forget_logs(project)
     process = project.start(*BOTH)
@@ -100,7 +100,7 @@ def test_a_disk_that_fills_up_and_is_emptied(
 def test_a_full_disk_is_told_before_anything_starts(
     project: SmallProject, dockerd: OwnDockerd
 ) -> None:
-    project.fresh("before")
+    project.say("before")
     before = {tag: image.id for tag, image in project.named().items()}
     dockerd.disk.fill(1_000_000_000)
     result = project.build()

@@ -65,7 +65,7 @@ def test_an_engine_that_goes_and_comes_back(
     project: SmallProject, dockerd: OwnDockerd, moment: str, number: signal.Signals
 ) -> None:
     place, reached = MOMENTS[moment]
-    project.fresh(f"{moment}-{number}")
+    project.say(f"{moment}-{number}")
     if moment == "export":
         project.edit(TEMPLATE, FINAL, f"{FINAL}{HEAVY}")
     if place:

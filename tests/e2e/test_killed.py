@@ -63,7 +63,7 @@ def test_kill_at_ten_moments_and_build_again(project: SmallProject) -> None:
     whole = min(_seconds(project, word) for word in ("one", "two"))  # one may have been disturbed
     alive = 0
     for moment in range(MOMENTS):
-        project.fresh(f"w{moment}")
+        project.say(f"w{moment}")
         before = project.named()
         process = project.start(*ONE)
         time.sleep(whole * (moment + RANDOM.random()) / MOMENTS)
@@ -79,7 +79,7 @@ def test_kill_at_ten_moments_and_build_again(project: SmallProject) -> None:
 
 def _seconds(project: SmallProject, word: str) -> float:
     """Return how long a build takes that has its base."""
-    project.fresh(word)
+    project.say(word)
     started = time.monotonic()
     assert project.run(*ONE).returncode == 0
     return time.monotonic() - started
@@ -100,7 +100,7 @@ def test_kill_while_something_waits(
     """A step and a suite that would go on for minutes end at once; the rerun clears up."""
     for log in (project.state / "imgbuild" / "logs").glob("*"):
         log.unlink()
-    project.fresh(place)
+    project.say(place)
     project.pause(place, 300)
     before = {image.id for image in project.named().values()}
     process = project.start(*ONE)
@@ -112,7 +112,7 @@ def test_kill_while_something_waits(
 
 
 def test_clean_removes_what_a_killed_run_left(project: SmallProject) -> None:
-    project.fresh("clean")
+    project.say("clean")
     project.pause("suite", 300)
     process = project.start(*ONE)
     wait_for(lambda: _in_suite(project))
