@@ -76,13 +76,13 @@ def table_with_notes(rows: Sequence[Sequence[str]], notes: Sequence[Iterable[str
     return lines
 
 
-def wrapped(text: str) -> list[str]:
+def wrapped(text: str, indent: str = _INDENT) -> list[str]:
     """Return indented lines of words, none of which is cut: a tag can be copied as a whole."""
     return textwrap.wrap(
         text,
         WIDTH,
-        initial_indent=_INDENT,
-        subsequent_indent=_INDENT,
+        initial_indent=indent,
+        subsequent_indent=indent,
         break_long_words=False,
         break_on_hyphens=False,
     )

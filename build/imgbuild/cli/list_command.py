@@ -1,8 +1,5 @@
 """``imgbuild list``: the matrix as a table."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 import typer
 
 from imgbuild.cli.options import (
@@ -16,9 +13,6 @@ from imgbuild.cli.options import (
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import aligned
 
-if TYPE_CHECKING:
-    from imgbuild.matrix.images import Image
-
 
 @takes_selection(without="everything")
 def list_images(
@@ -29,17 +23,11 @@ def list_images(
     """List the images of the matrix."""
     from imgbuild.matrix.tags import planned_tags
 
-    opened = open_project(project)
-    images = select(opened, selection.or_everything)
+    images = select(open_project(project), selection.or_everything)
     if as_json:
         print_json([{**one.as_json(), "published": planned_tags(one).as_json()} for one in images])
-    else:
-        typer.echo("\n".join(aligned(_rows(images))))
-
-
-def _rows(images: Sequence["Image"]) -> list[tuple[str, ...]]:
+        return
     columns = ["tensorflow", "python", "mpi", "horovod", "tensorboard"]
-    if any(image.variant == "gpu" for image in images):
-        columns.append("cuda")
+    columns += ["cuda"] if any(image.variant == "gpu" for image in images) else []
     rows = [(image.name, *(image.keys.get(name, "-") for name in columns)) for image in images]
-    return [("image", *columns), *rows]
+    typer.echo("\n".join(aligned([("image", *columns), *rows])))

@@ -1,6 +1,6 @@
 """``imgbuild show``: every pin of an image with its source and reason, and the GPUs it serves."""
 
-import textwrap
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +15,11 @@ from imgbuild.cli.options import (
     takes_selection,
 )
 from imgbuild.matrix.selection import Selection
+from imgbuild.text import WIDTH, wrapped
 
 if TYPE_CHECKING:
     from imgbuild.matrix.images import Image
-    from imgbuild.matrix.model import Cuda
-    from imgbuild.matrix.pins import ResolvedPin
 
-WIDTH = 80
 INDENT = "    "
 GPU_TITLE = (
     "GPUs by compute capability, and what TensorFlow has for them",
@@ -46,6 +44,7 @@ def show(
 
 def described(image: "Image", locks: Path) -> dict[str, Any]:
     """Return the image's pins with sources and reasons, its locks, its GPUs, the broken rules."""
+    from imgbuild.dockerfile.conda import conda_packages
     from imgbuild.matrix.images import corrections
     from imgbuild.matrix.rules import broken_rules
     from imgbuild.matrix.tags import planned_tags
@@ -54,53 +53,44 @@ def described(image: "Image", locks: Path) -> dict[str, Any]:
         component: {"version": pin.version, "why": pin.why}
         for component, pin in corrections(image).items()
     }
+    packages = [
+        {"url": one.url, "sha256": one.sha256, "locked": one.sha256 is not None}
+        for one in conda_packages(image.version_of("python"), image.python, locks)
+    ]
+    apt = list(image.cuda.runtime) if image.cuda else []
     return {
         **image.as_json(),
         "published": planned_tags(image).as_json(),
-        "pins": [_pin(image, pin, corrected.get(pin.component), locks) for pin in image.pins],
+        "pins": [
+            {
+                **{name: value for name, value in asdict(pin).items() if name != "key"},
+                "corrected": corrected.get(pin.component),
+                "packages": packages if pin.component == "python" else [],
+                "apt": apt if pin.component == "cuda" else [],
+            }
+            for pin in image.pins
+        ],
         "lock": f"images/locks/{image.lock_name}",
         "as_documented": image.documented,
         "broken_rules": [
             {"rule": b.rule.name, "sentence": b.sentence, "otherwise": b.rule.otherwise}
             for b in broken_rules(image.matrix, image.keys)
         ],
-        "gpu": _gpu_data(image, image.cuda) if image.cuda else None,
+        "gpu": _gpu(image),
     }
 
 
-def _pin(
-    image: "Image", pin: "ResolvedPin", corrected: dict[str, Any] | None, locks: Path
-) -> dict[str, Any]:
-    from imgbuild.dockerfile.conda import conda_packages
-
-    entries = conda_packages(pin.version, image.python, locks)
-    packages = entries if pin.component == "python" else ()
-    return {
-        "component": pin.component,
-        "version": pin.version,
-        "documented": pin.documented,
-        "documented_exists": pin.documented_exists,
-        "source": pin.source,
-        "sha256": pin.sha256,
-        "why": pin.why,
-        "corrected": corrected,
-        "packages": [
-            {"url": one.url, "sha256": one.sha256, "locked": one.sha256 is not None}
-            for one in packages
-        ],
-        "apt": list(image.cuda.runtime) if image.cuda and pin.component == "cuda" else [],
-    }
-
-
-def _gpu_data(image: "Image", cuda: "Cuda") -> dict[str, Any]:
+def _gpu(image: "Image") -> dict[str, Any] | None:
     from imgbuild.matrix.gpus import gpu_support, unsupported_gpus
 
+    if image.cuda is None:
+        return None
     # The rule that judges the minimum drivers has their source.
     sources = (rule.source for rule in image.matrix.rules if rule.value == "cuda.driver")
     return {
-        "minimum_driver": cuda.driver,
+        "minimum_driver": image.cuda.driver,
         "minimum_driver_source": next(sources, "matrix.yaml"),
-        "newest_capability": cuda.newest,
+        "newest_capability": image.cuda.newest,
         "not_served": unsupported_gpus(image),
         "generations": [
             {
@@ -116,65 +106,45 @@ def _gpu_data(image: "Image", cuda: "Cuda") -> dict[str, Any]:
 
 def image_text(image: dict[str, Any]) -> str:
     """Return an image as lines of at most 80 columns; URLs and sha256 are never broken."""
-    tags = image["published"]
+    tags, gpu = image["published"], image["gpu"]
     moving = f"and as {', '.join(tags['moving'])}, which move" if tags["moving"] else ""
     lines = [image["name"], *(f"  is named {tag}" for tag in image["tags"])]
-    lines += ["  is published as", f"{INDENT}{tags['immutable']}", *_wrapped(moving)]
+    lines += ["  is published as", f"{INDENT}{tags['immutable']}", *wrapped(moving, INDENT)]
     lines.append(f"  Python packages: {image['lock']}")
     for pin in image["pins"]:
         lines += _pin_lines(pin, image["mpi"])
     for broken in image["broken_rules"]:
         sentence = f"{broken['sentence']} What happens: {broken['otherwise']}."
-        lines += ["", *_wrapped(sentence, "")]
-    if image["gpu"]:
-        lines += ["", *_gpu(image["gpu"])]
+        lines += ["", *wrapped(sentence, "")]
+    if gpu:
+        lines += ["", f"minimum driver {gpu['minimum_driver']}"]
+        lines += [*wrapped(f"source: {gpu['minimum_driver_source']}", INDENT), "", *GPU_TITLE]
+        lines += [
+            f"{INDENT}{g['generation']:<10} {g['capability']:<5} {g['service']:<15} {g['examples']}"
+            for g in gpu["generations"]
+        ]
+        lines += wrapped(gpu["not_served"] or "", INDENT)
     return "\n".join(line.rstrip() for line in lines)
 
 
 def _pin_lines(pin: dict[str, Any], mpi: str) -> list[str]:
     head = f"{pin['component']:<12} {mpi if pin['component'] == 'mpi' else pin['version']:<10}"
     line = f"{head} {pin['source']}"
-    lines = [line] if len(line) <= WIDTH else [head, *_wrapped(pin["source"])]
-    if pin["sha256"]:
-        lines.append(f"{INDENT}sha256 {pin['sha256']}")
+    lines = [line] if len(line) <= WIDTH else [head, *wrapped(pin["source"], INDENT)]
+    notes = [f"sha256 {pin['sha256']}"] if pin["sha256"] else []
     if pin["documented"]:
-        gone = (
-            "" if pin["documented_exists"] else ", which is not available: the corrected one stays"
-        )
-        lines += _wrapped(f"documented: {pin['documented']}{gone}")
+        gone = ", which is not available: the corrected one stays"
+        notes.append(f"documented: {pin['documented']}{'' if pin['documented_exists'] else gone}")
     if pin["why"]:
-        lines += _wrapped(f"why: {pin['why']}")
+        notes.append(f"why: {pin['why']}")
     if pin["corrected"]:
-        other = pin["corrected"]
-        reason = f" ({other['why']})" if other["why"] else ""
-        lines += _wrapped(f"as documented; the family has {other['version']}{reason}")
+        version, why = pin["corrected"].values()
+        notes.append(f"as documented; the family has {version}{f' ({why})' if why else ''}")
     if pin["apt"]:
-        lines += _wrapped(f"packages: {' '.join(pin['apt'])}")
-    packages = pin["packages"]
-    if packages:
-        unlocked = [one["url"] for one in packages if not one["locked"]]
+        notes.append(f"packages: {' '.join(pin['apt'])}")
+    if packages := pin["packages"]:
+        unlocked = [one["url"].rsplit("/", 1)[1] for one in packages if not one["locked"]]
         count = f"{len(packages) - len(unlocked)} of {len(packages)}"
-        lines.append(f"{INDENT}{count} packages have a recorded sha256")
-        lines += [f"{INDENT}unlocked {url.rsplit('/', 1)[1]}" for url in unlocked]
-    return lines
-
-
-def _gpu(gpu: dict[str, Any]) -> list[str]:
-    source = f"source: {gpu['minimum_driver_source']}"
-    lines = [f"minimum driver {gpu['minimum_driver']}", *_wrapped(source), "", *GPU_TITLE]
-    lines += [
-        f"{INDENT}{g['generation']:<10} {g['capability']:<5} {g['service']:<15} {g['examples']}"
-        for g in gpu["generations"]
-    ]
-    return [*lines, *_wrapped(gpu["not_served"])] if gpu["not_served"] else lines
-
-
-def _wrapped(text: str, indent: str = INDENT) -> list[str]:
-    return textwrap.wrap(
-        text,
-        WIDTH,
-        initial_indent=indent,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+        notes.append(f"{count} packages have a recorded sha256")
+        notes += [f"unlocked {name}" for name in unlocked]
+    return [*lines, *(line for note in notes for line in wrapped(note, INDENT))]

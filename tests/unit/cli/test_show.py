@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from imgbuild.cli.show_command import WIDTH, described, image_text
+from imgbuild.cli.show_command import described, image_text
 from imgbuild.matrix.images import Image, documented_family
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
+from imgbuild.text import WIDTH
 
 
 @pytest.fixture
