@@ -25,7 +25,6 @@ KERAS_TAG = "imgbuild-e2e/keras"
 KERAS = (("1.10", "2.2.5"), ("1.15", "2.3.1"), ("2.2", "2.4.3"))
 SYSTEM_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 LEARNT = re.compile(r"learnt: y = (1\.9\d|2\.0\d) x \+ (0\.9\d|1\.0\d)")
-SECONDS = 180
 
 
 @pytest.fixture(scope="session")
@@ -65,7 +64,7 @@ def test_mpijob_trains_on_two_workers(
     manifest = EXAMPLES / "kubernetes" / f"{name}.yaml"
     for needed in _images(manifest):
         image(needed)
-    printed = cluster.run_mpijob(manifest, SECONDS)
+    printed = cluster.run_mpijob(manifest)
     (line,) = [line for line in printed.splitlines() if "learnt" in line]
     assert line.startswith("2 ranks ")
     assert LEARNT.search(line)
@@ -77,7 +76,7 @@ def test_tfjob_trains_with_a_parameter_server(
     manifest = EXAMPLES / "kubernetes" / "tfjob.yaml"
     for needed in _images(manifest):
         image(needed)
-    assert LEARNT.search(cluster.run_tfjob(manifest, SECONDS))
+    assert LEARNT.search(cluster.run_tfjob(manifest))
 
 
 @pytest.mark.parametrize("version", ["1.10", "2.2"])

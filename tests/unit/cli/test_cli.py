@@ -84,12 +84,6 @@ def test_list_is_a_table(
     assert (head.split(), len(lines)) == (columns.split(), count)
 
 
-def test_show_as_documented(unchanged: Path) -> None:
-    text = _run(unchanged, "show", "--tf", "2.1", "--gpu", "--as-documented")[1]
-    assert text.startswith("tf-2.1-gpu-ubuntu-as-documented\n")
-    assert "\ncuda         10.0\n" in text
-
-
 def test_build_as_documented_warns_first(unchanged: Path) -> None:
     arguments = ("build", "--tf", "2.1", "--gpu", "--as-documented", "--plan", "--json")
     result = _imgbuild(unchanged, *arguments, env=NO_ENGINE)
@@ -210,13 +204,6 @@ def test_a_folder_that_cannot_be_written(checkout: Path) -> None:
     assert result.returncode == 3
     assert "Cannot write" in result.stderr
     assert "Traceback" not in result.stderr
-
-
-def test_wrong_settings_are_named(checkout: Path) -> None:
-    (checkout / "imgbuild.local.yaml").write_text("cpython:\n  3.6.15: {from: prefix}\n")
-    code, message = _run(checkout, "build", "--tf", "2.2")
-    assert code == 2
-    assert "imgbuild.local.yaml:2:3: missing key 'path'" in message
 
 
 @pytest.mark.parametrize("command", ["build", "test"])
