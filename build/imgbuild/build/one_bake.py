@@ -26,8 +26,7 @@ def bake_images(
     Bake cancels the rest when one target fails. With ``keep_going`` the rest is built again without
     it (finished steps come from the cache), unless the failure concerns the whole engine.
     """
-    left = list(items)
-    started = time.monotonic()
+    left, started = items, time.monotonic()
     while left:
         try:
             built = _bake(left, downloads, context)
@@ -36,12 +35,10 @@ def bake_images(
             failure = _of_images(error.failure, [item.image.name for item in left])
             goes_on = context.options.keep_going and scope is not FailureScope.ENGINE
             others = [item for item in left if item.image.name not in failure.failed]
-            reasons = {name: str(failure) for name in failure.failed}
-            if not goes_on:
-                cancelled = f"cancelled, since {', '.join(failure.failed)} failed"
-                reasons |= {item.image.name: cancelled for item in others}
+            cancelled = f"cancelled, since {', '.join(failure.failed)} failed"
             for item in left:
-                if reason := reasons.get(item.image.name):
+                if item not in others or not goes_on:
+                    reason = cancelled if item in others else str(failure)
                     yield BuildResult(item, build_seconds=seconds, error=reason, scope=scope)
             left = others if goes_on else []
         else:

@@ -41,7 +41,6 @@ class RemoteStore:
 
     @property
     def name(self) -> str:
-        """The repository."""
         return self.client.name
 
     @contextmanager
@@ -123,7 +122,6 @@ class RemoteStore:
         self.client.put_artifact(f"verdicts-{key}", VERDICTS_TYPE, content, image)
 
     def wheel(self, key: str) -> bytes | None:
-        """Return the Horovod wheel of a key."""
         return self._artifact(f"wheel-{key}", WHEEL_TYPE)
 
     def keep_wheel(self, key: str, content: bytes) -> bool:

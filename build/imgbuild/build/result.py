@@ -54,7 +54,6 @@ class BuildResult:
 
     @property
     def name(self) -> str:
-        """The image's name."""
         return self.item.image.name
 
     @property

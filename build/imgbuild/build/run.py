@@ -65,8 +65,8 @@ def _work(items: Sequence[PlanItem], done: "_Done", context: BuildContext) -> No
         if error := failed.get(item.image.name):
             done.add(BuildResult(item, error=str(error), scope=scope_of(error)))
     ready = [item for item in to_build if item.image.name not in failed]
-    containerd_store = context.engine.version().containerd_store
-    for phase in phases(ready, context.project, containerd_store=containerd_store):
+    in_phases = context.engine.version().containerd_store
+    for phase in phases(ready, context.project) if in_phases else [ready]:
         baked = []
         for result in bake_images(phase, downloads, context) if not done.ended() else ():
             if result.error:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from imgbuild.dockerfile.labels import INPUT_DIGEST, INPUT_PARTS, NAMESPACE, REPOSITORY, STANDIN
 from imgbuild.dockerfile.render import dockerfile_path, render_dockerfile
-from imgbuild.dockerfile.stages import Dockerfile, needed, read_dockerfile
+from imgbuild.dockerfile.stages import needed, read_dockerfile
 from imgbuild.engine.bake import BakeTarget
 from imgbuild.inputs.build_inputs import BuildInputs
 from imgbuild.matrix.images import Image
@@ -30,17 +30,15 @@ def bake_target(
     ``downloads`` are the folders of its downloads by named context.
     """
     image = item.image
-    contexts = {
-        "base": f"docker-image://{inputs.bases[image.os_name].reference}",
-        "uv": str(inputs.uv),
-    }
+    contexts = {"uv": inputs.uv, **downloads}
     if image.cuda and inputs.keyrings:
-        contexts["keyrings"] = str(inputs.keyrings)
+        contexts["keyrings"] = inputs.keyrings
+    base = {"base": f"docker-image://{inputs.bases[image.os_name].reference}"}
     target = BakeTarget(
         name=image.name,
         context=project.root / "images",
         dockerfile=dockerfile_path(image, project.dockerfiles),
-        contexts={**contexts, **{name: str(path) for name, path in downloads.items()}},
+        contexts=base | {name: str(path) for name, path in contexts.items()},
         args=inputs.downloads[image.name].arguments,
         labels=_labels(item, inputs, revision),
         secrets=tuple(f"id={name},src={path}" for name, path in inputs.secrets.items()),
@@ -124,41 +122,34 @@ def _package_stages(target: BakeTarget) -> dict[str, str]:
     }
 
 
-def phases(
-    items: Sequence[PlanItem], project: Project, *, containerd_store: bool
-) -> Iterator[tuple[PlanItem, ...]]:
-    """Yield the items of each bake, in the order of ``items``.
+def phases(items: Sequence[PlanItem], project: Project) -> Iterator[list[PlanItem]]:
+    """Yield the items of each bake on a containerd store, in the order of ``items``.
 
-    On a graph driver that is one bake: shared stages run once, and layers are stored once. The
-    containerd store unpacks shared layers again for every image that is exported at the same
-    moment, so there an image that begins new shared layers goes ahead of those that stand on them.
-    Source: measured, 20 images on four shared stages: 97 s and 5.0 GB in one bake, 50 s and 2.4 GB
-    in phases.
+    It unpacks shared layers again for every image that is exported at the same moment, so an image
+    that begins new shared layers goes ahead of those that stand on them. (A graph driver stores
+    layers once.) Source: measured, 20 images on four shared stages: 97 s and 5.0 GB in one bake,
+    50 s and 2.4 GB in phases.
     """
-    if not containerd_store:
-        yield from [tuple(items)] if items else []
-        return
-    left = [
-        (item, shared_layers(render_dockerfile(item.image, project.templates))) for item in items
-    ]
+    left = [(item, {*shared_layers(item.image, project)}) for item in items]
     built: set[str] = set()
     while left:
         phase, begun = [], set[str]()
         for item, layers in left:
-            new = {*layers} - built
+            new = layers - built
             if not new & begun:
                 phase.append(item)
                 begun |= new
-        yield tuple(phase)
+        yield phase
         built |= begun
         left = [(item, layers) for item, layers in left if item not in phase]
 
 
-def shared_layers(dockerfile: Dockerfile) -> tuple[str, ...]:
+def shared_layers(image: Image, project: Project) -> tuple[str, ...]:
     """Return what other images may share: the text of each stage below the last packages.
 
     The last packages are the image's TensorFlow; what lies above stands on it.
     """
+    dockerfile = render_dockerfile(image, project.templates)
     stages, final = dockerfile.stages, dockerfile.final
     copied = [name for name in stages if f"--from={name} " in final.text]
     below = copied[: copied.index(PACKAGES)] if PACKAGES in copied else copied

@@ -51,21 +51,11 @@ class InputReader:
         self._require_lock = cache(self._check_lock)
 
     def dockerfile(self, image: Image) -> Dockerfile:
-        """Return the image's committed Dockerfile.
-
-        Raises:
-            InputError: it is not what the matrix and the templates say.
-
-        """
+        """Return the image's committed Dockerfile; InputError if the matrix says another one."""
         return committed_dockerfile(image, self.project)
 
     def require_locks(self, image: Image) -> None:
-        """Refuse locks that are damaged, or made for other requirements than the matrix has now.
-
-        Raises:
-            InputError: the first fault, and what to do.
-
-        """
+        """Refuse locks that are damaged, or made for other requirements than the matrix has now."""
         for request in requests_of(image):
             self._require_lock(request)
 
@@ -85,10 +75,6 @@ class InputReader:
         """Return the sha256, in hexadecimal, of a file or folder of the build context.
 
         Of a folder it is over sorted names, execute bits and contents.
-
-        Raises:
-            InputError: there is nothing of that name.
-
         """
         place = self.project.root / "images" / path
         digest = hashlib.sha256()

@@ -6,7 +6,7 @@ import pytest
 from bench import NEW, Bench
 
 from imgbuild.build.targets import phases, share_packages, shared_layers
-from imgbuild.dockerfile.render import dockerfile_path, render_dockerfile
+from imgbuild.dockerfile.render import dockerfile_path
 from imgbuild.engine.bake import BakeTarget
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import InputDigest
@@ -77,20 +77,12 @@ def family(images: dict[str, Image]) -> list[PlanItem]:
     ]
 
 
-def test_a_graph_driver_has_one_phase(family: list[PlanItem], project: Project) -> None:
-    assert [*phases(family, project, containerd_store=False)] == [tuple(family)]
-    assert [*phases([], project, containerd_store=True)] == []
-
-
 def test_no_two_images_of_a_phase_begin_the_same_layer(
     family: list[PlanItem], project: Project
 ) -> None:
-    layers = {
-        item.image.name: {*shared_layers(render_dockerfile(item.image, project.templates))}
-        for item in family
-    }
+    layers = {item.image.name: {*shared_layers(item.image, project)} for item in family}
     built: set[str] = set()
-    made = [*phases(family, project, containerd_store=True)]
+    made = [*phases(family, project)]
     for phase in made:
         begun: set[str] = set()
         for item in phase:
@@ -107,7 +99,7 @@ def test_shared_layers_are_those_below_the_images_own_packages(
     images: dict[str, Image], project: Project
 ) -> None:
     def layers(name: str) -> tuple[str, ...]:
-        return shared_layers(render_dockerfile(images[name], project.templates))
+        return shared_layers(images[name], project)
 
     assert layers("tf-2.2-cpu-debian") == layers("tf-2.2-cpu-debian-intelmpi")
     assert layers("tf-2.2-cpu-debian")[:-1] == layers("tf-2.3-cpu-debian")[:-1]  # TensorFlow's

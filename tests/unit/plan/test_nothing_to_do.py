@@ -102,7 +102,7 @@ def test_a_nameless_image_that_may_be_the_one_is_asked_for_its_history_alone(
     first = next(iter(checkout.engine.stored.values()))
     server.answers = {
         "/images/json": [*listed[1:], _nameless(checkout, NAMELESS)],
-        f"/images/{quote(NAMELESS)}/history": [{"CreatedBy": "CMD x"}],
+        f"/images/{quote(NAMELESS)}/history": [{"CreatedBy": "CMD x", "Size": 0}],
     }
     result = _imgbuild(checkout, server, "build", "--all", "--plan", "--json")
     assert (result.returncode, result.stderr) == (0, "loaded:\n")
