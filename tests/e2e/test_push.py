@@ -229,22 +229,3 @@ def test_what_is_substituted_is_refused_unless_it_is_allowed(
     found = _published(project, registry)
     assert {one["image"] for one in found} == {*NAMES}
     assert all(SUBSTITUTED in one["substitutes"] for one in found)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--to", "user:secret@registry.test/app"), "docker login HOST"),
-        (("--to", "no repository"), "--to"),
-        (("--to", ""), "--to: '' is not HOST[:PORT]/REPOSITORY"),
-        (("--release", "today"), "YYYYMMDD.N"),
-        (("--release", ""), "--release '' is no release"),
-        (("--allow-skipped", "horovod"), "this suite cannot be left out"),
-    ],
-)
-def test_bad_input(project: PublishingProject, options: tuple[str, ...], said: str) -> None:
-    result = project.run("push", *TWO, *options)
-    assert result.returncode == 2, result.stderr
-    assert said in result.stderr
-    assert "secret" not in result.stderr
-    assert "Traceback" not in result.stderr

@@ -195,44 +195,44 @@ class Push:
                 else meanwhile.
 
         """
-        there, planned = self._planned(image)
+        existing, planned = self._planned(image)
         if not planned.steps:
             return planned
-        manifest = there.manifest
+        manifest = existing.manifest
         if manifest is None:
-            upload(there.tag)
-            manifest = self._uploaded(image, there.tag)
-        record = self._record(image, there, manifest)
-        if record != there.record:
-            self._require_own(record, None, there.record)
+            upload(existing.tag)
+            manifest = self._uploaded(image, existing.tag)
+        record = self._record(image, existing, manifest)
+        if record != existing.record:
+            self._require_own(record, None, existing.record)
             put_record(self.registry, record, manifest)
-        if record != there.record or there.input != manifest.digest:
+        if record != existing.record or existing.input != manifest.digest:
             store = RemoteStore(self.registry, Engine(None), self.log)  # no image is moved here
             store.keep_verdicts(record.input_digest, image.layers, record.report, manifest)
             self._point(input_tag(record.input_digest), manifest)
-        for tag in there.to_move(manifest):
-            self._require_unmoved(record, {tag: there.moving[tag]})
+        for tag in existing.to_move(manifest):
+            self._require_unmoved(record, {tag: existing.moving[tag]})
             self._point(tag, manifest)
         self._require_own(record)
-        tags = (record.tag, input_tag(record.input_digest), *there.to_move(None))
+        tags = (record.tag, input_tag(record.input_digest), *existing.to_move(None))
         self._require_unmoved(record, dict.fromkeys(tags, record.digest))
         return replace(planned, record=record)
 
     def _planned(self, image: PushCandidate) -> tuple[ExistingImage, PushedImage]:
-        there = look_up(self.registry, self.tags, image, self.release, self.now().date())
-        manifest = there.manifest
-        record = self._record(image, there, manifest)
-        recorded = manifest and record == there.record and there.input == manifest.digest
+        existing = look_up(self.registry, self.tags, image, self.release, self.now().date())
+        manifest = existing.manifest
+        record = self._record(image, existing, manifest)
+        recorded = manifest and record == existing.record and existing.input == manifest.digest
         steps = [
             *([] if manifest else ["push"]),
             *([] if recorded else ["record"]),
-            *(f"move {tag}" for tag in there.to_move(manifest)),
+            *(f"move {tag}" for tag in existing.to_move(manifest)),
         ]
-        kept = tuple(f"{tag} stays at {later}" for tag, later in there.kept.items())
-        return there, PushedImage(record, tuple(steps), kept)
+        kept = tuple(f"{tag} stays at {later}" for tag, later in existing.kept.items())
+        return existing, PushedImage(record, tuple(steps), kept)
 
     def _record(
-        self, image: PushCandidate, there: ExistingImage, manifest: Manifest | None
+        self, image: PushCandidate, existing: ExistingImage, manifest: Manifest | None
     ) -> Record:
         """Return the record that an image is to have; what is there already keeps its time."""
         record = Record(
@@ -240,9 +240,9 @@ class Push:
             digest=manifest.digest if manifest else "",
             image_id=manifest.config_digest if manifest else image.image_id,
             size=packed_size(manifest) if manifest else 0,
-            release=there.release,
-            tag=there.tag,
-            moving=tuple(there.moving),
+            release=existing.release,
+            tag=existing.tag,
+            moving=tuple(existing.moving),
             input_digest=image.input_digest,
             variant=image.image.variant,
             stack=image.image.stack,
@@ -252,10 +252,12 @@ class Push:
             substitutes=image.allowed,
             published=f"{self.now():%Y-%m-%dT%H:%M:%SZ}",
         )
-        if there.record is None or there.record.digest != record.digest:
+        if existing.record is None or existing.record.digest != record.digest:
             return record
         # Earlier versions recorded the id that the engine of the push gave to the image.
-        return replace(record, published=there.record.published, image_id=there.record.image_id)
+        return replace(
+            record, published=existing.record.published, image_id=existing.record.image_id
+        )
 
     def _uploaded(self, image: PushCandidate, tag: str) -> Manifest:
         manifest = self.registry.manifest(tag)

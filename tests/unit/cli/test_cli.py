@@ -153,6 +153,12 @@ def test_lock_check_fails_on_a_changed_matrix_and_a_stale_lock(checkout: Path) -
         ("build --tf 2.2 --cache-to type=gha", "--cache-to: 'type=gha' is"),
         ("build --tf 2.2 --from x", "--from needs --pull"),
         ("build --tf 2.2 --pull --from x", "--from: 'x' is not HOST[:PORT]/REPOSITORY"),
+        ("push --tf 2.2 --to user:secret@registry.test/app", "docker login HOST"),
+        ("push --tf 2.2 --to repository", "--to: 'repository' is not HOST[:PORT]/REPOSITORY"),
+        ("push --tf 2.2 --to=", "--to: '' is not HOST[:PORT]/REPOSITORY"),
+        ("push --tf 2.2 --release today", "'today' is no release; give YYYYMMDD.N"),
+        ("push --tf 2.2 --release=", "--release '' is no release"),
+        ("push --tf 2.2 --allow-skipped horovod", "this suite cannot be left out"),
         ("nonsense", "nonsense"),
     ],
 )
@@ -162,6 +168,7 @@ def test_wrong_input_is_one_message_and_exit_code_2(
     code, message = _run(unchanged, *arguments.split())
     assert code == 2
     assert expected in message
+    assert "secret" not in message
 
 
 def test_a_second_signal_lets_an_interrupted_command_remove_its_folders() -> None:
