@@ -14,7 +14,7 @@ from imgbuild.engine.discovery import resolve_host
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import MachineError
 from imgbuild.files import lock_owner, locked
-from imgbuild.inputs.build_inputs import BuildInputs, Preparation, prepare_inputs
+from imgbuild.inputs.build_inputs import BuildInputs, prepare_inputs
 from imgbuild.inputs.fetched import FetchedInputs, open_fetched
 from imgbuild.matrix.images import Image, standin_image
 from imgbuild.plan.digest import InputDigest, InputReader, input_digest
@@ -190,10 +190,8 @@ def open_context(
             stack.callback(store.client.close)
         # First, since no input need be made for an engine that does not answer.
         stored = tuple(engine.images(INPUT_DIGEST))
-        preparation = Preparation(
-            cache_dir(), project, say, options.make_inputs, options.refresh_base
-        )
-        inputs = prepare_inputs(images, settings, preparation)
+        make, refresh = options.make_inputs, options.refresh_base
+        inputs = prepare_inputs(images, settings, project, say, make, refresh)
         if fetched:
             inputs = fetched.known_bases(inputs, images)
         shared = (project, images, options, settings, engine, host, inputs, say)

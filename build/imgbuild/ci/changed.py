@@ -18,7 +18,6 @@ from imgbuild.errors import InputError
 from imgbuild.inputs.build_inputs import (
     BaseInput,
     BuildInputs,
-    Preparation,
     base_recipe,
     prepare_inputs,
 )
@@ -26,7 +25,7 @@ from imgbuild.matrix.images import Image, whole_family
 from imgbuild.matrix.model import Matrix
 from imgbuild.plan.changes import changes_since, described, parts_label
 from imgbuild.plan.digest import SHORT, InputDigest, InputReader, input_digest
-from imgbuild.project import Project, cache_dir
+from imgbuild.project import Project
 from imgbuild.settings import Settings
 
 _UV = re.compile(r"uv\s*==\s*([0-9][0-9A-Za-z.]*)")
@@ -122,8 +121,7 @@ def look_at_inputs(
 
     """
     say = log or (lambda _: None)
-    preparation = Preparation(cache_dir(), project, say, make=log is not None)
-    return prepare_inputs(images, settings, preparation)
+    return prepare_inputs(images, settings, project, say, make=log is not None)
 
 
 def _digests(

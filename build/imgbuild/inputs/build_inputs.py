@@ -20,7 +20,7 @@ from imgbuild.inputs.local_prefix import prefix_digest
 from imgbuild.inputs.oci_layout import BaseLayout, open_layout
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
-from imgbuild.project import Project, state_dir
+from imgbuild.project import Project, cache_dir, state_dir
 from imgbuild.settings import LayoutBase, PrefixInterpreter, RegistryBase, Settings, Sites
 
 #: The named build contexts that the Dockerfiles mount.
@@ -77,38 +77,31 @@ class BuildInputs:
     standin: str | None = None
 
 
-@dataclass(frozen=True)
-class Preparation:
-    """How inputs are made: where they are kept, and who gets messages meanwhile.
-
-    With ``make`` false nothing is made: a base image that is missing then has no digest.
-    """
-
-    cache: Path
-    project: Project
-    say: Callable[[str], None]
-    make: bool = True
-    refresh: bool = False
-
-
-def prepare_inputs(
-    images: Iterable[Image], settings: Settings, preparation: Preparation
+def prepare_inputs(  # noqa: PLR0913, PLR0917 - what inputs are made of
+    images: Iterable[Image],
+    settings: Settings,
+    project: Project,
+    say: Callable[[str], None],
+    make: bool = True,
+    refresh: bool = False,
 ) -> BuildInputs:
-    """Return the inputs that ``images`` need, made where they are missing.
+    """Return the inputs that ``images`` need; ``say`` gets messages while they are made.
+
+    Without ``make`` a base image that is missing is not made, and has no digest.
 
     Raises:
-        InputError: the settings name a prefix or a CA bundle that cannot be used.
+        InputError: the settings name something that cannot be used.
         MachineError: a tool is missing, the archive cannot be reached, the disk is full.
 
     """
-    images = tuple(images)
-    matrix, project, cache = images[0].matrix, preparation.project, preparation.cache
+    images, cache = tuple(images), cache_dir()
+    matrix = images[0].matrix
     check_settings(settings, matrix)
     systems = {image.os_name: image for image in images}
     pythons = {image.version_of("python"): image for image in images}
     return BuildInputs(
-        {name: _base(image, settings, preparation) for name, image in systems.items()},
-        {v: _interpreter(image, settings, preparation) for v, image in pythons.items()},
+        {name: _base(image, settings, say, make, refresh) for name, image in systems.items()},
+        {v: _interpreter(image, settings, project) for v, image in pythons.items()},
         uv_context(cache),
         version("uv"),
         _build_secrets(settings, cache),
@@ -150,23 +143,25 @@ def base_recipe(image: Image) -> BaseRecipe:
     return BaseRecipe(image.os_name, image.os.distribution, image.os.suite, epoch_seconds(image))
 
 
-def _base(image: Image, settings: Settings, preparation: Preparation) -> BaseInput:
+def _base(
+    image: Image, settings: Settings, say: Callable[[str], None], make: bool, refresh: bool
+) -> BaseInput:
     choice = settings.base_for(image.os_name, image.os.image)
     if isinstance(choice, RegistryBase):
         return BaseInput(choice.image, choice.image.rsplit("@", 1)[1], "registry")
     if isinstance(choice, LayoutBase):
         local = open_layout(Path(choice.path))
         return BaseInput(local.reference, local.image_id, "OCI layout", local)
-    recipe, cache = base_recipe(image), preparation.cache
-    found = None if preparation.refresh else find_base(recipe, cache)
-    if found is None and not preparation.make:
+    recipe, cache = base_recipe(image), cache_dir()
+    found = None if refresh else find_base(recipe, cache)
+    if found is None and not make:
         return BaseInput("", None, "bootstrapped")
     log = state_dir() / "logs" / f"{time.strftime('%Y%m%dT%H%M%S')}-inputs.log"
-    make = partial(bootstrap_base, recipe, cache, log=log, say=preparation.say)
-    layout = found or make(refresh=preparation.refresh)
+    bootstrap = partial(bootstrap_base, recipe, cache, log=log, say=say)
+    layout = found or bootstrap(refresh=refresh)
 
     def require_whole() -> None:
-        if make().image_id != layout.image_id:
+        if bootstrap().image_id != layout.image_id:
             raise MachineError(
                 f"The base image in {layout.path} was damaged and has been made again; the "
                 "archive has moved on meanwhile, so it is another one now. Run this again."
@@ -175,13 +170,13 @@ def _base(image: Image, settings: Settings, preparation: Preparation) -> BaseInp
     return BaseInput(layout.reference, layout.image_id, "bootstrapped", layout, require_whole)
 
 
-def _interpreter(image: Image, settings: Settings, preparation: Preparation) -> InterpreterInput:
+def _interpreter(image: Image, settings: Settings, project: Project) -> InterpreterInput:
     python = image.version_of("python")
     choice = settings.interpreter_for(python)
     if not isinstance(choice, PrefixInterpreter):
         return InterpreterInput(None, "source", "source")
-    prefix, dockerfile = Path(choice.path), preparation.project.prefix_dockerfile
-    digest = prefix_digest(prefix, python, dockerfile, preparation.cache)
+    prefix = Path(choice.path)
+    digest = prefix_digest(prefix, python, project.prefix_dockerfile, cache_dir())
     return InterpreterInput(prefix, digest, "local prefix")
 
 

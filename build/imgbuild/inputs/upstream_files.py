@@ -4,14 +4,14 @@ import json
 import re
 import shutil
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
+from packaging.markers import Environment, default_environment
+from packaging.pylock import PackageSdist, PackageWheel, Pylock, PylockSelectError
 from packaging.tags import Tag, compatible_tags, cpython_tags
-from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from imgbuild.dockerfile.lockfile import Lock, read_lock
 from imgbuild.dockerfile.requirements import PLATFORM, call_uv, index_environment
@@ -56,8 +56,6 @@ def find_image(reference: str, sites: Sites) -> Manifest:
         if not digests:
             raise CheckFailedError(f"{reference} is no image for linux/amd64.")
         manifest = _manifest(client, digests[0], reference)
-    if not {"config", "layers"} <= manifest.document().keys():
-        raise MachineError(f"{reference}: its manifest is of a kind that is too old.")
     return manifest
 
 
@@ -154,53 +152,39 @@ def python_items(image: Image, locks: Path, sites: Sites) -> tuple[Download, ...
         MachineError: the index cannot be reached.
 
     """
-    python, horovod = image.python_minor, image.version_of("horovod")
+    python, horovod = image.version_of("python"), image.version_of("horovod")
     source = Lock("", {"horovod": horovod}, {"horovod": (image.horovod.sha256,)})
+    tags = _wheel_tags(image.python_minor)
     found = [
         item
         for name in image.lock_names
-        for item in _python_files(read_lock(locks / name), python, sites, name)
+        for item in _python_files(read_lock(locks / name), name, python, tags, sites)
     ]
-    found += _python_files(source, python, sites, "matrix.yaml", binary=False)
+    found += _python_files(source, "matrix.yaml", python, [], sites)
     return tuple(dict.fromkeys(found))
 
 
 def _python_files(
-    lock: Lock, python: str, sites: Sites, name: str, *, binary: bool = True
+    lock: Lock, name: str, python: str, tags: Sequence[Tag], sites: Sites
 ) -> Iterator[Download]:
-    order = {tag: place for place, tag in enumerate(_wheel_tags(python))}
-    for package in _ask_uv(lock, python, sites, name)["packages"]:
-        item = _best_file(package, order if binary else {})
-        if item is None:
-            raise CheckFailedError(
-                f"The Python package index has no file of {package['name']} {package['version']} "
-                f"for Python {python}."
-            )
-        if item.sha256 not in lock.hashes.get(canonicalize_name(package["name"]), ()):
-            raise CheckFailedError(
-                f"The Python package index has {item.name} with sha256 {item.sha256}, which is not "
-                f"in {name}. Stop and find out which of the two is right."
-            )
-        yield item
-
-
-def _best_file(package: Mapping[str, Any], order: Mapping[Tag, int]) -> Download | None:
-    """Return the wheel with the first tag of ``order``, else the source distribution."""
-    files = [_python_file(file) for file in package.get("wheels", ()) if order]
-    places = [
-        (order[tag], file)
-        for file in files
-        for tag in parse_wheel_filename(file.name)[3]
-        if tag in order
-    ]
-    if places:
-        return min(places, key=lambda pair: pair[0])[1]
-    return _python_file(package["sdist"]) if "sdist" in package else None
-
-
-def _python_file(file: Mapping[str, Any]) -> Download:
-    name = unquote(urlsplit(file["url"]).path.rpartition("/")[2])
-    return Download(name, file["url"], file["hashes"]["sha256"], file.get("size"), Kind.PYTHON)
+    """Yield the files with the first of ``tags``, else the source distributions."""
+    environment: Environment = {**default_environment(), "python_full_version": python}
+    try:
+        found = _ask_uv(lock, name, python, sites)
+        for package, file in Pylock.from_dict(found).select(environment=environment, tags=tags):
+            if not isinstance(file, PackageWheel | PackageSdist) or not file.url:
+                continue  # uv finds nothing else for a version
+            digest = file.hashes["sha256"]
+            if digest not in lock.hashes[package.name]:
+                raise CheckFailedError(
+                    f"The Python package index has {file.filename} with sha256 {digest}, which is "
+                    f"not in {name}. Stop and find out which of the two is right."
+                )
+            yield Download(file.filename, file.url, digest, file.size, Kind.PYTHON)
+    except PylockSelectError as error:
+        raise CheckFailedError(
+            f"The Python package index has no file for Python {python}: {error}."
+        ) from error
 
 
 def _wheel_tags(python: str) -> list[Tag]:
@@ -211,13 +195,8 @@ def _wheel_tags(python: str) -> list[Tag]:
     version = tuple(int(part) for part in python.split("."))
     cpython = f"cp{python.replace('.', '')}"
     old = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
-    platforms = [
-        f"{name}_x86_64"
-        for minor in range(17, 4, -1)
-        for name in (f"manylinux_2_{minor}", old.get(minor))
-        if name
-    ]
-    platforms.append("linux_x86_64")
+    names = [(f"manylinux_2_{minor}", old.get(minor)) for minor in range(17, 4, -1)]
+    platforms = [f"{name}_x86_64" for pair in (*names, ("linux",)) for name in pair if name]
     abi = f"{cpython}m" if version < (3, 8) else cpython
     return [
         *cpython_tags(version, [abi], platforms),
@@ -225,7 +204,7 @@ def _wheel_tags(python: str) -> list[Tag]:
     ]
 
 
-def _ask_uv(lock: Lock, python: str, sites: Sites, name: str) -> dict[str, Any]:
+def _ask_uv(lock: Lock, name: str, python: str, sites: Sites) -> dict[str, Any]:
     """Return what uv finds for exactly these versions (PEP 751)."""
     with work_folder("python-files") as folder:
         pins = "".join(f"{package}=={version}\n" for package, version in lock.versions.items())

@@ -10,7 +10,7 @@ import uv
 
 from imgbuild.errors import InputError, MachineError
 from imgbuild.inputs import build_inputs
-from imgbuild.inputs.build_inputs import BuildInputs, Preparation, prepare_inputs, uv_context
+from imgbuild.inputs.build_inputs import BuildInputs, prepare_inputs, uv_context
 from imgbuild.inputs.oci_layout import BaseLayout
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
@@ -22,21 +22,25 @@ DIGEST = "sha256:" + "a" * 64
 BASE = {"from": "registry", "image": f"x/y@{DIGEST}"}
 
 
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
 def _prepare(
-    images: dict[str, Image], cache: Path, settings: dict[str, Any], name: str = "tf-2.2-cpu-debian"
+    images: dict[str, Image], settings: dict[str, Any], name: str = "tf-2.2-cpu-debian"
 ) -> BuildInputs:
-    preparation = Preparation(cache, Project(ROOT), print, make=False)
-    chosen = [images[name]]
-    return prepare_inputs(chosen, Settings.model_validate(settings), preparation)
+    made = Settings.model_validate(settings)
+    return prepare_inputs([images[name]], made, Project(ROOT), print, make=False)
 
 
-def test_a_base_by_digest_needs_nothing_made(images: dict[str, Image], tmp_path: Path) -> None:
-    inputs = _prepare(images, tmp_path, {"base": {"debian-12": BASE}})
+def test_a_base_by_digest_needs_nothing_made(images: dict[str, Image]) -> None:
+    inputs = _prepare(images, {"base": {"debian-12": BASE}})
     base = inputs.bases["debian-12"]
     assert (base.reference, base.digest, base.origin) == (f"x/y@{DIGEST}", DIGEST, "registry")
     assert inputs.interpreters["3.6.15"].origin == "source"
     assert [path.name for path in inputs.uv.iterdir()] == ["uv"]
-    assert _prepare(images, tmp_path, {}).bases["debian-12"].digest is None
+    assert _prepare(images, {}).bases["debian-12"].digest is None
 
 
 def test_a_base_that_was_damaged_and_is_another_now_ends_the_build(
@@ -46,7 +50,7 @@ def test_a_base_that_was_damaged_and_is_another_now_ends_the_build(
     monkeypatch.setattr(build_inputs, "find_base", lambda *_: first)
     made = [other, first]
     monkeypatch.setattr(build_inputs, "bootstrap_base", lambda *_, **__: made.pop())
-    base = _prepare(images, tmp_path, {}).bases["debian-12"]
+    base = _prepare(images, {}).bases["debian-12"]
     base.require_whole()
     with pytest.raises(MachineError, match="it is another one now"):
         base.require_whole()
@@ -80,15 +84,15 @@ def test_a_base_that_was_damaged_and_is_another_now_ends_the_build(
     ],
 )
 def test_what_cannot_be_meant_is_refused(
-    images: dict[str, Image], tmp_path: Path, settings: dict[str, Any], expected: str
+    images: dict[str, Image], settings: dict[str, Any], expected: str
 ) -> None:
     with pytest.raises(InputError, match=expected):
-        _prepare(images, tmp_path, settings)
+        _prepare(images, settings)
 
 
-def test_a_substitute_has_its_own_sha256(images: dict[str, Image], tmp_path: Path) -> None:
+def test_a_substitute_has_its_own_sha256(images: dict[str, Image]) -> None:
     settings = {"substitutes": {"openmpi-3.1.2.tar.gz": "a" * 64}}
-    own, changed = (_prepare(images, tmp_path, s, GPU).downloads[GPU] for s in ({}, settings))
+    own, changed = (_prepare(images, s, GPU).downloads[GPU] for s in ({}, settings))
     names = [file.name for file in own.contexts["downloads"]]
     assert names == ["Miniconda3-4.5.11-Linux-x86_64.sh", "openmpi-3.1.2.tar.gz"]
     assert any(f.name.startswith("python-3.6.2-") for f in own.contexts["conda-packages"])
@@ -99,18 +103,17 @@ def test_a_substitute_has_its_own_sha256(images: dict[str, Image], tmp_path: Pat
 def test_a_documented_image_starts_from_its_registry_and_its_lock(
     images: dict[str, Image], tmp_path: Path
 ) -> None:
-    base = _prepare(images, tmp_path, {}, GPU).bases["ubuntu-18.04"]
+    base = _prepare(images, {}, GPU).bases["ubuntu-18.04"]
     assert base.reference.startswith("ubuntu@sha256:")
-    mirrored = _prepare(images, tmp_path, {"registry": "registry.example.org/hub"}, GPU)
+    mirrored = _prepare(images, {"registry": "registry.example.org/hub"}, GPU)
     assert mirrored.bases["ubuntu-18.04"].reference == f"registry.example.org/hub/{base.reference}"
     lock = (ROOT / "images/locks/conda-3.6.2.txt").read_text(encoding="utf-8")
     line = next(line for line in lock.splitlines() if "/xz-" in line)
     path = tmp_path / "images/locks/conda-3.6.2.txt"
     path.parent.mkdir(parents=True)
     path.write_text(lock.replace(line.split()[0], "unlocked"))
-    preparation = Preparation(tmp_path, Project(tmp_path), print, make=False)
     with pytest.raises(InputError, match=r"xz-.* is unlocked"):
-        prepare_inputs([images[GPU]], Settings(), preparation)
+        prepare_inputs([images[GPU]], Settings(), Project(tmp_path), print, make=False)
 
 
 def test_mirrors_are_a_secret_and_their_keys_a_context(
@@ -122,7 +125,7 @@ def test_mirrors_are_a_secret_and_their_keys_a_context(
         "ubuntu": "http://m/ubuntu",
         "nvidia-cuda": {"url": "http://m/c", "keyring": str(key)},
     }
-    inputs = _prepare(images, tmp_path / "cache", {"mirrors": mirrors}, GPU)
+    inputs = _prepare(images, {"mirrors": mirrors}, GPU)
     text = inputs.secrets["upstreams"].read_text(encoding="utf-8")
     assert text == "nvidia-cuda http://m/c\nubuntu http://m/ubuntu\n"
     assert inputs.keyrings is not None

@@ -12,6 +12,7 @@ from imgbuild.inputs.upstream_files import python_items
 from imgbuild.matrix.images import Image
 from imgbuild.settings import Mirror, Settings, Sites
 
+HEAD = 'lock-version = "1.0"\ncreated-by = "uv"\nrequires-python = ">=3.6"\n'
 ANY, OLD, NEW, SOURCE = ("1" * 64, "2" * 64, "3" * 64, "4" * 64)
 
 
@@ -47,15 +48,15 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, image: Image) -> Ca
     def give(h5py: str, horovod: str | None = None) -> None:
         sha256 = horovod or image.horovod.sha256
         version = image.version_of("horovod")
+        wheel = _file(f"horovod-{version}-py3-none-any.whl", ANY)
+        source = _file(f"horovod-{version}.tar.gz", sha256)
         texts = {
             "h5py": h5py,
             "wheel": _package("wheel", "0.37.1", _file("wheel-0.37.1.tar.gz", ANY)),
-            "horovod": _package(
-                "horovod", version, _file("horovod.tar.gz", sha256), _file("horovod-1.whl", ANY)
-            ),
+            "horovod": _package("horovod", version, source, wheel),
         }
         for name, text in texts.items():
-            (tmp_path / name).write_text(text)
+            (tmp_path / name).write_text(HEAD + text)
         script = tmp_path / "uv"
         script.write_text(
             "#!/bin/sh\nread -r line < requirements.in\n"
@@ -89,7 +90,7 @@ def test_the_best_file_is_taken(
     """Horovod is compiled from its source even if there is a wheel."""
     answers(_package("h5py", "2.10.0", _file("h5py-2.10.0.tar.gz", SOURCE), *wheels))
     names = [item.name for item in python_items(image, locks, Sites())]
-    assert names == [expected, "wheel-0.37.1.tar.gz", "horovod.tar.gz"]
+    assert names == [expected, "wheel-0.37.1.tar.gz", "horovod-0.19.5.tar.gz"]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def test_the_best_file_is_taken(
     [
         (_file("h5py-2.10.0.tar.gz", "9" * 64), None, r"h5py-2\.10\.0\.tar\.gz .* not in tf-2"),
         (_file("h5py-2.10.0.tar.gz", SOURCE), "8" * 64, r"horovod.* not in matrix\.yaml"),
-        (None, None, r"no file of h5py 2\.10\.0 for Python 3\.6"),
+        (None, None, r"no file for Python 3\.6\.15: No wheel found .* package 'h5py'"),
     ],
 )
 def test_a_file_that_is_unknown_or_missing(  # noqa: PLR0913, PLR0917 - fixtures and cases
@@ -108,7 +109,8 @@ def test_a_file_that_is_unknown_or_missing(  # noqa: PLR0913, PLR0917 - fixtures
     horovod: str | None,
     expected: str,
 ) -> None:
-    bare = '[[packages]]\nname = "h5py"\nversion = "2.10.0"\n'
+    other = _file("h5py-2.10.0-cp27-cp27m-manylinux1_x86_64.whl", OLD)
+    bare = f'[[packages]]\nname = "h5py"\nversion = "2.10.0"\nwheels = [{other}]\n'
     answers(_package("h5py", "2.10.0", h5py) if h5py else bare, horovod)
     with pytest.raises(CheckFailedError, match=expected):
         python_items(image, locks, Sites())

@@ -14,7 +14,7 @@ from imgbuild.dockerfile.labels import INPUT_DIGEST, INPUT_PARTS, REPOSITORY, pi
 from imgbuild.dockerfile.render import render_all, write_all
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.types import StoredImage
-from imgbuild.inputs.build_inputs import BuildInputs, Preparation, prepare_inputs
+from imgbuild.inputs.build_inputs import BuildInputs, prepare_inputs
 from imgbuild.matrix.images import Image, all_images, documented_family
 from imgbuild.matrix.load import load_matrix
 from imgbuild.plan.changes import parts_label
@@ -112,8 +112,7 @@ class Checkout:
 
     def _inputs(self) -> BuildInputs:
         settings = Settings.model_validate(self.settings)
-        preparation = Preparation(self.cache, self.project, print, make=False)
-        return prepare_inputs(self.images, settings, preparation)
+        return prepare_inputs(self.images, settings, self.project, print, make=False)
 
     def _pass(self, context: BuildContext, image: Image, image_id: str) -> None:
         keys = context.suite_keys[image.name]
