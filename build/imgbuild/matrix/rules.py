@@ -1,21 +1,14 @@
 """Judge the pins of images by the compatibility rules of ``matrix.yaml``."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from itertools import zip_longest
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion
 
-from imgbuild.matrix.images import (
-    Image,
-    corrections,
-    minor_of,
-    never_published,
-    resolvable_images,
-)
+from imgbuild.matrix.images import Image, corrections, minor_of, never_published, resolvable_images
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.pins import pin_location
 from imgbuild.matrix.rule_model import Check, Rule
@@ -28,12 +21,12 @@ TABLES = {
 }
 #: A fault lists so many image names, then counts the rest.
 NAMED_IMAGES = 3
-_NAMED_VERSION = re.compile(r"(?P<name>.*?)-?(?P<version>[0-9][0-9.]*)")
+_VERSION = re.compile(r"[0-9][0-9.]*$")
 
 #: Versions by component, each as the matrix's tables spell it.
 Pins = Mapping[str, str]
-#: A pin or a field of a table: what a rule compares.
-Value = str | tuple[str, ...]
+#: A pin or a field of a table, which may list several: what a rule compares.
+Value = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -77,18 +70,18 @@ def broken_rules(matrix: Matrix, pins: Pins) -> list[BrokenRule]:
     return [broken for broken in found if broken is not None]
 
 
-def rule_faults(matrix: Matrix) -> list[Fault]:
-    """Return one fault for each rule that a row breaks, in one of its variants or in both."""
+def rule_faults(matrix: Matrix) -> Iterator[Fault]:
+    """Yield one fault for each rule that a row breaks, in one of its variants or in both."""
     images: dict[Fault, list[str]] = {}
     for image in resolvable_images(matrix):
-        for fault in _faults_of(image):
-            images.setdefault(fault, []).append(image.name)
-    faults = []
+        for broken in broken_rules(matrix, image.keys):
+            nearest = nearest_that_works(matrix, image.keys, broken)
+            message = f"{broken.sentence} Nearest that works: {nearest or 'none'}."
+            images.setdefault(Fault(_location(image, broken), message), []).append(image.name)
     for fault, names in images.items():
         more = len(names) - NAMED_IMAGES
         listed = ", ".join(names[:NAMED_IMAGES]) + (f" and {more} more" if more > 0 else "")
-        faults.append(Fault(fault.location, f"{listed}: {fault.message}"))
-    return faults
+        yield Fault(fault.location, f"{listed}: {fault.message}")
 
 
 def documented_warnings(image: Image) -> list[str]:
@@ -111,19 +104,6 @@ def documented_warnings(image: Image) -> list[str]:
     ]
 
 
-def look_up(matrix: Matrix, pins: Pins, fact: str) -> Value | None:
-    """Return a pin (``cuda``) or a field of its entry (``cuda.os``); None if there is none."""
-    component, *path = fact.split(".")
-    if component not in pins:
-        return None
-    if not path:
-        return pins[component]
-    found: object = getattr(matrix, TABLES[component])[pins[component]]
-    for part in path:
-        found = getattr(found, part, None)
-    return found if isinstance(found, str | tuple) else None
-
-
 def nearest_that_works(matrix: Matrix, pins: Pins, broken: BrokenRule) -> str | None:
     """Return the value of the judged pin that breaks none of the pin's rules; None if none.
 
@@ -131,14 +111,29 @@ def nearest_that_works(matrix: Matrix, pins: Pins, broken: BrokenRule) -> str | 
     Values of another name (``ubuntu-18.04`` for ``debian-12``) come after all of the same name.
     """
     component = broken.rule.judges
-    if broken.is_of_a_table:
-        return (broken.rule.minimum or {}).get(broken.pin)
-    working = [
-        value
-        for value in _known_values(matrix, component)
-        if not _breaks(matrix, {**pins, component: value}, component)
-    ]
-    return _nearest(broken.pin, working)
+    if broken.rule.minimum is not None:
+        return broken.rule.minimum.get(broken.pin)
+    if component in TABLES:
+        known: Iterable[str] = getattr(matrix, TABLES[component])
+    else:  # each CUDA release lists the releases of cuDNN and NCCL that go with it
+        known = dict.fromkeys(v for cuda in matrix.cuda.values() for v in getattr(cuda, component))
+
+    def works(value: str) -> bool:
+        found = broken_rules(matrix, {**pins, component: value})
+        return not any(b.rule.judges == component and not b.is_of_a_table for b in found)
+
+    def distance(value: str) -> tuple[bool, int, int]:
+        (name, place), (wrong, other) = _name_and_place(value), _name_and_place(broken.pin)
+        return name != wrong, abs(place - other), -place
+
+    return min(filter(works, known), key=distance, default=None)
+
+
+def _name_and_place(value: str) -> tuple[str, int]:
+    """Return a number beside the name that is larger for a newer version."""
+    name = _VERSION.sub("", value)
+    found = numbers(value.removeprefix(name))
+    return name, sum(number * 10_000 ** (5 - i) for i, number in enumerate(found[:6]))
 
 
 def numbers(version: str) -> tuple[int, ...]:
@@ -160,32 +155,37 @@ def admits(specifier: str, version: str) -> bool:
 
 def _judge(matrix: Matrix, rule: Rule, pins: Pins) -> BrokenRule | None:
     """Return how the pins break the rule; None if they do not, or if it is not about them."""
-    value = look_up(matrix, pins, rule.value or rule.judges)
+    value = _look_up(matrix, pins, rule.value or rule.judges)
+    fact = _look_up(matrix, pins, rule.fact) if rule.fact else None
     if rule.minimum is not None:
-        fact: Value | None = rule.minimum.get(pins.get(rule.judges, ""))
-    else:
-        fact = look_up(matrix, pins, rule.fact) if rule.fact else None
+        minimum = rule.minimum.get(pins.get(rule.judges, ""))
+        fact = (minimum,) if minimum else None
     if value is None or fact is None or not _applies(matrix, rule, pins):
         return None
-    comparison = COMPARISONS[rule.check]
-    if comparison.holds(_spelled(value), fact):
+    comparison, found = COMPARISONS[rule.check], ", ".join(value)
+    if comparison.holds(found, fact):
         return None
-    spelled = _spelled(fact)
-    required = comparison.requires.format(spelled, minor_of(spelled))
-    return BrokenRule(rule, pins[rule.judges], _spelled(value), required)
+    listed = ", ".join(fact) or "none"
+    required = comparison.requires.format(listed, minor_of(listed))
+    return BrokenRule(rule, pins[rule.judges], found, required)
+
+
+def _look_up(matrix: Matrix, pins: Pins, fact: str) -> Value | None:
+    """Return a pin (``cuda``) or a field of its entry (``cuda.os``); None if there is none."""
+    component, *path = fact.split(".")
+    if component not in pins:
+        return None
+    found: object = pins[component]
+    if path:
+        found = getattr(matrix, TABLES[component])[found]
+    for part in path:
+        found = getattr(found, part, None)
+    return (found,) if isinstance(found, str) else found if isinstance(found, tuple) else None
 
 
 def _applies(matrix: Matrix, rule: Rule, pins: Pins) -> bool:
-    facts = ((look_up(matrix, pins, fact), range_) for fact, range_ in rule.where.items())
-    return all(isinstance(fact, str) and admits(range_, fact) for fact, range_ in facts)
-
-
-def _faults_of(image: Image) -> Iterator[Fault]:
-    matrix, pins = image.matrix, image.keys
-    for broken in broken_rules(matrix, pins):
-        nearest = nearest_that_works(matrix, pins, broken)
-        message = f"{broken.sentence} Nearest that works: {nearest or 'none'}."
-        yield Fault(_location(image, broken), message)
+    facts = ((_look_up(matrix, pins, fact), range_) for fact, range_ in rule.where.items())
+    return all(fact and admits(range_, fact[0]) for fact, range_ in facts)
 
 
 def _location(image: Image, broken: BrokenRule) -> Location:
@@ -196,47 +196,6 @@ def _location(image: Image, broken: BrokenRule) -> Location:
     return pin_location(image.matrix, image.row, component)
 
 
-def _known_values(matrix: Matrix, component: str) -> tuple[str, ...]:
-    """Return every value of a pin that the matrix's tables have, in their order."""
-    if component in TABLES:
-        return tuple(getattr(matrix, TABLES[component]))
-    # cuDNN and NCCL have no table: each CUDA release lists the releases that go with it.
-    found = (value for cuda in matrix.cuda.values() for value in getattr(cuda, component))
-    return tuple(dict.fromkeys(found))
-
-
-def _breaks(matrix: Matrix, pins: Pins, component: str) -> bool:
-    found = broken_rules(matrix, pins)
-    return any(b.rule.judges == component and not b.is_of_a_table for b in found)
-
-
-def _nearest(wrong: str, values: list[str]) -> str | None:
-    name, version = _name_and_version(wrong)
-    same_name = [value for value in values if _name_and_version(value)[0] == name]
-    ordered = sorted(same_name or values, key=lambda value: _name_and_version(value)[1])
-    newer = [value for value in ordered if _name_and_version(value)[1] >= version]
-    older = ordered[: len(ordered) - len(newer)]
-
-    def distance(value: str) -> list[int]:
-        pairs = zip_longest(version, _name_and_version(value)[1], fillvalue=0)
-        return [abs(one - other) for one, other in pairs]
-
-    return min([*newer[:1], *older[-1:]], key=distance, default=None)
-
-
-def _name_and_version(value: str) -> tuple[str, tuple[int, ...]]:
-    match = _NAMED_VERSION.fullmatch(value)
-    return (match["name"], numbers(match["version"])) if match else (value, ())
-
-
-def _spelled(value: Value) -> str:
-    return value if isinstance(value, str) else ", ".join(value) or "none"
-
-
-def _all(value: Value) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else value
-
-
 def _same_major_newer_minor(version: str, other: str) -> bool:
     mine, least = (*numbers(version), 0, 0), (*numbers(other), 0, 0)
     return mine[0] == least[0] and mine[1] >= least[1]
@@ -244,17 +203,13 @@ def _same_major_newer_minor(version: str, other: str) -> bool:
 
 #: The comparisons that a rule's ``check`` names.
 COMPARISONS: Mapping[Check, Comparison] = {
-    "equal": Comparison(lambda value, fact: value == fact, "{0}"),
-    "one-of": Comparison(lambda value, fact: value in _all(fact), "one of: {0}"),
-    "range": Comparison(lambda value, fact: admits(_spelled(fact), value), "a version in {0}"),
-    "at-least": Comparison(
-        lambda value, fact: numbers(value) >= numbers(_spelled(fact)), "at least {0}"
-    ),
+    "equal": Comparison(lambda value, fact: (value,) == fact, "{0}"),
+    "one-of": Comparison(lambda value, fact: value in fact, "one of: {0}"),
+    "range": Comparison(lambda value, fact: admits(fact[0], value), "a version in {0}"),
+    "at-least": Comparison(lambda value, fact: numbers(value) >= numbers(fact[0]), "at least {0}"),
     "same-major-minor-at-least": Comparison(
-        lambda value, fact: _same_major_newer_minor(value, _spelled(fact)),
+        lambda value, fact: _same_major_newer_minor(value, fact[0]),
         "{1} or newer of the same major number",
     ),
-    "release-one-of": Comparison(
-        lambda value, fact: minor_of(value) in _all(fact), "a release of: {0}"
-    ),
+    "release-one-of": Comparison(lambda value, fact: minor_of(value) in fact, "a release of: {0}"),
 }
