@@ -24,16 +24,6 @@ Downloads = dict[str, Mapping[str, Path]]
 #: Why images cannot be built, by image.
 Failures = dict[str, ImgbuildError]
 GIB = 1 << 30
-#: An image is about 1 GB (imgbuild build prints each one's size); its stages as much again.
-FIRST_IMAGE = 2 * GIB
-#: What another on the same system and for the same variant adds. Source: measured, 29 images and
-#: their build cache took 12.3 GB of an engine's disk.
-FURTHER_IMAGE = GIB // 2
-#: The most that is required, however many images: most steps of a large build are usually cached,
-#: and each tagged image takes the place of its predecessor.
-MOST = 6 * GIB
-#: What must be left in any case, so that the engine itself can go on.
-RESERVE = 2 * GIB
 #: With less than this free, a failure may well come from the full disk.
 SCARCE = 256 << 20
 _FREE_SOME = (
@@ -60,9 +50,15 @@ def _data_folder(engine: Engine) -> tuple[Path, int | None]:
 
 
 def needed_bytes(images: Sequence[Image]) -> int:
-    """Return how many bytes must be free to build the images."""
+    """Return how many bytes must be free to build the images.
+
+    The first of a system and variant needs 2 GiB: an image is about 1 GB, its stages as much again.
+    Another adds half a GiB (measured: 29 images and their build cache took 12.3 GB). 6 GiB do for
+    any number, since most steps of a large build are usually cached and each tagged image takes the
+    place of its predecessor. 2 GiB more are for the engine itself.
+    """
     first = len({(image.os_name, image.variant) for image in images})
-    return min(first * FIRST_IMAGE + (len(images) - first) * FURTHER_IMAGE, MOST) + RESERVE
+    return min(first * 4 + len(images) - first, 12) * GIB // 2 + 2 * GIB
 
 
 def full_disk(engine: Engine) -> str:

@@ -174,12 +174,10 @@ def open_stores(
 
 def predicted(item: PlanItem, context: BuildContext) -> PlanItem:
     """Return a plan item; if it is to be built, its reason says who has it. Nothing is fetched."""
-    found = _first(context, lambda store: store.has_image(item)) if _builds(item) else None
+    if item.action is not Action.BUILD:
+        return item
+    found = _first(context, lambda store: store.has_image(item))
     return replace(item, reason=f"{item.reason}; would be taken from {found[0]}") if found else item
-
-
-def _builds(item: PlanItem) -> bool:
-    return item.action is Action.BUILD
 
 
 def _first(context: BuildContext, read: Callable[[RemoteStore], T | None]) -> tuple[str, T] | None:
@@ -202,29 +200,27 @@ def take(items: Sequence[PlanItem], context: BuildContext) -> tuple[PlanItem, ..
     """
     if not context.sources:
         return tuple(items)
-    pulled = {item.image.name: _pull(item, context) for item in items if _builds(item)}
-    for item in items:
-        if item.action is Action.TEST:
-            _take_verdicts(item, context.engine.inspect(item.image_id or ""), context)
-    left = context.plan(test=context.options.test)
-    for key in wheel_keys([item.image for item in left if _builds(item)], context):
+    left = [item for item in items if item.action in {Action.BUILD, Action.TEST}]
+    came_from = {item.image.name: _take(item, context) for item in left}
+    items = context.plan(test=context.options.test)
+    for key in wheel_keys([one.image for one in items if one.action is Action.BUILD], context):
         _take_wheel(key, context)
-    return tuple(_explained(item, pulled.get(item.image.name)) for item in left)
+    return tuple(_explained(item, came_from.get(item.image.name)) for item in items)
 
 
-def _pull(item: PlanItem, context: BuildContext) -> str | None:
-    """Pull an image and its verdicts; return where it came from."""
-    found = _first(context, lambda store: store.pull(item))
-    if found:
-        _take_verdicts(item, found[1], context)
-    return found[0] if found else None
-
-
-def _take_verdicts(item: PlanItem, image: StoredImage | None, context: BuildContext) -> None:
-    if image and (
-        found := _first(context, lambda store: store.verdicts(item.digest.total, image.layers))
-    ):
+def _take(item: PlanItem, context: BuildContext) -> str | None:
+    """Pull an image that is to be built, take the verdicts on it; return where it came from."""
+    source, image = None, None
+    if item.image_id:
+        image = context.engine.inspect(item.image_id)
+    elif pulled := _first(context, lambda store: store.pull(item)):
+        source, image = pulled
+    if image is None:
+        return None
+    layers = image.layers
+    if found := _first(context, lambda store: store.verdicts(item.digest.total, layers)):
         context.store.adopt(image.id, found[1])
+    return source
 
 
 def _take_wheel(key: str, context: BuildContext) -> None:

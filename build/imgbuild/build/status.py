@@ -102,12 +102,6 @@ class ImageStatus:
         shown = self.running or max(ended, key=lambda step: step.since, default=None)
         return shown.text if shown else ""
 
-    @property
-    def share(self) -> float:
-        """How much of the work is done, from 0 to 1; what follows the steps counts as one more."""
-        ended = sum(step.ended for step in self.steps.values())
-        return 1.0 if self.final else ended / (len(self.steps) + 1)
-
     def elapsed(self, now: float) -> float | None:
         """Return how long the image has been, or was, worked on; ``None`` before it began."""
         if self.since is None:
@@ -172,8 +166,9 @@ class BuildStatus:
 
     @property
     def fraction(self) -> float:
-        """How much of all is done, from 0 to 1."""
-        return sum(one.share for one in self.busy) / len(self.busy) if self.busy else 1.0
+        """How much is done, from 0 to 1; what follows an image's steps counts as one more."""
+        done, steps = self.steps
+        return (done + self.done) / (steps + len(self.busy)) if self.busy else 1.0
 
     @property
     def steps(self) -> tuple[int, int]:
