@@ -1,5 +1,6 @@
-"""Running bake, with a program that plays buildx."""
+"""The bake definition, and running bake with a program that plays buildx."""
 
+import json
 import os
 import signal
 import threading
@@ -11,7 +12,7 @@ from pathlib import Path
 import fake_buildx
 import pytest
 
-from imgbuild.engine.bake import BakeTarget, BuiltImage, run_bake
+from imgbuild.engine.bake import BakeTarget, BuiltImage, bake_definition, run_bake
 from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.failure import BuildFailedError, BuildStoppedError
 from imgbuild.engine.progress import BakeBegun, BakeEvent, BuildEvent
@@ -35,17 +36,13 @@ def bake(
     return built, [event for event in events if isinstance(event, BuildEvent)]
 
 
-def test_built_images_have_their_ids(tmp_path: Path) -> None:
+def test_built_images_have_their_ids_and_everything_is_in_the_log(tmp_path: Path) -> None:
     buildx = fake_buildx.replaying(tmp_path, SAMPLES / "ok", built=BUILT)
     images, events = bake(buildx, tmp_path)
     for image in images.values():
         assert image == BuiltImage(fake_buildx.IMAGE, image.seconds)
         assert 0.3 < (image.seconds or 0) < 5
     assert {event.target for event in events} == {None, *FAMILY}
-
-
-def test_everything_is_in_the_log(tmp_path: Path) -> None:
-    bake(fake_buildx.replaying(tmp_path, SAMPLES / "ok", built=BUILT), tmp_path)
     log = (tmp_path / "logs" / "build.log").read_text()
     assert "Z [tf-2.2-cpu] #10 hello tf-2.2-cpu\n" in log
     assert "#11 exporting to image (done after 0.0 s)\n" in log
@@ -196,3 +193,36 @@ def test_a_silent_build_is_stopped(tmp_path: Path) -> None:
         "Building tf-2.2-cpu, tf-2.3-cpu failed: the engine said nothing for more than 1s"
     )
     assert "'imgbuild doctor' checks the engine" in said
+
+
+def family() -> list[BakeTarget]:
+    return [
+        BakeTarget(
+            name="tf-2.2-cpu-debian",
+            context=Path("/checkout/images/files"),
+            dockerfile=Path("/checkout/images/dockerfiles/tf-2.2-cpu-debian/Dockerfile"),
+            contexts={"python": "/prefix", "base": "docker-image://base:1"},
+            args={"PIP_INDEX_URL": "https://index.example/simple"},
+            labels={"org.opencontainers.image.title": "costs ${nothing} or %{nothing}"},
+            secrets=("id=ca,src=/ca.pem",),
+            target="final",
+        ),
+        BakeTarget(
+            name="derived-1.0",
+            context=Path("/c"),
+            dockerfile=Path("/c/Dockerfile"),
+            contexts={"base": "target:tf-2.2-cpu-debian"},
+            output="type=local,dest=/out",
+        ),
+    ]
+
+
+def test_the_definition_is_the_recorded_one() -> None:
+    found = json.dumps(bake_definition(family(), epoch=1700000000), indent=2) + "\n"
+    assert found == (SAMPLES / "bake.json").read_text(encoding="utf-8")
+
+
+def test_the_order_of_the_targets_does_not_matter() -> None:
+    forth, back = (bake_definition(targets) for targets in (family(), family()[::-1]))
+    assert json.dumps(forth) == json.dumps(back)
+    assert "SOURCE_DATE_EPOCH" not in json.dumps(forth), "there is no epoch"

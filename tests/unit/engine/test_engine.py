@@ -30,17 +30,14 @@ def test_the_answers_of_the_engine_are_read() -> None:
         assert types.stored_image(inspected) == expected
 
 
-@pytest.mark.parametrize(
-    ("status", "containerd"),
-    [
+def test_the_kind_of_store() -> None:
+    for status, containerd in (
         ([["driver-type", "io.containerd.snapshotter.v1"]], True),
         ([["Backing Filesystem", "extfs"]], False),
         (None, False),
-    ],
-)
-def test_the_kind_of_store(status: list[list[str]] | None, *, containerd: bool) -> None:
-    found = types.engine_version({"Version": "1"}, {"DriverStatus": status, "Driver": "x"})
-    assert found.containerd_store is containerd
+    ):
+        found = types.engine_version({"Version": "1"}, {"DriverStatus": status, "Driver": "x"})
+        assert found.containerd_store is containerd
 
 
 @pytest.mark.parametrize(

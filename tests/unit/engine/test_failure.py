@@ -20,7 +20,6 @@ ZEROS = "0" * 64
     ("line", "kind"),
     [
         (f"digest mismatch sha256:f886: sha256:{ZEROS}", "checksum"),
-        ("  Hash mismatch for `six==1.16.0`", "checksum"),
         ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.", "checksum"),
         ("E: Failed to fetch http://archive.example/x  Hash Sum mismatch", "checksum"),
         ("sha256sum: WARNING: 1 computed checksum did NOT match", "checksum"),
@@ -28,13 +27,9 @@ ZEROS = "0" * 64
         ("ERROR: Cannot connect to the Docker daemon at unix:///run/x.sock.", "engine"),
         ("ERROR: target a: failed to solve: Unavailable: error reading from server: EOF", "engine"),
         ("failed to create endpoint abc on network bridge: no such device", "engine"),
-        ("ssl.SSLCertVerificationError: certificate verify failed", "certificate"),
         ('Get "https://x.example/": x509: certificate signed by unknown authority', "certificate"),
         ('Get "http://x.invalid/": dial tcp: lookup x.invalid: no such host', "unreachable"),
-        ("Temporary failure resolving 'archive.example'", "unreachable"),
-        ("curl: (6) Could not resolve host: x.example", "unreachable"),
         ("curl: (28) Connection timed out after 30001 milliseconds", "unreachable"),
-        ("error sending request for url (https://index.example/simple/six/)", "unreachable"),
         ("NewConnectionError: Failed to establish a new connection", "unreachable"),
     ],
 )
@@ -46,14 +41,11 @@ def test_known_faults_are_recognised(line: str, kind: str) -> None:
     assert found.of_all is (kind in {"disk", "engine"})
 
 
-def test_an_ordinary_failure_is_no_known_fault() -> None:
-    assert find_fault(["error: no mpi.h", "make: *** [all] Error 1", "exit code: 2"]) is None
-
-
-def test_a_full_disk_is_the_cause_of_what_follows() -> None:
+def test_a_full_disk_is_the_cause_of_what_follows_and_other_failures_are_no_known_fault() -> None:
     found = find_fault(["curl: (6) Could not resolve host: x", "No space left on device"])
     assert found is not None
     assert found.kind == "disk"
+    assert find_fault(["error: no mpi.h", "make: *** [all] Error 1", "exit code: 2"]) is None
 
 
 def failed(target: str = "a", error: str = "exit code: 1") -> BuildEvent:

@@ -26,34 +26,25 @@ def test_names(host: str, path: str, registry: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "tensorflow", "ml/tensorflow", "x.org", "x.org:port/a", "https://x.org/a"]
-)
-def test_what_is_no_name(text: str) -> None:
-    with pytest.raises(InputError, match=r"--to: .* is not HOST\[:PORT\]/REPOSITORY"):
-        parse_repository(text, "--to")
-
-
-@pytest.mark.parametrize(
-    "path", ["", "ML", "a:tag", "a//b", "a..b", "a___b", "-a", "a b", "a\n", "a" * 260]
-)
-def test_what_is_no_path(path: str) -> None:
-    test_what_is_no_name(f"x.org/{path}")
-
-
-@pytest.mark.parametrize(
     ("text", "expected"),
     [
+        *[
+            (text, r"--to: .* is not HOST\[:PORT\]/REPOSITORY")
+            for text in ("", "ml/tensorflow", "x.org", "x.org:port/a", "https://x.org/a")
+        ],
+        *[
+            (f"x.org/{path}", r"--to: .* is not HOST\[:PORT\]/REPOSITORY")
+            for path in ("", "ML", "a:tag", "a//b", "a..b", "a___b", "-a", "a b", "a\n", "a" * 260)
+        ],
         ("docker.io/ubuntu", "--to: 'docker.io/ubuntu' is not a Docker Hub"),
         ("docker.io/a/b/c", "write docker.io/USER/NAME"),
-        ("registry-1.docker.io/me/tf", "another name; write docker.io/USER/NAME"),
         ("index.docker.io/tf", "another name; write docker.io/USER/NAME"),
         ("127.0.0.1:99999/x", "has a port that cannot be; they go from 1 to 65535"),
         ("registry:0/x", "has a port that cannot be"),
-        ("user:secret@registry.example.org/a", "docker login HOST"),
         ("https://u:secret@x.org/a", "docker login HOST"),
     ],
 )
-def test_what_no_registry_can_be(text: str, expected: str) -> None:
+def test_what_no_repository_can_be(text: str, expected: str) -> None:
     with pytest.raises(InputError, match=expected) as caught:
         parse_repository(text, "--to")
     assert "secret" not in str(caught.value)
@@ -77,10 +68,8 @@ def test_settings(tmp_path: Path) -> None:
     ("text", "expected"),
     [
         ("publishing: {repository: TF}\n", r"1:14: .* is not HOST\[:PORT\]/REPOSITORY"),
-        ("publishing: {repository: docker.io/tf}\n", r"1:14: .* write docker.io/USER/NAME"),
         ("publishing: {repository: 'x.org/y:1.0'}\n", "without a tag"),
         ("publishing: {attempts: 0}\n", "greater than or equal to 1"),
-        ("publishing: {first_wait: -1}\n", "greater than or equal to 0"),
         ("publishing: {password: x}\n", "unknown key 'password'"),
         ("publishing: {compression: zstd}\n", "'zstd' is not allowed; allowed: 'gzip'"),
     ],

@@ -97,33 +97,26 @@ def test_tags_come_page_by_page(
     ],
     ids=["500", "503", "429", "reset", "cut"],
 )
-@pytest.mark.parametrize("what", ["HEAD", "GET", "PUT", "POST", "blob"])
+@pytest.mark.parametrize("line", ["HEAD /manifests", "GET /manifests", "PUT", "POST", "GET /blobs"])
 def test_a_fault_that_passes(
-    registry: RegistryClient, server: RegistryServer, said: list[str], fault: Fault, what: str
+    registry: RegistryClient, server: RegistryServer, said: list[str], fault: Fault, line: str
 ) -> None:
     content = manifest_of(registry)
-    registry.put_manifest("1.0", content, OCI_MANIFEST)
-    digest = digest_of(content)
-    if fault.cut and what not in {"GET", "blob"}:
+    digest = registry.put_manifest("1.0", content, OCI_MANIFEST)
+    if fault.cut and not line.startswith("GET"):
         fault = Fault(reset=True)  # no body is awaited
-    works: dict[str, tuple[str, Callable[[], object], object]] = {
-        "HEAD": ("HEAD /manifests", lambda: registry.head("1.0"), digest),
-        "GET": ("GET /manifests", lambda: registry.manifest("1.0"), server.store.manifest("1.0")),
-        "PUT": (
-            "PUT /manifests",
-            lambda: registry.put_manifest("2", content, KIND),
-            digest,
-        ),
-        "POST": ("POST", lambda: registry.put_blob(b"x"), digest_of(b"x")),
-        "blob": ("GET /blobs", lambda: registry.blob(EMPTY), b"{}"),
-    }
-    line, work, expected = works[what]
     server.fail(line, *[fault] * (ATTEMPTS - 1))
+    works: dict[str, tuple[Callable[[], object], object]] = {
+        "HEAD /manifests": (lambda: registry.head("1.0"), digest),
+        "GET /manifests": (lambda: registry.manifest("1.0"), server.store.manifests[digest]),
+        "PUT": (lambda: registry.put_manifest("2", content, KIND), digest),
+        "POST": (lambda: registry.put_blob(b"x"), digest_of(b"x")),
+        "GET /blobs": (lambda: registry.blob(EMPTY), b"{}"),
+    }
+    work, expected = works[line]
     assert work() == expected
-    assert [text.rpartition("Again in ")[2] for text in said] == [
-        "0.0 s (1 of 3 tries).",
-        "0.0 s (2 of 3 tries).",
-    ]
+    again = [text.rpartition("Again in ")[2] for text in said]
+    assert again == ["0.0 s (1 of 3 tries).", "0.0 s (2 of 3 tries)."]
 
 
 @pytest.mark.parametrize(
@@ -152,35 +145,23 @@ def test_a_fault_that_stays(
     assert str(caught.value).startswith(f"{server.name}: reading 1.0 failed: ")
 
 
-@pytest.mark.parametrize(
-    ("line", "fault", "message"),
-    [
-        ("GET /manifests/1.0", Fault(200, {}, b"x" * ((1 << 24) + 1)), "sent more than 16 MiB"),
-        ("GET /tags", Fault(200, {}, b"<html>"), "Is it a registry"),
-        ("GET /blobs", Fault(404), f"has no blob {ABSENT}"),
-        ("GET /manifests/doc", Fault(404), "doc was written and is not there"),
-    ],
-)
-def test_an_answer_that_cannot_be_used(
-    registry: RegistryClient, server: RegistryServer, line: str, fault: Fault, message: str
-) -> None:
-    server.fail(line, fault)
-    works: dict[str, Callable[[], object]] = {
-        "GET /manifests/1.0": lambda: registry.manifest("1.0"),
-        "GET /tags": registry.tags,
-        "GET /blobs": lambda: registry.blob(ABSENT),
-        "GET /manifests/doc": lambda: registry.put_artifact("doc", KIND, b"{}"),
-    }
-    with pytest.raises((CheckFailedError, MachineError), match=message):
-        works[line]()
+def test_an_answer_that_cannot_be_used(registry: RegistryClient, server: RegistryServer) -> None:
+    server.fail("GET /manifests/1.0", Fault(200, {}, b"x" * ((1 << 24) + 1)))
+    with pytest.raises(MachineError, match="sent more than 16 MiB"):
+        registry.manifest("1.0")
+    server.fail("GET /tags", Fault(200, {}, b"<html>"))
+    with pytest.raises(CheckFailedError, match="Is it a registry"):
+        registry.tags()
+    with pytest.raises(CheckFailedError, match=f"has no blob {ABSENT}"):
+        registry.blob(ABSENT)
+    server.fail("GET /manifests/doc", Fault(404))
+    with pytest.raises(MachineError, match="doc was written and is not there"):
+        registry.put_artifact("doc", KIND, b"{}")
 
 
 @pytest.mark.parametrize(
     ("status", "hint"),
-    [
-        *((400, ""), (403, "docker login"), (404, "does not create it"), (405, "a mirror")),
-        *((409, ""), (413, "A proxy")),
-    ],
+    [(400, ""), (403, "docker login"), (404, "does not create it"), (405, "mirror"), (413, "A pr")],
 )
 def test_what_is_refused_is_not_asked_again_and_says_what_to_do(
     registry: RegistryClient, server: RegistryServer, status: int, hint: str
@@ -216,23 +197,21 @@ def test_an_upload_that_the_registry_forgot(
     assert server.lines().count("POST /blobs/uploads/") == 2
 
 
-@pytest.mark.parametrize("what", ["manifest", "digest", "blob", "put"])
-def test_wrong_content_is_not_taken(
-    registry: RegistryClient, server: RegistryServer, what: str
-) -> None:
+def test_wrong_content_is_not_taken(registry: RegistryClient, server: RegistryServer) -> None:
     content = manifest_of(registry)
     digest = registry.put_manifest("1.0", content, OCI_MANIFEST)
-    told = {"Docker-Content-Digest": digest}
-    server.fail("GET", Fault(200, told, content + b" "))
-    server.fail("PUT", Fault(201, {"Docker-Content-Digest": ABSENT}))
-    works: dict[str, Callable[[], object]] = {
-        "manifest": lambda: registry.manifest("1.0"),
-        "digest": lambda: registry.manifest(digest),
-        "blob": lambda: registry.blob(EMPTY),
-        "put": lambda: registry.put_manifest("2.0", content, OCI_MANIFEST),
-    }
-    with pytest.raises(CheckFailedError, match="sha256:"):
-        works[what]()
+    works: tuple[Callable[[], object], ...] = (
+        lambda: registry.manifest("1.0"),
+        lambda: registry.manifest(digest),
+        lambda: registry.blob(EMPTY),
+        lambda: registry.put_manifest("2.0", content, OCI_MANIFEST),
+    )
+    for work in works:
+        server.faults.clear()
+        server.fail("GET", Fault(200, {"Docker-Content-Digest": digest}, content + b" "))
+        server.fail("PUT", Fault(201, {"Docker-Content-Digest": ABSENT}))
+        with pytest.raises(CheckFailedError, match="sha256:"):
+            work()
 
 
 def test_a_blob_may_be_larger_than_other_answers(
