@@ -1,7 +1,6 @@
 """Try every feature that builds need, with an image of a few bytes."""
 
 import secrets
-import struct
 import tempfile
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +14,15 @@ from imgbuild.process import run
 
 #: In the name of everything the probe builds, to tell its cache from that of others.
 MARK = "imgbuild-probe"
+#: A Linux program for x86-64 that does nothing: the header of an ELF file, that of one segment, and
+#: "push 60; pop rax; xor edi, edi; syscall". ``FROM scratch`` has no shell, and a base image may
+#: not be there yet.
+EXIT_PROGRAM = bytes.fromhex(
+    "7f454c4602010100000000000000000002003e00010000007800400000000000"
+    "40000000000000000000000000000000000000004000380001000000000000000"
+    "1000000050000000000000000000000000040000000000000004000000000007f"
+    "000000000000007f0000000000000000100000000000006a3c5831ff0f05"
+)
 #: A named build context, secrets, mounts, a step on the engine's network, a here-document and a
 #: linked layer: everything that imgbuild's own Dockerfiles use.
 _DOCKERFILE = f"""\
@@ -66,7 +74,7 @@ def _target(folder: Path) -> BakeTarget:
     for context in ("context", "named"):
         (folder / context).mkdir()
     program = folder / "named" / MARK
-    program.write_bytes(exit_program())
+    program.write_bytes(EXIT_PROGRAM)
     program.chmod(0o755)
     (folder / "secret").write_text("probe", encoding="utf-8")
     (folder / "Dockerfile").write_text(_DOCKERFILE, encoding="utf-8")
@@ -78,18 +86,3 @@ def _target(folder: Path) -> BakeTarget:
         args={"NONCE": secrets.token_hex(8)},  # keeps BuildKit from answering from its cache
         secrets=(f"id=probe,src={folder / 'secret'}",),
     )
-
-
-def exit_program() -> bytes:
-    """Return a Linux program for x86-64 that does nothing: an ELF header and ``exit(0)``.
-
-    ``FROM scratch`` has no shell, and a base image may not be there yet.
-    """
-    code = bytes.fromhex("6a3c5831ff0f05")  # push 60; pop rax; xor edi, edi; syscall
-    size, start = 64 + 56 + len(code), 0x400000
-    ident = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
-    header = struct.pack(
-        "<16sHHIQQQIHHHHHH", ident, 2, 62, 1, start + 120, 64, 0, 0, 64, 56, 1, 0, 0, 0
-    )
-    segment = struct.pack("<IIQQQQQQ", 1, 5, 0, start, start, size, size, 4096)
-    return header + segment + code

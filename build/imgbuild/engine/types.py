@@ -80,11 +80,8 @@ def engine_version(version: Answer, info: Answer) -> EngineVersion:
     # The runtime goes first, since every engine knows it. Engines tell the devices of the Container
     # Device Interface from API 1.50 on.
     devices = [str(one.get("ID", "")) for one in info.get("DiscoveredDevices") or ()]
-    gpus: GpuRequest | None = None
-    if "nvidia" in (info.get("Runtimes") or {}):
-        gpus = "nvidia"
-    elif any(name.startswith("nvidia.com/gpu=") for name in devices):
-        gpus = "cdi"
+    cdi = any(name.startswith("nvidia.com/gpu=") for name in devices)
+    runtime = "nvidia" in (info.get("Runtimes") or {})
     return EngineVersion(
         version=str(version.get("Version", "")),
         storage_driver=str(info.get("Driver", "")),
@@ -92,7 +89,7 @@ def engine_version(version: Answer, info: Answer) -> EngineVersion:
         containerd_store=status.get("driver-type", "").startswith("io.containerd.snapshotter"),
         root_dir=str(info.get("DockerRootDir", "")),
         architecture=str(info.get("Architecture", "")),
-        gpus=gpus,
+        gpus="nvidia" if runtime else "cdi" if cdi else None,
     )
 
 
