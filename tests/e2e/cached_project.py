@@ -70,7 +70,6 @@ class CachedProject(Checkout):
     def build(self, *options: str) -> tuple[dict[str, Any], subprocess.CompletedProcess[str]]:
         """Build; return what became of the image."""
         result = self.run("build", "--tf", "1.10", "--json", *options, timeout=300)
-        assert result.returncode == 0, result.stdout + result.stderr
         (outcome,) = json.loads(result.stdout)
         return outcome, result
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from copied_checkout import SOURCE, TEMPLATE, copied_checkout, remove_images
+from own_dockerd import OwnDockerd, own_dockerd
 from store_trip import OtherEngine, other_engine
 
 from imgbuild.engine.client import Engine
@@ -83,16 +84,13 @@ class Checkout:
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-c", "from imgbuild.cli import main; main()", *arguments]
 
-    def run(self, *arguments: str, timeout: int = 1800) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(*arguments),
-            cwd=self.root,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=timeout,
-        )
+    def run(
+        self, *arguments: str, code: int | None = 0, timeout: int = 1800
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command line to its end, which has this exit code (None: any)."""
+        result = self._run(self.command(*arguments), code, timeout)
+        assert "Traceback" not in result.stderr, result.stderr
+        return result
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -104,15 +102,23 @@ class Checkout:
             text=True,
         )
 
-    def docker(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["docker", *arguments],
+    def docker(self, *arguments: str, code: int | None = None) -> subprocess.CompletedProcess[str]:
+        return self._run(["docker", *arguments], code, 300)
+
+    def _run(
+        self, command: list[str], code: int | None, timeout: int
+    ) -> subprocess.CompletedProcess[str]:
+        result = subprocess.run(
+            command,
+            cwd=self.root,
             env=self.environment,
             capture_output=True,
             text=True,
             check=False,
-            timeout=300,
+            timeout=timeout,
         )
+        assert code in {None, result.returncode}, result.stdout + result.stderr
+        return result
 
     def started(self, engine: Engine) -> set[str]:
         """Return the containers and networks of this checkout's test runs, not of others'."""
@@ -122,9 +128,9 @@ class Checkout:
         return {one for one, labels in found.items() if labels[CONTAINER_LABEL].endswith(mine)}
 
     def plan(self, tf: str) -> dict[str, Any]:
-        result = self.run("build", "--tf", tf, "--plan", "--json")
-        assert result.returncode == 0, result.stderr
-        found: dict[str, Any] = json.loads(result.stdout)[0]
+        found: dict[str, Any] = json.loads(
+            self.run("build", "--tf", tf, "--plan", "--json").stdout
+        )[0]
         return found
 
     def edit(self, file: str, old: str, new: str) -> None:
@@ -136,8 +142,7 @@ class Checkout:
         self.render()
 
     def render(self) -> None:
-        result = self.run("render")
-        assert result.returncode == 0, result.stderr
+        self.run("render")
 
     def say(self, word: str) -> None:
         """Change what small images say, so that they have to be built again."""
@@ -185,6 +190,13 @@ def engine(host: str | None) -> Iterator[Engine]:
 def other(engine: Engine) -> Iterator[OtherEngine]:
     """Give an engine with the other image store."""
     with other_engine(engine) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def dockerd() -> Iterator[OwnDockerd]:
+    """Give an engine that the tests of a module may stop, kill and fill up."""
+    with own_dockerd() as running:
         yield running
 
 
@@ -275,7 +287,5 @@ ALSO_TESTED = ("tf-1.12-cpu-debian", "tf-1.12-cpu-debian-intelmpi")
 def _have(checkout: Checkout, selection: tuple[str, ...], *, test: bool) -> None:
     """Build an image that is not there."""
     plan = checkout.run("build", *selection, "--plan", "--no-test", "--json")
-    assert plan.returncode == 0, plan.stderr
     if json.loads(plan.stdout)[0]["action"] != "nothing":
-        result = checkout.run("build", *selection, *(() if test else ("--no-test",)))
-        assert result.returncode == 0, result.stdout + result.stderr
+        checkout.run("build", *selection, *(() if test else ("--no-test",)))

@@ -115,8 +115,8 @@ class SmallProject(Checkout):
             path.write_text("".join(_paused(line, place, seconds) for line in lines))
         self.render()
 
-    def build(self, *options: str) -> subprocess.CompletedProcess[str]:
-        return self.run(*BUILD, *options, timeout=300)
+    def build(self, *options: str, code: int | None = 0) -> subprocess.CompletedProcess[str]:
+        return self.run(*BUILD, *options, code=code, timeout=300)
 
     def named(self) -> dict[str, StoredImage]:
         """Return the images that have a name of this project, by name."""
@@ -147,6 +147,23 @@ class SmallProject(Checkout):
             assert self.complete(image), f"{image.tags} is not complete"
             assert self.tested(image), f"{image.tags} has not passed"
         return len(named)
+
+    def finish(self, count: int, *command: str) -> None:
+        """Build; fail unless that many names are right then, and nothing is left."""
+        self.run(*command)
+        assert self.check_names() == count
+        assert self.left() == []
+
+    def in_step(self) -> bool:
+        """Return whether a build is in the step `middle`, or was since `forget_logs`."""
+        return "# middle" in self.log()
+
+    def in_suite(self) -> bool:
+        return len(self.docker("ps", "-q").stdout.split()) > 1
+
+    def forget_logs(self) -> None:
+        for log in (self.state / "imgbuild" / "logs").glob("*"):
+            log.unlink()
 
     def left(self) -> list[str]:
         """Return what is left of builds and tests: containers, networks, work folders, locks."""

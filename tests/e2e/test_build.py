@@ -37,7 +37,6 @@ def built(checkout: Checkout, reports: Path) -> dict[str, dict[str, Any]]:
     options = [part for version in VERSIONS for part in ("--tf", version)]
     options += ["--stack", "debian"]
     result = checkout.run("build", *options, "--keep-going", "--json", "--report", str(reports))
-    assert result.returncode == 0, f"{result.stdout}\n{result.stderr}"
     return {entry["image"]: entry for entry in json.loads(result.stdout)}
 
 
@@ -71,7 +70,6 @@ def test_every_suite_passed_and_nothing_was_skipped(
 @pytest.mark.usefixtures("built")
 def test_one_suite_alone(checkout: Checkout) -> None:
     result = checkout.run("test", "--tf", "1.10", "--stack", "debian", "--suite", "pins")
-    assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines()[1].split()[:3] == ["tf-1.10-cpu-debian", "pins", "passed"]
 
 
@@ -80,16 +78,14 @@ def test_the_suites_judge_the_image_they_are_given(checkout: Checkout) -> None:
     """TensorFlow 1.15's image is not what the matrix says of 1.10."""
     name = "imgbuild/tensorflow:1.15-cpu-debian"
     result = checkout.run(
-        "test", "--tf", "1.10", "--stack", "debian", "--suite", "pins", "--image", name
+        "test", "--tf", "1.10", "--stack", "debian", "--suite", "pins", "--image", name, code=1
     )
-    assert result.returncode == 1
     assert "tensorflow: pinned 1.10.0, the image has 1.15.0" in result.stderr
 
 
 @pytest.mark.usefixtures("built")
 def test_a_second_build_has_nothing_to_do_and_says_so(checkout: Checkout) -> None:
     result = checkout.run("build", "--tf", "2.2", "--stack", "debian")
-    assert result.returncode == 0
     assert (
         "Nothing to do: 1 image is up to date (imgbuild/tensorflow:2.2-cpu-debian)."
         in result.stdout
@@ -128,5 +124,4 @@ def test_the_images_share_what_is_equal(checkout: Checkout) -> None:
 )
 def test_the_image_holds_nothing_it_should_not(checkout: Checkout, command: str) -> None:
     name = "imgbuild/tensorflow:2.2-cpu-debian"
-    result = checkout.docker("run", "--rm", name, "sh", "-c", command)
-    assert result.returncode == 0, result.stdout + result.stderr
+    checkout.docker("run", "--rm", name, "sh", "-c", command, code=0)

@@ -7,7 +7,6 @@ import uuid
 from typing import TYPE_CHECKING
 
 import pytest
-from own_dockerd import own_dockerd
 from small_project import REPOSITORY, SmallProject, small_project
 
 from imgbuild.suites.container import CONTAINER_LABEL, place_of
@@ -15,18 +14,18 @@ from imgbuild.suites.container import CONTAINER_LABEL, place_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from own_dockerd import OwnDockerd
+
 ONE = ("build", "--tf", "1.10")
 NAME = "tf-1.10-cpu-debian"
 TAG = f"{REPOSITORY}:1.10-cpu-debian"
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallProject]:
-    with own_dockerd() as engine:
-        made = small_project(tmp_path_factory.mktemp("clean"), engine.host)
-        result = made.run(*ONE)
-        assert result.returncode == 0, result.stderr
-        yield made
+def project(dockerd: OwnDockerd, tmp_path_factory: pytest.TempPathFactory) -> SmallProject:
+    made = small_project(tmp_path_factory.mktemp("clean"), dockerd.host)
+    made.run(*ONE)
+    return made
 
 
 @pytest.fixture(autouse=True)
@@ -41,8 +40,7 @@ def _derived(project: SmallProject, *options: str) -> str:
     folder = project.root / "theirs"
     folder.mkdir(exist_ok=True)
     (folder / "Dockerfile").write_text(f"FROM {TAG}\nENV THEIRS=1\n")
-    result = project.docker("build", "-q", *options, str(folder))
-    assert result.returncode == 0, result.stderr
+    result = project.docker("build", "-q", *options, str(folder), code=0)
     return result.stdout.strip()
 
 
@@ -89,21 +87,18 @@ def test_it_removes_what_is_imgbuilds_and_nothing_else(project: SmallProject) ->
     old = project.named()[TAG].id
     project.docker("tag", old, "keep:1")  # a name that somebody gave the first image
     project.say("second")
-    assert project.run(*ONE, "--no-test").returncode == 0
+    project.run(*ONE, "--no-test")
     project.docker("rmi", "keep:1")
     mine = _leave(project, f"{NAME}@{place_of(project.state / 'imgbuild')}")
-    shown = project.run("clean", "--json")
-    assert shown.returncode == 0, shown.stderr
+    project.run("clean", "--json")
     assert _everything(project) >= theirs | mine, "showing removes nothing"
-    result = project.run("clean", "--yes")
-    assert result.returncode == 0, result.stdout + result.stderr
+    project.run("clean", "--yes")
     left = _everything(project)
     assert not left & mine
     assert left >= theirs - {old}
     again = json.loads(project.run("clean", "--json").stdout)
     assert [one for one in again if one["kind"] == "leftovers"] == []
-    result = project.run("clean", "--yes", "--elsewhere", "--only", "leftovers")
-    assert result.returncode == 0, result.stdout
+    project.run("clean", "--yes", "--elsewhere", "--only", "leftovers")
     assert not _everything(project) & elsewhere
 
 
@@ -112,46 +107,43 @@ def test_an_image_that_failed_its_tests_goes(project: SmallProject) -> None:
     whole = suite.read_text()
     suite.write_text(whole + "\ndef test_no(host):\n    assert False\n")
     project.say("failing")
-    assert project.run(*ONE).returncode == 1
+    project.run(*ONE, code=1)
     built = json.loads(project.run(*ONE, "--plan", "--json").stdout)[0]["image_id"]
     suite.write_text(whole)
     assert f"({NAME})" in project.run("clean", "--only", "untagged").stdout
     assert built in _everything(project)
-    assert project.run("clean", "--yes", "--only", "untagged").returncode == 0
+    project.run("clean", "--yes", "--only", "untagged")
     assert built not in _everything(project)
 
 
 def test_named_images_go_only_when_asked_for_and_not_while_in_use(project: SmallProject) -> None:
-    assert project.run(*ONE).returncode == 0
+    project.run(*ONE)
     names = set(project.named())
-    assert project.run("clean", "--yes").returncode == 0
+    project.run("clean", "--yes")
     assert set(project.named()) == names
     used = project.docker("run", "-d", "--network=none", TAG, "sleep", "600").stdout.strip()
-    result = project.run("clean", "--yes", "--only", "images")
-    assert result.returncode == 1
+    result = project.run("clean", "--yes", "--only", "images", code=1)
     assert "it is in use" in result.stdout
     assert set(project.named()) == names
     project.docker("rm", "--force", used)
-    result = project.run("clean", "--yes", "--only", "images")
-    assert result.returncode == 0, result.stdout
+    project.run("clean", "--yes", "--only", "images")
     assert project.named() == {}
 
 
 def test_what_somebody_built_on_top_is_not_named_by_the_next_build(project: SmallProject) -> None:
     """Its labels, the input digest too, are those of the image that is gone."""
-    assert project.run(*ONE).returncode == 0
+    project.run(*ONE)
     theirs = _derived(project, "--label=x=2")
     for tag in project.named():
         project.docker("rmi", tag)
-    result = project.run(*ONE)
-    assert result.returncode == 0, result.stderr
+    project.run(*ONE)
     assert project.check_names() == 2
     assert theirs not in {image.id for image in project.named().values()}
 
 
 def test_the_build_cache_goes_only_on_request(project: SmallProject) -> None:
-    assert project.run(*ONE, "--no-test").returncode == 0
-    assert project.run("clean", "--yes").returncode == 0
+    project.run(*ONE, "--no-test")
+    project.run("clean", "--yes")
     assert json.loads(project.run("clean", "--only", "build-cache", "--json").stdout)
-    assert project.run("clean", "--build-cache", "--yes").returncode == 0
+    project.run("clean", "--build-cache", "--yes")
     assert json.loads(project.run("clean", "--only", "build-cache", "--json").stdout) == []

@@ -81,8 +81,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnCache]:
         made = OwnCache(small.root, small.state, small.host)
         _take_source_from(made, url)
         take_base(made.root, made.cache)
-        result = made.run(*ONE)
-        assert result.returncode == 0, result.stderr
+        made.run(*ONE)
         yield made
 
 
@@ -95,7 +94,7 @@ def _take_source_from(project: OwnCache, url: str) -> None:
     checked = "FROM os AS final\nCOPY --from=checked /checked /checked\n"
     empty = "FROM scratch AS downloads\n"  # the named context takes its place
     template.write_text(empty + head + _USE + checked + tail, encoding="utf-8")
-    assert project.run("render").returncode == 0
+    project.run("render")
 
 
 def _truncate(path: Path) -> None:
@@ -125,10 +124,10 @@ def _forget(project: OwnCache) -> None:
     for reference in ("imgbuild-small/tensorflow", "imgbuild/base"):
         found = project.docker("images", "-q", reference).stdout.split()
         if found:
-            assert project.docker("rmi", "--force", *{*found}).returncode == 0
+            project.docker("rmi", "--force", *{*found}, code=0)
     for image in {*project.docker("images", "-aq").stdout.split()}:
         project.docker("rmi", "--force", image)
-    assert project.run("clean", "--only", "build-cache", "--yes").returncode == 0
+    project.run("clean", "--only", "build-cache", "--yes")
 
 
 @pytest.mark.parametrize(
@@ -146,7 +145,6 @@ def test_every_kind_of_file_is_damaged_and_made_right(
     for path in files:
         damage(path)
     result = project.run(*ONE)
-    assert result.returncode == 0, result.stderr
     assert ("the base image in the cache is damaged" in result.stderr) is not bool(spared)
     assert f"{CPYTHON} in the cache was damaged" in result.stderr
     assert project.check_names() == 2
@@ -165,6 +163,5 @@ def test_a_damaged_verdict_is_none(project: OwnCache) -> None:
     ]
     _truncate(report)
     result = project.run(*ONE)
-    assert result.returncode == 0, result.stderr
     assert "testing" in result.stderr
     assert project.check_names() == 2

@@ -6,12 +6,13 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
-from own_dockerd import OwnDockerd, own_dockerd
 from small_project import SmallProject, small_project
 from waiting import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+
+    from own_dockerd import OwnDockerd
 
 ONE = ("build", "--tf", "1.10")
 TEMPLATE, FINAL = "images/templates/Dockerfile.j2", "FROM os AS final\n"
@@ -20,23 +21,15 @@ HEAVY = "RUN --network=none head -c 100000000 /dev/urandom > /heavy\n"
 EXPORTED = "exporting to image (done"
 
 
-def _in_step(project: SmallProject) -> bool:
-    return "# middle" in project.log()
-
-
 def _in_export(project: SmallProject) -> bool:
     return "exporting to image (started)" in project.log()
 
 
-def _in_suite(project: SmallProject) -> bool:
-    return len(project.docker("ps", "-q").stdout.split()) > 1
-
-
 #: The place that waits, and how it is seen that the build is there.
 MOMENTS: dict[str, tuple[str, Callable[[SmallProject], bool]]] = {
-    "step": ("middle", _in_step),
+    "step": ("middle", SmallProject.in_step),
     "export": ("", _in_export),
-    "suite": ("suite", _in_suite),
+    "suite": ("suite", SmallProject.in_suite),
 }
 
 
@@ -45,15 +38,9 @@ PAUSE = {"middle": 60, "suite": 3}
 
 
 @pytest.fixture(scope="module")
-def dockerd() -> Iterator[OwnDockerd]:
-    with own_dockerd() as engine:
-        yield engine
-
-
-@pytest.fixture(scope="module")
 def project(dockerd: OwnDockerd, tmp_path_factory: pytest.TempPathFactory) -> SmallProject:
     made = small_project(tmp_path_factory.mktemp("restart"), dockerd.host)
-    assert made.run(*ONE).returncode == 0
+    made.run(*ONE)
     return made
 
 
@@ -70,8 +57,7 @@ def test_an_engine_that_goes_and_comes_back(
         project.edit(TEMPLATE, FINAL, f"{FINAL}{HEAVY}")
     if place:
         project.pause(place, PAUSE[place])
-    for log in (project.state / "imgbuild" / "logs").glob("*"):
-        log.unlink()
+    project.forget_logs()
     process = project.start(*ONE)
     wait_for(lambda: reached(project))
     dockerd.stop(number)
@@ -87,16 +73,12 @@ def test_an_engine_that_goes_and_comes_back(
         project.pause(place, 0)
     if moment == "export":
         project.edit(TEMPLATE, HEAVY, "")
-    result = project.run(*ONE)
-    assert result.returncode == 0, result.stderr
-    assert project.check_names() == 2
-    assert project.left() == []
+    project.finish(2, *ONE)
 
 
 def test_an_engine_that_is_not_there(project: SmallProject, dockerd: OwnDockerd) -> None:
     dockerd.stop()
-    result = project.run(*ONE)
-    assert result.returncode == 3, result.stderr
+    result = project.run(*ONE, code=3)
     assert "start the engine" in result.stderr
     dockerd.start()
-    assert project.run(*ONE).returncode == 0
+    project.run(*ONE)

@@ -74,8 +74,7 @@ def test_one_of_two_images_hangs(project: SmallProject) -> None:
     only = f'{{% if image.name == "{HANGING}" %}}{hangs}{{% endif %}}'
     project.edit(TEMPLATE, PLACE, f"{PLACE}{only}")
     with watch.watching():
-        result = project.build("--keep-going", "--step-timeout", LIMIT)
-    assert result.returncode == 1, result.stderr
+        result = project.build("--keep-going", "--step-timeout", LIMIT, code=1)
     assert watch.seen, "the step never ran"
     wait_for(lambda: not watch.now(), 30)  # in the engine
     said = f"ran for more than {LIMIT} (--step-timeout {LIMIT}). It was stopped, in the engine too."
@@ -87,8 +86,7 @@ def test_one_of_two_images_hangs(project: SmallProject) -> None:
     assert project.left() == []
 
     project.edit(TEMPLATE, only, "")
-    rerun = project.build("--step-timeout", LIMIT)
-    assert rerun.returncode == 0, rerun.stderr
+    project.build("--step-timeout", LIMIT)
     assert _images(project) == [HANGING] * 2 + [OTHER] * 2
     assert project.check_names() == 4
     assert project.left() == []
@@ -104,8 +102,7 @@ def test_who_waits_to_compile_is_not_blamed_for_those_that_hang(project: SmallPr
         'else ". /run/compiling.sh; sleep 1000 # " ~ image.name }}\n'  # equal steps would be one
     )
     project.edit(TEMPLATE, PLACE, f"{PLACE}{compiles}")
-    result = project.build("--tf", "1.12", "--keep-going", "--step-timeout", LIMIT)
-    assert result.returncode == 1, result.stderr
+    result = project.build("--tf", "1.12", "--keep-going", "--step-timeout", LIMIT, code=1)
     assert f"{HANGING}, {OTHER} were not tagged" in result.stderr, result.stderr
     assert f"ran for more than {LIMIT}" in result.stderr
     assert "imgbuild: waits for a place to compile" in project.log()
@@ -115,6 +112,5 @@ def test_who_waits_to_compile_is_not_blamed_for_those_that_hang(project: SmallPr
 
 def test_a_step_within_the_limit_is_left_alone(project: SmallProject) -> None:
     project.pause("middle", 3)
-    result = project.run(*BUILD, "--step-timeout", LIMIT, timeout=300)
-    assert result.returncode == 0, result.stderr
+    project.run(*BUILD, "--step-timeout", LIMIT, timeout=300)
     assert project.check_names() == 4

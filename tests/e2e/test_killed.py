@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from own_dockerd import own_dockerd
 from small_project import SmallProject, small_project
 from waiting import wait_for
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+
+    from own_dockerd import OwnDockerd
 
 ONE = ("build", "--tf", "1.10")
 #: Reproducible, and spread over the whole build: one moment in each tenth of it.
@@ -25,9 +26,8 @@ RANDOM = random.Random(5)  # noqa: S311
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallProject]:
-    with own_dockerd() as engine:
-        yield small_project(tmp_path_factory.mktemp("killed"), engine.host)
+def project(dockerd: OwnDockerd, tmp_path_factory: pytest.TempPathFactory) -> SmallProject:
+    return small_project(tmp_path_factory.mktemp("killed"), dockerd.host)
 
 
 def _processes(project: SmallProject) -> list[str]:
@@ -51,15 +51,8 @@ def _kill(project: SmallProject, process: subprocess.Popen[str]) -> None:
     wait_for(lambda: not _processes(project), 15)
 
 
-def _rerun(project: SmallProject) -> None:
-    result = project.run(*ONE)
-    assert result.returncode == 0, result.stderr
-    assert project.check_names() == 2
-    assert project.left() == []
-
-
 def test_kill_at_ten_moments_and_build_again(project: SmallProject) -> None:
-    _rerun(project)  # the first build makes or loads the base, too
+    project.finish(2, *ONE)  # the first build makes or loads the base, too
     whole = min(_seconds(project, word) for word in ("one", "two"))  # one may have been disturbed
     alive = 0
     for moment in range(MOMENTS):
@@ -73,7 +66,7 @@ def test_kill_at_ten_moments_and_build_again(project: SmallProject) -> None:
         assert project.check_names() in {len(before), 2}
         time.sleep(0.5)
         assert project.named() == names, "something went on naming"
-        _rerun(project)
+        project.finish(2, *ONE)
     assert alive >= ALIVE, f"{MOMENTS - alive} of {MOMENTS} builds were over when they were killed"
 
 
@@ -81,25 +74,18 @@ def _seconds(project: SmallProject, word: str) -> float:
     """Return how long a build takes that has its base."""
     project.say(word)
     started = time.monotonic()
-    assert project.run(*ONE).returncode == 0
+    project.run(*ONE)
     return time.monotonic() - started
 
 
-def _in_step(project: SmallProject) -> bool:
-    return "# middle" in project.log()
-
-
-def _in_suite(project: SmallProject) -> bool:
-    return len(project.docker("ps", "-q").stdout.split()) > 1
-
-
-@pytest.mark.parametrize(("place", "reached"), [("middle", _in_step), ("suite", _in_suite)])
+@pytest.mark.parametrize(
+    ("place", "reached"), [("middle", SmallProject.in_step), ("suite", SmallProject.in_suite)]
+)
 def test_kill_while_something_waits(
     project: SmallProject, place: str, reached: Callable[[SmallProject], bool]
 ) -> None:
     """A step and a suite that would go on for minutes end at once; the rerun clears up."""
-    for log in (project.state / "imgbuild" / "logs").glob("*"):
-        log.unlink()
+    project.forget_logs()
     project.say(place)
     project.pause(place, 300)
     before = {image.id for image in project.named().values()}
@@ -108,27 +94,24 @@ def test_kill_while_something_waits(
     _kill(project, process)
     assert {image.id for image in project.named().values()} == before
     project.pause(place, 0)
-    _rerun(project)
+    project.finish(2, *ONE)
 
 
 def test_clean_removes_what_a_killed_run_left(project: SmallProject) -> None:
     project.say("clean")
     project.pause("suite", 300)
     process = project.start(*ONE)
-    wait_for(lambda: _in_suite(project))
-    busy = project.run("clean", "--yes", "--only", "leftovers")
-    assert busy.returncode == 1
+    wait_for(project.in_suite)
+    busy = project.run("clean", "--yes", "--only", "leftovers", code=1)
     assert f"process {process.pid} is at work on it" in busy.stdout
     assert len(project.left()) > 3
     _kill(project, process)
     assert project.left() != []
     shown = project.run("clean")
-    assert shown.returncode == 0
     assert "of a test of tf-1.10-cpu-debian" in shown.stdout
     assert "its process was killed" in shown.stdout
     assert project.left() != []
-    result = project.run("clean", "--yes")
-    assert result.returncode == 0, result.stdout + result.stderr
+    project.run("clean", "--yes")
     assert project.left() == []
     project.pause("suite", 0)
-    _rerun(project)
+    project.finish(2, *ONE)

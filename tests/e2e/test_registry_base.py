@@ -32,8 +32,7 @@ def _pushed(checkout: Checkout, engine: Engine, repository: str) -> str:
     built = engine.inspect(f"{COPY_REPOSITORY}:1.10-cpu-debian")
     assert built is not None
     engine.tag(built.labels["org.opencontainers.image.base.name"], f"{repository}:12")
-    pushed = checkout.docker("push", f"{repository}:12")
-    assert pushed.returncode == 0, pushed.stderr
+    pushed = checkout.docker("push", f"{repository}:12", code=0)
     engine.untag(f"{repository}:12")
     digest = next(word for word in pushed.stdout.split() if word.startswith("sha256:"))
     return f"{repository}@{digest}"
@@ -47,12 +46,11 @@ def _use_base(copy: Checkout, reference: str) -> None:
 
 
 def test_a_base_by_digest_is_used_and_said(copy: Checkout, engine: Engine, registry: str) -> None:
-    assert copy.run("build", "--tf", "1.10", "--no-test").returncode == 0
+    copy.run("build", "--tf", "1.10", "--no-test")
     reference = _pushed(copy, engine, f"{registry}/debian")
     _use_base(copy, reference)
     assert copy.plan("1.10")["reason"].startswith("changed: base ")
-    result = copy.run("build", "--tf", "1.10", "--no-test")
-    assert result.returncode == 0, result.stderr
+    copy.run("build", "--tf", "1.10", "--no-test")
     stored = engine.inspect(f"{COPY_REPOSITORY}:1.10-cpu-debian")
     assert stored is not None
     assert stored.labels["imgbuild.input.base"] == "registry"
@@ -62,7 +60,6 @@ def test_a_base_by_digest_is_used_and_said(copy: Checkout, engine: Engine, regis
 
 def test_a_base_that_the_registry_does_not_have(copy: Checkout, registry: str) -> None:
     _use_base(copy, f"{registry}/debian@sha256:{'0' * 64}")
-    result = copy.run("build", "--tf", "1.10", "--no-test")
+    result = copy.run("build", "--tf", "1.10", "--no-test", code=None)
     assert result.returncode in {1, 3}
     assert registry in result.stderr
-    assert "Traceback" not in result.stderr

@@ -55,8 +55,7 @@ def derived(checkout: Checkout, one: Base, tmp_path: Path) -> Iterator[str]:
     (tmp_path / "Dockerfile").write_text(
         f"FROM {one.tag}\nCOPY METADATA {packages}/x-1.0.dist-info/METADATA\n"
     )
-    built = checkout.docker("build", "--quiet", "--network=none", "-t", DERIVED, str(tmp_path))
-    assert built.returncode == 0, built.stderr
+    checkout.docker("build", "--quiet", "--network=none", "-t", DERIVED, str(tmp_path), code=0)
     yield DERIVED
     checkout.docker("rmi", "--force", DERIVED)
 
@@ -82,7 +81,6 @@ def test_two_images_at_once_and_then_nothing_to_run(
     command = ["test", "--tf", "1.12", "--tf", "2.2", "--stack", "debian", "--jobs", "2"]
     command += ("--suite", "pins", "--suite", "contents", "--json", "--report", str(tmp_path))
     first = checkout.run(*command, "--rerun")
-    assert first.returncode == 0, first.stderr
     assert set(_before(_reports(first)).values()) == {False}
     lines = [line.split() for line in first.stderr.splitlines()]
     begun = [lines.index([name, "testing", "contents,", "pins"]) for name in TWO]
@@ -91,7 +89,6 @@ def test_two_images_at_once_and_then_nothing_to_run(
     started = time.monotonic()
     again = checkout.run(*command)
     assert time.monotonic() - started < 10
-    assert again.returncode == 0, again.stderr
     keys = {(name, suite) for name in TWO for suite in ("pins", "contents")}
     assert _before(_reports(again)) == dict.fromkeys(keys, True)
     summary = (tmp_path / "summary.md").read_text()
@@ -106,7 +103,7 @@ def test_two_images_at_once_and_then_nothing_to_run(
 def test_a_changed_suite_is_run_again_and_no_other(copy: Checkout, one: Base) -> None:
     command = ["test", "--image", one.tag, "--expect", "tf=1.12", "--json"]
     command += ("--suite", "pins", "--suite", "contents")
-    assert copy.run(*command).returncode == 0
+    copy.run(*command)
     with (copy.root / "tests" / "image" / "test_pins.py").open("a") as suite:
         suite.write("# changed\n")
     result = copy.run(*command)
@@ -116,13 +113,11 @@ def test_a_changed_suite_is_run_again_and_no_other(copy: Checkout, one: Base) ->
 def test_an_image_that_was_built_on_ours(checkout: Checkout, derived: str) -> None:
     command = ("test", "--image", derived, "--suite", "pins", "--json", "--expect")
     good = checkout.run(*command, "tf=1.12,horovod=0.15,mpi=openmpi")
-    assert good.returncode == 0, good.stderr
     (report,) = _reports(good)
     (pins,) = report["suites"]
     assert (pins["failed"], pins["skipped"]) == (0, [])
     assert {"packages", "labels"} <= {*report["not_given"]}
-    bad = checkout.run(*command, "tf=1.12,horovod=0.19.5")
-    assert bad.returncode == 1
+    bad = checkout.run(*command, "tf=1.12,horovod=0.19.5", code=1)
     assert "horovod: pinned 0.19.5, the image has 0.15.2" in bad.stderr
 
 
@@ -143,17 +138,16 @@ def test_an_image_that_was_built_on_ours(checkout: Checkout, derived: str) -> No
 def test_misuse_is_exit_code_2_and_says_what_to_do(
     checkout: Checkout, arguments: tuple[str, ...], expected: str
 ) -> None:
-    result = checkout.run("test", *arguments)
-    assert result.returncode == 2, result.stderr
+    result = checkout.run("test", *arguments, code=2)
     assert expected in result.stderr
-    assert "Traceback" not in result.stderr
 
 
 def test_a_suite_that_does_not_exist_is_refused_for_other_images_too(
     checkout: Checkout, one: Base
 ) -> None:
-    result = checkout.run("test", "--image", one.tag, "--expect", "tf=1.12", "--suite", "nope")
-    assert result.returncode == 2, result.stderr
+    result = checkout.run(
+        "test", "--image", one.tag, "--expect", "tf=1.12", "--suite", "nope", code=2
+    )
     assert "No suite nope" in result.stderr
 
 
@@ -163,11 +157,11 @@ def test_the_first_failure_ends_a_run_where_that_is_wanted(
     toy(FAILING)
     command = ["test", "--image", one.tag, "--expect", "tf=1.12", "--json"]
     command += ("--suite", "a_toy", "--suite", "pins")
-    (report,) = _reports(copy.run(*command, "--fail-fast"))
+    (report,) = _reports(copy.run(*command, "--fail-fast", code=1))
     (suite,) = report["suites"]
     assert (suite["suite"], suite["failed"], suite["passed"]) == ("a_toy", 1, 0)
     assert report["not_begun"] == ["pins"]
-    (report,) = _reports(copy.run(*command))
+    (report,) = _reports(copy.run(*command, code=1))
     assert [one["suite"] for one in report["suites"]] == ["a_toy", "pins"]
 
 
@@ -208,8 +202,7 @@ def test_what_a_killed_run_left_goes_with_the_next(
         if Path(f"/proc/{pid}").exists() and pid != process.pid:
             _kill(pid)
     assert copy.started(engine)
-    result = copy.run(*command, "--suite", "pins")
-    assert result.returncode == 0, result.stderr
+    copy.run(*command, "--suite", "pins")
     assert copy.started(engine) == set()
 
 
