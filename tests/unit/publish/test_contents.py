@@ -14,7 +14,7 @@ from imgbuild.matrix.images import Image, documented_family
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.tags import parts_of
 from imgbuild.publish.contents import check_contents, parts_read
-from imgbuild.suites.container import CONTAINER_LABEL, PROGRAM, ImageContents, label_of
+from imgbuild.suites.container import CONTAINER_LABEL, PROGRAM, ImageContents
 
 OPEN_MPI = "mpirun (Open MPI) {}\n\nReport bugs to http://www.open-mpi.org/community/help/\n"
 INTEL_2021 = "Intel(R) MPI Library for Linux* OS, Version 2021.8 Build 20221129 (id: 339ec755a1)\n"
@@ -120,6 +120,8 @@ def test_an_image_with_the_other_pins_says_so(every: dict[str, Image], name: str
 
 
 ID = "sha256:id"
+#: What the program in the image prints, or an exception.
+Printed = str | type[BaseException]
 
 
 @pytest.fixture
@@ -127,93 +129,73 @@ def engine() -> FakeEngine:
     return FakeEngine([StoredImage(ID)])
 
 
-#: Lets the program in the image print a text; returns its label and commands.
-Printing = Callable[[str], list[tuple[str, ...]]]
-
-
 @pytest.fixture
-def printing(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> Printing:
-    def printing(output: str) -> list[tuple[str, ...]]:
-        commands: list[tuple[str, ...]] = []
-
+def printing(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> Callable[[Printed], None]:
+    def printing(printed: Printed) -> None:
         def execute(_: object, container: str, command: Sequence[str]) -> str:
             assert engine.running.keys() == {container}
             one = engine.running[container]
             assert (one.image, one.command) == (ID, ("sleep", "infinity"))
             assert one.options.network == "none"
-            commands.append((one.labels[CONTAINER_LABEL], *command))
-            return output
+            assert CONTAINER_LABEL in one.labels
+            assert command[-1] == PROGRAM.read_text(encoding="utf-8")
+            if isinstance(printed, str):
+                return printed
+            raise printed
 
         monkeypatch.setattr("imgbuild.suites.container.docker_exec", execute)
         monkeypatch.setattr("imgbuild.suites.container.require_docker_client", lambda: None)
-        return commands
 
     return printing
 
 
 def test_the_contents_are_read_in_one_container(
-    images: dict[str, Image], engine: FakeEngine, printing: Printing
+    images: dict[str, Image], engine: FakeEngine, printing: Callable[[Printed], None]
 ) -> None:
     image = images["tf-2.2-gpu-ubuntu"]
-    commands = printing(json.dumps(asdict(contents(image))))
+    printing(json.dumps(asdict(contents(image))))
     check_contents(image, ID, engine)
-    program = PROGRAM.read_text(encoding="utf-8")
-    (command,) = commands
-    assert (command[0], command[-1]) == (label_of(image.name), program)
+    assert engine.calls.count("start") == 1
     assert engine.running == {}
 
 
-def test_every_difference_is_told(
-    images: dict[str, Image], engine: FakeEngine, printing: Printing
+@pytest.mark.parametrize(
+    ("printed", "error"),
+    [
+        ("", CheckFailedError),
+        ('{"distributions": [3]}', CheckFailedError),
+        *((error, error) for error in (CheckFailedError, MachineError, KeyboardInterrupt)),
+    ],
+)
+def test_the_container_goes_where_nothing_can_be_read(
+    images: dict[str, Image],
+    engine: FakeEngine,
+    printing: Callable[[Printed], None],
+    printed: Printed,
+    error: type[BaseException],
+) -> None:
+    printing(printed)
+    expected = (
+        "does not say what is in it; its program printed" if isinstance(printed, str) else None
+    )
+    with pytest.raises(error, match=expected):
+        check_contents(images["tf-2.2-cpu-debian"], ID, engine)
+    assert engine.running == {}
+    assert engine.calls[-1] == "remove_container"
+
+
+def test_every_difference_in_a_tag_is_told(
+    images: dict[str, Image], engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image = images["tf-2.0-gpu-ubuntu"]
     other = replace(contents(image), python="3.7.1", cuda=())
-    printing(json.dumps(asdict(other)))
+    monkeypatch.setattr("imgbuild.publish.contents.read_contents", lambda *_: other)
     with pytest.raises(CheckFailedError) as caught:
         check_contents(image, ID, engine)
     assert str(caught.value).startswith(
         f"tf-2.0-gpu-ubuntu ({ID}) is not what its tag says: python: planned py36, read py37; "
         "cuda: planned cuda10.0, read nothing. It was not published."
     )
-    assert engine.running == {}
-
-
-def test_only_what_a_tag_says_must_be_so(
-    images: dict[str, Image], engine: FakeEngine, printing: Printing
-) -> None:
-    image = images["tf-2.2-cpu-debian"]
     scheme = image.matrix.tags.model_copy(update={"immutable": ("minor", "release"), "moving": ()})
-    image = replace(image, matrix=image.matrix.model_copy(update={"tags": scheme}))
-    other = replace(contents(image), python="3.7.1")
-    printing(json.dumps(asdict(other)))
-    check_contents(image, ID, engine)
-
-
-@pytest.mark.parametrize("printed", ["", "{}", '{"distributions": [3]}', "Traceback"])
-def test_an_image_that_says_nothing(
-    images: dict[str, Image], engine: FakeEngine, printing: Printing, printed: str
-) -> None:
-    image = images["tf-2.2-cpu-debian"]
-    printing(printed)
-    with pytest.raises(CheckFailedError, match="does not say what is in it; its program printed"):
-        check_contents(image, ID, engine)
-    assert engine.running == {}
-
-
-@pytest.mark.parametrize("error", [CheckFailedError, MachineError, KeyboardInterrupt])
-def test_the_container_goes_in_every_case(
-    images: dict[str, Image],
-    engine: FakeEngine,
-    printing: Printing,
-    monkeypatch: pytest.MonkeyPatch,
-    error: type[BaseException],
-) -> None:
-    def fails(*_: object) -> str:
-        raise error
-
-    printing("")
-    monkeypatch.setattr("imgbuild.suites.container.docker_exec", fails)
-    with pytest.raises(error):
-        check_contents(images["tf-2.2-cpu-debian"], ID, engine)
-    assert engine.running == {}
-    assert engine.calls[-1] == "remove_container"
+    matrix = image.matrix.model_copy(update={"tags": scheme})
+    check_contents(replace(image, matrix=matrix), ID, engine)

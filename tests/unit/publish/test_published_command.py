@@ -130,24 +130,18 @@ def test_check_of_what_does_not_fit(
     assert "note: " in Run("--from", server.name).err
 
 
-def test_a_tag_that_was_moved_back_is_a_note(server: RegistryServer) -> None:
+def test_tags_that_may_surprise_are_notes(server: RegistryServer) -> None:
+    """One was moved back; the push of an image was killed before its record."""
     filled(server)
     server.store.tagged["2.2-cpu"] = server.store.tagged["2.2.0-old"]
+    orphan = "2.2.0-cpu-20261120.2"
+    server.store.tagged[orphan] = server.store.tagged["2.2.0-old"]
     found = Run("--from", server.name, "--check").err
     assert f"note: {server.name}:2.2-cpu is at 2.2.0-old, not at the later 2.2.0-new" in found
-    assert Run("--from", server.name).err == ""
-
-
-def test_images_without_a_record_are_a_note(server: RegistryServer) -> None:
-    """Their push was killed."""
-    publish(server.store, "2.2.0-cpu-20261120.1", moving=("2.2-cpu",))
-    orphan = "2.2.0-cpu-20261120.2"
-    server.store.tagged[orphan] = server.store.tagged["2.2-cpu"]
-    found = Run("--from", server.name, "--check").err
     assert f"note: {server.name}:{orphan} has no record: " in found
     assert "--release 20261120.2 " in found
-    assert "2 tags are as the records say." in found
-    assert "no record" not in Run("--from", server.name).err
+    assert "4 tags are as the records say." in found
+    assert Run("--from", server.name).err == ""
 
 
 def test_input_digests_that_are_published(server: RegistryServer) -> None:
@@ -161,17 +155,10 @@ def test_input_digests_that_are_published(server: RegistryServer) -> None:
 
 
 def test_exit_codes(server: RegistryServer) -> None:
-    with pytest.raises(InputError, match="--from: 'Nonsense' is not HOST"):
-        Run("--from", "Nonsense")
     with pytest.raises(InputError, match="--from: '' is not HOST"):
         Run("--from", "")
     with pytest.raises(InputError, match="Which registry"):
         Run()
-    with pytest.raises(MachineError, match="Connection refused"):
-        Run("--from", "127.0.0.1:9/x")
     server.fail("GET /tags", *[Fault(503)] * 2)
     with pytest.raises(MachineError, match=r"answered 503 \(2 tries\)"):
-        Run("--from", server.name)
-    server.wanted = {"Basic x"}
-    with pytest.raises(CheckFailedError, match="docker login"):
         Run("--from", server.name)
