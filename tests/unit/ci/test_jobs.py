@@ -1,17 +1,25 @@
-"""The images that CI has to build: changed, missing, both, and dealt out to shards."""
+"""The images that CI has to build: changed, missing, both, in shards, in each format."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import yaml
 from git_checkout import GitCheckout, checkout, committed
 from memory_registry import MemoryRegistry
 
 from imgbuild.ci.changed import look_at_inputs, this_checkout
 from imgbuild.ci.jobs import (
+    GITHUB_JOBS,
     NOT_PUBLISHED,
+    Job,
     JobList,
     JobOptions,
+    ListedImage,
+    github_text,
+    gitlab_text,
+    json_text,
     parse_shard,
     select_jobs,
     shards,
@@ -182,3 +190,89 @@ def test_a_wrong_shard_is_refused(text: str) -> None:
     assert (parse_shard("1/4"), parse_shard("4/4")) == ((1, 4), (4, 4))
     with pytest.raises(InputError, match=r"such as 1/4"):
         parse_shard(text)
+
+
+OTHER = "tf-2.2-cpu-debian-intelmpi"
+
+
+NOTHING = JobList((), ())
+
+
+@pytest.fixture
+def single(images: dict[str, Image]) -> JobList:
+    return JobList((), tuple(Job((images[name],)) for name in (ONE, GPU, OTHER)))
+
+
+@pytest.fixture
+def sharded(images: dict[str, Image]) -> JobList:
+    return JobList((), (Job((images[ONE], images[OTHER]), "1/4"), Job((images[GPU],), "2/4")))
+
+
+def test_json_says_all_that_is_known(images: dict[str, Image]) -> None:
+    one = ListedImage(images[ONE], None, "changed: pin git 1 → 2", "1/4")
+    assert json.loads(json_text(JobList((one,), ()))) == [
+        {
+            "name": ONE,
+            "tensorflow": "2.2.0",
+            "variant": "cpu",
+            "stack": "debian",
+            "mpi": images[ONE].mpi_name,
+            "input_digest": None,
+            "reason": "changed: pin git 1 → 2",
+            "shard": "1/4",
+        }
+    ]
+    assert "shard" not in ListedImage(images[ONE], None, "").as_json()
+    assert json_text(NOTHING) == "[]"
+    assert github_text(NOTHING) == '{"include":[]}'
+    # GitLab takes no pipeline without a job.
+    nothing = {"nothing to build": {"extends": ".imgbuild", "script": ["true"]}}
+    assert yaml.safe_load(gitlab_text(NOTHING)) == nothing
+
+
+def test_github_has_one_entry_an_image_on_one_line(single: JobList) -> None:
+    text = github_text(single)
+    assert "\n" not in text
+    assert json.loads(text)["include"][1] == {
+        "name": GPU,
+        "tensorflow": "2.2.0",
+        "variant": "gpu",
+        "stack": "ubuntu",
+        "mpi": "openmpi-3.1.2",
+        "images": GPU,
+        "names": f"--name {GPU}",
+        "gpu": True,
+    }
+
+
+def test_github_has_one_entry_a_shard(sharded: JobList) -> None:
+    assert json.loads(github_text(sharded))["include"] == [
+        {
+            "shard": "1/4",
+            "images": f"{ONE} {OTHER}",
+            "names": f"--name {ONE} --name {OTHER}",
+            "gpu": False,
+        },
+        {"shard": "2/4", "images": GPU, "names": f"--name {GPU}", "gpu": True},
+    ]
+
+
+def test_more_jobs_than_github_runs(images: dict[str, Image]) -> None:
+    jobs = (Job((images[ONE],)),) * GITHUB_JOBS
+    assert len(json.loads(github_text(JobList((), jobs)))["include"]) == 256
+    with pytest.raises(InputError, match=r"257 jobs.*at most 256.*--shards N"):
+        github_text(JobList((), (*jobs, jobs[0])))
+
+
+def test_gitlab_has_one_job_an_image_or_a_shard(single: JobList, sharded: JobList) -> None:
+    assert [*yaml.safe_load(gitlab_text(single))] == [ONE, GPU, OTHER]
+    found = yaml.safe_load(gitlab_text(sharded))
+    assert found["shard 1 of 4"] == {
+        "extends": ".imgbuild",
+        "variables": {
+            "IMGBUILD_IMAGES": f"{ONE} {OTHER}",
+            "IMGBUILD_NAMES": f"--name {ONE} --name {OTHER}",
+            "IMGBUILD_GPU": "false",
+        },
+    }
+    assert found["shard 2 of 4"]["variables"]["IMGBUILD_GPU"] == "true"

@@ -63,36 +63,16 @@ def test_github_since_a_revision(checkout: GitCheckout, intelmpi: list[str]) -> 
     assert _output(checkout, "--format", "github", "--changed-since", "HEAD") == '{"include":[]}\n'
 
 
-def test_what_a_shard_says_is_what_commands_take(
-    checkout: GitCheckout, intelmpi: list[str]
-) -> None:
-    options = ("--changed-since", "HEAD~1", "--shards", "2")
-    listed = []
-    for one in json.loads(_output(checkout, "--format", "github", *options))["include"]:
-        again = json.loads(_output(checkout, *one["names"].split()))
-        assert [image["name"] for image in again] == one["images"].split()
-        number = _output(checkout, "--changed-since", "HEAD~1", "--shard", one["shard"])
-        assert [image["name"] for image in json.loads(number)] == one["images"].split()
-        listed += one["images"].split()
-    assert sorted(listed) == sorted(intelmpi)
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         (("--changed-since", "nowhere"), "fetch-depth: 0"),
-        (("--shard", "5/4"), "such as 1/4"),
-        (("--changed-since", ""), "--changed-since is empty"),
         (("--shard", ""), "--shard ''"),
-        (("--shard", "1/4", "--shards", "4"), "choose one"),
         (("--shard", "", "--shards", "4"), "choose one"),
         (("--from", ""), "--from needs --missing"),
         (("--missing", "--from", ""), "--from: '' is not HOST"),
-        (("--from", "registry.example.org/x"), "--from needs --missing"),
-        (("--missing", "--from", "nonsense"), "nonsense"),
         (("--missing",), "publishing"),
         (("--name", "tf-2.2-cpu-debain"), "tf-2.2-cpu-debian"),
-        (("--name", "tf-2.2-cpu-debian", "--all"), "cannot be combined"),
     ],
 )
 def test_wrong_input_is_one_paragraph_and_exit_code_2(

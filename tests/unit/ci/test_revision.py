@@ -66,6 +66,8 @@ def test_a_revision_that_is_none(root: Path, reference: str) -> None:
     with pytest.raises(InputError, match="git knows no such revision here") as caught:
         resolve(root, reference)
     assert "fetch-depth: 0" in str(caught.value)
+    with pytest.raises(InputError, match="--changed-since is empty"):
+        resolve(root, " ")
 
 
 def test_no_repository_and_no_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,16 +107,3 @@ def test_an_object_that_is_missing(root: Path) -> None:
         _at(root, "HEAD"),
     ):
         pytest.fail("nothing can be compared with half a revision")
-
-
-def test_the_folder_goes_when_the_block_fails(root: Path) -> None:
-    places: list[Path] = []
-
-    def stopped() -> None:
-        with _at(root, "HEAD") as folder:
-            places.append(folder)
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        stopped()
-    assert not places[0].exists()

@@ -1,4 +1,4 @@
-"""The container of a test run: with GPUs where there are any, or with the reason why not."""
+"""Containers of images under test: with GPUs or the reason why not, and what is read in them."""
 
 import io
 import os
@@ -6,18 +6,17 @@ import tarfile
 from dataclasses import replace
 from pathlib import Path
 
-import fake_engine
 import pytest
-from fake_engine import FakeEngine
+from fake_engine import FakeContainer, FakeEngine
 
-from imgbuild.engine.types import LabelledObject, RunOptions, StoredImage
+from imgbuild.engine.types import EngineVersion, LabelledObject, RunOptions, StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.matrix.images import Image
 from imgbuild.suites import container as container_module
 from imgbuild.suites.container import (
     CONTAINER_LABEL,
+    SHARED_MEMORY,
     ImageContents,
-    StartedContainer,
     TestTarget,
     docker_exec,
     label_of,
@@ -26,11 +25,23 @@ from imgbuild.suites.container import (
     suite_container,
 )
 
-FACTS = ((), None, None, "3.6.15")
+OLD_CPU, OLD_GPU, NEW_GPU = "tf-1.12-cpu-ubuntu", "tf-1.12-gpu-ubuntu", "tf-1.14-gpu-ubuntu"
 STUB = b"\x7fELF stub"
+GPUS, PLAIN = RunOptions(gpus="nvidia", shm_bytes=SHARED_MEMORY), RunOptions()
+NONE, REFUSED = (
+    "the engine offers none to containers",
+    "could not select device driver with capabilities: [[gpu]]",
+)
 
 
-class Refusing(FakeEngine):
+class Offering(FakeEngine):
+    """An engine that has GPUs."""
+
+    def version(self) -> EngineVersion:
+        return replace(super().version(), gpus="nvidia")
+
+
+class Refusing(Offering):
     """An engine that offers GPUs and then does not give them."""
 
     def start(self, image: str, *, options: RunOptions, **more: object) -> str:  # type: ignore[override]
@@ -39,114 +50,89 @@ class Refusing(FakeEngine):
         return super().start(image, options=options, **more)  # type: ignore[arg-type]
 
 
-@pytest.fixture
-def offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the engine offer GPUs."""
-    monkeypatch.setattr(fake_engine, "VERSION", replace(fake_engine.VERSION, gpus="nvidia"))
-
-
 def _engine(kind: type[FakeEngine] = FakeEngine) -> FakeEngine:
     return kind([StoredImage("sha256:id", ())])
 
 
-def _export(folder: Path) -> None:
-    (folder / "libcuda.so.1").write_bytes(STUB)
-
-
 def _target(image: Image) -> TestTarget:
+    def export(folder: Path) -> None:
+        (folder / "libcuda.so.1").write_bytes(STUB)
+
     expected = {"tensorflow": image.tensorflow}
-    return TestTarget(image.name, "sha256:id", "name", image.variant, expected)
+    return TestTarget(image.name, "sha256:id", "name", image.variant, expected, export_stub=export)
 
 
-def _run(
-    image: Image, engine: FakeEngine, *, stub: bool = True
-) -> tuple[StartedContainer, RunOptions, list[tuple[str, bytes]], list[str]]:
+def _run(target: TestTarget, engine: FakeEngine) -> tuple[str | None, FakeContainer, list[str]]:
+    """Return why there was no GPU, the container while it ran, and what was said."""
     said: list[str] = []
-    target = _target(image)
-    if stub:
-        target = replace(target, export_stub=_export)
     with suite_container(target, engine, said.append) as started:
         found = engine.running[started.id]
-        seen = (started, found.options, list(found.copied), said)
+        seen = (started.no_gpu, replace(found, copied=[*found.copied]), said)
     assert engine.running == {}
     return seen
 
 
-@pytest.mark.usefixtures("offered")
-def test_a_cpu_image_is_never_given_a_gpu(images: dict[str, Image]) -> None:
-    started, options, copied, _ = _run(images["tf-1.12-cpu-ubuntu"], _engine())
-    assert (started.no_gpu, options, copied) == (None, RunOptions(), [])
+@pytest.mark.parametrize(
+    ("name", "kind", "expected"),
+    [
+        (OLD_CPU, Offering, (None, PLAIN, 0)),
+        (OLD_GPU, Offering, (None, GPUS, 0)),
+        (OLD_GPU, FakeEngine, (NONE, PLAIN, 1)),
+        (OLD_GPU, Refusing, (REFUSED, PLAIN, 1)),
+        (NEW_GPU, FakeEngine, (NONE, PLAIN, 0)),  # it needs no driver to be imported
+    ],
+)
+def test_an_image_gets_gpus_or_the_reason_why_not_and_perhaps_a_stub(
+    images: dict[str, Image],
+    name: str,
+    kind: type[FakeEngine],
+    expected: tuple[str | None, RunOptions, int],
+) -> None:
+    reason, container, said = _run(_target(images[name]), _engine(kind))
+    assert (reason, container.options, len(container.copied)) == expected
+    assert said == []
+    for path, archive in container.copied:
+        with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+            member = tar.extractfile("usr/local/nvidia/lib64/libcuda.so.1")
+            assert member is not None
+            assert (path, len(tar.getnames()), member.read()) == ("/", 1, STUB)
 
 
-@pytest.mark.usefixtures("offered")
-def test_a_gpu_image_gets_all_gpus_and_no_stub(images: dict[str, Image]) -> None:
-    started, options, copied, _ = _run(images["tf-1.12-gpu-ubuntu"], _engine())
-    assert (started.no_gpu, copied) == (None, [])
-    assert (options.gpus, options.shm_bytes) == ("nvidia", 1 << 30)
-
-
-def test_without_gpus_the_reason_is_kept_and_the_stub_is_copied(images: dict[str, Image]) -> None:
-    started, options, copied, said = _run(images["tf-1.12-gpu-ubuntu"], _engine())
-    assert started.no_gpu == "the engine offers none to containers"
-    assert (options, said) == (RunOptions(), [])
-    (path, archive) = copied[0]
-    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        member = tar.extractfile("usr/local/nvidia/lib64/libcuda.so.1")
-        assert member is not None
-        assert (path, tar.getnames()) == ("/", ["usr/local/nvidia/lib64/libcuda.so.1"])
-        assert member.read() == STUB
-
-
-@pytest.mark.usefixtures("offered")
-def test_a_refusal_is_kept_in_the_engines_words(images: dict[str, Image]) -> None:
-    started, options, copied, _ = _run(images["tf-1.12-gpu-ubuntu"], _engine(Refusing))
-    assert started.no_gpu == "could not select device driver with capabilities: [[gpu]]"
-    assert (options, len(copied)) == (RunOptions(), 1)
-
-
-def test_later_tensorflow_needs_no_stub(images: dict[str, Image]) -> None:
-    assert _run(images["tf-1.14-gpu-ubuntu"], _engine())[2] == []
+def test_images_that_need_a_driver(images: dict[str, Image]) -> None:
     needing = {image.minor for image in images.values() if _target(image).needs_driver}
     assert needing == {"1.10", "1.11", "1.12", "1.13"}
 
 
 @pytest.mark.parametrize("fault", [CheckFailedError("the stage fails"), OSError(28, "No space")])
-def test_a_stub_that_cannot_be_made_is_reported(
-    images: dict[str, Image], monkeypatch: pytest.MonkeyPatch, fault: Exception
-) -> None:
+def test_a_stub_that_cannot_be_made_is_reported(images: dict[str, Image], fault: Exception) -> None:
     def fails(_: Path) -> None:
         raise fault
 
-    said = _run(images["tf-1.12-gpu-ubuntu"], _engine(), stub=False)[3]
-    assert said == ["no stub of the driver: the image's builder is not known"]
-    monkeypatch.setattr("test_container._export", fails)
-    said = _run(images["tf-1.12-gpu-ubuntu"], _engine())[3]
+    target = _target(images[OLD_GPU])
+    said = _run(replace(target, export_stub=fails), _engine())[2]
     assert said == [f"no stub of the driver: {fault}"]
+    unknown = TestTarget("x", "sha256:id", "x", "gpu", target.expected)
+    said = _run(unknown, _engine())[2]
+    assert said == ["no stub of the driver: the image's builder is not known"]
 
 
-def test_all_that_suites_start_goes_with_the_container(images: dict[str, Image]) -> None:
-    engine = _engine()
-    target = _target(images["tf-1.12-cpu-ubuntu"])
-    with suite_container(target, engine, print) as started:
-        (label,) = engine.running[started.id].labels.items()
-        engine.start("sha256:id", command=["sshd"], labels=dict([label]))
-        engine.nets["net"] = LabelledObject("net", dict([label]))
-        other = engine.start("sha256:id", command=["x"], labels={CONTAINER_LABEL: "other"})
-        engine.nets["far"] = LabelledObject("far", {CONTAINER_LABEL: "other"})
-    assert (set(engine.running), set(engine.nets)) == ({other}, {"far"})
-
-
-def test_leftovers_of_other_state_folders_and_images_stay(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_all_that_suites_start_goes_and_what_others_started_stays(
+    images: dict[str, Image], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     engine = _engine()
-    for name in ("one", "two"):
-        engine.start("sha256:id", command=["x"], labels={CONTAINER_LABEL: label_of(name)})
-    remove_leftovers(["one"], engine)
-    assert len(engine.running) == 1
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    remove_leftovers(["one", "two"], engine)
-    assert len(engine.running) == 1
+    target = _target(images[OLD_CPU])
+    with suite_container(target, engine, print) as started:
+        label = engine.running[started.id].labels
+        engine.start("sha256:id", command=["sshd"], labels=label)
+        engine.nets["net"] = LabelledObject("net", label)
+        other = engine.start(
+            "sha256:id", command=["x"], labels={CONTAINER_LABEL: label_of("other")}
+        )
+        engine.nets["far"] = LabelledObject("far", {CONTAINER_LABEL: label_of("other")})
+    assert (set(engine.running), set(engine.nets)) == ({other}, {"far"})
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # somebody else's place
+    remove_leftovers(["other"], engine)
+    assert (set(engine.running), set(engine.nets)) == ({other}, {"far"})
 
 
 @pytest.mark.parametrize(
@@ -159,7 +145,8 @@ def test_leftovers_of_other_state_folders_and_images_stay(
     ],
 )
 def test_an_mpi_is_known_by_its_mpirun(printed: str, mpi: tuple[str, str]) -> None:
-    assert ImageContents(*FACTS, printed, (), ("debian", "12")).mpi == mpi
+    contents = ImageContents((), None, None, "3.6.15", printed, (), ("debian", "12"))
+    assert contents.mpi == mpi
 
 
 def test_commands_run_by_the_docker_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,16 @@
-"""The expectation of an image of the matrix."""
+"""Expectations: all pins of an image of the matrix, of an external one what ``--expect`` says."""
 
+from collections.abc import Callable
+
+import pytest
 from expectation import parse_expectation
 
+from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image
+from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
-from imgbuild.suites.container import TestTarget
-from imgbuild.suites.expectation import expectation
+from imgbuild.suites.container import ImageContents, TestTarget
+from imgbuild.suites.expectation import expectation, external_target, parse_expect
 
 
 def test_it_holds_every_pin_and_package(images: dict[str, Image], project: Project) -> None:
@@ -48,3 +53,112 @@ def test_the_suites_read_that_of_every_image(images: dict[str, Image], project: 
         expected = expectation(image, project)
         target = TestTarget(image.name, "id", "name", image.variant, expected)
         assert parse_expectation(expected).needs_driver is target.needs_driver
+
+
+def _image(tensorflow: str = "", mpirun: str = "", *, cuda: bool = False) -> ImageContents:
+    return ImageContents(
+        distributions=(("tensorflow", tensorflow),) if tensorflow else (),
+        built_with_cuda=cuda,
+        kernels=cuda,
+        python="3.6.15",
+        mpirun=mpirun,
+        cuda=("10.0.130",) if cuda else (),
+        os=("debian", "12"),
+        horovodrun=bool(mpirun),
+    )
+
+
+PROBED = _image("2.2.0", "mpirun (Open MPI) 4.1.4")
+
+
+@pytest.fixture
+def external(matrix: Matrix, project: Project) -> Callable[..., TestTarget]:
+    """Return what makes a target of an external image, its option and what is in it."""
+
+    def make(text: str, contents: ImageContents = PROBED) -> TestTarget:
+        option = parse_expect([text], matrix)
+        return external_target(option, "me/mine:1", "sha256:id", contents, project)
+
+    return make
+
+
+def test_only_what_is_given_is_expected(external: Callable[..., TestTarget]) -> None:
+    target = external("tf=2.2,horovod=0.19.5")
+    assert target.variant == "cpu"
+    assert target.expected == {
+        "partial": True,
+        "name": "me/mine:1",
+        "tensorflow": "2.2",
+        "variant": "cpu",
+        "pins": {"tensorflow": "2.2", "horovod": "0.19.5"},
+        "horovodrun": True,
+        "gpu": {},
+        "mpi_flavour": "openmpi",
+    }
+    parsed = parse_expectation(dict(target.expected))
+    assert (parsed.partial, parsed.tensorflow_minor) == (True, (2, 2))
+    assert {"packages", "labels", "os_id", "pin python"} <= {*target.unspecified}
+    assert not {"pins", "variant", "pin tensorflow"} & {*target.unspecified}
+
+
+@pytest.mark.parametrize(
+    ("text", "facts", "pins"),
+    [
+        ("mpi=openmpi", {"mpi_flavour": "openmpi"}, {}),
+        ("mpi=4.1.4", {"mpi_flavour": "openmpi"}, {"mpi": "4.1.4"}),
+        ("mpi=intelmpi-2021.8", {"mpi_flavour": "intelmpi"}, {"mpi": "2021.8"}),
+        ("os=ubuntu-18.04", {"os_id": "ubuntu"}, {"os": "18.04"}),
+        ("os=debian", {"os_id": "debian"}, {}),
+        ("stack=debian", {"stack": "debian"}, {}),
+    ],
+)
+def test_kinds_and_versions(
+    external: Callable[..., TestTarget], text: str, facts: dict[str, str], pins: dict[str, str]
+) -> None:
+    expected = external(text).expected
+    assert expected["pins"] == pins
+    assert {key: expected[key] for key in facts} == facts
+    # Horovod's launcher starts ranks through Open MPI only.
+    assert expected["horovodrun"] is (expected["mpi_flavour"] == "openmpi")
+
+
+def test_a_gpu_image_is_given_or_seen(external: Callable[..., TestTarget]) -> None:
+    given = external("variant=gpu")
+    assert (given.variant, given.expected["gpu"]["cuda"]) == ("gpu", "10.1")
+    assert parse_expectation(dict(given.expected)).gpu["driver"]
+    contents = _image("1.13.1", cuda=True)
+    seen = external("python=3.6", contents)
+    assert (seen.variant, seen.expected["gpu"]["cuda"]) == ("gpu", "10.0")
+    assert "mpi_flavour" not in seen.expected
+    assert external("variant=cpu", contents).variant == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("texts", "fault"),
+    [
+        (["foo=1"], r"'foo=1': give KEY=VALUE, with a key of: tf, python, tensorboard, horovod"),
+        (["tf"], r"'tf': give KEY=VALUE"),
+        (["tf=2.2,"], r"'': give KEY=VALUE"),
+        (["tf=x"], r"tf=x: tf is a version such as 2\.2"),
+        (["tf="], r"tf is a version"),
+        (["tf=2.2;rm"], r"tf is a version"),
+        (["mpi=lam"], r"mpi=lam: mpi is one of intelmpi, openmpi, a version, or both: "),
+        (["mpi=openmpi-x"], r"mpi is one of"),
+        (["os=-1"], r"os is a name, a version, or both"),
+        (["variant=tpu"], r"variant is one of cpu, gpu"),
+        (["stack=x"], r"stack is one of ubuntu, debian"),
+        (["tf=2.2", "tf=2.3"], r"tf is given twice, as 2\.2 and as 2\.3"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(matrix: Matrix, texts: list[str], fault: str) -> None:
+    with pytest.raises(InputError, match=fault):
+        parse_expect(texts, matrix)
+
+
+def test_a_tensorflow_that_the_suites_do_not_know_is_refused(
+    external: Callable[..., TestTarget],
+) -> None:
+    with pytest.raises(InputError, match=r"is to have TensorFlow 2\.9; the suites know 1\.10, "):
+        external("tf=2.9")
+    with pytest.raises(InputError, match=r"No TensorFlow was found in me/mine:1; say which"):
+        external("git=1", _image())

@@ -14,16 +14,14 @@ from imgbuild.errors import CheckFailedError
 from imgbuild.project import Project
 from imgbuild.suites import runner
 from imgbuild.suites.container import TestTarget
-from imgbuild.suites.results import ReportStore, SuiteResult, TestFailure, TestSkip
+from imgbuild.suites.results import ReportStore, TestSkip
 from imgbuild.suites.runner import (
-    Check,
     CheckStream,
     TestOptions,
     TestSession,
     call_pytest,
     check_name,
     run_suites,
-    suite_result,
 )
 
 TARGET = TestTarget("tf-2.2-cpu-debian", "sha256:id", "x", "cpu", {"tensorflow": "2.2.0"})
@@ -68,23 +66,6 @@ def skipping():
 )
 def test_a_checks_name_is_without_the_container(written: str, name: str) -> None:
     assert check_name(written) == name
-
-
-def test_checks_become_the_results_of_their_suites() -> None:
-    checks = [
-        Check("pins", "a", "passed", 1.5),
-        Check("pins", "b", "failed", 0.5, "why"),
-        Check("gpu", "c", "skipped", 0.0, "no driver"),
-        Check("gpu", "d", "skipped", 0.0, "not asked: labels"),
-    ]
-    assert suite_result("pins", checks) == SuiteResult(
-        "pins", 1, (TestFailure("b", "why"),), (), 2.0
-    )
-    skips, not_asked = TestSkip("c", "no driver"), TestSkip("d", "not asked: labels")
-    gpu = suite_result("gpu", checks)
-    assert gpu == SuiteResult("gpu", 0, (), (skips,), 0.0, (not_asked,))
-    assert gpu.as_json()["skipped"] == [{"test": "c", "reason": "no driver"}]
-    assert not suite_result("horovod", checks).ok
 
 
 def test_progress_is_shown_by_suite_and_reason_of_failure() -> None:
