@@ -21,7 +21,7 @@ from pathlib import Path
 from imgbuild.dockerfile.lockfile import lock_text
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import write_text
-from imgbuild.matrix.model import CondaPython, Matrix, Python
+from imgbuild.matrix.model import CondaPython, Python
 from imgbuild.settings import Sites
 
 #: conda-forge's largest channel has 60 MB packed and 300 MB unpacked.
@@ -52,11 +52,6 @@ class CondaEntry:
 def conda_lock_name(version: str) -> str:
     """Return the name of the lock of one Python version, such as ``conda-3.6.2.txt``."""
     return f"conda-{version}.txt"
-
-
-def conda_pythons(matrix: Matrix) -> dict[str, CondaPython]:
-    """Return the conda interpreters of the matrix by version."""
-    return {v: python for v, python in matrix.python.items() if isinstance(python, CondaPython)}
 
 
 def read_conda_lock(path: Path) -> Mapping[str, CondaEntry]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from imgbuild.dockerfile.conda import conda_lock_name, conda_problems, conda_pythons
+from imgbuild.dockerfile.conda import conda_lock_name, conda_problems
 from imgbuild.dockerfile.lockfile import HEADER, Lock, parse_lock, read_lock
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import json_sha256, work_folder, write_text
@@ -62,7 +62,8 @@ def lock_family(matrix: Matrix, stack: str | None = None) -> LockFamily:
         raise InputError(
             f"The matrix has no stack {stack!r}; there are: {', '.join(matrix.stacks)}."
         )
-    images, pythons = all_images(matrix), conda_pythons(matrix)
+    images = all_images(matrix)
+    pythons = {v: one for v, one in matrix.python.items() if isinstance(one, CondaPython)}
     selected = [image for image in images if stack in {None, image.stack}]
     versions = {image.version_of("python") for image in selected}
     names = {*_requests(images), *map(conda_lock_name, pythons)}
@@ -196,9 +197,17 @@ def _run_uv(request: LockRequest, previous: str, environment: Mapping[str, str])
         options += ["--python-platform", PLATFORM, "--constraint", "constraints.txt"]
         options += ["--output-file", "lock.txt", "requirements.in"]
         result = call_uv(options, folder, environment)
-        if not result.ok:
-            raise _explain(request, result.errors)
-        return output.read_text()
+        if result.ok:
+            return output.read_text()
+    reason = " ".join(result.errors.split())
+    if any(sign in reason.lower() for sign in _UNREACHABLE):
+        raise MachineError(
+            f"The Python package index cannot be reached for {request.file_name}: {reason}"
+        )
+    raise CheckFailedError(
+        f"No set of packages satisfies {request.file_name} ({request.title}): {reason} "
+        "If the release exists, change `requirements` or `constraints` in matrix.yaml."
+    )
 
 
 def call_uv(options: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Finished:
@@ -215,18 +224,6 @@ def call_uv(options: Sequence[str], folder: Path, environment: Mapping[str, str]
             "See `imgbuild doctor`."
         )
     return result
-
-
-def _explain(request: LockRequest, stderr: str) -> Exception:
-    reason = " ".join(stderr.split())
-    if any(sign in reason.lower() for sign in _UNREACHABLE):
-        return MachineError(
-            f"The Python package index cannot be reached for {request.file_name}: {reason}"
-        )
-    return CheckFailedError(
-        f"No set of packages satisfies {request.file_name} ({request.title}): {reason} "
-        "If the release exists, change `requirements` or `constraints` in matrix.yaml."
-    )
 
 
 def index_environment(sites: Sites) -> Mapping[str, str]:

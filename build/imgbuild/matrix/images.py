@@ -1,6 +1,6 @@
 """The images of the matrix: a row in one variant, with every pin resolved."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -177,18 +177,16 @@ def standin_image(image: Image) -> Image:
 
 
 def all_images(matrix: Matrix) -> tuple[Image, ...]:
-    """Return every image of the matrix, in the order of the file."""
-    return tuple(
-        resolve_image(matrix, row, variant) for row in matrix.images for variant in row.variants
-    )
+    """Return every image of the matrix, in the order of the file.
 
-
-def resolvable_images(matrix: Matrix) -> Iterator[Image]:
-    """Yield the images whose references and pins are there; the others are faults of the file."""
+    An image whose pins or references are missing is a fault of the file, and left out.
+    """
+    found = []
     for row in matrix.images:
         for variant in row.variants:
             with suppress(LookupError):
-                yield resolve_image(matrix, row, variant)
+                found.append(resolve_image(matrix, row, variant))
+    return tuple(found)
 
 
 def as_documented_image(image: Image) -> Image:

@@ -8,7 +8,7 @@ from functools import cache
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion
 
-from imgbuild.matrix.images import Image, corrections, minor_of, never_published, resolvable_images
+from imgbuild.matrix.images import Image, all_images, corrections, minor_of, never_published
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.pins import pin_location
 from imgbuild.matrix.rule_model import Check, Rule
@@ -73,7 +73,7 @@ def broken_rules(matrix: Matrix, pins: Pins) -> list[BrokenRule]:
 def rule_faults(matrix: Matrix) -> Iterator[Fault]:
     """Yield one fault for each rule that a row breaks, in one of its variants or in both."""
     images: dict[Fault, list[str]] = {}
-    for image in resolvable_images(matrix):
+    for image in all_images(matrix):
         for broken in broken_rules(matrix, image.keys):
             nearest = nearest_that_works(matrix, image.keys, broken)
             message = f"{broken.sentence} Nearest that works: {nearest or 'none'}."

@@ -10,9 +10,9 @@ from typing import Any
 from imgbuild.matrix.images import (
     DOCUMENTED,
     Image,
+    all_images,
     as_documented_image,
     minor_of,
-    resolvable_images,
 )
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.rule_model import Part
@@ -134,7 +134,7 @@ def tag_faults(matrix: Matrix) -> Iterator[Fault]:
 
 def _named_parts(matrix: Matrix) -> Iterator[_NamedParts]:
     """Yield name and parts of the family and of the images as documented."""
-    for image in resolvable_images(matrix):
+    for image in all_images(matrix):
         with suppress(LookupError):
             both = (image, as_documented_image(image))
             yield from {one.name: parts_of(one) for one in both}.items()
