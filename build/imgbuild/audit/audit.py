@@ -21,7 +21,7 @@ from imgbuild.audit.compare import (
     compare_locks,
     release_place,
 )
-from imgbuild.audit.reachability import InputState, OtherInput, check_input, compare_inputs
+from imgbuild.audit.reachability import OtherInput, check_input, compare_inputs
 from imgbuild.audit.wheels import RemoteFile, index_url, read_project, read_wheel
 from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.errors import InputError, MachineError
@@ -60,7 +60,7 @@ class AuditOutcome:
     artifacts: Sequence[Artifact]
     contradictions: Sequence[Contradiction]
     locks: Mapping[str, int]
-    inputs: Sequence[InputState] = ()
+    inputs: Sequence[OtherInput] = ()
     seconds: float = 0.0
 
     @property
@@ -167,7 +167,6 @@ class OnlineAudit:
         """Return what of the pins the files themselves contradict.
 
         Raises:
-            InputError: the index has no http address.
             MachineError: a page of the index cannot be read.
 
         """

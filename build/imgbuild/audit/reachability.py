@@ -28,10 +28,11 @@ _NVIDIA = ("nvidia-cuda", "nvidia-machine-learning")
 
 @dataclass(frozen=True)
 class OtherInput:
-    """Something to download. Without ``sha256`` its content is not recorded yet.
+    """Something to download, and how it was found. Without ``sha256`` its content is not recorded.
 
     ``place`` is where in matrix.yaml it is pinned. A ``signed`` one is the index of a repository of
-    packages; ``keyring`` verifies it. The address of a base image is NAME@sha256:DIGEST.
+    packages; ``keyring`` verifies it. The address of a base image is NAME@sha256:DIGEST. ``detail``
+    is a short cause.
     """
 
     name: str
@@ -40,37 +41,33 @@ class OtherInput:
     place: Location
     signed: bool = False
     keyring: Path | None = None
-
-
-@dataclass(frozen=True)
-class InputState:
-    """How an input was found. ``detail`` is a short cause; bytes and seconds are what it took."""
-
-    input: OtherInput
-    state: State
+    state: State = AWAY
     detail: str = ""
     bytes_read: int = 0
     seconds: float = 0.0
 
 
-def other_inputs(
-    images: Sequence[Image], project: Project, settings: Settings, sites: Sites
-) -> tuple[OtherInput, ...]:
+def other_inputs(images: Sequence[Image], project: Project, sites: Sites) -> list[OtherInput]:
     """Return every download, conda package, package repository and base image of the images."""
     found = [
         OtherInput(name, source.url, source.sha256, ("sources", name, "sha256"))
         for name, source in images[0].matrix.sources.items()
     ]
+    bases = []
     for image in images:
-        version = image.version_of("python")
+        version, os_name = image.version_of("python"), image.os_name
         packages = conda_packages(version, image.python, project.locks)
         for index, package in enumerate(packages):
             name = package.url.rsplit("/", 1)[1].removesuffix(".tar.bz2")
             place: Location = ("python", version, "packages", index)
             found.append(OtherInput(name, package.url, package.sha256, place))
-        found += _repositories(image, project, settings)
-    others = settings.substitutes
-    found = [
+        found += _repositories(image, project, sites.settings)
+        base = sites.settings.base_for(os_name, image.os.image)
+        if isinstance(base, RegistryBase):
+            place = ("operating_systems", os_name, "image")
+            bases.append(OtherInput(f"base {os_name}", base.image, None, place))
+    others = sites.settings.substitutes
+    here = [
         replace(
             one,
             url=sites.address(one.url),
@@ -78,76 +75,70 @@ def other_inputs(
         )
         for one in found
     ]
-    for image in images:
-        base = settings.base_for(image.os_name, image.os.image)
-        if isinstance(base, RegistryBase):
-            place = ("operating_systems", image.os_name, "image")
-            found.append(OtherInput(f"base {image.os_name}", base.image, None, place))
-    return tuple(dict.fromkeys(found))
+    return [*dict.fromkeys([*here, *bases])]
 
 
 def _repositories(image: Image, project: Project, settings: Settings) -> Iterator[OtherInput]:
     """Yield the signed index of each repository that the image installs from."""
-    upstreams = image.matrix.upstreams
-    ubuntu = upstreams.get("ubuntu")
-    if image.os.distribution == "ubuntu" and ubuntu and ubuntu.url:
-        url = f"{ubuntu.url.rstrip('/')}/dists/{image.os.suite}/InRelease"
+    upstreams, system = image.matrix.upstream_urls, image.os
+    if system.distribution == "ubuntu" and "ubuntu" in upstreams:
+        url = f"{upstreams['ubuntu'].rstrip('/')}/dists/{system.suite}/InRelease"
         place: Location = ("upstreams", "ubuntu", "url")
-        yield OtherInput(f"ubuntu {image.os.suite}", url, None, place, signed=True)
+        yield OtherInput(f"ubuntu {system.suite}", url, None, place, signed=True)
     for name in _NVIDIA if image.cuda else ():
-        upstream, mirror = upstreams.get(name), settings.mirrors.get(name)
-        if upstream and upstream.url and upstream.keyring:
-            url = f"{upstream.url.rstrip('/')}/{image.os.nvidia}/x86_64/InRelease"
-            keyring = project.files / "keyrings" / upstream.keyring.file
-            if mirror and mirror.keyring:
-                keyring = Path(mirror.keyring)
+        key, mirror = image.matrix.upstreams[name].keyring, settings.mirrors.get(name)
+        if key and name in upstreams:
+            url = f"{upstreams[name].rstrip('/')}/{system.nvidia}/x86_64/InRelease"
+            own = mirror.keyring if mirror else None
+            keyring = Path(own) if own else project.files / "keyrings" / key.file
             place = ("upstreams", name, "keyring")
-            yield OtherInput(f"{name} {image.os.nvidia}", url, None, place, True, keyring)
+            yield OtherInput(f"{name} {system.nvidia}", url, None, place, True, keyring)
 
 
-def check_input(client: HttpClient, sites: Sites, download: bool, item: OtherInput) -> InputState:
+def check_input(client: HttpClient, sites: Sites, download: bool, one: OtherInput) -> OtherInput:
     """Return whether an input answers, and with ``download`` whether its content is right."""
     begin = time.monotonic()
     try:
-        is_base = "@sha256:" in item.url
-        found = _check_base(item, sites) if is_base else _check_file(client, item, download)
+        is_base = "@sha256:" in one.url
+        found = _check_base(one, sites) if is_base else _check_file(client, one, download)
     except (TransientError, ImgbuildError) as error:
         # The cause alone: the row names the input already.
         first = str(error).partition(". ")[0]
         cause = (first.partition(" failed: ")[2] or first).partition(" (")[0]
-        found = InputState(item, AWAY, cause.removeprefix("no connection: ")[-40:])
+        found = replace(one, detail=cause.removeprefix("no connection: ")[-40:])
     return replace(found, seconds=time.monotonic() - begin)
 
 
-def _check_base(item: OtherInput, sites: Sites) -> InputState:
+def _check_base(one: OtherInput, sites: Sites) -> OtherInput:
     """Check that a registry has a base image under its digest; layers are not read."""
     try:
-        layers = find_image(item.url, sites).document()["layers"]
+        layers = find_image(one.url, sites).document()["layers"]
     except CheckFailedError as error:
-        return InputState(item, "differs", str(error))
+        return replace(one, state="differs", detail=str(error))
     size = sum(layer["size"] for layer in layers) / 1e6
-    return InputState(item, "verified", f"manifest right, {size:.0f} MB of layers")
+    return replace(one, state="verified", detail=f"manifest right, {size:.0f} MB of layers")
 
 
-def _check_file(client: HttpClient, item: OtherInput, download: bool) -> InputState:
+def _check_file(client: HttpClient, one: OtherInput, download: bool) -> OtherInput:
     # An index is small, and its signature counts.
-    whole = item.keyring is not None or (download and not item.signed)
-    with client.stream("GET", item.url, {} if whole else {"Range": "bytes=0-0"}) as response:
+    whole = one.keyring is not None or (download and not one.signed)
+    with client.stream("GET", one.url, {} if whole else {"Range": "bytes=0-0"}) as response:
         if not response.ok:
-            return InputState(item, AWAY, f"{response.status_code} {response.reason}")
+            return replace(one, detail=f"{response.status_code} {response.reason}")
         if not whole:
-            return InputState(item, "reachable" if item.sha256 or item.signed else "unlocked")
-        if item.keyring:
+            return replace(one, state="reachable" if one.sha256 or one.signed else "unlocked")
+        if one.keyring:
             content = response.content
-            return InputState(item, *verify_signature(content, item.keyring), len(content))
+            state, detail = verify_signature(content, one.keyring)
+            return replace(one, state=state, detail=detail, bytes_read=len(content))
         digest, size = hashlib.sha256(), 0
         for chunk in response.iter_content(_CHUNK):
             digest.update(chunk)
             size += len(chunk)
-    if item.sha256 == digest.hexdigest():
-        return InputState(item, "verified", "", size)
-    state: State = "differs" if item.sha256 else "unlocked"
-    return InputState(item, state, f"sha256 {digest.hexdigest()}", size)
+    if one.sha256 == digest.hexdigest():
+        return replace(one, state="verified", bytes_read=size)
+    state = "differs" if one.sha256 else "unlocked"
+    return replace(one, state=state, detail=f"sha256 {digest.hexdigest()}", bytes_read=size)
 
 
 def verify_signature(content: bytes, keyring: Path) -> tuple[State, str]:
@@ -166,13 +157,12 @@ def verify_signature(content: bytes, keyring: Path) -> tuple[State, str]:
     return "differs", f"a signature that gpgv refuses: {' '.join(result.errors.split())[-80:]}"
 
 
-def compare_inputs(states: Iterable[InputState]) -> Iterator[Contradiction]:
+def compare_inputs(inputs: Iterable[OtherInput]) -> Iterator[Contradiction]:
     """Yield the inputs whose content is not what the matrix pins."""
-    for found in states:
-        one = found.input
-        if found.state == "differs":
+    for one in inputs:
+        if one.state == "differs":
             change = "find out which is right before changing the pin"
             if one.keyring:
                 change = "the key may have been rotated: find out before trusting another"
-            evidence = f"{one.url} has {found.detail}"
+            evidence = f"{one.url} has {one.detail}"
             yield Contradiction("sha256", one.name, one.place, evidence, change)

@@ -67,9 +67,8 @@ def audit(
     else:
         is_known = opened.evidence.exists() and not refresh
         known = load_evidence(opened.evidence) if is_known else {}
-        settings = load_settings(opened.settings)
-        sites = Sites(matrix.upstream_urls, settings)
-        others = other_inputs(images, opened, settings, sites)
+        sites = Sites(matrix.upstream_urls, load_settings(opened.settings))
+        others = other_inputs(images, opened, sites)
         online = OnlineAudit(sites.client(), sites, locks, known, download, info)
         outcome = online.run(needs, others)
     position = read_document(opened.matrix).position
@@ -90,7 +89,7 @@ def _lines(outcome: "AuditOutcome", position: "Callable[[Location], str]") -> li
 
     lines = aligned([_HEADER, *map(_row, outcome.artifacts)])
     if outcome.inputs:
-        rows = [(one.input.name, one.state, one.detail) for one in outcome.inputs]
+        rows = [(one.name, one.state, one.detail) for one in outcome.inputs]
         lines += ["", *aligned([("other input", "state", ""), *rows])]
     if outcome.contradictions:
         lines.append("")
@@ -136,9 +135,9 @@ def _as_json(outcome: "AuditOutcome", position: "Callable[[Location], str]") -> 
         "locks": outcome.locks,
         "inputs": [
             {
-                "name": one.input.name,
-                "url": one.input.url,
-                "sha256": one.input.sha256,
+                "name": one.name,
+                "url": one.url,
+                "sha256": one.sha256,
                 "state": one.state,
                 "detail": one.detail,
                 "bytes_read": one.bytes_read,
@@ -181,7 +180,7 @@ def _conclude(outcome: "AuditOutcome", *, strict: bool) -> None:
         raise CheckFailedError("\n".join(filter(None, [text, unread])))
     if unread:
         raise MachineError(f"no contradiction, but not everything could be read:\n{unread}")
-    away = [one.input.name for one in outcome.inputs if one.state == AWAY]
+    away = [one.name for one in outcome.inputs if one.state == AWAY]
     if strict and away:
         raise CheckFailedError(
             f"Not reachable from here, which --strict forbids: {', '.join(away)}."

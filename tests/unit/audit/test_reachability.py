@@ -10,7 +10,6 @@ from faulty_server import FaultyServer, Reply
 
 from imgbuild.audit.reachability import (
     AWAY,
-    InputState,
     OtherInput,
     check_input,
     compare_inputs,
@@ -32,10 +31,10 @@ def _inputs(
     chosen = Settings.model_validate(settings)
     image = images["tf-2.2-gpu-ubuntu"]
     sites = Sites(image.matrix.upstream_urls, chosen)
-    return {item.name: item for item in other_inputs([image], project, chosen, sites)}
+    return {item.name: item for item in other_inputs([image], project, sites)}
 
 
-def _check(client: HttpClient, item: OtherInput, *, download: bool = False) -> InputState:
+def _check(client: HttpClient, item: OtherInput, *, download: bool = False) -> OtherInput:
     return check_input(client, Sites(), download, item)
 
 
