@@ -90,8 +90,6 @@ def load_evidence(path: Path) -> dict[str, Facts]:
             for section, kind in (("wheels", WheelFacts), ("sdists", Facts))
             for digest, values in document[section].items()
         }
-    except FileNotFoundError as error:
-        raise InputError(f"{path} is missing. Write it with `imgbuild audit --write`.") from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"{path} cannot be used as evidence ({error}). Restore it from git, or write it anew "
@@ -147,7 +145,7 @@ def audit_offline(
             artifacts.append(Artifact(need, "evidence", facts, contradictions=found))
         else:
             text = f"images/evidence.json has no {need.what}"
-            lacking = Contradiction("evidence", need.subject, need.place, text, _WRITE)
+            lacking = need.contradiction("evidence", text, _WRITE)
             artifacts.append(Artifact(need, "missing", contradictions=(lacking,)))
     return AuditOutcome(artifacts, _contradictions(artifacts), _extent(locks, ()))
 
@@ -208,13 +206,13 @@ class OnlineAudit:
         fitting = [file for file in page.values() if need.fits(file.name)]
         file = max(fitting, key=lambda one: one.name, default=None)  # the newest platform tag
         if file is None:
-            evidence, change = f"the index has no {need.what}", "pin a version that is offered"
-            missing = Contradiction("missing", need.subject, need.place, evidence, change)
+            text = f"the index has no {need.what}"
+            missing = need.contradiction("missing", text, "pin a version that is offered")
             return Artifact(need, "missing", contradictions=(missing,))
         found = [*_pythons(need, page)]
         if file.yanked:
-            evidence, change = f"{file.name} was withdrawn: {file.yanked}", "pin another release"
-            found.append(Contradiction("yanked", need.subject, need.place, evidence, change))
+            text = f"{file.name} was withdrawn: {file.yanked}"
+            found.append(need.contradiction("yanked", text, "pin another release"))
         begin = time.monotonic()
         try:
             read = self._read(need, file)

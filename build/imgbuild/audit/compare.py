@@ -37,21 +37,22 @@ class Facts(Section):
 
 
 class WheelFacts(Facts):
-    """What a TensorFlow wheel is, read out of the wheel."""
+    """What a TensorFlow wheel is, read out of the wheel.
+
+    ``libraries`` are the GPU libraries that it loads, such as ``libcudnn.so.7``: they are needed at
+    import, or opened when first used. build_info.py says whether it is a CUDA build, and from 2.3
+    on for which compute capabilities. ``glibc`` is what its symbols ask for; the platform tag may
+    promise less.
+    """
 
     tags: tuple[str, ...]
     libraries: tuple[str, ...]
-    """The GPU libraries that it loads, such as ``libcudnn.so.7``; none for a CPU build."""
     loading: str
-    """``needed`` at import, ``opened`` when first used, or ``none``."""
     cuda_build: bool | None
-    """What ``build_info.py`` says it is."""
     capabilities: tuple[str, ...]
-    """The compute capabilities that ``build_info.py`` lists, such as ``sm_70``; from 2.3 on."""
     compiler: str
     cxx11_abi: int
     glibc: str
-    """The C library that its symbols ask for; the platform tag may promise less."""
 
     def version_of(self, library: str) -> str | None:
         """Return the version in a library's name: ``10.1`` for ``cudart`` of libcudart.so.10.1."""
@@ -130,6 +131,10 @@ class Need:
             and "linux" in tag.platform
             for tag in file_tags(file)
         )
+
+    def contradiction(self, kind: str, evidence: str, change: str) -> Contradiction:
+        """Return what is wrong with the file as a whole."""
+        return Contradiction(kind, self.subject, self.place, evidence, change)
 
     def hashes(self, locks: Mapping[str, Lock]) -> set[str]:
         """Return the sha256 that the matrix or the locks pin."""

@@ -27,9 +27,6 @@ from imgbuild.settings import Sites
 
 #: The default of uv and pip.
 _PYPI = "https://index.example/simple"
-#: PEP 503, the form that every index has. The largest page seen has 1.2 MB (numpy).
-_ACCEPT = "application/vnd.pypi.simple.v1+html, text/html;q=0.2"
-_LARGEST = 64 << 20
 #: One request of this many bytes; a wheel has up to 500 MB, of which some MB are read.
 _BLOCK = 1 << 20
 #: How much of ``_pywrap_tensorflow_internal.so`` is unpacked at most: its string table ends at 25.
@@ -53,6 +50,8 @@ _OWN = re.compile(r"_ZNK?10tensorflow")
 _COMPILER_VERSION = re.compile(r"([0-9]+\.[0-9]+\.[0-9]+)( [0-9]+)?.*")
 #: ``lea register, [rip + distance]``: how code on x86-64 takes the address of a string.
 _LEA = re.compile(rb"[\x48-\x4f]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](....)", re.DOTALL)
+#: What reading something else than such a wheel ends in.
+_DAMAGE = (zipfile.BadZipFile, NotImplementedError, EOFError, struct.error, ValueError, LookupError)
 #: A function that takes a string's address and returns is a dozen bytes, some without a size.
 _SHORT = 16
 
@@ -68,11 +67,13 @@ def index_url(sites: Sites) -> str:
 def read_project(client: HttpClient, index: str, name: str) -> dict[str, OfferedFile]:
     """Return the files of a project by name; none if the index has no such project.
 
+    The page is read as HTML (PEP 503), the form that every index has.
+
     Raises:
         MachineError: the index does not answer, or not with a list of files.
 
     """
-    answer = client.get(f"{index}/{name}/", {"Accept": _ACCEPT}, limit=_LARGEST)
+    answer = client.get(f"{index}/{name}/", {"Accept": "text/html"})
     if answer.status in {404, 410}:
         return {}
     files = _files(answer.url, answer.body.decode("utf-8", "replace"))
@@ -205,10 +206,9 @@ def read_wheel(remote: RemoteFile, file: str, sha256: str) -> WheelFacts:
     try:
         with zipfile.ZipFile(io.BufferedReader(remote, _BLOCK)) as wheel:
             return _facts(wheel, remote.size, file, sha256)
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, struct.error) as error:
-        raise MachineError(f"{shown(remote.url)} is no wheel, or damaged: {error}.") from error
-    except (ELFError, ValueError, LookupError) as error:
-        raise MachineError(f"{shown(remote.url)} is no wheel of TensorFlow: {error}.") from error
+    except (*_DAMAGE, ELFError) as error:
+        where = shown(remote.url)
+        raise MachineError(f"{where} is no wheel of TensorFlow, or damaged: {error}.") from error
 
 
 def _facts(wheel: zipfile.ZipFile, size: int, file: str, sha256: str) -> WheelFacts:

@@ -28,9 +28,8 @@ SHA = hashlib.sha256(b"content").hexdigest()
 def _inputs(
     images: dict[str, Image], project: Project, **settings: object
 ) -> dict[str, OtherInput]:
-    chosen = Settings.model_validate(settings)
     image = images["tf-2.2-gpu-ubuntu"]
-    sites = Sites(image.matrix.upstream_urls, chosen)
+    sites = Sites(image.matrix.upstream_urls, Settings.model_validate(settings))
     return {item.name: item for item in other_inputs([image], project, sites)}
 
 
@@ -51,11 +50,8 @@ def _check(client: HttpClient, item: OtherInput, *, download: bool = False) -> O
 def test_the_state_of_an_input(
     server: FaultyServer, client: HttpClient, sha256: str | None, download: bool, state: str
 ) -> None:
-    server.give("/x.tar.gz", Reply(b"content"))
-    place = ("sources", "x", "sha256")
-    found = _check(
-        client, OtherInput("x", f"{server.url}/x.tar.gz", sha256, place), download=download
-    )
+    url, place = server.give("/x.tar.gz", Reply(b"content")), ("sources", "x", "sha256")
+    found = _check(client, OtherInput("x", url, sha256, place), download=download)
     assert found.state == state
     assert [c.place for c in compare_inputs([found])] == ([place] if state == "differs" else [])
 
@@ -114,33 +110,27 @@ def test_mirrors_substitutes_and_locks_hold(
     assert without_locks["python-3.6.2-hca45abc_19"].sha256 is None
 
 
-@pytest.fixture
-def signed() -> tuple[bytes, Path, Path]:
-    """Return a signed index, the keyring of its key, and one of another key."""
-    folder = Path(__file__).parent / "signed"
-    return (folder / "InRelease").read_bytes(), folder / "right.gpg", folder / "other.gpg"
-
-
-def test_a_signature_is_judged(signed: tuple[bytes, Path, Path]) -> None:
-    index, right, other = signed
-    assert verify_signature(index, right)[0] == "verified"
-    assert verify_signature(index, other)[0] == "differs"
-    assert verify_signature(index.replace(b"bionic", b"xenial"), right)[0] == "differs"
-    assert verify_signature(b"<html>login</html>", right) == ("differs", "no signed index")
-
-
-def test_a_repository_with_another_key_is_a_contradiction(
-    signed: tuple[bytes, Path, Path], server: FaultyServer, client: HttpClient
+@pytest.mark.parametrize(
+    ("keyring", "replaced", "detail"),
+    [
+        ("right.gpg", b"", "signature right"),
+        ("other.gpg", b"", "gpgv refuses"),
+        ("right.gpg", b"bionic", "gpgv refuses"),
+        ("right.gpg", b"-----BEGIN", "no signed index"),
+    ],
+)
+def test_the_signature_of_a_repository(
+    server: FaultyServer, client: HttpClient, keyring: str, replaced: bytes, detail: str
 ) -> None:
-    index, right, other = signed
-    server.give("/InRelease", Reply(index))
+    folder = Path(__file__).parent / "signed"
+    content = (folder / "InRelease").read_bytes().replace(replaced or b"\0", b"xenial")
+    url = server.give("/InRelease", Reply(content))
     place = ("upstreams", "nvidia-cuda", "keyring")
-    url = f"{server.url}/InRelease"
-    for keyring, state in ((right, "verified"), (other, "differs")):
-        item = OtherInput("nvidia-cuda", url, None, place, True, keyring)
-        found = _check(client, item)
-        assert found.state == state
-        assert [c.place for c in compare_inputs([found])] == ([place] if state == "differs" else [])
+    found = _check(client, OtherInput("nvidia", url, None, place, True, folder / keyring))
+    right = detail == "signature right"
+    assert found.state == ("verified" if right else "differs")
+    assert detail in found.detail
+    assert [one.place for one in compare_inputs([found])] == ([] if right else [place])
 
 
 def test_without_gpgv_a_repository_is_only_reachable(

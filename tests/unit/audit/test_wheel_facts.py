@@ -1,5 +1,7 @@
 """The pages of an index, and facts out of its wheels; what misleads is refused."""
 
+from collections.abc import Callable
+
 import pytest
 from fake_wheel import CPU, FakeWheel
 from faulty_server import FaultyServer, Reply
@@ -40,83 +42,78 @@ def test_a_page_lists_files_with_their_sha256(server: FaultyServer, client: Http
         read_project(client, index, "broken")
 
 
-def _read(server: FaultyServer, client: HttpClient, wheel: FakeWheel) -> WheelFacts:
-    server.give("/w.whl", Reply(wheel.content()))
-    return read_wheel(RemoteFile(client, f"{server.url}/w.whl"), wheel.file, "00" * 32)
+Read = Callable[[Reply | FakeWheel], WheelFacts]
 
 
-def _refusal(server: FaultyServer, client: HttpClient, reply: Reply) -> str:
-    server.give("/w.whl", reply)
-    with pytest.raises(MachineError) as caught:
-        read_wheel(RemoteFile(client, f"{server.url}/w.whl"), FakeWheel().file, "00" * 32)
-    return str(caught.value)
+@pytest.fixture
+def read(server: FaultyServer, client: HttpClient) -> Read:
+    """Return how to read a wheel, or another reply, from the server."""
+
+    def from_server(what: Reply | FakeWheel) -> WheelFacts:
+        reply = what if isinstance(what, Reply) else Reply(what.content())
+        return read_wheel(
+            RemoteFile(client, server.give("/w.whl", reply)), FakeWheel().file, "00" * 32
+        )
+
+    return from_server
 
 
-def test_a_gpu_and_a_cpu_wheel_with_a_loader(server: FaultyServer, client: HttpClient) -> None:
-    facts = _read(server, client, FakeWheel())
+def test_a_gpu_and_a_cpu_wheel_with_a_loader(read: Read) -> None:
+    facts = read(FakeWheel())
     assert facts.libraries == (
         "libcublas.so.10", "libcuda.so.1", "libcudart.so.10.1", "libcudnn.so.7",
     )  # fmt: skip
     assert (facts.loading, facts.cuda_build, facts.compiler) == ("opened", True, "7.3.1")
     assert (facts.cxx11_abi, facts.glibc, facts.version_of("cudart")) == (0, "2.12", "10.1")
-    facts = _read(server, client, FakeWheel(loader=dict(CPU), build_info="is_cuda_build = False"))
+    facts = read(FakeWheel(loader=dict(CPU), build_info="is_cuda_build = False"))
     assert (facts.libraries, facts.loading, facts.cuda_build) == ((), "none", False)
 
 
-def test_an_old_gpu_wheel_needs_its_libraries(server: FaultyServer, client: HttpClient) -> None:
+def test_an_old_gpu_wheel_needs_its_libraries(read: Read) -> None:
     needed = ("libcudart.so.9.0", "libcudnn.so.7", "libfoo.so.1", "libc.so.6")
-    facts = _read(server, client, FakeWheel(loader={}, needed=needed, compiler="4.8.5"))
+    facts = read(FakeWheel(loader={}, needed=needed, compiler="4.8.5"))
     assert (facts.libraries, facts.loading) == (("libcudart.so.9.0", "libcudnn.so.7"), "needed")
     assert facts.compiler == "4.8.5"
 
 
-def test_the_new_abi_and_the_capabilities(server: FaultyServer, client: HttpClient) -> None:
+def test_the_new_abi_and_the_capabilities(read: Read) -> None:
     info = "build_info = {'is_cuda_build': True, 'cuda_compute_capabilities': ['sm_35']}\n"
     own = ("_ZN10tensorflow3fooERKNSt7__cxx1112basic_stringIcEE",)
-    facts = _read(server, client, FakeWheel(own=own, build_info=info))
+    facts = read(FakeWheel(own=own, build_info=info))
     assert (facts.cxx11_abi, facts.capabilities) == (1, ("sm_35",))
 
 
-def test_build_info_is_never_executed(server: FaultyServer, client: HttpClient) -> None:
+def test_build_info_is_never_executed(read: Read) -> None:
     info = "import os\nis_cuda_build = os.abort()\ncuda_version_number = '10'\n"
-    assert _read(server, client, FakeWheel(build_info=info)).cuda_build is None
+    assert read(FakeWheel(build_info=info)).cuda_build is None
+
+
+def _answer(body: bytes, extent: str) -> Reply:
+    return Reply(body, 206, headers={"Content-Range": f"bytes {extent}"}, ranges=False)
 
 
 @pytest.mark.parametrize(
-    ("reply", "text"),
+    ("what", "text"),
     [
         (Reply(b"PK\x03\x04" * 9, ranges=False), "ignores ranges"),
         (Reply(b"", 500, ranges=False), "answered 500"),
+        (_answer(b"P", "5-5/999"), "answered 206"),
+        (_answer(b"PK", "0-0/9"), "with 2 bytes"),
+        (_answer(b"<", "0-0/1"), "is no wheel of TensorFlow, or damaged"),
         (
-            Reply(b"P", 206, headers={"Content-Range": "bytes 5-5/999"}, ranges=False),
-            "answered 206",
+            Reply(FakeWheel().content().partition(b"PK\x05\x06")[0]),
+            "is no wheel of TensorFlow, or damaged",
         ),
-        (Reply(b"PK", 206, headers={"Content-Range": "bytes 0-0/9"}, ranges=False), "with 2 bytes"),
         (
-            Reply(b"<", 206, headers={"Content-Range": "bytes 0-0/1"}, ranges=False),
-            "is no wheel, or damaged",
-        ),
-    ],
-)
-def test_a_server_that_does_not_serve_ranges(
-    server: FaultyServer, client: HttpClient, reply: Reply, text: str
-) -> None:
-    assert text in _refusal(server, client, reply)
-
-
-@pytest.mark.parametrize(
-    ("content", "text"),
-    [
-        (FakeWheel().content().partition(b"PK\x05\x06")[0], "is no wheel, or damaged"),
-        (
-            FakeWheel().content().replace(b"_framework", b"_framewerk"),
+            Reply(FakeWheel().content().replace(b"_framework", b"_framewerk")),
             "has no /libtensorflow_framework.so",
         ),
-        (FakeWheel(own=()).content(), "exports nothing of the namespace tensorflow"),
-        (FakeWheel(compiler="clang").content(), "has no compiler in tf_compiler_version()"),
+        (FakeWheel(own=()), "exports nothing of the namespace tensorflow"),
+        (FakeWheel(compiler="clang"), "has no compiler in tf_compiler_version"),
     ],
 )
-def test_a_file_that_is_no_wheel_of_tensorflow(
-    server: FaultyServer, client: HttpClient, content: bytes, text: str
+def test_what_is_no_wheel_of_tensorflow_or_not_served_by_ranges(
+    read: Read, what: Reply | FakeWheel, text: str
 ) -> None:
-    assert text in _refusal(server, client, Reply(content))
+    with pytest.raises(MachineError, match=text):
+        read(what)
