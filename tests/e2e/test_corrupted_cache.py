@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import os
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
 from copied_checkout import CONTENT, CPYTHON, SHA256, change_settings, take_base
-from own_dockerd import own_dockerd
 from small_project import SmallProject, small_project
+
+from standin.server import serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from own_dockerd import OwnDockerd
 
 pytestmark = pytest.mark.nightly
 
@@ -54,32 +53,16 @@ def _counts(path: Path) -> bool:
     return path.is_file() and not path.is_symlink() and path.stat().st_size > 0
 
 
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@contextmanager
-def _served(folder: Path) -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnCache]:
+def project(dockerd: OwnDockerd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnCache]:
     folder = tmp_path_factory.mktemp("corrupted")
-    served = folder / "served" / "python" / "3.6.15"
+    served = folder / "www" / "python" / "3.6.15"
     served.mkdir(parents=True)
     (served / CPYTHON).write_bytes(CONTENT)
-    with own_dockerd() as engine, _served(folder / "served") as url:
-        small = small_project(folder, engine.host)
+    with serve(folder) as server:
+        small = small_project(folder, dockerd.host)
         made = OwnCache(small.root, small.state, small.host)
-        _take_source_from(made, url)
+        _take_source_from(made, f"{server.url}/")
         take_base(made.root, made.cache)
         made.run(*ONE)
         yield made

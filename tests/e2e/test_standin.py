@@ -6,15 +6,12 @@ builds all twenty.
 
 from __future__ import annotations
 
-import http.server
-import os
-import subprocess
-import sys
-import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+
+from standin.server import serve
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,48 +91,30 @@ def test_every_upstream_was_asked_through_its_mirror(
     }
 
 
-class _LoginPage(http.server.BaseHTTPRequestHandler):
-    """What a captive portal or a proxy that wants a login answers."""
-
-    def do_GET(self) -> None:
-        body = b"<!doctype html><title>Sign in</title>"
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
 def test_a_mirror_that_answers_with_html_builds_and_keeps_nothing(
-    checkout: Checkout, upstreams: tuple[StandInServer, Path], engine: Engine, tmp_path: Path
+    checkout: Checkout,
+    upstreams: tuple[StandInServer, Path],
+    engine: Engine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """As a captive portal does, or a proxy that wants a login."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     settings = yaml.safe_load(upstreams[1].read_text(encoding="utf-8"))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _LoginPage) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        settings["mirrors"]["anaconda"] = {"url": f"http://127.0.0.1:{server.server_address[1]}/"}
-        # Another content than any that was fetched before: the mirror has to be asked.
-        settings["substitutes"]["Miniconda3-4.5.11-Linux-x86_64.sh"] = "0" * 64
+    name = "Miniconda3-4.5.11-Linux-x86_64.sh"
+    page = tmp_path / "www" / "miniconda" / name
+    page.parent.mkdir(parents=True)
+    page.write_text("<!doctype html><title>Sign in</title>", encoding="utf-8")
+    # Another content than any that was fetched before: the mirror has to be asked.
+    settings["substitutes"][name] = "0" * 64
+    before = {image.id for image in engine.images("imgbuild.name")}
+    with serve(tmp_path) as server:
+        settings["mirrors"]["anaconda"] = {"url": f"{server.url}/"}
         file = tmp_path / "settings.yaml"
         file.write_text(yaml.safe_dump(settings), encoding="utf-8")
-        before = {image.id for image in engine.images("imgbuild.name")}
-        result = subprocess.run(
-            [
-                *(sys.executable, "-c", "from imgbuild.cli import main; main()"),
-                *("--settings", str(file), "build", "--stack", "ubuntu", "--tf", "1.14", "--cpu"),
-            ],
-            cwd=checkout.root,
-            env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )
-        server.shutdown()
-    assert result.returncode == 1
-    assert "Miniconda3-4.5.11-Linux-x86_64.sh is not the expected file" in result.stderr
+        build = ("build", "--stack", "ubuntu", "--tf", "1.14", "--cpu")
+        result = checkout.run("--settings", str(file), *build, code=1, timeout=300)
+    assert f"{name} is not the expected file" in result.stderr
     assert "HTML page (“Sign in”)" in result.stderr
     assert {image.id for image in engine.images("imgbuild.name")} == before
     kept = [path for path in (tmp_path / "cache" / "imgbuild").rglob("*") if path.is_file()]

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 from imgbuild.process import (
     NOT_FOUND,
@@ -15,6 +14,7 @@ from imgbuild.process import (
     run,
     start,
 )
+from waiting import is_running, wait_for
 
 _PROGRAM = """\
 import os, sys
@@ -23,14 +23,6 @@ with start(["sh", "-c", "echo $$; sleep 60"]) as process:
     print(process.stdout.readline(), end="", flush=True)
     process.wait()
 """
-
-
-def _runs(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    try:
-        return stat.read_text(encoding="ascii").rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def test_a_program_ends_with_a_killed_imgbuild() -> None:
@@ -42,13 +34,9 @@ def test_a_program_ends_with_a_killed_imgbuild() -> None:
     ) as imgbuild:
         assert imgbuild.stdout
         pid = int(imgbuild.stdout.readline())
-        assert _runs(pid)
+        assert is_running(pid)
         imgbuild.kill()
-    for _ in range(100):
-        if not _runs(pid):
-            return
-        time.sleep(0.05)
-    raise AssertionError("it still runs")
+    wait_for(lambda: not is_running(pid))
 
 
 def test_output_and_errors_are_kept_apart() -> None:
@@ -70,7 +58,7 @@ def test_what_ignores_sigterm_is_killed() -> None:
     with start(["sh", "-c", "trap '' TERM; echo $$; sleep 60"], grace=0.2) as started:
         assert started.stdout
         pid = int(started.stdout.readline())
-    assert not _runs(pid)
+    assert not is_running(pid)
 
 
 def test_lines_come_as_they_are_printed() -> None:

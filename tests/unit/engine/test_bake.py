@@ -18,6 +18,7 @@ from imgbuild.engine.failure import BuildFailedError, BuildStoppedError
 from imgbuild.engine.progress import BakeBegun, BakeEvent, BuildEvent
 from imgbuild.errors import MachineError
 from imgbuild.process import start
+from waiting import is_running, wait_for
 
 SAMPLES = fake_buildx.SAMPLES
 FAMILY = ("tf-2.2-cpu", "tf-2.3-cpu")
@@ -111,31 +112,15 @@ def test_the_words_of_buildx_say_whose_fault_it_is(
     assert odd in (tmp_path / "logs" / "build.log").read_text(), "unknown lines are kept"
 
 
-def alive(folder: Path) -> list[int]:
-    """Return which of the fake's two processes still run (zombies do not)."""
+def wait_for_death(folder: Path) -> None:
+    """Wait until none of the fake's two processes runs."""
     pids = [int(word) for word in (folder / "pids").read_text().split()]
-    return [pid for pid in pids if _state(pid) not in {"", "Z", "X"}]
-
-
-def _state(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""
-
-
-def wait_for_death(folder: Path) -> list[int]:
-    deadline = time.monotonic() + 5
-    while alive(folder) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return alive(folder)
+    wait_for(lambda: not any(map(is_running, pids)), 5)
 
 
 def interrupt_when_it_runs(folder: Path) -> None:
     def kill() -> None:
-        deadline = time.monotonic() + 10
-        while not (folder / "pids").exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_for((folder / "pids").exists, 10)
         time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -146,7 +131,7 @@ def test_an_interrupted_build_leaves_no_process(tmp_path: Path) -> None:
     interrupt_when_it_runs(tmp_path)
     with pytest.raises(KeyboardInterrupt):
         bake(fake_buildx.hanging(tmp_path), tmp_path)
-    assert wait_for_death(tmp_path) == []
+    wait_for_death(tmp_path)
 
 
 def test_an_error_of_the_display_ends_the_build_too(tmp_path: Path) -> None:
@@ -158,7 +143,7 @@ def test_an_error_of_the_display_ends_the_build_too(tmp_path: Path) -> None:
     buildx = fake_buildx.hanging(tmp_path)
     with pytest.raises(UnicodeError, match="terminal"):
         run_bake(buildx, None, [target], log=tmp_path / "log", listener=broken)
-    assert wait_for_death(tmp_path) == []
+    wait_for_death(tmp_path)
 
 
 def hung(folder: Path, buildx: Buildx, names: tuple[str, ...]) -> tuple[str, list[BakeEvent]]:
@@ -167,7 +152,7 @@ def hung(folder: Path, buildx: Buildx, names: tuple[str, ...]) -> tuple[str, lis
     events: list[BakeEvent] = []
     with pytest.raises(BuildFailedError) as caught:
         run_bake(buildx, None, targets, log=folder / "log", listener=events.append)
-    assert wait_for_death(folder) == []
+    wait_for_death(folder)
     assert caught.value.exit_code == (1 if "RUN" in str(caught.value) else 3)
     return str(caught.value), events
 

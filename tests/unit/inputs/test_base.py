@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from imgbuild.errors import MachineError
 from imgbuild.inputs import base
 from imgbuild.inputs.base import BaseRecipe, bootstrap_base, find_base
 from imgbuild.inputs.oci_layout import BaseLayout
+from waiting import is_running, wait_for
 
 RECIPE = BaseRecipe("debian-12", "debian", "bookworm", 1767225600)
 HERE = Path(__file__).parent
@@ -75,21 +75,6 @@ class Machine:
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(tmp_path, monkeypatch)
-
-
-def gone(pid: int) -> bool:
-    """Whether the process ended; one that waits for its parent counts."""
-    try:
-        return "State:\tZ" in Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
-        return True
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline, "waited for 10 s"
-        time.sleep(0.01)
 
 
 def test_the_digest_changes_with_every_field_the_code_and_its_options(
@@ -181,7 +166,7 @@ def test_interrupt_in_mid_run_leaves_nothing(machine: Machine) -> None:
     process, pids = start(machine)
     process.send_signal(signal.SIGINT)
     assert process.wait(20) != 0
-    wait_for(lambda: all(gone(pid) for pid in pids))
+    wait_for(lambda: not any(map(is_running, pids)))
     assert machine.rests() == []
 
 

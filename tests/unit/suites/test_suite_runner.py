@@ -3,7 +3,6 @@
 import json
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,7 @@ from imgbuild.suites.runner import (
     check_name,
     run_suites,
 )
+from waiting import is_running, wait_for
 
 TARGET = TestTarget("tf-2.2-cpu-debian", "sha256:id", "x", "cpu", {"tensorflow": "2.2.0"})
 CONFTEST = """
@@ -153,7 +153,7 @@ def test_a_stopped_pytest_may_clean_up(tmp_path: Path) -> None:
     call = ([sys.executable, "-c", program], None, files, print, stop)
     thread = threading.Thread(target=lambda: codes.append(call_pytest(*call)))
     thread.start()
-    _wait_for(lambda: output.exists() and "ready" in output.read_text())
+    wait_for(lambda: output.exists() and "ready" in output.read_text())
     stop.set()
     thread.join(timeout=10)
     assert (codes, output.read_text()) == ([-1], "ready\ncleaned\n")
@@ -175,19 +175,4 @@ def test_nothing_that_pytest_started_outlives_it(
     command = [sys.executable, "-c", program]
     files = (tmp_path / "out", tmp_path / "results")
     assert call_pytest(command, None, files, print, threading.Event()) == -1
-    state = Path("/proc", pid.read_text(), "stat")
-    _wait_for(lambda: _ended(state))
-
-
-def _wait_for(condition: "object") -> None:
-    deadline = time.monotonic() + 10  # a signalled process takes its time on a busy machine
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def _ended(state: Path) -> bool:
-    try:
-        return state.read_text().split()[2] == "Z"
-    except OSError:
-        return True
+    wait_for(lambda: not is_running(int(pid.read_text())))

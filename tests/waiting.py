@@ -1,8 +1,9 @@
-"""Waiting for what another process does."""
+"""Waiting for what another process or thread does."""
 
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,3 +16,12 @@ def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
     while not condition():
         assert time.monotonic() < end, "what was waited for did not happen"
         time.sleep(0.05)
+
+
+def is_running(pid: int) -> bool:
+    """Return whether a process runs; one that has ended and is not waited for does not."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return "State:\tZ" not in status and "State:\tX" not in status
