@@ -10,21 +10,22 @@ from imgbuild.build.one_bake import export_stage, stage_target
 from imgbuild.build.prepare import load_base
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.files import ContentStore, work_folder
-from imgbuild.inputs.download import Download, Kind, fetch_all
+from imgbuild.inputs.download import Download, fetch_all
 from imgbuild.inputs.fetched import (
+    BASES,
     Listing,
     fetch_request,
+    holds_base,
     install_stages,
     read_listing,
     write_listing,
 )
+from imgbuild.inputs.oci_layout import copied_layout
 from imgbuild.inputs.upstream_files import (
     apt_items,
-    fetch_blobs,
-    layout_items,
+    fetch_layout,
     plan_name,
     python_items,
-    registry_items,
     with_plans,
 )
 from imgbuild.matrix.images import Image
@@ -56,7 +57,8 @@ def known_listing(image: Image, job: FetchJob) -> Listing | None:
     listing = read_listing(job.folder, image.name)
     if listing is None or listing.request != fetch_request(image, job.project, job.settings):
         return None
-    return listing if all(item.url for item in listing.missing(job.store)) else None
+    whole = holds_base(listing, job.folder) and all(i.url for i in listing.missing(job.store))
+    return listing if whole else None
 
 
 def plan_listing(image: Image, job: FetchJob, context: BuildContext) -> Listing:
@@ -67,20 +69,20 @@ def plan_listing(image: Image, job: FetchJob, context: BuildContext) -> Listing:
         MachineError: an upstream or the engine cannot be reached.
 
     """
-    base = context.inputs.bases[image.os_name]
+    base, bases = context.inputs.bases[image.os_name], job.folder / BASES
     if base.layout:
         load_base(image.os_name, context)
-        base_items = layout_items(base.layout, job.store)
+        layout = copied_layout(base.layout, bases)
     else:
-        base_items = registry_items(base.reference, job.sites)
+        layout = fetch_layout(base.reference, image.os_name, bases, job.sites)
     items = (
         *context.inputs.downloads[image.name].all,
         *python_items(image, job.project.locks, job.sites),
-        *base_items,
         *_apt_items(image, job, context),
     )
     request = fetch_request(image, job.project, job.settings)
-    listing = Listing(image.name, request, "" if base.layout else base.reference, items)
+    reference = "" if base.layout else base.reference
+    listing = Listing(image.name, request, reference, layout.path.name, items)
     write_listing(listing, job.folder)
     return listing
 
@@ -117,11 +119,7 @@ def fetch_files(
     """
     store = job.store
     missing = {item.sha256: item for listing in listings for item in listing.missing(store)}
-    for listing in listings:
-        if lacking := [one for one in listing.missing(store) if one.kind is Kind.BASE]:
-            fetch_blobs(listing.base, lacking, job.sites, store)
-    others = [item for item in missing.values() if item.kind is not Kind.BASE]
-    fetch_all(others, store, job.sites, progress)
+    fetch_all(missing.values(), store, job.sites, progress)
     complete = []
     for listing in listings:
         items = (replace(one, size=store.path(one.sha256).stat().st_size) for one in listing.items)

@@ -28,7 +28,6 @@ def fetch(
     from imgbuild.build.context import BuildOptions, open_context
     from imgbuild.build.fetch import FetchJob, fetch_files, known_listing, plan_listing
     from imgbuild.inputs.download import shown_progress
-    from imgbuild.inputs.fetched import fetched_layout
     from imgbuild.settings import Sites, load_settings
 
     if folder.exists() and not folder.is_dir():
@@ -45,14 +44,14 @@ def fetch(
             known |= {image.name: plan_listing(image, job, context) for image in new}
     with shown_progress() as progress:
         listings, count = fetch_files([one for one in known.values() if one], job, progress)
-    for image, listing in zip(images, listings, strict=True):
-        fetched_layout(listing, image.os_name, job.folder, job.folder / "base")
-    sizes = [{item: item.size or 0 for item in listing.items} for listing in listings]
-    rows = [
-        [listing.image, f"{len(own)} files", size_text(sum(own.values()))]
-        for listing, own in zip(listings, sizes, strict=True)
-    ]
+    sizes = {one.image: {file.sha256: file.size or 0 for file in one.items} for one in listings}
+    every = {digest: size for own in sizes.values() for digest, size in own.items()}
+    rows = [[name, *_amount(own)] for name, own in sizes.items()]
     typer.echo("\n".join(aligned(rows)))
-    every = {item.sha256: size for own in sizes for item, size in own.items()}
-    total = f"{len(every)} files, {size_text(sum(every.values()))} in {job.folder}"
+    bases = ", ".join(sorted({one.layout for one in listings}))
+    total = f"{', '.join(_amount(every))} and the base images {bases} in {job.folder}"
     typer.echo(f"{total}; {f'{count} fetched now' if count else 'nothing to fetch'}.")
+
+
+def _amount(sizes: dict[str, int]) -> tuple[str, str]:
+    return f"{len(sizes)} files", size_text(sum(sizes.values()))

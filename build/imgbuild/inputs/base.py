@@ -9,8 +9,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from imgbuild.errors import MachineError
-from imgbuild.files import remove_tree, sha256, stored_folder
-from imgbuild.inputs.oci_layout import BaseLayout, DamagedLayoutError, read_layout, write_layout
+from imgbuild.files import remove_tree, sha256
+from imgbuild.inputs.oci_layout import (
+    BaseLayout,
+    DamagedLayoutError,
+    read_layout,
+    stored_layout,
+    write_layout,
+)
 from imgbuild.process import find_program, run, start
 
 #: Raise it when this code makes another image from the same recipe and options.
@@ -105,16 +111,10 @@ def bootstrap_base(
             rootfs = _run_mmdebstrap(recipe, scratch, log)
             write_layout(folder, rootfs, tag=f"{name}-{{id}}", epoch=recipe.epoch)
 
-    def is_whole(folder: Path) -> bool:
-        with suppress(DamagedLayoutError):
-            return bool(read_layout(folder))
-        return False
-
     def wait() -> None:
         say(f"another imgbuild is making {name}; waiting for it")
 
-    stored_folder(final, make, is_whole, refresh=refresh, on_wait=wait)
-    return read_layout(final, verify_layer=False)
+    return stored_layout(final, make, refresh=refresh, on_wait=wait)
 
 
 def find_base(recipe: BaseRecipe, cache: Path) -> BaseLayout | None:

@@ -51,7 +51,6 @@ class Kind(StrEnum):
     DOWNLOAD = "download"
     CONDA = "conda-package"
     PYTHON = "python-distribution"
-    BASE = "base-image"
     APT_LIST = "apt-list"
     APT_PACKAGE = "apt-package"
     APT_MIRRORS = "apt-mirrors"

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -13,23 +14,25 @@ from imgbuild.dockerfile.lockfile import lock_text
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Stage, needed, read_dockerfile
 from imgbuild.errors import InputError
-from imgbuild.files import ContentStore, link_or_copy, sha256, stored_folder, write_text
+from imgbuild.files import ContentStore, link_or_copy, sha256, write_text
 from imgbuild.inputs.build_inputs import CONDA, FILES, BuildInputs, image_downloads
 from imgbuild.inputs.download import (
     Download,
     Kind,
+    StoredName,
     content_folder,
     contents_digest,
     has_sha256,
 )
-from imgbuild.inputs.oci_layout import MANIFEST, BaseLayout, blob_path, name_image, open_layout
+from imgbuild.inputs.oci_layout import DamagedLayoutError, read_layout
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.settings import LayoutBase, PrefixInterpreter, Settings
 
 #: The part of a request that an offline build does not compare: it takes the base that was fetched.
 BASE = "base"
-MANIFEST_NAME = "manifest.json"
+#: The folder of a fetched folder in which base images are, as OCI layouts.
+BASES = "base"
 #: What calls images/files/apt-install in a Dockerfile.
 APT_INSTALL = "sh /run/apt-install"
 #: The named build contexts that the Dockerfiles mount, and where in them each kind of file is.
@@ -50,23 +53,17 @@ class Listing:
     """Everything one image is built from, as in ``images/<image>.json`` of a fetched folder.
 
     ``request`` has a short digest of each kind of input, to find what changed since; ``base`` is
-    the base image's reference in its registry, empty if it was made on the machine that fetched.
-    ``schema`` is raised when a listing of before can no longer be built from.
+    the base image's reference in its registry, empty if it was made on the machine that fetched;
+    ``layout`` is the folder that holds it, in the folder `BASES`. ``schema`` is raised when a
+    listing of before can no longer be built from.
     """
 
     image: str
     request: dict[str, str]
     base: str
+    layout: StoredName
     items: tuple[Download, ...]
-    schema: Literal[1] = 1
-
-    def of(self, kind: Kind) -> tuple[Download, ...]:
-        return tuple(item for item in self.items if item.kind is kind)
-
-    @property
-    def manifest(self) -> str:
-        """The sha256 of the base image's manifest."""
-        return next(item.sha256 for item in self.of(Kind.BASE) if item.name == MANIFEST_NAME)
+    schema: Literal[2] = 2
 
     def missing(self, store: ContentStore) -> tuple[Download, ...]:
         """Return the files that ``store`` does not have, by name and size."""
@@ -155,18 +152,18 @@ class FetchedInputs:
         """Return the named contexts of one image: its downloads, packages and lists."""
         contexts: dict[str, dict[str, str]] = {OFFLINE: {}}
         for item in self.listings[image].items:
-            if item.kind in _PLACES:
-                context, place = _PLACES[item.kind]
-                contexts.setdefault(context, {})[str(Path(place, item.name))] = item.sha256
+            context, place = _PLACES[item.kind]
+            contexts.setdefault(context, {})[str(Path(place, item.name))] = item.sha256
         return {name: self._context(name, files) for name, files in contexts.items()}
 
     def settings(self, settings: Settings, images: Iterable[Image]) -> Settings:
         """Return the settings of a build without a network: base images from here, no login."""
-        bases = {}
-        for image in images:
-            listing, parent = self.listings[image.name], self.cache / "contexts"
-            layout = fetched_layout(listing, image.os_name, self.folder, parent)
-            bases[image.os_name] = LayoutBase(source="layout", path=str(layout.path))
+        bases = {
+            image.os_name: LayoutBase(
+                source="layout", path=str(self.folder / BASES / self.listings[image.name].layout)
+            )
+            for image in images
+        }
         return settings.model_copy(update={"base": bases, "netrc": None})
 
     def known_bases(self, inputs: BuildInputs, images: Iterable[Image]) -> BuildInputs:
@@ -184,7 +181,14 @@ class FetchedInputs:
     def _context(self, name: str, files: Mapping[str, str]) -> Path:
         def make(folder: Path) -> None:
             for path, digest in files.items():
-                _link_checked(ContentStore(self.folder), digest, folder / path)
+                source, target = ContentStore(self.folder).path(digest), folder / path
+                if not has_sha256(source, digest):
+                    raise InputError(
+                        f"{source} was damaged since it was fetched. Remove it, run `imgbuild "
+                        "fetch` again where there is a network, and copy the folder anew."
+                    )
+                target.parent.mkdir(parents=True, exist_ok=True)
+                link_or_copy(source, target)
 
         final = self.cache / "contexts" / f"{name}-{contents_digest(files)[:16]}"
         return content_folder(final, files, make)
@@ -220,36 +224,13 @@ def _checked_listing(folder: Path, image: Image, project: Project, settings: Set
         first = f"{missing[0].name} ({missing[0].kind}, sha256 {missing[0].sha256})"
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise InputError(f"{folder} lacks {first}{more} of {image.name}. {again}")
+    if not holds_base(listing, folder):
+        what = f"base image {BASES}/{listing.layout} of {image.name} is missing or damaged"
+        raise InputError(f"{folder}: the {what}. {again}")
     return listing
 
 
-def fetched_layout(listing: Listing, os_name: str, folder: Path, parent: Path) -> BaseLayout:
-    """Return a listing's base image as an OCI layout in ``parent``, of the files in ``folder``."""
-    store = ContentStore(folder)
-
-    def make(empty: Path) -> None:
-        content = store.path(listing.manifest).read_bytes()
-        document = json.loads(content)
-        top = {
-            "mediaType": document.get("mediaType", MANIFEST),
-            "digest": f"sha256:{listing.manifest}",
-            "size": len(content),
-        }
-        for digest in {item.sha256 for item in listing.of(Kind.BASE)}:
-            _link_checked(store, digest, empty / blob_path(f"sha256:{digest}"))
-        name_image(empty, top, document, f"{os_name}-{{id}}")
-
-    final = parent / f"{os_name}-{listing.manifest[:12]}"
-    return open_layout(stored_folder(final, make, lambda path: (path / "oci-layout").is_file()))
-
-
-def _link_checked(store: ContentStore, digest: str, target: Path) -> None:
-    """Give a file of a fetched folder its place in a build context."""
-    source = store.path(digest)
-    if not has_sha256(source, digest):
-        raise InputError(
-            f"{source} was damaged since it was fetched. Remove it, run `imgbuild fetch` again "
-            "where there is a network, and copy the folder anew."
-        )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    link_or_copy(source, target)
+def holds_base(listing: Listing, folder: Path) -> bool:
+    with suppress(DamagedLayoutError):
+        return bool(read_layout(folder / BASES / listing.layout))
+    return False

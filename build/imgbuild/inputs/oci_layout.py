@@ -9,14 +9,16 @@ import gzip
 import json
 import shutil
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from imgbuild.errors import InputError
-from imgbuild.files import file_sha256, sha256
+from imgbuild.files import file_sha256, sha256, stored_folder
+from imgbuild.inputs.download import has_sha256
 
 REPOSITORY = "imgbuild/base"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -110,6 +112,34 @@ def read_layout(folder: Path, *, verify_layer: bool = True) -> BaseLayout:
         raise DamagedLayoutError(f"{folder}: {error}") from error
 
 
+def stored_layout(
+    final: Path,
+    make: Callable[[Path], None],
+    *,
+    refresh: bool = False,
+    on_wait: Callable[[], None] = lambda: None,
+) -> BaseLayout:
+    """Return the image in ``final``, which ``make`` writes if it is not there whole."""
+
+    def is_whole(folder: Path) -> bool:
+        with suppress(DamagedLayoutError):
+            return bool(read_layout(folder))
+        return False
+
+    stored_folder(final, make, is_whole, refresh=refresh, on_wait=on_wait)
+    return read_layout(final, verify_layer=False)
+
+
+def copied_layout(layout: BaseLayout, parent: Path) -> BaseLayout:
+    """Return a copy in ``parent``, in a folder called by the tag."""
+    final = parent / layout.reference.rpartition(":")[2]
+
+    def copy(folder: Path) -> None:
+        shutil.copytree(layout.path, folder, dirs_exist_ok=True)
+
+    return stored_layout(final, copy)
+
+
 def open_layout(folder: Path) -> BaseLayout:
     """Return the base image in a layout, its layer unread; InputError if it is not whole."""
     try:
@@ -175,5 +205,6 @@ def _json(value: object) -> bytes:
 
 def _verify(folder: Path, blob: Mapping[str, Any]) -> None:
     path = folder / blob_path(blob["digest"])
-    if (path.stat().st_size, f"sha256:{file_sha256(path)}") != (blob["size"], blob["digest"]):
+    digest = blob["digest"].removeprefix("sha256:")
+    if path.stat().st_size != blob["size"] or not has_sha256(path, digest):
         raise DamagedLayoutError(f"{path} is not what its digest says")

@@ -1,6 +1,5 @@
 """Find the files of an image at their upstreams: its base image, Python and apt packages."""
 
-import json
 import re
 import shutil
 import tomllib
@@ -17,10 +16,17 @@ from imgbuild.dockerfile.lockfile import Lock, read_lock
 from imgbuild.dockerfile.requirements import PLATFORM, call_uv, index_environment
 from imgbuild.dockerfile.stages import Dockerfile, Stage
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.files import ContentStore, file_sha256, sha256, work_folder
+from imgbuild.files import ContentStore, file_sha256, work_folder
 from imgbuild.inputs.download import Download, Kind
-from imgbuild.inputs.fetched import APT_INSTALL, MANIFEST_NAME, install_instruction
-from imgbuild.inputs.oci_layout import BaseLayout, blob_path
+from imgbuild.inputs.fetched import APT_INSTALL, install_instruction
+from imgbuild.inputs.oci_layout import (
+    MANIFEST,
+    BaseLayout,
+    blob_path,
+    name_image,
+    short_id,
+    stored_layout,
+)
 from imgbuild.matrix.images import Image
 from imgbuild.parallel import in_parallel
 from imgbuild.registry.connection import LoginError, docker_credentials
@@ -47,16 +53,42 @@ def find_image(reference: str, sites: Sites) -> Manifest:
         MachineError: the registry cannot be reached, does not have it, or wants a login.
 
     """
+    return _image_manifest(_client(reference, sites), reference)
+
+
+def fetch_layout(reference: str, os_name: str, parent: Path, sites: Sites) -> BaseLayout:
+    """Return the image ``NAME@sha256:DIGEST`` as a layout in ``parent``; raises as `find_image`."""
     client = _client(reference, sites)
+    manifest = _image_manifest(client, reference)
+    document, digest, size = manifest.document(), manifest.digest, len(manifest.content)
+    blobs = {one["digest"] for one in (document["config"], *document["layers"])}
+
+    def make(folder: Path) -> None:
+        (folder / "blobs" / "sha256").mkdir(parents=True)
+        (folder / blob_path(digest)).write_bytes(manifest.content)
+        in_parallel(
+            lambda blob: (folder / blob_path(blob)).write_bytes(client.blob(blob)),
+            [*blobs],
+            _CONNECTIONS,
+            stop=client.close,
+        )
+        kind = document.get("mediaType", MANIFEST)
+        top = {"mediaType": kind, "digest": digest, "size": size}
+        name_image(folder, top, document, f"{os_name}-{{id}}")
+
+    return stored_layout(parent / f"{os_name}-{short_id(document['config']['digest'])}", make)
+
+
+def _image_manifest(client: RegistryClient, reference: str) -> Manifest:
     manifest = _manifest(client, reference.rpartition("@")[2], reference)
     platforms = manifest.document().get("manifests")
-    if platforms is not None:
-        own = {"os": "linux", "architecture": "amd64"}.items()
-        digests = [one["digest"] for one in platforms if own <= one.get("platform", {}).items()]
-        if not digests:
-            raise CheckFailedError(f"{reference} is no image for linux/amd64.")
-        manifest = _manifest(client, digests[0], reference)
-    return manifest
+    if platforms is None:
+        return manifest
+    own = {"os": "linux", "architecture": "amd64"}.items()
+    for one in platforms:
+        if own <= one.get("platform", {}).items():
+            return _manifest(client, one["digest"], reference)
+    raise CheckFailedError(f"{reference} is no image for linux/amd64.")
 
 
 def _client(reference: str, sites: Sites) -> RegistryClient:
@@ -84,58 +116,6 @@ def _manifest(client: RegistryClient, digest: str, reference: str) -> Manifest:
     if manifest is None:
         raise MachineError(f"{reference}: the registry does not have it.")
     return manifest
-
-
-def registry_items(reference: str, sites: Sites) -> tuple[Download, ...]:
-    """Return the pieces of ``NAME@sha256:DIGEST``, manifest first; raises as `find_image`."""
-    return _base_items(reference, find_image(reference, sites).content)
-
-
-def layout_items(layout: BaseLayout, store: ContentStore) -> tuple[Download, ...]:
-    """Return the pieces of an image of this machine, manifest first, all copied to ``store``."""
-    (top,) = json.loads((layout.path / "index.json").read_bytes())["manifests"]
-    items = _base_items("", (layout.path / blob_path(top["digest"])).read_bytes())
-    for item in items:
-        source = layout.path / blob_path(f"sha256:{item.sha256}")
-        store.put(item.sha256, partial(shutil.copyfile, source))
-    return items
-
-
-def _base_items(reference: str, manifest: bytes) -> tuple[Download, ...]:
-    """Return the manifest and what it names."""
-    document = json.loads(manifest)
-    named = {"config.json": document["config"]}
-    named |= {f"layer-{number}": layer for number, layer in enumerate(document["layers"], 1)}
-    contents = {MANIFEST_NAME: (sha256(manifest), len(manifest))}
-    for name, blob in named.items():
-        contents[name] = (blob["digest"].removeprefix("sha256:"), blob["size"])
-    return tuple(
-        Download(name, reference, digest, size, Kind.BASE)
-        for name, (digest, size) in contents.items()
-    )
-
-
-def fetch_blobs(
-    reference: str, items: Sequence[Download], sites: Sites, store: ContentStore
-) -> None:
-    """Fetch pieces of the image ``NAME@sha256:DIGEST`` into ``store``.
-
-    Raises as `find_image`, and MachineError if the store cannot be written.
-    """
-    client = _client(reference, sites)
-
-    def fetch(item: Download) -> None:
-        digest = f"sha256:{item.sha256}"
-
-        def make(part: Path) -> None:
-            if item.name == MANIFEST_NAME:
-                part.write_bytes(_manifest(client, digest, reference).content)
-            else:
-                part.write_bytes(client.blob(digest))
-
-        store.put(item.sha256, make, item.size, name=item.name)
-
-    in_parallel(fetch, items, _CONNECTIONS, stop=client.close)
 
 
 # --- Python packages ------------------------------------------------------------------------------

@@ -25,7 +25,8 @@ def image(images: dict[str, Image]) -> Image:
 
 
 @pytest.fixture
-def job(project: Project, tmp_path: Path) -> FetchJob:
+def job(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FetchJob:
+    monkeypatch.setattr("imgbuild.build.fetch.holds_base", lambda *_: True)
     return FetchJob(project, SETTINGS, Sites(), tmp_path)
 
 
@@ -40,7 +41,7 @@ def listing(server: FaultyServer, image: Image, job: FetchJob) -> Listing:
     made = Download("InRelease", "", sha256(b"list"), 4, Kind.APT_LIST)
     job.store.put(made.sha256, lambda part: part.write_bytes(b"list"))
     request = fetch_request(image, job.project, SETTINGS)
-    return Listing(image.name, request, "", (*items, made))
+    return Listing(image.name, request, "", "debian-12-1", (*items, made))
 
 
 def test_a_second_run_asks_for_nothing(

@@ -9,10 +9,8 @@ import pytest
 from faulty_server import FaultyServer, Reply
 
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.files import ContentStore
-from imgbuild.inputs.fetched import Listing, fetched_layout
 from imgbuild.inputs.oci_layout import read_layout
-from imgbuild.inputs.upstream_files import _repository, fetch_blobs, find_image, registry_items
+from imgbuild.inputs.upstream_files import _repository, fetch_layout, find_image
 from imgbuild.settings import Settings, Sites
 
 DOCKER = "application/vnd.docker.distribution.manifest.v2+json"
@@ -76,16 +74,26 @@ def test_names_and_their_places() -> None:
 
 def test_an_image_becomes_a_layout(server: FaultyServer, tmp_path: Path) -> None:
     registry = Registry(server)
-    store = ContentStore(tmp_path)
-    items = registry_items(registry.reference, Sites())
-    assert [item.name for item in items] == ["manifest.json", "config.json", "layer-1", "layer-2"]
-    fetch_blobs(registry.reference, items, Sites(), store)
-    listing = Listing("x", {}, registry.reference, items)
-    layout = fetched_layout(listing, "ubuntu-18.04", tmp_path, tmp_path / "base")
+    layout = fetch_layout(registry.reference, "ubuntu-18.04", tmp_path, Sites())
     assert read_layout(layout.path) == layout
     assert layout.image_id == _digest(registry.config)
+    assert layout.path == tmp_path / f"ubuntu-18.04-{layout.image_id[7:19]}"
     assert (layout.path / "blobs" / _digest(registry.manifest).replace(":", "/")).is_file()
-    assert layout.reference == f"imgbuild/base:ubuntu-18.04-{layout.image_id[7:19]}"
+    assert layout.reference == f"imgbuild/base:{layout.path.name}"
+    asked = len(server.asked)
+    assert fetch_layout(registry.reference, "ubuntu-18.04", tmp_path, Sites()) == layout
+    assert not [one for one in server.asked[asked:] if "/blobs/" in one.path]
+
+
+def test_a_manifest_need_not_name_its_type(server: FaultyServer, tmp_path: Path) -> None:
+    """OCI leaves it open."""
+    registry = Registry(server)
+    document = json.loads(registry.manifest)
+    del document["mediaType"]
+    content = json.dumps(document).encode()
+    server.give(f"/v2/library/ubuntu/manifests/{_digest(content)}", Reply(content))
+    layout = fetch_layout(f"{registry.name}@{_digest(content)}", "x", tmp_path, Sites())
+    assert layout.image_id == _digest(registry.config)
 
 
 @pytest.mark.parametrize(

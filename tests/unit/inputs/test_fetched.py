@@ -18,14 +18,12 @@ from imgbuild.inputs.fetched import (
     FetchedInputs,
     Listing,
     fetch_request,
-    fetched_layout,
     listing_path,
     open_fetched,
     read_listing,
     write_listing,
 )
-from imgbuild.inputs.oci_layout import open_layout, read_layout, write_layout
-from imgbuild.inputs.upstream_files import layout_items
+from imgbuild.inputs.oci_layout import copied_layout, open_layout, read_layout, write_layout
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.settings import LayoutBase, Settings
@@ -33,9 +31,8 @@ from imgbuild.settings import LayoutBase, Settings
 ITEMS = (
     Download("a.tar", "https://x.example/a.tar", "a" * 64, 5),
     Download("g++_4%3a12.deb", "http://x.example/g", "b" * 64, kind=Kind.APT_PACKAGE),
-    Download("manifest.json", "", "c" * 64, 400, Kind.BASE),
 )
-LISTING = Listing("tf-x", {"lock": "1"}, "ubuntu@sha256:" + "d" * 64, ITEMS)
+LISTING = Listing("tf-x", {"lock": "1"}, "ubuntu@sha256:" + "d" * 64, "ubuntu-18.04-1", ITEMS)
 SETTINGS = Settings.model_validate(
     {
         "cpython": {"3.6.15": {"from": "prefix", "path": "/opt/python"}},
@@ -73,8 +70,8 @@ def made(tmp_path: Path) -> Path:
 def dest(tmp_path: Path, made: Path, image: Image, project: Project) -> Path:
     """Return a folder with everything of one image."""
     folder = tmp_path / "dest"
+    layout = copied_layout(open_layout(made), folder / "base")
     items = (
-        *layout_items(open_layout(made), ContentStore(folder)),
         store_text("wheel", folder, Kind.PYTHON, "h5py-2.10.0-py3-none-any.whl"),
         store_text("deb", folder, Kind.APT_PACKAGE, "g++_4%3a12_amd64.deb"),
         store_text("list", folder, Kind.APT_LIST, "archive.example_debian_InRelease"),
@@ -82,7 +79,7 @@ def dest(tmp_path: Path, made: Path, image: Image, project: Project) -> Path:
         store_text("source", folder, Kind.DOWNLOAD, "Python-3.6.15.tar.xz"),
     )
     request = fetch_request(image, project, SETTINGS)
-    write_listing(Listing(image.name, request, "", items), folder)
+    write_listing(Listing(image.name, request, "", layout.path.name, items), folder)
     return folder
 
 
@@ -150,15 +147,12 @@ def test_what_the_folder_does_not_hold_is_named_before_anything_is_built(
         open_dest()
 
 
-def test_a_base_whose_manifest_names_no_type(tmp_path: Path, made: Path) -> None:
-    """OCI leaves it open."""
-    items = layout_items(open_layout(made), ContentStore(tmp_path / "store"))
-    manifest = json.loads(ContentStore(tmp_path / "store").path(items[0].sha256).read_text())
-    del manifest["mediaType"]
-    other = store_text(json.dumps(manifest), tmp_path / "store", Kind.BASE, "manifest.json")
-    listing = Listing("x", {}, "", (other, *items[1:]))
-    layout = fetched_layout(listing, "debian-12", tmp_path / "store", tmp_path / "base")
-    assert read_layout(layout.path).image_id == f"sha256:{items[1].sha256}"
+def test_a_damaged_base_is_named_before_anything_is_built(open_dest: Open, dest: Path) -> None:
+    blob = max((dest / "base").rglob("blobs/sha256/*"), key=lambda path: path.stat().st_size)
+    content = blob.read_bytes()
+    blob.write_bytes(content[:-1] + b"!")
+    with pytest.raises(InputError, match=r"base/debian-12-.* of tf-2.* is missing or damaged"):
+        open_dest()
 
 
 def test_a_listing_is_read_as_it_was_written_and_says_what_is_missing(tmp_path: Path) -> None:
@@ -172,17 +166,17 @@ def test_a_listing_is_read_as_it_was_written_and_says_what_is_missing(tmp_path: 
     for content, missing in {b"12345": ITEMS[1:], b"1234": ITEMS}.items():
         path.write_bytes(content)
         assert LISTING.missing(ContentStore(tmp_path)) == missing
-    assert LISTING.manifest == "c" * 64
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"schema": 2},
+        {"schema": 1},
         {"items": [{"kind": "download"}]},
         {"items": [{"kind": "x", "name": "a", "url": "", "sha256": "a" * 64}]},
         {"items": [{"kind": "download", "name": "../a", "url": "", "sha256": "a" * 64}]},
         {"items": [{"kind": "download", "name": "a", "url": "", "sha256": "../../etc"}]},
+        {"layout": "../a"},
         {"more": 1},
     ],
 )
