@@ -98,30 +98,12 @@ def other_checkout(
         InputError: none of them can be read.
 
     """
-    inputs = look_at_inputs(project, images, _known_to(images[0].matrix, settings))
+    known = _known_to(images[0].matrix, settings)
+    inputs = prepare_inputs(images, known, project, lambda _: None, make=False)
     uv = _pinned_uv(project)
     if uv and uv != _pinned_uv(here):
         inputs = replace(inputs, uv_version=uv)
     return _digests(images, inputs, RevisionReader(project))
-
-
-def look_at_inputs(
-    project: Project,
-    images: tuple[Image, ...],
-    settings: Settings,
-    log: Callable[[str], None] | None = None,
-) -> BuildInputs:
-    """Return the inputs beside the checkout, as a build has them.
-
-    Base images are made only with a ``log``, which is told of it.
-
-    Raises:
-        InputError: the settings name something that cannot be used.
-        MachineError: a base image cannot be made.
-
-    """
-    say = log or (lambda _: None)
-    return prepare_inputs(images, settings, project, say, make=log is not None)
 
 
 def _digests(

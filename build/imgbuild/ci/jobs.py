@@ -7,8 +7,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from imgbuild.ci.changed import changed_since, look_at_inputs, this_checkout
+from imgbuild.ci.changed import changed_since, this_checkout
 from imgbuild.errors import InputError
+from imgbuild.inputs.build_inputs import prepare_inputs
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag
 from imgbuild.project import Project
@@ -114,7 +115,7 @@ def select_jobs(
         # Before all else: a base image is made only where there is something to compare.
         with closing(connect(options.repository, settings, log, "--from")) as registry:
             published = published_inputs(registry)
-    inputs = look_at_inputs(project, images, settings, log if options.missing else None)
+    inputs = prepare_inputs(images, settings, project, log, make=options.missing)
     now = this_checkout(project, images, inputs)
     reasons = dict.fromkeys(now.images, SELECTED)
     if options.changed_since is not None:

@@ -57,11 +57,6 @@ class TestOptions:
     fail_fast: bool = False
     stop: threading.Event = field(default_factory=threading.Event)
 
-    def require_going_on(self) -> None:
-        """Raise `SuitesStoppedError` if the run was interrupted."""
-        if self.stop.is_set():
-            raise SuitesStoppedError
-
 
 @dataclass(frozen=True)
 class TestSession:
@@ -176,7 +171,6 @@ def run_suites(
     def log(text: str) -> None:
         session.listener(ImageState(target.name, "testing", text))
 
-    options.require_going_on()
     started = time.monotonic()
     stream = CheckStream(log, lambda text: session.listener(ImageNote(target.name, text)))
     reports = session.reports / folder_name(target.name)
@@ -201,7 +195,8 @@ def run_suites(
         ]
         files = (reports / OUTPUT, folder / "results")
         code = call_pytest(command, host, files, stream.read, options.stop)
-    options.require_going_on()
+    if options.stop.is_set():
+        raise SuitesStoppedError
     if code not in _VERDICTS or not stream.ended:
         raise CheckFailedError(
             f"The suites of {target.name} could not be run (pytest exit code {code}). "

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from imgbuild.ci.changed import changed_since, look_at_inputs, this_checkout
+from imgbuild.ci.changed import changed_since, this_checkout
 from imgbuild.dockerfile.render import render_all, write_all
 from imgbuild.inputs import build_inputs as inputs
 from imgbuild.matrix.images import Image, all_images, documented_family
@@ -91,7 +91,11 @@ class GitCheckout:
         """Return the images that ``matrix --changed-since`` finds, and what it says."""
         said: list[str] = []
         images, used = self.images, settings or self.settings
-        now = this_checkout(self.project, images, look_at_inputs(self.project, images, used))
+        now = this_checkout(
+            self.project,
+            images,
+            inputs.prepare_inputs(images, used, self.project, print, make=False),
+        )
         return changed_since(reference, now, self.project, used, said.append), said
 
     def changed(self, reference: str = "HEAD") -> Mapping[str, str]:
