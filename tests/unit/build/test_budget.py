@@ -29,9 +29,6 @@ def _with(budget: str) -> str:
     [
         ("{cpu: 850000000}", "'850000000' is not an image's size in MB; allowed: whole numbers"),
         ("{cpu: 9}", "'9' is not an image's size in MB"),
-        ("{cpu: 50001}", "'50001' is not an image's size in MB"),
-        ("{cpu: 0.9}", "'0.9' is not an image's size in MB"),
-        ("{cpu: ٩٠٠}", "is not an image's size in MB"),
         ("{cpu: [1]}", "is not an image's size in MB"),
         ("{tpu: 850}", "'tpu' is not allowed; allowed: 'cpu' or 'gpu'"),
         ("{gpu: 850}", "a budget for gpu, which is no variant of this row: cpu"),

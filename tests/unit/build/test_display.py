@@ -4,7 +4,6 @@ import io
 
 import pytest
 from rich.console import Console, RenderableType
-from terminal import Terminal
 
 from imgbuild.build.display import BuildDisplay, picture
 from imgbuild.build.status import BuildStatus
@@ -19,6 +18,13 @@ from imgbuild.engine.progress import (
 )
 
 RUN = "[horovod 3/4] RUN pip install horovod"
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def event(
@@ -166,7 +172,7 @@ def drawn(picture: RenderableType, width: int) -> list[str]:
     return stream.getvalue().rstrip("\n").splitlines()
 
 
-@pytest.mark.parametrize("width", [40, 80, 200])
+@pytest.mark.parametrize("width", [40, 200])
 def test_each_image_has_one_line_with_state_time_bytes_and_step(width: int) -> None:
     status = family(5)
     for image in status.images:

@@ -1,6 +1,9 @@
 """The pipeline of ``imgbuild build``, on an engine in memory."""
 
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +12,7 @@ import fake_engine
 import pytest
 from bench import INPUTS, NEW, OLD, Bench
 
+from imgbuild.build.context import image_locks
 from imgbuild.build.result import Build, BuildResult, FailureScope
 from imgbuild.cli.build_command import build_lines, usage_lines
 from imgbuild.engine.failure import FAULTS, BuildFailedError, BuildStoppedError
@@ -175,6 +179,35 @@ def test_an_image_over_its_budget_is_not_tested_and_gets_no_tag(bench: Bench) ->
     assert all(tag.startswith("standin.invalid/") for tag in bench.tags())
 
 
+# What is locked
+
+
+def test_a_second_build_is_refused_and_keeps_no_other_lock(tmp_path: Path) -> None:
+    with image_locks(["tf-2.2"], None, tmp_path):
+        message = rf"tf-2\.2 is being built, .*process {os.getpid()}"
+        with (
+            pytest.raises(MachineError, match=message),
+            image_locks(["tf-1.10", "tf-2.2"], None, tmp_path),
+        ):
+            pass
+        with (
+            image_locks(["tf-1.10"], None, tmp_path),
+            image_locks(["tf-2.2"], "tcp://elsewhere:2375", tmp_path),
+        ):
+            pass
+
+
+def test_a_killed_build_holds_nothing(tmp_path: Path) -> None:
+    program = (
+        "import os, pathlib\nfrom imgbuild.build.context import image_locks\n"
+        f"with image_locks(['tf-2.2'], None, pathlib.Path({str(tmp_path)!r})):\n"
+        "    os.kill(os.getpid(), 9)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == -9
+    with image_locks(["tf-2.2"], None, tmp_path):
+        pass
+
+
 # What fails
 
 
@@ -213,13 +246,13 @@ def _change_failure(
     bench.broken = {OLD}
 
 
-@pytest.mark.parametrize("kind", ["unreachable", "certificate", "disk", "engine", "silent"])
+@pytest.mark.parametrize("kind", ["unreachable", "disk", "engine"])
 def test_a_missing_upstream_concerns_one_image_and_a_lost_engine_all(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     _change_failure(bench, monkeypatch, kind)
     old, new = bench.build(keep_going=True)
-    if kind in {"unreachable", "certificate"}:
+    if kind == "unreachable":
         assert (old.scope, new.state) == (FailureScope.MACHINE, "done")
         assert bench.baked == [[OLD, NEW], [NEW]]
     else:

@@ -88,6 +88,16 @@ def _change_package(checkout: Checkout) -> None:
     checkout.replace(lock, f"\n{package}", f"\n{package}.1")
 
 
+def _make_executable(checkout: Checkout) -> None:
+    checkout.path("images/files/network.sh").chmod(0o755)
+
+
+def _compile(checkout: Checkout) -> None:
+    folder = checkout.path("images/files/ssh/__pycache__")
+    folder.mkdir()
+    (folder / "x.pyc").write_text("")
+
+
 def _append_to_lock(kind: str) -> Callable[[Checkout], None]:
     """Change a lock, but none of its packages."""
 
@@ -131,6 +141,7 @@ SETTINGS: dict[str, Any] = {
     "substitutes": {OPENMPI: "b" * 64},
     "cpython": {"3.6.15": {"from": "prefix", "path": "/opt/python-3.6"}},
     "mirrors": {"ubuntu": "http://m/ubuntu"},
+    "standin": {"note": "for tests"},
 }
 
 
@@ -159,6 +170,7 @@ ROWS: list[Row] = [
     ),
     (_change_macro, {"variant": "gpu"}, "Dockerfile: stages? [a-z, -]+"),
     *(_file(name) for name in ("mpiexec-ssh", "keyrings/README.md", "ssh/ssh_config")),
+    (_make_executable, "files/network.sh", f"files/network.sh {HEX}"),
     (_change_package, {"lock_name": FIRST}, r"lock: [a-z0-9-]+ ([0-9.]+) → \1\.1"),
     (_append_to_lock("lock_name"), {"lock_name": FIRST}, f"lock {HEX}"),
     (_append_to_lock("build_lock_name"), {"build_lock_name": FIRST}, f"build lock {HEX}"),
@@ -168,6 +180,7 @@ ROWS: list[Row] = [
     (_set("base"), DEBIAN, f"base {'a' * 12} → {'b' * 12}"),
     (_set("substitutes"), OPENMPI, f"download {OPENMPI} [0-9a-f]+ → {'b' * 12}"),
     (_set("cpython"), {"python": "3.6.15"}, f"CPython source → {'c' * 12}.*"),
+    (_set("standin"), ALL, "stand-in nothing → for tests"),
 ]
 
 
@@ -191,7 +204,9 @@ def test_a_change_rebuilds_the_images_that_it_is_an_input_of(
         _replace("os", "FROM base", "# A remark.\n\nFROM base"),
         _replace("os", "FROM base", "{# A remark. #}\nFROM base"),
         lambda checkout: _append(checkout, "images/files/of-nobody.sh"),
+        _compile,
         lambda checkout: _append(checkout, "README.md"),
+        # Nothing of a secret may be in the image, so another mirror builds nothing anew.
         _set("mirrors"),
         lambda checkout: checkout.settings.update(netrc=str(checkout.path("README.md"))),
     ],
@@ -201,6 +216,33 @@ def test_what_is_no_input_rebuilds_nothing(checkout: Checkout, change: Change) -
     change(checkout)
     assert checkout.rebuilt() == {}
     assert checkout.engine.calls == ["images"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (r"(?s).*", "", "no '# request:' line"),
+        (r"h5py==2\.10\.0", "h5py==2.9.0", "has h5py 2.9.0"),
+        (r" \\\n    --hash=\S+", "", "exact requirement with its sha256"),
+    ],
+)
+def test_a_lock_that_does_not_fit_is_refused(
+    checkout: Checkout, old: str, new: str, expected: str
+) -> None:
+    image = next(image for image in checkout.images if image.name == "tf-2.2-cpu-debian")
+    lock = checkout.project.locks / image.lock_name
+    lock.write_text(re.sub(old, new, lock.read_text()))
+    with pytest.raises(InputError, match=expected):
+        checkout.plan()
+    lock.unlink()
+    with pytest.raises(InputError, match=f"{re.escape(lock.name)}: No such file"):
+        checkout.plan()
+
+
+def test_a_file_that_is_missing_is_named(checkout: Checkout) -> None:
+    checkout.path("images/files/network.sh").unlink()
+    with pytest.raises(InputError, match=r"images/files/network\.sh: a Dockerfile uses it"):
+        checkout.plan()
 
 
 def test_one_lock_in_a_layer_that_images_share(checkout: Checkout) -> None:
