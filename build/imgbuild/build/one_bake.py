@@ -1,7 +1,7 @@
 """Build images in one bake, where a failed image need not stop the others; export one stage."""
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +13,6 @@ from imgbuild.build.targets import bake_target, share_packages
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.bake import BakeTarget, BuiltImage, run_bake
 from imgbuild.engine.failure import BuildFailedError, BuildFailure
-from imgbuild.engine.progress import BakeBegun, BakeEvent, Transfer
 from imgbuild.matrix.images import Image
 from imgbuild.plan.plan import Action, PlanItem
 
@@ -99,18 +98,9 @@ def _bake(
             context.host,
             targets,
             log=_log_path(images[0].name if len(items) == 1 else f"{len(items)}-images", context),
-            listener=lambda event: _show(event, stacks, context),
+            listener=context.display.on_event,
             epoch=epoch_seconds(images[0]),
         )
-
-
-def _show(event: BakeEvent, names: Collection[str], context: BuildContext) -> None:
-    """Show only the images: a wheel's export and a shared stage are steps of theirs."""
-    if isinstance(event, (BakeBegun, Transfer)):
-        event = replace(event, targets=tuple(one for one in event.targets if one in names))
-    elif event.target is not None and event.target not in names:
-        return
-    context.display.on_event(event)
 
 
 def _of_images(failure: BuildFailure, names: Sequence[str]) -> BuildFailure:

@@ -1,7 +1,7 @@
 """Compute the status of each image of a build from its events."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from imgbuild.engine.failure import works
@@ -124,23 +124,26 @@ class BuildStatus:
         match event:
             case ImagesPlanned():
                 for name, action in event.actions.items():
-                    self._image(name).action = action
+                    self.images[name].action = action
             case BakeBegun():
                 # Steps get new numbers, and what was done comes from the cache.
-                for name in event.targets:
-                    before = self._image(name)
-                    self.images[name] = ImageStatus(name, before.action, since=before.since)
+                for one in self._known(event.targets):
+                    self.images[one.image] = ImageStatus(one.image, one.action, since=one.since)
             case Transfer():
-                for name in event.targets:
-                    self._image(name).moved[event.number, event.name] = event.current
+                for one in self._known(event.targets):
+                    one.moved[event.number, event.name] = event.current
             case ImageNote():
-                self._image(event.image).text = event.text
+                self.images[event.image].text = event.text
             case ImageState():
-                self._image(event.image).set_state(event.state, event.text, now)
-                return self._image(event.image)
+                self.images[event.image].set_state(event.state, event.text, now)
+                return self.images[event.image]
             case StepPlanned() | BuildEvent():
                 return self._take_step(event, now)
         return None
+
+    def _known(self, targets: Iterable[str]) -> list[ImageStatus]:
+        """Return the images among targets: a wheel's export and a shared stage are none."""
+        return [self.images[name] for name in targets if name in self.images]
 
     def _take_step(self, event: StepPlanned | BuildEvent, now: float) -> ImageStatus | None:
         image = self.images.get(event.target or "")
@@ -152,9 +155,6 @@ class BuildStatus:
             return None
         image.take(step, event, now)
         return image
-
-    def _image(self, image: str) -> ImageStatus:
-        return self.images.setdefault(image, ImageStatus(image))
 
     @property
     def busy(self) -> list[ImageStatus]:
