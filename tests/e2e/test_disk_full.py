@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from small_project import BUILD, SmallProject, small_project
+
 from waiting import wait_for
 
 if TYPE_CHECKING:

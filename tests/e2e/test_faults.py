@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from conftest import COPY_REPOSITORY
+
 from waiting import wait_for
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from own_dockerd import own_dockerd
 from small_project import BUILD, SmallProject, small_project
+
 from waiting import wait_for
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from small_project import SmallProject, small_project
+
 from waiting import wait_for
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from waiting import wait_for
 
 if TYPE_CHECKING:
