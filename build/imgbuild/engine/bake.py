@@ -33,9 +33,6 @@ LOOK_SECONDS = 1.0
 WAITS = "imgbuild: waits for a place to compile"
 GOES_ON = "imgbuild: has a place to compile"
 
-#: Since when a step runs, and what was said of it, by target.
-_Run = tuple[float, dict[str | None, BuildEvent]]
-
 
 @dataclass(frozen=True)
 class BakeTarget:
@@ -131,24 +128,25 @@ class StepLimit:
 
     seconds: float
     now: float
-    _running: dict[int, _Run] = field(default_factory=dict)
-    _waiting: set[int] = field(default_factory=set)
+    #: Since when each step runs, by its number; ``None`` while it waits.
+    _since: dict[int, float | None] = field(default_factory=dict)
+    #: What was said last of each of them, by target.
+    _events: dict[int, dict[str | None, BuildEvent]] = field(default_factory=dict)
 
     def take(self, item: Item, now: float) -> None:
         """Take in what the build said."""
         self.now = now
-        if isinstance(item, StepOutput) and item.number in self._running:
+        if isinstance(item, StepOutput) and item.number in self._since:
             if item.text.strip() == WAITS:
-                self._waiting.add(item.number)
+                self._since[item.number] = None
             elif item.text.strip() == GOES_ON:
-                self._waiting.discard(item.number)
-                self._running[item.number] = now, self._running[item.number][1]
+                self._since[item.number] = now
         elif isinstance(item, BuildEvent) and item.state == "running":
-            since, targets = self._running.get(item.number, (now, {}))
-            self._running[item.number] = since, {**targets, item.target: item}
+            self._since.setdefault(item.number, now)
+            self._events.setdefault(item.number, {})[item.target] = item
         elif isinstance(item, BuildEvent):
-            self._running.pop(item.number, None)
-            self._waiting.discard(item.number)
+            self._since.pop(item.number, None)
+            self._events.pop(item.number, None)
 
     def wait(self, now: float) -> float | None:
         """Return how long a reader may sleep before it has to look again; ``None`` is for ever."""
@@ -166,21 +164,17 @@ class StepLimit:
         end = f"for more than {limit} (--step-timeout {limit})"
         return [
             BuildEvent(event.target, event.step, "failed", now - since, number, f"ran {end}")
-            for number, (since, targets) in self._counted()
-            if now - since >= self.seconds
-            for event in targets.values()
+            for number, since in self._since.items()
+            if since is not None and now - since >= self.seconds
+            for event in self._events[number].values()
         ] or [
             BuildEvent(None, "", "failed", now - self.now, error=f"the engine said nothing {end}")
         ]
 
     def _first(self) -> float:
         """Return when the first limit is reached."""
-        since = min((since for _, (since, _) in self._counted()), default=self.now)
-        return since + self.seconds
-
-    def _counted(self) -> list[tuple[int, _Run]]:
-        """Return the steps whose time runs, by number."""
-        return [one for one in self._running.items() if one[0] not in self._waiting]
+        running = (since for since in self._since.values() if since is not None)
+        return min(running, default=self.now) + self.seconds
 
 
 def run_bake(  # noqa: PLR0913  # where, what, and where its progress goes
