@@ -5,7 +5,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -15,7 +15,6 @@ from typing import Any
 from imgbuild.build.context import image_locks
 from imgbuild.dockerfile.labels import NAME
 from imgbuild.engine.client import Engine
-from imgbuild.engine.types import StoredImage
 from imgbuild.errors import ImgbuildError
 from imgbuild.files import abandoned_work, is_locked, lock_owner, remove_tree
 from imgbuild.inputs.oci_layout import REPOSITORY as BASE_REPOSITORY
@@ -99,12 +98,10 @@ class Cleanup:
             yield replace(finding, kept=finding.kept or self._removed(finding))
 
     def _removed(self, finding: Garbage) -> str | None:
-        """Return why it could not be removed, or None."""
+        locked = [finding.image] if finding.image else []
+        host = self.engine.host if self.engine else None
         try:
-            with ExitStack() as stack:
-                if finding.image and self.engine:
-                    locks = self.state / "locks"
-                    stack.enter_context(image_locks([finding.image], self.engine.host, locks))
+            with image_locks(locked, host, self.state / "locks"):
                 return "it is in use" if finding.remove() is False else None
         except (ImgbuildError, OSError) as error:
             return str(error)
@@ -171,11 +168,13 @@ class Cleanup:
             shown = ", ".join(names) or f"{short_id(image.id)} ({name})"
             remove = partial(_remove_image, engine, image.id, names)
             yield Garbage(kind, shown, why, remove, image.size, image=name)
-        for base in filter(_is_own_base, engine.named(BASE_REPOSITORY)):
-            tags = [tag for tag in base.tags if tag.rpartition(":")[0] == BASE_REPOSITORY]
-            why = "base image; made again when needed"
-            remove = partial(_remove_image, engine, base.id, tags)
-            yield Garbage(CleanupKind.IMAGES, ", ".join(tags), why, remove, base.size, image="")
+        for base in engine.named(BASE_REPOSITORY):
+            tags = [tag for tag in base.tags if tag.startswith(f"{BASE_REPOSITORY}:")]
+            # The name of one that imgbuild made ends with its own id.
+            if any(tag.endswith(f"-{short_id(base.id)}") for tag in tags):
+                why = "base image; made again when needed"
+                remove = partial(_remove_image, engine, base.id, tags)
+                yield Garbage(CleanupKind.IMAGES, ", ".join(tags), why, remove, base.size, image="")
 
     def _work(self) -> Iterator[Garbage]:
         """Yield the folders that killed processes left, and, as one, the old logs."""
@@ -228,9 +227,3 @@ def _remove_image(engine: Engine, image_id: str, tags: Sequence[str]) -> bool:
         engine.untag(tag)
     # Under another's tag, or below an image that somebody built on it, its layers stay.
     return engine.discard(image_id) or bool(tags)
-
-
-def _is_own_base(image: StoredImage) -> bool:
-    """Return whether imgbuild made the base image: its own name ends with its own id."""
-    ending = f"-{short_id(image.id)}"
-    return any(t.startswith(f"{BASE_REPOSITORY}:") and t.endswith(ending) for t in image.tags)

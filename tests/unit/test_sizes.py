@@ -117,13 +117,6 @@ def test_json_has_every_byte(size: Size) -> None:
     assert (family["by_content"], family["by_chain"]) == (19 * MB, 35 * MB)
 
 
-def test_a_history_that_does_not_fit_the_layers_leaves_them_without_a_digest() -> None:
-    history = [HistoryEntry("RUN b"), HistoryEntry("ADD a", 5)]
-    assert [one.diff_id for one in image_layers(history, ("sha256:1",))] == [None, None]
-    fitting = image_layers(history, ("sha256:1", "sha256:2"))
-    assert [(one.diff_id, one.size) for one in fitting] == [("sha256:1", 5), ("sha256:2", 0)]
-
-
 def test_an_image_over_its_budget_makes_it_fail(size: Size) -> None:
     size.agree("{cpu: 17}")
     with pytest.raises(CheckFailedError) as caught:
@@ -136,10 +129,7 @@ def test_an_image_over_its_budget_makes_it_fail(size: Size) -> None:
     with pytest.raises(CheckFailedError):
         size("--json")
     assert [one["exceeded"] for one in json.loads(size.output)["images"] if one["budget"]] == [True]
-
-
-def test_what_is_built_from_stand_ins_has_no_budget(size: Size) -> None:
-    size.agree("{cpu: 17}")
+    # What is built from stand-ins has no budget.
     (size.project / "imgbuild.local.yaml").write_text("standin: {note: a test's}\n")
     size.engine.tag(f"sha256:{NEW}", "standin.invalid/imgbuild/tensorflow:2.2-cpu-debian")
     assert "EXCEEDED" not in "\n".join(size("--stack", "debian"))
@@ -157,7 +147,11 @@ def test_any_image_of_the_engine(size: Size) -> None:
             size(*arguments)
 
 
-def test_what_made_a_layer_in_short() -> None:
+def test_what_made_a_layer() -> None:
+    history = [HistoryEntry("RUN b"), HistoryEntry("ADD a", 5)]
+    assert [one.diff_id for one in image_layers(history, ("sha256:1",))] == [None, None]
+    fitting = image_layers(history, ("sha256:1", "sha256:2"))
+    assert [(one.diff_id, one.size) for one in fitting] == [("sha256:1", 5), ("sha256:2", 0)]
     assert instruction("RUN |1 A=1 /bin/sh -c set -eu\nb # buildkit") == "RUN set -eu b"
     assert instruction("RUN /bin/sh -c " + "x" * 80) == "RUN " + "x" * 53 + "..."
     assert instruction("") == "-"
