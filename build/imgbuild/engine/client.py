@@ -108,7 +108,7 @@ class Engine:
 
     def version(self) -> EngineVersion:
         with self._api() as api:
-            return engine_version(api.version(), api.info())
+            return engine_version(api.info())
 
     def images(self, label: str) -> list[StoredImage]:
         """Return the images with ``label``, in one call (docker-py's list makes N+1)."""

@@ -16,28 +16,20 @@ class EngineUnusableError(MachineError):
 _FULL = "no space left on device"
 #: Signs in what the engine itself answered → what to do.
 _ANSWERED = {
-    _FULL: "Its disk is full: free space with 'docker image prune' and 'docker builder prune'.",
+    _FULL: "Its disk is full: free space with 'docker image prune' and 'docker builder prune'. ",
     "is too old|is too new|api versions below|minimum supported api version": (
-        "Its API and this docker-py do not fit together: upgrade the engine."
+        "Its API and this docker-py do not fit together: upgrade the engine. "
     ),
 }
-#: Signs in what Linux, requests or docker-py said when the engine gave no answer → what to do.
-#: The order matters: "connection aborted" is part of most of them.
 _UNANSWERED = {
+    **_ANSWERED,
     "permission denied": (
-        "This user may not use it: add the user to the 'docker' group and log in again."
+        "This user may not use it: add the user to the 'docker' group and log in again. "
     ),
-    "no such file or directory": (
-        "The socket does not exist: start the engine, or set engine.host or DOCKER_HOST."
-    ),
-    "connection refused": (
-        "Nothing listens there: start the engine, or set engine.host or DOCKER_HOST."
-    ),
-    "timed out|timeout": (
-        "It does not answer in time: check whether it is overloaded, or restart it."
-    ),
-    "connection aborted|connection broken|remotedisconnected|incompleteread": (
-        "It closed the connection: read its log, it may have been stopped."
+    # No socket, nobody who listens, no answer in time, a connection that was closed.
+    "": (
+        "Start it, read in its log why it was stopped or is slow, or set engine.host or "
+        "DOCKER_HOST. "
     ),
 }
 
@@ -53,7 +45,7 @@ def engine_error(error: Exception, host: str | None) -> ImgbuildError:
     response = getattr(error, "response", None)
     if response is not None:
         return answered_error(said, host, refused=response.status_code < 500)
-    remedy = _remedy(said, {**_ANSWERED, **_UNANSWERED})
+    remedy = _remedy(said, _UNANSWERED)
     return EngineUnusableError(f"{_engine(host)} cannot be used: {said}. {remedy}{DOCTOR}")
 
 
@@ -91,9 +83,9 @@ def _engine(host: str | None) -> str:
 
 
 def _remedy(said: str, remedies: Mapping[str, str]) -> str:
-    """Return the first remedy that fits, with a space behind it, or nothing."""
+    """Return the first remedy that fits, or nothing."""
     fitting = (
-        f"{remedy} "
+        remedy
         for signs, remedy in remedies.items()
         if any(sign in said.lower() for sign in signs.split("|"))
     )

@@ -74,8 +74,8 @@ class RunOptions:
     gpus: GpuRequest | None = None
 
 
-def engine_version(version: Answer, info: Answer) -> EngineVersion:
-    """Return the answers of ``/version`` and ``/info`` as one value."""
+def engine_version(info: Answer) -> EngineVersion:
+    """Return the answer of ``/info``."""
     status = {str(pair[0]): str(pair[1]) for pair in info.get("DriverStatus") or ()}
     # The runtime goes first, since every engine knows it. Engines tell the devices of the Container
     # Device Interface from API 1.50 on.
@@ -83,7 +83,7 @@ def engine_version(version: Answer, info: Answer) -> EngineVersion:
     cdi = any(name.startswith("nvidia.com/gpu=") for name in devices)
     runtime = "nvidia" in (info.get("Runtimes") or {})
     return EngineVersion(
-        version=str(version.get("Version", "")),
+        version=str(info.get("ServerVersion", "")),
         storage_driver=str(info.get("Driver", "")),
         # The same sign the Docker client uses (docker info shows it as "driver-type").
         containerd_store=status.get("driver-type", "").startswith("io.containerd.snapshotter"),

@@ -36,7 +36,7 @@ def test_the_kind_of_store() -> None:
         ([["Backing Filesystem", "extfs"]], False),
         (None, False),
     ):
-        found = types.engine_version({"Version": "1"}, {"DriverStatus": status, "Driver": "x"})
+        found = types.engine_version({"DriverStatus": status, "Driver": "x"})
         assert found.containerd_store is containerd
 
 
@@ -51,7 +51,7 @@ def test_the_kind_of_store() -> None:
     ],
 )
 def test_how_gpus_are_offered(info: dict[str, object], gpus: str | None) -> None:
-    assert types.engine_version({}, info).gpus == gpus
+    assert types.engine_version(info).gpus == gpus
 
 
 def refused(status: int, words: str) -> docker.errors.APIError:
@@ -64,18 +64,8 @@ def refused(status: int, words: str) -> docker.errors.APIError:
     ("error", "kind", "said"),
     [
         (PermissionError(13, "Permission denied"), EngineUnusableError, "'docker' group"),
-        (
-            FileNotFoundError(2, "No such file or directory"),
-            EngineUnusableError,
-            "socket does not exist",
-        ),
-        (requests.ConnectionError("Connection refused"), EngineUnusableError, "Nothing listens"),
-        (requests.ReadTimeout("Read timed out."), EngineUnusableError, "answer in time"),
-        (
-            requests.ConnectionError("Connection aborted"),
-            EngineUnusableError,
-            "closed the connection",
-        ),
+        (requests.ConnectionError("Connection refused"), EngineUnusableError, "Start it"),
+        (requests.ReadTimeout("Read timed out."), EngineUnusableError, "Start it"),
         (
             docker.errors.InvalidVersion("API versions below 1.24 are"),
             EngineUnusableError,
@@ -102,7 +92,7 @@ def test_errors_say_where_and_what_to_do(
 def test_errors_are_not_taken_for_others() -> None:
     words = "dial tcp 127.0.0.1:1: connect: connection refused"
     said = str(answered_error(words, HOST, refused=False))
-    assert "Nothing listens" not in said, "an upstream refused, not the engine"
+    assert "Start it" not in said, "an upstream refused, not the engine"
     with pytest.raises(MachineError), translated(HOST):
         raise docker.errors.DockerException
     with pytest.raises(KeyError), translated(HOST):
@@ -158,10 +148,10 @@ def test_what_an_engine_refuses_is_said_in_its_words(
 
 
 def test_a_socket_that_is_not_there_or_that_nobody_serves(tmp_path: Path) -> None:
-    with pytest.raises(MachineError, match=r"nothere.*socket does not exist"):
+    with pytest.raises(MachineError, match=r"nothere.*No such file.*Start it"):
         Engine(f"unix://{tmp_path}/nothere").images("k")
-    with pytest.raises(MachineError, match="socket does not exist"):
+    with pytest.raises(MachineError, match="No such file"):
         Engine(f"unix://{tmp_path}/nothere").version()
     (tmp_path / "file").touch()
-    with pytest.raises(MachineError, match="Nothing listens there"):
+    with pytest.raises(MachineError, match=r"Connection refused\. Start it"):
         Engine(f"unix://{tmp_path}/file").images("k")

@@ -141,5 +141,5 @@ def test_nothing_is_made_for_an_engine_that_is_not_there(
     assert result.returncode == 3
     said = result.stderr.partition("loaded:")[0]
     assert said.startswith(f"imgbuild: The engine at unix://{tmp_path}/nothere cannot be used: ")
-    assert "The socket does not exist: start the engine" in said
+    assert "No such file or directory. Start it" in said
     assert not cache.exists()
