@@ -41,7 +41,7 @@ ArtifactState = Literal["read", "cached", "evidence", "offered", "verified", "mi
 
 
 @dataclass(frozen=True)
-class Artifact:
+class ArtifactOutcome:
     """A wheel or source distribution: how its facts came, or why there are none."""
 
     need: Need
@@ -57,7 +57,7 @@ class Artifact:
 class AuditOutcome:
     """Everything that was found. ``locks`` counts the locks, projects and hashes compared."""
 
-    artifacts: Sequence[Artifact]
+    artifacts: Sequence[ArtifactOutcome]
     contradictions: Sequence[Contradiction]
     locks: Mapping[str, int]
     inputs: Sequence[OtherInput] = ()
@@ -142,11 +142,11 @@ def audit_offline(
         facts = max(fitting, key=lambda one: one.sha256 in hashes, default=None)
         if facts:
             found = compare(need, facts, locks)
-            artifacts.append(Artifact(need, "evidence", facts, contradictions=found))
+            artifacts.append(ArtifactOutcome(need, "evidence", facts, contradictions=found))
         else:
             text = f"images/evidence.json has no {need.what}"
             lacking = need.contradiction("evidence", text, _WRITE)
-            artifacts.append(Artifact(need, "missing", contradictions=(lacking,)))
+            artifacts.append(ArtifactOutcome(need, "missing", contradictions=(lacking,)))
     return AuditOutcome(artifacts, _contradictions(artifacts), _extent(locks, ()))
 
 
@@ -201,14 +201,14 @@ class OnlineAudit:
             ) from error
         return dict(zip(projects, pages, strict=True))
 
-    def _artifact(self, need: Need, page: Mapping[str, OfferedFile]) -> Artifact:
+    def _artifact(self, need: Need, page: Mapping[str, OfferedFile]) -> ArtifactOutcome:
         """Return how one file was found, and what contradicts it."""
         fitting = [file for file in page.values() if need.fits(file.name)]
         file = max(fitting, key=lambda one: one.name, default=None)  # the newest platform tag
         if file is None:
             text = f"the index has no {need.what}"
             missing = need.contradiction("missing", text, "pin a version that is offered")
-            return Artifact(need, "missing", contradictions=(missing,))
+            return ArtifactOutcome(need, "missing", contradictions=(missing,))
         found = [*_pythons(need, page)]
         if file.yanked:
             text = f"{file.name} was withdrawn: {file.yanked}"
@@ -217,19 +217,19 @@ class OnlineAudit:
         try:
             read = self._read(need, file)
         except MachineError as error:
-            return Artifact(need, "unread", problem=str(error), contradictions=tuple(found))
+            return ArtifactOutcome(need, "unread", problem=str(error), contradictions=tuple(found))
         if read.facts:
             found += compare(need, read.facts, self.locks)
         return replace(read, seconds=time.monotonic() - begin, contradictions=tuple(found))
 
-    def _read(self, need: Need, file: OfferedFile) -> Artifact:
+    def _read(self, need: Need, file: OfferedFile) -> ArtifactOutcome:
         if need.python_tag and file.sha256 in self.known:
-            return Artifact(need, "cached", self.known[file.sha256])
+            return ArtifactOutcome(need, "cached", self.known[file.sha256])
         remote = RemoteFile(self.client, file.url)
         if need.python_tag:
             wheel = read_wheel(remote, file.name, file.sha256)
             self.log(f"{need.subject}: {remote.bytes_read / 1e6:.1f} MB read")
-            return Artifact(need, "read", wheel, remote.bytes_read)
+            return ArtifactOutcome(need, "read", wheel, remote.bytes_read)
         content = remote.read(remote.size) if self.download else b""
         digest = sha256(content) if content else file.sha256
         verified = content and digest in need.hashes(self.locks)
@@ -240,10 +240,10 @@ class OnlineAudit:
             name=need.distribution,
             version=need.version,
         )
-        return Artifact(need, "verified" if verified else "offered", facts, len(content))
+        return ArtifactOutcome(need, "verified" if verified else "offered", facts, len(content))
 
 
-def _contradictions(artifacts: Iterable[Artifact]) -> tuple[Contradiction, ...]:
+def _contradictions(artifacts: Iterable[ArtifactOutcome]) -> tuple[Contradiction, ...]:
     return tuple(found for one in artifacts for found in one.contradictions)
 
 

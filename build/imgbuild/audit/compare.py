@@ -260,11 +260,11 @@ _Stated = tuple[str, Location, str, str, str]
 
 def _built(image: Image, facts: WheelFacts) -> Iterator[_Stated]:
     """Yield the compiler, and what the platform tag promises."""
-    compiler, glibc = release_place(image, "compiler"), release_place(image, "glibc")
-    wheel, promised = image.wheel, _promised_glibc(facts) or image.wheel.glibc
-    seen = "its tf_compiler_version() returns"
-    yield "compiler", compiler, wheel.compiler, facts.compiler, seen
-    yield "platform", glibc, wheel.glibc, promised, "its platform tag promises glibc"
+    wheel, seen = image.wheel, "its tf_compiler_version() returns"
+    yield "compiler", release_place(image, "compiler"), wheel.compiler, facts.compiler, seen
+    if promised := _promised_glibc(facts):
+        seen = "its platform tag promises glibc"
+        yield "platform", release_place(image, "glibc"), wheel.glibc, promised, seen
 
 
 def _loaded(image: Image, facts: WheelFacts) -> Iterator[_Stated]:
@@ -275,16 +275,15 @@ def _loaded(image: Image, facts: WheelFacts) -> Iterator[_Stated]:
     if image.variant == "cpu" or not _is_gpu(facts):
         return
     gpu = image.wheel.gpu
-    for name, library, release, parts in (
-        ("cuda", "cudart", gpu.cuda, 2),
-        ("cudnn", "cudnn", gpu.cudnn, 1),
+    for name, what, parts, loaded, release in (
+        ("cuda", "version of libcudart", 2, facts.version_of("cudart"), gpu.cuda),
+        ("cudnn", "major version of cuDNN", 1, facts.version_of("cudnn"), gpu.cudnn),
     ):
-        loaded = facts.version_of(library) or "none"
         pin = pin_location(image.matrix, image.row, name)
         places = {pin: image.version_of(name), release_place(image, "gpu", name): release}
         for place, version in places.items():
             stated = ".".join(version.split(".")[:parts])
-            yield name, place, stated, loaded, f"the version of lib{library} that it loads is"
+            yield name, place, stated, loaded or "none", f"the {what} that it loads is"
     for key, numbers, start in (("native", gpu.native, ""), ("ptx", gpu.ptx, "compute_")):
         listed = [one for one in facts.capabilities if one.startswith(start)]
         digits = [one.rpartition("_")[2] for one in listed]

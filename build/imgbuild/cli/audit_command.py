@@ -12,7 +12,7 @@ from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.matrix.selection import Selection
 
 if TYPE_CHECKING:
-    from imgbuild.audit.audit import Artifact, AuditOutcome
+    from imgbuild.audit.audit import ArtifactOutcome, AuditOutcome
     from imgbuild.yaml_file import Location
 
 _WIDTH = 100
@@ -108,7 +108,7 @@ def _lines(outcome: "AuditOutcome", position: "Callable[[Location], str]") -> li
     return [*lines, "", summary]
 
 
-def _row(one: "Artifact") -> tuple[str, ...]:
+def _row(one: "ArtifactOutcome") -> tuple[str, ...]:
     from imgbuild.audit.compare import WheelFacts
 
     facts, built = one.facts, ("-",) * 5
@@ -154,7 +154,7 @@ def _as_json(outcome: "AuditOutcome", position: "Callable[[Location], str]") -> 
     }
 
 
-def _artifact_json(one: "Artifact") -> dict[str, Any]:
+def _artifact_json(one: "ArtifactOutcome") -> dict[str, Any]:
     facts = one.facts.model_dump() if one.facts else None
     found = {
         "distribution": one.need.distribution,
