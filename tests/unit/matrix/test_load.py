@@ -17,6 +17,7 @@ Edited = Callable[..., Path]
 Refusal = Callable[[Path], str]
 
 INTEL = "5021d14b344fc794e89f146e4d53d70184d7048610895d7a6a1e8ac0cf258999"
+ROW, OTHER_MPI = "stack: debian, variants: [cpu], horovod:", "mpi: intelmpi-2021.8.0}"
 
 
 @pytest.mark.parametrize("stack", ["ubuntu", "debian"])
@@ -37,11 +38,8 @@ def test_the_committed_matrix_has_the_ten_versions(matrix: Matrix, stack: str) -
         ("git: 2.39.5", "git: [1]", "git must be a mapping"),
         ("      git: 2.39.5\n", "", "pin 'git' is missing; set it here or in stacks.debian.pins"),
         ("python: 3.6.15", "python: 3.6.9", "no Python '3.6.9' in the matrix; there are: 3.6.2"),
-        ("mpi: openmpi-4.1.4", "mpi: openmpi-9", "no MPI 'openmpi-9' in the matrix"),
-        ("horovod: 0.15.2", "horovod: 0.15.3", "no Horovod '0.15.3' in the matrix"),
         ("    os: debian-12\n    pins", "    os: beos\n    pins", "no operating system 'beos'"),
         ("source: cpython-3.6.15", "source: nowhere", "no source 'nowhere'"),
-        ("stack: debian,", "stack: gentoo,", "no stack 'gentoo' in the matrix; there are: ubuntu"),
         ("a227614135d91", "a227614135d9", "is not a sha256; allowed: 64 lower-case"),
         ("  scipy: [scipy]", "  scipy: [numpy]", "numpy is in the layer numpy already"),
         (
@@ -55,14 +53,10 @@ def test_the_committed_matrix_has_the_ten_versions(matrix: Matrix, stack: str) -
             "tensorflow: 1.10.0, stack",
             "is already image 1 of the list",
         ),
+        (f"0.18.2, {OTHER_MPI}", "0.18.2, mpi: openmpi-4.1.4}", "tf-1.15-cpu-debian is already"),
         (
-            "0.18.2, mpi: intelmpi-2021.8.0}",
-            "0.18.2, mpi: openmpi-4.1.4}",
-            "tf-1.15-cpu-debian is already image 16 of the list",
-        ),
-        (
-            "{tensorflow: 1.15.0, stack: debian, variants: [cpu], horovod: 0.18.2, mpi",
-            "{tensorflow: 1.12.0, stack: debian, variants: [cpu], horovod: 0.15.2, mpi",
+            f"{{tensorflow: 1.15.0, {ROW} 0.18.2, {OTHER_MPI}",
+            f"{{tensorflow: 1.12.0, {ROW} 0.15.2, {OTHER_MPI}",
             "tf-1.12-cpu-debian-intelmpi is already image 21 of the list",
         ),
         ("cpu: tensorflow, gpu", "gpu", "tensorflow.1.10.0.distribution names no cpu"),
@@ -70,20 +64,11 @@ def test_the_committed_matrix_has_the_ten_versions(matrix: Matrix, stack: str) -
         ("from: source", "from: tarball", "does not match any of the expected tags"),
         ("epoch: 2026-11-01", "epoch: 2026-13-45", "is not a UTC time from 1980 to 2105"),
         ("tensorflow: <1.12,", "tensorflow: <1.x2,", "'<1.x2' is not a version range"),
-        ("require: pip==21.3.1", "require: pip==21.x.1", "'pip==21.x.1' is not a requirement"),
         ("miniconda: 4.5.11", "miniconda: 4.5.1", "no source 'miniconda-4.5.1' in the matrix"),
         ('documented: "10.0"', 'documented: "8.0"', "no CUDA '8.0' in the matrix; there are: 9.0"),
         (f"    sha256: {INTEL}\n", "", "missing key 'sha256'"),
-        (
-            "- https://repo.anaconda.com/pkgs",
-            "- http://repo.anaconda.com/pkgs",
-            "must come by https",
-        ),
-        (
-            "fact: tensorflow.gpu.cuda",
-            "fact: cuda.colour",
-            "'cuda.colour' is not allowed; allowed:",
-        ),
+        ("- https://repo.anaconda", "- http://repo.anaconda", "must come by https"),
+        ("fact: tensorflow.gpu.cuda", "fact: cuda.colour", "'cuda.colour' is not allowed; allowed"),
         ("    fact: tensorflow.gpu.cuda\n", "", "a rule has either 'fact' or 'minimum'"),
     ],
 )
@@ -163,9 +148,7 @@ def test_versions_stay_text(edited: Edited) -> None:
 
 
 def test_a_documented_version_that_never_existed_need_not_be_in_a_table(edited: Edited) -> None:
-    old = "documented: 0.20.0, why: the last"
-    path = edited(old, "documented: 0.20.9, documented_exists: false, why: the last")
-    assert load_matrix(path)
+    assert load_matrix(edited("documented: 0.20.0,", "documented: 9, documented_exists: false,"))
 
 
 @pytest.fixture

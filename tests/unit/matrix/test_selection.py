@@ -8,6 +8,7 @@ from imgbuild.errors import InputError
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.selection import Selection, select_images
 
+DEBIAN, DOCUMENTED = "debian", "tf-2.1-gpu-ubuntu-as-documented"
 NAMED = Selection(names=("tf-2.2-cpu-debian",))
 
 
@@ -20,17 +21,11 @@ def _names(matrix: Matrix, selection: Selection) -> list[str]:
     [
         (Selection(("2.2",)), ["tf-2.2-cpu-ubuntu"]),
         (Selection(("2.2.0",)), ["tf-2.2-cpu-ubuntu"]),
-        (
-            Selection(("2.2", "1.10"), stack="debian"),
-            ["tf-1.10-cpu-debian", "tf-2.2-cpu-debian"],
-        ),
+        (Selection(("2.2", "1.10"), stack=DEBIAN), ["tf-1.10-cpu-debian", "tf-2.2-cpu-debian"]),
         (Selection(("2.2",), cpu=True, gpu=True), ["tf-2.2-cpu-ubuntu", "tf-2.2-gpu-ubuntu"]),
         # Without --mpi it is the usual one of the stack: on Ubuntu 16.04 that is Intel's.
-        (Selection(("2.2",), stack="debian"), ["tf-2.2-cpu-debian"]),
-        (
-            Selection(("1.12", "2.2"), stack="debian", mpi="intelmpi"),
-            ["tf-1.12-cpu-debian-intelmpi", "tf-2.2-cpu-debian-intelmpi"],
-        ),
+        (Selection(("2.2",), stack=DEBIAN), ["tf-2.2-cpu-debian"]),
+        (Selection(("1.12",), stack=DEBIAN, mpi="intelmpi"), ["tf-1.12-cpu-debian-intelmpi"]),
         (Selection(("1.12",), mpi="intelmpi"), ["tf-1.12-cpu-ubuntu"]),
         (
             Selection(everything=True, stack="debian", mpi="intelmpi"),
@@ -40,14 +35,8 @@ def _names(matrix: Matrix, selection: Selection) -> list[str]:
             Selection(names=("tf-2.2-cpu-debian", "tf-1.10-cpu-ubuntu", "tf-2.2-cpu-debian")),
             ["tf-1.10-cpu-ubuntu", "tf-2.2-cpu-debian"],
         ),
-        (
-            Selection(names=("tf-2.1-gpu-ubuntu-as-documented",)),
-            ["tf-2.1-gpu-ubuntu-as-documented"],
-        ),
-        (
-            Selection(("2.1",), gpu=True, as_documented=True),
-            ["tf-2.1-gpu-ubuntu-as-documented"],
-        ),
+        (Selection(names=(DOCUMENTED,)), [DOCUMENTED]),
+        (Selection(("2.1",), gpu=True, as_documented=True), [DOCUMENTED]),
         (
             Selection(gpu=True, everything=True, as_documented=True),
             [f"tf-{minor}-gpu-ubuntu-as-documented" for minor in ("2.1", "2.2", "2.3")],
@@ -73,23 +62,11 @@ def test_everything_is_the_family_without_images_as_documented(
         (Selection(), "Select images with --tf VERSION or --all"),
         (Selection(("1.1",)), "--tf 1.1: no such TensorFlow in the matrix"),
         (Selection(("2.2; rm",)), "is not a version such as 2.2"),
-        (
-            Selection(("2.2",), gpu=True, stack="debian"),
-            "No image is TensorFlow 2.2, gpu, on the stack debian",
-        ),
+        (Selection(("2.2",), gpu=True, stack=DEBIAN), "TensorFlow 2.2, gpu, on the stack debian"),
         (Selection(("2.2",), stack="beos"), "on the stack beos"),
-        (
-            Selection(("1.10",), stack="debian", mpi="intelmpi"),
-            "No image is TensorFlow 1.10, cpu, on the stack debian with intelmpi",
-        ),
-        (
-            Selection(("2.2",), cpu=True, gpu=True, stack="debian"),
-            "No image is TensorFlow 2.2, gpu",
-        ),
-        (
-            Selection(gpu=True, stack="debian", everything=True),
-            "No image is TensorFlow of any version, gpu",
-        ),
+        (Selection(("1.10",), stack=DEBIAN, mpi="intelmpi"), "on the stack debian with intelmpi"),
+        (Selection(("2.2",), cpu=True, gpu=True, stack=DEBIAN), "No image is TensorFlow 2.2, gpu"),
+        (Selection(gpu=True, stack=DEBIAN, everything=True), "TensorFlow of any version, gpu"),
     ],
 )
 def test_a_selection_without_images_lists_those_that_exist(
@@ -127,12 +104,7 @@ def test_an_unknown_name_is_reported_with_the_most_similar_ones(matrix: Matrix) 
 
 
 @pytest.mark.parametrize(
-    ("selection", "everything"),
-    [
-        (Selection(), True),
-        (Selection(("2.2",)), False),
-        (NAMED, False),
-    ],
+    ("selection", "everything"), [(Selection(), True), (Selection(("2.2",)), False), (NAMED, False)]
 )
 def test_or_everything(selection: Selection, *, everything: bool) -> None:
     assert selection.or_everything.everything is everything
