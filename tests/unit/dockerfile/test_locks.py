@@ -39,32 +39,18 @@ def _entry(name: str, version: str) -> str:
     return f"{name}=={version} \\\n    --hash=sha256:{SHA}\n"
 
 
-def _request(image: Image, file_name: str | None) -> LockRequest:
-    return next(one for one in requests_of(image) if one.file_name == file_name)
-
-
 def test_requirements_hold_for_a_range_of_versions(images: dict[str, Image]) -> None:
-    old, new = (
-        _request(image, image.lock_name)
-        for image in (images["tf-1.11-cpu-debian"], images["tf-2.2-cpu-debian"])
-    )
-    assert old.requirements[0] == "tensorflow==1.11.0"
-    assert new.requirements[0] == "tensorflow-cpu==2.2.0"
-    assert {"setuptools==39.1.0"} == {*old.requirements} & {
-        "setuptools==39.1.0",
-        "setuptools==59.6.0",
-    }
-    assert "setuptools==59.6.0" in new.requirements
-    assert "gast==0.2.2" in old.constraints
-    assert "gast==0.3.3" in new.constraints
+    old, new = (requests_of(images[f"tf-{minor}-cpu-debian"])[0] for minor in ("1.11", "2.2"))
+    assert {"tensorflow==1.11.0", "setuptools==39.1.0"} <= {*old.requirements}
+    assert {"tensorflow-cpu==2.2.0", "setuptools==59.6.0"} <= {*new.requirements}
+    assert "setuptools==59.6.0" not in old.requirements
+    assert ("gast==0.2.2" in old.constraints, "gast==0.3.3" in new.constraints) == (True, True)
 
 
 def test_an_mpi_of_the_index_has_its_own_lock(images: dict[str, Image]) -> None:
-    image = images["tf-1.12-cpu-debian-intelmpi"]
-    request = _request(image, image.mpi_lock_name)
+    request = requests_of(images["tf-1.12-cpu-debian-intelmpi"])[2]
     assert request.requirements == ("impi-rt==2021.8.0", "impi-devel==2021.8.0")
     assert request in requests_of(images["tf-2.3-cpu-debian-intelmpi"])
-    assert len(requests_of(images["tf-1.12-cpu-debian"])) == 2
     assert len(requests_of(images["tf-1.12-cpu-ubuntu"])) == 2
 
 
