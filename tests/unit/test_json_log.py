@@ -3,13 +3,13 @@
 import io
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import ROOT
 
 from imgbuild.build.display import BuildDisplay
 from imgbuild.engine.progress import (
@@ -21,7 +21,6 @@ from imgbuild.engine.progress import (
     Transfer,
 )
 from imgbuild.json_log import JsonLog, requested
-from imgbuild.project import Project
 
 RUN = "[horovod 2/2] RUN make"
 
@@ -96,10 +95,13 @@ def test_a_build_is_objects() -> None:
 
 
 def run(folder: Path, *arguments: str, **variables: str) -> tuple[int, list[dict[str, Any]]]:
+    """Run a command line without this machine's settings: no engine is found."""
+    (folder / "settings.yaml").write_text("{}")
+    own = {"DOCKER_HOST": "unix:///nonexistent/docker.sock", "HOME": "/nonexistent"}
     result = subprocess.run(
         [sys.executable, "-c", "from imgbuild.cli import main; main()", *arguments],
-        cwd=folder,
-        env={**os.environ, **variables},
+        cwd=ROOT,
+        env={**os.environ, **own, "IMGBUILD_SETTINGS": f"{folder}/settings.yaml", **variables},
         capture_output=True,
         text=True,
         check=False,
@@ -108,29 +110,16 @@ def run(folder: Path, *arguments: str, **variables: str) -> tuple[int, list[dict
     return result.returncode, objects(io.StringIO(result.stderr))
 
 
-NO_ENGINE = {"DOCKER_HOST": "unix:///nonexistent/docker.sock", "HOME": "/nonexistent"}
-JSON = ("--log-format", "json")
-
-
-@pytest.fixture
-def checkout(tmp_path: Path, project: Project) -> Path:
-    """Return a copy of the checkout, without this machine's settings: no engine is found."""
-    shutil.copytree(project.root / "images", tmp_path / "images")
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(project.suites, tmp_path / "tests" / "image", ignore=ignored)
-    shutil.copy(project.matrix, tmp_path / "matrix.yaml")
-    return tmp_path
-
-
-def test_errors_and_warnings_are_objects_too(checkout: Path) -> None:
-    code, said = run(checkout, "build", "--tf", "9.9", *JSON)
+def test_errors_and_warnings_are_objects_too(tmp_path: Path) -> None:
+    json_option = ("--log-format", "json")
+    code, said = run(tmp_path, "build", "--tf", "9.9", *json_option)
     assert (code, said[-1]["event"], said[-1]["exit_code"]) == (2, "error", 2)
     assert said[-1]["error"].startswith("--tf 9.9: no such TensorFlow")
-    code, said = run(checkout, "build", "--nonsense", *JSON)
+    code, said = run(tmp_path, "build", "--nonsense", *json_option)
     assert code == 2
     assert any("--nonsense" in one["text"] for one in said)
     documented = ("build", "--tf", "2.1", "--gpu", "--as-documented", "--plan")
-    code, said = run(checkout, *documented, IMGBUILD_LOG_FORMAT="json", **NO_ENGINE)
+    code, said = run(tmp_path, *documented, IMGBUILD_LOG_FORMAT="json")
     assert [one["event"] for one in said] == ["message", "message", "error"]
     assert "cuda 10.0 in place of 10.1" in said[0]["text"]
     assert (code, said[-1]["exit_code"]) == (3, 3)
