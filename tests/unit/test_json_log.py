@@ -2,14 +2,12 @@
 
 import io
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import ROOT
+from project_copy import NO_ENGINE, imgbuild
 
 from imgbuild.build.display import BuildDisplay
 from imgbuild.engine.progress import (
@@ -97,15 +95,8 @@ def test_a_build_is_objects() -> None:
 def run(folder: Path, *arguments: str, **variables: str) -> tuple[int, list[dict[str, Any]]]:
     """Run a command line without this machine's settings: no engine is found."""
     (folder / "settings.yaml").write_text("{}")
-    own = {"DOCKER_HOST": "unix:///nonexistent/docker.sock", "HOME": "/nonexistent"}
-    result = subprocess.run(
-        [sys.executable, "-c", "from imgbuild.cli import main; main()", *arguments],
-        cwd=ROOT,
-        env={**os.environ, **own, "IMGBUILD_SETTINGS": f"{folder}/settings.yaml", **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    own = {**NO_ENGINE, "IMGBUILD_SETTINGS": f"{folder}/settings.yaml"}
+    result = imgbuild(ROOT, *arguments, env={**own, **variables})
     assert result.stdout == ""
     return result.returncode, objects(io.StringIO(result.stderr))
 

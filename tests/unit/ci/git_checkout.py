@@ -3,20 +3,16 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
+from project_copy import ProjectCopy, copied
 
 from imgbuild.ci.changed import changed_since, this_checkout
-from imgbuild.dockerfile.render import render_all, write_all
 from imgbuild.inputs import build_inputs as inputs
-from imgbuild.matrix.images import Image, all_images, documented_family
-from imgbuild.matrix.load import load_matrix
 from imgbuild.project import Project
 from imgbuild.settings import Settings
 
@@ -51,7 +47,7 @@ def commit(root: Path, message: str = "another") -> str:
 
 
 @dataclass(frozen=True)
-class GitCheckout:
+class GitCheckout(ProjectCopy):
     """A checkout that a test may change, and the settings of its machine."""
 
     project: Project
@@ -60,30 +56,6 @@ class GitCheckout:
     @property
     def root(self) -> Path:
         return self.project.root
-
-    @property
-    def images(self) -> tuple[Image, ...]:
-        return all_images(load_matrix(self.project.matrix))
-
-    def replace(self, name: str, old: str, new: str) -> None:
-        """Replace one piece of text, which must be there."""
-        text = (self.root / name).read_text(encoding="utf-8")
-        assert old in text, f"{name} no longer holds {old!r}"
-        (self.root / name).write_text(text.replace(old, new, 1), encoding="utf-8")
-
-    def edit_matrix(self, change: Callable[[dict[str, Any]], object]) -> None:
-        """Change the matrix as plain values."""
-        document = yaml.load(self.project.matrix.read_bytes(), Loader=yaml.BaseLoader)  # noqa: S506
-        change(document)
-        text = yaml.safe_dump(document, sort_keys=False, width=1000)
-        self.project.matrix.write_text(text, encoding="utf-8")
-
-    def render(self) -> None:
-        """Do what ``imgbuild render`` does."""
-        matrix = load_matrix(self.project.matrix)
-        images = (*all_images(matrix), *documented_family(matrix))
-        rendered = render_all(images, self.project.templates, self.project.dockerfiles)
-        write_all(rendered, self.project.dockerfiles)
 
     def changes(
         self, reference: str = "HEAD", settings: Settings | None = None
@@ -102,12 +74,6 @@ class GitCheckout:
         """Return the reasons of the changed images."""
         return self.changes(reference)[0]
 
-    def named(self, wanted: Callable[[Image], bool]) -> set[str]:
-        """Return the names of the images that ``wanted`` is true of: some, or the test is void."""
-        found = {image.name for image in self.images if wanted(image)}
-        assert found, "no image of the matrix is of the kind that this test is about"
-        return found
-
     @contextmanager
     def copy(self, folder: Path) -> Iterator["GitCheckout"]:
         """Give another copy, with its repository, state and cache; check that no work is left."""
@@ -123,10 +89,7 @@ class GitCheckout:
 
 def git_checkout(project: Project, root: Path, settings: Settings) -> GitCheckout:
     """Return a copy of the real checkout, committed."""
-    ignore = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(project.root / "images", root / "images", ignore=ignore)
-    for name in ("matrix.yaml", "pyproject.toml", "README.md"):
-        shutil.copy(project.root / name, root / name)
+    copied(project, root, "pyproject.toml", "README.md")
     git(root, "init", "--quiet", "--initial-branch=main")
     commit(root, "first")
     return GitCheckout(Project(root), settings)

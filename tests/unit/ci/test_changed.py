@@ -99,7 +99,6 @@ def test_a_change_is_exactly_the_images_that_it_affects(
 def test_what_is_no_input_changes_nothing(checkout: GitCheckout) -> None:
     (checkout.root / "README.md").write_text("Another.\n", encoding="utf-8")
     (checkout.root / "images" / "evidence.json").write_text("{}\n", encoding="utf-8")
-    (checkout.root / "tests" / "image").mkdir(parents=True)
     (checkout.root / "tests" / "image" / "test_new.py").write_text("", encoding="utf-8")
     checkout.replace("images/templates/Dockerfile.j2", "#\n", "# Another comment.\n#\n")
     checkout.render()

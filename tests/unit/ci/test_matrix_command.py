@@ -1,13 +1,12 @@
 """``imgbuild matrix`` as a CI job calls it: one process, no engine, exit codes."""
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from git_checkout import GitCheckout, commit, git_checkout
+from project_copy import NO_ENGINE, imgbuild
 
 from imgbuild.project import Project
 from imgbuild.settings import Settings
@@ -33,21 +32,12 @@ def _matrix(
     checkout: GitCheckout, *options: str, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     folder = checkout.root.parent
-    environment = {
-        **os.environ,
-        "DOCKER_HOST": "unix:///no/engine",
+    own = {
+        **NO_ENGINE,
         "XDG_STATE_HOME": str(folder / "state"),
         "XDG_CACHE_HOME": str(folder / "cache"),
-        **variables,
     }
-    return subprocess.run(
-        [sys.executable, "-c", "from imgbuild.cli import main; main()", "matrix", *options],
-        cwd=checkout.root,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return imgbuild(checkout.root, "matrix", *options, env={**own, **variables})
 
 
 def _output(checkout: GitCheckout, *options: str) -> str:

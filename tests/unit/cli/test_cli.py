@@ -1,56 +1,30 @@
 """The command line as users have it: output, one paragraph for an error, exit codes."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 import typer
+from project_copy import NO_ENGINE, copied, imgbuild
 from typer.testing import CliRunner
 
 from imgbuild.cli import interruption, register
 from imgbuild.errors import ImgbuildError
 from imgbuild.project import Project
 
-NO_ENGINE = {"DOCKER_HOST": "unix:///nonexistent/docker.sock", "HOME": "/nonexistent"}
-
-
-def _copy(project: Project, folder: Path) -> Path:
-    """Copy the files that commands without an engine read; no settings of this machine."""
-    shutil.copytree(project.root / "images", folder / "images")
-    shutil.copytree(
-        project.suites, folder / "tests" / "image", ignore=shutil.ignore_patterns("__pycache__")
-    )
-    shutil.copy(project.matrix, folder / "matrix.yaml")
-    return folder
-
 
 @pytest.fixture(scope="module")
 def unchanged(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a checkout that no test writes to."""
-    return _copy(project, tmp_path_factory.mktemp("checkout"))
+    return copied(project, tmp_path_factory.mktemp("checkout")).root
 
 
 @pytest.fixture
 def checkout(project: Project, tmp_path: Path) -> Path:
-    return _copy(project, tmp_path)
-
-
-def _imgbuild(
-    folder: Path, *arguments: str, env: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", "from imgbuild.cli import main; main()", *arguments],
-        cwd=folder,
-        env={**os.environ, "COLUMNS": "200", **(env or {})},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return copied(project, tmp_path).root
 
 
 def _run(folder: Path, *arguments: str) -> tuple[int, str]:
@@ -86,7 +60,7 @@ def test_list_is_a_table(
 
 def test_build_as_documented_warns_first(unchanged: Path) -> None:
     arguments = ("build", "--tf", "2.1", "--gpu", "--as-documented", "--plan", "--json")
-    result = _imgbuild(unchanged, *arguments, env=NO_ENGINE)
+    result = imgbuild(unchanged, *arguments, env=NO_ENGINE)
     paragraphs = result.stderr.splitlines()
     assert "cuda 10.0 in place of 10.1" in paragraphs[0]
     assert "breaks the rule tensorflow-cuda" in paragraphs[1]
@@ -96,7 +70,7 @@ def test_build_as_documented_warns_first(unchanged: Path) -> None:
 
 @pytest.mark.parametrize("command", ["render", "lock"])
 def test_check_passes_on_a_clean_checkout(unchanged: Path, command: str) -> None:
-    result = _imgbuild(unchanged, command, "--check")
+    result = imgbuild(unchanged, command, "--check")
     assert (result.returncode, result.stderr) == (0, "")
 
 
@@ -190,7 +164,7 @@ cli.main()
 
 def test_an_error_is_one_paragraph(checkout: Path) -> None:
     (checkout / "matrix.yaml").write_text("images: [\n  a: b: c\n")
-    result = _imgbuild(checkout, "build", "--tf", "2.2\n")
+    result = imgbuild(checkout, "build", "--tf", "2.2\n")
     assert result.returncode == 2
     assert result.stderr.startswith("imgbuild: matrix.yaml:2:")
     assert "not YAML" in result.stderr
@@ -198,7 +172,7 @@ def test_an_error_is_one_paragraph(checkout: Path) -> None:
 
 
 def test_outside_a_checkout(tmp_path: Path) -> None:
-    result = _imgbuild(tmp_path, "list")
+    result = imgbuild(tmp_path, "list")
     assert result.returncode == 2
     assert "Run imgbuild inside a checkout, or name one with --project" in result.stderr
 
@@ -207,7 +181,7 @@ def test_a_folder_that_cannot_be_written(checkout: Path) -> None:
     target = checkout / "images" / "dockerfiles"
     shutil.rmtree(target)
     target.write_text("a file where the folder should be")
-    result = _imgbuild(checkout, "render")
+    result = imgbuild(checkout, "render")
     assert result.returncode == 3
     assert "Cannot write" in result.stderr
     assert "Traceback" not in result.stderr
@@ -220,7 +194,7 @@ def test_no_engine(checkout: Path, command: str, tmp_path: Path) -> None:
     buildx.write_text("#!/bin/sh\necho github.com/docker/buildx v0.29.1 x\n")
     buildx.chmod(0o755)
     env = {**NO_ENGINE, "DOCKER_CONFIG": str(tmp_path)}
-    result = _imgbuild(checkout, command, "--tf", "2.2", env=env)
+    result = imgbuild(checkout, command, "--tf", "2.2", env=env)
     assert result.returncode == 3
     assert "unix:///nonexistent/docker.sock" in result.stderr
     assert "imgbuild doctor" in result.stderr
@@ -229,13 +203,13 @@ def test_no_engine(checkout: Path, command: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["build", "test"])
 def test_no_docker_client(checkout: Path, command: str) -> None:
     env = {"PATH": str(checkout), "DOCKER_HOST": "unix:///nonexistent/docker.sock"}
-    result = _imgbuild(checkout, command, "--tf", "2.2", env=env)
+    result = imgbuild(checkout, command, "--tf", "2.2", env=env)
     assert result.returncode == 3
     assert "No docker client on PATH" in result.stderr
 
 
 def test_the_suites_are_listed_without_an_engine(unchanged: Path) -> None:
-    head, *lines = _imgbuild(unchanged, "test", "--list-suites", env=NO_ENGINE).stdout.splitlines()
+    head, *lines = imgbuild(unchanged, "test", "--list-suites", env=NO_ENGINE).stdout.splitlines()
     assert head.split() == ["suite", "runs", "images", "needs", "proves"]
     assert any(line.startswith("pins ") and " every pinned version" in line for line in lines)
     listed = json.loads(_run(unchanged, "test", "--list-suites", "--json")[1])
@@ -243,7 +217,7 @@ def test_the_suites_are_listed_without_an_engine(unchanged: Path) -> None:
 
 
 def test_the_version(tmp_path: Path) -> None:
-    assert _imgbuild(tmp_path, "--version").stdout.startswith("imgbuild 0.")
+    assert imgbuild(tmp_path, "--version").stdout.startswith("imgbuild 0.")
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -1,22 +1,19 @@
 """A copy of the real project that can be changed, and the images that the original was built to."""
 
-import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
 from fake_engine import FakeEngine
+from project_copy import ProjectCopy, copied
 
 from imgbuild.build.context import BuildContext, BuildOptions
 from imgbuild.dockerfile.labels import INPUT_DIGEST, INPUT_PARTS, REPOSITORY, pin_labels
-from imgbuild.dockerfile.render import render_all, write_all
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.types import StoredImage
 from imgbuild.inputs.build_inputs import BuildInputs, prepare_inputs
-from imgbuild.matrix.images import Image, all_images, documented_family
-from imgbuild.matrix.load import load_matrix
+from imgbuild.matrix.images import Image
 from imgbuild.plan.changes import parts_label
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.project import Project
@@ -28,7 +25,7 @@ SETTINGS = {"base": {"debian-12": {"from": "registry", "image": BASE + "a" * 64}
 
 
 @dataclass
-class Checkout:
+class Checkout(ProjectCopy):
     """A checkout, the settings of its machine, and the engine that has its images."""
 
     project: Project
@@ -37,34 +34,9 @@ class Checkout:
     store: ReportStore
     settings: dict[str, Any] = field(default_factory=lambda: dict(SETTINGS))
 
-    @property
-    def images(self) -> tuple[Image, ...]:
-        """Every image that the copy's matrix has now."""
-        return all_images(load_matrix(self.project.matrix))
-
     def path(self, name: str) -> Path:
         """Return a file of the checkout."""
         return self.project.root / name
-
-    def replace(self, name: str, old: str, new: str) -> None:
-        """Replace one piece of text, which must be there, in a file of the checkout."""
-        text = self.path(name).read_text(encoding="utf-8")
-        assert old in text, f"{name} no longer holds {old!r}"
-        self.path(name).write_text(text.replace(old, new, 1), encoding="utf-8")
-
-    def edit_matrix(self, change: Callable[[dict[str, Any]], object]) -> None:
-        """Change the matrix as plain values, all of them text."""
-        document = yaml.load(self.project.matrix.read_bytes(), Loader=yaml.BaseLoader)  # noqa: S506
-        change(document)
-        text = yaml.safe_dump(document, sort_keys=False, width=1000)
-        self.project.matrix.write_text(text, encoding="utf-8")
-
-    def render(self) -> list[Path]:
-        """Do what ``imgbuild render`` does; return the Dockerfiles that changed."""
-        matrix = load_matrix(self.project.matrix)
-        images = (*all_images(matrix), *documented_family(matrix))
-        rendered = render_all(images, self.project.templates, self.project.dockerfiles)
-        return write_all(rendered, self.project.dockerfiles)
 
     def context(self) -> BuildContext:
         """Return the context that ``imgbuild build --all`` would open here."""
@@ -126,22 +98,6 @@ def _input_labels(item: PlanItem) -> Mapping[str, str]:
         INPUT_PARTS: parts_label(item.digest),
         REPOSITORY: item.image.repository,
     }
-
-
-def copied(project: Project, root: Path) -> Project:
-    """Return a copy of what plans are made of."""
-    ignore = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(project.root / "images", root / "images", ignore=ignore)
-    shutil.copytree(project.suites, root / "tests" / "image", ignore=ignore)
-    shutil.copy(project.matrix, root / "matrix.yaml")
-    return Project(root)
-
-
-def named(images: tuple[Image, ...], wanted: Callable[[Image], bool]) -> set[str]:
-    """Return the names of the images that ``wanted`` is true of: some, or the test is void."""
-    found = {image.name for image in images if wanted(image)}
-    assert found, "no image of the matrix is of the kind that this test is about"
-    return found
 
 
 def inputs_changed(items: Mapping[str, PlanItem]) -> set[str]:

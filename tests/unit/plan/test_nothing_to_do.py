@@ -9,8 +9,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from checkout_copy import SETTINGS, Checkout, copied
+from checkout_copy import SETTINGS, Checkout
 from fake_engine import FakeEngine
+from project_copy import copied
 from socket_server import SocketServer, socket_server
 
 from imgbuild.dockerfile.labels import INPUT_DIGEST

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout_copy import BASE, Checkout, copied, inputs_changed, named
+from checkout_copy import BASE, Checkout, inputs_changed
 from fake_engine import FakeEngine
+from project_copy import copied
 
 from imgbuild.errors import InputError
 from imgbuild.inputs import build_inputs as inputs
@@ -126,7 +127,7 @@ def _concerned(checkout: Checkout, of: str | dict[str, object]) -> set[str]:
     def first(name: str) -> object:
         return next(found for image in checkout.images if (found := value(image, name)))
 
-    return named(checkout.images, matches)
+    return checkout.named(matches)
 
 
 Change = Callable[[Checkout], object]
@@ -252,7 +253,7 @@ def test_one_lock_in_a_layer_that_images_share(checkout: Checkout) -> None:
     with pytest.raises(InputError, match="Run `imgbuild render`"):
         checkout.plan()
     rebuilt = checkout.rebuilt()
-    assert set(rebuilt) == named(checkout.images, lambda i: i.lock_name == lock)
+    assert set(rebuilt) == checkout.named(lambda i: i.lock_name == lock)
     assert "stage packages-common" in inputs_changed(rebuilt)
     assert all("lock: six 1" in item.reason for item in rebuilt.values())
 
@@ -272,7 +273,7 @@ def test_a_new_row_is_built_and_no_other(checkout: Checkout) -> None:
     assert gone == []
     checkout.edit_matrix(lambda document: document["images"].append(taken[0]))
     last = load_matrix(checkout.project.matrix).images[-1]
-    mine = named(checkout.images, lambda image: image.row == last)
+    mine = checkout.named(lambda image: image.row == last)
     for key in [
         k for k, one in checkout.engine.stored.items() if one.labels["imgbuild.name"] in mine
     ]:

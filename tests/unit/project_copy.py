@@ -1,0 +1,81 @@
+"""A copy of the real project that a test may change, and the command line run in it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from imgbuild.dockerfile.render import render_all, write_all
+from imgbuild.matrix.images import Image, all_images, documented_family
+from imgbuild.matrix.load import load_matrix
+from imgbuild.project import Project
+
+#: Variables with which no engine is found.
+NO_ENGINE = {"DOCKER_HOST": "unix:///nonexistent/docker.sock", "HOME": "/nonexistent"}
+
+
+class ProjectCopy:
+    """What can be done to a copy; ``project`` is the copy."""
+
+    project: Project
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """Every image that the copy's matrix has now."""
+        return all_images(load_matrix(self.project.matrix))
+
+    def named(self, wanted: Callable[[Image], bool]) -> set[str]:
+        """Return the names of the images that ``wanted`` is true of: some, or the test is void."""
+        found = {image.name for image in self.images if wanted(image)}
+        assert found, "no image of the matrix is of the kind that this test is about"
+        return found
+
+    def replace(self, name: str, old: str, new: str) -> None:
+        """Replace one piece of text, which must be there, in a file."""
+        path = self.project.root / name
+        text = path.read_text(encoding="utf-8")
+        assert old in text, f"{name} no longer holds {old!r}"
+        path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+    def edit_matrix(self, change: Callable[[dict[str, Any]], object]) -> None:
+        """Change the matrix as plain values, all of them text."""
+        document = yaml.load(self.project.matrix.read_bytes(), Loader=yaml.BaseLoader)  # noqa: S506
+        change(document)
+        text = yaml.safe_dump(document, sort_keys=False, width=1000)
+        self.project.matrix.write_text(text, encoding="utf-8")
+
+    def render(self) -> list[Path]:
+        """Do what ``imgbuild render`` does; return the Dockerfiles that changed."""
+        matrix = load_matrix(self.project.matrix)
+        images = (*all_images(matrix), *documented_family(matrix))
+        rendered = render_all(images, self.project.templates, self.project.dockerfiles)
+        return write_all(rendered, self.project.dockerfiles)
+
+
+def copied(project: Project, root: Path, *more: str) -> Project:
+    """Return a copy of what plans are made of, and of more files; no settings of this machine."""
+    ignore = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(project.root / "images", root / "images", ignore=ignore)
+    shutil.copytree(project.suites, root / "tests" / "image", ignore=ignore)
+    for name in ("matrix.yaml", *more):
+        shutil.copy(project.root / name, root / name)
+    return Project(root)
+
+
+def imgbuild(
+    folder: Path, *arguments: str, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command line in a folder, with these variables too."""
+    return subprocess.run(
+        [sys.executable, "-c", "from imgbuild.cli import main; main()", *arguments],
+        cwd=folder,
+        env={**os.environ, "COLUMNS": "200", **(env or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
