@@ -48,7 +48,7 @@ DEFAULT = frozenset({CleanupKind.LEFTOVERS, CleanupKind.UNTAGGED, CleanupKind.WO
 
 @dataclass(frozen=True)
 class Garbage:
-    """Something that imgbuild made. ``size`` is in bytes, ``since`` in seconds since 1970, or 0.
+    """Something that imgbuild made. ``size`` is in bytes, ``since`` in seconds since 1970.
 
     ``remove`` returns False where somebody has begun to use it. ``image`` is the image of the
     matrix whose lock removing it needs; empty for something of any image. ``kept`` is why it must
@@ -60,20 +60,14 @@ class Garbage:
     why: str
     remove: Callable[[], object]
     size: int = 0
-    since: int = 0
+    since: int | None = None
     image: str | None = None
     kept: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return what ``clean --json`` prints of it."""
-        return {
-            "kind": self.kind,
-            "name": self.name,
-            "why": self.why,
-            "size": self.size,
-            "since": self.since or None,
-            "kept": self.kept,
-        }
+        shown = ("kind", "name", "why", "size", "since", "kept")
+        return {name: getattr(self, name) for name in shown}
 
 
 @dataclass(frozen=True)
@@ -140,7 +134,7 @@ class Cleanup:
                         one.id[:12],
                         why if here else f"{why}, by another state folder ({place})",
                         partial(act, one.id),
-                        since=one.created,
+                        since=one.created or None,
                         image=image if here else None,
                     )
         for note in sorted(note_of(self.state, engine, "*").parent.glob("*.json")):

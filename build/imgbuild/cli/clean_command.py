@@ -125,7 +125,7 @@ def _lines(
 
 
 def _row(one: "Garbage") -> tuple[str, ...]:
-    seconds = max(0.0, time.time() - one.since)
+    seconds = max(0.0, time.time() - (one.since or 0))
     length, unit = next((one for one in _UNITS if seconds >= one[0]), _UNITS[-1])
     age = f"{seconds // length:.0f} {unit}" if one.since else ""
     why = f"{one.why}; kept: {one.kept}" if one.kept else one.why

@@ -12,7 +12,7 @@ SAMPLES = Path(__file__).parent / "samples"
 IMAGE = "sha256:" + "a" * 64
 
 _HEAD = f"""#!{sys.executable}
-import json, os, signal, subprocess, sys, time
+import json, os, subprocess, sys, time
 if sys.argv[1] == "version":
     print("github.com/docker/buildx v0.99.0 abc")
     sys.exit()
@@ -29,7 +29,6 @@ if {metadata!r} is not None and {code} == 0:
 sys.exit({code})
 """
 _HANG = """
-{ignore}
 child = subprocess.Popen(["sleep", "300"])
 with open({pids!r}, "w") as file:
     file.write(f"{{os.getpid()}} {{child.pid}}")
@@ -63,10 +62,9 @@ def replaying(
     return _program(folder, body)
 
 
-def hanging(folder: Path, *, stubborn: bool = False, words: str = SLEEPING) -> Buildx:
-    """Return a buildx that runs until it is stopped; a stubborn one ignores SIGTERM."""
-    ignore = "signal.signal(signal.SIGTERM, signal.SIG_IGN)" if stubborn else ""
-    body = _HANG.format(ignore=ignore, pids=str(folder / "pids"), words=words)
+def hanging(folder: Path, *, words: str = SLEEPING) -> Buildx:
+    """Return a buildx that runs until it is stopped."""
+    body = _HANG.format(pids=str(folder / "pids"), words=words)
     return _program(folder, body)
 
 

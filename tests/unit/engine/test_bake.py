@@ -1,12 +1,7 @@
 """The bake definition, and running bake with a program that plays buildx."""
 
 import json
-import os
-import signal
-import threading
-import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import fake_buildx
@@ -17,7 +12,6 @@ from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.failure import BuildFailedError, BuildStoppedError
 from imgbuild.engine.progress import BakeBegun, BakeEvent, BuildEvent
 from imgbuild.errors import MachineError
-from imgbuild.process import start
 from waiting import is_running, wait_for
 
 SAMPLES = fake_buildx.SAMPLES
@@ -118,30 +112,17 @@ def wait_for_death(folder: Path) -> None:
     wait_for(lambda: not any(map(is_running, pids)), 5)
 
 
-def interrupt_when_it_runs(folder: Path) -> None:
-    def kill() -> None:
-        wait_for((folder / "pids").exists, 10)
-        time.sleep(0.05)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    threading.Thread(target=kill, daemon=True).start()
-
-
-def test_an_interrupted_build_leaves_no_process(tmp_path: Path) -> None:
-    interrupt_when_it_runs(tmp_path)
-    with pytest.raises(KeyboardInterrupt):
-        bake(fake_buildx.hanging(tmp_path), tmp_path)
-    wait_for_death(tmp_path)
-
-
-def test_an_error_of_the_display_ends_the_build_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [KeyboardInterrupt, UnicodeError])
+def test_an_interrupt_and_an_error_of_the_display_leave_no_process(
+    tmp_path: Path, error: type[BaseException]
+) -> None:
     def broken(event: BakeEvent) -> None:
         if isinstance(event, BuildEvent):
-            raise UnicodeError("the terminal cannot show this")
+            raise error
 
     target = BakeTarget("one", tmp_path, tmp_path / "Dockerfile")
     buildx = fake_buildx.hanging(tmp_path)
-    with pytest.raises(UnicodeError, match="terminal"):
+    with pytest.raises(error):
         run_bake(buildx, None, [target], log=tmp_path / "log", listener=broken)
     wait_for_death(tmp_path)
 
@@ -157,12 +138,8 @@ def hung(folder: Path, buildx: Buildx, names: tuple[str, ...]) -> tuple[str, lis
     return str(caught.value), events
 
 
-@pytest.mark.parametrize("stubborn", [False, True])
-def test_a_step_that_hangs_is_stopped_and_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, stubborn: bool
-) -> None:
-    monkeypatch.setattr("imgbuild.engine.bake.start", partial(start, grace=0.2))
-    buildx = replace(fake_buildx.hanging(tmp_path, stubborn=stubborn), step_seconds=1)
+def test_a_step_that_hangs_is_stopped_and_named(tmp_path: Path) -> None:
+    buildx = replace(fake_buildx.hanging(tmp_path), step_seconds=1)
     said, events = hung(tmp_path, buildx, ("one",))
     expected = "Building one failed in the step '[1/2] RUN sleep': ran for more than 1s"
     assert said.startswith(f"{expected} (--step-timeout 1s). It was stopped, in the engine too.")
