@@ -14,6 +14,7 @@ from imgbuild.engine.faults import DOCTOR
 from imgbuild.engine.features import broken_feature
 from imgbuild.engine.types import EngineVersion
 from imgbuild.errors import ImgbuildError
+from imgbuild.http import TransientError
 from imgbuild.parallel import background
 from imgbuild.process import find_program
 from imgbuild.settings import EngineSettings
@@ -61,7 +62,7 @@ def answer_of(ask: Callable[[], T], seconds: float = ANSWER_SECONDS) -> tuple[T 
     """Return the answer, or why there is none, without the advice to run the doctor."""
     try:
         return background(ask).result(seconds), ""
-    except (ImgbuildError, TimeoutError) as error:
+    except (ImgbuildError, TransientError, TimeoutError) as error:
         return None, str(error).removesuffix(DOCTOR).strip() or "it did not answer in time"
 
 

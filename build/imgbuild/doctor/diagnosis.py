@@ -48,7 +48,7 @@ def diagnose(
             partial(check_interpreter, version, matrix, sites)
             for version in dict.fromkeys(image.version_of("python") for image in images)
         ),
-        partial(check_index, sites.settings.ca_bundle),
+        partial(check_index, sites),
     ]
     engine = background(lambda: [*check_engine(settings.engine, project.root)])
     others = in_parallel(lambda check: check(), checks, len(checks))

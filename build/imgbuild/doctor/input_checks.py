@@ -1,17 +1,15 @@
 """Check that the inputs of builds can be reached: base images, CPython, packages, CAs."""
 
 import os
-import ssl
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 
+from imgbuild.dockerfile.requirements import index_environment
 from imgbuild.doctor.checks import WRITE, Finding, Status, answer_of, install_command
-from imgbuild.errors import ImgbuildError
-from imgbuild.http import HttpClient, RetryPolicy, TransientError
+from imgbuild.errors import ImgbuildError, MachineError
 from imgbuild.inputs.base import KEYRINGS, missing_packages
 from imgbuild.inputs.local_prefix import find_prefixes, verify_prefix
 from imgbuild.inputs.upstream_files import find_image
@@ -37,7 +35,6 @@ _SMALL_COMPONENT = {"debian": "contrib", "ubuntu": "multiverse"}
 _REQUIREMENT = "wheel==0.37.1"
 #: Debian's own copies of the public CAs; what an administrator adds is elsewhere.
 _PUBLIC_CAS = Path("/usr/share/ca-certificates")
-_BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
 
 def check_base(name: str, system: OperatingSystem, sites: Sites) -> Finding:
@@ -120,7 +117,7 @@ def check_interpreter(version: str, matrix: Matrix, sites: Sites) -> Finding:
         except ImgbuildError as error:
             faults.append(str(error))
     address = sites.address(matrix.sources[python.source].url)
-    problem = _unreachable(address, sites)
+    _, problem = answer_of(lambda: _ask(address, sites), SOURCE_SECONDS)
     unreachable = f"{address} does not answer ({problem})"
     way: Interpreter = SourceInterpreter()
     detail = "compiled from its source, which can be downloaded"
@@ -141,38 +138,30 @@ def check_interpreter(version: str, matrix: Matrix, sites: Sites) -> Finding:
     return Finding(Status.MISSING, what, detail, WRITE, choice)
 
 
-def _unreachable(url: str, sites: Sites) -> str:
-    """Ask for the first byte, since some mirrors refuse HEAD; return why it cannot be had."""
-    seconds = (SOURCE_SECONDS, SOURCE_SECONDS)
-    client = HttpClient(sites.verify, policy=RetryPolicy(attempts=1), seconds=seconds)
-    try:
-        with client.stream("GET", url, {"Range": "bytes=0-0"}) as response:
-            return "" if response.ok else f"HTTP status {response.status_code}"
-    except (TransientError, ImgbuildError) as error:
-        return str(error)
-    finally:
-        client.close()
+def _ask(url: str, sites: Sites) -> None:
+    """Ask for the first byte, since some mirrors refuse HEAD."""
+    with sites.client().stream("GET", url, {"Range": "bytes=0-0"}) as response:
+        if not response.ok:
+            raise MachineError(f"HTTP status {response.status_code}")
 
 
-def check_index(ca_bundle: str | None) -> Finding:
+def check_index(sites: Sites) -> Finding:
     """Return whether uv, as it is configured here, can resolve one small requirement."""
     from uv import find_uv_bin  # noqa: PLC0415 - only needed here
 
-    limits = {"UV_HTTP_TIMEOUT": "5", "UV_HTTP_RETRIES": "0"}
-    ca = {"SSL_CERT_FILE": ca_bundle} if ca_bundle else {}
     options = ("--no-cache", "--no-deps", "--no-header", "--quiet")
     tried = run(
         [find_uv_bin(), "pip", "compile", *options, "-"],
         timeout=INDEX_SECONDS,
-        env={**os.environ, **limits, **ca},
+        env={**index_environment(sites), "UV_HTTP_TIMEOUT": "5", "UV_HTTP_RETRIES": "0"},
         text=f"{_REQUIREMENT}\n",
     )
     if tried.ok:
         return Finding(Status.FINE, "Python index", "answers (through uv's configuration)")
     detail = f"uv cannot resolve {_REQUIREMENT}: {tried.last(2)}"
     fix = (
-        "name an index that can be reached: UV_DEFAULT_INDEX, or HTTPS_PROXY for the way to it; "
-        "SSL_CERT_FILE for a CA of your network"
+        "name an index that can be reached: UV_DEFAULT_INDEX, or the mirror python-index; "
+        "HTTPS_PROXY for the way to it, SSL_CERT_FILE for a CA of your network"
     )
     return Finding(Status.MISSING, "Python index", detail, fix)
 
@@ -210,9 +199,8 @@ def _private(bundle: Path) -> int:
 
 
 def _certificates(path: Path) -> set[str]:
-    """Return the fingerprints of a file's certificates; none if it cannot be read."""
-    with suppress(OSError, UnicodeDecodeError, ValueError):
-        blocks = [part.split(_END)[0] for part in path.read_text("utf-8").split(_BEGIN)[1:]]
-        ders = [ssl.PEM_cert_to_DER_cert(f"{_BEGIN}{block}{_END}\n") for block in blocks]
-        return {sha256(der).hexdigest() for der in ders}
+    """Return a file's certificates in base64, without line breaks; none if it cannot be read."""
+    with suppress(OSError, UnicodeDecodeError):
+        blocks = path.read_text("utf-8").split("-----BEGIN CERTIFICATE-----")[1:]
+        return {"".join(block.partition("-----END")[0].split()) for block in blocks}
     return set()

@@ -75,12 +75,13 @@ def test_registry(bookworm: OperatingSystem, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_index(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    good = program("uv", 'test "$SSL_CERT_FILE" = /ca.pem')
+    good = program("uv", 'test "$SSL_CERT_FILE" = /ca.pem -a "$UV_DEFAULT_INDEX" = http://m/s')
     monkeypatch.setattr("uv.find_uv_bin", lambda: str(good))
-    assert check_index("/ca.pem").status is Status.FINE
+    mirror = {"mirrors": {"python-index": "http://m/s"}, "ca_bundle": "/ca.pem"}
+    assert check_index(Sites({}, Settings.model_validate(mirror))).status is Status.FINE
     silent = program("uv2", "echo 'error: dns error' >&2; exit 2")
     monkeypatch.setattr("uv.find_uv_bin", lambda: str(silent))
-    found = check_index(None)
+    found = check_index(Sites())
     assert found.status is Status.MISSING
     assert "dns error" in found.detail
 
@@ -128,7 +129,11 @@ def interpreter(
             if path not in valid:
                 raise InputError(f"{path} cannot import ssl.")
 
-        monkeypatch.setattr(input_checks, "_unreachable", lambda *_: problem)
+        def ask(_url: str, _sites: Sites) -> None:
+            if problem:
+                raise MachineError(problem)
+
+        monkeypatch.setattr(input_checks, "_ask", ask)
         monkeypatch.setattr(input_checks, "find_prefixes", lambda _: valid)
         monkeypatch.setattr(input_checks, "verify_prefix", verify)
         settings = Settings(cpython={"3.6.15": current})
