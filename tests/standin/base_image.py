@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.inputs.base import BaseRecipe, bootstrap_base
-from imgbuild.inputs.oci_layout import BaseLayout, open_layout, write_layout
+from imgbuild.inputs.oci_layout import BaseLayout, read_layout, write_layout
 from imgbuild.matrix.images import all_images
 from standin.deb import TIME
 
@@ -52,12 +52,11 @@ def ubuntu_base(context: Context, os_name: str, key: SigningKey) -> BaseLayout:
     def make(folder: Path) -> None:
         rootfs = folder / "rootfs.tar"
         _write_rootfs(debian.path, rootfs, _changes(system, key))
-        tag = f"{os_name}-standin-{{id}}"
-        write_layout(folder, rootfs, tag=tag, epoch=TIME)
+        write_layout(folder, rootfs, name=f"{os_name}-standin", epoch=TIME)
         rootfs.unlink()
 
     path = context.stored(f"base-{os_name}", made_from, ("base_image.py",), make)
-    return open_layout(path)
+    return read_layout(path, verify_layer=False)
 
 
 def _changes(system: OperatingSystem, key: SigningKey) -> dict[str, bytes]:

@@ -1,5 +1,6 @@
 """Fetch everything that images are built from into one folder."""
 
+import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,18 +10,16 @@ from imgbuild.build.context import BuildContext
 from imgbuild.build.one_bake import export_stage, stage_target
 from imgbuild.build.prepare import load_base
 from imgbuild.dockerfile.render import render_dockerfile
-from imgbuild.files import ContentStore, work_folder
+from imgbuild.files import ContentStore, stored_folder, work_folder
 from imgbuild.inputs.download import Download, fetch_all
 from imgbuild.inputs.fetched import (
-    BASES,
     Listing,
     fetch_request,
-    holds_base,
     install_stages,
     read_listing,
     write_listing,
 )
-from imgbuild.inputs.oci_layout import copied_layout
+from imgbuild.inputs.oci_layout import BaseLayout, is_whole
 from imgbuild.inputs.upstream_files import (
     apt_items,
     fetch_layout,
@@ -57,8 +56,9 @@ def known_listing(image: Image, job: FetchJob) -> Listing | None:
     listing = read_listing(job.folder, image.name)
     if listing is None or listing.request != fetch_request(image, job.project, job.settings):
         return None
-    whole = holds_base(listing, job.folder) and all(i.url for i in listing.missing(job.store))
-    return listing if whole else None
+    if not is_whole(listing.base_folder(job.folder)):
+        return None
+    return listing if all(item.url for item in listing.missing(job.store)) else None
 
 
 def plan_listing(image: Image, job: FetchJob, context: BuildContext) -> Listing:
@@ -69,10 +69,10 @@ def plan_listing(image: Image, job: FetchJob, context: BuildContext) -> Listing:
         MachineError: an upstream or the engine cannot be reached.
 
     """
-    base, bases = context.inputs.bases[image.os_name], job.folder / BASES
+    base, bases = context.inputs.bases[image.os_name], job.folder / "base"
     if base.layout:
         load_base(image.os_name, context)
-        layout = copied_layout(base.layout, bases)
+        layout = _copied(base.layout, bases)
     else:
         layout = fetch_layout(base.reference, image.os_name, bases, job.sites)
     items = (
@@ -82,9 +82,16 @@ def plan_listing(image: Image, job: FetchJob, context: BuildContext) -> Listing:
     )
     request = fetch_request(image, job.project, job.settings)
     reference = "" if base.layout else base.reference
-    listing = Listing(image.name, request, reference, layout.path.name, items)
+    listing = Listing(image.name, request, reference, layout.name, items)
     write_listing(listing, job.folder)
     return listing
+
+
+def _copied(layout: BaseLayout, parent: Path) -> Path:
+    def copy(folder: Path) -> None:
+        shutil.copytree(layout.path, folder, dirs_exist_ok=True)
+
+    return stored_folder(parent / layout.reference.rpartition(":")[2], copy, is_whole)
 
 
 def _apt_items(image: Image, job: FetchJob, context: BuildContext) -> Iterable[Download]:

@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from imgbuild.errors import MachineError
-from imgbuild.files import remove_tree, sha256
+from imgbuild.files import remove_tree, sha256, stored_folder
 from imgbuild.inputs.oci_layout import (
     BaseLayout,
     DamagedLayoutError,
+    is_whole,
     read_layout,
-    stored_layout,
     write_layout,
 )
 from imgbuild.process import find_program, run, start
@@ -109,12 +109,13 @@ def bootstrap_base(
         say(f"making the base image {name}{why} (about half a minute)")
         with _scratch_folder(final.name) as scratch:
             rootfs = _run_mmdebstrap(recipe, scratch, log)
-            write_layout(folder, rootfs, tag=f"{name}-{{id}}", epoch=recipe.epoch)
+            write_layout(folder, rootfs, name=name, epoch=recipe.epoch)
 
     def wait() -> None:
         say(f"another imgbuild is making {name}; waiting for it")
 
-    return stored_layout(final, make, refresh=refresh, on_wait=wait)
+    stored_folder(final, make, is_whole, refresh=refresh, on_wait=wait)
+    return read_layout(final, verify_layer=False)
 
 
 def find_base(recipe: BaseRecipe, cache: Path) -> BaseLayout | None:

@@ -17,7 +17,7 @@ from imgbuild.files import file_sha256, link_or_copy, sha256, stored_folder, wri
 from imgbuild.inputs.base import BaseRecipe, bootstrap_base, find_base
 from imgbuild.inputs.download import Download, Kind, content_folder
 from imgbuild.inputs.local_prefix import prefix_digest
-from imgbuild.inputs.oci_layout import BaseLayout, open_layout
+from imgbuild.inputs.oci_layout import BaseLayout, read_layout
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project, cache_dir, state_dir
@@ -132,7 +132,7 @@ def check_settings(settings: Settings, matrix: Matrix) -> None:
     _mirror_keyrings(matrix, settings)
     for base in settings.base.values():
         if isinstance(base, LayoutBase):
-            open_layout(Path(base.path))
+            read_layout(Path(base.path), verify_layer=False)
 
 
 # --- base images and interpreters -----------------------------------------------------------------
@@ -150,7 +150,7 @@ def _base(
     if isinstance(choice, RegistryBase):
         return BaseInput(choice.image, choice.image.rsplit("@", 1)[1], "registry")
     if isinstance(choice, LayoutBase):
-        local = open_layout(Path(choice.path))
+        local = read_layout(Path(choice.path), verify_layer=False)
         return BaseInput(local.reference, local.image_id, "OCI layout", local)
     recipe, cache = base_recipe(image), cache_dir()
     found = None if refresh else find_base(recipe, cache)

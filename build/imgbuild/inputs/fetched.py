@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -24,15 +23,13 @@ from imgbuild.inputs.download import (
     contents_digest,
     has_sha256,
 )
-from imgbuild.inputs.oci_layout import DamagedLayoutError, read_layout
+from imgbuild.inputs.oci_layout import is_whole
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.settings import LayoutBase, PrefixInterpreter, Settings
 
 #: The part of a request that an offline build does not compare: it takes the base that was fetched.
 BASE = "base"
-#: The folder of a fetched folder in which base images are, as OCI layouts.
-BASES = "base"
 #: What calls images/files/apt-install in a Dockerfile.
 APT_INSTALL = "sh /run/apt-install"
 #: The named build contexts that the Dockerfiles mount, and where in them each kind of file is.
@@ -54,8 +51,8 @@ class Listing:
 
     ``request`` has a short digest of each kind of input, to find what changed since; ``base`` is
     the base image's reference in its registry, empty if it was made on the machine that fetched;
-    ``layout`` is the folder that holds it, in the folder `BASES`. ``schema`` is raised when a
-    listing of before can no longer be built from.
+    ``layout`` is the folder that holds it. ``schema`` is raised when a listing of before can no
+    longer be built from.
     """
 
     image: str
@@ -64,6 +61,10 @@ class Listing:
     layout: StoredName
     items: tuple[Download, ...]
     schema: Literal[2] = 2
+
+    def base_folder(self, folder: Path) -> Path:
+        """Return where the fetched ``folder`` has the base image, as an OCI layout."""
+        return folder / "base" / self.layout
 
     def missing(self, store: ContentStore) -> tuple[Download, ...]:
         """Return the files that ``store`` does not have, by name and size."""
@@ -160,7 +161,7 @@ class FetchedInputs:
         """Return the settings of a build without a network: base images from here, no login."""
         bases = {
             image.os_name: LayoutBase(
-                source="layout", path=str(self.folder / BASES / self.listings[image.name].layout)
+                source="layout", path=str(self.listings[image.name].base_folder(self.folder))
             )
             for image in images
         }
@@ -224,13 +225,7 @@ def _checked_listing(folder: Path, image: Image, project: Project, settings: Set
         first = f"{missing[0].name} ({missing[0].kind}, sha256 {missing[0].sha256})"
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise InputError(f"{folder} lacks {first}{more} of {image.name}. {again}")
-    if not holds_base(listing, folder):
-        what = f"base image {BASES}/{listing.layout} of {image.name} is missing or damaged"
+    if not is_whole(listing.base_folder(folder)):
+        what = f"base image base/{listing.layout} of {image.name} is missing or damaged"
         raise InputError(f"{folder}: the {what}. {again}")
     return listing
-
-
-def holds_base(listing: Listing, folder: Path) -> bool:
-    with suppress(DamagedLayoutError):
-        return bool(read_layout(folder / BASES / listing.layout))
-    return False

@@ -9,7 +9,7 @@ import gzip
 import json
 import shutil
 import tarfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from imgbuild.errors import InputError
-from imgbuild.files import file_sha256, sha256, stored_folder
+from imgbuild.files import file_sha256, sha256
 from imgbuild.inputs.download import has_sha256
 
 REPOSITORY = "imgbuild/base"
@@ -27,8 +27,8 @@ _LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-class DamagedLayoutError(Exception):
-    """A layout that is not what its digests say. Never shown: the layout is made again."""
+class DamagedLayoutError(InputError):
+    """A folder is no layout of one image, or not what its digests say."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class BaseLayout:
     reference: str
 
 
-def write_layout(folder: Path, rootfs: Path, *, tag: str, epoch: int) -> None:
+def write_layout(folder: Path, rootfs: Path, *, name: str, epoch: int) -> None:
     """Write the tar file ``rootfs`` as an image into ``folder``; the same input, the same bytes.
 
-    ``epoch`` is the time of creation, in seconds; ``tag`` is that of `name_image`.
+    ``epoch`` is the time of creation, in seconds; ``name`` is that of `name_image`.
     """
     (folder / "blobs" / "sha256").mkdir(parents=True)
     created = datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -63,19 +63,21 @@ def write_layout(folder: Path, rootfs: Path, *, tag: str, epoch: int) -> None:
     manifest = {
         "schemaVersion": 2,
         "mediaType": MANIFEST,
-        "config": _write_blob(folder, _CONFIG, config),
+        "config": _write_blob(folder, _CONFIG, _json(config)),
         "layers": [_write_layer(folder, rootfs)],
     }
-    name_image(folder, _write_blob(folder, MANIFEST, manifest), manifest, tag)
+    name_image(folder, _json(manifest), name)
 
 
-def name_image(folder: Path, top: Mapping[str, Any], manifest: Mapping[str, Any], tag: str) -> None:
-    """Write what names the image of ``folder``, whose manifest is the blob ``top``.
+def name_image(folder: Path, content: bytes, name: str) -> None:
+    """Write the manifest ``content`` of the image in ``folder``, and what names it.
 
-    ``{id}`` in ``tag`` becomes the first 12 digits of the image's id.
+    Its tag is ``name`` and the first 12 digits of its id.
     """
+    manifest = json.loads(content)
+    top = _write_blob(folder, manifest.get("mediaType", MANIFEST), content)
     config, *layers = _blobs(manifest)
-    tag = tag.format(id=short_id(manifest["config"]["digest"]))
+    tag = f"{name}-{short_id(manifest['config']['digest'])}"
     # The two names that a containerd store reads; `docker save` writes the same two. The first is
     # the normal form of a name without a registry, not a place that anything is fetched from.
     names = {
@@ -104,48 +106,21 @@ def read_layout(folder: Path, *, verify_layer: bool = True) -> BaseLayout:
             _verify(folder, one)
         (docker,) = json.loads((folder / "manifest.json").read_bytes())
         if [docker["Config"], *docker["Layers"]] != _blobs(manifest):
-            raise DamagedLayoutError(f"{folder}: manifest.json names another image")
+            raise ValueError("manifest.json names another image")  # noqa: TRY301
         json.loads((folder / "oci-layout").read_bytes())
         (reference,) = docker["RepoTags"]
         return BaseLayout(folder, manifest["config"]["digest"], reference)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DamagedLayoutError(f"{folder}: {error}") from error
+        raise DamagedLayoutError(
+            f"{folder} is no whole OCI layout of a base image: {error}"
+        ) from error
 
 
-def stored_layout(
-    final: Path,
-    make: Callable[[Path], None],
-    *,
-    refresh: bool = False,
-    on_wait: Callable[[], None] = lambda: None,
-) -> BaseLayout:
-    """Return the image in ``final``, which ``make`` writes if it is not there whole."""
-
-    def is_whole(folder: Path) -> bool:
-        with suppress(DamagedLayoutError):
-            return bool(read_layout(folder))
-        return False
-
-    stored_folder(final, make, is_whole, refresh=refresh, on_wait=on_wait)
-    return read_layout(final, verify_layer=False)
-
-
-def copied_layout(layout: BaseLayout, parent: Path) -> BaseLayout:
-    """Return a copy in ``parent``, in a folder called by the tag."""
-    final = parent / layout.reference.rpartition(":")[2]
-
-    def copy(folder: Path) -> None:
-        shutil.copytree(layout.path, folder, dirs_exist_ok=True)
-
-    return stored_layout(final, copy)
-
-
-def open_layout(folder: Path) -> BaseLayout:
-    """Return the base image in a layout, its layer unread; InputError if it is not whole."""
-    try:
-        return read_layout(folder, verify_layer=False)
-    except DamagedLayoutError as error:
-        raise InputError(f"{folder} is no OCI layout of a base image: {error}") from error
+def is_whole(folder: Path) -> bool:
+    """Return whether ``folder`` is a layout with the right digests, that of each layer too."""
+    with suppress(DamagedLayoutError):
+        return bool(read_layout(folder))
+    return False
 
 
 def write_archive(folder: Path, target: Path) -> None:
@@ -192,8 +167,7 @@ def _write_layer(folder: Path, rootfs: Path) -> dict[str, Any]:
     return {"mediaType": _LAYER, "digest": digest, "size": size}
 
 
-def _write_blob(folder: Path, media_type: str, value: object) -> dict[str, Any]:
-    content = _json(value)
+def _write_blob(folder: Path, media_type: str, content: bytes) -> dict[str, Any]:
     digest = f"sha256:{sha256(content)}"
     (folder / blob_path(digest)).write_bytes(content)
     return {"mediaType": media_type, "digest": digest, "size": len(content)}
@@ -207,4 +181,4 @@ def _verify(folder: Path, blob: Mapping[str, Any]) -> None:
     path = folder / blob_path(blob["digest"])
     digest = blob["digest"].removeprefix("sha256:")
     if path.stat().st_size != blob["size"] or not has_sha256(path, digest):
-        raise DamagedLayoutError(f"{path} is not what its digest says")
+        raise ValueError(f"{path} is not what its digest says")

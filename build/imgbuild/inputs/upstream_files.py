@@ -16,17 +16,10 @@ from imgbuild.dockerfile.lockfile import Lock, read_lock
 from imgbuild.dockerfile.requirements import PLATFORM, call_uv, index_environment
 from imgbuild.dockerfile.stages import Dockerfile, Stage
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.files import ContentStore, file_sha256, work_folder
+from imgbuild.files import ContentStore, file_sha256, stored_folder, work_folder
 from imgbuild.inputs.download import Download, Kind
 from imgbuild.inputs.fetched import APT_INSTALL, install_instruction
-from imgbuild.inputs.oci_layout import (
-    MANIFEST,
-    BaseLayout,
-    blob_path,
-    name_image,
-    short_id,
-    stored_layout,
-)
+from imgbuild.inputs.oci_layout import blob_path, is_whole, name_image, short_id
 from imgbuild.matrix.images import Image
 from imgbuild.parallel import in_parallel
 from imgbuild.registry.connection import LoginError, docker_credentials
@@ -56,27 +49,24 @@ def find_image(reference: str, sites: Sites) -> Manifest:
     return _image_manifest(_client(reference, sites), reference)
 
 
-def fetch_layout(reference: str, os_name: str, parent: Path, sites: Sites) -> BaseLayout:
+def fetch_layout(reference: str, os_name: str, parent: Path, sites: Sites) -> Path:
     """Return the image ``NAME@sha256:DIGEST`` as a layout in ``parent``; raises as `find_image`."""
     client = _client(reference, sites)
     manifest = _image_manifest(client, reference)
-    document, digest, size = manifest.document(), manifest.digest, len(manifest.content)
-    blobs = {one["digest"] for one in (document["config"], *document["layers"])}
+    document = manifest.document()
+    digests = {one["digest"] for one in (document["config"], *document["layers"])}
 
     def make(folder: Path) -> None:
         (folder / "blobs" / "sha256").mkdir(parents=True)
-        (folder / blob_path(digest)).write_bytes(manifest.content)
-        in_parallel(
-            lambda blob: (folder / blob_path(blob)).write_bytes(client.blob(blob)),
-            [*blobs],
-            _CONNECTIONS,
-            stop=client.close,
-        )
-        kind = document.get("mediaType", MANIFEST)
-        top = {"mediaType": kind, "digest": digest, "size": size}
-        name_image(folder, top, document, f"{os_name}-{{id}}")
 
-    return stored_layout(parent / f"{os_name}-{short_id(document['config']['digest'])}", make)
+        def fetch(digest: str) -> None:
+            (folder / blob_path(digest)).write_bytes(client.blob(digest))
+
+        in_parallel(fetch, [*digests], _CONNECTIONS, stop=client.close)
+        name_image(folder, manifest.content, os_name)
+
+    final = parent / f"{os_name}-{short_id(document['config']['digest'])}"
+    return stored_folder(final, make, is_whole)
 
 
 def _image_manifest(client: RegistryClient, reference: str) -> Manifest:

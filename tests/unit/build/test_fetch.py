@@ -26,7 +26,7 @@ def image(images: dict[str, Image]) -> Image:
 
 @pytest.fixture
 def job(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FetchJob:
-    monkeypatch.setattr("imgbuild.build.fetch.holds_base", lambda *_: True)
+    monkeypatch.setattr("imgbuild.build.fetch.is_whole", lambda *_: True)
     return FetchJob(project, SETTINGS, Sites(), tmp_path)
 
 

@@ -74,14 +74,14 @@ def test_names_and_their_places() -> None:
 
 def test_an_image_becomes_a_layout(server: FaultyServer, tmp_path: Path) -> None:
     registry = Registry(server)
-    layout = fetch_layout(registry.reference, "ubuntu-18.04", tmp_path, Sites())
-    assert read_layout(layout.path) == layout
+    path = fetch_layout(registry.reference, "ubuntu-18.04", tmp_path, Sites())
+    layout = read_layout(path)
     assert layout.image_id == _digest(registry.config)
-    assert layout.path == tmp_path / f"ubuntu-18.04-{layout.image_id[7:19]}"
-    assert (layout.path / "blobs" / _digest(registry.manifest).replace(":", "/")).is_file()
-    assert layout.reference == f"imgbuild/base:{layout.path.name}"
+    assert path == tmp_path / f"ubuntu-18.04-{layout.image_id[7:19]}"
+    assert (path / "blobs" / _digest(registry.manifest).replace(":", "/")).is_file()
+    assert layout.reference == f"imgbuild/base:{path.name}"
     asked = len(server.asked)
-    assert fetch_layout(registry.reference, "ubuntu-18.04", tmp_path, Sites()) == layout
+    assert fetch_layout(registry.reference, "ubuntu-18.04", tmp_path, Sites()) == path
     assert not [one for one in server.asked[asked:] if "/blobs/" in one.path]
 
 
@@ -92,8 +92,8 @@ def test_a_manifest_need_not_name_its_type(server: FaultyServer, tmp_path: Path)
     del document["mediaType"]
     content = json.dumps(document).encode()
     server.give(f"/v2/library/ubuntu/manifests/{_digest(content)}", Reply(content))
-    layout = fetch_layout(f"{registry.name}@{_digest(content)}", "x", tmp_path, Sites())
-    assert layout.image_id == _digest(registry.config)
+    path = fetch_layout(f"{registry.name}@{_digest(content)}", "x", tmp_path, Sites())
+    assert read_layout(path).image_id == _digest(registry.config)
 
 
 @pytest.mark.parametrize(

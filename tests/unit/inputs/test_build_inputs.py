@@ -78,7 +78,10 @@ def test_a_base_that_was_damaged_and_is_another_now_ends_the_build(
             {"mirrors": {"ubuntu": {"url": "http://m/x", "keyring": "/k"}}},
             "mirrors.ubuntu: a keyring would not be used",
         ),
-        ({"base": {"debian-12": {"from": "layout", "path": "/nonexistent"}}}, "is no OCI layout"),
+        (
+            {"base": {"debian-12": {"from": "layout", "path": "/nonexistent"}}},
+            "is no whole OCI layout",
+        ),
         ({"ca_bundle": "/etc/passwd"}, "not a file of PEM certificates"),
         ({"ca_bundle": "/nonexistent"}, "not a file of PEM certificates"),
     ],

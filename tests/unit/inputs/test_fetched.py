@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import tarfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,7 +24,7 @@ from imgbuild.inputs.fetched import (
     read_listing,
     write_listing,
 )
-from imgbuild.inputs.oci_layout import copied_layout, open_layout, read_layout, write_layout
+from imgbuild.inputs.oci_layout import read_layout, write_layout
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.settings import LayoutBase, Settings
@@ -62,7 +63,7 @@ def made(tmp_path: Path) -> Path:
         archive.addfile(tarfile.TarInfo("etc/os-release"), io.BytesIO())
     folder = tmp_path / "made"
     folder.mkdir()
-    write_layout(folder, rootfs, tag="debian-12-{id}", epoch=0)
+    write_layout(folder, rootfs, name="debian-12", epoch=0)
     return folder
 
 
@@ -70,7 +71,7 @@ def made(tmp_path: Path) -> Path:
 def dest(tmp_path: Path, made: Path, image: Image, project: Project) -> Path:
     """Return a folder with everything of one image."""
     folder = tmp_path / "dest"
-    layout = copied_layout(open_layout(made), folder / "base")
+    shutil.copytree(made, folder / "base" / "debian-12-x")
     items = (
         store_text("wheel", folder, Kind.PYTHON, "h5py-2.10.0-py3-none-any.whl"),
         store_text("deb", folder, Kind.APT_PACKAGE, "g++_4%3a12_amd64.deb"),
@@ -79,7 +80,7 @@ def dest(tmp_path: Path, made: Path, image: Image, project: Project) -> Path:
         store_text("source", folder, Kind.DOWNLOAD, "Python-3.6.15.tar.xz"),
     )
     request = fetch_request(image, project, SETTINGS)
-    write_listing(Listing(image.name, request, "", layout.path.name, items), folder)
+    write_listing(Listing(image.name, request, "", "debian-12-x", items), folder)
     return folder
 
 

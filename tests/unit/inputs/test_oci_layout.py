@@ -38,7 +38,7 @@ def layout(tmp_path: Path, rootfs: Path) -> Path:
 
 
 def write(folder: Path, rootfs: Path, epoch: int = EPOCH) -> BaseLayout:
-    write_layout(folder, rootfs, tag="t-{id}", epoch=epoch)
+    write_layout(folder, rootfs, name="t", epoch=epoch)
     return read_layout(folder)
 
 
