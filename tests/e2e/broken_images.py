@@ -9,8 +9,6 @@ A fifth line `# slow: yes` is for those on which a suite waits for its time limi
 each. They are run by `make nightly`, not by every `make test`.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,22 +4,18 @@ The protocol's few routes that are needed here are one request each, so no packa
 has no way out: every host name but this machine's own is unknown to it.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import requests
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SECONDS = 60
 WIDTH, HEIGHT = 1280, 900

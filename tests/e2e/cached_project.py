@@ -4,17 +4,17 @@ The matrix, the locks and the whole of imgbuild are the real ones; template and 
 wheel is no Horovod, but it comes out of the stage that Horovod's wheel comes from.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
 import shutil
+import subprocess
 import zipfile
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from conftest import Checkout
+from checkout import Checkout
 from copied_checkout import (
     CONFTEST,
     LABELS,
@@ -25,12 +25,8 @@ from copied_checkout import (
     take_base,
 )
 
-if TYPE_CHECKING:
-    import subprocess
-    from pathlib import Path
-
-    from imgbuild.engine.client import Engine
-    from imgbuild.engine.types import StoredImage
+from imgbuild.engine.client import Engine
+from imgbuild.engine.types import StoredImage
 
 REPOSITORY = "imgbuild-cached/tensorflow"
 NAME = "tf-1.10-cpu-debian"

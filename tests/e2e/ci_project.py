@@ -4,8 +4,6 @@ It is what is committed here with the changes of the work tree, in a repository 
 built has another name on the engine, so that nothing of a user's is touched.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -13,16 +11,12 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import requests
-from conftest import ROOT
+from checkout import ROOT
+from own_registry import OwnRegistry
 from workflow_steps import JobRun, WorkflowMachine
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from own_registry import OwnRegistry
 
 LOCAL = "imgbuild-workflow/tensorflow"
 PUBLISHED, CACHE = "ml/tensorflow", "ml/cache"

@@ -4,20 +4,17 @@ Tests that break something work on a copy of the checkout whose images have anot
 that nothing they do can touch the images a user has.
 """
 
-from __future__ import annotations
-
 import json
 import os
-import re
 import signal
-import subprocess
-import sys
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
-from copied_checkout import SOURCE, TEMPLATE, copied_checkout, remove_images
+from checkout import COPY_REPOSITORY, ROOT, Base, Checkout, not_imgbuilds
+from copied_checkout import copied_checkout, remove_images
 from own_dockerd import OwnDockerd, own_dockerd
 from store_trip import OtherEngine, other_engine
 
@@ -25,31 +22,9 @@ from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import resolve_host
 from imgbuild.project import Project
 from imgbuild.settings import load_settings
-from imgbuild.suites.container import CONTAINER_LABEL, place_of
 from standin.__main__ import gateway, open_context, prepare
 from standin.family import CORNERS, Family
-from standin.server import serve
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
-
-    from standin.server import StandInServer
-
-ROOT = SOURCE
-COPY_REPOSITORY = "imgbuild-e2e/tensorflow"
-#: Where inputs come from does not change what tests find; settings, log format and project do.
-_KEPT = ("IMGBUILD_MIRRORS",)
-
-
-def _not_imgbuilds(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment without the variables that make imgbuild do something else."""
-    return {
-        name: value
-        for name, value in environ.items()
-        if not name.startswith("IMGBUILD_") or name in _KEPT
-    }
-
+from standin.server import StandInServer, serve
 
 #: The limit of a test that has none of its own, in seconds; the first of a session builds images.
 LIMIT = 1800
@@ -60,102 +35,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(LIMIT))
-
-
-@dataclass(frozen=True)
-class Checkout:
-    """A checkout and its own state folder; ``run`` is what a user types."""
-
-    root: Path
-    state: Path
-    host: str | None
-
-    @property
-    def project(self) -> Project:
-        return Project(self.root)
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """The user's environment without imgbuild's, with state (reports, logs, locks) apart."""
-        docker = {"DOCKER_HOST": self.host} if self.host else {}
-        own = {"XDG_STATE_HOME": str(self.state), "COLUMNS": "200"}
-        return {**_not_imgbuilds(os.environ), **docker, **own}
-
-    def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-c", "from imgbuild.cli import main; main()", *arguments]
-
-    def run(
-        self, *arguments: str, code: int | None = 0, timeout: int = 1800
-    ) -> subprocess.CompletedProcess[str]:
-        """Run a command line to its end, which has this exit code (None: any)."""
-        result = self._run(self.command(*arguments), code, timeout)
-        assert "Traceback" not in result.stderr, result.stderr
-        return result
-
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            self.command(*arguments),
-            cwd=self.root,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def docker(self, *arguments: str, code: int | None = None) -> subprocess.CompletedProcess[str]:
-        return self._run(["docker", *arguments], code, 300)
-
-    def _run(
-        self, command: list[str], code: int | None, timeout: int
-    ) -> subprocess.CompletedProcess[str]:
-        result = subprocess.run(
-            command,
-            cwd=self.root,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=timeout,
-        )
-        assert code in {None, result.returncode}, result.stdout + result.stderr
-        return result
-
-    def started(self, engine: Engine) -> set[str]:
-        """Return the containers and networks of this checkout's test runs, not of others'."""
-        mine = f"@{place_of(self.state / 'imgbuild')}"
-        found = {one.id: one.labels for one in engine.containers(CONTAINER_LABEL)}
-        found |= {one.id: one.labels for one in engine.networks(CONTAINER_LABEL)}
-        return {one for one, labels in found.items() if labels[CONTAINER_LABEL].endswith(mine)}
-
-    def plan(self, tf: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(
-            self.run("build", "--tf", tf, "--plan", "--json").stdout
-        )[0]
-        return found
-
-    def edit(self, file: str, old: str, new: str) -> None:
-        """Replace text in a file of the checkout; what is rendered from it is rendered."""
-        path = self.root / file
-        text = path.read_text(encoding="utf-8")
-        assert old in text, f"{file} no longer holds {old!r}"
-        path.write_text(text.replace(old, new), encoding="utf-8")
-        self.render()
-
-    def render(self) -> None:
-        self.run("render")
-
-    def say(self, word: str) -> None:
-        """Change what small images say, so that they have to be built again."""
-        template = self.root / TEMPLATE
-        text = template.read_text(encoding="utf-8")
-        said = re.sub("^ENV WORD=.*$", f"ENV WORD={word}", text, flags=re.MULTILINE)
-        template.write_text(said, encoding="utf-8")
-        self.render()
-
-    def log(self) -> str:
-        """Return the logs of all builds so far."""
-        logs = sorted((self.state / "imgbuild" / "logs").glob("*.log"))
-        return "".join(path.read_text(encoding="utf-8", errors="replace") for path in logs)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -169,7 +48,7 @@ def _signals() -> None:
 def _no_settings_of_the_user() -> Iterator[None]:
     """Let this process, too, read the settings of the checkouts: another engine is named there."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in {*os.environ} - {*_not_imgbuilds(os.environ)}:
+        for name in {*os.environ} - {*not_imgbuilds(os.environ)}:
             patch.delenv(name)
         yield
 
@@ -242,15 +121,6 @@ def built(
     family = Family(Project(checkout.root), upstreams[1], tmp_path_factory.mktemp("reports"))
     found = [outcome for corner in CORNERS for outcome in family.build(*corner)[1]]
     return {outcome["image"]: outcome for outcome in found}
-
-
-@dataclass(frozen=True)
-class Base:
-    """An image of the matrix that is there: ``options`` and ``selection`` make imgbuild mean it."""
-
-    tag: str
-    options: tuple[str, ...]
-    selection: tuple[str, ...]
 
 
 @pytest.fixture(scope="session")

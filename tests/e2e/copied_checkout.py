@@ -4,28 +4,23 @@ The matrix, the locks and the whole of imgbuild are the real ones; the stack is 
 nothing but what every machine reaches.
 """
 
-from __future__ import annotations
-
 import hashlib
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from imgbuild.dockerfile.labels import NAME, REPOSITORY
+from imgbuild.engine.client import Engine
 from imgbuild.files import ContentStore
 from imgbuild.inputs.base import find_base
 from imgbuild.inputs.build_inputs import base_recipe
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.project import cache_dir
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from imgbuild.engine.client import Engine
 
 SOURCE = Path(__file__).resolve().parents[2]
 #: What the tiny images of some tests need of ``images/``, beside templates of their own.

@@ -4,19 +4,14 @@ The answers of a registry lead back through it: a registry makes its `Location` 
 the client asked for, which the proxy hands on.
 """
 
-from __future__ import annotations
-
 import http.client
 import socket
 import struct
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 #: `500` and `429` are answers that the registry never gave; `reset` ends the connection before the
 #: registry sees the request, `lost` after the registry has answered it.

@@ -6,21 +6,16 @@ and of the training operator 1.8.1 (pkg/controller.v1/tensorflow/tensorflow.go).
 is a folder of mode 1777 whose files, root's and of mode 0644, are links through `..data`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import uuid
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import Any, Self
 
 import yaml
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from conftest import Checkout
+from checkout import Checkout
 
 NAMESPACE = "default"
 SSH_FILES = {"id_rsa": "key", "id_rsa.pub": "key.pub", "authorized_keys": "key.pub"}

@@ -3,21 +3,16 @@
 A socket belongs to the namespace of the thread that made it, for ever: setns(2), socket(7).
 """
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import os
 import socket
 import struct
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _CLONE_NEWNET = 0x40000000  # linux/sched.h
 _SIOCSIFFLAGS = 0x8914  # linux/sockios.h

@@ -4,24 +4,19 @@ Its data lies on a tmpfs: shrinking that makes a full disk. It has no bridge and
 firewall, so that it can run beside other engines.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 from small_disk import SmallDisk, small_disk
 
 from imgbuild.process import dies_with_parent
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: The size that the engine sees; memory is used only as it is written.
 ROOM = 12 << 30

@@ -4,8 +4,6 @@ It is plain, or behind TLS with a CA of its own, or wants a password, or both; w
 a folder and outlives a stop.
 """
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import json
@@ -18,20 +16,18 @@ import socket
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from imgbuild.process import dies_with_parent
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 START_SECONDS = 30
 #: Below the ports that Linux gives to outgoing connections (ip_local_port_range starts at 32768),

@@ -1,7 +1,5 @@
 """Read the commands of a page of the documentation."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

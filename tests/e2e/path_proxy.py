@@ -3,16 +3,11 @@
 Notebook servers and clusters show TensorBoard so: `https://host/proxy/6006/`.
 """
 
-from __future__ import annotations
-
 import http.client
 import http.server
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PREFIX = "/proxy"
 

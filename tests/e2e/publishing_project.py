@@ -4,15 +4,15 @@ The matrix, the locks and the whole of imgbuild are the real ones. `python` in t
 program that prints what the real one would find: what the tags say is asked of the image.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import shutil
+import subprocess
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from conftest import Checkout
+from checkout import Checkout
 from copied_checkout import (
     CONFTEST,
     LABELS,
@@ -23,10 +23,6 @@ from copied_checkout import (
     substitute_cpython,
     take_base,
 )
-
-if TYPE_CHECKING:
-    import subprocess
-    from pathlib import Path
 
 LOCAL = "imgbuild-publishing/tensorflow"
 REPOSITORY = "ml/tensorflow"
@@ -116,7 +112,7 @@ class PublishingProject(Checkout):
         to = f"{host}/{self.repository}"
         return ("push", *selection, "--to", to, "--allow-substituted", *options)
 
-    def copied(self, folder: Path, repository: str) -> PublishingProject:
+    def copied(self, folder: Path, repository: str) -> "PublishingProject":
         """Return a copy in ``folder`` that knows what was found in the images, and publishes there.
 
         The engine and the cache are the same.

@@ -1,16 +1,11 @@
 """A small disk that can be full at once and have room again: a tmpfs that shrinks and grows."""
 
-from __future__ import annotations
-
 import os
 import subprocess
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+from pathlib import Path
 
 
 @dataclass(frozen=True)

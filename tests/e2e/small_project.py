@@ -5,13 +5,12 @@ small. A build writes a layer of many files on the real base image, so that ther
 second suite starts a container and a network, as the real ones do. `pause` slows one place down.
 """
 
-from __future__ import annotations
-
+import subprocess
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import yaml
-from conftest import Checkout
+from checkout import Checkout
 from copied_checkout import (
     CONFTEST,
     LABELS,
@@ -22,15 +21,10 @@ from copied_checkout import (
 )
 
 from imgbuild.engine.client import Engine
+from imgbuild.engine.types import StoredImage
 from imgbuild.files import is_locked
 from imgbuild.project import cache_dir
 from imgbuild.suites.container import CONTAINER_LABEL
-
-if TYPE_CHECKING:
-    import subprocess
-    from pathlib import Path
-
-    from imgbuild.engine.types import StoredImage
 
 REPOSITORY = "imgbuild-small/tensorflow"
 #: What is built: two images, for faults between them.

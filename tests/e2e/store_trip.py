@@ -1,26 +1,20 @@
 """One image from its engine, through a registry, to an engine with the other image store."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from checkout import Checkout
 from network_namespace import forwarded
 from own_registry import own_registry
 
 from imgbuild.engine.client import Engine
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from conftest import Checkout
 
 SETUP = Path(__file__).resolve().parents[2] / "build" / "setup" / "engine.sh"
 REPOSITORY = "ml/tensorflow"

@@ -4,22 +4,17 @@ One Dockerfile an image, in `broken/`. What is built from it is tested as the im
 from, by the suite in its header alone, and removed.
 """
 
-from __future__ import annotations
-
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from broken_images import NEED_A_GPU, Broken, broken_images
+from checkout import Base, Checkout
 
 from imgbuild.suites.catalog import read_suites
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from conftest import Base, Checkout
 
 BROKEN = broken_images()
 #: Images of the stack `ubuntu` are built on stand-ins for its upstreams, which takes long.

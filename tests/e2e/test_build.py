@@ -1,19 +1,14 @@
 """Real images: built, tested, named, and left alone when nothing changed."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from checkout import Checkout
 from store_trip import OtherEngine, push_and_pull
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from conftest import Checkout
-
-    from imgbuild.engine.client import Engine
+from imgbuild.engine.client import Engine
 
 #: The oldest TensorFlow (g++ 4, no horovodrun), the last of 1.x, and the quick start's.
 VERSIONS = ("1.10", "1.15", "2.2")

@@ -1,10 +1,9 @@
 """Remote stores, with a real engine and a real registry: nothing is built twice."""
 
-from __future__ import annotations
-
 import socket
+from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from cached_project import (
@@ -19,11 +18,7 @@ from cached_project import (
 )
 from test_registry_base import registry  # noqa: F401  # the fixture
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from imgbuild.engine.client import Engine
+from imgbuild.engine.client import Engine
 
 
 @pytest.fixture

@@ -1,19 +1,14 @@
 """What the tests make does not depend on a user's environment, and what they remove is theirs."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
 
+import pytest
+from checkout import Checkout
 from copied_checkout import remove_images
 
 from imgbuild.dockerfile.labels import REPOSITORY
 from imgbuild.engine.types import StoredImage
 from unit.fake_engine import FakeEngine
-
-if TYPE_CHECKING:
-    import pytest
-    from conftest import Checkout
 
 MINE, OTHERS = "imgbuild-mine/tensorflow", "imgbuild-others/tensorflow"
 

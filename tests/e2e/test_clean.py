@@ -1,20 +1,14 @@
 """`imgbuild clean` on an engine that has other people's things too."""
 
-from __future__ import annotations
-
 import json
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
+from own_dockerd import OwnDockerd
 from small_project import REPOSITORY, SmallProject, small_project
 
 from imgbuild.suites.container import CONTAINER_LABEL, place_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from own_dockerd import OwnDockerd
 
 ONE = ("build", "--tf", "1.10")
 NAME = "tf-1.10-cpu-debian"

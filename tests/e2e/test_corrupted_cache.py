@@ -1,23 +1,17 @@
 """Every kind of file in the cache and the state is damaged, in two ways; then a build."""
 
-from __future__ import annotations
-
 import hashlib
 import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from copied_checkout import CONTENT, CPYTHON, SHA256, change_settings, take_base
+from own_dockerd import OwnDockerd
 from small_project import SmallProject, small_project
 
 from standin.server import serve
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from own_dockerd import OwnDockerd
 
 pytestmark = pytest.mark.nightly
 

@@ -4,26 +4,19 @@ python.org need not be reached for it. The version differs from the matrix's, so
 to the interpreter are built; TensorFlow has no wheel for it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from checkout import Checkout
 
+from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import build_environment, find_buildx
 from imgbuild.matrix.images import minor_of
 from imgbuild.project import Project
 from imgbuild.settings import load_settings
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from conftest import Checkout
-
-    from imgbuild.engine.client import Engine
 
 pytestmark = pytest.mark.nightly
 

@@ -1,16 +1,10 @@
 """The engine's disk fills up at many moments of a build; then there is room again."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
+from own_dockerd import OwnDockerd
 from small_project import BUILD, SmallProject, small_project
 
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    from own_dockerd import OwnDockerd
 
 #: The place that waits while the disk fills, how many bytes are left then, and where it must fail.
 #: After the last step the engine exports the layers: the records of an image's 9000 files take

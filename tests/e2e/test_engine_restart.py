@@ -1,19 +1,13 @@
 """The engine is stopped or killed in the middle of a build, and started again."""
 
-from __future__ import annotations
-
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
+from own_dockerd import OwnDockerd
 from small_project import SmallProject, small_project
 
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from own_dockerd import OwnDockerd
 
 ONE = ("build", "--tf", "1.10")
 TEMPLATE, FINAL = "images/templates/Dockerfile.j2", "FROM os AS final\n"

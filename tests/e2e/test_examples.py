@@ -1,22 +1,15 @@
 """The examples, run as their README says: programs in the images, manifests as operators would."""
 
-from __future__ import annotations
-
 import re
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from checkout import ROOT, Base, Checkout
 from kubeflow import Cluster
 
 from imgbuild.settings import load_settings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from conftest import Base, Checkout
 
 pytestmark = pytest.mark.nightly
 

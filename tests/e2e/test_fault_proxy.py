@@ -1,17 +1,12 @@
 """The faults of the proxy are what they say, before a real registry."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import requests
 from fault_proxy import FAULTS, FaultProxy, Traffic, fault_proxy
 from own_registry import own_registry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 NAME = "team/app"
 DIGEST = "sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"  # of "foo"

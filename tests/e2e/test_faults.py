@@ -1,23 +1,15 @@
 """Faults in the middle of real work: nothing gets a name, nothing stays behind."""
 
-from __future__ import annotations
-
 import signal
+import subprocess
 import time
 import uuid
-from typing import TYPE_CHECKING
 
 import pytest
-from conftest import COPY_REPOSITORY
+from checkout import COPY_REPOSITORY, Checkout
 
+from imgbuild.engine.client import Engine
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    import subprocess
-
-    from conftest import Checkout
-
-    from imgbuild.engine.client import Engine
 
 #: The quickest image to build.
 TF = "1.10"

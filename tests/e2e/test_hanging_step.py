@@ -1,22 +1,17 @@
 """A step that hangs is stopped, in the engine too, and takes no other image with it."""
 
-from __future__ import annotations
-
 import threading
 import uuid
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from own_dockerd import own_dockerd
 from small_project import BUILD, SmallProject, small_project
 
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 HANGING, OTHER = "tf-1.10-cpu-debian", "tf-1.11-cpu-debian"
 #: More than the other image's steps need, and far less than the hanging one takes.

@@ -1,22 +1,16 @@
 """`kill -9` of imgbuild at many moments of a build, and the next build."""
 
-from __future__ import annotations
-
 import random
+import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from own_dockerd import OwnDockerd
 from small_project import SmallProject, small_project
 
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Callable
-
-    from own_dockerd import OwnDockerd
 
 ONE = ("build", "--tf", "1.10")
 #: Reproducible, and spread over the whole build: one moment in each tenth of it.

@@ -3,13 +3,11 @@
 So one image is built, tested, pushed and pulled on each store: here, and in test_build.py.
 """
 
-from __future__ import annotations
-
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
-from conftest import COPY_REPOSITORY, Checkout
+from checkout import COPY_REPOSITORY, Checkout
 from copied_checkout import copied_checkout
 from store_trip import OtherEngine, push_and_pull
 
@@ -18,9 +16,6 @@ from imgbuild.engine.discovery import DEFAULT_HOST
 from imgbuild.files import ContentStore
 from imgbuild.inputs.download import Kind
 from imgbuild.inputs.fetched import Listing, read_listing
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: The quickest image to build.
 SELECTION = ("--tf", "1.10", "--cpu", "--stack", "debian")

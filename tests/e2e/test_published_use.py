@@ -3,27 +3,21 @@
 The test is a user without imgbuild: `docker`, the page's own command lines, a browser's requests.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
 import time
 import uuid
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
-from conftest import ROOT
+from checkout import ROOT, Base, Checkout
 from own_registry import free_port, own_registry
 from page_commands import PageCommand, page_commands
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from conftest import Base, Checkout
 
 PAGE = (ROOT / "docs" / "images.md").read_text(encoding="utf-8")
 REPOSITORY = "registry.example.org/ml/tensorflow"

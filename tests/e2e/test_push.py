@@ -1,11 +1,12 @@
 """Publishing and taking what is published: through TLS, with a login, on a real registry."""
 
-from __future__ import annotations
-
 import json
+import subprocess
 import uuid
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from network_namespace import forwarded
@@ -23,15 +24,8 @@ from publishing_project import (
 )
 
 from imgbuild.matrix.tags import input_tag
-from imgbuild.registry.repository_client import connect
+from imgbuild.registry.repository_client import RegistryClient, connect
 from imgbuild.settings import load_settings
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from imgbuild.registry.repository_client import RegistryClient
 
 NAMES = ("tf-1.10-cpu-debian", "tf-1.11-cpu-debian")
 LOGIN = ("publisher", "a password: with a colon")

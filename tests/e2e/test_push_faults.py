@@ -6,8 +6,6 @@ not recorded. `make test` tries the moments between the steps of a push, `make n
 request.
 """
 
-from __future__ import annotations
-
 import shutil
 import signal
 import subprocess
@@ -15,9 +13,10 @@ import threading
 import time
 import uuid
 from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from fault_proxy import FAULTS, FaultProxy, ProxiedRequest, Traffic, fault_proxy
@@ -31,10 +30,6 @@ from imgbuild.parallel import in_parallel
 from imgbuild.publish.record import PublishedRepository, read_published
 from imgbuild.registry.repository_client import RegistryClient, connect
 from imgbuild.settings import Settings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 STEM, (FIRST_MOVING, SECOND_MOVING) = IMMUTABLE["1.10"], MOVING["1.10"]
 #: The first request of each step of a push.

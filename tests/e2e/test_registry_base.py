@@ -1,23 +1,15 @@
 """The base image from a registry, by digest: a real registry, on loopback."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from conftest import COPY_REPOSITORY
+from checkout import COPY_REPOSITORY, Checkout
 from own_registry import own_registry
 
+from imgbuild.engine.client import Engine
 from imgbuild.settings import load_settings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from conftest import Checkout
-
-    from imgbuild.engine.client import Engine
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
 """The client of registries against Debian's docker-registry: plain, TLS, logins, a full disk."""
 
-from __future__ import annotations
-
 import json
 from base64 import b64encode
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from own_registry import OwnRegistry, own_registry
@@ -14,14 +14,8 @@ from small_disk import small_disk
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.publish.record import Record, put_record, read_published
 from imgbuild.registry.repository import OCI_MANIFEST
-from imgbuild.registry.repository_client import connect
+from imgbuild.registry.repository_client import RegistryClient, connect
 from imgbuild.settings import Settings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from imgbuild.registry.repository_client import RegistryClient
 
 LOGIN = ("robot", "a pässword: with a colon")
 SOME = "sha256:" + "1" * 64

@@ -1,24 +1,18 @@
 """`imgbuild test` on real images: side by side, again, external images, interrupts, misuse."""
 
-from __future__ import annotations
-
 import json
 import signal
+import subprocess
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from checkout import Base, Checkout
 
+from imgbuild.engine.client import Engine
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Callable, Iterator
-
-    from conftest import Base, Checkout
-
-    from imgbuild.engine.client import Engine
 
 TWO = ("tf-1.12-cpu-debian", "tf-2.2-cpu-debian")
 DERIVED = "imgbuild-e2e-derived"

@@ -1,18 +1,12 @@
 """What is given to a build as a secret is in none of its layers, labels or logs."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from conftest import COPY_REPOSITORY
+from checkout import COPY_REPOSITORY, Checkout
 
 from imgbuild.settings import load_settings
-
-if TYPE_CHECKING:
-    from conftest import Checkout
 
 SYSTEM_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 

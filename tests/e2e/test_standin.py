@@ -4,22 +4,15 @@ One image a corner of operating system, MPI flavour and variant, in `make nightl
 builds all twenty.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from checkout import Checkout
 
-from standin.server import serve
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from conftest import Checkout
-
-    from imgbuild.engine.client import Engine
-    from standin.server import StandInServer
+from imgbuild.engine.client import Engine
+from standin.server import StandInServer, serve
 
 pytestmark = pytest.mark.nightly
 

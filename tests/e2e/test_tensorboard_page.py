@@ -3,27 +3,19 @@
 The screenshots are kept in `reports/screenshots/`.
 """
 
-from __future__ import annotations
-
 import json
 import time
 import uuid
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import requests
-from browser import open_browser
-from conftest import ROOT
+from browser import Browser, open_browser
+from checkout import ROOT, Checkout
 from path_proxy import PREFIX, path_proxy
-from png_pixels import pixels
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from browser import Browser
-    from conftest import Checkout
-    from png_pixels import Rows
+from png_pixels import Rows, pixels
 
 #: Three generations of the page.
 VERSIONS = ("1.10", "1.15", "2.3")

@@ -1,11 +1,10 @@
 """The workflows' own steps, executed: a pin is changed, and exactly what uses it is published."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from ci_project import LOCAL, PASSWORD, CiProject, Publication, ci_project
@@ -13,14 +12,9 @@ from copied_checkout import remove_images
 from own_registry import own_registry
 from publishing_project import publishing_project
 
+from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import resolve_host
 from imgbuild.settings import EngineSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from imgbuild.engine.client import Engine
 
 #: The row whose Horovod is changed, and what its image is called before the release.
 ROW = "  - {tensorflow: 1.13.1, stack: debian, variants: [cpu], horovod: 0.16.1"

@@ -4,20 +4,16 @@ Expressions are not evaluated: the test gives the value of each one by its text,
 is an error. actions/checkout is a fetch of the commit; `.venv` stays between jobs.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import yaml
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 #: Like the real one, it takes away the variables of the workflow that it is not told to keep.
 SUDO = """\

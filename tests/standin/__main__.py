@@ -1,7 +1,5 @@
 """`python -m standin DIR [--serve]`: make the stand-ins below DIR, and serve them to builds."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

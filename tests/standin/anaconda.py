@@ -1,16 +1,15 @@
 """Anaconda's site: the packages of the matrix's conda interpreters, and Miniconda's installer."""
 
-from __future__ import annotations
-
 import bz2
 import hashlib
 import json
 import re
 import shutil
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from imgbuild.matrix.images import minor_of
+from imgbuild.matrix.model import Matrix
 from standin.conda_interpreter import (
     PLACEHOLDER,
     copy_libraries,
@@ -20,14 +19,8 @@ from standin.conda_interpreter import (
     write_tree,
 )
 from standin.conda_package import has_placeholder, parse_name, write_package, write_tar_bz2
-from standin.context import HERE
+from standin.context import HERE, Context
 from standin.workbench import scratch
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from imgbuild.matrix.model import Matrix
-    from standin.context import Context
 
 UPSTREAM = "anaconda"
 _SOURCES = (

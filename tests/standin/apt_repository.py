@@ -1,23 +1,17 @@
 """Apt repositories and the keys that sign them. Format: Debian's RepositoryFormat."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import os
 import subprocess
 import tempfile
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from email.utils import formatdate
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from standin.context import Context
 from standin.deb import TIME, format_control, open_tar, parse_control, read_archive
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
-    from standin.context import Context
 
 _USER = "imgbuild stand-in (for tests only) <stand-in@localhost>"
 

@@ -4,26 +4,20 @@ Most packages of the Dockerfiles come from Debian's archive, the rest from the s
 which wins where both have one.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
 import tarfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.inputs.base import BaseRecipe, bootstrap_base
 from imgbuild.inputs.oci_layout import BaseLayout, read_layout, write_layout
 from imgbuild.matrix.images import all_images
+from imgbuild.matrix.model import OperatingSystem
+from standin.apt_repository import SigningKey
+from standin.context import Context
 from standin.deb import TIME
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from imgbuild.matrix.model import OperatingSystem
-    from standin.apt_repository import SigningKey
-    from standin.context import Context
 
 KEYRING = "usr/share/keyrings/imgbuild-standin.gpg"
 #: The folder of Ubuntu's archive on its site, and the components that the stand-in has.

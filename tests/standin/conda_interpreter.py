@@ -4,20 +4,15 @@ Its text files name Anaconda's placeholder, and it brings the shared libraries o
 modules load: a conda environment needs nothing of the system but libc.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from imgbuild.inputs.local_prefix import find_prefixes
 from imgbuild.settings import PrefixInterpreter
-
-if TYPE_CHECKING:
-    from standin.context import Context
+from standin.context import Context
 
 #: What conda-build records as the prefix of a package's files.
 PLACEHOLDER = "/opt/anaconda1anaconda2anaconda3"

@@ -1,7 +1,5 @@
 """Conda packages in their old format: a .tar.bz2 with files and the folder ``info``."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
@@ -9,13 +7,11 @@ import os
 import re
 import tarfile
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from standin.conda_interpreter import PLACEHOLDER, is_elf
 from standin.deb import TIME
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _FILE_NAME = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)-(?P<build>[^-]+)\.tar\.bz2")
 

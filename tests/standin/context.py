@@ -1,22 +1,15 @@
 """What every stand-in is made from, and where it is kept once it is made."""
 
-from __future__ import annotations
-
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from imgbuild.files import stored_folder
-from imgbuild.project import cache_dir
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from imgbuild.matrix.model import Matrix
-    from imgbuild.project import Project
-    from imgbuild.settings import Settings
+from imgbuild.matrix.model import Matrix
+from imgbuild.project import Project, cache_dir
+from imgbuild.settings import Settings
 
 HERE = Path(__file__).parent
 

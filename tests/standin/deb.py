@@ -1,17 +1,12 @@
 """Debian packages, written and taken apart by the standard library. Format: deb(5)."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import lzma
 import tarfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
+from pathlib import Path
 
 #: 2026-11-01, the time of every file in every package.
 TIME = 1793491200

@@ -4,8 +4,6 @@ Prints a table: what was built, how many steps its Dockerfile has (a finished bu
 each, or shares it with an image that did), which suites passed, what was skipped and why.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -14,20 +12,16 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from imgbuild.project import find_project
+from imgbuild.project import Project, find_project
 from imgbuild.text import aligned
 from standin.__main__ import gateway, open_context, prepare
 from standin.context import HERE
 from standin.server import serve
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from imgbuild.project import Project
 
 #: One image a corner of operating system, MPI flavour and variant, as options of the command.
 CORNERS = (

@@ -1,20 +1,13 @@
 """Intel's download site: the installer of Intel MPI, with a newer Intel MPI in it."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from standin.context import HERE
+from imgbuild.matrix.model import Matrix
+from standin.context import HERE, Context
 from standin.deb import Member, tar_gz
 from standin.intel_layout import layout
 from standin.workbench import files_below, wheels
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from imgbuild.matrix.model import Matrix
-    from standin.context import Context
 
 UPSTREAM = "intel"
 _REQUIREMENTS = "requirements-intel.txt"

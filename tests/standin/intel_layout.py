@@ -4,16 +4,11 @@ Differences: `linux/mpi` also has `bin`, `lib`, `etc` and `include`, where the n
 for itself; libfabric's providers are found through /opt/intel/fi, so that no environment is needed.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from standin.context import HERE
 from standin.deb import Member
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 Files = dict[str, Member]
 INSTALL_FOLDER = "/opt/intel"

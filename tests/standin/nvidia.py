@@ -1,21 +1,14 @@
 """NVIDIA's two apt repositories for each Ubuntu release: CUDA, and cuDNN with NCCL."""
 
-from __future__ import annotations
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
-from typing import TYPE_CHECKING
-
-from standin.apt_repository import write_flat
+from imgbuild.matrix.model import Matrix
+from standin.apt_repository import SigningKey, write_flat
+from standin.context import Context
 from standin.deb import LDCONFIG, Package, write_deb
 from standin.nvidia_files import Headers, files_of
 from standin.workbench import files_below, wheels
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from imgbuild.matrix.model import Matrix
-    from standin.apt_repository import SigningKey
-    from standin.context import Context
 
 _SOURCES = (
     "nvidia.py", "nvidia_files.py", "stub_library.py", "symbols", "deb.py", "apt_repository.py",

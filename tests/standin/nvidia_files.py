@@ -5,11 +5,9 @@ The layout is that of NVIDIA's packages of CUDA 9.0 to 10.1: libraries in
 As there, no package makes /usr/local/cuda.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from standin.context import HERE
 from standin.deb import Member
@@ -21,9 +19,6 @@ from standin.stub_library import (
     release_number,
 )
 from standin.workbench import scratch
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 Files = dict[str, Member]
 SYSTEM = "usr/lib/x86_64-linux-gnu"

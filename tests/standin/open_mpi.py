@@ -1,22 +1,16 @@
 """Open MPI's download site: the source of the Open MPI that Debian has, under the pinned name."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import lzma
 import tarfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from imgbuild.matrix.model import Matrix
 from standin.base_image import debian_base
+from standin.context import Context
 from standin.deb import TIME
 from standin.workbench import run_in_debian, scratch
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from imgbuild.matrix.model import Matrix
-    from standin.context import Context
 
 UPSTREAM = "open-mpi"
 _SOURCES = ("open_mpi.py", "workbench.py")

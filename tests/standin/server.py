@@ -1,19 +1,15 @@
 """Serves a folder to builds over plain HTTP."""
 
-from __future__ import annotations
-
+import os
 import threading
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator
-    from pathlib import Path
+from pathlib import Path
+from typing import Any
 
 _LOOPBACK = "127.0.0.1"
 

@@ -5,18 +5,13 @@ the version ``libcublas.so.9.0``), so that the wheels link and look up what they
 ones. Every function says that there is no device, in its own library's numbers.
 """
 
-from __future__ import annotations
-
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from standin.context import HERE
 from standin.workbench import scratch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 #: What a function returns that cannot do its work. From NVIDIA's documentation of the enumerations
 #: cudaError_t (cudaErrorNoDevice; 38 before CUDA 10.1), CUresult (CUDA_ERROR_NO_DEVICE),

@@ -4,17 +4,17 @@ Everything else that the package lists of the matrix name comes from Debian's ar
 base images ask too. What Debian has under no name at all becomes an empty package.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from standin.apt_repository import write_suite
+from imgbuild.matrix.model import Matrix, OperatingSystem
+from standin.apt_repository import SigningKey, write_suite
 from standin.base_image import COMPONENTS, debian_base
-from standin.context import HERE
+from standin.context import HERE, Context
 from standin.deb import (
     Member,
     Package,
@@ -25,14 +25,6 @@ from standin.deb import (
     write_deb,
 )
 from standin.workbench import run_in_debian, scratch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from imgbuild.matrix.model import Matrix, OperatingSystem
-    from standin.apt_repository import SigningKey
-    from standin.context import Context
 
 _SOURCES = (
     "ubuntu.py", "deb.py", "apt_repository.py", "base_image.py", "files/old_gcc.sh",

@@ -1,28 +1,21 @@
 """All stand-ins of one matrix, made where they are missing, and the settings that name them."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import yaml
 
 from standin.anaconda import anaconda_site
-from standin.apt_repository import signing_key
+from standin.apt_repository import SigningKey, signing_key
 from standin.base_image import ubuntu_base
 from standin.conda_interpreter import interpreter
-from standin.context import sha256_of
+from standin.context import Context, sha256_of
 from standin.intel import intel_site, intel_version
 from standin.nvidia import cuda_repositories, machine_learning_repositories
 from standin.open_mpi import open_mpi_site, open_mpi_version
 from standin.ubuntu import git_version, ubuntu_archive
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from standin.apt_repository import SigningKey
-    from standin.context import Context
 
 NOTE = "Made from stand-ins for Ubuntu, Anaconda, NVIDIA, Intel and Open MPI; for tests only."
 _ENDINGS = (".sh", ".tgz", ".tar.gz", ".tar.bz2")

@@ -1,25 +1,18 @@
 """Where stand-ins are made: a container of the Debian base, an empty folder, pinned wheels."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from imgbuild.engine.client import Engine
 from imgbuild.inputs.oci_layout import write_archive
 from standin.base_image import debian_base
-from standin.context import HERE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from standin.context import Context
+from standin.context import HERE, Context
 
 #: `apt-get source` and `apt-get download` work as in a Debian that asks for sources too.
 _PREPARE = (
