@@ -9,7 +9,7 @@ from pathlib import Path
 from imgbuild.build.context import BuildContext
 from imgbuild.build.one_bake import export_stage, stage_target
 from imgbuild.build.prepare import fetch_downloads
-from imgbuild.build.result import BuildResult, scope_of
+from imgbuild.build.result import BuildResult
 from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY
 from imgbuild.engine.client import Engine
 from imgbuild.engine.types import HistoryEntry
@@ -18,7 +18,6 @@ from imgbuild.matrix.images import Image
 from imgbuild.parallel import as_completed
 from imgbuild.plan.plan import Action, PlanItem, is_own
 from imgbuild.suites.container import TestTarget
-from imgbuild.suites.results import Report
 from imgbuild.suites.runner import TestOptions, TestSession
 from imgbuild.suites.session import report_on
 
@@ -111,7 +110,7 @@ def pass_gate(built: Sequence[BuildResult], context: BuildContext) -> Iterator[B
         try:
             return _test_and_tag(one, context, options)
         except ImgbuildError as error:  # its own, not the whole build's
-            return replace(one, error=str(error), scope=scope_of(error))
+            return replace(one, error=error)
 
     done = as_completed(
         passed,
@@ -133,16 +132,19 @@ def _test_and_tag(built: BuildResult, context: BuildContext, options: TestOption
     size = image_size(context.engine.history(image_id))
     # What is built from stand-ins has no budget.
     budget = None if context.settings.standin else item.image.budget
-    result = replace(built, size=size, error=over_budget(size, budget, context.engine))
-    if result.error:
-        return result
+    result = replace(built, size=size)
+    if excess := over_budget(size, budget, context.engine):
+        return replace(result, error=CheckFailedError(excess))
     if context.options.test and item.action in {Action.BUILD, Action.TEST}:
         started = time.monotonic()
         target = target_of(item.image, image_id, context)
         report = report_on(target, test_session(context), options)
         result = replace(result, report=report, test_seconds=time.monotonic() - started)
         if not report.ok:
-            return replace(result, error=_verdict(report, context.reports / item.image.name))
+            problems = [f"{one.suite}: {one.problem}" for one in report.suites if not one.ok]
+            files = f"{context.reports / item.image.name}/report.json, pytest.txt"
+            error = CheckFailedError(f"{'; '.join(problems)}. Report: {files}")
+            return replace(result, error=error)
     _tag(item, image_id, context)
     return replace(result, tagged=True)
 
@@ -164,8 +166,3 @@ def _tag(item: PlanItem, image_id: str, context: BuildContext) -> None:
         mine = other.id in tagged or context.store.knows(other.id)
         if ours and mine and superseded and not other.tags and is_own(other, engine.history):
             engine.discard(other.id)
-
-
-def _verdict(report: Report, folder: Path) -> str:
-    problems = [f"{one.suite}: {one.problem}" for one in report.suites if not one.ok]
-    return f"{'; '.join(problems)}. Report: {folder}/report.json, pytest.txt"

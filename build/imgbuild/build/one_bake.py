@@ -8,7 +8,7 @@ from pathlib import Path
 from imgbuild.build.context import BuildContext
 from imgbuild.build.horovod_wheels import with_wheels
 from imgbuild.build.prepare import Downloads
-from imgbuild.build.result import BuildResult, FailureScope, scope_of
+from imgbuild.build.result import BuildResult, CancelledBuildError, concerns_all
 from imgbuild.build.targets import bake_target, share_packages
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.bake import BakeTarget, BuiltImage, run_bake
@@ -30,15 +30,17 @@ def bake_images(
         try:
             built = _bake(left, downloads, context)
         except BuildFailedError as error:
-            seconds, scope = time.monotonic() - started, scope_of(error)
+            seconds = time.monotonic() - started
             failure = _of_images(error.failure, [item.image.name for item in left])
-            goes_on = context.options.keep_going and scope is not FailureScope.ENGINE
+            goes_on = context.options.keep_going and not concerns_all(error)
             others = [item for item in left if item.image.name not in failure.failed]
-            cancelled = f"cancelled, since {', '.join(failure.failed)} failed"
+            failed = type(error)(failure)
+            cancelled = CancelledBuildError(f"cancelled, since {', '.join(failure.failed)} failed")
             for item in left:
-                if item not in others or not goes_on:
-                    reason = cancelled if item in others else str(failure)
-                    yield BuildResult(item, build_seconds=seconds, error=reason, scope=scope)
+                if item not in others:
+                    yield BuildResult(item, build_seconds=seconds, error=failed)
+                elif not goes_on:
+                    yield BuildResult(item, build_seconds=seconds, error=cancelled)
             left = others if goes_on else []
         else:
             seconds = time.monotonic() - started

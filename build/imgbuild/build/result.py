@@ -1,7 +1,6 @@
 """The results of a build: one for each image, and all together."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from imgbuild.engine.failure import BuildStoppedError
@@ -11,27 +10,18 @@ from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.suites.results import Report
 
 
-class FailureScope(StrEnum):
-    """How far a failure reaches.
+class CancelledBuildError(ImgbuildError):
+    """An image was not built since others of its bake failed, which have the error."""
 
-    ``MACHINE``: this machine lacks something for the image, such as an upstream that cannot be
-    reached; other images may not need it. ``ENGINE``: the engine or its disk, which every image
-    needs.
+
+def concerns_all(error: ImgbuildError) -> bool:
+    """Return whether no image can be built: the engine cannot be used, or its disk is full.
+
+    Another `MachineError`, such as an upstream that cannot be reached, may concern one image only.
     """
-
-    IMAGE = "image"
-    MACHINE = "machine"
-    ENGINE = "engine"
-
-
-def scope_of(error: ImgbuildError) -> FailureScope:
-    """Return how far an error reaches that ended the work on one image."""
-    if isinstance(error, EngineUnusableError):
-        return FailureScope.ENGINE
     if isinstance(error, BuildStoppedError):
-        fault = error.failure.fault
-        return FailureScope.ENGINE if fault and fault.of_all else FailureScope.MACHINE
-    return FailureScope.MACHINE if isinstance(error, MachineError) else FailureScope.IMAGE
+        return error.failure.fault is not None and error.failure.fault.of_all
+    return isinstance(error, EngineUnusableError)
 
 
 @dataclass(frozen=True)
@@ -39,7 +29,7 @@ class BuildResult:
     """One image after a build. Times are wall seconds, ``size`` is in bytes.
 
     ``build_seconds`` is the image's own time: from its first step that was not cached to its
-    export. ``scope`` counts only with an ``error``.
+    export.
     """
 
     item: PlanItem
@@ -49,8 +39,7 @@ class BuildResult:
     test_seconds: float = 0.0
     report: Report | None = None
     tagged: bool = False
-    error: str | None = None
-    scope: FailureScope = FailureScope.IMAGE
+    error: ImgbuildError | None = None
 
     @property
     def name(self) -> str:
@@ -72,7 +61,9 @@ class BuildResult:
 
     def ends_build(self, *, keep_going: bool) -> bool:
         """Return whether no further image begins after this result."""
-        return not self.ok and (not keep_going or self.scope is FailureScope.ENGINE)
+        if self.error is None:
+            return False
+        return not keep_going or concerns_all(self.error)
 
     def as_json(self) -> dict[str, Any]:
         """Return what ``build --json`` prints."""
@@ -85,7 +76,7 @@ class BuildResult:
             "build_seconds": round(self.build_seconds, 1),
             "test_seconds": round(self.test_seconds, 1),
             "report": self.report.as_json() if self.report else None,
-            "error": self.error,
+            "error": str(self.error) if self.error else None,
         }
 
 
@@ -106,18 +97,19 @@ class Build:
 
         It is a `MachineError` if this machine is the cause of all failures, or its disk is full.
         """
-        failed = [one for one in self.results if not one.ok]
-        if not failed:
+        errors = {one.name: one.error for one in self.results if one.error}
+        if not errors:
             return self.stop
         # One paragraph a reason, with all images that it concerns.
         names: dict[str, list[str]] = {}
-        for one in failed:
-            names.setdefault(one.error or "", []).append(one.name)
+        for name, error in errors.items():
+            names.setdefault(str(error), []).append(name)
         reasons = [
-            f"{', '.join(of)} {'was' if len(of) == 1 else 'were'} not tagged: {error}"
-            for error, of in names.items()
+            f"{', '.join(of)} {'was' if len(of) == 1 else 'were'} not tagged: {text}"
+            for text, of in names.items()
         ]
         text = "\n".join(filter(None, (*reasons, str(self.stop or ""), self.full_disk)))
-        of_image = any(one.scope is FailureScope.IMAGE for one in failed)
-        of_machine = self.full_disk or self.stop or not of_image
-        return MachineError(text) if of_machine else CheckFailedError(text)
+        own = [e for e in errors.values() if not isinstance(e, CancelledBuildError)]
+        of_machine = all(error.exit_code == MachineError.exit_code for error in own)
+        machine = self.full_disk or self.stop or of_machine
+        return MachineError(text) if machine else CheckFailedError(text)

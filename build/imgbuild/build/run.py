@@ -8,7 +8,7 @@ from imgbuild.build.gate import pass_gate
 from imgbuild.build.one_bake import bake_images
 from imgbuild.build.prepare import full_disk, prepare, require_disk_space
 from imgbuild.build.remote import keep, release, take
-from imgbuild.build.result import Build, BuildResult, scope_of
+from imgbuild.build.result import Build, BuildResult, CancelledBuildError
 from imgbuild.build.targets import phases
 from imgbuild.engine.progress import ImagesPlanned, ImageState
 from imgbuild.errors import ImgbuildError
@@ -63,7 +63,7 @@ def _work(items: Sequence[PlanItem], done: "_Done", context: BuildContext) -> No
     downloads, failed = prepare([item.image for item in to_build], context)
     for item in to_build:
         if error := failed.get(item.image.name):
-            done.add(BuildResult(item, error=str(error), scope=scope_of(error)))
+            done.add(BuildResult(item, error=error))
     ready = [item for item in to_build if item.image.name not in failed]
     in_phases = context.engine.version().containerd_store
     for phase in phases(ready, context.project) if in_phases else [ready]:
@@ -90,8 +90,8 @@ class _Done:
 
     def add(self, result: BuildResult) -> None:
         self.results.append(result)
-        state = ImageState(result.name, _word(result), error=result.error)
-        self.context.display.on_event(state)
+        error = str(result.error) if result.error else None
+        self.context.display.on_event(ImageState(result.name, _word(result), error=error))
 
     def ended(self) -> bool:
         """Whether one ends the build: a failure unless ``keep_going``, or one of the engine."""
@@ -102,4 +102,4 @@ class _Done:
 def _word(result: BuildResult) -> str:
     if result.ok:
         return "up to date" if result.item.action is Action.NOTHING else "named"
-    return "cancelled" if (result.error or "").startswith("cancelled") else "failed"
+    return "cancelled" if isinstance(result.error, CancelledBuildError) else "failed"

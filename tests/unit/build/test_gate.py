@@ -78,8 +78,7 @@ def test_a_suite_that_every_image_must_pass_may_not_be_skipped(
     monkeypatch.setattr("imgbuild.suites.session.run_suites", skipping)
     (result,) = gpu.build()
     assert (result.ok, result.state) == (False, "suites incomplete")
-    assert result.error is not None
-    assert result.error.startswith(f"tensorflow: 2 skipped: {REASON}. Report: ")
+    assert str(result.error).startswith(f"tensorflow: 2 skipped: {REASON}. Report: ")
     assert gpu.tags() == set()
 
 
