@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError
 
 from imgbuild.errors import InputError, MachineError
 from imgbuild.project import SETTINGS_VARIABLE
@@ -28,7 +28,7 @@ from imgbuild.scalars import (
     SiteUrl,
     Version,
 )
-from imgbuild.text import parse_duration
+from imgbuild.text import duration_text, parse_duration
 from imgbuild.yaml_file import Section, load_model
 
 if TYPE_CHECKING:  # requests takes 0.1 s to import, and a plan needs no network
@@ -47,8 +47,11 @@ SYSTEM_BUNDLES = (
 _TRIES = 3
 
 
-def _seconds(value: Any) -> float | None:  # noqa: ANN401 - whatever YAML holds
-    return None if value is None else parse_duration(str(value))
+Seconds = Annotated[
+    float | None,
+    BeforeValidator(lambda value: parse_duration(str(value))),
+    PlainSerializer(duration_text, when_used="unless-none"),
+]
 
 
 class EngineSettings(Section):
@@ -59,7 +62,7 @@ class EngineSettings(Section):
 
     host: EngineHost | None = None
     buildx: AbsolutePath | None = None
-    step_timeout: Annotated[float | None, BeforeValidator(_seconds)] = None
+    step_timeout: Seconds = None
 
 
 class BootstrapBase(Section):

@@ -53,7 +53,9 @@ def test_mirrors_of_the_command_line_take_the_place_of_the_files(
 def test_a_step_may_run_as_long_as_is_set(tmp_path: Path) -> None:
     path = tmp_path / "imgbuild.local.yaml"
     path.write_text("engine: {step_timeout: 1h30m}\n")
-    assert load_settings(path).engine.step_timeout == 5400
+    engine = load_settings(path).engine
+    assert engine.step_timeout == 5400
+    assert engine.model_dump(exclude_none=True) == {"step_timeout": "1h30m"}
     path.write_text("engine: {step_timeout: 30}\n")
     with pytest.raises(InputError, match="'30' is not a duration, such as 90s"):
         load_settings(path)
