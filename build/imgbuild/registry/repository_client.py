@@ -101,7 +101,7 @@ class RegistryClient(RegistryConnection):
         what = f"writing {digest}"
 
         def upload() -> None:
-            if self.ask(what, "HEAD", f"/blobs/{digest}").status == 200:
+            if self.ask(what, "HEAD", f"/blobs/{digest}", range(600)).status == 200:
                 return
             begun = self.ask(what, "POST", "/blobs/uploads/", (202,), content=b"")
             address = moved(begun.url, begun.headers.get("Location", ""))

@@ -10,7 +10,7 @@ from imgbuild.engine.failure import (
     BuildStoppedError,
     find_fault,
 )
-from imgbuild.engine.progress import BuildEvent, Remark, StepOutput
+from imgbuild.engine.progress import BuildEvent, Item, Remark, StepOutput
 
 LOG = Path("build.log")
 ZEROS = "0" * 64
@@ -48,72 +48,58 @@ def test_a_full_disk_is_the_cause_of_what_follows_and_other_failures_are_no_know
     assert find_fault(["error: no mpi.h", "make: *** [all] Error 1", "exit code: 2"]) is None
 
 
-def failed(target: str = "a", error: str = "exit code: 1") -> BuildEvent:
-    return BuildEvent(target, "[hvd 1/2] RUN make", "failed", number=3, error=error)
+def failed(error: str = "exit code: 1") -> BuildEvent:
+    return BuildEvent("a", "[hvd 1/2] RUN make", "failed", number=3, error=error)
 
 
-def test_an_early_retry_is_not_taken_for_the_fault() -> None:
-    record = BuildRecord(["a"])
-    for text in ("Could not resolve host: x", *(f"line {number}" for number in range(12))):
-        record.add(StepOutput(("a",), text, 3))
-    record.add(failed())
-    assert record.error(LOG).failure.fault is None
+def exported(target: str) -> BuildEvent:
+    return BuildEvent(target, "exporting to image", "done")
+
+
+def reported(targets: str, *items: Item) -> BuildFailedError:
+    record = BuildRecord(targets.split())
+    for item in items:
+        record.add(item)
+    return record.error(LOG)
+
+
+UNRESOLVED = StepOutput(("a",), "Could not resolve host: x", 3)
 
 
 def test_the_fault_of_the_last_lines_or_the_error_decides_whose_it_is() -> None:
-    record = BuildRecord(["a"])
-    record.add(StepOutput(("a",), "Could not resolve host: x", 3))
-    record.add(failed())
-    error = record.error(LOG)
+    error = reported("a", UNRESOLVED, failed())
     assert (type(error), error.exit_code) == (BuildStoppedError, 3)
     assert "upstream cannot be reached" in str(error)
-    record = BuildRecord(["a"])
-    record.add(failed(error=f"digest mismatch sha256:ff: sha256:{ZEROS}"))
-    error = record.error(LOG)
+    error = reported("a", failed(f"digest mismatch sha256:ff: sha256:{ZEROS}"))
     assert (type(error), error.exit_code) == (BuildFailedError, 1)
     assert "not what was pinned" in str(error)
+    # An early retry is not taken for the fault.
+    more = [StepOutput(("a",), f"line {number}", 3) for number in range(12)]
+    assert reported("a", UNRESOLVED, *more, failed()).failure.fault is None
 
 
-def test_finished_failed_and_cancelled_differ() -> None:
-    record = BuildRecord(["a", "b", "c"])
-    record.add(BuildEvent("b", "exporting to image", "done"))
-    record.add(failed())
-    record.add(BuildEvent("c", "[hvd 1/2] RUN make", "cancelled"))
-    failure = record.error(LOG).failure
+def test_finished_failed_and_cancelled_differ_and_at_least_one_target_failed() -> None:
+    cancelled = BuildEvent("c", "[hvd 1/2] RUN make", "cancelled")
+    failure = reported("a b c", exported("b"), failed(), cancelled).failure
     assert (failure.failed, failure.cancelled) == (("a",), ("c",))
+    failure = reported("a b", exported("b")).failure
+    assert (failure.failed, failure.error) == (("a",), "buildx said nothing")
 
 
 def test_a_failure_outside_any_step_is_taken_from_the_final_words() -> None:
-    record = BuildRecord(["tf-2.2-cpu", "b"])
-    record.add(Remark("ERROR: target tf-2_2-cpu: failed to solve: dockerfile parse error"))
-    failure = record.error(LOG).failure
-    assert failure.failed == ("tf-2.2-cpu",)
-    assert failure.error == "dockerfile parse error"
-
-
-def test_at_least_one_target_failed() -> None:
-    record = BuildRecord(["a", "b"])
-    record.add(BuildEvent("b", "exporting to image", "done"))
-    failure = record.error(LOG).failure
-    assert failure.failed == ("a",)
-    assert failure.error == "buildx said nothing"
+    words = Remark("ERROR: target tf-2_2-cpu: failed to solve: dockerfile parse error")
+    failure = reported("tf-2.2-cpu b", words).failure
+    assert (failure.failed, failure.error) == (("tf-2.2-cpu",), "dockerfile parse error")
 
 
 def test_an_engine_that_stops_after_the_last_export_has_failed_them_all() -> None:
-    record = BuildRecord(["a", "b"])
-    for target in ("a", "b"):
-        record.add(BuildEvent(target, "exporting to image", "done"))
-    record.add(Remark("ERROR: failed to solve: Internal: database not open"))
-    failure = record.error(LOG).failure
-    assert (failure.failed, failure.cancelled) == (("a", "b"), ())
-    assert "stopped during the build" in str(failure)
+    words = Remark("ERROR: failed to solve: Internal: database not open")
+    error = reported("a b", exported("a"), exported("b"), words)
+    assert (error.failure.failed, error.failure.cancelled) == (("a", "b"), ())
+    assert "stopped during the build" in str(error)
 
 
 def test_the_paragraph_does_not_repeat_the_command() -> None:
-    record = BuildRecord(["a"])
-    record.add(
-        failed(error='process "/bin/sh -c make" did not complete successfully: exit code: 2')
-    )
-    assert "failed in the step '[hvd 1/2] RUN make': exit code: 2." in str(
-        record.error(LOG).failure
-    )
+    words = 'process "/bin/sh -c make" did not complete successfully: exit code: 2'
+    said = str(reported("a", failed(words)))
+    assert "failed in the step '[hvd 1/2] RUN make': exit code: 2." in said

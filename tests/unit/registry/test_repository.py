@@ -64,18 +64,15 @@ def test_settings(tmp_path: Path) -> None:
         connect(None, Settings(), print, "--from")
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("publishing: {repository: TF}\n", r"1:14: .* is not HOST\[:PORT\]/REPOSITORY"),
-        ("publishing: {repository: 'x.org/y:1.0'}\n", "without a tag"),
-        ("publishing: {attempts: 0}\n", "greater than or equal to 1"),
-        ("publishing: {password: x}\n", "unknown key 'password'"),
-        ("publishing: {compression: zstd}\n", "'zstd' is not allowed; allowed: 'gzip'"),
-    ],
-)
-def test_settings_that_are_wrong(tmp_path: Path, text: str, expected: str) -> None:
+def test_settings_that_are_wrong(tmp_path: Path) -> None:
     path = tmp_path / "imgbuild.local.yaml"
-    path.write_text(text)
-    with pytest.raises(InputError, match=expected):
-        load_settings(path)
+    for text, expected in {
+        "repository: TF": r"1:14: .* is not HOST\[:PORT\]/REPOSITORY",
+        "repository: 'x.org/y:1.0'": "without a tag",
+        "attempts: 0": "greater than or equal to 1",
+        "password: x": "unknown key 'password'",
+        "compression: zstd": "compression is no longer an option",
+    }.items():
+        path.write_text(f"publishing: {{{text}}}\n")
+        with pytest.raises(InputError, match=expected):
+            load_settings(path)
