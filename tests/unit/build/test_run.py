@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -265,61 +265,49 @@ def test_a_missing_upstream_concerns_one_image_and_a_lost_engine_all(
 ALONE, SHARED = (Download(name, f"https://x/{name}", "0" * 64) for name in ("alone", "shared"))
 
 
-def _downloads(
+def _missing(
     bench: Bench,
     monkeypatch: pytest.MonkeyPatch,
-    files: dict[str, tuple[Download, ...]],
-    fault: Callable[[Download], ImgbuildError | None],
+    missing: Download,
+    error: type[NotFetchedError | WrongContentError] = NotFetchedError,
+    **files: tuple[Download, ...],
 ) -> list[str]:
-    """Let the images need these files; return the list of files that are fetched."""
-    each = {name: ImageDownloads({"downloads": of}, {}) for name, of in files.items()}
-    bench.change(inputs=replace(INPUTS, downloads=each))
+    """Let a file be missing that both images need, or one; return which files are fetched."""
+    each = {OLD: files["old"], NEW: files["new"]}
+    downloads = {name: ImageDownloads({"downloads": of}, {}) for name, of in each.items()}
+    bench.change(inputs=replace(INPUTS, downloads=downloads))
     fetched: list[str] = []
 
     def context(files: Iterable[Download], **_: object) -> Path:
         for file in files:
             fetched.append(file.name)
-            if error := fault(file):
-                raise error
+            if file == missing:
+                raise error("no such site", file)
         return Path("/downloads")
 
     monkeypatch.setattr("imgbuild.build.prepare.downloads_context", context)
     return fetched
 
 
-@pytest.mark.parametrize("kind", [NotFetchedError, WrongContentError])
-@pytest.mark.parametrize("keep_going", [True, False])
+@pytest.mark.parametrize("error", [NotFetchedError, WrongContentError])
 def test_a_missing_download_concerns_only_the_image_that_needs_it(
     bench: Bench,
     monkeypatch: pytest.MonkeyPatch,
-    kind: type[NotFetchedError | WrongContentError],
-    keep_going: bool,
+    error: type[NotFetchedError | WrongContentError],
 ) -> None:
-    fetched = _downloads(
-        bench,
-        monkeypatch,
-        {OLD: (ALONE,), NEW: (SHARED,)},
-        lambda file: kind("no such site", file) if file == ALONE else None,
-    )
-    if keep_going:
-        assert bench.states(keep_going=True) == {OLD: "failed", NEW: "done"}
-        assert bench.baked == [[NEW]]
-    else:
-        assert bench.states() == {OLD: "failed"}
-        assert fetched == ["alone"]
+    fetched = _missing(bench, monkeypatch, ALONE, error, old=(ALONE,), new=(SHARED,))
+    assert bench.states() == {OLD: "failed"}
+    assert fetched == ["alone"]
+    assert bench.states(keep_going=True) == {OLD: "failed", NEW: "done"}
+    assert bench.baked == [[NEW]]
 
 
 def test_a_missing_download_is_tried_once_and_reported_once(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = {OLD: (SHARED,), NEW: (SHARED, ALONE)}
-    fetched = _downloads(
-        bench, monkeypatch, files, lambda file: NotFetchedError("no such site", file)
-    )
+    fetched = _missing(bench, monkeypatch, SHARED, old=(SHARED,), new=(SHARED, ALONE))
     build = bench.run(keep_going=True)
-    assert [str(one.error) for one in build.results] == ["no such site"] * 2
-    assert fetched == ["shared"]
-    assert not bench.baked
+    assert (fetched, bench.baked) == (["shared"], [])
     assert isinstance(build.failure(), MachineError)
     assert str(build.failure()) == f"{OLD}, {NEW} were not tagged: no such site"
 
@@ -450,19 +438,12 @@ def test_many_images_have_their_suites_in_brief_and_totals(images: dict[str, Ima
     expected = "named built, tested 4m05s + 1m10s 1000 MB pins passed, horovod passed"
     assert " ".join(row.split()) == f"{names[3]} {expected}"
     assert last == "2 images were not started (--keep-going builds them)."
-    bad = _report(names[1], fails=True)
+    bad, no = _report(names[1], fails=True), CheckFailedError("no")
     _, good, failed, idle, broken, totals = _rows(
         _result(chosen[0]),
-        _result(chosen[1], report=bad, tagged=False, error=CheckFailedError("no")),
+        _result(chosen[1], report=bad, tagged=False, error=no),
         _result(chosen[2], Action.NOTHING, report=None, build_seconds=0.0, test_seconds=0.0),
-        _result(
-            chosen[3],
-            image_id=None,
-            report=None,
-            tagged=False,
-            error=CheckFailedError("no"),
-            size=0,
-        ),
+        _result(chosen[3], image_id=None, report=None, tagged=False, error=no, size=0),
     )
     assert good.endswith("  2 passed")
     assert failed.endswith("  horovod FAILED, 1 passed")
