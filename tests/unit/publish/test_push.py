@@ -1,7 +1,7 @@
 """Pushing images: the order, what is done again, other pushes at the same time, a dry run."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,9 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fake_engine import FakeEngine
 from memory_registry import MemoryRegistry
 
 from imgbuild.build.display import BuildDisplay
+from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag
@@ -287,21 +289,45 @@ def record_like(bench: Bench) -> Record:
     return Bench(bench.image).push().record
 
 
+class PushingEngine(FakeEngine):
+    """An engine whose pushes arrive in a registry, but for that of the ``lost`` image."""
+
+    def __init__(self, ids: Sequence[str], registry: MemoryRegistry, lost: str) -> None:
+        super().__init__([StoredImage(one, (f"mine:{one[-12:]}",)) for one in ids])
+        self.target, self.lost = registry, lost
+
+    def push(
+        self, reference: str, on_message: Callable[[Mapping[str, object]], None] = lambda _: None
+    ) -> None:
+        super().push(reference, on_message)
+        image_id = self.registry[reference].id
+        if image_id == self.lost:
+            raise CheckFailedError("The engine refuses: connection reset by peer.")
+        self.target.tagged[reference.removeprefix(f"{self.target.name}:")] = image_id
+
+
 def test_a_failed_image_stops_no_other(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, images: dict[str, Image], tmp_path: Path
 ) -> None:
+    """In all threads, from the engine to the moving tags; the engine keeps no tag of it."""
     names = ("tf-2.2-cpu-debian", "tf-2.1-cpu-debian", "tf-2.0-cpu-debian")
-    candidates = [replace(bench.candidate(), image=images[name]) for name in names]
-
-    def push(_: Push, image: PushCandidate, __: object) -> PushedImage:
-        if image.name == names[1]:
-            raise MachineError("away")
-        return PushedImage(replace(record, image=image.name))
-
-    record = record_like(bench)
-    monkeypatch.setattr(Push, "push", push)
+    ids = [bench.registry.add_image(name).digest for name in names]
+    bench.registry.tagged.clear()
+    engine = PushingEngine(ids, bench.registry, lost=ids[1])
+    monkeypatch.setattr("imgbuild.publish.push.Engine", lambda _: engine)
+    monkeypatch.setattr("imgbuild.publish.push.check_contents", lambda *_: None)
+    candidates = [
+        replace(bench.candidate(name), image=images[name], image_id=own)
+        for name, own in zip(names, ids, strict=True)
+    ]
     context: Any = SimpleNamespace(display=BuildDisplay(names), host=None, state=tmp_path)
     result = push_all(bench.session(), candidates, context, 2)
     assert [one.record.image for one in result.images] == [names[0], names[2]]
-    assert {name: str(error) for name, error in result.errors.items()} == {names[1]: "away"}
-    assert isinstance(result.failure(), MachineError)
+    assert [one.steps[0] for one in result.images] == ["push", "push"]
+    assert {bench.registry.tagged[tag] for tag in MOVING} == {ids[0]}
+    failure = result.failure()
+    assert isinstance(failure, MachineError)
+    assert f"{names[1]}: " in str(failure)
+    assert "connection reset by peer (3 tries)" in str(failure)
+    assert [one.tags for one in engine.stored.values()] == [(f"mine:{one[-12:]}",) for one in ids]
+    assert not [*tmp_path.rglob("*.json")]
