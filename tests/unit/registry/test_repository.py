@@ -71,6 +71,7 @@ def test_settings_that_are_wrong(tmp_path: Path) -> None:
         "repository: 'x.org/y:1.0'": "without a tag",
         "attempts: 0": "greater than or equal to 1",
         "password: x": "unknown key 'password'",
+        "compression: zstd": "'zstd' is not allowed",
     }.items():
         path.write_text(f"publishing: {{{text}}}\n")
         with pytest.raises(InputError, match=expected):
