@@ -112,7 +112,7 @@ def check_input(client: HttpClient, sites: Sites, download: bool, one: OtherInpu
 def _check_base(one: OtherInput, sites: Sites) -> OtherInput:
     """Check that a registry has a base image under its digest; layers are not read."""
     try:
-        layers = find_image(one.url, sites).document()["layers"]
+        layers = find_image(one.url, sites)[1].document()["layers"]
     except CheckFailedError as error:
         return replace(one, state="differs", detail=str(error))
     size = sum(layer["size"] for layer in layers) / 1e6

@@ -117,17 +117,10 @@ def _apt_items(image: Image, job: FetchJob, context: BuildContext) -> Iterable[D
 def fetch_files(
     listings: Sequence[Listing], job: FetchJob, progress: "Progress"
 ) -> tuple[list[Listing], int]:
-    """Fetch what the folder lacks; return the listings with all sizes, and how many files came.
-
-    Raises:
-        CheckFailedError: a file is another one than its sha256 says.
-        MachineError: a file cannot be had, or the folder cannot be written.
-
-    """
-    store = job.store
+    """Fetch what the folder lacks; return the listings with all sizes, and how many files came."""
+    store, complete = job.store, []
     missing = {item.sha256: item for listing in listings for item in listing.missing(store)}
     fetch_all(missing.values(), store, job.sites, progress)
-    complete = []
     for listing in listings:
         items = (replace(one, size=store.path(one.sha256).stat().st_size) for one in listing.items)
         complete.append(replace(listing, items=tuple(items)))

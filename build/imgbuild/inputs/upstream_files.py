@@ -27,8 +27,6 @@ from imgbuild.registry.repository import HUB, Manifest, RepositoryName
 from imgbuild.registry.repository_client import RegistryClient
 from imgbuild.settings import Credentials, Sites
 
-#: The folder of Docker Hub's official images.
-_OFFICIAL = "library/"
 _CONNECTIONS = 4
 _CACHE_MOUNT = re.compile(r"--mount=type=cache,\S+ \\\n\s*")
 #: What ``apt-get --print-uris`` prints of each package: address, file name, bytes, hash.
@@ -38,21 +36,36 @@ _URI = re.compile(r"'([^']+)' (\S+) (\d+) SHA256:([0-9a-f]{64})")
 # --- the base image -------------------------------------------------------------------------------
 
 
-def find_image(reference: str, sites: Sites) -> Manifest:
+def find_image(reference: str, sites: Sites) -> tuple[RegistryClient, Manifest]:
     """Return the manifest of ``NAME@sha256:DIGEST``; of several platforms that for linux/amd64.
+
+    Logins are the Docker client's, else those of the netrc file.
 
     Raises:
         CheckFailedError: the registry's content has another digest.
         MachineError: the registry cannot be reached, does not have it, or wants a login.
 
     """
-    return _image_manifest(_client(reference, sites), reference)
+
+    def credentials(host: str) -> Credentials | None:
+        return docker_credentials(host) or sites.login(f"https://{host}/")
+
+    name, _, digest = reference.partition("@")
+    client = RegistryClient(_repository(name), sites.client(), credentials)
+    manifest = _manifest(client, digest, reference)
+    platforms = manifest.document().get("manifests")
+    if platforms is None:
+        return client, manifest
+    own = {"os": "linux", "architecture": "amd64"}.items()
+    for one in platforms:
+        if own <= one.get("platform", {}).items():
+            return client, _manifest(client, one["digest"], reference)
+    raise CheckFailedError(f"{reference} is no image for linux/amd64.")
 
 
 def fetch_layout(reference: str, os_name: str, parent: Path, sites: Sites) -> Path:
     """Return the image ``NAME@sha256:DIGEST`` as a layout in ``parent``; raises as `find_image`."""
-    client = _client(reference, sites)
-    manifest = _image_manifest(client, reference)
+    client, manifest = find_image(reference, sites)
     document = manifest.document()
     digests = {one["digest"] for one in (document["config"], *document["layers"])}
 
@@ -69,32 +82,11 @@ def fetch_layout(reference: str, os_name: str, parent: Path, sites: Sites) -> Pa
     return stored_folder(final, make, is_whole)
 
 
-def _image_manifest(client: RegistryClient, reference: str) -> Manifest:
-    manifest = _manifest(client, reference.rpartition("@")[2], reference)
-    platforms = manifest.document().get("manifests")
-    if platforms is None:
-        return manifest
-    own = {"os": "linux", "architecture": "amd64"}.items()
-    for one in platforms:
-        if own <= one.get("platform", {}).items():
-            return _manifest(client, one["digest"], reference)
-    raise CheckFailedError(f"{reference} is no image for linux/amd64.")
-
-
-def _client(reference: str, sites: Sites) -> RegistryClient:
-    """Return a client with the logins of the Docker client, else those of the netrc file."""
-
-    def credentials(host: str) -> Credentials | None:
-        return docker_credentials(host) or sites.login(f"https://{host}/")
-
-    return RegistryClient(_repository(reference.partition("@")[0]), sites.client(), credentials)
-
-
 def _repository(name: str) -> RepositoryName:
     first, slash, rest = name.partition("/")
     if slash and (first == "localhost" or "." in first or ":" in first):
         return RepositoryName(first, rest.split(":")[0])
-    official = "" if slash else _OFFICIAL
+    official = "" if slash else "library/"  # the folder of Docker Hub's own images
     return RepositoryName(HUB, official + name.split(":", maxsplit=1)[0])
 
 

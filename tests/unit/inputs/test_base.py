@@ -80,18 +80,13 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 def test_the_digest_changes_with_every_field_the_code_and_its_options(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    others: list[dict[str, str | int]] = [
-        {"os_name": "debian-13"},
-        {"distribution": "ubuntu"},
-        {"suite": "trixie"},
-        {"epoch": RECIPE.epoch + 1},
-    ]
-    digests = {replace(RECIPE, **other).digest for other in others}  # type: ignore[arg-type]
-    digests.add(RECIPE.digest)
+    changes = [{"os_name": "x"}, {"distribution": "ubuntu"}, {"suite": "trixie"}, {"epoch": 1}]
+    digests = [replace(RECIPE, **change).digest for change in changes]  # type: ignore[arg-type]
+    digests.append(RECIPE.digest)
     monkeypatch.setattr(base, "RECIPE_VERSION", base.RECIPE_VERSION + 1)
-    digests.add(RECIPE.digest)
+    digests.append(RECIPE.digest)
     monkeypatch.setattr(base, "MMDEBSTRAP_OPTIONS", ("--variant=minbase",))
-    assert len(digests | {RECIPE.digest}) == 7
+    assert len({*digests, RECIPE.digest}) == 7
 
 
 def test_a_base_is_made_from_the_archive_alone_and_found_again(machine: Machine) -> None:
@@ -221,24 +216,14 @@ def test_two_at_once_make_one(machine: Machine) -> None:
     assert any("waiting" in line for line in lines)
 
 
-@pytest.mark.parametrize(
-    ("room", "flags", "used"), [(1, 0, True), (1 << 60, 0, False), (1, os.ST_NOEXEC, False)]
-)
-def test_memory_is_used_where_there_is_room_and_programs_may_run(  # noqa: PLR0913, PLR0917
-    machine: Machine,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    room: int,
-    flags: int,
-    used: bool,
+def test_memory_is_used_where_there_is_room(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("TMPDIR")
     monkeypatch.setattr("tempfile.tempdir", str(machine.scratch))
     monkeypatch.setattr(base, "_SHARED_MEMORY", tmp_path)
-    monkeypatch.setattr(base, "_ROOM", room)
-    status = [*os.statvfs(tmp_path)]
-    status[8] = flags
-    monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result(status))
     machine.behave("fail")
-    with pytest.raises(MachineError, match=f"{tmp_path if used else machine.scratch} has 1 GB"):
-        machine.bootstrap()
+    for room, used in {1: tmp_path, 1 << 60: machine.scratch}.items():
+        monkeypatch.setattr(base, "_ROOM", room)
+        with pytest.raises(MachineError, match=f"{used} has 1 GB"):
+            machine.bootstrap()

@@ -97,16 +97,16 @@ def test_the_probe_names_each_module_that_cannot_be_imported(
 def test_prefixes_of_that_version_are_found(
     prefix: FakePrefix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYENV_ROOT", str(prefix.path.parent.parent))
+    home = prefix.path.parents[2]
+    monkeypatch.delenv("PYENV_ROOT", raising=False)
+    monkeypatch.setenv("HOME", str(home))
+    assert prefix.path not in find_prefixes(VERSION)
+    (home / ".pyenv").symlink_to(prefix.path.parents[1])
+    assert home / ".pyenv" / "versions" / VERSION in find_prefixes(VERSION)
+    monkeypatch.setenv("PYENV_ROOT", str(prefix.path.parents[1]))
     assert prefix.path in find_prefixes(VERSION)
     prefix.says(version="3.6.9")
     assert prefix.path not in find_prefixes(VERSION)
-    monkeypatch.delenv("PYENV_ROOT")
-    monkeypatch.setenv("HOME", str(prefix.path.parents[2]))
-    (prefix.path.parents[2] / ".pyenv").symlink_to(prefix.path.parent.parent)
-    prefix.says(version=VERSION)
-    home = prefix.path.parents[2]
-    assert home / ".pyenv" / "versions" / VERSION in find_prefixes(VERSION)
 
 
 def _digest(prefix: FakePrefix, tmp_path: Path) -> str:
