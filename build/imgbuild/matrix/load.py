@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -73,13 +72,11 @@ def schema_text() -> str:
 
 def _broken_references(document: Any) -> Iterator[Fault]:  # noqa: ANN401 - whatever YAML holds
     """Yield every name of no entry; values of a wrong type are the schema's faults."""
+    tables: dict[str, Any] = document if isinstance(document, dict) else {}
     pins = {(*at, pin): named for at in _PINNED for pin, named in _PINS.items()}
     for pattern, (table, kind) in {**_REFERENCES, **pins}.items():
-        found = [entries for _, entries in _values(document, (table,))]
-        if not found and table == "cuda":  # the one table that may be left out
-            found = [{}]
         prefix = "miniconda-" if pattern[-1] == "miniconda" else ""
-        known = found[0] if found else None
+        known = tables.get(table, {} if table == "cuda" else None)  # that one may be left out
         for at, value in _names(document, pattern):
             if isinstance(known, dict) and f"{prefix}{value}" not in known:
                 listed = ", ".join(one for one in known if one.startswith(prefix)) or "none"
@@ -112,15 +109,16 @@ def _image_faults(matrix: Matrix) -> Iterator[Fault]:
     first: dict[str, int] = {}
     for index, row in enumerate(matrix.images):
         for place, variant in enumerate(row.variants):
-            with suppress(KeyError):  # a broken reference
-                try:
-                    name = resolve_image(matrix, row, variant).name
-                except MissingError as error:
-                    yield Fault(("images", index), f"{error} (for the {variant} variant)")
-                    continue
-                if first.setdefault(name, index) != index or variant in row.variants[:place]:
-                    what = f"{name} is already image {first[name] + 1} of the list"
-                    yield Fault(("images", index), what)
+            try:
+                name = resolve_image(matrix, row, variant).name
+            except KeyError:  # a broken reference
+                continue
+            except MissingError as error:
+                yield Fault(("images", index), f"{error} (for the {variant} variant)")
+                continue
+            if first.setdefault(name, index) != index or variant in row.variants[:place]:
+                what = f"{name} is already image {first[name] + 1} of the list"
+                yield Fault(("images", index), what)
 
 
 def _layer_faults(matrix: Matrix) -> Iterator[Fault]:
