@@ -9,12 +9,7 @@ from imgbuild.build.context import BuildContext
 from imgbuild.engine.client import Engine
 from imgbuild.errors import ImgbuildError, MachineError
 from imgbuild.files import work_folder
-from imgbuild.inputs.download import (
-    Download,
-    DownloadError,
-    downloads_context,
-    shown_progress,
-)
+from imgbuild.inputs.download import Download, DownloadError, downloads_context, shown_progress
 from imgbuild.inputs.oci_layout import write_archive
 from imgbuild.matrix.images import Image
 from imgbuild.settings import Sites

@@ -131,10 +131,7 @@ def test_images_that_are_there_take_their_verdicts_alone(machines: Machines) -> 
     assert not machines.bench.tested
 
 
-@pytest.mark.parametrize(
-    ("change", "action"),
-    [("layers", "test"), ("labels", "build")],
-)
+@pytest.mark.parametrize(("change", "action"), [("layers", "test"), ("labels", "build")])
 def test_verdicts_on_other_layers_and_images_under_a_wrong_tag_are_not_trusted(
     machines: Machines, change: str, action: str
 ) -> None:

@@ -291,9 +291,7 @@ def _missing(
 
 @pytest.mark.parametrize("error", [NotFetchedError, WrongContentError])
 def test_a_missing_download_concerns_only_the_image_that_needs_it(
-    bench: Bench,
-    monkeypatch: pytest.MonkeyPatch,
-    error: type[NotFetchedError | WrongContentError],
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, error: type[NotFetchedError | WrongContentError]
 ) -> None:
     fetched = _missing(bench, monkeypatch, ALONE, error, old=(ALONE,), new=(SHARED,))
     assert bench.states() == {OLD: "failed"}

@@ -31,11 +31,7 @@ def image(images: dict[str, Image]) -> Image:
 
 
 def _planned(
-    image: Image,
-    stored: Sequence[StoredImage],
-    passed: bool | None = True,
-    *,
-    test: bool = True,
+    image: Image, stored: Sequence[StoredImage], passed: bool | None = True, *, test: bool = True
 ) -> PlanItem:
     """Return the plan of an image; every stored image has a tag or a history of imgbuild's."""
     made = [
