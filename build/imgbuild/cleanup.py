@@ -121,31 +121,23 @@ class Cleanup:
 
     def _leftovers(self, engine: Engine) -> Iterator[Garbage]:
         """Yield containers and networks of killed tests, and temporary tags of killed pushes."""
+        kind = CleanupKind.LEFTOVERS
         for found, act in (
             (engine.containers(CONTAINER_LABEL), engine.remove_container),
             (engine.networks(CONTAINER_LABEL), engine.remove_network),
         ):
             for one in found:
                 image, _, place = one.labels[CONTAINER_LABEL].rpartition("@")
-                why, here = f"of a test of {image}", place == place_of(self.state)
+                here = place == place_of(self.state)
+                why = f"of a test of {image}"
+                why += "" if here else f", by another state folder ({place})"
+                remove, since, lock = partial(act, one.id), one.created, image if here else None
                 if here or self.elsewhere:
-                    yield Garbage(
-                        CleanupKind.LEFTOVERS,
-                        one.id[:12],
-                        why if here else f"{why}, by another state folder ({place})",
-                        partial(act, one.id),
-                        since=one.created or None,
-                        image=image if here else None,
-                    )
+                    yield Garbage(kind, one.id[:12], why, remove, since=since or None, image=lock)
         for note in sorted(note_of(self.state, engine, "*").parent.glob("*.json")):
-            yield Garbage(
-                CleanupKind.LEFTOVERS,
-                note.stem,
-                "temporary tag of a push that was killed",
-                partial(remove_left_tag, engine, note),
-                since=int(note.stat().st_mtime),
-                image=note.stem,
-            )
+            why = "temporary tag of a push that was killed"
+            remove, since = partial(remove_left_tag, engine, note), int(note.stat().st_mtime)
+            yield Garbage(kind, note.stem, why, remove, since=since, image=note.stem)
 
     def _images(self, engine: Engine) -> Iterator[Garbage]:
         known = ReportStore(self.state / "reports").knows
