@@ -30,8 +30,6 @@ if behaviour == "hang":
         record.with_suffix(".pids").write_text(f"{os.getpid()} {child.pid}")
         say("I: hanging")
         time.sleep(60)
-if behaviour == "slow":
-    time.sleep(0.5)
 if behaviour != "nothing":
     with tarfile.open(sys.argv[-1], "w") as archive:
         info = tarfile.TarInfo("./etc/made-at")

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -196,24 +195,6 @@ def start(machine: Machine) -> "tuple[subprocess.Popen[bytes], list[int]]":
     pids_file = machine.record.with_suffix(".pids")
     wait_for(lambda: pids_file.exists() and bool(pids_file.read_text()))
     return process, [int(pid) for pid in pids_file.read_text().split()]
-
-
-def test_two_at_once_make_one(machine: Machine) -> None:
-    machine.behave("slow")
-    lines: list[str] = []
-    results: list[BaseLayout] = []
-
-    def work() -> None:
-        results.append(machine.bootstrap(say=lines.append))
-
-    threads = [threading.Thread(target=work) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert results[0] == results[1]
-    assert len(machine.calls()) == 1
-    assert any("waiting" in line for line in lines)
 
 
 def test_memory_is_used_where_there_is_room(

@@ -1,6 +1,5 @@
 """Downloads: each way in which a server or network can fail, and what is left afterwards."""
 
-import errno
 import hashlib
 import os
 import subprocess
@@ -224,18 +223,6 @@ def test_an_interrupted_download_is_continued(
     assert _left(tmp_path) == [f"{SHA}.part"]
     fetch(_file(url), tmp_path, Sites())
     assert server.asked[1].range == "bytes=262144-"
-
-
-def test_a_full_disk(server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_args: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    url = server.give("/f", Reply(BODY))
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "replace", full)
-        with pytest.raises(MachineError, match=r"Cannot keep file\.bin in .*No space left"):
-            fetch(_file(url), tmp_path, Sites())
-    assert _left(tmp_path) == [f"{SHA}.part"]
 
 
 @pytest.mark.parametrize(
