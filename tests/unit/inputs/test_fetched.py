@@ -130,7 +130,9 @@ def test_what_the_folder_does_not_hold_is_named_before_anything_is_built(
     open_dest: Open, dest: Path, image: Image, images: dict[str, Image]
 ) -> None:
     base = {"debian-12": {"from": "registry", "image": f"debian@sha256:{'0' * 64}"}}
-    other = Settings.model_validate({**SETTINGS.model_dump(by_alias=True), "base": base})
+    other = Settings.model_validate(
+        {**SETTINGS.model_dump(by_alias=True, exclude_unset=True), "base": base}
+    )
     assert open_dest(settings=other).listings, "another machine may have its base from elsewhere"
     with pytest.raises(InputError, match=r"holds nothing for tf-2\.1-cpu-debian\. Run `imgbuild f"):
         open_dest(images["tf-2.1-cpu-debian"])
