@@ -49,7 +49,7 @@ _TRIES = 3
 
 Seconds = Annotated[
     float | None,
-    BeforeValidator(lambda value: parse_duration(str(value))),
+    BeforeValidator(lambda value: value if value is None else parse_duration(str(value))),
     PlainSerializer(duration_text, when_used="unless-none"),
 ]
 
