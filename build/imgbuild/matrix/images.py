@@ -176,7 +176,7 @@ def standin_image(image: Image) -> Image:
     return replace(image, repository=f"standin.invalid/{image.repository}")
 
 
-def all_images(matrix: Matrix) -> tuple[Image, ...]:
+def all_images(matrix: Matrix, *, documented: bool = False) -> tuple[Image, ...]:
     """Return every image of the matrix, in the order of the file.
 
     An image whose pins or references are missing is a fault of the file, and left out.
@@ -185,15 +185,14 @@ def all_images(matrix: Matrix) -> tuple[Image, ...]:
     for row in matrix.images:
         for variant in row.variants:
             with suppress(LookupError):
-                found.append(resolve_image(matrix, row, variant))
+                found.append(resolve_image(matrix, row, variant, documented=documented))
     return tuple(found)
 
 
 def as_documented_image(image: Image) -> Image:
     """Return the image with the documented pins: itself where none differs."""
     other = resolve_image(image.matrix, image.row, image.variant, documented=True)
-    versions = [pin.version for pin in image.pins]
-    return image if versions == [pin.version for pin in other.pins] else other
+    return other if corrections(other) else image
 
 
 def resolve_image(matrix: Matrix, row: Row, variant: Variant, *, documented: bool = False) -> Image:
@@ -213,8 +212,7 @@ def resolve_image(matrix: Matrix, row: Row, variant: Variant, *, documented: boo
 
 def documented_family(matrix: Matrix) -> tuple[Image, ...]:
     """Return every image as documented that differs from the family's, in the matrix's order."""
-    images = map(as_documented_image, all_images(matrix))
-    return tuple(image for image in images if image.documented)
+    return tuple(image for image in all_images(matrix, documented=True) if corrections(image))
 
 
 def whole_family(matrix: Matrix) -> tuple[Image, ...]:

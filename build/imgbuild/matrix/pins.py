@@ -108,6 +108,8 @@ def _resolve(matrix: Matrix, row: Row, component: str, documented: bool) -> Reso
     if documented and pin.documented and pin.documented_exists:
         pin = Pin(version=pin.documented)
     version, why = pin.version, pin.why
+    if component == "cuda" and version not in matrix.cuda:
+        raise KeyError(version)
     source, sha256 = _source(matrix, component, version) or (archive, None)
     if component in NVIDIA:
         url = matrix.upstream_urls.get(NVIDIA[component], "NVIDIA's packages for ")

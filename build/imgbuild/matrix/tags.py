@@ -2,18 +2,11 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from imgbuild.matrix.images import (
-    DOCUMENTED,
-    Image,
-    all_images,
-    as_documented_image,
-    minor_of,
-)
+from imgbuild.matrix.images import DOCUMENTED, Image, minor_of, whole_family
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.rule_model import Part
 from imgbuild.yaml_file import Fault, Location
@@ -125,19 +118,11 @@ def tag_faults(matrix: Matrix) -> Iterator[Fault]:
     """
     schemes = [_Scheme(("tags", "immutable"), matrix.tags.immutable)]
     schemes += [_Scheme(("tags", "moving", i), p) for i, p in enumerate(matrix.tags.moving)]
-    images = tuple(_named_parts(matrix))
+    images = [(image.name, parts_of(image)) for image in whole_family(matrix)]
     owners: dict[str, tuple[str, _Scheme]] = {}
     for scheme in schemes:
         faults = (_part_faults(scheme), _unusable(scheme, images), _shared(scheme, images, owners))
         yield from (Fault(scheme.at, f"{scheme.name}: {text}") for text in chain(*faults))
-
-
-def _named_parts(matrix: Matrix) -> Iterator[_NamedParts]:
-    """Yield name and parts of the family and of the images as documented."""
-    for image in all_images(matrix):
-        with suppress(LookupError):
-            both = (image, as_documented_image(image))
-            yield from {one.name: parts_of(one) for one in both}.items()
 
 
 def _part_faults(scheme: _Scheme) -> Iterator[str]:
