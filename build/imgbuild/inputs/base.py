@@ -105,8 +105,8 @@ def bootstrap_base(
     def make(folder: Path) -> None:
         _require_tools(recipe.distribution)
         damaged = final.exists() and not refresh
-        why = ", since that in the cache is damaged" if damaged else ""
-        say(f"making the base image {name}{why} (about half a minute)")
+        why = "the base image in the cache is damaged; " if damaged else ""
+        say(f"{why}making the base image {name} (about half a minute)")
         with _scratch_folder(final.name) as scratch:
             rootfs = _run_mmdebstrap(recipe, scratch, log)
             write_layout(folder, rootfs, name=name, epoch=recipe.epoch)

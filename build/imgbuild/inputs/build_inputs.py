@@ -223,8 +223,8 @@ def uv_context(cache: Path) -> Path:
     def is_whole(folder: Path) -> bool:
         stored = folder / "uv"
         alone = [path.name for path in folder.glob("*")] == ["uv"]
-        # A link or a copy has the source's time; only if it was changed are the contents compared.
-        return alone and filecmp.cmp(stored, source) and os.access(stored, os.X_OK)
+        same = alone and (stored.samefile(source) or filecmp.cmp(stored, source, shallow=False))
+        return same and os.access(stored, os.X_OK)
 
     return stored_folder(final, lambda folder: link_or_copy(source, folder / "uv"), is_whole)
 

@@ -173,7 +173,9 @@ def test_the_context_of_uv_holds_the_program_alone_and_is_made_again_when_damage
     assert uv_context(tmp_path / "cache").stat().st_ino == number
     (context / "more").touch()
     assert [path.name for path in uv_context(tmp_path / "cache").iterdir()] == ["uv"]
+    time = stored.stat().st_mtime_ns
     stored.write_bytes(installed.read_bytes()[::-1])
+    os.utime(stored, ns=(time, time))
     assert (uv_context(tmp_path / "cache") / "uv").read_bytes() == installed.read_bytes()
     installed.write_bytes(b"the next program")
     assert uv_context(tmp_path / "cache") != context
