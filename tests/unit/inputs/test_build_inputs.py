@@ -1,5 +1,6 @@
 """Settings that cannot be meant are refused before anything is made."""
 
+import filecmp
 import hashlib
 import os
 from pathlib import Path
@@ -176,6 +177,7 @@ def test_the_context_of_uv_holds_the_program_alone_and_is_made_again_when_damage
     time = stored.stat().st_mtime_ns
     stored.write_bytes(installed.read_bytes()[::-1])
     os.utime(stored, ns=(time, time))
+    filecmp.clear_cache()  # as another process has it
     assert (uv_context(tmp_path / "cache") / "uv").read_bytes() == installed.read_bytes()
     installed.write_bytes(b"the next program")
     assert uv_context(tmp_path / "cache") != context
