@@ -15,19 +15,15 @@ STANDIN = f"{NAMESPACE}.standin"
 
 def pin_labels(image: Image) -> dict[str, str]:
     """Return the labels that the Dockerfile itself sets: fixed by the matrix."""
-    return {
+    labels = {
         "org.opencontainers.image.title": image.name,
         "org.opencontainers.image.version": image.tensorflow,
         "org.opencontainers.image.created": image.matrix.epoch,
         NAME: image.name,
         **{f"{NAMESPACE}.pin.{pin.component}": pin.version for pin in image.pins},
         f"{NAMESPACE}.mpi-flavour": image.mpi.flavour,
-        **_licence(image),
     }
-
-
-def _licence(image: Image) -> dict[str, str]:
-    """Return the licence of an MPI that is no free software: its users should know of it."""
+    # The licence of an MPI that is no free software: its users should know of it.
     if image.mpi.origin in {"index", "installer"}:
-        return {f"{NAMESPACE}.licence.mpi": image.mpi.licence_name}
-    return {}
+        labels[f"{NAMESPACE}.licence.mpi"] = image.mpi.licence_name
+    return labels
