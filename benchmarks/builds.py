@@ -10,6 +10,7 @@ run; afterwards every image must import TensorFlow and Horovod.
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from measure import (
@@ -34,8 +35,6 @@ from imgbuild.project import Project, cache_dir
 #: Its wheel needs no other compiler than the system's.
 USUAL = "tf-1.15-cpu-debian"
 PROOF = "import tensorflow, horovod.tensorflow"
-#: What may be taken over from the user's cache: all but compiled wheels.
-WARM = ("base", "bases", "cpython", "downloads", "blobs")
 
 
 class Yard:
@@ -45,21 +44,28 @@ class Yard:
         self.images = images
         self.cache = folder / "cache"
         self.env = {**env, "XDG_CACHE_HOME": str(self.cache)}
-        self.saved = folder / "saved"
-        for name in WARM:
-            if (cache_dir() / name).is_dir():
-                shutil.copytree(cache_dir() / name, self.saved / "imgbuild" / name, symlinks=True)
-        self._reset()
-        self.own = supplied(images, Project(ROOT), self.env)
+        if cache_dir().is_dir():
+            ignore = shutil.ignore_patterns("wheels")
+            shutil.copytree(cache_dir(), self.cache / "imgbuild", symlinks=True, ignore=ignore)
+        own = supplied(images, Project(ROOT), self.env)
+        self.own = {image.name: self._alone(own[image.name], image, folder) for image in images}
         self.single = {
             image.name: one_stage(image, self.own[image.name], Project(ROOT), folder)
             for image in images
         }
         self._folder = folder
 
-    def _reset(self) -> None:
-        shutil.rmtree(self.cache, ignore_errors=True)
-        shutil.copytree(self.saved, self.cache, symlinks=True)
+    def _alone(self, target: BakeTarget, image: Image, folder: Path) -> BakeTarget:
+        """Return a target whose contexts are folders, not other targets."""
+        contexts = dict(target.contexts)
+        for need in target.needs:
+            place = folder / need.name
+            output = f"--output=type=local,dest={place}"
+            if not place.exists():
+                run([DOCKER, "buildx", "build", output, *build_options(need, image)], self.env)
+            names = [name for name, where in contexts.items() if where == f"target:{need.name}"]
+            contexts |= dict.fromkeys(names, str(place))
+        return replace(target, contexts=contexts)
 
     def cold(self, *, wheels: bool = False) -> None:
         """Remove images and layers, and Horovod's wheels; downloads stay."""
@@ -73,7 +79,7 @@ class Yard:
             run([DOCKER, "image", "rm", "--force", *{*gone}], self.env)
         run([DOCKER, "buildx", "prune", "--filter=type=regular", "--all", "--force"], self.env)
         if not wheels:
-            self._reset()
+            shutil.rmtree(self.cache / "imgbuild" / "wheels", ignore_errors=True)
 
     def imgbuild(self) -> list[str]:
         """Return imgbuild's command for all images."""
