@@ -80,17 +80,12 @@ def parse_lock(text: str, name: str) -> Lock:
 
 @dataclass(frozen=True)
 class PackageLayer:
-    """Packages of a lock that are one layer. ``text`` is in the format of a lock."""
+    """Packages of a lock that are one layer; ``text``, as a lock, is in a file below the locks."""
 
     name: str
     packages: tuple[str, ...]
-    python: str
+    file_name: str
     text: str
-
-    @property
-    def file_name(self) -> str:
-        """The file's path below the folder of the locks."""
-        return f"{FOLDER}/{self.name}-py{self.python}-{sha256(self.text.encode())[:8]}.txt"
 
 
 def package_layers(image: Image, locks: Path) -> tuple[PackageLayer, ...]:
@@ -100,8 +95,10 @@ def package_layers(image: Image, locks: Path) -> tuple[PackageLayer, ...]:
     for name, packages in image.matrix.package_layers.items():
         present = tuple(package for package in packages if package in entries)
         if present:
-            text = "\n".join((LAYER_HEADER, *(entries[package] for package in present)))
-            layers.append(PackageLayer(name, present, image.python_minor, f"{text}\n"))
+            text = "\n".join((LAYER_HEADER, *(entries[package] for package in present), ""))
+            digest = sha256(text.encode())[:8]
+            file_name = f"{FOLDER}/{name}-py{image.python_minor}-{digest}.txt"
+            layers.append(PackageLayer(name, present, file_name, text))
     return tuple(layers)
 
 
