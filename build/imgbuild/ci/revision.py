@@ -82,7 +82,9 @@ def _extract(root: Path, files: list[str], checkout: Path, reference: str) -> No
             "clone with fetch-depth: 0 and no filter."
         )
     with tarfile.open(archive) as tar:
-        tar.extractall(checkout, filter="tar")
+        # Debian 12's Python 3.11.2 has no filters; it is git's own archive.
+        tar.extraction_filter = getattr(tarfile, "tar_filter", None)
+        tar.extractall(checkout)  # noqa: S202
 
 
 def _git(root: Path, *arguments: str) -> Finished:
