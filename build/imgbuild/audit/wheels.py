@@ -8,6 +8,7 @@ with an empty version (and "1" for the driver, which it never opens). The compil
 """
 
 import ast
+import importlib
 import io
 import re
 import struct
@@ -21,12 +22,10 @@ from packaging.version import Version
 
 from imgbuild.audit.compare import OfferedFile, WheelFacts
 from imgbuild.dockerfile.requirements import index_environment
-from imgbuild.errors import MachineError
+from imgbuild.errors import InputError, MachineError
 from imgbuild.http import HttpClient, shown
 from imgbuild.settings import Sites
 
-#: The default of uv and pip.
-_PYPI = "https://index.example/simple"
 #: One request of this many bytes; a wheel has up to 500 MB, of which some MB are read.
 _BLOCK = 1 << 20
 #: How much of ``_pywrap_tensorflow_internal.so`` is unpacked at most: its string table ends at 25.
@@ -57,10 +56,19 @@ _SHORT = 16
 
 
 def index_url(sites: Sites) -> str:
-    """Return the index: the mirror, else that of uv's and pip's variables, else their default."""
+    """Return the index: the mirror, else that of uv's and pip's variables, else pip's default.
+
+    Raises:
+        InputError: none is named, and there is no pip here.
+
+    """
     environment = index_environment(sites)
     names = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
-    url = next((environment[name] for name in names if environment.get(name)), _PYPI)
+    url = next((environment[name] for name in names if environment.get(name)), "")
+    try:
+        url = url or importlib.import_module("pip._internal.models.index").PyPI.simple_url
+    except (ImportError, AttributeError) as error:
+        raise InputError("No package index is named: set UV_DEFAULT_INDEX.") from error
     return url.rstrip("/")
 
 

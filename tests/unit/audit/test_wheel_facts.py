@@ -1,6 +1,8 @@
 """The pages of an index, and facts out of its wheels; what misleads is refused."""
 
+import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 from fake_wheel import CPU, FakeWheel
@@ -8,7 +10,7 @@ from faulty_server import FaultyServer, Reply
 
 from imgbuild.audit.compare import OfferedFile, WheelFacts
 from imgbuild.audit.wheels import RemoteFile, index_url, read_project, read_wheel
-from imgbuild.errors import MachineError
+from imgbuild.errors import InputError, MachineError
 from imgbuild.http import HttpClient
 from imgbuild.settings import Settings, Sites
 
@@ -19,7 +21,13 @@ SHA = "ab" * 32
 def test_the_index_is_the_mirror_or_that_of_uv_and_pip(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"):
         monkeypatch.delenv(name, raising=False)
-    assert index_url(Sites()) == "https://index.example/simple"
+    module = "pip._internal.models.index"
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(InputError, match="set UV_DEFAULT_INDEX"):
+        index_url(Sites())
+    default = SimpleNamespace(PyPI=SimpleNamespace(simple_url="https://default/simple"))
+    monkeypatch.setitem(sys.modules, module, default)
+    assert index_url(Sites()) == "https://default/simple"
     monkeypatch.setenv("PIP_INDEX_URL", "https://c/simple")
     assert index_url(Sites()) == "https://c/simple"
     monkeypatch.setenv("UV_DEFAULT_INDEX", "https://a/simple/")
