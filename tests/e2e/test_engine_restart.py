@@ -74,6 +74,6 @@ def test_an_engine_that_goes_and_comes_back(
 def test_an_engine_that_is_not_there(project: SmallProject, dockerd: OwnDockerd) -> None:
     dockerd.stop()
     result = project.run(*ONE, code=3)
-    assert "start the engine" in result.stderr
+    assert "Start it, read in its log why it was stopped" in result.stderr
     dockerd.start()
     project.run(*ONE)
