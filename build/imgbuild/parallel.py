@@ -10,21 +10,23 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def background(function: Callable[[], R]) -> Future[R]:
+def background(function: Callable[[], R], future: Future[R] | None = None) -> Future[R]:
     """Start ``function`` in a daemon thread; ``result(seconds)`` raises TimeoutError if it hangs.
 
     A thread stuck in a system call (a name server, NFS) does not hold up the exit of the program.
+    ``future`` may be one that the caller already holds, and may cancel before the function begins.
     """
-    future: Future[R] = Future()
+    own: Future[R] = future or Future()
 
     def work() -> None:
-        try:
-            future.set_result(function())
-        except BaseException as error:  # noqa: BLE001 - raised by result()
-            future.set_exception(error)
+        if own.set_running_or_notify_cancel():
+            try:
+                own.set_result(function())
+            except BaseException as error:  # noqa: BLE001 - raised by result()
+                own.set_exception(error)
 
     threading.Thread(target=work, daemon=True).start()
-    return future
+    return own
 
 
 def as_completed(  # noqa: PLR0913 - how it ends early
@@ -47,8 +49,9 @@ def as_completed(  # noqa: PLR0913 - how it ends early
     try:
         while waiting or running:
             while waiting and len(running) < workers:
-                item = waiting.pop()
-                running[background(partial(function, item))] = item
+                item, future = waiting.pop(), Future[R]()
+                running[future] = item  # before it begins: an interrupt may come between the two
+                background(partial(function, item), future)
             done = wait(running, return_when=FIRST_COMPLETED).done
             results = [(running.pop(future), future.result()) for future in done]
             if not all(goes_on(result) for _, result in results):
@@ -57,7 +60,7 @@ def as_completed(  # noqa: PLR0913 - how it ends early
     finally:
         if running:
             stop()
-            wait(running, grace)
+            wait([future for future in running if not future.cancel()], grace)
 
 
 def in_parallel(
