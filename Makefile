@@ -1,11 +1,11 @@
 # What a newcomer needs. Everything else is the imgbuild command itself.
 #
 #   make demo     set up what is missing, build TensorFlow 2.2, and say how to use the image
-#   make test     the same set-up, then every check and test, the ones with real builds too
+#   make test     the same set-up, then make check, and the end-to-end tests with real builds
 #   make check    the checks and tests of it that need no engine: what CI says first
 #   make nightly  the end-to-end tests that take long: faults of a push, broken caches, real workflows
 #   make standin  the twenty images of the stack ubuntu, built and tested on stand-ins
-#   make unit     the unit tests alone: seconds, no engine
+#   make unit     the unit tests alone: about a minute, no engine
 #   make bench    the benchmarks, hours, and their tables into docs/evidence.md; needs root
 #   make clean    remove the virtual environment and the caches of the tools
 

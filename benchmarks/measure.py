@@ -104,7 +104,8 @@ def publish(name: str, text: str, *, write: bool) -> None:
 def machine() -> str:
     """Return one line about the machine and the revision."""
     revision = run(["git", "describe", "--always", "--dirty"]).strip()
-    version = f"Python {platform.python_version()}, Linux {platform.release()}"
+    kernel = ".".join(platform.release().split(".")[:2])
+    version = f"Python {platform.python_version()}, Linux {kernel}"
     today = time.strftime("%Y-%m-%d")
     return f"{today}, revision {revision}: {os.cpu_count()} cores, {version}."
 

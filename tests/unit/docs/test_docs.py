@@ -28,7 +28,7 @@ PAGES = [*ROOT.glob("*.md"), *(page for name in FOLDERS for page in (ROOT / name
 CURRENT = [path for path in PAGES if path.name != "CHANGELOG.md"]
 REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
 _FENCE = re.compile(r"^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_SPAN = re.compile(r"`([^`]+)`")
+_SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?://)([^)#\s]*)(?:#([^)\s]+))?\)")
 _COMMAND = re.compile(
     r"(?<![\w./-])(?:\S*/)?imgbuild ((?:--[\w-]+ \S+ )*)([a-z]+)(?![\w/:.-])([^|;&#\n]*)"
@@ -42,10 +42,15 @@ def _name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+def spans(text: str) -> list[str]:
+    """Return what stands between backticks, outside fences."""
+    return [span for _, span in _SPAN.findall(_FENCE.sub("", text))]
+
+
 def code_of(text: str) -> list[str]:
     """Return a page's code: the lines of its fences, and its spans on one line each."""
     lines = [line for fence in _FENCE.findall(text) for line in fence.splitlines()]
-    return lines + [" ".join(span.split()) for span in _SPAN.findall(_FENCE.sub("", text))]
+    return lines + [" ".join(span.split()) for span in spans(text)]
 
 
 def wrong_commands(code: list[str]) -> list[str]:
@@ -84,7 +89,7 @@ def broken_links(path: Path, text: str) -> list[str]:
 def first_column(text: str, heading: str) -> set[str]:
     """Return the code in the first cells of the first table below a heading."""
     section = text.split(f"\n{heading}\n")[1].partition("\n|")[2].partition("\n\n")[0]
-    return {one for row in section.splitlines()[1:] for one in _SPAN.findall(row.split("|")[1])}
+    return {one for row in section.splitlines()[1:] for one in spans(row.split("|")[1])}
 
 
 def setting_keys(model: type[BaseModel], prefix: str = "") -> set[str]:
@@ -131,9 +136,8 @@ def test_links_and_anchors_lead_somewhere(path: Path) -> None:
 
 @pytest.mark.parametrize("path", CURRENT, ids=_name)
 def test_paths_exist(path: Path) -> None:
-    spans = _SPAN.findall(_FENCE.sub("", path.read_text(encoding="utf-8")))
-    named = [span for span in spans if _PATH.fullmatch(span)]
-    folders = (ROOT, ROOT / "build" / "imgbuild", path.parent)
+    named = [span for span in spans(path.read_text(encoding="utf-8")) if _PATH.fullmatch(span)]
+    folders = (ROOT, ROOT / "build" / "imgbuild", ROOT / "tests" / "unit", path.parent)
     assert [n for n in named if not any((folder / n).exists() for folder in folders)] == []
 
 
@@ -163,7 +167,7 @@ def test_exit_codes_in_the_reference() -> None:
 
 def test_record_fields_tag_parts_and_checks_in_the_reference() -> None:
     assert first_column(REFERENCE, "### Records") == {"schema", *(f.name for f in fields(Record))}
-    assert set(get_args(Part)) <= set(_SPAN.findall(_FENCE.sub("", REFERENCE)))
+    assert set(get_args(Part)) <= set(spans(REFERENCE))
     for check in COMPARISONS:
         assert f"| `{check}` |" in REFERENCE
 
