@@ -70,9 +70,23 @@ def test_a_wheel_that_is_not_the_locked_one(cpu_need: Need, cpu_facts: WheelFact
     name = cpu_need.images[0].lock_name
     other = Lock("", {"tensorflow-cpu": "2.2.0"}, {"tensorflow-cpu": ("cd" * 32,)})
     right = Lock("", {"tensorflow-cpu": "2.2.0"}, {"tensorflow-cpu": (cpu_facts.sha256,)})
-    [found] = compare(cpu_need, cpu_facts, {name: other})
-    assert (found.kind, found.place) == ("lock", f"images/locks/{name}")
+    for wrong, hashes in ((other, 1), (Lock("", {}, {}), 0)):
+        [found] = compare(cpu_need, cpu_facts, {name: wrong})
+        assert (found.kind, found.place) == ("lock", f"images/locks/{name}")
+        assert found.change.startswith(f"none of the lock's {hashes} hashes is that")
     assert compare(cpu_need, cpu_facts, {name: right}) == ()
+
+
+def test_a_wheel_may_have_several_tags(gpu_need: Need, gpu_facts: WheelFacts) -> None:
+    """The oldest C library that one of them promises is what the wheel runs with (PEP 425)."""
+    start = "tensorflow_gpu-2.2.0"
+    both = f"{start}-cp36.cp37-cp36m.cp37m-manylinux1_x86_64.manylinux2010_x86_64.whl"
+    newer = f"{start}-cp36-cp36m-manylinux2010_x86_64.manylinux_2_35_x86_64.whl"
+    tags = ("cp37-cp37m-manylinux2010_x86_64", *gpu_facts.tags)
+    assert gpu_need.fits(both)
+    assert _compared(gpu_need, gpu_facts, file=newer, tags=tags) == ()
+    [found] = _compared(gpu_need, gpu_facts, file=both)
+    assert (found.kind, found.evidence) == ("platform", "its platform tag promises glibc 2.5")
 
 
 def test_places_are_where_the_pin_is_written(gpu_need: Need, gpu_facts: WheelFacts) -> None:

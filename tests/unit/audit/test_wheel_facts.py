@@ -77,6 +77,11 @@ def test_a_gpu_and_a_cpu_wheel_with_a_loader(read: Read) -> None:
     assert (facts.libraries, facts.loading, facts.cuda_build) == ((), "none", False)
 
 
+def test_a_wheel_with_two_platform_tags_has_both(read: Read) -> None:
+    both = ("cp36-cp36m-manylinux1_x86_64", "cp36-cp36m-manylinux2010_x86_64")
+    assert read(FakeWheel(tag="cp36-cp36m-manylinux1_x86_64.manylinux2010_x86_64")).tags == both
+
+
 def test_an_old_gpu_wheel_needs_its_libraries(read: Read) -> None:
     needed = ("libcudart.so.9.0", "libcudnn.so.7", "libfoo.so.1", "libc.so.6")
     facts = read(FakeWheel(loader={}, needed=needed, compiler="4.8.5"))

@@ -20,6 +20,7 @@ from imgbuild.engine.faults import EngineUnusableError
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.inputs.build_inputs import BaseInput, ImageDownloads
 from imgbuild.inputs.download import Download, NotFetchedError, WrongContentError
+from imgbuild.inputs.oci_layout import BaseLayout
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.plan import Action, PlanItem
@@ -86,19 +87,25 @@ def test_a_successor_takes_the_tags_and_the_old_image_goes(bench: Bench, remembe
 
 
 def test_an_untagged_image_that_others_may_be_testing_stays(bench: Bench) -> None:
-    """They share the engine; only what this state folder tested, or untagged just now, goes."""
+    """They share the engine; only what this state folder tested, or untagged just now, goes.
+
+    Another checkout of this user, whose images have another repository, shares the folder, too.
+    """
     bench.build()
     stored = bench.engine.stored
     first = next(iter(stored.values()))
     labels = {**first.labels, "imgbuild.input-digest": "sha256:other"}
-    theirs, mine = (
-        replace(first, id=f"sha256:{number:064}", tags=(), labels=labels) for number in (901, 902)
+    elsewhere = {**labels, "imgbuild.repository": "another/tensorflow"}
+    theirs, mine, another = (
+        replace(first, id=f"sha256:{number:064}", tags=(), labels=its)
+        for number, its in ((901, labels), (902, labels), (903, elsewhere))
     )
-    stored.update({one.id: one for one in (theirs, mine)})
-    bench.context.store.adopt(mine.id, {})
+    stored.update({one.id: one for one in (theirs, mine, another)})
+    for one in (mine, another):
+        bench.context.store.adopt(one.id, {})
     bench.change(inputs=CHANGED)
     bench.build()
-    assert theirs.id in stored
+    assert {theirs.id, another.id} <= {*stored}
     assert mine.id not in stored
     assert first.id not in stored
 
@@ -177,6 +184,15 @@ def test_an_image_over_its_budget_is_not_tested_and_gets_no_tag(bench: Bench) ->
     assert labels == ["a test's"] * 2
     # RFC 2606: no registry can ever be called .invalid.
     assert all(tag.startswith("standin.invalid/") for tag in bench.tags())
+
+
+def test_an_image_over_its_budget_gets_no_tag_without_tests_either(bench: Bench) -> None:
+    first, second = bench.context.images
+    bench.change(images=(_with_budget(first, 900), second))
+    old, new = bench.build(test=False, keep_going=True)
+    assert (old.state, new.state) == ("failed", "done")
+    assert "more than its budget of 900 MB" in str(old.error)
+    assert bench.tags() == bench.tags(NEW)
 
 
 # What is locked
@@ -332,6 +348,18 @@ def test_a_missing_base_concerns_only_the_images_on_it(
     first, second = bench.build(keep_going=True)
     assert (first.state, second.state) == ("failed", "done")
     assert str(first.error) == "the base is damaged"
+
+
+def test_a_damaged_base_never_reaches_the_engine(bench: Bench, tmp_path: Path) -> None:
+    def refuse() -> None:
+        raise MachineError("the base is damaged")
+
+    layout = BaseLayout(tmp_path, "sha256:1", "imgbuild/base:debian-12-1")
+    base = BaseInput(layout.reference, layout.image_id, "bootstrapped", layout, refuse)
+    bench.change(inputs=replace(INPUTS, bases={"debian-12": base}))
+    assert {str(result.error) for result in bench.build()} == {"the base is damaged"}
+    assert "load" not in bench.engine.calls
+    assert bench.baked == []
 
 
 def _failing_gate(monkeypatch: pytest.MonkeyPatch, error: ImgbuildError) -> None:

@@ -169,10 +169,21 @@ def test_committed_dockerfiles_of_the_revision_count_as_they_are(checkout: GitCh
     assert checkout.changed() == {}
 
 
-def test_no_revision_before_the_first_is_every_image(checkout: GitCheckout) -> None:
-    reasons, said = checkout.changes("0" * 40)
+@pytest.mark.parametrize("length", [40, 64])
+def test_no_revision_before_the_first_is_every_image(checkout: GitCheckout, length: int) -> None:
+    """A digest of zeros, by sha1 or sha256, is what CI names before a branch's first revision."""
+    reasons, said = checkout.changes("0" * length)
     assert {*reasons} == checkout.named(lambda _: True)
-    assert "no revision before" in said[0]
+    reason = "there is no revision before this one"
+    assert said == [f"--changed-since {'0' * length}: every image counts as changed: {reason}"]
+
+
+def test_another_name_of_zeros_is_a_revision_like_any(checkout: GitCheckout) -> None:
+    git(checkout.root, "tag", "000")
+    assert checkout.changes("000") == ({}, [])
+    for none in ("0000", "0" * 39 + "1"):
+        with pytest.raises(InputError, match=none):
+            checkout.changes(none)
 
 
 def test_nothing_of_the_checkout_is_touched(checkout: GitCheckout) -> None:

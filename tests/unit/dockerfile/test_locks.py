@@ -73,6 +73,19 @@ def test_the_committed_locks_satisfy_the_matrix(matrix: Matrix, project: Project
     assert family_problems(lock_family(matrix), project.locks) == []
 
 
+def test_a_lock_without_its_tensorflow_is_refused(
+    images: dict[str, Image], project: Project, tmp_path: Path
+) -> None:
+    image = images["tf-2.2-gpu-ubuntu"]
+    lock = read_lock(project.locks / image.lock_name)
+    text = (project.locks / image.lock_name).read_text(encoding="utf-8")
+    without = text.replace(f"{lock.entries['tensorflow-gpu']}\n", "")
+    (tmp_path / image.lock_name).write_text(without, encoding="utf-8")
+    assert lock_problems(requests_of(image)[0], tmp_path) == [
+        f"{image.lock_name}: tensorflow-gpu is missing; the matrix requires tensorflow-gpu==2.2.0"
+    ]
+
+
 @pytest.mark.parametrize(
     ("body", "expected"),
     [

@@ -9,7 +9,7 @@ import pytest
 from faulty_server import FaultyServer, Reply
 
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.inputs.oci_layout import read_layout
+from imgbuild.inputs.oci_layout import blob_path, read_layout
 from imgbuild.inputs.upstream_files import _repository, fetch_layout, find_image
 from imgbuild.settings import Settings, Sites
 
@@ -83,6 +83,11 @@ def test_an_image_becomes_a_layout(server: FaultyServer, tmp_path: Path) -> None
     asked = len(server.asked)
     assert fetch_layout(registry.reference, "ubuntu-18.04", tmp_path, Sites()) == path
     assert not [one for one in server.asked[asked:] if "/blobs/" in one.path]
+    # A layer that was damaged since, its size unchanged, is fetched again.
+    layer = path / blob_path(_digest(registry.layers[1]))
+    layer.write_bytes(b"SECOND layer")
+    assert fetch_layout(registry.reference, "ubuntu-18.04", tmp_path, Sites()) == path
+    assert layer.read_bytes() == registry.layers[1]
 
 
 def test_a_manifest_need_not_name_its_type(server: FaultyServer, tmp_path: Path) -> None:

@@ -151,9 +151,16 @@ def test_what_the_folder_does_not_hold_is_named_before_anything_is_built(
 
 
 def test_a_damaged_base_is_named_before_anything_is_built(open_dest: Open, dest: Path) -> None:
-    next((dest / "base").rglob("blobs/sha256/*")).write_text("!")
-    with pytest.raises(InputError, match=r"base/debian-12-.* of tf-2.* is missing or damaged"):
-        open_dest()
+    """Whichever file it is, and though its size is right: configuration, manifest or layer."""
+    blobs = [*(dest / "base").rglob("blobs/sha256/*")]
+    assert len(blobs) == 3
+    for blob in blobs:
+        content = blob.read_bytes()
+        blob.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        with pytest.raises(InputError, match=r"base/debian-12-.* of tf-2.* is missing or damaged"):
+            open_dest()
+        blob.write_bytes(content)
+    open_dest()
 
 
 def test_a_listing_is_read_as_it_was_written_and_says_what_is_missing(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
+from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import SCHEMA_NAME, load_matrix, schema_text
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
@@ -25,6 +26,21 @@ def test_the_committed_matrix_has_the_ten_versions(matrix: Matrix, stack: str) -
     rows = [row for row in matrix.images if row.stack == stack and row.mpi is None]
     minors = [row.tensorflow.rsplit(".", 1)[0] for row in rows]
     assert minors == ["1.10", "1.11", "1.12", "1.13", "1.14", "1.15", "2.0", "2.1", "2.2", "2.3"]
+
+
+def test_a_row_overrides_its_stack_and_a_stack_its_operating_system(
+    edited: Edited, refusal: Refusal
+) -> None:
+    stack, row = "      nccl: 2.4.8\n", "{tensorflow: 2.0.0, stack: ubuntu, variants: [cpu, gpu],"
+    path = edited(stack, f"{stack}      git: 2.17.8\n")
+    path.write_text(path.read_text().replace(row, f"{row} git: 2.17.9,"))
+    found = {image.name: image.version_of("git") for image in all_images(load_matrix(path))}
+    assert found["tf-1.13-cpu-ubuntu"] == found["tf-2.1-gpu-ubuntu"] == "2.17.8"
+    assert found["tf-2.0-cpu-ubuntu"] == "2.17.9"
+    # The fault is where the pin stands that holds.
+    path = edited(stack, f"{stack}      mpi: openmpi-4.1.4\n")
+    line = path.read_text().splitlines().index("      mpi: openmpi-4.1.4") + 1
+    assert f"matrix.yaml:{line}:" in refusal(path)
 
 
 @pytest.mark.parametrize(

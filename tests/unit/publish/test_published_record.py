@@ -50,6 +50,12 @@ def test_nonsense_is_refused(change: dict[str, Any], expected: str) -> None:
         record_of({**RECORD.as_json(), **change}, WHERE)
 
 
+def test_of_one_second_the_later_release_is_the_later_record() -> None:
+    """The tenth of a day comes after the ninth: a release is no text."""
+    ninth, tenth = (replace(RECORD, release=f"20261120.{number}") for number in (9, 10))
+    assert ninth.age < tenth.age < replace(ninth, published="2026-11-20T10:11:13Z").age
+
+
 def test_a_record_lies_beside_its_image(registry: MemoryRegistry) -> None:
     record = publish(registry, TAG)
     assert registry.tags() == tuple(sorted([TAG, f"{TAG}.record", *RECORD.moving]))

@@ -38,6 +38,9 @@ def test_the_next_is_the_first_that_this_image_has_not(images: dict[str, Image])
     assert releases_in([*image.tags, *tags], image) == [*reversed(releases)]
     assert releases_in(tags, other) == []
     assert next_release(TODAY, releases) == "20261120.3"
+    # The tenth of a day is later than the ninth.
+    many = [planned_tags(image, f"20261120.{number}").immutable for number in (10, 9, 2)]
+    assert releases_in(many, image) == ["20261120.10", "20261120.9", "20261120.2"]
     assert next_release(TODAY, releases[:1]) == "20261120.1"
 
 
