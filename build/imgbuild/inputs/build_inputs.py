@@ -31,15 +31,15 @@ FILES, CONDA = "downloads", "conda-packages"
 class BaseInput:
     """The base image: a reference that the engine has or can pull.
 
-    ``digest`` is ``None`` until it has been made. ``require_whole`` makes a damaged layout again;
-    it reads all of it, so it is called before a load only.
+    ``digest`` is ``None`` until it has been made. ``require_whole`` makes a damaged layout again,
+    or refuses one that was not made here; it reads all of it, so it is called before a load only.
     """
 
     reference: str
     digest: str | None
     origin: str
     layout: BaseLayout | None = None
-    require_whole: Callable[[], None] = lambda: None
+    require_whole: Callable[[], object] = lambda: None
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,8 @@ def _base(
         return BaseInput(choice.image, choice.image.rsplit("@", 1)[1], "registry")
     if isinstance(choice, LayoutBase):
         local = read_layout(Path(choice.path), verify_layer=False)
-        return BaseInput(local.reference, local.image_id, "OCI layout", local)
+        whole = partial(read_layout, local.path)
+        return BaseInput(local.reference, local.image_id, "OCI layout", local, whole)
     recipe, cache = base_recipe(image), cache_dir()
     found = None if refresh else find_base(recipe, cache)
     if found is None and not make:

@@ -12,7 +12,7 @@ import uv
 from imgbuild.errors import InputError, MachineError
 from imgbuild.inputs import build_inputs
 from imgbuild.inputs.build_inputs import BuildInputs, prepare_inputs, uv_context
-from imgbuild.inputs.oci_layout import BaseLayout
+from imgbuild.inputs.oci_layout import BaseLayout, write_layout
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.settings import Settings
@@ -54,6 +54,21 @@ def test_a_base_that_was_damaged_and_is_another_now_ends_the_build(
     base = _prepare(images, {}).bases["debian-12"]
     base.require_whole()
     with pytest.raises(MachineError, match="it is another one now"):
+        base.require_whole()
+
+
+def test_the_layer_of_a_layout_is_read_before_an_engine_gets_it(
+    images: dict[str, Image], tmp_path: Path
+) -> None:
+    rootfs, folder = tmp_path / "rootfs.tar", tmp_path / "layout"
+    rootfs.write_bytes(b"any")
+    write_layout(folder, rootfs, name="mine", epoch=0)
+    settings = {"base": {"debian-12": {"from": "layout", "path": str(folder)}}}
+    base = _prepare(images, settings).bases["debian-12"]
+    base.require_whole()
+    (layer,) = (path for path in folder.rglob("blobs/sha256/*") if path.read_bytes()[:1] == b"\x1f")
+    layer.write_bytes(layer.read_bytes()[:-1] + b"!")
+    with pytest.raises(InputError, match=rf"{layer.name} is not what its digest says"):
         base.require_whole()
 
 
