@@ -37,6 +37,7 @@ _PORTS = range(20000, 32000)
 _STARTER = ThreadPoolExecutor(1)
 _BCRYPT_COST = "04"  # the least: a password is hashed at each request
 _BCRYPT_LETTERS = "./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+_INSTALL = "These tests need docker-registry: install it (apt-get install docker-registry); {}"
 _ONE_AT_A_TIME = threading.Lock()  # crypt(3) has one buffer for its results
 
 
@@ -71,7 +72,7 @@ class OwnRegistry:
         with self.log_file.open("ab") as log:
             self.process = _STARTER.submit(
                 subprocess.Popen,
-                dies_with_parent([_program(), "serve", str(config)]),
+                dies_with_parent([docker_registry(), "serve", str(config)]),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -165,19 +166,25 @@ def free_port() -> int:
 
 
 @cache
-def _program() -> str:
-    """Return the path of docker-registry, unpacked from Debian's package if not installed."""
+def docker_registry() -> str:
+    """Return the path of docker-registry, unpacked from Debian's package if not installed.
+
+    Where it cannot be had, tests fail: what publishes images is not to be taken for tested.
+    """
     installed = shutil.which("docker-registry")
     if installed:
         return installed
     if not shutil.which("apt-get"):
-        pytest.fail("install docker-registry: there is no apt-get to fetch it with")
+        pytest.fail(_INSTALL.format("there is no apt-get to fetch it with"), pytrace=False)
     kept = TemporaryDirectory(prefix="imgbuild-registry-")
     atexit.register(kept.cleanup)
     folder = Path(kept.name)
     folder.chmod(0o755)  # apt-get fetches as another user
     download = ["apt-get", "-qq", "download", "docker-registry"]
-    subprocess.run(download, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    fetched = subprocess.run(download, cwd=folder, check=False, capture_output=True, text=True)
+    if fetched.returncode:
+        said = " ".join(fetched.stderr.split())
+        pytest.fail(_INSTALL.format(f"apt-get cannot fetch it: {said}"), pytrace=False)
     (package,) = folder.glob("docker-registry_*.deb")
     subprocess.run(["dpkg-deb", "-x", package, folder / "root"], check=True)
     return str(folder / "root" / "usr" / "bin" / "docker-registry")

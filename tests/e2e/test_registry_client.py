@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from own_registry import OwnRegistry, own_registry
+from own_registry import OwnRegistry, docker_registry, own_registry
 from small_disk import small_disk
 
 from imgbuild.errors import CheckFailedError, MachineError
@@ -88,6 +88,26 @@ def publish(registry: RegistryClient, number: int) -> Record:
     put_record(registry, record, manifest)
     registry.put_manifest("1.0", manifest.content, manifest.media_type)
     return record
+
+
+@pytest.mark.parametrize(
+    ("apt_get", "expected"),
+    [
+        (None, "there is no apt-get to fetch it with"),
+        ("echo E: no such package >&2; exit 100", "apt-get cannot fetch it: E: no such package"),
+    ],
+)
+def test_without_docker_registry_tests_fail_and_say_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, apt_get: str | None, expected: str
+) -> None:
+    if apt_get:
+        program = tmp_path / "apt-get"
+        program.write_text(f"#!/bin/sh\n{apt_get}\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    text = rf"install it \(apt-get install docker-registry\); {expected}"
+    with pytest.raises(pytest.fail.Exception, match=text):
+        docker_registry.__wrapped__()
 
 
 @pytest.mark.parametrize("tls", [False, True])
