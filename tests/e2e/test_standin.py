@@ -4,6 +4,7 @@ One image a corner of operating system, MPI flavour and variant, in `make nightl
 builds all twenty.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,14 @@ import pytest
 import yaml
 from checkout import Checkout
 
+from imgbuild.build.context import BuildOptions, open_context
+from imgbuild.build.fetch import FetchJob, fetch_files, plan_listing
 from imgbuild.engine.client import Engine
+from imgbuild.inputs.download import shown_progress
+from imgbuild.matrix.images import all_images
+from imgbuild.matrix.load import load_matrix
+from imgbuild.project import SETTINGS_VARIABLE, Project
+from imgbuild.settings import Sites, load_settings
 from standin.server import StandInServer, serve
 
 pytestmark = pytest.mark.nightly
@@ -74,14 +82,39 @@ def test_no_layer_has_a_toolkit_or_a_compiler(
     assert checkout.docker("run", "--rm", tag, "sh", "-c", find).stdout == ""
 
 
-def test_every_upstream_was_asked_through_its_mirror(
-    built: dict[str, dict[str, Any]], upstreams: tuple[StandInServer, Path]
+def test_every_upstream_is_asked_through_its_mirror(
+    checkout: Checkout,
+    upstreams: tuple[StandInServer, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert built
-    settings = yaml.safe_load(upstreams[1].read_text(encoding="utf-8"))
-    assert {*settings["mirrors"]} == {
+    """As `imgbuild fetch` does it for a folder that is empty: whatever was built before, it asks.
+
+    The Python packages, whose index is no stand-in, are left out.
+    """
+    server, settings_file = upstreams
+    monkeypatch.setenv(SETTINGS_VARIABLE, str(settings_file))
+    monkeypatch.setattr("imgbuild.build.fetch.python_items", lambda *_: ())
+    project, settings = Project(checkout.root), load_settings(settings_file)
+    matrix = load_matrix(project.matrix)
+    images = tuple(image for image in all_images(matrix) if image.name in GPU_IMAGES)
+    job = FetchJob(project, settings, Sites(matrix.upstream_urls, settings), tmp_path)
+    server.asked.clear()
+    with open_context(project, images, BuildOptions(), print) as context, context.display:
+        listings = [plan_listing(image, job, context) for image in images]
+    planned = {*server.asked}
+    fetch_files(listings, job, shown_progress())
+    archives = {name for name in settings.mirrors if matrix.upstreams[name].kind == "apt"}
+    assert _sites(planned) >= archives, "apt in a build"
+    assert _sites(server.asked - planned) == {*settings.mirrors}, "packages and downloads"
+    assert {*settings.mirrors} == {
         *("anaconda", "intel", "nvidia-cuda", "nvidia-machine-learning", "open-mpi", "ubuntu")
     }
+
+
+def _sites(paths: Iterable[str]) -> set[str]:
+    """Return the upstreams that the server's paths belong to."""
+    return {path.split("/")[1] for path in paths}
 
 
 def test_a_mirror_that_answers_with_html_builds_and_keeps_nothing(
