@@ -59,6 +59,18 @@ def test_a_row_that_breaks_a_rule_is_refused(
     assert f"{rule.says} Source: {rule.source}. Nearest that works: {nearest}." in line
 
 
+def test_a_cudnn_that_exists_may_still_be_too_old_for_the_wheel(
+    edited: Edited, refusal: Refusal
+) -> None:
+    """NVIDIA has 7.4.2.24 for CUDA 10.0; wheels of 1.14 run with it, those from 1.15 on do not."""
+    row = "{tensorflow: 1.14.0, stack: ubuntu, variants: [cpu, gpu],"
+    assert load_matrix(edited(row, f"{row} cudnn: 7.4.2.24,"))
+    for other in (row.replace("1.14", "1.15"), ROW_2_0):
+        (line, _) = refusal(edited(other, f"{other} cudnn: 7.4.2.24,")).splitlines()
+        assert "breaks the rule tensorflow-cudnn, which requires 7.6 or newer" in line
+        assert "Nearest that works: 7.6.3.30." in line
+
+
 def test_a_broken_rule_names_the_images_and_what_was_found(
     edited: Edited, refusal: Refusal
 ) -> None:
