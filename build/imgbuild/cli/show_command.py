@@ -133,7 +133,7 @@ def _pin_lines(pin: dict[str, Any], mpi: str) -> list[str]:
     lines = [line] if len(line) <= WIDTH else [head, *wrapped(pin["source"], INDENT)]
     notes = [f"sha256 {pin['sha256']}"] if pin["sha256"] else []
     if pin["documented"]:
-        gone = ", which is not available: the corrected one stays"
+        gone = ", which cannot be had for this image: the corrected one stays"
         notes.append(f"documented: {pin['documented']}{'' if pin['documented_exists'] else gone}")
     if pin["why"]:
         notes.append(f"why: {pin['why']}")

@@ -226,8 +226,9 @@ def as_documented(images: Iterable[Image], *, each: bool) -> tuple[Image, ...]:
     same = [image for image in others if not image.documented]
     if each and same:
         kept = [
-            f"{pin.component} {pin.documented} was documented and is not available ({pin.why})"
-            for pin in never_published(same[0])
+            f"{pin.component} {pin.documented} was documented and cannot be had for this image "
+            f"({pin.why})"
+            for pin in unavailable(same[0])
         ]
         why = "; ".join(kept) or "the documentation names no other version for any of its pins"
         raise InputError(f"{same[0].name} is as documented already: {why}.")
@@ -246,6 +247,6 @@ def corrections(image: Image) -> dict[str, ResolvedPin]:
     }
 
 
-def never_published(image: Image) -> tuple[ResolvedPin, ...]:
-    """Return the pins whose documented version does not exist: the corrected one stays."""
+def unavailable(image: Image) -> tuple[ResolvedPin, ...]:
+    """Return the pins whose documented version the image cannot have: the corrected one stays."""
     return tuple(pin for pin in image.pins if pin.documented and not pin.documented_exists)

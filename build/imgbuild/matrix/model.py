@@ -40,8 +40,8 @@ WheelTag = Literal["cp36", "cp37", "cp38"]
 class Pin(Section):
     """The exact version of one component; with the documented one where that cannot work.
 
-    ``documented_exists`` is false if the documented version was never published; then
-    ``--as-documented`` keeps the corrected one.
+    ``documented_exists`` is false if the documented version cannot be had there, such as a package
+    of another release of the system; then ``--as-documented`` keeps the corrected one.
     """
 
     version: Version

@@ -23,7 +23,7 @@ class ResolvedPin:
     """One component of an image: its exact version, where it comes from, and why.
 
     ``documented`` is what the documentation of these images says where that is another version;
-    ``documented_exists`` is false if it was never published.
+    ``documented_exists`` is false if it cannot be had for this image.
     """
 
     component: str

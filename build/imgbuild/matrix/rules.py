@@ -8,7 +8,7 @@ from functools import cache
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion
 
-from imgbuild.matrix.images import Image, all_images, corrections, minor_of, never_published
+from imgbuild.matrix.images import Image, all_images, corrections, minor_of, unavailable
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.pins import pin_location
 from imgbuild.matrix.rule_model import Check, Rule
@@ -91,8 +91,9 @@ def documented_warnings(image: Image) -> list[str]:
         for component, corrected in corrections(image).items()
     ]
     kept = [
-        f"{pin.component} stays {pin.version}, since {pin.documented} is not available ({pin.why})"
-        for pin in never_published(image)
+        f"{pin.component} stays {pin.version}, since {pin.documented} cannot be had for this image "
+        f"({pin.why})"
+        for pin in unavailable(image)
     ]
     return [
         f"{image.name} is built as documented: {'; '.join([*changed, *kept])}.",

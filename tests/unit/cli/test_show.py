@@ -25,6 +25,7 @@ def test_value_source_and_reason(images: dict[str, Image], project: Project) -> 
     text = _text(images["tf-2.3-cpu-debian"], project)
     assert "horovod      0.20.3     Python package index: horovod, source distribution" in text
     assert "    documented: 0.20.0\n    why: the last patch release of 0.20" in text
+    assert "azureml-train-core 1.20.0" in text, "who documented it"
     assert (
         "  is published as\n    2.3.0-cpu-py36-openmpi4.1.4-debian12-RELEASE\n    and as 2." in text
     )
@@ -35,7 +36,8 @@ def test_a_corrected_pin_of_a_gpu_image(images: dict[str, Image], project: Proje
     text = _text(images["tf-2.1-gpu-ubuntu"], project)
     repository = "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu1804/x86_64"
     assert f"cuda         10.1\n    {repository}\n    documented: 10.0\n    why: the wheel" in text
-    assert "documented: 2.7.4, which is not available: the corrected one stays" in text
+    assert "documented: 2.7.4, which cannot be had for this image: the corrected one" in text
+    assert "why: Ubuntu 16.04 has 2.7.4, and the images on it have it; the archive of" in text
     assert "cuda-cudart-10-1=10.1.243-1" in text
 
 

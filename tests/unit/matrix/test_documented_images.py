@@ -8,7 +8,7 @@ from imgbuild.matrix.images import (
     as_documented,
     corrections,
     documented_family,
-    never_published,
+    unavailable,
 )
 from imgbuild.matrix.model import Matrix
 
@@ -31,16 +31,18 @@ def test_it_has_the_documented_pins_and_its_own_name(images: dict[str, Image]) -
     assert image.cuda is image.matrix.cuda["10.0"]
     assert [(name, pin.version) for name, pin in corrections(image).items()] == [("cuda", "10.1")]
     assert image.lock_name == images["tf-2.1-gpu-ubuntu"].lock_name
-    # A version that was never published stays the corrected one.
+    # Ubuntu 18.04 never had the documented git: the corrected one stays. Ubuntu 16.04 has it.
     assert image.version_of("git") == "2.17.1"
-    assert [pin.documented for pin in never_published(image)] == ["2.7.4"]
+    assert [pin.documented for pin in unavailable(image)] == ["2.7.4"]
+    old = images["tf-1.13-gpu-ubuntu"]
+    assert (old.version_of("git"), unavailable(old)) == ("2.7.4", ())
 
 
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
         ("tf-1.10-gpu-ubuntu", "the documentation names no other version for any of its pins"),
-        ("tf-1.14-gpu-ubuntu", "git 2.7.4 was documented and is not available"),
+        ("tf-1.14-gpu-ubuntu", "git 2.7.4 was documented and cannot be had for this image"),
     ],
 )
 def test_the_error_where_nothing_differs(
