@@ -14,10 +14,13 @@ from conftest import ROOT
 from generated_tables import TABLES, blocks, click_commands, with_tables
 from pydantic import BaseModel
 
+from imgbuild.dockerfile.lockfile import read_lock
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
+from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.rule_model import Part
 from imgbuild.matrix.rules import COMPARISONS
+from imgbuild.project import Project
 from imgbuild.publish.record import Record
 from imgbuild.settings import Settings
 from imgbuild.suites.catalog import read_suites
@@ -170,6 +173,32 @@ def test_record_fields_tag_parts_and_checks_in_the_reference() -> None:
     assert set(get_args(Part)) <= set(spans(REFERENCE))
     for check in COMPARISONS:
         assert f"| `{check}` |" in REFERENCE
+
+
+def test_every_pin_in_which_the_stacks_differ_has_its_reason(images: dict[str, Image]) -> None:
+    text = (ROOT / "docs" / "images.md").read_text(encoding="utf-8")
+    _, _, section = text.partition("### Why `debian` has other versions\n")
+    explained = {*re.findall(r"^\| `(\w+)` \|", section.partition("\n## ")[0], re.MULTILINE)}
+    differ = set()
+    for image in (image for image in images.values() if image.stack == "debian"):
+        here, there = image.keys, images[f"tf-{image.minor}-cpu-ubuntu"].keys
+        differ |= {one for one in {*here, *there} if here.get(one) != there.get(one)}
+    assert explained == differ
+
+
+#: The pip lists of azureml/train/estimator/scenarios/tensorflow-*.yml, azureml-train-core 1.20.0.
+DOCUMENTED = ("tensorflow", "horovod", "azureml-defaults", "azureml-dataset-runtime", "cmake")
+
+
+@pytest.mark.parametrize("package", DOCUMENTED)
+def test_a_documented_package_is_in_the_images_or_said_to_be_left_out(
+    images: dict[str, Image], project: Project, package: str
+) -> None:
+    image = images["tf-2.0-cpu-ubuntu"]
+    there = {*image.keys, *read_lock(project.locks / image.lock_name).versions}
+    text = (ROOT / "docs" / "images.md").read_text(encoding="utf-8")
+    left_out = " ".join(re.findall(r"^(\| `.*) \| left out; ", text, re.MULTILINE))
+    assert (package in there) != (f"`{package}`" in left_out)
 
 
 def test_every_suite_is_described() -> None:
