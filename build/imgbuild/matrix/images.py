@@ -185,7 +185,10 @@ def all_images(matrix: Matrix, *, documented: bool = False) -> tuple[Image, ...]
     for row in matrix.images:
         for variant in row.variants:
             with suppress(LookupError):
-                found.append(resolve_image(matrix, row, variant, documented=documented))
+                image = resolve_image(matrix, row, variant)
+                if documented:
+                    image = resolve_image(matrix, row, variant, documented=True)
+                found.append(image)
     return tuple(found)
 
 

@@ -46,6 +46,20 @@ def test_a_row_overrides_its_stack_and_a_stack_its_operating_system(
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
+        ('{version: "10.1", documented', '{version: "9.2", documented', "no CUDA '9.2'"),
+        ("{version: 0.20.3, documented", "{version: 9.9, documented", "no Horovod '9.9'"),
+    ],
+)
+def test_a_corrected_pin_that_no_table_has_is_named(
+    edited: Edited, refusal: Refusal, old: str, new: str, expected: str
+) -> None:
+    """The documented version beside it is one that the table has."""
+    assert expected in refusal(edited(old, new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
         ("epoch:", "epohc:", "unknown key 'epohc'; allowed: build_requirements, constraints, cuda"),
         ("epoch:", "epohc:", "missing key 'epoch'"),
         ("repository: i", "repository: a/b\nrepository: i", "key 'repository' is already set on"),
