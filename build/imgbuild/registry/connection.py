@@ -24,6 +24,7 @@ from imgbuild.http import (
     is_loopback,
     raise_transient,
     same_site,
+    shown,
 )
 from imgbuild.registry.repository import DOCKER_MANIFEST, INDEXES, OCI_MANIFEST, RepositoryName
 from imgbuild.settings import Credentials
@@ -159,12 +160,21 @@ class RegistryConnection:
         """Return the answer to a request, which is sent again with a new header after a 401."""
         header = self._known(write=write)
         answer = send(authorization=header)
-        if answer.status == 401:
+        if self._requires_login(answer):
             challenge = answer.headers.get("WWW-Authenticate", "")
             answer = send(authorization=self._renewed(challenge, header, write=write))
-        if answer.status == 401:
-            raise self._login_error(self._find(self._repository.host))
+            if self._requires_login(answer):
+                raise self._login_error(self._find(self._repository.host))
         return answer
+
+    def _requires_login(self, answer: Answer) -> bool:
+        """Return whether the registry itself asks for a login; no site that it leads to may."""
+        if answer.status == 401 and not same_site(answer.url, self._root()):
+            raise CheckFailedError(
+                f"{self.name}: the registry leads to {shown(answer.url)}, which asks for a login; "
+                "none was sent there. Check the registry, or a proxy before it."
+            )
+        return answer.status == 401
 
     def _known(self, *, write: bool) -> str:
         return self._header if self._writes or not write else ""

@@ -179,6 +179,29 @@ def test_another_host_gets_no_login(server: RegistryServer) -> None:
         ]
 
 
+@pytest.mark.parametrize("login", [LOGIN, Credentials(identity="identity-1")])
+@pytest.mark.parametrize("scheme", ["Basic", "Bearer"])
+@pytest.mark.parametrize("known", [False, True])
+def test_another_host_may_not_ask_for_a_login(
+    bearer: RegistryServer, login: Credentials, scheme: str, *, known: bool
+) -> None:
+    """Neither with the first request nor with one that has a token."""
+    digest = next(iter(bearer.store.blobs))
+    registry = opened(bearer.name, lambda _: login)
+    if known:
+        registry.blob(digest)
+    else:
+        bearer.wanted = set()
+    with registry_server() as storage:
+        storage.wanted, storage.tokens = {"Bearer t1"}, [TOKEN]
+        storage.challenge = f'{scheme} realm="http://{storage.host}/token",service="s"'
+        bearer.elsewhere = f"http://{storage.host}"
+        with pytest.raises(CheckFailedError, match=r"leads to http://.*, which asks for a login"):
+            registry.blob(digest)
+        assert [(one.method, one.authorization) for one in storage.asked] == [("GET", "")]
+    assert len(tokens_asked(bearer)) == known
+
+
 def test_a_secret_body_is_not_redirected_to_another_host(bearer: RegistryServer) -> None:
     with registry_server() as other:
         bearer.tokens = [Fault(307, {"Location": f"http://{other.host}/token"})]
