@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 #: The most bytes that are read of a blob.
 LARGEST_BLOB = 1 << 28
+#: The most pages of tags; with 1000 tags on each, far more than a repository has.
+MOST_PAGES = 10_000
 _NEXT = re.compile(r'<([^>]*)>\s*;[^,]*\brel="?next"?')
 
 
@@ -117,8 +119,12 @@ class RegistryClient(RegistryConnection):
     def tags(self) -> tuple[str, ...]:
         """Return every tag, sorted; none of a repository that does not exist yet."""
         found: set[str] = set()
+        pages: set[str] = set()
         path = "/tags/list?n=1000"  # registries may return fewer
-        while path:
+        while path and path not in pages:
+            pages.add(path)
+            if len(pages) > MOST_PAGES:
+                raise CheckFailedError(f"{self.name}: its tags have no end. Is it a registry?")
             answer = self._read("GET", path, "listing its tags")
             if answer is None:
                 break

@@ -10,6 +10,7 @@ from registry_server import Fault, RegistryServer, registry_server
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.http import RetryPolicy
 from imgbuild.parallel import in_parallel
+from imgbuild.registry import repository_client
 from imgbuild.registry.repository import EMPTY_TYPE, OCI_MANIFEST, DamagedError, digest_of
 from imgbuild.registry.repository_client import RegistryClient
 
@@ -84,6 +85,25 @@ def test_tags_come_page_by_page(
         server.store.add_image(tag)
     server.page = page
     assert registry.tags() == tags
+
+
+def test_a_list_of_tags_ends(
+    registry: RegistryClient, server: RegistryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page that was read ends it; new pages for ever are refused."""
+
+    def page(following: int) -> Fault:
+        link = f'</v2/team/app/tags/list?page={following}>; rel="next"'
+        return Fault(200, {"Link": link}, json.dumps({"tags": [f"{following}.0"]}).encode())
+
+    monkeypatch.setattr(repository_client, "MOST_PAGES", 4)
+    server.fail("GET /tags", *map(page, (2, 3, 2, 3)))
+    assert registry.tags() == ("2.0", "3.0")
+    assert len(server.lines()) == 3
+    server.faults.clear()
+    server.fail("GET /tags", *map(page, range(9)))
+    with pytest.raises(CheckFailedError, match="its tags have no end"):
+        registry.tags()
 
 
 @pytest.mark.parametrize(
