@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from imgbuild.errors import InputError
-from imgbuild.settings import Credentials, Settings, Sites, load_settings
+from imgbuild.settings import Credentials, Mirror, Settings, Sites, load_settings
 
 
 @pytest.mark.parametrize(
@@ -83,6 +83,31 @@ MIRRORS = {"files": "http://m.example/files/", "deep": "https://d.example"}
 def test_the_most_exact_mirror_is_asked(url: str, expected: str) -> None:
     sites = Sites(UPSTREAMS, Settings.model_validate({"mirrors": MIRRORS}))
     assert sites.address(url) == expected
+
+
+@pytest.mark.parametrize("name", ["deep", "python-index"])
+def test_a_login_is_not_sent_over_plain_http(tmp_path: Path, name: str) -> None:
+    """Neither by this program nor by apt and uv in a build; loopback is no network."""
+    path = tmp_path / "netrc"
+    hosts = ("m.example", "127.0.0.1", "localhost")
+    path.write_text("".join(f"machine {host} login me password secret\n" for host in hosts))
+
+    def sites(url: str) -> Sites:
+        return Sites(UPSTREAMS, Settings(netrc=str(path), mirrors={name: Mirror(url=url)}))
+
+    for url in ("https://m.example/a", "http://127.0.0.1:1/a", "http://localhost/a"):
+        sites(url).check_logins()
+        assert sites(url).login(url) == Credentials("me", "secret")
+    refused = "http://m.example:8080/a"
+    sites("http://other.example/").check_logins()
+    refusal = "login for m.example, but http://m.example:8080 is plain http"
+    with pytest.raises(InputError, match=refusal) as caught:
+        sites(refused).login(f"{refused}/f")
+    assert "secret" not in str(caught.value)
+    with pytest.raises(InputError, match=refusal):
+        sites(refused).check_logins()
+    with pytest.raises(InputError, match=refusal):
+        Sites({"up": refused}, Settings(netrc=str(path))).check_logins()
 
 
 def test_a_login_shows_nothing() -> None:

@@ -128,7 +128,7 @@ def check_settings(settings: Settings, matrix: Matrix) -> None:
                 f"there are: {', '.join(known)}."
             )
     _secret_files(settings)
-    Sites(matrix.upstream_urls, settings).login("https://localhost/")
+    Sites(matrix.upstream_urls, settings).check_logins()
     _mirror_keyrings(matrix, settings)
     for base in settings.base.values():
         if isinstance(base, LayoutBase):

@@ -109,6 +109,14 @@ def test_what_cannot_be_meant_is_refused(
         _prepare(images, settings)
 
 
+def test_no_build_gets_a_login_for_plain_http(images: dict[str, Image], tmp_path: Path) -> None:
+    path = tmp_path / "netrc"
+    path.write_text("machine m.example login me password secret\n")
+    settings = {"netrc": str(path), "mirrors": {"python-index": "http://m.example/simple"}}
+    with pytest.raises(InputError, match=r"but http://m\.example is plain http"):
+        _prepare(images, settings)
+
+
 def test_a_substitute_has_its_own_sha256(images: dict[str, Image]) -> None:
     settings = {"substitutes": {"openmpi-3.1.2.tar.gz": "a" * 64}}
     own, changed = (_prepare(images, s, GPU).downloads[GPU] for s in ({}, settings))
