@@ -5,11 +5,17 @@ The paragraph names what is wrong, where (``file:line`` in a file) and what to d
 
 from typing import ClassVar
 
+from imgbuild.text import without_logins
+
 
 class ImgbuildError(Exception):
     """Base of every error that is shown to the user as a paragraph, without a traceback."""
 
     exit_code: ClassVar[int] = 1
+
+    def __str__(self) -> str:
+        """Return the paragraph; an address that it quotes is without its login."""
+        return without_logins(super().__str__())
 
 
 class CheckFailedError(ImgbuildError):

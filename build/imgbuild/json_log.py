@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TextIO
 
+from imgbuild.text import without_logins
+
 VARIABLE = "IMGBUILD_LOG_FORMAT"
 OPTION = "--log-format"
-_LOGIN = re.compile(r"(?<=://)[^/\s@]*@")
 Value = str | int | float | bool | None
 
 
@@ -33,7 +34,7 @@ class JsonLog(io.TextIOBase):
     def emit(self, event: str, **values: Value) -> None:
         """Write one object; values that are ``None`` are left out, logins in addresses too."""
         known = {
-            key: _LOGIN.sub("", value) if isinstance(value, str) else value
+            key: without_logins(value) if isinstance(value, str) else value
             for key, value in values.items()
             if value is not None
         }

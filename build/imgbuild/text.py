@@ -1,4 +1,4 @@
-"""Durations, sizes and tables as people read and write them."""
+"""Durations, sizes, tables and messages as people read and write them."""
 
 import re
 import textwrap
@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 #: The columns of the narrowest terminal that tables are made for.
 WIDTH = 80
 _INDENT = "  "
+#: The login of an address. A password may hold a slash; a port ends before one.
+_LOGIN = re.compile(r"(?<=://)(?:[^/\s]*@|[^/\s:@]*:(?!\d+/)[^\s@]{0,1000}@)")
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 
 
@@ -48,6 +50,11 @@ def size_text(size: int) -> str:
         if size >= factor:
             return f"{size / factor:.1f} {unit}"
     return f"{size} bytes"
+
+
+def without_logins(text: str) -> str:
+    """Return a text whose addresses are without names and passwords."""
+    return _LOGIN.sub("", text)
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

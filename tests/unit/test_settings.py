@@ -40,6 +40,38 @@ def test_a_login_in_an_address_is_refused_and_not_shown(
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "publishing: {{compression: '{}'}}",
+        "publishing: {{attempts: '{}'}}",
+        "engine: {{step_timeout: '{}'}}",
+        "engine: {{host: 'git+{}'}}",
+        "base: {{debian-12: {{from: '{}'}}}}",
+        "substitutes: {{'{}': x}}",
+        "'{}': x",
+        "{{'{0}': x, '{0}': y}}",
+    ],
+)
+@pytest.mark.parametrize("login", ["u:secret@", "secret@", ":secret@", "u:se/cret@", "u:s@secret@"])
+def test_no_message_quotes_a_login(tmp_path: Path, text: str, login: str) -> None:
+    path = tmp_path / "imgbuild.local.yaml"
+    path.write_text(text.format(f"https://{login}m.example/x"))
+    with pytest.raises(InputError, match=r"imgbuild\.local\.yaml:1:") as caught:
+        load_settings(path)
+    assert "cret" not in str(caught.value)
+
+
+def test_the_word_of_a_wrong_option_is_without_its_login(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for word in ("https://u:secret@m.example/", "https://u:secret@m.example/=x"):
+        monkeypatch.setenv("IMGBUILD_MIRRORS", word)
+        with pytest.raises(InputError, match=r"--mirror https://m\.example/") as caught:
+            load_settings(tmp_path / "absent.yaml")
+        assert "secret" not in str(caught.value)
+
+
 def test_mirrors_of_the_command_line_take_the_place_of_the_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,8 +1,8 @@
-"""Spans of time as people write them."""
+"""Spans of time and sizes as people write them, and messages without secrets."""
 
 import pytest
 
-from imgbuild.text import duration_text, parse_duration, size_text
+from imgbuild.text import duration_text, parse_duration, size_text, without_logins
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,16 @@ def test_other_forms_are_refused(text: str) -> None:
 def test_sizes() -> None:
     texts = [size_text(size) for size in (999, 1500, 2_000_000, 3**21)]
     assert texts == ["999 bytes", "1.5 kB", "2.0 MB", "10.5 GB"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "GET https://h.example:8080/simple@1: 404",
+        "https://h.example: it refused NAME@sha256:0",
+        "file:///home/me@x and https://h.example/a:b/c@d",
+        "ubuntu:18.04@sha256:0",
+    ],
+)
+def test_an_address_without_a_login_stays(text: str) -> None:
+    assert without_logins(text) == text
