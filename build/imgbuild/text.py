@@ -1,5 +1,6 @@
 """Durations, sizes, tables and messages as people read and write them."""
 
+import io
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -9,6 +10,8 @@ WIDTH = 80
 _INDENT = "  "
 #: The login of an address. A password may hold a slash; a port ends before one.
 _LOGIN = re.compile(r"(?<=://)(?:[^/\s]*@|[^/\s:@]*:(?!\d+/)[^\s@]{0,1000}@)")
+#: What a terminal obeys and does not show: controls, and what turns the direction of text (UAX 9).
+_OBEYED = re.compile(r"[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 
 
@@ -55,6 +58,22 @@ def size_text(size: int) -> str:
 def without_logins(text: str) -> str:
     """Return a text whose addresses are without names and passwords."""
     return _LOGIN.sub("", text)
+
+
+def printable(text: str) -> str:
+    """Return a text with the code of each character that a terminal obeys, as in JSON."""
+    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+class PrintableStream(io.TextIOWrapper):
+    """Writes `printable` text to where ``styled`` writes colours, which are for Rich alone."""
+
+    def __init__(self, styled: io.TextIOWrapper) -> None:
+        super().__init__(styled.buffer, styled.encoding, "replace", line_buffering=True)
+        self.styled = styled
+
+    def write(self, text: str) -> int:
+        return super().write(printable(text))
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

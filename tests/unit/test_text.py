@@ -1,8 +1,21 @@
 """Spans of time and sizes as people write them, and messages without secrets."""
 
-import pytest
+import io
+import sys
 
-from imgbuild.text import duration_text, parse_duration, size_text, without_logins
+import pytest
+import typer
+
+from imgbuild.cli.options import info
+from imgbuild.inputs.download import shown_progress
+from imgbuild.text import (
+    PrintableStream,
+    duration_text,
+    parse_duration,
+    printable,
+    size_text,
+    without_logins,
+)
 
 
 @pytest.mark.parametrize(
@@ -16,6 +29,29 @@ def test_durations_are_read_and_written(text: str, seconds: float) -> None:
 def test_other_forms_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="such as 90s, 30m"):
         parse_duration(text)
+
+
+def test_a_text_for_terminals() -> None:
+    assert printable("a\tb\n é ✓ \u200d") == "a\tb\n é ✓ \u200d"
+    assert printable("\x1b[1m\r\x9b\u2066\u202e") == r"\u001b[1m\u000d\u009b\u2066\u202e"
+
+
+def test_colours_are_for_rich_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rich stands in for standard error while it draws."""
+    monkeypatch.setenv("TERM", "xterm")
+    content = io.BytesIO()
+    terminal = io.TextIOWrapper(content, encoding="utf-8", write_through=True)
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    stream = PrintableStream(terminal)
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", stream)
+    typer.echo("\x1b[31mone", err=True)
+    with shown_progress():
+        info("\x1b[31mtwo\u202e")
+    said = content.getvalue().decode()
+    assert said.startswith("\\u001b[31mone\n")
+    assert "\\u001b[31mtwo\\u202e" in said
+    assert "\x1b[?25l" in said
 
 
 def test_sizes() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self, TextIO
 from imgbuild.build.status import BuildStatus, ImageStatus
 from imgbuild.engine.progress import BuildEvent, ImageState
 from imgbuild.json_log import JsonLog
-from imgbuild.text import clock_time, size_text
+from imgbuild.text import clock_time, printable, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -142,7 +142,8 @@ class BuildDisplay:
             from rich.console import Console  # noqa: PLC0415  # rich is slow to import
             from rich.live import Live  # noqa: PLC0415
 
-            console = Console(file=self._stream, highlight=False)  # type: ignore[arg-type]
+            styled = getattr(self._stream, "styled", self._stream)
+            console = Console(file=styled, highlight=False)  # type: ignore[arg-type]
             self._live = Live(console=console, auto_refresh=False)
             self._live.start()
         self._beats = threading.Thread(target=self._beat, daemon=True)
@@ -268,5 +269,5 @@ def shortened(step: str, width: int = STEP_WIDTH) -> str:
     Options and here-documents are left out: they say how a step runs, not what it does.
     """
     bare = step.replace("[", "", 1).replace("]", "", 1) if step.startswith("[") else step
-    bare = _HERE_DOCUMENT.sub("", _OPTIONS.sub(r"\1", bare))
+    bare = printable(_HERE_DOCUMENT.sub("", _OPTIONS.sub(r"\1", bare)))
     return bare if len(bare) <= width else bare[: width - 1] + "…"

@@ -15,6 +15,7 @@ import typer
 from imgbuild import __version__, json_log
 from imgbuild.cli.options import option
 from imgbuild.errors import ImgbuildError, MachineError
+from imgbuild.text import PrintableStream
 
 #: What shells give for a program ended by Ctrl-C.
 INTERRUPTED = 130
@@ -53,11 +54,12 @@ def register(app: typer.Typer) -> None:
 def main() -> NoReturn:
     """Run the command line; an expected error is one paragraph on stderr and an exit code."""
     register(app)
+    for name in ("stdout", "stderr"):
+        if isinstance(stream := getattr(sys, name), io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that has no ✓ gets a ?
+            setattr(sys, name, PrintableStream(stream))
     if json_log.requested(sys.argv[1:]):
         json_log.begin()
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that has no ✓ gets a ?
     signal.signal(signal.SIGTERM, _terminate)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup's choice stays
         signal.signal(signal.SIGHUP, _terminate)

@@ -12,6 +12,7 @@ import typer
 
 from imgbuild.matrix.selection import Selection
 from imgbuild.project import Project, find_project
+from imgbuild.text import printable
 
 if TYPE_CHECKING:
     from imgbuild.matrix.images import Image
@@ -42,7 +43,7 @@ JOBS = min(os.cpu_count() or 1, 4)
 
 def info(text: str) -> None:
     """Write a line to standard error; standard output is for the result."""
-    typer.echo(text, err=True)
+    typer.echo(printable(text), err=True)  # Rich may stand in for standard error
 
 
 def print_json(result: Any) -> None:  # noqa: ANN401 - whatever JSON holds

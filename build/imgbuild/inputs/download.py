@@ -24,7 +24,7 @@ from imgbuild.files import (
 from imgbuild.parallel import in_parallel
 from imgbuild.scalars import Sha256
 from imgbuild.settings import Sites
-from imgbuild.text import size_text
+from imgbuild.text import printable, size_text
 
 if TYPE_CHECKING:  # a plan needs neither
     from requests import Response
@@ -97,12 +97,12 @@ def shown_progress() -> "Progress":
     from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn  # noqa: PLC0415
 
     columns = ("{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    console = Console(stderr=True)
+    console = Console(stderr=True, file=getattr(sys.stderr, "styled", None))
     return Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty())
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
+    sys.stderr.write(f"{printable(line)}\n")
 
 
 def contents_digest(files: Mapping[str, str]) -> str:

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from imgbuild.cli import interruption, register
 from imgbuild.errors import ImgbuildError
 from imgbuild.project import Project
+from imgbuild.text import printable
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +67,40 @@ def test_build_as_documented_warns_first(unchanged: Path) -> None:
     assert "breaks the rule tensorflow-cuda" in paragraphs[1]
     assert "What will happen:" in paragraphs[1]
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (("--stack", "\x1b[31mX\u202ey"), r"\u001b[31mX\u202ey"),
+        (("--stack", "\x1b]0;title\x07\x9b2J\x7f"), r"\u001b]0;title\u0007\u009b2J\u007f"),
+        (("\x1b[31mX",), "X)"),
+    ],
+)
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_terminal_obeys_nothing_of_a_message(
+    unchanged: Path, words: tuple[str, ...], shown: str, form: str
+) -> None:
+    variables = {"IMGBUILD_LOG_FORMAT": form, "PYTHONIOENCODING": "utf-8"}
+    result = imgbuild(unchanged, "show", "--tf", "2.2", *words, env=variables)
+    assert result.returncode == 2
+    assert "".join(result.stderr.split("\n")).isprintable()
+    said = result.stderr
+    if form == "json":
+        *_, last = map(json.loads, said.splitlines())
+        said = printable(last.get("error") or last["text"])
+    assert shown in said
+
+
+def test_a_terminal_obeys_nothing_of_a_result(checkout: Path) -> None:
+    path = checkout / "matrix.yaml"
+    support = "    support: standard support ended in May 2023"
+    text = path.read_text().replace(support, f"{support}\u202eé ✓\u2066")
+    path.write_text(text, encoding="utf-8")
+    result = imgbuild(checkout, "show", "--tf", "2.2", env={"PYTHONIOENCODING": "utf-8"})
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "\\u202eé" in result.stdout
+    assert "".join(result.stdout.split("\n")).isprintable()
 
 
 @pytest.mark.parametrize("command", ["render", "lock"])

@@ -116,6 +116,10 @@ def test_write_keeps_what_was_set_by_hand(machine: dict[str, Finding], checkout:
 
 def test_a_terminal_gets_a_table_and_whole_fixes() -> None:
     stream = io.StringIO()
-    show([FINE, MISSING], Console(file=stream, force_terminal=True, width=30, color_system=None))
+    odd = Finding(Status.WARNING, "odd", "a\x1b[31m", "b\u202e")
+    console = Console(file=stream, force_terminal=True, width=30, color_system=None)
+    show([FINE, MISSING, odd], console)
     assert "✗ engine" in stream.getvalue()
     assert "  build/setup/engine.sh" in stream.getvalue()
+    assert r"a\u001b[31m" in stream.getvalue()
+    assert r"b\u202e" in stream.getvalue()
