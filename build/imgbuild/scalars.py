@@ -59,9 +59,11 @@ _NAME = _matching(
     "a name; allowed: lower-case letters, digits, '-' and '.', such as openmpi-4.1.4",
 )
 _SHA256 = _matching(r"[0-9a-f]{64}", "a sha256; allowed: 64 lower-case hexadecimal digits")
+# Its end names a file in a --mount of the Dockerfiles, where "," and "=" would begin an option.
 _URL = _matching(
-    r"https?://[A-Za-z0-9.-]+(:[0-9]+)?/[A-Za-z0-9._~/%+,=?@-]*",
-    "a URL; allowed: http or https, and letters, digits and ._~/%+,=?@- after the host",
+    r"https?://[A-Za-z0-9.-]+(:[0-9]+)?/([A-Za-z0-9._~/%+,=?@-]*/)?[A-Za-z0-9_][A-Za-z0-9._+-]*",
+    "the URL of a file; allowed: http or https, letters, digits and ._~/%+,=?@- after the host, "
+    "and at the end a file name of letters, digits and ._+-",
 )
 _SITE_URL = _matching(
     r"https?://[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9._~/%+,=?@-]*)?",
@@ -165,7 +167,7 @@ PythonVersion = Annotated[str, *_RELEASE]
 Name = Annotated[str, *_NAME]
 Sha256 = Annotated[str, *_SHA256]
 Url = Annotated[str, *_URL]
-#: As in Url, but the path may be absent.
+#: The path may be absent, and need not end with a file's name.
 SiteUrl = Annotated[str, *_SITE_URL]
 AptPackage = Annotated[str, *_APT_PACKAGE]
 AptPin = Annotated[str, *_APT_PIN]

@@ -91,3 +91,19 @@ def test_hostile_names_are_refused(project: Project, table: str) -> None:
         document = _load(project)
         document[table][hostile] = next(iter(document[table].values()))
         assert _refused(document), hostile
+
+
+@pytest.mark.parametrize(
+    "end", ["a.tar.gz,from=os", "", "a/", "..", ".a", "?", "a?b=c", "a=b,rw", "-a", "a%2c"]
+)
+def test_the_end_of_an_address_adds_no_option_to_a_mount(project: Project, end: str) -> None:
+    """It is a file name: ``--mount=type=bind,from=downloads,source=END``."""
+    original = _load(project)
+    places = [
+        path
+        for path in _leaves(original)
+        if path[0] in {"sources", "python"} and {"url", "packages"} & {*path}
+    ]
+    assert {path[0] for path in places} == {"sources", "python"}
+    refused = [_refused(_changed(original, p, f"https://x.example/f/{end}")) for p in places]
+    assert all(refused)
