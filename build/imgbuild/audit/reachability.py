@@ -12,9 +12,10 @@ from imgbuild.dockerfile.conda import conda_packages
 from imgbuild.errors import CheckFailedError, ImgbuildError
 from imgbuild.files import work_folder
 from imgbuild.http import HttpClient, TransientError
+from imgbuild.inputs.signed_packages import gpgv
 from imgbuild.inputs.upstream_files import find_image
 from imgbuild.matrix.images import Image
-from imgbuild.process import NOT_FOUND, run
+from imgbuild.process import NOT_FOUND
 from imgbuild.project import Project
 from imgbuild.settings import RegistryBase, Settings, Sites
 from imgbuild.yaml_file import Location
@@ -22,7 +23,6 @@ from imgbuild.yaml_file import Location
 State = Literal["verified", "reachable", "unlocked", "not reachable from here", "differs"]
 AWAY: State = "not reachable from here"
 _CHUNK = 1 << 20
-_GPGV_SECONDS = 30
 _NVIDIA = ("nvidia-cuda", "nvidia-machine-learning")
 
 
@@ -148,8 +148,7 @@ def verify_signature(content: bytes, keyring: Path) -> tuple[State, str]:
     with work_folder("signature") as folder:
         path = folder / "InRelease"
         path.write_bytes(content)
-        command = ["gpgv", "--quiet", f"--keyring={keyring}", str(path)]
-        result = run(command, timeout=_GPGV_SECONDS)
+        result = gpgv([keyring], str(path))
     if result.code == NOT_FOUND:
         return "reachable", "its signature was not checked: gpgv is not installed"
     if result.ok:

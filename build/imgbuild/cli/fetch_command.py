@@ -48,7 +48,7 @@ def fetch(
     every = {digest: size for own in sizes.values() for digest, size in own.items()}
     rows = [[name, *_amount(own)] for name, own in sizes.items()]
     typer.echo("\n".join(aligned(rows)))
-    bases = ", ".join(sorted({one.layout for one in listings}))
+    bases = ", ".join(sorted({one.base_name(job.folder) for one in listings}))
     total = f"{', '.join(_amount(every))} and the base images {bases} in {job.folder}"
     typer.echo(f"{total}; {f'{count} fetched now' if count else 'nothing to fetch'}.")
 

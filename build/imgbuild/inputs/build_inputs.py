@@ -285,12 +285,16 @@ def _mirror_keyrings(matrix: Matrix, settings: Settings) -> dict[str, Path]:
     return found
 
 
+def repository_keyrings(matrix: Matrix, settings: Settings, own: Path) -> dict[str, Path]:
+    """Return the keyrings in ``own``, those of mirrors in their places, by file name."""
+    return {path.name: path for path in own.glob("*.gpg")} | _mirror_keyrings(matrix, settings)
+
+
 def _keyrings_context(matrix: Matrix, settings: Settings, own: Path, cache: Path) -> Path | None:
     """Return a folder of the keyrings in ``own``, some replaced; ``None`` if none is replaced."""
-    others = _mirror_keyrings(matrix, settings)
-    if not others:
+    if not _mirror_keyrings(matrix, settings):
         return None
-    files = {path.name: path for path in own.glob("*.gpg")} | others
+    files = repository_keyrings(matrix, settings, own)
     digests = {name: file_sha256(path) for name, path in sorted(files.items())}
 
     def make(folder: Path) -> None:

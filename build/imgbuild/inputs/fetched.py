@@ -9,24 +9,32 @@ from typing import Literal
 import pydantic.dataclasses
 from pydantic import TypeAdapter, ValidationError
 
-from imgbuild.dockerfile.lockfile import lock_text
+from imgbuild.dockerfile.lockfile import lock_text, read_lock
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Stage, needed, read_dockerfile
-from imgbuild.errors import InputError
+from imgbuild.errors import InputError, MachineError
 from imgbuild.files import ContentStore, link_or_copy, sha256, write_text
-from imgbuild.inputs.build_inputs import CONDA, FILES, BuildInputs, image_downloads
+from imgbuild.inputs.base import KEYRINGS
+from imgbuild.inputs.build_inputs import (
+    CONDA,
+    FILES,
+    BuildInputs,
+    image_downloads,
+    repository_keyrings,
+)
 from imgbuild.inputs.download import (
     Download,
     Kind,
     StoredName,
     content_folder,
     contents_digest,
-    has_sha256,
 )
-from imgbuild.inputs.oci_layout import is_whole
+from imgbuild.inputs.oci_layout import is_named, is_pinned, is_whole, read_layout
+from imgbuild.inputs.signed_packages import verify_packages, whole_file
 from imgbuild.matrix.images import Image
+from imgbuild.process import find_program
 from imgbuild.project import Project
-from imgbuild.settings import LayoutBase, PrefixInterpreter, Settings
+from imgbuild.settings import LayoutBase, PrefixInterpreter, RegistryBase, Settings
 
 #: The part of a request that an offline build does not compare: it takes the base that was fetched.
 BASE = "base"
@@ -60,11 +68,16 @@ class Listing:
     base: str
     layout: StoredName
     items: tuple[Download, ...]
-    schema: Literal[2] = 2
+    schema: Literal[3] = 3
 
     def base_folder(self, folder: Path) -> Path:
         """Return where the fetched ``folder`` has the base image, as an OCI layout."""
         return folder / "base" / self.layout
+
+    def base_name(self, folder: Path) -> str:
+        """Return the base image's name and id, for people to compare."""
+        layout = read_layout(self.base_folder(folder), verify_layer=False)
+        return f"{self.layout} ({layout.image_id})"
 
     def missing(self, store: ContentStore) -> tuple[Download, ...]:
         """Return the files that ``store`` does not have, by name and size."""
@@ -149,6 +162,15 @@ class FetchedInputs:
     listings: Mapping[str, Listing]
     cache: Path
 
+    def unsigned_bases(self, settings: Settings, images: Iterable[Image]) -> list[str]:
+        """Return the base images that ``settings`` do not pin, by name and id."""
+        unsigned = (
+            image.name
+            for image in images
+            if not isinstance(settings.base_for(image.os_name, image.os.image), RegistryBase)
+        )
+        return sorted({self.listings[name].base_name(self.folder) for name in unsigned})
+
     def contexts(self, image: str) -> Mapping[str, Path]:
         """Return the named contexts of one image: its downloads, packages and lists."""
         contexts: dict[str, dict[str, str]] = {OFFLINE: {}}
@@ -182,12 +204,7 @@ class FetchedInputs:
     def _context(self, name: str, files: Mapping[str, str]) -> Path:
         def make(folder: Path) -> None:
             for path, digest in files.items():
-                source, target = ContentStore(self.folder).path(digest), folder / path
-                if not has_sha256(source, digest):
-                    raise InputError(
-                        f"{source} was damaged since it was fetched. Remove it, run `imgbuild "
-                        "fetch` again where there is a network, and copy the folder anew."
-                    )
+                source, target = whole_file(ContentStore(self.folder), digest), folder / path
                 target.parent.mkdir(parents=True, exist_ok=True)
                 link_or_copy(source, target)
 
@@ -228,4 +245,53 @@ def _checked_listing(folder: Path, image: Image, project: Project, settings: Set
     if not is_whole(listing.base_folder(folder)):
         what = f"base image base/{listing.layout} of {image.name} is missing or damaged"
         raise InputError(f"{folder}: the {what}. {again}")
+    _verify(listing, folder, image, project, settings)
     return listing
+
+
+def _verify(
+    listing: Listing, folder: Path, image: Image, project: Project, settings: Settings
+) -> None:
+    """Raise unless what the build itself believes is what this checkout or a signature names.
+
+    Downloads are verified in the Dockerfile, by the sha256 of the matrix.
+    """
+    path, store = listing_path(folder, image.name), ContentStore(folder)
+    base, choice = listing.base_folder(folder), settings.base_for(image.os_name, image.os.image)
+    pins = {listing.base, choice.image if isinstance(choice, RegistryBase) else ""} - {""}
+    named = isinstance(choice, LayoutBase) or is_named(base, image.os_name)
+    if not named or not all(is_pinned(base, pin.rpartition("@")[2]) for pin in pins):
+        what = " and ".join(sorted(pins)) or "named as it was"
+        raise InputError(
+            f"{path}: the base image in {base} is not {what}. Fetch again, and copy the folder "
+            f"anew; if another base is meant, imgbuild.local.yaml can name it (base: "
+            f"{image.os_name})."
+        )
+    known = {(one.name, one.sha256) for one in image_downloads(image, project.locks, settings).all}
+    locks = [read_lock(project.locks / name).hashes.values() for name in image.lock_names]
+    hashes = {image.horovod.sha256, *(one for lock in locks for some in lock for one in some)}
+    for item in listing.items:
+        conda = item.kind is Kind.CONDA and (item.name, item.sha256) not in known
+        if conda or (item.kind is Kind.PYTHON and item.sha256 not in hashes):
+            raise InputError(f"{path}: {item.name} has a sha256 that images/locks do not have.")
+        if item.kind is Kind.APT_MIRRORS:
+            _verify_mirrors(whole_file(store, item.sha256), path)
+    archive, package = KEYRINGS[image.os.distribution]
+    there = {"gpgv": find_program("gpgv"), package: archive.is_file()}
+    if lacking := " ".join(name for name, found in there.items() if not found):
+        raise MachineError(
+            f"The signatures in {folder} cannot be verified: this machine lacks {lacking}. Install "
+            f"with `sudo apt-get install -y {lacking}`."
+        )
+    keyrings = repository_keyrings(image.matrix, settings, project.files / "keyrings")
+    verify_packages(listing.items, store, [archive, *(keyrings.values() if image.cuda else ())])
+
+
+def _verify_mirrors(mirrors: Path, listing: Path) -> None:
+    """Raise unless each line is NAME URL as settings admit it: the shell of a build reads it."""
+    try:
+        for line in filter(None, mirrors.read_bytes().decode().split("\n")):
+            name, url = line.split(" ")
+            Settings.model_validate({"mirrors": {name: url}})
+    except ValueError as error:
+        raise InputError(f"{listing}: {mirrors} holds no lines NAME URL of mirrors.") from error

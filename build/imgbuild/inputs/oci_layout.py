@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from imgbuild.errors import InputError
-from imgbuild.files import file_sha256, sha256
+from imgbuild.files import file_sha256, sha256, work_folder
 from imgbuild.inputs.download import has_sha256
 
 REPOSITORY = "imgbuild/base"
@@ -121,6 +121,29 @@ def is_whole(folder: Path) -> bool:
     with suppress(DamagedLayoutError):
         return bool(read_layout(folder))
     return False
+
+
+def is_pinned(folder: Path, digest: str) -> bool:
+    """Return whether ``digest`` is that of the whole layout's image.
+
+    That is of its manifest, or of the list of platforms that names it and is kept as a blob.
+    """
+    (top,) = json.loads((folder / "index.json").read_bytes())["manifests"]
+    listed = folder / blob_path(digest)
+    if not listed.is_file() or not has_sha256(listed, digest.removeprefix("sha256:")):
+        return False
+    platforms = json.loads(listed.read_bytes()).get("manifests", ())
+    return top["digest"] in {digest, *(one["digest"] for one in platforms)}
+
+
+def is_named(folder: Path, name: str) -> bool:
+    """Return whether `name_image` named the whole layout: loaded, it moves no other tag."""
+    (top,) = json.loads((folder / "index.json").read_bytes())["manifests"]
+    with work_folder("names") as named:
+        (named / "blobs" / "sha256").mkdir(parents=True)
+        name_image(named, (folder / blob_path(top["digest"])).read_bytes(), name)
+        files = [path.name for path in named.iterdir() if path.is_file()]
+        return all((folder / one).read_bytes() == (named / one).read_bytes() for one in files)
 
 
 def write_archive(folder: Path, target: Path) -> None:

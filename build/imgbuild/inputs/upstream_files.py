@@ -19,7 +19,7 @@ from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.files import ContentStore, file_sha256, stored_folder, work_folder
 from imgbuild.inputs.download import Download, Kind
 from imgbuild.inputs.fetched import APT_INSTALL, install_instruction
-from imgbuild.inputs.oci_layout import blob_path, is_whole, name_image, short_id
+from imgbuild.inputs.oci_layout import blob_path, is_pinned, is_whole, name_image, short_id
 from imgbuild.matrix.images import Image
 from imgbuild.parallel import in_parallel
 from imgbuild.registry.connection import LoginError, docker_credentials
@@ -29,6 +29,8 @@ from imgbuild.settings import Credentials, Sites
 
 _CONNECTIONS = 4
 _CACHE_MOUNT = re.compile(r"--mount=type=cache,\S+ \\\n\s*")
+#: Compressed again (``.lz4``) they would not be what the archive signed.
+_PLAIN_LISTS = """RUN echo 'Acquire::GzipIndexes "false";' > /etc/apt/apt.conf.d/zz-plain-lists\n"""
 #: What ``apt-get --print-uris`` prints of each package: address, file name, bytes, hash.
 _URI = re.compile(r"'([^']+)' (\S+) (\d+) SHA256:([0-9a-f]{64})")
 
@@ -77,9 +79,15 @@ def fetch_layout(reference: str, os_name: str, parent: Path, sites: Sites) -> Pa
 
         in_parallel(fetch, [*digests], _CONNECTIONS, stop=client.close)
         name_image(folder, manifest.content, os_name)
+        # What the digest of the reference is of: maybe a list of platforms.
+        (folder / blob_path(pinned)).write_bytes(_manifest(client, pinned, reference).content)
 
+    def is_right(folder: Path) -> bool:
+        return is_whole(folder) and is_pinned(folder, pinned)
+
+    pinned = reference.rpartition("@")[2]
     final = parent / f"{os_name}-{short_id(document['config']['digest'])}"
-    return stored_folder(final, make, is_whole)
+    return stored_folder(final, make, is_right)
 
 
 def _repository(name: str) -> RepositoryName:
@@ -190,7 +198,8 @@ def with_plans(dockerfile: Dockerfile, stages: Sequence[Stage], target: str) -> 
     Each plan is made where the packages would be installed, so apt decides as it will in the build.
     """
     plans = "".join(
-        f"\nFROM {stage.parent} AS {plan_name(stage)}\n{_planned(stage)}" for stage in stages
+        f"\nFROM {stage.parent} AS {plan_name(stage)}\n{_PLAIN_LISTS}{_planned(stage)}"
+        for stage in stages
     )
     copies = "".join(f"COPY --from={plan_name(stage)} /out /\n" for stage in stages)
     return f"{dockerfile.text}{plans}\nFROM scratch AS {target}\n{copies}"

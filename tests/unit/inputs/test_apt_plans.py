@@ -24,12 +24,14 @@ RUN sh /run/apt-install 'xz-utils'
 """)
 PLANS = """
 FROM base AS plan-os
+RUN echo 'Acquire::GzipIndexes "false";' > /etc/apt/apt.conf.d/zz-plain-lists
 RUN --mount=type=bind,from=offline,target=/run/offline \\
     sh /run/apt-install --plan /out/os \\
     'git' \\
     'tini'
 
 FROM os AS plan-extra
+RUN echo 'Acquire::GzipIndexes "false";' > /etc/apt/apt.conf.d/zz-plain-lists
 RUN sh /run/apt-install --plan /out/extra 'xz-utils'
 
 FROM scratch AS apt

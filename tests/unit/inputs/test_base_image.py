@@ -9,7 +9,7 @@ import pytest
 from faulty_server import FaultyServer, Reply
 
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.inputs.oci_layout import blob_path, read_layout
+from imgbuild.inputs.oci_layout import blob_path, is_pinned, is_whole, read_layout
 from imgbuild.inputs.upstream_files import _repository, fetch_layout, find_image
 from imgbuild.settings import Settings, Sites
 
@@ -80,6 +80,13 @@ def test_an_image_becomes_a_layout(server: FaultyServer, tmp_path: Path) -> None
     assert path == tmp_path / f"ubuntu-18.04-{layout.image_id[7:19]}"
     assert (path / "blobs" / _digest(registry.manifest).replace(":", "/")).is_file()
     assert layout.reference == f"imgbuild/base:{path.name}"
+    assert is_pinned(path, _digest(registry.index))
+    assert is_pinned(path, _digest(registry.manifest))
+    assert not is_pinned(path, _digest(registry.config))
+    (path / blob_path(_digest(registry.index))).write_bytes(registry.index + b" ")
+    assert not is_pinned(path, _digest(registry.index))
+    assert is_whole(fetch_layout(registry.reference, "ubuntu-18.04", tmp_path, Sites()))
+    assert is_pinned(path, _digest(registry.index))
     asked = len(server.asked)
     assert fetch_layout(registry.reference, "ubuntu-18.04", tmp_path, Sites()) == path
     assert not [one for one in server.asked[asked:] if "/blobs/" in one.path]

@@ -5,14 +5,16 @@ import json
 import shutil
 import tarfile
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from imgbuild.errors import InputError
+from imgbuild.dockerfile.lockfile import Lock
+from imgbuild.errors import InputError, MachineError
 from imgbuild.files import ContentStore, sha256
+from imgbuild.inputs.base import KEYRINGS
 from imgbuild.inputs.build_inputs import BaseInput, BuildInputs
 from imgbuild.inputs.download import Download, Kind
 from imgbuild.inputs.fetched import (
@@ -41,6 +43,11 @@ SETTINGS = Settings.model_validate(
         "netrc": "/etc/netrc",
     }
 )
+#: A release of an archive and its one list, which names g++.
+SIGNED = Path(__file__).parent / "signed"
+SIGNED_LISTS = {"InRelease": "InRelease", "Packages": "main_binary-amd64_Packages"}
+START = "archive.example_debian_dists_stable_"
+MIRRORS = "debian https://mirror.example/debian\n"
 
 
 def store_text(text: str, folder: Path, kind: Kind, name: str) -> Download:
@@ -68,15 +75,23 @@ def made(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def dest(tmp_path: Path, made: Path, image: Image, project: Project) -> Path:
+def dest(
+    tmp_path: Path, made: Path, image: Image, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> Path:
     """Return a folder with everything of one image."""
+    monkeypatch.setitem(KEYRINGS, "debian", (SIGNED / "keyring.gpg", "debian-archive-keyring"))
+    lock = Lock("", {}, {"h5py": (sha256(b"wheel"),)})
+    monkeypatch.setattr("imgbuild.inputs.fetched.read_lock", lambda _: lock)
     folder = tmp_path / "dest"
     shutil.copytree(made, folder / "base" / "debian-12-x")
     items = (
         store_text("wheel", folder, Kind.PYTHON, "h5py-2.10.0-py3-none-any.whl"),
         store_text("deb", folder, Kind.APT_PACKAGE, "g++_4%3a12_amd64.deb"),
-        store_text("list", folder, Kind.APT_LIST, "archive.example_debian_InRelease"),
-        store_text("", folder, Kind.APT_MIRRORS, "upstreams"),
+        *(
+            store_text((SIGNED / file).read_text(), folder, Kind.APT_LIST, f"{START}{name}")
+            for file, name in SIGNED_LISTS.items()
+        ),
+        store_text(MIRRORS, folder, Kind.APT_MIRRORS, "upstreams"),
         store_text("source", folder, Kind.DOWNLOAD, "Python-3.6.15.tar.xz"),
     )
     request = fetch_request(image, project, SETTINGS)
@@ -104,7 +119,8 @@ def test_the_files_are_where_the_dockerfiles_look(open_dest: Open, image: Image)
     files = [p for p in contexts["offline"].rglob("*") if p.is_file()]
     assert sorted(p.relative_to(contexts["offline"]).as_posix() for p in files) == [
         "apt/archives/g++_4%3a12_amd64.deb",
-        "apt/lists/archive.example_debian_InRelease",
+        f"apt/lists/{START}InRelease",
+        f"apt/lists/{START}main_binary-amd64_Packages",
         "apt/upstreams",
         "python/h5py-2.10.0-py3-none-any.whl",
     ]
@@ -129,11 +145,8 @@ def test_the_base_is_the_fetched_one(open_dest: Open, dest: Path, made: Path, im
 def test_what_the_folder_does_not_hold_is_named_before_anything_is_built(
     open_dest: Open, dest: Path, image: Image, images: dict[str, Image]
 ) -> None:
-    base = {"debian-12": {"from": "registry", "image": f"debian@sha256:{'0' * 64}"}}
-    other = Settings.model_validate(
-        {**SETTINGS.model_dump(by_alias=True, exclude_unset=True), "base": base}
-    )
-    assert open_dest(settings=other).listings, "another machine may have its base from elsewhere"
+    base = {"debian-12": {"from": "layout", "path": "/srv/base"}}
+    assert open_dest(settings=_with_base(base)).listings, "another machine may have another base"
     with pytest.raises(InputError, match=r"holds nothing for tf-2\.1-cpu-debian\. Run `imgbuild f"):
         open_dest(images["tf-2.1-cpu-debian"])
     with pytest.raises(InputError, match=r"changed: downloads, packages\)"):
@@ -147,6 +160,95 @@ def test_what_the_folder_does_not_hold_is_named_before_anything_is_built(
         open_dest()
     ContentStore(dest).path(sha256(b"wheel")).unlink()
     with pytest.raises(InputError, match=r"lacks h5py.* and 1 more of tf-2\.2-cpu-debian"):
+        open_dest()
+
+
+def _with_base(base: dict[str, Any]) -> Settings:
+    return Settings.model_validate(
+        {**SETTINGS.model_dump(by_alias=True, exclude_unset=True), "base": base}
+    )
+
+
+def test_a_base_that_the_settings_pin_is_no_other(
+    open_dest: Open, dest: Path, image: Image
+) -> None:
+    """The listing is in the folder, too: it does not say what a base should be."""
+    layout = dest / "base" / "debian-12-x"
+    digest = json.loads((layout / "index.json").read_text())["manifests"][0]["digest"]
+    for pinned, listed in (("0" * 64, ""), (digest[7:], "debian@sha256:" + "0" * 64)):
+        _change_listing(dest, base=listed)
+        other = {"from": "registry", "image": f"debian@sha256:{pinned}"}
+        with pytest.raises(InputError, match=r"base/debian-12-x is not debian@sha256:"):
+            open_dest(settings=_with_base({"debian-12": other}))
+    _change_listing(dest, base=f"debian@{digest}")
+    settings = _with_base({"debian-12": {"from": "registry", "image": f"debian@{digest}"}})
+    assert open_dest(settings=settings).unsigned_bases(settings, [image]) == []
+    (unsigned,) = open_dest().unsigned_bases(SETTINGS, [image])
+    assert unsigned.startswith("debian-12-x (sha256:")
+
+
+def test_a_base_under_another_name_is_refused(open_dest: Open, dest: Path) -> None:
+    """Loaded it would take that tag from another image."""
+    assert open_dest().listings
+    path = dest / "base" / "debian-12-x" / "manifest.json"
+    path.write_text(path.read_text().replace("imgbuild/base:", "imgbuild/tensorflow:"))
+    with pytest.raises(InputError, match=r"the base image in .*debian-12-x is not named as it was"):
+        open_dest()
+
+
+def _change_listing(dest: Path, **changes: Any) -> None:
+    (path,) = (dest / "images").iterdir()
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "text", "said"),
+    [
+        (Kind.PYTHON, "h5py-2.10.0-py3-none-any.whl", "evil", "has a sha256 that images/locks"),
+        (Kind.CONDA, "python-3.6.2-0.tar.bz2", "evil", "has a sha256 that images/locks"),
+        (Kind.APT_PACKAGE, "g++_4%3a12_amd64.deb", "evil", "no signed list of the archive"),
+        (Kind.APT_LIST, f"{START}main_binary-amd64_Packages", "evil", "no signed list of the arch"),
+        (Kind.APT_MIRRORS, "upstreams", "debian http://x/#e;#\n", "no lines NAME URL"),
+        (
+            Kind.APT_MIRRORS,
+            "upstreams",
+            "debian http://x/\vdebian http://x/\n",
+            "no lines NAME URL",
+        ),
+    ],
+)
+def test_a_listing_that_names_other_files_is_not_believed(  # noqa: PLR0913, PLR0917 - a case
+    open_dest: Open, dest: Path, kind: Kind, name: str, text: str, said: str
+) -> None:
+    forged = store_text(text, dest, kind, name)
+    (path,) = (dest / "images").iterdir()
+    items = [one for one in json.loads(path.read_text())["items"] if one["name"] != name]
+    _change_listing(dest, items=[*items, asdict(forged)])
+    with pytest.raises(InputError, match=said):
+        open_dest()
+
+
+def test_a_byte_changed_anywhere_is_found(open_dest: Open, dest: Path, image: Image) -> None:
+    assert open_dest().contexts(image.name)
+    files = [path for one in ("base", "sha256") for path in (dest / one).rglob("*")]
+    files = [path for path in files if path.is_file() and path.suffix != ".lock"]
+    assert len(files) == 12
+    for path in files:
+        content = path.read_bytes()
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        with pytest.raises(InputError):
+            open_dest().contexts(image.name)
+        path.write_bytes(content)
+
+
+def test_without_gpgv_or_the_archives_keys_it_is_said_how_to_get_them(
+    open_dest: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(KEYRINGS, "debian", (tmp_path / "none.gpg", "debian-archive-keyring"))
+    with pytest.raises(MachineError, match="apt-get install -y debian-archive-keyring`"):
+        open_dest()
+    monkeypatch.setattr("imgbuild.inputs.fetched.find_program", lambda _: None)
+    with pytest.raises(MachineError, match="apt-get install -y gpgv debian-archive-keyring`"):
         open_dest()
 
 

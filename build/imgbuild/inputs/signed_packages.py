@@ -1,0 +1,110 @@
+"""Verify apt's lists and packages by the signature of the archive that they come from.
+
+apt verifies what it fetches, never what lies in its folders already. Format of the files: Debian's
+RepositoryFormat, with apt's names of lists and packages (``QuoteString`` of apt-pkg/strutl.cc).
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+from imgbuild.errors import InputError
+from imgbuild.files import ContentStore, work_folder
+from imgbuild.inputs.download import Download, Kind, has_sha256
+from imgbuild.process import Finished, run
+
+_GPGV_SECONDS = 30
+_CLEARSIGNED = b"-----BEGIN PGP SIGNED MESSAGE-----"
+_SIGNED_FILE = re.compile(r"^ ([0-9a-f]{64}) +[0-9]+ (\S+)\s*$", re.MULTILINE)
+_SPECIAL = '\\|{}[]<>"^~_=!@#$%&*'
+_NAMING = ("Package", "Version", "Architecture")
+_FIELD = re.compile(r"^(Package|Version|Architecture|SHA256): (\S+)$", re.MULTILINE)
+
+
+def gpgv(keyrings: Iterable[Path], *arguments: str) -> Finished:
+    """Run gpgv; its output are GnuPG's status lines."""
+    trust = [f"--keyring={keyring}" for keyring in keyrings]
+    return run(["gpgv", "--quiet", "--status-fd=1", *trust, *arguments], timeout=_GPGV_SECONDS)
+
+
+def whole_file(store: ContentStore, digest: str) -> Path:
+    """Return a file of a fetched folder, read to see that it is the one that was fetched."""
+    path = store.path(digest)
+    if not has_sha256(path, digest):
+        raise InputError(
+            f"{path} was damaged since it was fetched. Remove it, run `imgbuild fetch` again where "
+            "there is a network, and copy the folder anew."
+        )
+    return path
+
+
+def verify_packages(
+    items: Sequence[Download], store: ContentStore, keyrings: Sequence[Path]
+) -> None:
+    """See that a key of ``keyrings`` signed every list and package of ``items``.
+
+    Raises:
+        InputError: a file of ``items`` is not what a signature covers, or was damaged.
+
+    """
+    lists = {
+        item.name: whole_file(store, item.sha256) for item in items if item.kind is Kind.APT_LIST
+    }
+    signed: set[tuple[str, str]] = set()
+    for name, path in lists.items():
+        start, _, last = name.rpartition("_")
+        signature = lists.get(f"{name}.gpg") if last == "Release" else None
+        if last == "InRelease" or signature:
+            text = _release(name, path, signature, keyrings)
+            signed |= {(name, path.name), *([(f"{name}.gpg", signature.name)] if signature else [])}
+            signed |= {
+                (f"{start}_{_quoted(two, _SPECIAL).replace('/', '_')}", one)
+                for one, two in _SIGNED_FILE.findall(text)
+            }
+    for name, path in lists.items():
+        if name.endswith("_Packages") and (name, path.name) in signed:
+            signed |= _packages(path)
+    for item in items:
+        apt = item.kind in {Kind.APT_LIST, Kind.APT_PACKAGE}
+        if apt and (item.name, item.sha256) not in signed:
+            raise _refusal(item.name, "no signed list of the archive names it with this sha256")
+
+
+def _refusal(name: str, why: str) -> InputError:
+    return InputError(
+        f"{name} in the fetched folder: {why}. Find out who changed it; then run `imgbuild fetch "
+        "--refresh` where there is a network, and copy the folder anew."
+    )
+
+
+def _release(name: str, path: Path, signature: Path | None, keyrings: Sequence[Path]) -> str:
+    """Return what is signed of an InRelease file, or of a Release file with its signature."""
+    before, *signed = path.read_bytes().split(_CLEARSIGNED)
+    if not signature and (before or len(signed) != 1):
+        raise _refusal(name, "it is no signed index")
+    with work_folder("signature") as folder:
+        out = path if signature else folder / "Release"
+        files = [signature, path] if signature else ["--output", out, path]
+        result = gpgv(keyrings, *map(str, files))
+        # As apt: one good signature is enough, beside those of keys that are not known here.
+        if "[GNUPG:] GOODSIG " not in result.output or "[GNUPG:] BADSIG " in result.output:
+            raise _refusal(name, f"gpgv refuses its signature ({result.errors.strip()[-80:]})")
+        return out.read_text(encoding="utf-8")
+
+
+def _quoted(word: str, special: str) -> str:
+    return re.sub(f"[{re.escape(special)}]", lambda found: f"%{ord(found[0]):02x}", word)
+
+
+@cache
+def _packages(path: Path) -> frozenset[tuple[str, str]]:
+    """Return the name of each package's file in apt's cache, with its sha256."""
+
+    def entries() -> Iterator[tuple[str, str]]:
+        for paragraph in path.read_text(encoding="utf-8").split("\n\n"):
+            one = dict(_FIELD.findall(paragraph))
+            words = [_quoted(one.get(name, ""), "_:%") for name in _NAMING]
+            yield f"{'_'.join(words)}.deb", one.get("SHA256", "")
+
+    return frozenset(entries())

@@ -1,0 +1,97 @@
+"""Apt's lists and packages of a folder: only what the archive's key signed is admitted."""
+
+from pathlib import Path
+
+import pytest
+
+from imgbuild.errors import InputError
+from imgbuild.files import ContentStore, sha256
+from imgbuild.inputs.download import Download, Kind
+from imgbuild.inputs.signed_packages import verify_packages
+
+#: A release in both forms, and its one list, which names g++ and tzdata.
+SIGNED = Path(__file__).parent / "signed"
+KEYS = [SIGNED / "keyring.gpg"]
+START = "archive.example_debian_dists_stable_"
+PACKAGES = f"{START}main_binary-amd64_Packages"
+DEB = "g++_4%3a12_amd64.deb"
+FILES = {PACKAGES: (SIGNED / "Packages").read_bytes(), DEB: b"deb"}
+INLINE = {f"{START}InRelease": (SIGNED / "InRelease").read_bytes(), **FILES}
+DETACHED = {
+    **{f"{START}{name}": (SIGNED / name).read_bytes() for name in ("Release", "Release.gpg")},
+    **FILES,
+}
+
+
+def _verify(files: dict[str, bytes], folder: Path, keys: list[Path]) -> None:
+    """Verify files that are listed with their own sha256, as who changes both would have it."""
+    store, items = ContentStore(folder / "store"), []
+    for name, content in files.items():
+        kind = Kind.APT_PACKAGE if name.endswith(".deb") else Kind.APT_LIST
+        items.append(Download(name, "", sha256(content), len(content), kind))
+        path = store.path(sha256(content))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            path.write_bytes(content)
+    verify_packages(items, store, keys)
+
+
+@pytest.mark.parametrize("files", [INLINE, DETACHED], ids=["inline", "detached"])
+def test_what_is_signed_is_admitted(files: dict[str, bytes], tmp_path: Path) -> None:
+    _verify(files, tmp_path, KEYS)
+    other = Path(__file__).parents[1] / "audit" / "signed" / "other.gpg"
+    _verify(files, tmp_path, [other, *KEYS])
+    with pytest.raises(InputError, match="gpgv refuses its signature"):
+        _verify(files, tmp_path, [other])
+
+
+@pytest.mark.parametrize("files", [INLINE, DETACHED], ids=["inline", "detached"])
+def test_a_change_of_any_file_is_refused(files: dict[str, bytes], tmp_path: Path) -> None:
+    for name, content in files.items():
+        place = len(content) // 3  # in none of the lines that frame a signature
+        changed = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+        with pytest.raises(InputError, match="in the fetched folder: "):
+            _verify({**files, name: changed}, tmp_path, KEYS)
+
+
+def test_a_changed_list_that_names_the_changed_package_is_refused(tmp_path: Path) -> None:
+    forged = FILES[PACKAGES].replace(sha256(b"deb").encode(), sha256(b"bad").encode())
+    with pytest.raises(InputError, match=r"_Packages in the fetched folder: no signed list"):
+        _verify({**INLINE, PACKAGES: forged, DEB: b"bad"}, tmp_path, KEYS)
+    release = INLINE[f"{START}InRelease"].replace(
+        sha256(FILES[PACKAGES]).encode(), sha256(forged).encode()
+    )
+    with pytest.raises(InputError, match=r"_InRelease in .*: gpgv refuses its signature"):
+        _verify({f"{START}InRelease": release, PACKAGES: forged, DEB: b"bad"}, tmp_path, KEYS)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        (f"{START}InRelease", b"SHA256:\n"),
+        (f"{START}InRelease", b"SHA256:\n x\n" + INLINE[f"{START}InRelease"]),
+        (f"{START}InRelease", INLINE[f"{START}InRelease"] * 2),
+        (f"{START}Release", b"SHA256:\n"),
+        (f"{START}Release.gpg", DETACHED[f"{START}Release.gpg"]),
+        (f"{START}main_binary-i386_Packages", FILES[PACKAGES]),
+        ("tzdata_2026a-0+deb12u1_all.deb", b"deb"),
+        ("g++_4%3a11_amd64.deb", b"deb"),
+        ("evil_1_all.deb", b"evil"),
+    ],
+)
+def test_what_no_signature_covers_is_refused(name: str, content: bytes, tmp_path: Path) -> None:
+    """Unsigned text around a signed one, another list, and packages under each other's names."""
+    with pytest.raises(InputError, match=r"Find out who changed it; then run `imgbuild fetch"):
+        _verify({**INLINE, name: content}, tmp_path, KEYS)
+
+
+def test_a_package_under_its_own_name_is_admitted(tmp_path: Path) -> None:
+    _verify({**INLINE, "tzdata_2026a-0+deb12u1_all.deb": b"tz"}, tmp_path, KEYS)
+
+
+def test_a_damaged_list_is_found_before_it_is_read(tmp_path: Path) -> None:
+    _verify(INLINE, tmp_path, KEYS)
+    path = ContentStore(tmp_path / "store").path(sha256(FILES[PACKAGES]))
+    path.write_bytes(FILES[PACKAGES].replace(b"4:12", b"4:13"))
+    with pytest.raises(InputError, match="was damaged since it was fetched"):
+        _verify(INLINE, tmp_path, KEYS)
