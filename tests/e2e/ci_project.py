@@ -19,7 +19,7 @@ from own_registry import OwnRegistry
 from workflow_steps import JobRun, WorkflowMachine
 
 LOCAL = "imgbuild-workflow/tensorflow"
-PUBLISHED, CACHE = "ml/tensorflow", "ml/cache"
+PUBLISHED = "ml/tensorflow"
 USER, PASSWORD = "ci", "s3cret-of-the-ci"
 _OWN = re.compile(
     r"GITHUB_|ACTIONS_|RUNNER_|XDG_STATE_HOME|DOCKER_CONFIG|PYTHON|VIRTUAL_ENV|IMGBUILD"
@@ -124,9 +124,6 @@ class CiProject:
         return {
             "vars.REPOSITORY || format('ghcr.io/{0}/tensorflow', github.repository)": (
                 f"{self.registry.host}/{PUBLISHED}"
-            ),
-            "vars.CACHE || format('ghcr.io/{0}/cache', github.repository)": (
-                f"{self.registry.host}/{CACHE}"
             ),
             "vars.SELECTION || '--all'": self.selection,
             "vars.REGISTRY_USER || github.actor": USER,

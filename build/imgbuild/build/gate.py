@@ -99,7 +99,10 @@ def pass_gate(built: Sequence[BuildResult], context: BuildContext) -> Iterator[B
     go, and nothing is tagged.
     """
     for one in built:
-        context.store.adopt(one.image_id or "", {})
+        if one.item.action is Action.BUILD:
+            context.store.set_origin(one.image_id or "", "")
+        else:
+            context.store.adopt(one.image_id or "", {})
     options = TestOptions()
 
     def passed(one: BuildResult) -> BuildResult:

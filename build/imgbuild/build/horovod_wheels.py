@@ -13,6 +13,7 @@ from pathlib import Path
 
 from imgbuild.build.context import BuildContext
 from imgbuild.build.targets import PACKAGES
+from imgbuild.dockerfile.labels import TAKEN_WHEEL
 from imgbuild.dockerfile.lockfile import read_lock
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Stage, needed
@@ -24,6 +25,8 @@ from imgbuild.matrix.images import Image
 STAGE = "horovod-wheel"
 #: Enough of a key to tell two wheels apart.
 KEY_DIGITS = 16
+#: The folder of the cache with wheels from remote stores.
+TAKEN = "taken"
 #: Stages that the compiler's stage stands on or copies from, known by more than their instructions:
 #: the system by its release, the interpreter by its ABI, the packages by those that matter.
 _KNOWN_OTHERWISE = ("os", "binutils", "python", "cpython", "cuda")
@@ -91,6 +94,12 @@ def find_wheel(key: str, cache: Path) -> Path | None:
     return folder if _is_whole(folder) else None
 
 
+def usable_wheel(key: str, context: BuildContext) -> Path | None:
+    """Return the folder of a kept wheel; one from a remote store only if the build reads any."""
+    found = find_wheel(key, context.cache)
+    return found or (find_wheel(key, context.cache / TAKEN) if context.sources else None)
+
+
 def keep_wheel(key: str, wheel: bytes, cache: Path) -> None:
     """Keep a wheel in this user's cache, unless it is damaged."""
     name = wheel_file_name(wheel)
@@ -140,9 +149,11 @@ def with_wheels(
     with work_folder("wheels") as folder:
         for target in targets:
             key = keys.get(target.name)
-            kept = find_wheel(key, context.cache) if key else None
+            kept = usable_wheel(key, context) if key else None
             contexts = {**target.contexts, STAGE: str(kept)} if kept else target.contexts
-            mounted.append(replace(target, contexts=contexts))
+            taken = kept and kept.is_relative_to(context.cache / TAKEN)
+            labels = {**target.labels, **({TAKEN_WHEEL: kept.name} if kept and taken else {})}
+            mounted.append(replace(target, contexts=contexts, labels=labels))
             if key and not kept:
                 name, output = f"{target.name}-{STAGE}", f"type=local,dest={folder / key}"
                 export = replace(target, name=name, target=STAGE, labels={}, output=output)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from imgbuild.build.context import BuildContext, BuildOptions
-from imgbuild.build.horovod_wheels import find_wheel, keep_wheel, wheel_keys
+from imgbuild.build.horovod_wheels import TAKEN, keep_wheel, usable_wheel, wheel_keys
 from imgbuild.build.result import BuildResult
 from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY
 from imgbuild.engine.client import Engine
@@ -22,6 +22,7 @@ from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.registry.repository import DamagedError, Manifest
 from imgbuild.registry.repository_client import RegistryClient, connect
 from imgbuild.settings import Settings
+from imgbuild.suites.results import ReportStore
 
 WHEEL_TYPE = "application/vnd.imgbuild.wheel.v1+zip"
 VERDICTS_TYPE = "application/vnd.imgbuild.verdicts.v1+json"
@@ -56,12 +57,18 @@ class RemoteStore:
         """Return whether there is an image with this input digest; nothing is pulled."""
         return self.client.head(input_tag(item.digest.total)) is not None
 
-    def pull(self, item: PlanItem) -> StoredImage | None:
-        """Pull the image of a plan; its tag here stays until `release`, as it has no other yet."""
+    def pull(self, item: PlanItem, reports: ReportStore) -> StoredImage | None:
+        """Pull the image of a plan; its tag here stays until `release`, as it has no other yet.
+
+        That it was taken is kept before it is on the engine, under both ids that it may get there.
+        """
         tag = input_tag(item.digest.total)
         manifest = self.client.manifest(tag)
         if manifest is None:
             return None
+        for image_id in (manifest.digest, manifest.config_digest):
+            if image_id.removeprefix("sha256:").isalnum():  # it becomes a file's name
+                reports.set_origin(image_id, self.name)
         reference = f"{self.name}:{tag}"
         try:
             self.engine.pull(reference)
@@ -213,19 +220,19 @@ def _take(item: PlanItem, context: BuildContext) -> str | None:
     source, image = None, None
     if item.image_id:
         image = context.engine.inspect(item.image_id)
-    elif pulled := _first(context, lambda store: store.pull(item)):
+    elif pulled := _first(context, lambda store: store.pull(item, context.store)):
         source, image = pulled
     if image is None:
         return None
     layers = image.layers
     if found := _first(context, lambda store: store.verdicts(item.digest.total, layers)):
-        context.store.adopt(image.id, found[1])
+        context.store.adopt(image.id, found[1], found[0])
     return source
 
 
 def _take_wheel(key: str, context: BuildContext) -> None:
-    if not find_wheel(key, context.cache) and (found := _first(context, lambda s: s.wheel(key))):
-        keep_wheel(key, found[1], context.cache)
+    if not usable_wheel(key, context) and (found := _first(context, lambda s: s.wheel(key))):
+        keep_wheel(key, found[1], context.cache / TAKEN)
 
 
 def _explained(item: PlanItem, store: str | None) -> PlanItem:
@@ -272,7 +279,7 @@ def _kept(
             suites = context.store.document(image_id)
             store.keep_verdicts(item.digest.total, stored.layers, suites)
     for key in wheel_keys([one.item.image for one in results], context):
-        folder = find_wheel(key, context.cache)
+        folder = usable_wheel(key, context)
         wheel = next(folder.iterdir()) if folder else None
         if wheel and store.keep_wheel(key, wheel.read_bytes()):
             yield wheel.name

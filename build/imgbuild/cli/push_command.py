@@ -50,6 +50,14 @@ def push(
             "Also images that skipped this suite, such as gpu_runs; repeatable.",
         ),
     ] = None,
+    allow_cached: Annotated[
+        bool,
+        option(
+            "--allow-cached",
+            "Also images, Horovod wheels and suite results that --cache-from or --pull took from a "
+            "repository; their record says so.",
+        ),
+    ] = False,
     jobs: Annotated[int, option("--jobs N", "How many images to push at once.", min=1, max=32)] = 3,
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
@@ -59,12 +67,14 @@ def push(
     Each gets one immutable tag with all versions, then the moving tags. Nothing is sent twice; the
     same command completes an interrupted push. Log in with `docker login HOST`.
     """
-    from imgbuild.publish.candidate import ALLOW_SKIPPED, ALLOW_SUBSTITUTED
+    from imgbuild.publish.candidate import ALLOW_CACHED, ALLOW_SKIPPED, ALLOW_SUBSTITUTED
     from imgbuild.publish.push import PushOptions, push_images
 
     allowed = {f"{ALLOW_SKIPPED} {suite}" for suite in allow_skipped or ()}
     if allow_substituted:
         allowed.add(ALLOW_SUBSTITUTED)
+    if allow_cached:
+        allowed.add(ALLOW_CACHED)
     opened = options.open_project(project)
     images = select(opened, selection)
     push_options = PushOptions(images, to, release, frozenset(allowed), jobs, plan)

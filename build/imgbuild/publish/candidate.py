@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from imgbuild.build.context import BuildContext
-from imgbuild.dockerfile.labels import INPUT_DIGEST, NAMESPACE, STANDIN
+from imgbuild.dockerfile.labels import INPUT_DIGEST, NAMESPACE, STANDIN, TAKEN_WHEEL
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.images import Image
@@ -26,6 +26,7 @@ _NOT_SAID = "nowhere that its labels say"
 _STANDIN_HOST = "standin.invalid/"
 #: The options that publish an image in spite of an objection; of the second only with `NEEDS_GPU`.
 ALLOW_SUBSTITUTED, ALLOW_SKIPPED = "--allow-substituted", "--allow-skipped"
+ALLOW_CACHED = "--allow-cached"
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,9 @@ class PushCandidate:
 
 def check_allowed(allowed: Collection[str]) -> None:
     """Raise InputError for leaving out a suite that every machine can run."""
-    for option in sorted({*allowed} - {ALLOW_SUBSTITUTED, f"{ALLOW_SKIPPED} {NEEDS_GPU}"}):
+    for option in sorted(
+        {*allowed} - {ALLOW_CACHED, ALLOW_SUBSTITUTED, f"{ALLOW_SKIPPED} {NEEDS_GPU}"}
+    ):
         raise InputError(
             f"{option}: this suite cannot be left out. Only {NEEDS_GPU} can, since not every "
             "machine can run it."
@@ -78,7 +81,8 @@ def approve(context: BuildContext, allowed: Collection[str]) -> tuple[PushCandid
         name, image_id = item.image.name, item.image_id or ""
         stored = context.engine.inspect(image_id) if image_id else None
         report, keys = context.store.document(image_id), context.suite_keys[name]
-        found = [*objections(item, stored, report, keys)]
+        origin = context.store.origin(image_id) if image_id else ""
+        found = [*objections(item, stored, report, keys, origin)]
         reasons = refusals(found, allowed)
         if reasons or stored is None:
             refused.append(f"{name} is not published: {'; '.join(reasons)}.")
@@ -104,12 +108,16 @@ def refusals(found: Collection[Objection], allowed: Collection[str]) -> list[str
 
 
 def objections(
-    item: PlanItem, stored: StoredImage | None, report: Mapping[str, Any], keys: Mapping[str, str]
+    item: PlanItem,
+    stored: StoredImage | None,
+    report: Mapping[str, Any],
+    keys: Mapping[str, str],
+    origin: str = "",
 ) -> Iterator[Objection]:
     """Yield every objection to the engine's image of a plan.
 
-    ``report`` is what the `ReportStore` holds for its id; ``keys`` are those of the suites that it
-    must have passed, as `suite_keys` makes them.
+    ``report`` and ``origin`` are what the `ReportStore` holds for its id; ``keys`` are those of the
+    suites that it must have passed, as `suite_keys` makes them.
     """
     absent = _absent(item, stored)
     if absent or stored is None:
@@ -120,6 +128,7 @@ def objections(
         yield Objection(f"it is built from stand-ins, which are never published ({note})")
     for text in _substitutes(item.image, stored.labels):
         yield Objection(text, ALLOW_SUBSTITUTED)
+    yield from _cached(item, stored, report, keys, origin)
     yield from _unproved(stored.id, report, keys)
     if item.action is Action.NAME:
         yield Objection(
@@ -136,6 +145,34 @@ def _absent(item: PlanItem, stored: StoredImage | None) -> str:
     if stored.labels.get(INPUT_DIGEST) != item.digest.total:
         return "the engine's image has other inputs than this checkout"
     return ""
+
+
+def _cached(
+    item: PlanItem,
+    stored: StoredImage,
+    report: Mapping[str, Any],
+    keys: Mapping[str, str],
+    origin: str,
+) -> Iterator[Objection]:
+    """Yield what a remote store is believed in: who can write there must not publish by that."""
+    taken = f"it was taken from {origin}" if origin else ""
+    if not origin and TAKEN_WHEEL in stored.labels:
+        taken = "its Horovod wheel was taken from a cache"
+    if taken:
+        yield Objection(
+            f"{taken}, not built here: run `docker rmi {item.image.tags[0]}`, then "
+            "`imgbuild build` without --cache-from and --pull",
+            ALLOW_CACHED,
+        )
+    entries = {suite: report[suite] for suite in keys if isinstance(report.get(suite), dict)}
+    found = {suite: str(one["found"]) for suite, one in sorted(entries.items()) if one.get("found")}
+    if found:
+        yield Objection(
+            f"results of suites that did not run here were found in "
+            f"{', '.join(sorted({*found.values()}))} ({', '.join(found)}): run `imgbuild test "
+            "--rerun`",
+            ALLOW_CACHED,
+        )
 
 
 def _unproved(

@@ -78,7 +78,8 @@ class SuiteResult:
     """One suite's outcome. ``seconds`` is the time of its checks.
 
     ``not_asked`` are checks whose expectation was not given: there are none in an image of the
-    matrix. ``before`` is the ISO 8601 time of the result, if the suite was not run again.
+    matrix. ``before`` is the ISO 8601 time of the result, if the suite was not run again; ``found``
+    is the repository that has it from another engine.
     """
 
     suite: str
@@ -88,6 +89,7 @@ class SuiteResult:
     seconds: float
     not_asked: tuple[TestSkip, ...] = ()
     before: str | None = None
+    found: str | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -136,6 +138,7 @@ class SuiteResult:
             "skipped": [asdict(one) for one in self.skips],
             "not_asked": [asdict(one) for one in self.not_asked],
             "before": self.before,
+            "found": self.found,
         }
 
 
@@ -178,6 +181,7 @@ class Report:
     def notes(self) -> list[str]:
         """What was not tested in the image, and why."""
         notes = [f"{suite.suite}: {note}" for suite in self.suites for note in suite.skip_notes]
+        notes += [f"{one.suite}: result found in {one.found}" for one in self.suites if one.found]
         if self.unspecified:
             facts = ", ".join(self.unspecified)
             notes.append(f"not checked, because --expect does not say: {facts}")
@@ -254,19 +258,28 @@ class ReportStore:
 
     def document(self, image_id: str) -> dict[str, Any]:
         """Return all entries of an image, by suite."""
-        try:
-            document = json.loads(self._path(image_id).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        suites = document.get("suites") if isinstance(document, dict) else None
+        suites = self._read(image_id).get("suites")
         return suites if isinstance(suites, dict) else {}
 
-    def adopt(self, image_id: str, suites: Mapping[str, Any]) -> None:
-        """Take over results of the same image from elsewhere; those of this machine win.
+    def adopt(self, image_id: str, suites: Mapping[str, Any], found: str = "") -> None:
+        """Take over results of the same image, found in a repository; those of this machine win.
 
         Without any it is kept that this machine is to test the image.
         """
-        self._write(image_id, {**suites, **self.document(image_id)})
+        theirs = {
+            suite: {**entry, "found": found}
+            for suite, entry in suites.items()
+            if isinstance(entry, Mapping)
+        }
+        self._write(image_id, {**theirs, **self.document(image_id)})
+
+    def origin(self, image_id: str) -> str:
+        """Return the repository that an image was taken from; empty if it was built here."""
+        return str(self._read(image_id).get("origin", ""))
+
+    def set_origin(self, image_id: str, origin: str) -> None:
+        """Keep where an image comes from, and that this machine is to test it."""
+        self._write(image_id, self.document(image_id), origin)
 
     def _known(self, image_id: str, keys: Mapping[str, str]) -> dict[str, Entry]:
         return {
@@ -275,8 +288,16 @@ class ReportStore:
             if isinstance(entry, dict) and suite in keys and entry.get("key") == keys[suite]
         }
 
-    def _write(self, image_id: str, suites: Mapping[str, Any]) -> None:
-        document = {"image_id": image_id, "suites": suites}
+    def _read(self, image_id: str) -> dict[str, Any]:
+        try:
+            document = json.loads(self._path(image_id).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return document if isinstance(document, dict) else {}
+
+    def _write(self, image_id: str, suites: Mapping[str, Any], origin: str | None = None) -> None:
+        origin = self.origin(image_id) if origin is None else origin
+        document = {"image_id": image_id, "origin": origin, "suites": suites}
         write_text(self._path(image_id), json.dumps(document, indent=2) + "\n")
 
     def _path(self, image_id: str) -> Path:
@@ -293,6 +314,7 @@ def _result(suite: str, entry: Entry) -> SuiteResult | None:
         passed, seconds, when = entry["passed"], float(entry["seconds"]), entry["before"]
         if entry["failures"] != [] or not isinstance(passed, int) or not isinstance(when, str):
             return None
-        return SuiteResult(suite, passed, (), skips, seconds, not_asked, when)
+        found = str(entry["found"]) if entry.get("found") else None
+        return SuiteResult(suite, passed, (), skips, seconds, not_asked, when, found)
     except (KeyError, TypeError, ValueError):
         return None

@@ -11,9 +11,10 @@ from memory_registry import MemoryRegistry
 from test_horovod_wheels import WHEEL, WHEEL_NAME
 
 from imgbuild.build.context import BuildOptions
-from imgbuild.build.horovod_wheels import find_wheel, keep_wheel, wheel_key
+from imgbuild.build.horovod_wheels import TAKEN, find_wheel, keep_wheel, wheel_key
 from imgbuild.build.remote import VERDICTS_TYPE, RemoteStore, open_stores, predicted
 from imgbuild.build.result import BuildResult
+from imgbuild.dockerfile.labels import TAKEN_WHEEL
 from imgbuild.errors import InputError, MachineError
 from imgbuild.plan.plan import Action
 from imgbuild.registry.repository import OCI_MANIFEST, Manifest, digest_of
@@ -185,9 +186,30 @@ def test_wheels_come_for_what_must_be_built(machines: Machines) -> None:
     assert WHEEL_NAME in bench.said[0]
     machines.another()
     machines.build()
-    place = find_wheel(key, bench.context.cache)
+    assert find_wheel(key, bench.context.cache) is None
+    place = find_wheel(key, bench.context.cache / TAKEN)
     assert place
     assert [path.name for path in place.iterdir()] == [WHEEL_NAME]
+
+
+def test_a_taken_wheel_is_used_only_with_its_store_and_its_image_says_so(
+    machines: Machines,
+) -> None:
+    bench = machines.bench
+    key = wheel_key(bench.context.images[0], bench.context)
+    assert key
+    keep_wheel(key, WHEEL, bench.context.cache)
+    bench.faulty = {OLD, NEW}
+    machines.build()
+    for read in (True, False):
+        if read:
+            machines.another()
+        bench.engine.stored.clear()
+        machines.build(read=read, write=False)
+        marked = {one.name for one in bench.targets if TAKEN_WHEEL in one.labels}
+        assert marked == ({OLD} if read else set())
+        exported = {one.name for one in bench.targets if one.output.startswith("type=local")}
+        assert (f"{OLD}-horovod-wheel" in exported) is not read
 
 
 def _fail(call: str) -> None:

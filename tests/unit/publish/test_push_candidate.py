@@ -22,6 +22,7 @@ KEYS = {"pins": "k1", "horovod": "k2"}
 GPU_KEYS = {**KEYS, "gpu_runs": "k3"}
 REASON = "no NVIDIA driver: the engine offers none to containers"
 SUBSTITUTED, NO_GPU = "--allow-substituted", "--allow-skipped gpu_runs"
+CACHED = "--allow-cached"
 PASSED = (SuiteResult("pins", 3, (), (), 1.0), SuiteResult("horovod", 2, (), (), 1.0))
 SKIPPED = SuiteResult("gpu_runs", 0, (), (TestSkip("a", REASON), TestSkip("b", REASON)), 0.1)
 FAILED = SuiteResult("horovod", 1, (TestFailure("test_two_ranks", "boom"),), (), 1.0)
@@ -193,6 +194,15 @@ def test_a_substituted_input(good: Judged, label: str, value: str, expected: str
     changed = good.labelled(**{label: value})
     assert changed.refusals(NO_GPU) == [f"{expected} (--allow-substituted publishes it)"]
     assert changed.refusals(SUBSTITUTED) == []
+
+
+def test_a_horovod_wheel_of_a_cache(good: Judged) -> None:
+    check_allowed([CACHED])
+    changed = good.labelled(**{"imgbuild.input.taken-wheel": "0123456789abcdef"})
+    (found,) = changed.refusals(SUBSTITUTED, NO_GPU)
+    assert found.startswith("its Horovod wheel was taken from a cache, not built here: run `docker")
+    assert found.endswith("(--allow-cached publishes it)")
+    assert changed.refusals(CACHED) == []
 
 
 def test_another_base_and_labels_that_do_not_say(gpu: Judged) -> None:

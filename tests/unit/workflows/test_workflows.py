@@ -127,6 +127,14 @@ def test_jobs_are_limited(job: dict[str, Any], workflow: dict[str, Any]) -> None
         assert "secrets." not in json.dumps(job)
 
 
+@pytest.mark.parametrize(("job", "workflow"), JOBS)
+def test_what_is_published_is_made_in_the_job(
+    job: dict[str, Any], workflow: dict[str, Any]
+) -> None:
+    if any("imgbuild push" in step.get("run", "") for step in job["steps"]):
+        assert not re.search(r"--cache-(from|to)|--pull", json.dumps(workflow))
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_every_variable_and_secret_is_documented(path: Path) -> None:
     page = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "docs").glob("*.md"))

@@ -1,0 +1,169 @@
+"""Who can write a cache publishes nothing: what was taken from it does not pass the push gate."""
+
+import json
+from dataclasses import dataclass
+
+import pytest
+from bench import EPOCH, EPOCH_SECONDS, NEW, OLD, Bench
+from memory_registry import MemoryRegistry
+
+from imgbuild.build.remote import RemoteStore
+from imgbuild.engine.types import StoredImage
+from imgbuild.errors import CheckFailedError
+from imgbuild.matrix.tags import input_tag
+from imgbuild.publish.candidate import ALLOW_CACHED, approve
+from imgbuild.registry.repository import OCI_MANIFEST, Manifest, digest_of
+from imgbuild.suites.results import Report, ReportStore, SuiteResult
+
+LAYERS = ("sha256:" + "e" * 64,)
+PASSED = {"verdict": "passed", "passed": 9, "failures": [], "skipped": [], "not_asked": []}
+
+
+@dataclass
+class ForgedCache:
+    """A repository with images that nobody built; ``suites`` says whether with verdicts."""
+
+    bench: Bench
+    server: MemoryRegistry
+
+    def put(self, *, suites: bool = True) -> None:
+        """Put images there, made from nothing but the checkout."""
+        store = RemoteStore(self.server, self.bench.engine, print)
+        for number, item in enumerate(self.bench.plan()):
+            image, total, tag = item.image, item.digest.total, input_tag(item.digest.total)
+            config = f"sha256:{number:063}f"
+            content = json.dumps({"config": {"digest": config}, "layers": []}).encode()
+            manifest = Manifest(digest_of(content), OCI_MANIFEST, content)
+            self.server.manifests[manifest.digest] = manifest
+            self.server.tagged[tag] = manifest.digest
+            labels = {
+                "imgbuild.name": image.name,
+                "imgbuild.input-digest": total,
+                "imgbuild.repository": image.repository,
+                "imgbuild.input.base": "bootstrapped",
+                "imgbuild.input.cpython": "source",
+                "org.opencontainers.image.created": EPOCH,
+            }
+            reference = f"{self.server.name}:{tag}"
+            self.bench.engine.registry[reference] = StoredImage(
+                config, (reference,), labels, 10**9, EPOCH_SECONDS, LAYERS
+            )
+            entry = {**PASSED, "seconds": 1.0, "before": EPOCH}
+            keys = self.bench.context.suite_keys[image.name]
+            report = {suite: {**entry, "key": key} for suite, key in keys.items()}
+            store.keep_verdicts(total, LAYERS, report if suites else {}, manifest)
+
+    def refusal(self, *allowed: str) -> str:
+        with pytest.raises(CheckFailedError) as caught:
+            approve(self.bench.context, allowed)
+        return str(caught.value)
+
+
+@pytest.fixture
+def forged(bench: Bench) -> ForgedCache:
+    cache = ForgedCache(bench, MemoryRegistry("registry.example.org/ci/cache"))
+    bench.change(sources=(RemoteStore(cache.server, bench.engine, bench.said.append),))
+    return cache
+
+
+def _rerun(bench: Bench) -> None:
+    """Keep what `imgbuild test --rerun` finds."""
+    for item in bench.plan():
+        keys = bench.context.suite_keys[item.image.name]
+        results = [SuiteResult(suite, 1, (), (), 1.0) for suite in keys]
+        bench.context.store.save(item.image_id or "", keys, results)
+
+
+def test_a_forged_cache_is_tagged_here_and_not_published(forged: ForgedCache) -> None:
+    forged.put()
+    bench = forged.bench
+    assert {str(one.item.action) for one in bench.build()} == {"name"}
+    assert not bench.tested
+    lines = forged.refusal().splitlines()
+    assert [line.partition(" ")[0] for line in lines] == [OLD, NEW]
+    for line in lines:
+        assert f"is not published: it was taken from {forged.server.name}, not built here" in line
+        assert f"did not run here were found in {forged.server.name} (" in line
+        assert line.count("run `imgbuild test --rerun` (--allow-cached publishes it)") == 1
+
+
+def test_what_is_allowed_says_where_each_verdict_was_found(forged: ForgedCache) -> None:
+    forged.put()
+    forged.bench.build()
+    for image in approve(forged.bench.context, {ALLOW_CACHED}):
+        assert {one["found"] for one in image.report.values()} == {forged.server.name}
+        assert len(image.allowed) == 2
+        results = forged.bench.context.store.passed(
+            image.image_id, forged.bench.context.suite_keys[image.name]
+        )
+        report = Report(image.name, image.image_id, "", tuple(results.values()))
+        assert {one["found"] for one in report.as_json()["suites"]} == {forged.server.name}
+        assert f"pins: result found in {forged.server.name}" in report.notes
+
+
+def test_suites_that_ran_here_prove_no_image_of_a_cache(forged: ForgedCache) -> None:
+    forged.put(suites=False)
+    assert {one.state for one in forged.bench.build()} == {"done"}
+    assert sorted(forged.bench.tested) == [OLD, NEW]
+    refusal = forged.refusal()
+    assert "it was taken from" in refusal
+    assert "--rerun" not in refusal
+
+
+def test_suites_that_ran_again_are_of_this_engine(forged: ForgedCache) -> None:
+    forged.put()
+    forged.bench.build()
+    assert "--rerun" in forged.refusal()
+    _rerun(forged.bench)
+    assert "--rerun" not in forged.refusal()
+
+
+def test_an_image_that_is_built_here_instead_is_published(forged: ForgedCache) -> None:
+    forged.put()
+    bench = forged.bench
+    bench.build()
+    store = bench.context.store
+    assert all(map(store.origin, bench.engine.stored))
+    bench.engine.stored.clear()
+    bench.change(sources=())
+    same_id = f"sha256:{0:064}"  # a build may give an image the id of one that was taken
+    store.set_origin(same_id, forged.server.name)
+    bench.build()
+    assert same_id in bench.engine.stored
+    assert not any(map(store.origin, bench.engine.stored))
+    refusal = forged.refusal()  # the bench's inputs are substituted
+    assert "--allow-cached" not in refusal
+    assert len(approve(bench.context, {"--allow-substituted"})) == len(bench.engine.stored)
+
+
+def test_an_interrupt_after_a_pull_does_not_lose_where_the_image_came_from(
+    forged: ForgedCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forged.put()
+    bench = forged.bench
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ReportStore, "adopt", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            bench.build()
+    assert bench.engine.stored
+    assert all(bench.context.store.origin(one) for one in bench.engine.stored)
+
+
+@pytest.mark.parametrize("config", ["", "sha256:../../elsewhere", 7])
+def test_a_manifest_with_an_odd_configuration_writes_no_report_elsewhere(
+    forged: ForgedCache, config: object
+) -> None:
+    forged.put()
+    content = json.dumps({"config": {"digest": config}, "layers": []}).encode()
+    for tag in [tag for tag in forged.server.tagged if tag.startswith("input-")]:
+        manifest = Manifest(digest_of(content), OCI_MANIFEST, content)
+        forged.server.manifests[manifest.digest] = manifest
+        forged.server.tagged[tag] = manifest.digest
+    bench = forged.bench
+    assert {str(one.item.action) for one in bench.build()} == {"build"}
+    assert all(path.stem.isalnum() for path in bench.context.store.folder.iterdir())
+    assert not [*bench.context.state.parent.rglob("elsewhere*.json")]
