@@ -50,7 +50,7 @@ def _lint(program: str, *words: str, stdin: str = "") -> tuple[int, str]:
 
 def _zizmor(*paths: Path) -> tuple[int, str]:
     """Look for what is dangerous; without a network, so that it is the same everywhere."""
-    options = ("--offline", "--no-config", "--persona=pedantic", "--min-severity=low")
+    options = ("--offline", "--no-config", "--persona=auditor", "--min-severity=low")
     return _lint("zizmor", *options, "--format=plain", *map(str, paths))
 
 
@@ -70,6 +70,9 @@ def test_zizmor_finds_nothing_dangerous(tmp_path: Path) -> None:
     assert code != 0
     for audit in ("template-injection", "unpinned-uses", "dangerous-triggers", "artipacked"):
         assert audit in output, audit
+    step = "      - env: {X: '${{ secrets.X }}'}\n        run: ./x\n"
+    (tmp_path / "bad.yml").write_text(BAD + step, encoding="utf-8")
+    assert "secrets-outside-env" in _zizmor(tmp_path / "bad.yml")[1]
 
 
 def test_the_schema_of_github_allows_them(tmp_path: Path) -> None:
@@ -133,6 +136,21 @@ def test_what_is_published_is_made_in_the_job(
 ) -> None:
     if any("imgbuild push" in step.get("run", "") for step in job["steps"]):
         assert not re.search(r"--cache-(from|to)|--pull", json.dumps(workflow))
+
+
+@pytest.mark.parametrize(
+    "job", [job for file in FILES for job in _workflow(file.name)["jobs"].values()]
+)
+def test_a_login_lasts_for_one_command(job: dict[str, Any]) -> None:
+    steps = [step.get("run", "") for step in job["steps"]]
+    logins = [number for number, run in enumerate(steps) if ".ci/login" in run]
+    assert bool(logins) is ("secrets." in json.dumps(job))
+    for number in logins:
+        assert job["environment"] == "registry"
+        assert re.search(r"imgbuild (push|matrix) ", steps[number + 1])
+        assert "docker logout" in steps[number + 2]
+        assert job["steps"][number + 2]["if"] == "always()"
+        assert not re.search(r"imgbuild (build|test) ", "".join(steps[number:]))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
