@@ -125,13 +125,15 @@ class CiProject:
             "vars.REPOSITORY || format('ghcr.io/{0}/tensorflow', github.repository)": (
                 f"{self.registry.host}/{PUBLISHED}"
             ),
-            "vars.SELECTION || '--all'": self.selection,
+            "vars.SELECTION || (vars.GPU_RUNNER || inputs.allow-skipped-gpu) && '--all' || "
+            "'--all --cpu'": self.selection,
             "vars.REGISTRY_USER || github.actor": USER,
             "secrets.REGISTRY_PASSWORD || github.token": PASSWORD,
             "inputs.refresh && '--refresh' || ''": "",
             # The CPython of the machine that tests may be one that was there.
-            "vars.PUSH_OPTIONS || !vars.GPU_RUNNER && '--allow-skipped gpu_runs' || ''": (
-                "--allow-skipped gpu_runs --allow-substituted"
+            "vars.PUSH_OPTIONS": "--allow-substituted",
+            "inputs.allow-skipped-gpu && '--allow-skipped gpu_runs' || ''": (
+                "--allow-skipped gpu_runs"
             ),
             "runner.environment == 'github-hosted'": "false",
             "always() && runner.environment == 'self-hosted'": "true",

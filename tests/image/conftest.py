@@ -15,11 +15,11 @@ from channel import SHELLS, use_channels
 from container import Container
 from expectation import Expectation, ExpectationError, read_expectation
 from gpu_libraries import opened_sonames
-from gpu_machine import Needs, unusable
+from gpu_machine import Needs, device_faults, unusable
 from lab import Lab, open_lab
 from program_copies import copy_programs, remove_programs
 from result_stream import result_stream
-from skip_reasons import NOT_ASKED, forbidden, no_import, skip
+from skip_reasons import NO_DRIVER, NOT_ASKED, forbidden, no_import, skip
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -37,10 +37,12 @@ use_channels()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--expect FILE` and `--no-gpu REASON`."""
+    """Add `--expect FILE`, `--no-gpu REASON` and `--gpus-offered`."""
     group = parser.getgroup("imgbuild")
     group.addoption("--expect", metavar="FILE", help="what the image must be, as JSON")
     group.addoption("--no-gpu", metavar="REASON", help="why the container was given no GPU")
+    offered = "the engine offers GPUs: that none can be asked is a failure"
+    group.addoption("--gpus-offered", action="store_true", help=offered)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -191,19 +193,37 @@ def driver(container: Container) -> Ran:
 
 
 @pytest.fixture(scope="module")
-def importable(driver: Ran, expect: Expectation) -> None:
+def importable(driver: Ran, expect: Expectation, pytestconfig: pytest.Config) -> None:
     """Skip where this TensorFlow cannot be imported: it names the driver's library."""
-    if expect.needs_driver and driver.json["error"]:
+    offered = pytestconfig.getoption("--gpus-offered")
+    if expect.needs_driver and driver.json["error"] and not offered:
         skip(no_import(expect.tensorflow_minor))
 
 
 @pytest.fixture(scope="module")
-def gpus(driver: Ran, expect: Expectation, pytestconfig: pytest.Config) -> int:
-    """Return how many GPUs there are; skip where one of them, or the driver, is of no use."""
-    needs = Needs(
+def gpu_needs(expect: Expectation) -> Needs:
+    """Return what driver and GPU this image needs."""
+    return Needs(
         expect.pins["cuda"], expect.gpu["driver"], expect.gpu["newest"], expect.gpu["oldest"]
     )
-    reason = unusable(driver.json, needs, pytestconfig.getoption("--no-gpu"))
+
+
+@pytest.fixture(scope="module")
+def faulty_gpus(driver: Ran, gpu_needs: Needs, pytestconfig: pytest.Config) -> list[str | None]:
+    """Return why each GPU is of no use, None for one that is; skip where none or no driver is.
+
+    Where the engine offers GPUs, nothing but their age and the driver's excuses an image that does
+    not see them.
+    """
+    reason = unusable(driver.json, gpu_needs, pytestconfig.getoption("--no-gpu"))
+    if reason and reason.startswith(NO_DRIVER) and pytestconfig.getoption("--gpus-offered"):
+        pytest.fail(f"the engine offers GPUs, the image sees none: {reason}", pytrace=False)
     if reason:
         skip(reason)
-    return len(driver.json["devices"])
+    return device_faults(driver.json["devices"], gpu_needs)
+
+
+@pytest.fixture(scope="module")
+def gpus(faulty_gpus: list[str | None]) -> list[int]:
+    """Return the numbers of the GPUs that this image can use, at least one."""
+    return [number for number, fault in enumerate(faulty_gpus) if fault is None]

@@ -16,6 +16,8 @@ NEEDS_GPU = "gpu_runs"
 #: `imgbuild test`): no check was left out that anybody wanted.
 NOT_ASKED = "not asked: "
 NO_DRIVER = "no NVIDIA driver: "
+#: Two ranks cannot share a GPU with NCCL, which refuses a device that is there twice.
+NOT_PROVED = "not proved: one GPU has nothing to reduce with"
 
 _GPU = r"(device \d+ of \d+: )?.+, capability \d+\.\d+; "
 #: What only a machine with a GPU can tell of.
@@ -24,6 +26,7 @@ OF_THE_MACHINE = (
     re.compile(r"driver too old \(found (CUDA )?[\d.]+, needs [\d.]+\)"),
     re.compile(rf"GPU too new for CUDA \d+ \({_GPU}CUDA [\d.]+ knows up to [\d.]+\)"),
     re.compile(rf"GPU too old for TensorFlow \({_GPU}its kernels begin at [\d.]+\)"),
+    re.compile(re.escape(NOT_PROVED)),
 )
 #: What every suite may say that starts TensorFlow.
 OF_THE_IMPORT = (

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from gpu_libraries import CUDNN, NCCL, is_optional, version_number
 from gpu_libraries import soname as named
+from gpu_machine import hiding
 from image_files import image_files, must_be_none, toolkit
+from image_labels import image_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +37,13 @@ def versions(container: Container, expect: Expectation) -> Ran:
     """Ask CUDA's run time, cuDNN and NCCL for their versions."""
     cudart = named("cudart", expect.pins["cuda"])
     return container.program("gpu_versions.py", cudart, CUDNN, NCCL, seconds=SECONDS)
+
+
+@pytest.fixture(scope="module")
+def environment(pytestconfig: pytest.Config) -> dict[str, str]:
+    """Read the variables of the image; into the container's own the engine writes."""
+    pairs = image_config(pytestconfig.getoption("--hosts"))["Env"] or []
+    return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
 
 
 def test_library_loads(
@@ -71,6 +80,21 @@ def test_no_folder_of_stubs_is_searched(container: Container) -> None:
     searched = container.run("sh", "-c", LOOKS_IN, seconds=30).output.splitlines()
     found = stub_folders(searched)
     assert not found, f"the loader searches {', '.join(found)}"
+
+
+def test_environment_hides_no_gpu(environment: dict[str, str]) -> None:
+    """No variable of the image keeps a GPU, or the driver's library, from TensorFlow."""
+    found = hiding(environment)
+    assert not found, f"the image sees no GPU, or not all: {', '.join(found)}"
+
+
+@pytest.mark.usefixtures("of_a_stack")
+def test_environment_requires_the_pinned_cuda(
+    environment: dict[str, str], expect: Expectation
+) -> None:
+    """A container starts where the driver knows the image's CUDA, and nowhere else."""
+    found, wanted = environment.get("NVIDIA_REQUIRE_CUDA"), f"cuda>={expect.pins['cuda']}"
+    assert found == wanted, f"NVIDIA_REQUIRE_CUDA is {found}, not {wanted}"
 
 
 def test_no_toolkit(pytestconfig: pytest.Config) -> None:

@@ -1,7 +1,8 @@
 """Suite `gpu_runs`: TensorFlow computes on every GPU of this machine, and NCCL reduces over all.
 
-The only suite that needs a GPU. Where there is none, or one that CUDA 10 does not know, every check
-is skipped with that reason; that is no verdict on the image.
+The only suite that needs a GPU. Where there is none that the image can use, every check is skipped
+with that reason; that is no verdict on the image. Where the engine offers GPUs and the image does
+not see them, every check fails.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from mpi import mpirun
+from skip_reasons import NOT_PROVED, skip
 
 if TYPE_CHECKING:
     from container import Container, Ran
@@ -21,38 +23,49 @@ SIDE, LENGTH = 32, 1000  # of programs/gpu_numbers.py and programs/nccl_rank.py
 
 
 @pytest.fixture(scope="module")
-def numbers(container: Container, gpus: int) -> Ran:
-    """Compute on each GPU."""
-    return container.program("gpu_numbers.py", str(gpus), seconds=SECONDS)
+def numbers(container: Container, gpus: list[int]) -> Ran:
+    """Compute on each GPU that can be used."""
+    return container.program("gpu_numbers.py", listed(gpus), seconds=SECONDS)
 
 
 @pytest.fixture(scope="module")
-def reduced(container: Container, gpus: int, expect: Expectation) -> tuple[Ran, Ran]:
+def reduced(container: Container, gpus: list[int], expect: Expectation) -> tuple[Ran, Ran]:
     """Start a rank a GPU; return the job, and the files that its ranks wrote."""
     folder = container.fresh_folder()
-    start = ("env", "NCCL_DEBUG=VERSION", *mpirun(expect.mpi_flavour, gpus))
-    program = ("python", container.path_of("nccl_rank.py"), folder, str(gpus))
+    start = ("env", "NCCL_DEBUG=VERSION", *mpirun(expect.mpi_flavour, len(gpus)))
+    program = ("python", container.path_of("nccl_rank.py"), folder, listed(gpus))
     job = container.run(*start, *program, seconds=SECONDS)
     return job, container.run("sh", "-c", f"cat {folder}/rank-*.json", seconds=10)
 
 
-def test_every_gpu_is_listed(numbers: Ran, gpus: int) -> None:
+def test_no_gpu_is_left_out(faulty_gpus: list[str | None]) -> None:
+    """The image can use every GPU; the checks below are made on those that it can use."""
+    for fault in filter(None, faulty_gpus):
+        skip(fault)
+
+
+def test_every_gpu_is_listed(numbers: Ran, gpus: list[int]) -> None:
     """TensorFlow sees as many GPUs as the driver has."""
-    assert numbers.json["devices"] == gpus
+    assert numbers.json["devices"] == len(gpus)
 
 
-def test_matrix_product_is_right_on_each_gpu(numbers: Ran, gpus: int) -> None:
+def test_matrix_product_is_right_on_each_gpu(numbers: Ran, gpus: list[int]) -> None:
     """Each GPU, and no other device, gives the exact product."""
     products = numbers.json["products"]
-    assert len(products) == gpus
+    assert len(products) == len(gpus)
     assert wrong_products(products) == []
 
 
-def test_allreduce_is_right_on_all_gpus(reduced: tuple[Ran, Ran], gpus: int) -> None:
-    """Every rank has the exact sum over all ranks, in a tensor on its GPU."""
+def test_allreduce_is_right_on_all_gpus(reduced: tuple[Ran, Ran], gpus: list[int]) -> None:
+    """Every rank has the exact sum over all ranks, in a tensor on its GPU.
+
+    A single rank must end well, but its sum is what it brought: that proves no allreduce.
+    """
     job, files = reduced
     output = (job if job.failed else files).output
-    assert wrong_sums([json.loads(line) for line in output.splitlines()], gpus) == []
+    assert wrong_sums([json.loads(line) for line in output.splitlines()], len(gpus)) == []
+    if len(gpus) == 1:
+        skip(NOT_PROVED)
 
 
 def test_allreduce_went_through_the_pinned_nccl(
@@ -60,6 +73,11 @@ def test_allreduce_went_through_the_pinned_nccl(
 ) -> None:
     """NCCL said its version when the ranks joined, which it does when it is used."""
     assert f"NCCL version {expect.pins['nccl']}" in reduced[0].output
+
+
+def listed(gpus: list[int]) -> str:
+    """Return the value of CUDA_VISIBLE_DEVICES for these GPUs."""
+    return ",".join(map(str, gpus))
 
 
 def wrong_products(products: list[dict[str, Any]]) -> list[str]:

@@ -43,6 +43,9 @@ def test(
     jobs: options.JobsOption = options.JOBS,
     fail_fast: Annotated[bool, option("--fail-fast", "Stop at the first failed check.")] = False,
     rerun: Annotated[bool, option("--rerun", "Also run suites that passed before.")] = False,
+    require_gpu: Annotated[
+        bool, option("--require-gpu", "Fail where no GPU could be used by an image for GPUs.")
+    ] = False,
     report: Annotated[
         Path | None,
         option("--report DIR", "Folder for report.json and summary.md, with one folder an image."),
@@ -79,6 +82,8 @@ def test(
         choose_suites(opened.suites, test_options.suites, variant)
     if image is not None and not expect and len(images) != 1:
         raise InputError(f"--image names one image, but {len(images)} are selected.")
+    if require_gpu:
+        _check_gpu_suite(images, test_options.suites)
     require_docker_client()
     if expect and image is not None:
         run = _test_external(opened, image, expect, test_options, reports)
@@ -89,7 +94,7 @@ def test(
     else:
         typer.echo(report_lines(run.reports, run.not_begun))
         typer.echo(f"Summary: {run.summary}")
-    _raise_failures(run)
+    raise_failures(run, require_gpu=require_gpu)
 
 
 def _test_family(
@@ -177,15 +182,35 @@ def _image_id(engine: "Engine", reference: str, image: "Image | None" = None) ->
     raise InputError(f"The engine at {where} has no image {reference}. {hint}")
 
 
-def _raise_failures(run: "TestRun") -> None:
+def _check_gpu_suite(images: "Sequence[Image]", suites: Sequence[str]) -> None:
+    """Raise `InputError` where ``--require-gpu`` could not find out whether there is a GPU.
+
+    The variant of an external image is not known yet: ``images`` is empty.
+    """
+    from imgbuild.suites.results import NEEDS_GPU
+
+    if suites and NEEDS_GPU not in suites:
+        raise InputError(f"--require-gpu asks for the suite {NEEDS_GPU}, which --suite leaves out.")
+    if images and all(image.variant == "cpu" for image in images):
+        raise InputError("--require-gpu: no selected image is for GPUs; select some with --gpu.")
+
+
+def raise_failures(run: "TestRun", *, require_gpu: bool) -> None:
     """Raise `CheckFailedError` if a check failed, none was made, or an image was not tested."""
-    from imgbuild.suites.results import Verdict
+    from imgbuild.suites.results import NEEDS_GPU, Verdict
 
     if len(run.errors) == 1 and not run.reports and not run.not_begun:
         raise next(iter(run.errors.values()))
-    bad = [one for one in run.reports if one.verdict in {Verdict.FAILED, Verdict.SKIPPED}]
+    bad = [
+        one
+        for one in run.reports
+        if one.verdict in {Verdict.FAILED, Verdict.SKIPPED} or (require_gpu and one.lacks_gpu)
+    ]
     lines = [line for report in bad for line in failure_lines(report)]
     lines += [f"{name}: {error}" for name, error in run.errors.items()]
+    tested = [suite.suite for one in run.reports for suite in one.suites]
+    if require_gpu and not lines and NEEDS_GPU not in tested:
+        lines = ["--require-gpu: no image for GPUs was tested"]
     if lines:
         raise CheckFailedError("\n".join(lines))
 

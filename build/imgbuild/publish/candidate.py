@@ -195,8 +195,8 @@ def _unproved(
         elif verdict != Verdict.PASSED:
             failed = [str(one["test"]) for one in entry.get("failures", ())]
             why = ", ".join([*failed, *skip_reasons(entry)]) or "nothing was checked"
-            skipped = suite == NEEDS_GPU and verdict == Verdict.SKIPPED
-            option = f"{ALLOW_SKIPPED} {suite}" if skipped else ""
+            skipped = verdict in {Verdict.SKIPPED, Verdict.INCOMPLETE}
+            option = f"{ALLOW_SKIPPED} {suite}" if skipped and suite == NEEDS_GPU else ""
             yield Objection(f"suite {suite} {verdict}: {why}", option)
 
 

@@ -82,10 +82,14 @@ class TestTarget:
 
 @dataclass(frozen=True)
 class StartedContainer:
-    """A running container; ``no_gpu`` is why that of a GPU image has no GPU."""
+    """A running container; ``no_gpu`` is why that of a GPU image has no GPU.
+
+    ``offered`` says whether the engine offers GPUs: then the image must see them.
+    """
 
     id: str
     no_gpu: str | None = None
+    offered: bool = False
 
 
 def label_of(name: str) -> str:
@@ -144,10 +148,12 @@ def _start(target: TestTarget, engine: Engine) -> StartedContainer:
     if gpus:
         try:
             options = RunOptions(gpus=gpus, shm_bytes=SHARED_MEMORY)
-            return StartedContainer(_sleeping(name, image_id, engine, options))
+            container = _sleeping(name, image_id, engine, options)
+            return StartedContainer(container, offered=True)
         except ImgbuildError as error:
             refusal = " ".join(str(error).split())
-    return StartedContainer(_sleeping(name, image_id, engine, RunOptions()), refusal)
+    container = _sleeping(name, image_id, engine, RunOptions())
+    return StartedContainer(container, refusal, offered=gpus is not None)
 
 
 def _sleeping(name: str, image_id: str, engine: Engine, options: RunOptions) -> str:

@@ -11,7 +11,8 @@ from typing import Any
 
 from imgbuild.files import write_text
 
-#: The suite that a machine without a GPU skips; an image is tagged without it.
+#: The suite that a machine without a GPU skips, and one with a single GPU in part; an image is
+#: tagged all the same.
 NEEDS_GPU = "gpu_runs"
 #: The longest reason of a failure in a line, in characters; reports have the whole message.
 REASON_LENGTH = 200
@@ -108,8 +109,9 @@ class SuiteResult:
     @property
     def ok(self) -> bool:
         """Whether this suite lets the image be tagged."""
-        no_gpu = self.suite == NEEDS_GPU and self.verdict is Verdict.SKIPPED
-        return no_gpu or self.verdict in {Verdict.PASSED, Verdict.NOT_ASKED}
+        skipped = self.verdict in {Verdict.SKIPPED, Verdict.INCOMPLETE}
+        lacks_gpu = skipped and self.suite == NEEDS_GPU
+        return lacks_gpu or self.verdict in {Verdict.PASSED, Verdict.NOT_ASKED}
 
     @property
     def skip_notes(self) -> list[str]:
@@ -146,9 +148,9 @@ class SuiteResult:
 class Report:
     """The results of all suites in one image, and the digest of the suites' code.
 
-    ``gpus`` says whether the engine offered GPUs: a suite that was skipped without them is run
-    again with them. ``not_begun`` are suites that came after the first failure, where that ends the
-    run; ``unspecified`` are facts that ``--expect`` leaves out of an external image.
+    ``gpus`` says whether the engine offered GPUs. ``not_begun`` are suites that came after the
+    first failure, where that ends the run; ``unspecified`` are facts that ``--expect`` leaves out
+    of an external image.
     """
 
     image: str
@@ -176,6 +178,11 @@ class Report:
         if not any(suite.passed for suite in self.suites):
             return Verdict.SKIPPED
         return Verdict.INCOMPLETE if each or self.not_begun else Verdict.PASSED
+
+    @property
+    def lacks_gpu(self) -> bool:
+        """Whether the suite that needs a GPU could make none of its checks."""
+        return any(one.suite == NEEDS_GPU and not one.passed for one in self.suites)
 
     @property
     def notes(self) -> list[str]:
@@ -235,11 +242,11 @@ class ReportStore:
     ) -> dict[str, SuiteResult]:
         """Return the results, by suite, that are still good.
 
-        ``gpus`` says whether the engine offers GPUs now: a suite that was skipped for want of them
-        is run again then.
+        ``gpus`` says whether the engine offers GPUs now: a suite that lacked one is run again then,
+        wherever that was, since drivers and GPUs change.
         """
         known = self._known(image_id, keys)
-        if gpus and not known.get(NEEDS_GPU, {}).get("gpus_offered"):
+        if gpus and known.get(NEEDS_GPU, {}).get("skipped"):
             known.pop(NEEDS_GPU, None)
         results = {suite: _result(suite, entry) for suite, entry in known.items()}
         return {suite: result for suite, result in results.items() if result and result.ok}

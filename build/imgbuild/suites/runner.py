@@ -191,6 +191,7 @@ def run_suites(
             *("-o", "junit_family=xunit1"),  # xunit2 has no place for what a check records
             *(["--exitfirst"] if options.fail_fast else []),
             *([f"--no-gpu={container.no_gpu}"] if container.no_gpu else []),
+            *(["--gpus-offered"] if container.offered else []),
             *(str(session.project.suites / f"{PREFIX}{suite}.py") for suite in suites),
         ]
         files = (reports / OUTPUT, folder / "results")

@@ -1,6 +1,6 @@
 """Multiply two matrices of small whole numbers on each GPU, and print what each gives.
 
-Argument: how many GPUs there are. All products are exact in float32. Nothing may be placed
+Argument: the numbers of the GPUs, as in `0,2`. All products are exact in float32. Nothing may be placed
 elsewhere than where it is wanted.
 """
 
@@ -10,8 +10,7 @@ import sys
 
 import numpy as np
 
-COUNT = int(sys.argv[1])
-os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(str(ordinal) for ordinal in range(COUNT))
+os.environ["CUDA_VISIBLE_DEVICES"] = sys.argv[1]
 
 from quiet_tensorflow import IS_TF2, tf  # noqa: E402
 

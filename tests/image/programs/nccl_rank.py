@@ -1,6 +1,6 @@
 """One rank of a Horovod job, a GPU a rank: one allreduce of tensors that lie on the GPUs.
 
-Arguments: the folder into which each rank writes `rank-N.json`, and how many GPUs there are. Nothing
+Arguments: the folder into which each rank writes `rank-N.json`, and the numbers of the GPUs. Nothing
 may be placed elsewhere than on the GPU, where Horovod reduces with NCCL and nothing else.
 """
 
@@ -10,8 +10,7 @@ import sys
 
 import numpy as np
 
-FOLDER, COUNT = sys.argv[1], int(sys.argv[2])
-os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(str(ordinal) for ordinal in range(COUNT))
+FOLDER, os.environ["CUDA_VISIBLE_DEVICES"] = sys.argv[1:]
 
 from quiet_tensorflow import IS_TF2, tf  # noqa: E402
 

@@ -62,6 +62,10 @@ def test_without_a_gpu_an_image_gets_its_name_and_is_tested_again_when_there_is_
     monkeypatch.setattr(fake_engine, "VERSION", replace(fake_engine.VERSION, gpus="nvidia"))
     (item,) = gpu.plan()
     assert item.action is Action.TEST
+    gpu.build()  # offered, and of the wrong age
+    (item,) = gpu.plan()
+    assert item.action is Action.TEST
+    monkeypatch.setattr("imgbuild.suites.session.run_suites", gpu.suites)
     gpu.build()
     (item,) = gpu.plan()
     assert item.action is Action.NOTHING

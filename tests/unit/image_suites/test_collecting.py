@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -41,6 +42,17 @@ def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
         return subprocess.run(
             command, env=environment, capture_output=True, text=True, check=False, cwd=tmp_path
         )
+
+    return call
+
+
+@pytest.fixture
+def made_up_driver(tmp_path: Path) -> Callable[[dict[str, Any]], None]:
+    """Return how to replace what the container's driver says, once `run` is there."""
+
+    def call(answer: dict[str, Any]) -> None:
+        program = tmp_path / "image" / "programs" / "driver.py"
+        program.write_text(f"print({json.dumps(answer)!r})\n")
 
     return call
 
@@ -96,6 +108,78 @@ def test_without_gpus_every_check_is_skipped_with_the_engines_reason(
     assert result.returncode == 0
 
 
+FINE: dict[str, Any] = {
+    "kernel": "535.104.05",
+    "error": None,
+    "cuda": 12020,
+    "init": 0,
+    "devices": [{"name": "Tesla V100", "capability": "7.0"}],
+}
+A100 = {"name": "NVIDIA A100", "capability": "8.0"}
+NO_LIBRARY = "libcuda.so.1: cannot open shared object file"
+
+
+@pytest.mark.parametrize(
+    ("fault", "no_gpu", "reason"),
+    [
+        ({"init": 100}, None, r"cuInit of libcuda\.so\.1 answers 100 \(no device\)"),
+        ({"init": 34, "cuda": None}, None, r"cuInit of libcuda\.so\.1 answers 34 \(a stub\)"),
+        ({"error": NO_LIBRARY}, None, NO_LIBRARY),
+        ({}, "unsatisfied condition: cuda>=99.0", "unsatisfied condition: cuda>=99.0"),
+        ({"devices": []}, None, "it has no device"),
+    ],
+)
+def test_an_image_that_does_not_see_the_gpus_that_the_engine_offers_fails(
+    run: Callable[..., subprocess.CompletedProcess[str]],
+    made_up_driver: Callable[[dict[str, Any]], None],
+    fault: dict[str, Any],
+    no_gpu: str | None,
+    reason: str,
+) -> None:
+    made_up_driver({**FINE, **fault})
+    options = [f"--no-gpu={no_gpu}"] if no_gpu else []
+    assert "2 skipped" in run(GPU, *options, gpu_runs=GPUS).stdout
+    result = run(GPU, *options, "--gpus-offered", gpu_runs=GPUS)
+    assert result.returncode == 1
+    assert "2 errors" in result.stdout
+    assert re.search(f"the engine offers GPUs, the image sees none: .*{reason}", result.stdout)
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        ({"kernel": "390.48"}, "driver too old (found 390.48, needs 418.39)"),
+        ({"devices": [A100]}, "GPU too new for CUDA 10 (NVIDIA A100"),
+    ],
+)
+def test_a_machine_of_the_wrong_age_is_no_fault_of_the_image(
+    run: Callable[..., subprocess.CompletedProcess[str]],
+    made_up_driver: Callable[[dict[str, Any]], None],
+    found: dict[str, Any],
+    reason: str,
+) -> None:
+    made_up_driver({**FINE, **found})
+    result = run(GPU, "--gpus-offered", "--no-gpu=refused", gpu_runs=GPUS)
+    if "devices" in found:  # the engine gave it
+        result = run(GPU, "--gpus-offered", gpu_runs=GPUS)
+    assert "2 skipped" in result.stdout
+    assert reason in result.stdout
+
+
+def test_a_gpu_that_is_too_new_does_not_skip_the_others(
+    run: Callable[..., subprocess.CompletedProcess[str]],
+    made_up_driver: Callable[[dict[str, Any]], None],
+    tmp_path: Path,
+) -> None:
+    made_up_driver({**FINE, "devices": [A100, *FINE["devices"], A100]})
+    suite = (IMAGE / "test_gpu_runs.py").read_text()
+    used = "def test_used(gpus): assert gpus == [1]\n"
+    (tmp_path / "image" / "test_gpu_runs.py").write_text(f"{suite}\n\n{used}")
+    result = run(GPU, "--gpus-offered", "-k", "left_out or used")
+    assert "1 passed, 1 skipped" in result.stdout
+    assert "GPU too new for CUDA 10 (device 0 of 3: NVIDIA A100" in result.stdout
+
+
 def test_no_other_suite_may_be_skipped_for_want_of_a_gpu(
     run: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
@@ -118,6 +202,8 @@ def test_old_tensorflow_for_gpus_is_not_imported_without_a_driver(
 ) -> None:
     result = run(expect, tensorflow=IMPORTS)
     assert outcome in result.stdout
+    # Where GPUs are offered the driver ought to be there: the import itself may say why not.
+    assert "1 passed" in run(expect, "--gpus-offered", tensorflow=IMPORTS).stdout
     if "skipped" in outcome:
         assert "TensorFlow 1.13 for GPUs cannot be imported without a driver" in result.stdout
 

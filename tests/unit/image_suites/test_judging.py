@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import test_gpu_loadable
+from expectation import parse_expectation
 from gpu_libraries import opened_sonames, version_number
+from gpu_machine import hiding
 from image_files import (
     File,
     cached,
@@ -19,6 +22,7 @@ from image_files import (
 from test_gpu_built import tensorflow_part
 from test_gpu_loadable import says, stub_folders, unloadable
 from test_gpu_runs import product, wrong_products, wrong_sums
+from test_helpers import GPU
 
 SOUND = parsed(
     "f 644 5 /opt/python/bin/python3\n"
@@ -200,3 +204,31 @@ def test_a_wrong_sum_place_or_rank_is_found() -> None:
     assert "CPU" in wrong_sums(_ranks(1, device="/device:CPU:0"), 1)[0]
     assert "(rank, size)" in wrong_sums(_ranks(2)[:1], 2)[0]
     assert "(rank, size)" in wrong_sums(_ranks(1) * 2, 2)[0]
+
+
+@pytest.mark.parametrize(
+    ("variables", "found"),
+    [
+        ({}, []),
+        ({"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}, []),
+        ({"NVIDIA_DRIVER_CAPABILITIES": "all"}, []),
+        ({"CUDA_VISIBLE_DEVICES": "-1"}, ["CUDA_VISIBLE_DEVICES=-1"]),
+        ({"CUDA_VISIBLE_DEVICES": "0"}, ["CUDA_VISIBLE_DEVICES=0"]),
+        ({"CUDA_VISIBLE_DEVICES": ""}, ["CUDA_VISIBLE_DEVICES="]),
+        ({"NVIDIA_VISIBLE_DEVICES": "void"}, ["NVIDIA_VISIBLE_DEVICES=void"]),
+        ({"NVIDIA_DRIVER_CAPABILITIES": "utility"}, ["NVIDIA_DRIVER_CAPABILITIES=utility"]),
+    ],
+)
+def test_a_variable_that_hides_gpus_is_found(variables: dict[str, str], found: list[str]) -> None:
+    assert hiding(variables) == found
+
+
+@pytest.mark.parametrize("required", [None, "", "cuda>=99.0", "cuda>=10.0"])
+def test_a_driver_is_required_that_knows_the_pinned_cuda(required: str | None) -> None:
+    expect = parse_expectation(GPU)
+    wrong = {} if required is None else {"NVIDIA_REQUIRE_CUDA": required}
+    test_gpu_loadable.test_environment_requires_the_pinned_cuda(
+        {"NVIDIA_REQUIRE_CUDA": "cuda>=10.1"}, expect
+    )
+    with pytest.raises(AssertionError, match=r"NVIDIA_REQUIRE_CUDA is .*, not cuda>=10\.1"):
+        test_gpu_loadable.test_environment_requires_the_pinned_cuda(wrong, expect)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
-from gpu_machine import Needs, unusable
-from skip_reasons import forbidden, no_import
+import test_gpu_runs
+from container import Ran
+from gpu_machine import CU_INIT, Needs, device_faults, unusable
+from skip_reasons import NOT_PROVED, forbidden, no_import
 
 NEEDS = Needs("10.1", "418.39", "7.5", "3.5")
 V100 = {"name": "Tesla V100", "capability": "7.0"}
@@ -35,6 +38,11 @@ def test_a_machine_that_can_is_used() -> None:
         ({"init": 100}, None, "no NVIDIA driver: cuInit of libcuda.so.1 answers 100 (no device)"),
         ({"init": 7}, None, "no NVIDIA driver: cuInit of libcuda.so.1 answers 7 (no further word)"),
         ({"devices": []}, None, "no NVIDIA driver: it has no device"),
+        (  # a library of the image before the driver's
+            {"cuda": 9010, "init": 803},
+            None,
+            f"no NVIDIA driver: cuInit of libcuda.so.1 answers 803 ({CU_INIT[803]})",
+        ),
         ({"kernel": "390.48"}, None, "driver too old (found 390.48, needs 418.39)"),
         ({"kernel": "390.48"}, "refused", "driver too old (found 390.48, needs 418.39)"),
         (
@@ -48,9 +56,9 @@ def test_a_machine_that_can_is_used() -> None:
             f"GPU too new for CUDA 10 ({TOO_NEW}",
         ),
         (
-            {"devices": [V100, A100]},
+            {"devices": [A100, K10]},
             None,
-            f"GPU too new for CUDA 10 (device 1 of 2: {TOO_NEW}",
+            f"GPU too new for CUDA 10 (device 0 of 2: {TOO_NEW}",
         ),
         (
             {"devices": [K10]},
@@ -66,6 +74,40 @@ def test_the_reason_is_the_exact_one(
     assert not forbidden("gpu_runs", reason)
     assert forbidden("gpu_built", reason)
     assert forbidden("tensorflow", reason)
+
+
+def test_a_gpu_that_cannot_be_used_leaves_the_others() -> None:
+    devices = [V100, A100, V100]
+    assert unusable({**FINE, "devices": devices}, NEEDS, None) is None
+    reason = f"GPU too new for CUDA 10 (device 1 of 3: {TOO_NEW}"
+    assert device_faults(devices, NEEDS) == [None, reason, None]
+    assert not forbidden("gpu_runs", reason)
+
+
+@pytest.mark.parametrize("gpus", [[0], [0, 2]])
+def test_one_gpu_proves_no_allreduce(gpus: list[int]) -> None:
+    shares = sum(range(1, len(gpus) + 1))
+    values = [float((index % 7 + 1) * shares) for index in range(test_gpu_runs.LENGTH)]
+    ranks = [
+        {"rank": rank, "size": len(gpus), "device": "GPU:0", "values": values}
+        for rank in range(len(gpus))
+    ]
+    wrong = [{**ranks[0], "values": []}, *ranks[1:]]
+
+    def judge(results: list[dict[str, Any]]) -> None:
+        files = Ran("cat", 1, 0, "\n".join(map(json.dumps, results)), "")
+        job = Ran("mpirun", 1, 0, "", "")
+        test_gpu_runs.test_allreduce_is_right_on_all_gpus((job, files), gpus)
+
+    with pytest.raises(AssertionError):
+        judge(wrong)
+    if len(gpus) > 1:
+        judge(ranks)
+        return
+    with pytest.raises(pytest.skip.Exception) as skipped:
+        judge(ranks)
+    assert skipped.value.msg == NOT_PROVED
+    assert not forbidden("gpu_runs", NOT_PROVED)
 
 
 def test_only_old_tensorflow_cannot_be_imported() -> None:

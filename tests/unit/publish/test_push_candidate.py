@@ -128,7 +128,6 @@ def test_an_image_that_is_not_that_of_this_checkout(
         (INCOMPLETE, "suite horovod incomplete: no ssh"),
         (replace(SKIPPED, suite="horovod"), f"suite horovod skipped: {REASON}"),
         (SuiteResult("horovod", 0, (), (), 0.0), "suite horovod failed: nothing was checked"),
-        (replace(SKIPPED, passed=1), f"suite gpu_runs incomplete: {REASON}"),
         (replace(FAILED, suite="gpu_runs"), "suite gpu_runs failed: test_two_ranks"),
     ],
 )
@@ -147,11 +146,13 @@ def test_damaged_memory_is_no_verdict(good: Judged) -> None:
     ]
 
 
-def test_a_mandatory_suite_that_was_skipped(gpu: Judged) -> None:
-    text = f"suite gpu_runs skipped: {REASON}"
-    assert gpu.refusals(SUBSTITUTED) == [f"{text} (--allow-skipped gpu_runs publishes it)"]
-    assert gpu.refusals(NO_GPU) == []
-    assert gpu.objections() == [Objection(text, NO_GPU)]
+def test_a_mandatory_suite_that_was_skipped(gpu: Judged, tmp_path: Path) -> None:
+    in_part = _document(tmp_path, *PASSED, replace(SKIPPED, passed=1))  # on a single GPU
+    for judged, word in ((gpu, "skipped"), (replace(gpu, report=in_part), "incomplete")):
+        text = f"suite gpu_runs {word}: {REASON}"
+        assert judged.refusals(SUBSTITUTED) == [f"{text} (--allow-skipped gpu_runs publishes it)"]
+        assert judged.refusals(NO_GPU) == []
+        assert judged.objections() == [Objection(text, NO_GPU)]
 
 
 def test_no_other_suite_can_be_left_out() -> None:

@@ -17,6 +17,7 @@ from imgbuild.suites.container import (
     CONTAINER_LABEL,
     SHARED_MEMORY,
     ImageContents,
+    StartedContainer,
     TestTarget,
     docker_exec,
     label_of,
@@ -62,12 +63,14 @@ def _target(image: Image) -> TestTarget:
     return TestTarget(image.name, "sha256:id", "name", image.variant, expected, export_stub=export)
 
 
-def _run(target: TestTarget, engine: FakeEngine) -> tuple[str | None, FakeContainer, list[str]]:
-    """Return why there was no GPU, the container while it ran, and what was said."""
+def _run(
+    target: TestTarget, engine: FakeEngine
+) -> tuple[StartedContainer, FakeContainer, list[str]]:
+    """Return what was started, the container while it ran, and what was said."""
     said: list[str] = []
     with suite_container(target, engine, said.append) as started:
         found = engine.running[started.id]
-        seen = (started.no_gpu, replace(found, copied=[*found.copied]), said)
+        seen = (started, replace(found, copied=[*found.copied]), said)
     assert engine.running == {}
     return seen
 
@@ -75,21 +78,22 @@ def _run(target: TestTarget, engine: FakeEngine) -> tuple[str | None, FakeContai
 @pytest.mark.parametrize(
     ("name", "kind", "expected"),
     [
-        (OLD_CPU, Offering, (None, PLAIN, 0)),
-        (OLD_GPU, Offering, (None, GPUS, 0)),
-        (OLD_GPU, FakeEngine, (NONE, PLAIN, 1)),
-        (OLD_GPU, Refusing, (REFUSED, PLAIN, 1)),
-        (NEW_GPU, FakeEngine, (NONE, PLAIN, 0)),  # it needs no driver to be imported
+        (OLD_CPU, Offering, (None, False, PLAIN, 0)),
+        (OLD_GPU, Offering, (None, True, GPUS, 0)),
+        (OLD_GPU, FakeEngine, (NONE, False, PLAIN, 1)),
+        (OLD_GPU, Refusing, (REFUSED, True, PLAIN, 1)),
+        (NEW_GPU, FakeEngine, (NONE, False, PLAIN, 0)),  # it needs no driver to be imported
     ],
 )
 def test_an_image_gets_gpus_or_the_reason_why_not_and_perhaps_a_stub(
     images: dict[str, Image],
     name: str,
     kind: type[FakeEngine],
-    expected: tuple[str | None, RunOptions, int],
+    expected: tuple[str | None, bool, RunOptions, int],
 ) -> None:
-    reason, container, said = _run(_target(images[name]), _engine(kind))
-    assert (reason, container.options, len(container.copied)) == expected
+    started, container, said = _run(_target(images[name]), _engine(kind))
+    found = (started.no_gpu, started.offered, container.options, len(container.copied))
+    assert found == expected
     assert said == []
     for path, archive in container.copied:
         with tarfile.open(fileobj=io.BytesIO(archive)) as tar:

@@ -34,7 +34,7 @@ def _report(name: str, *suites: SuiteResult, **more: tuple[str, ...]) -> Report:
         ((), False, Verdict.FAILED),
         ((PASSED, NO_GPU), True, Verdict.PASSED),
         ((NO_GPU,), False, Verdict.SKIPPED),
-        ((PASSED, SOME_GPU), False, Verdict.INCOMPLETE),
+        ((PASSED, SOME_GPU), True, Verdict.PASSED),
         ((PASSED, BAD_GPU), False, Verdict.FAILED),
         ((PASSED, UNASKED), True, Verdict.PASSED),
         ((UNASKED,), False, Verdict.SKIPPED),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -11,14 +12,14 @@ from pathlib import Path
 import pytest
 from fake_engine import FakeEngine
 
-from imgbuild.cli.test_command import failure_lines, report_lines
+from imgbuild.cli.test_command import failure_lines, raise_failures, report_lines
 from imgbuild.errors import CheckFailedError
 from imgbuild.project import Project
 from imgbuild.suites import session as session_module
 from imgbuild.suites.container import TestTarget
-from imgbuild.suites.results import Report, ReportStore, SuiteResult, TestFailure
+from imgbuild.suites.results import Report, ReportStore, SuiteResult, TestFailure, TestSkip
 from imgbuild.suites.runner import SuitesStoppedError, TestOptions, TestSession
-from imgbuild.suites.session import report_on, run_targets
+from imgbuild.suites.session import TestRun, report_on, run_targets
 
 PASSED = SuiteResult("pins", 3, (), (), 1.0)
 FAILED = SuiteResult("horovod", 2, (TestFailure("test_x[mpirun]", "a\nb"),), (), 1.0)
@@ -169,3 +170,25 @@ def test_the_table_shows_what_was_not_run_again() -> None:
     assert "--rerun" in text
     assert "Not started after the first failure: later" in text
     assert failure_lines(_report("one", FAILED)) == ["one: horovod: test_x[mpirun]: a b"]
+
+
+NO_GPU = SuiteResult("gpu_runs", 0, (), (TestSkip("test_x", "no NVIDIA driver: none"),), 1.0)
+ONE_GPU = SuiteResult("gpu_runs", 3, (), (TestSkip("test_x", "not proved: one GPU"),), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("suites", "problem"),
+    [
+        ((PASSED, NO_GPU), "one: gpu_runs: 1 skipped: no NVIDIA driver: none"),
+        ((PASSED,), "--require-gpu: no image for GPUs was tested"),
+        ((PASSED, ONE_GPU), None),
+    ],
+)
+def test_a_gpu_can_be_required(suites: tuple[SuiteResult, ...], problem: str | None) -> None:
+    run = TestRun([_report("one", *suites)], {}, [], Path("summary.md"))
+    raise_failures(run, require_gpu=False)
+    if problem is None:
+        raise_failures(run, require_gpu=True)
+        return
+    with pytest.raises(CheckFailedError, match=re.escape(problem)):
+        raise_failures(run, require_gpu=True)

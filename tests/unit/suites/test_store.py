@@ -1,6 +1,7 @@
 """The report store keeps results for one image, one code, one expectation, and only if whole."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,14 +61,18 @@ def test_what_was_not_whole_is_run_again(store: ReportStore, result: SuiteResult
     assert store.passed(ID, KEYS).keys() == {"horovod"}
 
 
-def test_what_was_skipped_without_gpus_is_looked_at_again_with_them(store: ReportStore) -> None:
+@pytest.mark.parametrize("lacking", [NO_GPU, replace(NO_GPU, passed=3)])
+def test_what_lacked_a_gpu_is_looked_at_again_where_gpus_are(
+    store: ReportStore, lacking: SuiteResult
+) -> None:
     keys = {**KEYS, "gpu_runs": "sha256:g"}
-    store.save(ID, keys, [PINS, HOROVOD, NO_GPU])
-    assert store.verdict(ID, keys) is Verdict.PASSED
-    assert store.verdict(ID, keys, gpus=True) is Verdict.UNKNOWN
-    assert store.passed(ID, keys, gpus=True).keys() == KEYS.keys()
-    assert store.passed(ID, keys)["gpu_runs"].skips == NO_GPU.skips
-    store.save(ID, keys, [NO_GPU], gpus=True)  # offered, and of no use
+    for offered in (False, True):  # one that was offered then may have been of no use
+        store.save(ID, keys, [PINS, HOROVOD, lacking], gpus=offered)
+        assert store.verdict(ID, keys) is Verdict.PASSED
+        assert store.verdict(ID, keys, gpus=True) is Verdict.UNKNOWN
+        assert store.passed(ID, keys, gpus=True).keys() == KEYS.keys()
+        assert store.passed(ID, keys)["gpu_runs"].skips == lacking.skips
+    store.save(ID, keys, [SuiteResult("gpu_runs", 5, (), (), 1.0)], gpus=True)
     assert store.verdict(ID, keys, gpus=True) is Verdict.PASSED
 
 

@@ -3,12 +3,13 @@
 import json
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fake_engine import FakeEngine
 
-from imgbuild.engine.types import StoredImage
+from imgbuild.engine.types import EngineVersion, StoredImage
 from imgbuild.errors import CheckFailedError
 from imgbuild.project import Project
 from imgbuild.suites import runner
@@ -31,6 +32,7 @@ from result_stream import result_stream
 def pytest_addoption(parser):
     parser.addoption("--expect")
     parser.addoption("--no-gpu")
+    parser.addoption("--gpus-offered", action="store_true")
 
 def pytest_configure(config):
     config.pluginmanager.register(result_stream())
@@ -104,6 +106,29 @@ def _write_suite(session: TestSession, project: Project, body: str) -> None:
     (suites / "conftest.py").write_text(CONFTEST)
     (suites / "result_stream.py").symlink_to(project.suites / "result_stream.py")
     (suites / "test_toy.py").write_text(body)
+
+
+class Offering(FakeEngine):
+    """An engine that has GPUs, and gives them."""
+
+    def version(self) -> EngineVersion:
+        return replace(super().version(), gpus="nvidia")
+
+
+@pytest.mark.parametrize("kind", [FakeEngine, Offering])
+def test_the_suites_are_told_whether_the_engine_offers_gpus(
+    session: TestSession, project: Project, kind: type[FakeEngine]
+) -> None:
+    offers = kind is Offering
+    options = {"gpus_offered": offers, "no_gpu": None if offers else "the engine offers none to"}
+    body = "def test_it(pytestconfig):\n" + "".join(
+        f"    assert str(pytestconfig.getoption({name!r})).startswith({str(value)!r})\n"
+        for name, value in options.items()
+    )
+    _write_suite(session, project, body)
+    session = replace(session, engine=kind([StoredImage("sha256:id", ())]))
+    (toy,) = run_suites(replace(TARGET, variant="gpu"), ("toy",), session, TestOptions()).suites
+    assert (toy.passed, toy.failures) == (1, ())
 
 
 @pytest.mark.parametrize("fail_fast", [False, True])

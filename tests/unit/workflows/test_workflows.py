@@ -173,3 +173,13 @@ def test_the_gate_passes_only_if_every_other_job_succeeded(results: str) -> None
     command = ["bash", "-eo", "pipefail", "-c", step["run"]]
     done = subprocess.run(command, env={"RESULTS": results}, check=False, capture_output=True)
     assert (done.returncode == 0) is ("failure" not in results)
+
+
+def test_only_a_person_lets_images_be_published_without_their_gpu_suite() -> None:
+    workflow = _workflow("images.yml")
+    asked = workflow["on"]["workflow_dispatch"]["inputs"]["allow-skipped-gpu"]
+    assert (asked["type"], asked["default"]) == ("boolean", "false")
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    allowing = re.findall(r"\$\{\{[^}]*--allow-skipped[^}]*\}\}", json.dumps(steps))
+    assert allowing == ["${{ inputs.allow-skipped-gpu && '--allow-skipped gpu_runs' || '' }}"]
+    assert json.dumps(workflow).count("--allow-skipped") == 1
