@@ -50,7 +50,7 @@ def _parse_time(value: str) -> None:
 
 
 _VERSION = _matching(
-    r"[0-9]+(\.[0-9]+)*([-+~.][0-9A-Za-z]+)*",
+    r"[0-9]+([-+~.][0-9A-Za-z]+)*",
     "a version; allowed: digits and dots, such as 2.2.0 or 2.4.8-1+cuda10.1",
 )
 _RELEASE = _matching(r"[0-9]+\.[0-9]+\.[0-9]+", "a release of three numbers, such as 2.2.0")

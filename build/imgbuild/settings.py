@@ -331,6 +331,8 @@ class Sites:
         if path is None:
             return {}
         try:
+            if Path(path).is_char_device():  # it may have no end
+                raise OSError(0, "a device, not a file")  # noqa: TRY301
             return netrc.netrc(path).hosts
         except (netrc.NetrcParseError, UnicodeDecodeError, OSError) as error:
             # The parser's message quotes the token that it stumbled over: it may be a password.

@@ -3,7 +3,6 @@
 Scalars stay the text that was written: ``2.10`` is the string "2.10", never the number 2.1.
 """
 
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -18,8 +17,12 @@ try:
 except ImportError:  # PyYAML without libyaml: the same language, ten times slower
     from yaml import SafeLoader as _Loader  # type: ignore[assignment]
 
-#: Brackets in brackets; libyaml has no limit of its own but the machine's stack.
+#: Lists and mappings in each other; libyaml has no limit of its own but the machine's stack.
 DEEPEST = 100
+#: Bytes of a file and characters of a value; this project's matrix has a tenth of both.
+LARGEST, LONGEST = 250_000, 2000
+#: So many faults are named; further ones often follow from them.
+_NAMED = 50
 
 Location = tuple[str | int, ...]
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -56,8 +59,9 @@ class Document:
     def reject(self, faults: list[Fault]) -> InputError:
         """Return the error that names every fault, in the order of the file."""
         ordered = sorted(faults, key=lambda fault: self._mark(fault.location))
-        lines = [f"{self.position(fault.location)}: {fault.message}" for fault in ordered]
-        count = "1 fault" if len(lines) == 1 else f"{len(lines)} faults"
+        lines = [f"{self.position(one.location)}: {one.message}" for one in ordered[:_NAMED]]
+        count = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
+        count += f", the first {_NAMED} of them above" if len(faults) > _NAMED else ""
         return InputError("\n".join([*lines, f"{self.path}: {count}; nothing was done."]))
 
     def _mark(self, location: Location) -> tuple[int, int]:
@@ -70,14 +74,17 @@ def read_document(path: Path) -> Document:
     """Return the YAML document in ``path``.
 
     Raises:
-        InputError: the file cannot be read, is not UTF-8, or is not YAML.
+        InputError: the file cannot be read, is not UTF-8, is not YAML, or is beyond the limits.
 
     """
     document = Document(path)
     try:
-        text = path.read_text(encoding="utf-8")
-        if _depth(text) > DEEPEST:
-            raise InputError(f"{path} is nested too deeply (over {DEEPEST} brackets in brackets).")
+        with path.open("rb") as file:  # a device has no end
+            content = file.read(LARGEST + 1)
+        if len(content) > LARGEST:
+            raise InputError(f"{path} is no file of imgbuild: it has over {LARGEST} bytes.")
+        text = content.decode("utf-8")
+        _require_shallow(text, path)
         node = yaml.compose(text, Loader=_Loader)
         document.value = {} if node is None else _Reader(document).plain(node)
     except OSError as error:
@@ -86,22 +93,29 @@ def read_document(path: Path) -> Document:
         raise InputError(f"{path} is not UTF-8 text: {error.reason}.") from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        where = f"{path.name}:{mark.line + 1}:{mark.column + 1}" if mark else path.name
-        raise InputError(f"{where}: not YAML: {error.problem or error.context}.") from error
+        raise InputError(
+            f"{_place(path, mark)}: not YAML: {error.problem or error.context}."
+        ) from error
     except yaml.YAMLError as error:
         raise InputError(f"{path.name}: not YAML: {error}.") from error
-    except RecursionError as error:
-        raise InputError(f"{path.name}: nested too deeply to be what it should be.") from error
     return document
 
 
-def _depth(text: str) -> int:
-    """Return how deep brackets lie in brackets, whether in quotes or not."""
-    depth = deepest = 0
-    for bracket in re.findall(r"[\[\]{}]", text):
-        depth = depth + 1 if bracket in "[{" else max(depth - 1, 0)
-        deepest = max(deepest, depth)
-    return deepest
+def _require_shallow(text: str, path: Path) -> None:
+    """Refuse a file before what composes it, calling itself, would end the process."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise InputError(
+                f"{_place(path, event.start_mark)}: nested too deeply: over {DEEPEST} lists and "
+                "mappings in each other. Nothing was done."
+            )
+
+
+def _place(path: Path, mark: Any) -> str:  # noqa: ANN401 - libyaml's or PyYAML's
+    return f"{path.name}:{mark.line + 1}:{mark.column + 1}" if mark else path.name
 
 
 class _Reader:
@@ -124,7 +138,13 @@ class _Reader:
             return self._mapping(node, location)
         if isinstance(node, yaml.SequenceNode):
             return [self.plain(item, (*location, i)) for i, item in enumerate(node.value)]
-        return node.value
+        return self._scalar(node, location)
+
+    def _scalar(self, node: yaml.Node, location: Location) -> str:
+        if len(node.value) > LONGEST:
+            message = f"over {LONGEST} characters; no key and no value is that long"
+            raise self._document.reject([Fault(location, message)])
+        return str(node.value)
 
     def _mapping(self, node: yaml.MappingNode, location: Location) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -133,7 +153,7 @@ class _Reader:
             if not isinstance(key_node, yaml.ScalarNode):
                 self._fault(location, "a key must be a plain word")
                 continue
-            key = key_node.value
+            key = self._scalar(key_node, location)
             inner = (*location, key)
             if key in result:
                 line, column = marks[inner]
@@ -192,9 +212,10 @@ _TYPES = {
 
 def _follows(item: dict[str, Any], items: list[dict[str, Any]]) -> bool:
     """Whether a finding only follows from another: a list is short when its items are wrong."""
+    if item["type"] != "too_short" or not item["input"]:
+        return False
     place = item["loc"]
-    inside = [other for other in items if other["loc"][: len(place)] == place != other["loc"]]
-    return item["type"] == "too_short" and bool(item["input"]) and bool(inside)
+    return any(other["loc"][: len(place)] == place != other["loc"] for other in items)
 
 
 def _explain(document: Document, model: type[BaseModel], item: dict[str, Any]) -> Fault:

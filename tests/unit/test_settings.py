@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from imgbuild.errors import InputError
 from imgbuild.settings import Credentials, Mirror, Settings, Sites, load_settings
@@ -24,6 +25,23 @@ def test_a_file_that_is_named_must_exist(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("IMGBUILD_SETTINGS", str(tmp_path / "absent.yaml"))
     with pytest.raises(InputError, match="no such file"):
         load_settings(tmp_path / "absent.yaml")
+
+
+@pytest.mark.timeout(10)
+def test_a_device_without_end_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="/dev/zero is no file of imgbuild"):
+        load_settings(Path("/dev/zero"))
+    path = tmp_path / "imgbuild.local.yaml"
+    path.write_text("netrc: /dev/zero\n")
+    with pytest.raises(InputError, match="netrc /dev/zero: a device, not a file"):
+        Sites({}, load_settings(path)).login("https://mirror.example.org/")
+
+
+@pytest.mark.timeout(10)
+def test_a_long_version_takes_no_quadratic_time() -> None:
+    note = {"note": "a test", "versions": {"git": "1" + ".1" * 50_000 + "!"}}
+    with pytest.raises(ValidationError, match="is not a version"):
+        Settings.model_validate({"standin": note})
 
 
 def test_a_login_in_an_address_is_refused_and_not_shown(

@@ -272,7 +272,8 @@ def _mirror_keyrings(matrix: Matrix, settings: Settings) -> dict[str, Path]:
                 "that trusts the mirror's key. Other kinds of site are trusted by sha256."
             )
         try:
-            head = path.read_bytes()[:1]
+            with path.open("rb") as file:
+                head = file.read(1)
         except OSError as error:
             raise InputError(f"{where}: keyring {path}: {error.strerror}.") from error
         # A binary OpenPGP packet begins with its highest bit set; apt of 2016 reads no other kind.

@@ -87,6 +87,10 @@ def test_the_layer_of_a_layout_is_read_before_an_engine_gets_it(
         ({"netrc": "/nonexistent"}, "netrc /nonexistent: No such file"),
         ({"netrc": "/proc/self/exe"}, "not a netrc file"),
         (
+            {"mirrors": {"nvidia-cuda": {"url": "http://m/x", "keyring": "/dev/zero"}}},
+            "no binary keyring",
+        ),
+        (
             {"mirrors": {"nvidia-cuda": {"url": "http://m/x", "keyring": "/etc/passwd"}}},
             "no binary keyring",
         ),

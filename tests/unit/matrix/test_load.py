@@ -154,6 +154,13 @@ def test_every_image_that_any_machine_can_build_has_a_budget(project: Project) -
         ("? [a, b]\n: c", "a key must be a plain word"),
         ("a: !!python/object/apply:os.getcwd []", "tags (!name) are not allowed"),
         ("a: " + "[" * 5000 + "]" * 5000, "nested too deeply"),
+        ("a:\n" + "- " * 100_000 + "b", "matrix.yaml:2:199: nested too deeply"),
+        ("? " * 100_000 + "a", "matrix.yaml:1:201: nested too deeply"),
+        ("a: '" + "[" * 200 + "'", "unknown key 'a'"),
+        ("a: [b,\n  " + "c" * 3000 + "]", "matrix.yaml:2:3: over 2000 characters"),
+        ("a" * 1000 + ": 1", "unknown key 'aaa"),
+        ("a: [" + "b, " * 100_000 + "]", "has over 250000 bytes"),
+        ("images: [" + "b, " * 70 + "]", "faults, the first 50 of them above"),
         ("images: 3", "images must be a list"),
     ],
 )
