@@ -53,7 +53,10 @@ _VERSION = _matching(
     r"[0-9]+([-+~.][0-9A-Za-z]+)*",
     "a version; allowed: digits and dots, such as 2.2.0 or 2.4.8-1+cuda10.1",
 )
-_RELEASE = _matching(r"[0-9]+\.[0-9]+\.[0-9]+", "a release of three numbers, such as 2.2.0")
+_RELEASE = _matching(
+    r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}",  # 2.03.0 would be another name of 2.3.0
+    "a release of three numbers, such as 2.2.0",
+)
 _NAME = _matching(
     r"[a-z0-9]+([-.][a-z0-9]+)*",
     "a name; allowed: lower-case letters, digits, '-' and '.', such as openmpi-4.1.4",
@@ -120,10 +123,23 @@ _TIMESTAMP = _matching(
 )
 _ABSOLUTE_PATH = _matching(r"/[A-Za-z0-9._@+/-]*", "an absolute path of letters, digits and ._@+/-")
 _ENGINE_HOST = _matching(
-    r"(unix:///[A-Za-z0-9._@+/-]+|(tcp|ssh|https?)://[A-Za-z0-9._@:/-]+)",
+    r"(unix:///[A-Za-z0-9._@+/-]+|(tcp|https?)://[A-Za-z0-9._@:/-]+)",
     "an engine address, such as unix:///var/run/docker.sock",
 )
 _PROSE = _matching(r"[^\x00-\x1f\x7f]+", "one line of text (no line ends or control characters)")
+
+
+#: buildx and docker-py would each need an ssh of their own, for every question.
+NO_SSH = (
+    "an engine cannot be named by ssh://; forward its socket, `ssh -nNT -L "
+    "/tmp/engine.sock:/var/run/docker.sock HOST`, and name unix:///tmp/engine.sock"
+)
+
+
+def _without_ssh(value: str) -> str:
+    if value.startswith("ssh://"):
+        raise ValueError(NO_SSH)
+    return value
 
 
 def _reachable(value: str) -> str:
@@ -183,6 +199,6 @@ Specifier = Annotated[str, *_SPECIFIER]
 Requirement = Annotated[str, *_REQUIREMENT]
 Timestamp = Annotated[str, *_TIMESTAMP]
 AbsolutePath = Annotated[str, *_ABSOLUTE_PATH]
-EngineHost = Annotated[str, *_ENGINE_HOST]
+EngineHost = Annotated[str, AfterValidator(_without_ssh), *_ENGINE_HOST]
 #: For people only: shown by ``imgbuild show``, never written into a Dockerfile or a command.
 Prose = Annotated[str, *_PROSE]

@@ -127,12 +127,7 @@ class _Reader:
 
     def plain(self, node: yaml.Node, location: Location = ()) -> Any:  # noqa: ANN401
         self._document.marks.setdefault(location, _mark(node))
-        if id(node) in self._seen:
-            self._fault(location, "aliases (*name) are not allowed; write the value out")
-            return None
-        self._seen.add(id(node))
-        if not node.tag.startswith("tag:yaml.org,2002:") or "python" in node.tag:
-            self._fault(location, "tags (!name) are not allowed; write the plain value")
+        if not self._is_plain(node, location):
             return None
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, location)
@@ -146,6 +141,16 @@ class _Reader:
             raise self._document.reject([Fault(location, message)])
         return str(node.value)
 
+    def _is_plain(self, node: yaml.Node, location: Location) -> bool:
+        if id(node) in self._seen:
+            self._fault(location, "aliases (*name) are not allowed; write the value out")
+            return False
+        self._seen.add(id(node))
+        if node.tag not in _Loader.yaml_constructors:
+            self._fault(location, "tags (!name) are not allowed; write the plain value")
+            return False
+        return True
+
     def _mapping(self, node: yaml.MappingNode, location: Location) -> dict[str, Any]:
         result: dict[str, Any] = {}
         marks = self._document.marks
@@ -154,12 +159,13 @@ class _Reader:
                 self._fault(location, "a key must be a plain word")
                 continue
             key = self._scalar(key_node, location)
-            inner = (*location, key)
+            inner, here = (*location, key), (*location, key, "<key>")
+            marks[here] = _mark(key_node)
+            if not self._is_plain(key_node, here):
+                continue
             if key in result:
                 line, column = marks[inner]
-                marks[*inner, "<duplicate>"] = _mark(key_node)
-                message = f"key {key!r} is already set on line {line}, column {column}"
-                self._fault((*inner, "<duplicate>"), message)
+                self._fault(here, f"key {key!r} is already set on line {line}, column {column}")
                 continue
             marks[inner] = _mark(key_node)
             result[key] = self.plain(value_node, inner)

@@ -44,16 +44,17 @@ def _data_folder(engine: Engine) -> tuple[Path, int | None]:
     return folder, shutil.disk_usage(folder).free if folder.is_dir() else None
 
 
-def needed_bytes(images: Sequence[Image]) -> int:
-    """Return how many bytes must be free to build the images.
+def needed_bytes(images: Sequence[Image] = ()) -> int:
+    """Return how many bytes must be free to build the images; without any, for one image.
 
     The first of a system and variant needs 2 GiB: an image is about 1 GB, its stages as much again.
     Another adds half a GiB (measured: 29 images and their build cache took 12.3 GB). 6 GiB do for
     any number, since most steps of a large build are usually cached and each tagged image takes the
     place of its predecessor. 2 GiB more are for the engine itself.
     """
-    first = len({(image.os_name, image.variant) for image in images})
-    return min(first * 4 + len(images) - first, 12) * GIB // 2 + 2 * GIB
+    first = len({(image.os_name, image.variant) for image in images}) or 1
+    others = max(len(images) - first, 0)
+    return min(first * 4 + others, 12) * GIB // 2 + 2 * GIB
 
 
 def full_disk(engine: Engine) -> str:

@@ -51,8 +51,6 @@ def resolve(root: Path, reference: str) -> str:
         MachineError: there is no git.
 
     """
-    if not reference.strip():
-        raise InputError("--changed-since is empty: name a Git revision, such as main or HEAD~1.")
     inside = _git(root, "rev-parse", "--is-shallow-repository")
     if not inside.ok:
         raise InputError(

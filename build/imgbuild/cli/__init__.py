@@ -6,6 +6,7 @@ import io
 import os
 import signal
 import sys
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, NoReturn
@@ -14,7 +15,7 @@ import typer
 
 from imgbuild import __version__, json_log
 from imgbuild.cli.options import option
-from imgbuild.errors import ImgbuildError, MachineError
+from imgbuild.errors import ImgbuildError, InputError, MachineError
 from imgbuild.text import PrintableStream
 
 #: What shells give for a program ended by Ctrl-C.
@@ -64,6 +65,7 @@ def main() -> NoReturn:
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup's choice stays
         signal.signal(signal.SIGHUP, _terminate)
     try:
+        require_values(sys.argv[1:])
         app(standalone_mode=True)
     except ImgbuildError as error:
         _end(str(error), error.exit_code)
@@ -75,6 +77,15 @@ def main() -> NoReturn:
     except OSError as error:  # a full disk, a folder without permission
         _end(_refusal(error), MachineError.exit_code)
     sys.exit(0)
+
+
+def require_values(words: list[str]) -> None:
+    """Refuse an empty value, such as that of a shell's variable: it would count as no option."""
+    for before, word in pairwise(["", *words]):
+        name, separator, value = word.partition("=") if word[:2] == "--" else (before, "=", word)
+        if separator and not value.strip():
+            what = name if name.startswith("-") else "an argument"
+            raise InputError(f"{what} has an empty value. Give one, or leave it out.")
 
 
 def interruption(words: list[str]) -> str:

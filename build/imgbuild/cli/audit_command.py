@@ -61,7 +61,8 @@ def audit(
     images = select(opened, selection.or_everything)
     matrix, needs = images[0].matrix, needs_of(images)
     names = sorted({name for image in images for name in image.lock_names})
-    locks = {n: read_lock(opened.locks / n) for n in names if (opened.locks / n).exists()}
+    here = [name for name in names if offline or (opened.locks / name).exists()]
+    locks = {name: read_lock(opened.locks / name) for name in here}
     if offline:
         outcome = audit_offline(needs, locks, load_evidence(opened.evidence))
     else:

@@ -73,6 +73,9 @@ def parse_lock(text: str, name: str) -> Lock:
             number = text.count("\n", 0, line.start()) + 1
             raise InputError(f"{name}:{number}: not an exact requirement with its sha256.")
         distribution = canonicalize_name(match[1])
+        if distribution in versions:
+            number = text.count("\n", 0, line.start()) + 1
+            raise InputError(f"{name}:{number}: {distribution} is in this lock already.")
         versions[distribution], hashes[distribution] = match[2], found
         entries[distribution] = line[0]
     return Lock(request[1], versions, hashes, entries)

@@ -8,6 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
+from imgbuild.build.prepare import needed_bytes
 from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import DEFAULT_HOST, Buildx, find_buildx, resolve_host
 from imgbuild.engine.faults import DOCTOR
@@ -99,7 +100,7 @@ def check_engine(settings: EngineSettings, root: Path) -> Iterator[Finding]:
         yield Finding(Status.SKIPPED, "BuildKit", "unknown without an engine and buildx")
     if version and (host or DEFAULT_HOST).startswith("unix://"):
         prune = "docker builder prune; docker image prune"
-        yield check_disk("disk, engine", Path(version.root_dir), prune)
+        yield check_disk("disk, engine", Path(version.root_dir), prune, needed_bytes())
 
 
 def _find_engine(
@@ -145,16 +146,16 @@ def _check_features(buildx: Buildx, host: str | None) -> Finding:
     return Finding(Status.FINE, "BuildKit", detail)
 
 
-def check_disk(what: str, path: Path, fix: str) -> Finding:
+def check_disk(what: str, path: Path, fix: str, needed: int = TOO_LOW) -> Finding:
     """Return whether the file system where ``path`` is, or will be, has space for images."""
     try:
         existing = next(folder for folder in (path, *path.parents) if folder.exists())
         free = shutil.disk_usage(existing).free
     except OSError as error:
         return Finding(Status.SKIPPED, what, f"{path}: {os.strerror(error.errno or 0)}")
-    detail = f"{free / GB:.0f} GB free in {path}"
-    if free < TOO_LOW:
-        return Finding(Status.MISSING, what, f"{detail}; a build needs 3 GB", fix)
+    detail = f"{free / GB:.1f} GB free in {path}"
+    if free < needed:
+        return Finding(Status.MISSING, what, f"{detail}; a build needs {needed / GB:.1f} GB", fix)
     if free < LOW:
         return Finding(Status.WARNING, what, f"{detail}; an image takes about 1 GB", fix)
     return Finding(Status.FINE, what, detail)

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from imgbuild.errors import MachineError
+from imgbuild.errors import InputError, MachineError
 from imgbuild.process import run
+from imgbuild.scalars import NO_SSH
 from imgbuild.settings import EngineSettings
 
 #: Where the Docker client looks when nothing says otherwise; ``None`` stands for it.
@@ -57,11 +58,17 @@ def resolve_host(settings: EngineSettings, environ: Mapping[str, str] = os.envir
     contexts.
 
     Raises:
+        InputError: the address is one of ssh.
         MachineError: the context does not exist, or needs TLS files that only the client finds.
 
     """
-    if host := settings.host or environ.get("DOCKER_HOST"):
-        return host
+    host = settings.host or environ.get("DOCKER_HOST") or _host_of_context(environ)
+    if host and host.startswith("ssh://"):
+        raise InputError(f"DOCKER_HOST or the Docker context: {NO_SSH}.")
+    return host
+
+
+def _host_of_context(environ: Mapping[str, str]) -> str | None:
     folder = _config_folder(environ)
     name = environ.get("DOCKER_CONTEXT") or _read(folder / "config.json").get("currentContext")
     if not name or name == "default":

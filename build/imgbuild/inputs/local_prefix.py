@@ -119,7 +119,7 @@ def probe(python: Path) -> ProbedInterpreter:
     command = [str(python), "-I", "-B", "-S", "-c", _PROBE, *REQUIRED_MODULES]
     result = run(command, env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"}, timeout=_SECONDS)
     if result.code == NOT_FOUND:
-        raise _unusable(python, "is not there")
+        raise _unusable(python, "is not there, or this user may not run it")
     if not result.ok:
         raise _unusable(python, f"fails: {result.last(1)}")
     try:

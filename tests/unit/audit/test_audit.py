@@ -115,7 +115,7 @@ def _offer(server: FaultyServer, wheel: FakeWheel, attribute: str = "") -> None:
 
 
 def test_an_audit_without_contradiction_is_written_and_not_read_again(
-    checkout: Path, index: FaultyServer
+    checkout: Path, index: FaultyServer, images: dict[str, Image]
 ) -> None:
     code, output, _ = _audit(checkout, index.url, "--write")
     assert (code, "0 contradictions" in output) == (0, True)
@@ -123,6 +123,14 @@ def test_an_audit_without_contradiction_is_written_and_not_read_again(
     assert max(map(len, output.splitlines())) <= 100
     _, output, _ = _audit(checkout, index.url, "--json")
     assert [wheel["state"] for wheel in json.loads(output)["wheels"]] == ["cached"]
+    code, _, error = _audit(checkout, index.url, "--offline")
+    assert (code, "py3.6.txt: No such file" in error) == (2, True), "it compares the locks"
+    evidence = json.loads((checkout / "images" / "evidence.json").read_text())
+    (sha256,) = evidence["wheels"]
+    for name in images["tf-2.2-gpu-ubuntu"].lock_names:
+        lock = checkout / "images" / "locks" / name
+        entry = f"tensorflow-gpu==2.2.0 \\\n    --hash=sha256:{sha256}\n"
+        lock.write_text(f"# request: sha256:{'0' * 64}\n{entry}")
     code, output, _ = _audit(checkout, index.url, "--offline")
     assert (code, "0 contradictions" in output) == (0, True)
 

@@ -1,5 +1,6 @@
 """The command line as users have it: output, one paragraph for an error, exit codes."""
 
+import io
 import json
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ import typer
 from project_copy import NO_ENGINE, copied, imgbuild
 from typer.testing import CliRunner
 
-from imgbuild.cli import interruption, register
+from imgbuild.cli import interruption, main, register
 from imgbuild.errors import ImgbuildError
 from imgbuild.project import Project
 from imgbuild.text import printable
@@ -225,6 +226,31 @@ def test_a_folder_that_cannot_be_written(checkout: Path) -> None:
     assert result.returncode == 3
     assert "Cannot write" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (("show", "--tf", "2.2", "--stack", ""), "--stack"),
+        (("show", "--tf", "2.2", "--stack="), "--stack"),
+        (("--mirror", "", "list"), "--mirror"),
+        (("--settings", " ", "list"), "--settings"),
+        (("list", "--project", ""), "--project"),
+        (("matrix", "--all", "--changed-since", ""), "--changed-since"),
+        (("fetch", "", "--tf", "2.2"), "an argument"),
+    ],
+)
+def test_an_empty_value_is_no_value(
+    words: tuple[str, ...], option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["imgbuild", *words])
+    monkeypatch.setattr("imgbuild.cli.register", lambda _: None)
+    errors = io.StringIO()
+    monkeypatch.setattr("sys.stderr", errors)
+    with pytest.raises(SystemExit) as ending:
+        main()
+    assert ending.value.code == 2
+    assert f"imgbuild: {option} has an empty value." in errors.getvalue()
 
 
 @pytest.mark.parametrize("command", ["build", "test"])

@@ -123,6 +123,13 @@ def test_only_an_exact_version_with_its_sha256_is_an_entry(requirement: str, has
         parse_lock(text, "x.txt")
 
 
+def test_a_package_is_in_a_lock_once() -> None:
+    head = f"# request: sha256:{SHA}\n"
+    text = head + _entry("h5py", "2.10.0") + _entry("H5PY", "3.1.0")
+    with pytest.raises(InputError, match="x:4: h5py is in this lock already"):
+        parse_lock(text, "x")
+
+
 def test_layers_hold_each_package_once(images: dict[str, Image], project: Project) -> None:
     for image in images.values():
         left = dict(read_lock(project.locks / image.lock_name).entries)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from fake_engine import VERSION
 
+from imgbuild.build.prepare import needed_bytes
 from imgbuild.doctor import checks
 from imgbuild.doctor.checks import (
     OWN_HOST,
@@ -126,6 +127,17 @@ def test_disk(monkeypatch: pytest.MonkeyPatch, free: int, status: Status) -> Non
     usage = shutil._ntuple_diskusage(100 * 10**9, 0, free * 10**9)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     assert check_disk("disk", Path("/data"), "prune").status is status
+
+
+def test_the_engine_needs_as_much_disk_as_a_build_requires(
+    answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers["unix:///s"] = VERSION
+    for free, status in ((needed_bytes() - 1, Status.MISSING), (needed_bytes(), Status.WARNING)):
+        usage = shutil._ntuple_diskusage(0, 0, free)
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, usage=usage: usage)
+        disk = found("unix:///s")[3]
+        assert (disk.what, disk.status) == ("disk, engine", status)
 
 
 def test_programs(program: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import fake_buildx
 import pytest
+from pydantic import ValidationError
 
 from imgbuild.engine.discovery import find_buildx, resolve_host
-from imgbuild.errors import MachineError
+from imgbuild.errors import InputError, MachineError
 from imgbuild.settings import EngineSettings
 
 NOTHING = EngineSettings()
@@ -47,6 +48,19 @@ def test_settings_then_host_then_context_then_the_default(
     environ["DOCKER_HOST"] = HOST
     assert resolve_host(NOTHING, environ) == HOST
     assert resolve_host(EngineSettings(host="tcp://own:1"), environ) == "tcp://own:1"
+
+
+def test_an_engine_by_ssh_is_refused_with_what_to_do(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=r"context: .* forward its socket, `ssh -nNT -L"):
+        resolve_host(NOTHING, {**environ, "DOCKER_HOST": "ssh://me@build"})
+    context(tmp_path, "far", {"Endpoints": {"docker": {"Host": "ssh://me@build"}}})
+    with pytest.raises(InputError, match="forward its socket"):
+        resolve_host(NOTHING, {**environ, "DOCKER_CONTEXT": "far"})
+    for host in ("ssh://build", "ssh://me@build"):
+        with pytest.raises(ValidationError, match="forward its socket"):
+            EngineSettings(host=host)
 
 
 def test_a_context_with_tls_files_is_an_error(environ: dict[str, str], tmp_path: Path) -> None:

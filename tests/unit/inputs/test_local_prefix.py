@@ -85,6 +85,17 @@ def test_an_unfit_prefix_is_refused_with_all_its_faults(
         verify_prefix(prefix.path / "none", VERSION)
 
 
+def test_a_prefix_that_this_user_may_not_run_is_none(
+    prefix: FakePrefix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYENV_ROOT", str(prefix.path.parents[1]))
+    assert prefix.path in find_prefixes(VERSION)
+    (prefix.path / "bin/python3.6").chmod(0o644)
+    assert prefix.path not in find_prefixes(VERSION)
+    with pytest.raises(InputError, match="this user may not run it"):
+        verify_prefix(prefix.path, VERSION)
+
+
 def test_the_probe_names_each_module_that_cannot_be_imported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
