@@ -331,10 +331,15 @@ def _fault(error: Exception, url: str) -> Exception:
         )
     if isinstance(error, requests.TooManyRedirects):
         return MachineError(f"{shown(url)}: too many redirects.")
-    for kinds, reason in _REASONS:
+    return TransientError(reason(error))
+
+
+def reason(error: BaseException) -> str:
+    """Return why there was no answer, in the system's words instead of a library's."""
+    for kinds, text in _REASONS:
         if isinstance(error, kinds):
-            return TransientError(reason)
+            return text
     if isinstance(error, requests.ConnectionError):
-        cause = _CAUSE.search(text)
-        return TransientError(f"no connection: {cause[1]}" if cause else "no connection")
-    return TransientError(text or type(error).__name__)
+        cause = _CAUSE.search(str(error))
+        return f"no connection: {cause[1]}" if cause else "no connection"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

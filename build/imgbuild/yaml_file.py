@@ -234,6 +234,10 @@ def _explain(document: Document, model: type[BaseModel], item: dict[str, Any]) -
             location = (*location, part)
     if kind == "missing":
         message = f"missing key {name!r}"
+    elif kind == "union_tag_not_found":  # named as 'source' | 'from': the model's and the file's
+        message = f"missing key {item['ctx']['discriminator'].rpartition(' ')[2]}"
+    elif kind == "union_tag_invalid":
+        message = f"{item['ctx']['tag']!r} is not allowed; allowed: {item['ctx']['expected_tags']}"
     elif kind == "extra_forbidden":
         message = f"unknown key {name!r}; allowed: {_keys_at(model, path[:-1]) or 'none'}"
     elif kind == "value_error":
@@ -245,7 +249,8 @@ def _explain(document: Document, model: type[BaseModel], item: dict[str, Any]) -
     else:
         types: dict[type, str] = {str: repr(got), dict: "a mapping", list: "a list"}
         found = types.get(type(got), "a value of another type")
-        message = f"{item['msg'].removesuffix('.')} (found {found})"
+        said = item["msg"].removesuffix(".").replace("Input should", f"{name} should")
+        message = f"{said} (found {found})"
     return Fault(location, message)
 
 

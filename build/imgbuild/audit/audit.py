@@ -84,15 +84,16 @@ def load_evidence(path: Path) -> dict[str, Facts]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         if document["schema"] != SCHEMA:
-            raise ValueError(f"schema {document['schema']!r}, not {SCHEMA}")  # noqa: TRY301
+            raise ValueError(document["schema"])  # noqa: TRY301
         return {
             digest: kind(sha256=digest, **values)
             for section, kind in (("wheels", WheelFacts), ("sdists", Facts))
             for digest, values in document[section].items()
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        why = getattr(error, "strerror", None) or "not what `imgbuild audit --write` writes"
         raise InputError(
-            f"{path} cannot be used as evidence ({error}). Restore it from git, or write it anew "
+            f"{path} cannot be used as evidence: {why}. Restore it from git, or write it anew "
             "with `imgbuild audit --write`."
         ) from error
 

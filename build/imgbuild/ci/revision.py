@@ -52,6 +52,11 @@ def resolve(root: Path, reference: str) -> str:
 
     """
     inside = _git(root, "rev-parse", "--is-shallow-repository")
+    if "dubious ownership" in inside.errors:
+        raise InputError(
+            f"--changed-since {reference}: {root} belongs to another user, so that git does not "
+            f"read it. Run `git config --global --add safe.directory {root}`, or be that user."
+        )
     if not inside.ok:
         raise InputError(
             f"--changed-since {reference}: {root} is not a Git checkout ({inside.last()})."

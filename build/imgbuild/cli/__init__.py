@@ -96,6 +96,8 @@ def interruption(words: list[str]) -> str:
 
 def _refusal(error: OSError) -> str:
     where = f"{error.filename}: " if error.filename else ""
+    if isinstance(error, IsADirectoryError | NotADirectoryError | FileExistsError):
+        return f"{where}{error.strerror}. Move away what is there; imgbuild makes its own."
     return (
         f"this machine refused: {where}{error.strerror or error}. Check the permissions and the "
         "free space of that folder, or choose others: --report for results, XDG_STATE_HOME for "

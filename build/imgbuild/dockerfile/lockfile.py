@@ -52,9 +52,10 @@ def lock_text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         what = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise InputError(
-            f"{path.name}: {what}. Run `imgbuild lock`, then commit the result."
-        ) from error
+        advice = "Run `imgbuild lock`, then commit the result."
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            advice = f"Make {path} a file that this user may read, or restore it from git."
+        raise InputError(f"{path.name}: {what}. {advice}") from error
 
 
 # Images share locks, and several checks read each: the same text is parsed once.

@@ -39,8 +39,10 @@ def engine_error(error: Exception, host: str | None) -> ImgbuildError:
 
     It is an `EngineUnusableError` where there was no answer at all.
     """
-    # The engine's own words where it answered, else the exception's.
-    text = getattr(error, "explanation", None) or str(error) or type(error).__name__
+    from imgbuild.http import reason  # noqa: PLC0415 - brings requests
+
+    # The engine's own words where it answered; docker-py quotes what it could not do otherwise.
+    text = getattr(error, "explanation", None) or reason(error.__cause__ or error)
     said = " ".join(str(text).split()).rstrip(".")
     response = getattr(error, "response", None)
     if response is not None:

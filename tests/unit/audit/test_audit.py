@@ -61,11 +61,21 @@ def test_evidence_is_merged_and_keeps_its_day(
     assert '"read": "2020-01-01"' not in path.read_text()
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"schema": 0}', '{"schema": 1, "read": "x"}'])
+WRONG_FACTS = '{"schema": 1, "wheels": {"0": {"x": 1}}, "sdists": {}}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[]", "{}", '{"schema": 0}', '{"schema": 1, "read": "x"}', WRONG_FACTS],
+)
 def test_evidence_that_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "evidence.json").write_text(text)
-    for name in ("evidence.json", "absent.json"):
-        with pytest.raises(InputError, match="cannot be used as evidence"):
+    named = {
+        "evidence.json": "not what `imgbuild audit --write` writes",
+        "absent.json": "No such file",
+    }
+    for name, why in named.items():
+        with pytest.raises(InputError, match=f"cannot be used as evidence: {why}"):
             load_evidence(tmp_path / name)
 
 

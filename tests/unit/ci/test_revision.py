@@ -77,6 +77,15 @@ def test_no_repository_and_no_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         resolve(tmp_path, "HEAD")
 
 
+def test_a_checkout_of_another_user_names_gits_remedy(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    with pytest.raises(InputError, match=f"belongs to another user.*safe.directory {root}`") as one:
+        resolve(root, "HEAD")
+    assert "not a Git checkout" not in str(one.value)
+
+
 def test_a_shallow_clone_says_how_to_deepen_it(root: Path, tmp_path: Path) -> None:
     clone = tmp_path / "shallow"
     git(root, "clone", "--quiet", "--depth=1", root.as_uri(), str(clone))

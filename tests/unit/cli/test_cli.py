@@ -253,6 +253,16 @@ def test_an_empty_value_is_no_value(
     assert f"imgbuild: {option} has an empty value." in errors.getvalue()
 
 
+def test_a_folder_in_place_of_a_file_is_not_a_lack_of_space(checkout: Path) -> None:
+    path = checkout / "images" / "dockerfiles" / "tf-2.2-cpu-debian" / "Dockerfile"
+    path.unlink()
+    path.mkdir()
+    result = imgbuild(checkout, "render")
+    assert result.returncode == 3
+    assert f"{path}: Is a directory. Move away what is there" in result.stderr
+    assert "free space" not in result.stderr
+
+
 @pytest.mark.parametrize("command", ["build", "test"])
 def test_no_engine(checkout: Path, command: str, tmp_path: Path) -> None:
     buildx = tmp_path / "cli-plugins" / "docker-buildx"

@@ -7,6 +7,7 @@ import pytest
 
 from imgbuild.dockerfile.lockfile import (
     HEADER,
+    lock_text,
     package_layers,
     parse_lock,
     read_lock,
@@ -128,6 +129,14 @@ def test_a_package_is_in_a_lock_once() -> None:
     text = head + _entry("h5py", "2.10.0") + _entry("H5PY", "3.1.0")
     with pytest.raises(InputError, match="x:4: h5py is in this lock already"):
         parse_lock(text, "x")
+
+
+def test_only_a_lock_that_is_missing_is_made_anew(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"x: No such file or directory\. Run `imgbuild lock`"):
+        lock_text(tmp_path / "x")
+    (tmp_path / "x").mkdir()
+    with pytest.raises(InputError, match=r"x: Is a directory\. Make .* restore it from git"):
+        lock_text(tmp_path / "x")
 
 
 def test_layers_hold_each_package_once(images: dict[str, Image], project: Project) -> None:

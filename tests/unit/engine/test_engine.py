@@ -89,6 +89,15 @@ def test_errors_say_where_and_what_to_do(
     assert "imgbuild doctor" in str(found) or kind in {CheckFailedError, InputError}
 
 
+def test_an_engine_that_nobody_serves_is_said_in_the_systems_words() -> None:
+    engine = Engine("tcp://127.0.0.1:9")
+    for call in (engine.version, lambda: engine.images("k")):
+        with pytest.raises(MachineError, match=r"9 cannot be used: no connection: Conn") as caught:
+            call()
+        assert "HTTPConnection" not in str(caught.value)
+        assert "retries" not in str(caught.value)
+
+
 def test_errors_are_not_taken_for_others() -> None:
     words = "dial tcp 127.0.0.1:1: connect: connection refused"
     said = str(answered_error(words, HOST, refused=False))
