@@ -78,7 +78,7 @@ browser:
 
 machine: $(READY) base-tools
 	build/setup/engine.sh
-	$(BIN)/imgbuild doctor --write
+	$(BIN)/imgbuild doctor --write --stack debian
 
 # They make the base image from Debian's archive, and its keys come with them.
 base-tools:

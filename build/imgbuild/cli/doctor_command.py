@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from imgbuild.cli.options import JsonOption, ProjectOption, open_project, option, print_json
+from imgbuild.cli import options
+from imgbuild.cli.options import option, print_json
 from imgbuild.errors import MachineError
 from imgbuild.text import printable
 
@@ -20,8 +21,11 @@ def doctor(
     write: Annotated[
         bool, option("--write", "Write the inputs of this machine to imgbuild.local.yaml.")
     ] = False,
-    as_json: JsonOption = False,
-    project: ProjectOption = None,
+    stack: Annotated[
+        str | None, option("--stack STACK", "Check only what images of this stack need.")
+    ] = None,
+    as_json: options.JsonOption = False,
+    project: options.ProjectOption = None,
 ) -> None:
     """Check whether this machine can build, and name the command that fixes each fault."""
     from rich.console import Console
@@ -32,10 +36,10 @@ def doctor(
     from imgbuild.matrix.load import load_matrix
     from imgbuild.settings import load_settings
 
-    opened = open_project(project)
+    opened = options.open_project(project)
     matrix, settings = load_matrix(opened.matrix), load_settings(opened.settings)
     check_settings(settings, matrix)
-    findings, choice = diagnose(opened, matrix, settings, writing=write)
+    findings, choice = diagnose(opened, matrix, settings, stack, writing=write)
     missing = [row.what for row in findings if row.status is Status.MISSING]
     if as_json:
         rows = [

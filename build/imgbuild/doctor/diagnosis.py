@@ -13,6 +13,7 @@ from imgbuild.doctor.checks import (
     check_programs,
 )
 from imgbuild.doctor.input_checks import check_base, check_ca, check_index, check_interpreter
+from imgbuild.errors import InputError
 from imgbuild.files import write_text
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.model import Matrix
@@ -28,14 +29,28 @@ HEADER = """\
 
 
 def diagnose(
-    project: Project, matrix: Matrix, settings: Settings, *, writing: bool = False
+    project: Project,
+    matrix: Matrix,
+    settings: Settings,
+    stack: str | None = None,
+    *,
+    writing: bool = False,
 ) -> tuple[list[Finding], Settings]:
     """Return the findings, and the settings with every input decided.
 
     Changes nothing; takes seconds, whatever does not answer. With ``writing`` these settings will
-    be written, so that what they decide counts already.
+    be written, so that what they decide counts already. With ``stack`` the inputs are those of its
+    images.
+
+    Raises:
+        InputError: there is no such stack.
+
     """
-    images, cache = all_images(matrix), cache_dir()
+    images = [image for image in all_images(matrix) if stack in {None, image.stack}]
+    if not images:
+        known = ", ".join(matrix.stacks)
+        raise InputError(f"--stack {stack!r}: no such stack; there are: {known}.")
+    cache = cache_dir()
     ca = check_ca(settings.ca_bundle)
     sites = Sites(matrix.upstream_urls, settings.model_copy(update=ca.choice))
     checks = [
@@ -53,6 +68,8 @@ def diagnose(
     engine = background(lambda: [*check_engine(settings.engine, project.root)])
     others = in_parallel(lambda check: check(), checks, len(checks))
     findings = [*engine.result(), *others, ca, *check_programs()]
+    left = [name for name in matrix.stacks if stack not in {None, name}]
+    findings += [Finding(Status.SKIPPED, f"stack {name}", "not checked") for name in left]
     choice = settings
     for key, value in (item for found in findings for item in found.choice.items()):
         merged = {**getattr(choice, key), **value} if isinstance(value, dict) else value

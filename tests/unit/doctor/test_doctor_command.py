@@ -12,7 +12,7 @@ from imgbuild.cli.doctor_command import doctor, show
 from imgbuild.doctor import diagnosis
 from imgbuild.doctor.checks import OWN_HOST, WRITE, Finding, Status
 from imgbuild.doctor.diagnosis import HEADER, write_settings
-from imgbuild.errors import MachineError
+from imgbuild.errors import InputError, MachineError
 from imgbuild.settings import BootstrapBase, EngineSettings, PrefixInterpreter, load_settings
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -57,6 +57,26 @@ def test_a_machine_that_can_build(checkout: Path, capsys: pytest.CaptureFixture[
     assert "✓ engine" in output
     assert "private; imgbuild.local.yaml does not say so yet" in output
     assert not (checkout / "imgbuild.local.yaml").exists()
+
+
+def test_a_stack_that_is_not_selected_is_one_short_line(
+    machine: dict[str, Finding],
+    checkout: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    del machine["check_base"]
+    monkeypatch.setattr(diagnosis, "check_base", lambda name, *_: Finding(Status.FINE, name, "-"))
+    doctor(project=checkout, stack="debian")
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = (line for line in lines if "ubuntu" in line)
+    assert line.split() == ["–", "stack", "ubuntu", "not", "checked"]  # noqa: RUF001
+    assert any("debian-12" in line for line in lines)
+    doctor(project=checkout)
+    assert "stack" not in (out := capsys.readouterr().out)
+    assert "ubuntu-16.04" in out
+    with pytest.raises(InputError, match="'beos': no such stack; there are: ubuntu, debian"):
+        doctor(project=checkout, stack="beos")
 
 
 def test_a_machine_that_cannot(
