@@ -6,6 +6,9 @@ import io
 import os
 import signal
 import sys
+import tempfile
+import time
+import traceback
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
@@ -16,6 +19,7 @@ import typer
 from imgbuild import __version__, json_log
 from imgbuild.cli.options import option
 from imgbuild.errors import ImgbuildError, InputError, MachineError
+from imgbuild.project import state_dir
 from imgbuild.text import PrintableStream
 
 #: What shells give for a program ended by Ctrl-C.
@@ -76,6 +80,8 @@ def main() -> NoReturn:
         raise
     except OSError as error:  # a full disk, a folder without permission
         _end(_refusal(error), MachineError.exit_code)
+    except Exception as error:  # noqa: BLE001 - a fault of this program
+        _end(_own_fault(error), MachineError.exit_code)
     sys.exit(0)
 
 
@@ -103,6 +109,31 @@ def _refusal(error: OSError) -> str:
         "free space of that folder, or choose others: --report for results, XDG_STATE_HOME for "
         "logs and reports, XDG_CACHE_HOME for base images, TMPDIR for temporary files."
     )
+
+
+def _own_fault(error: Exception) -> str:
+    """Return the message for an error that nothing handles; its traceback goes into a log."""
+    said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    return (
+        f"imgbuild itself failed: {said}. {_traceback_log(error)} If you have just changed a file, "
+        "an option or a variable, look there first; else report this with the traceback."
+    )
+
+
+def _traceback_log(error: Exception) -> str:
+    """Write the log into the state folder, else among temporary files; return where it is."""
+    name = f"{time.strftime('%Y%m%dT%H%M%S')}-traceback-"
+    for find in (lambda: state_dir() / "logs", tempfile.gettempdir):
+        try:
+            folder = Path(find())
+            folder.mkdir(parents=True, exist_ok=True)
+            handle, path = tempfile.mkstemp(".log", name, folder)
+            with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as log:
+                log.writelines(traceback.format_exception(error))
+        except (OSError, ImgbuildError):
+            continue
+        return f"The traceback is in {path}."
+    return "No folder for logs can be written, so its traceback is lost; set XDG_STATE_HOME."
 
 
 def _version(requested: bool) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from imgbuild.errors import InputError, MachineError
 from imgbuild.process import run
+from imgbuild.project import home_dir
 from imgbuild.scalars import NO_SSH
 from imgbuild.settings import EngineSettings
 
@@ -94,7 +95,7 @@ def _host_of_context(environ: Mapping[str, str]) -> str | None:
 
 
 def _config_folder(environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
+    return Path(environ.get("DOCKER_CONFIG") or home_dir() / ".docker")
 
 
 def _read(path: Path) -> Mapping[str, Any]:
@@ -123,7 +124,7 @@ def find_buildx(
 
     """
     limits = (step_seconds, settings.step_timeout, STEP_SECONDS)
-    own = (_config_folder(environ), Path.home() / ".docker")
+    own = (_config_folder(environ), home_dir() / ".docker")
     searched = [*(f"{folder}/cli-plugins" for folder in dict.fromkeys(own)), *map(str, folders)]
     path = os.pathsep.join([*searched, environ.get("PATH", "")])
     found = settings.buildx or shutil.which(_PROGRAM, path=path)

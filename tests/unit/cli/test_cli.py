@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -209,6 +210,54 @@ def test_an_error_is_one_paragraph(checkout: Path) -> None:
     assert result.returncode == 2
     assert result.stderr.startswith("imgbuild: matrix.yaml:2:")
     assert "not YAML" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("state", ["state", "a file"])
+def test_a_fault_of_the_program_is_one_paragraph_and_a_log(tmp_path: Path, state: str) -> None:
+    (tmp_path / "a file").touch()
+    program = """
+from unittest.mock import Mock
+from imgbuild import cli
+cli.app = Mock(side_effect=KeyError("two\\nlines"))
+cli.main()
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "XDG_STATE_HOME": str(tmp_path / state), "TMPDIR": str(tmp_path)},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 3
+    assert result.stderr.startswith("imgbuild: imgbuild itself failed: KeyError: ")
+    assert result.stderr.count("\n") == 1
+    (log,) = tmp_path.glob("**/*-traceback-*.log")
+    assert str(log) in result.stderr
+    assert (log.parent.name == "logs") == (state == "state")
+    assert log.read_text().startswith("Traceback (most recent call last):")
+
+
+@pytest.mark.parametrize("arguments", [["doctor"], ["clean"], ["build", "--tf", "2.2"]])
+def test_a_user_without_a_home_folder(unchanged: Path, arguments: list[str]) -> None:
+    program = """
+import pwd
+from unittest.mock import Mock
+from imgbuild import cli
+pwd.getpwuid = Mock(side_effect=KeyError)
+cli.main()
+"""
+    variables = {"HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "DOCKER_CONFIG", "DOCKER_HOST"}
+    result = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        cwd=unchanged,
+        env={name: value for name, value in os.environ.items() if name not in variables},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 3
+    assert "This user has no home folder: HOME is not set" in result.stderr
     assert "Traceback" not in result.stderr
 
 
