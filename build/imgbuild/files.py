@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from imgbuild.errors import MachineError
 from imgbuild.process import run
@@ -28,6 +29,14 @@ def sha256(content: bytes) -> str:
 def json_sha256(value: object) -> str:
     """Return the sha256, in hexadecimal, of a value written as JSON; keys keep their order."""
     return sha256(json.dumps(value).encode())
+
+
+def parse_json(content: str | bytes) -> Any:  # noqa: ANN401 - whatever JSON holds
+    """Return JSON that anybody may have written; ValueError for one nested too deeply, too."""
+    try:
+        return json.loads(content)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
 
 
 def file_sha256(path: Path) -> str:

@@ -25,7 +25,7 @@ from imgbuild.audit.reachability import OtherInput, check_input, compare_inputs
 from imgbuild.audit.wheels import RemoteFile, index_url, read_project, read_wheel
 from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.errors import InputError, MachineError
-from imgbuild.files import sha256, write_text
+from imgbuild.files import parse_json, sha256, write_text
 from imgbuild.http import HttpClient
 from imgbuild.matrix.images import Image
 from imgbuild.parallel import background, in_parallel
@@ -82,7 +82,7 @@ def load_evidence(path: Path) -> dict[str, Facts]:
 
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(path.read_text(encoding="utf-8"))
         if document["schema"] != SCHEMA:
             raise ValueError(document["schema"])  # noqa: TRY301
         return {

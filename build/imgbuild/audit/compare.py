@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
+from pydantic import Field
 
 from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.matrix.images import Image
@@ -24,6 +26,11 @@ class OfferedFile:
     url: str
     sha256: str
     yanked: str | None = None
+
+
+#: What `Version` can read; evidence may say anything. No glibc is that of a wheel without symbols.
+_Glibc = Annotated[str, Field(pattern=r"^([0-9]{1,4}(\.[0-9]{1,4})*)?$")]
+_Capability = Annotated[str, Field(pattern=r"^(sm|compute)_[0-9]{2,3}$")]
 
 
 class Facts(Section):
@@ -49,10 +56,10 @@ class WheelFacts(Facts):
     libraries: tuple[str, ...]
     loading: str
     cuda_build: bool | None
-    capabilities: tuple[str, ...]
+    capabilities: tuple[_Capability, ...]
     compiler: str
     cxx11_abi: int
-    glibc: str
+    glibc: _Glibc
 
     def version_of(self, library: str) -> str | None:
         """Return the version in a library's name: ``10.1`` for ``cudart`` of libcudart.so.10.1."""

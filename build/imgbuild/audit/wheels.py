@@ -59,7 +59,7 @@ def index_url(sites: Sites) -> str:
     """Return the index: the mirror, else that of uv's and pip's variables, else pip's default.
 
     Raises:
-        InputError: none is named, and there is no pip here.
+        InputError: none is named, and there is no pip here; or the address is none.
 
     """
     environment = index_environment(sites)
@@ -69,6 +69,11 @@ def index_url(sites: Sites) -> str:
         url = url or importlib.import_module("pip._internal.models.index").PyPI.simple_url
     except (ImportError, AttributeError) as error:
         raise InputError("No package index is named: set UV_DEFAULT_INDEX.") from error
+    try:
+        urlsplit(url)
+    except ValueError as error:  # the address is not quoted: it may hold a login
+        named = ", ".join(names)
+        raise InputError(f"The package index of {named}: {error}. Correct it.") from error
     return url.rstrip("/")
 
 

@@ -16,7 +16,7 @@ from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY
 from imgbuild.engine.client import Engine
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, ImgbuildError
-from imgbuild.files import json_sha256
+from imgbuild.files import json_sha256, parse_json
 from imgbuild.matrix.tags import INPUT_PREFIX, input_tag
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.registry.repository import DamagedError, Manifest
@@ -104,7 +104,7 @@ class RemoteStore:
         """
         key = _verdict_key(input_digest, layers)
         try:
-            document = json.loads(self._artifact(f"verdicts-{key}", VERDICTS_TYPE) or b"null")
+            document = parse_json(self._artifact(f"verdicts-{key}", VERDICTS_TYPE) or b"null")
             suites = document["suites"] if document["key"] == key else {}
         except (ValueError, KeyError, TypeError):
             return {}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.project import Project, find_project
 from imgbuild.text import printable
@@ -53,7 +54,12 @@ def print_json(result: Any) -> None:  # noqa: ANN401 - whatever JSON holds
 
 def open_project(path: Path | None) -> Project:
     """Return the checkout that ``--project`` names, or the one around the current folder."""
-    return find_project(path.resolve() if path else Path.cwd())
+    try:
+        return find_project(path.resolve() if path else Path.cwd())
+    except (OSError, RuntimeError) as error:  # a loop of links, a name too long, a folder removed
+        what = error.strerror if isinstance(error, OSError) else str(error)
+        where = f"--project {path or '.'}"
+        raise InputError(f"{where}: {what}. Name the folder of a checkout.") from error
 
 
 def select(project: Project, selection: Selection) -> "tuple[Image, ...]":

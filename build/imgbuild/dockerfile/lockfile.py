@@ -24,7 +24,9 @@ FOLDER = "layers"
 _REQUEST = re.compile(r"^# request: sha256:([0-9a-f]{64})$", re.MULTILINE)
 #: A line that is no comment, with those that continue it.
 _LINE = re.compile(r"^(?!#|[ \t]*$)(?:.*\\\n)*.*", re.MULTILINE)
-_ENTRY = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)(?:\s*;[^\\\n]*)?((?:\s*\\\n\s+--hash=\S+)*)")
+_ENTRY = re.compile(
+    r"^([A-Za-z0-9._-]+)==([^\s;\\]{1,100})(?:\s*;[^\\\n]*)?((?:\s*\\\n\s+--hash=\S+)*)"
+)
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})(?=\s|$)")
 
 

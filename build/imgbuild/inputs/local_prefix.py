@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from imgbuild.errors import InputError
-from imgbuild.files import file_sha256, json_sha256, sha256, write_text
+from imgbuild.files import file_sha256, json_sha256, parse_json, sha256, write_text
 from imgbuild.process import NOT_FOUND, run
 from imgbuild.project import home_dir
 
@@ -68,7 +68,7 @@ def prefix_digest(prefix: Path, version: str, dockerfile: Path, cache: Path) -> 
     stamp = cache / "cpython" / f"{version}-{sha256(str(prefix).encode())[:16]}.json"
     content = None
     with suppress(OSError, ValueError, KeyError, TypeError):
-        stored = json.loads(stamp.read_bytes())
+        stored = parse_json(stamp.read_bytes())
         content = stored["content"] if stored["touched"] == touched else None
     if content is None:
         verify_prefix(prefix, version)

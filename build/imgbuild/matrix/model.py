@@ -202,6 +202,7 @@ class IndexMpi(AnyMpi):
     """An MPI from the Python package index: its run time, and what Horovod is compiled against."""
 
     origin: Annotated[Literal["index"], Field(alias="from")]
+    version: Release
     runtime: Distribution
     build: Distribution
     os: tuple[Name, ...]
@@ -248,7 +249,7 @@ class TensorFlow(Section):
     the oldest C library that their platform tag admits.
     """
 
-    tensorboard: Version
+    tensorboard: Release
     compiler: Version
     pythons: tuple[WheelTag, ...]
     glibc: Version

@@ -161,7 +161,8 @@ def _judge(matrix: Matrix, rule: Rule, pins: Pins) -> BrokenRule | None:
     if rule.minimum is not None:
         minimum = rule.minimum.get(pins.get(rule.judges, ""))
         fact = (minimum,) if minimum else None
-    if value is None or fact is None or not _applies(matrix, rule, pins):
+    judged = rule.judges in pins  # a CPU image has no CUDA, whatever the rule compares
+    if not judged or value is None or fact is None or not _applies(matrix, rule, pins):
         return None
     comparison, found = COMPARISONS[rule.check], ", ".join(value)
     if comparison.holds(found, fact):
@@ -191,7 +192,7 @@ def _applies(matrix: Matrix, rule: Rule, pins: Pins) -> bool:
 
 def _location(image: Image, broken: BrokenRule) -> Location:
     component = broken.rule.judges
-    if broken.is_of_a_table:
+    if broken.is_of_a_table and component in TABLES:
         field = str(broken.rule.value).split(".")[1:]
         return (TABLES[component], broken.pin, *field)
     return pin_location(image.matrix, image.row, component)

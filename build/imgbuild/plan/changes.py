@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from imgbuild.dockerfile.labels import INPUT_PARTS, NAMESPACE
+from imgbuild.files import parse_json
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import DOWNLOAD, PACKAGES, STAGE, InputDigest
 
@@ -72,7 +73,7 @@ def _pins(labels: Mapping[str, str], image: Image) -> Iterator[Change]:
 def _recorded(labels: Mapping[str, str]) -> Mapping[str, str] | None:
     """Return the parts that an image was built from; None where its label does not tell."""
     try:
-        document = json.loads(labels.get(INPUT_PARTS, "null"))
+        document = parse_json(labels.get(INPUT_PARTS, "null"))
         parts = document["parts"] if document["form"] == FORM else None
     except (ValueError, TypeError, KeyError):
         return None

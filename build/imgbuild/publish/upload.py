@@ -12,7 +12,7 @@ from pathlib import Path
 
 from imgbuild.engine.client import Engine
 from imgbuild.errors import CheckFailedError
-from imgbuild.files import write_text
+from imgbuild.files import parse_json, write_text
 from imgbuild.http import TransientError
 from imgbuild.registry.repository_client import RegistryClient
 
@@ -41,7 +41,7 @@ def remove_left_tag(engine: Engine, note: Path) -> None:
     A tag that belongs to another image by now stays, as does one that a damaged note names.
     """
     try:
-        left = json.loads(note.read_text(encoding="utf-8"))
+        left = parse_json(note.read_text(encoding="utf-8"))
         reference, image_id = str(left["reference"]), str(left["image_id"])
     except (OSError, ValueError, KeyError, TypeError):
         reference = image_id = ""

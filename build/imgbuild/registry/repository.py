@@ -4,7 +4,6 @@ Sources: OCI image specification 1.1, with "Guidelines for Artifact Usage"; Dock
 """
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from imgbuild.errors import CheckFailedError, InputError
+from imgbuild.files import parse_json
 from imgbuild.scalars import PublishingRepository
 
 #: Docker Hub's registry has another host than its images' names. Source: the engine's registry
@@ -126,7 +126,7 @@ def is_digest(reference: str) -> bool:
 
 def _json_object(content: bytes, what: str) -> Mapping[str, Any]:
     try:
-        found = json.loads(content)
+        found = parse_json(content)
     except ValueError:
         found = None
     if not isinstance(found, dict):

@@ -9,13 +9,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from imgbuild.files import write_text
+from imgbuild.files import parse_json, write_text
 
 #: The suite that a machine without a GPU skips, and one with a single GPU in part; an image is
 #: tagged all the same.
 NEEDS_GPU = "gpu_runs"
 #: The longest reason of a failure in a line, in characters; reports have the whole message.
 REASON_LENGTH = 200
+#: No suite takes a day; a damaged entry may say anything.
+_LONGEST = 86_400.0
 
 Entry = Mapping[str, Any]
 
@@ -297,7 +299,7 @@ class ReportStore:
 
     def _read(self, image_id: str) -> dict[str, Any]:
         try:
-            document = json.loads(self._path(image_id).read_text(encoding="utf-8"))
+            document = parse_json(self._path(image_id).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
         return document if isinstance(document, dict) else {}
@@ -319,9 +321,11 @@ def _result(suite: str, entry: Entry) -> SuiteResult | None:
             for name in ("skipped", "not_asked")
         )
         passed, seconds, when = entry["passed"], float(entry["seconds"]), entry["before"]
-        if entry["failures"] != [] or not isinstance(passed, int) or not isinstance(when, str):
+        if not 0 <= seconds < _LONGEST or entry["failures"] != []:
+            return None
+        if not isinstance(passed, int) or not isinstance(when, str):
             return None
         found = str(entry["found"]) if entry.get("found") else None
         return SuiteResult(suite, passed, (), skips, seconds, not_asked, when, found)
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None

@@ -64,9 +64,22 @@ def test_evidence_is_merged_and_keeps_its_day(
 WRONG_FACTS = '{"schema": 1, "wheels": {"0": {"x": 1}}, "sdists": {}}'
 
 
+@pytest.mark.parametrize("field", ["glibc", "capabilities"])
+@pytest.mark.parametrize("value", ["~~", "9" * 5000, "1.x"], ids=["tilde", "long", "letter"])
+def test_evidence_with_a_version_that_is_none(
+    tmp_path: Path, gpu_facts: WheelFacts, field: str, value: str
+) -> None:
+    path = tmp_path / "evidence.json"
+    wrong = value if field == "glibc" else (value,)
+    write_evidence(path, [gpu_facts.model_copy(update={field: wrong})], [])
+    with pytest.raises(InputError, match="cannot be used as evidence"):
+        load_evidence(path)
+
+
 @pytest.mark.parametrize(
     "text",
-    ["{", "[]", "{}", '{"schema": 0}', '{"schema": 1, "read": "x"}', WRONG_FACTS],
+    ["{", "[]", "{}", '{"schema": 0}', '{"schema": 1, "read": "x"}', WRONG_FACTS, "[" * 100_000],
+    ids=["open", "list", "empty", "schema", "day", "facts", "deep"],
 )
 def test_evidence_that_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "evidence.json").write_text(text)

@@ -30,6 +30,9 @@ def test_the_index_is_the_mirror_or_that_of_uv_and_pip(monkeypatch: pytest.Monke
     assert index_url(Sites()) == "https://default/simple"
     monkeypatch.setenv("PIP_INDEX_URL", "https://c/simple")
     assert index_url(Sites()) == "https://c/simple"
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "https://user:secret@[::1")
+    with pytest.raises(InputError, match=r"UV_DEFAULT_INDEX, .*: Invalid IPv6 URL"):
+        index_url(Sites())
     monkeypatch.setenv("UV_DEFAULT_INDEX", "https://a/simple/")
     assert index_url(Sites()) == "https://a/simple"
     mirror = Settings.model_validate({"mirrors": {"python-index": "https://m/simple"}})

@@ -261,6 +261,16 @@ cli.main()
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize("name", ["loop", "loop/inside", "a" * 5000], ids=["loop", "in", "long"])
+def test_a_project_that_cannot_be_looked_at(tmp_path: Path, name: str) -> None:
+    (tmp_path / "loop").symlink_to("other")
+    (tmp_path / "other").symlink_to("loop")
+    code, message = _run(tmp_path / name, "list")
+    assert code == 2
+    # From Python 3.13 on a loop of links is a folder that is not there.
+    assert "Name the folder of a checkout" in message or "No matrix.yaml" in message
+
+
 def test_outside_a_checkout(tmp_path: Path) -> None:
     result = imgbuild(tmp_path, "list")
     assert result.returncode == 2

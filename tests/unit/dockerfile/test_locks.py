@@ -112,7 +112,12 @@ def test_a_lock_made_for_other_requirements_or_for_no_image(tmp_path: Path) -> N
     assert family_problems(family, tmp_path) == ["x.txt: belongs to no image of the matrix"]
 
 
-@pytest.mark.parametrize("requirement", ["pip==21.3.1", "pip>=21", "--index-url https://x.org"])
+LONG = f"pip=={'9' * 5000}"
+
+
+@pytest.mark.parametrize(
+    "requirement", ["pip==21.3.1", "pip>=21", "--index-url https://x.org", LONG]
+)
 @pytest.mark.parametrize("hashed", ["", "sha256:abc", f"md5:{SHA}", f"sha256:{SHA}"])
 def test_only_an_exact_version_with_its_sha256_is_an_entry(requirement: str, hashed: str) -> None:
     lines = f"{requirement} \\\n    --hash={hashed}\n" if hashed else f"{requirement}\n"

@@ -168,14 +168,22 @@ def test_a_build_refuses_a_dockerfile_that_is_not_the_rendered_one(
     ("template", "fault"),
     [
         ("FROM base\n{% if %}", r"images/templates/Dockerfile\.j2:2"),
-        ("FROM {{ nothing }}", "'nothing' is undefined"),
+        ("FROM base\n{{ nothing }}", r"Dockerfile\.j2:2: UndefinedError: 'nothing' is undefined"),
+        ("FROM base\n{{ 1 // 0 }}", r"Dockerfile\.j2:2: ZeroDivisionError"),
+        ("FROM base\n{{ none() }}", r"Dockerfile\.j2:2: TypeError"),
+        ("FROM base\n{% include 'nope.j2' %}", r"Dockerfile\.j2:2: TemplateNotFound"),
+        ("FROM base\n{% include 'Dockerfile.j2' %}", r"Dockerfile\.j2:2: RecursionError"),
+        ("FROM base\n\udcff", r"Dockerfile\.j2:2: UnicodeDecodeError"),
+        ("FROM base\n{% include 'partials/other.j2' %}", r"partials/other\.j2:3: ZeroDiv"),
     ],
 )
 def test_a_broken_template_is_named(
     images: dict[str, Image], project: Project, tmp_path: Path, template: str, fault: str
 ) -> None:
     (tmp_path / "locks").symlink_to(project.locks)
-    (tmp_path / "templates").mkdir()
-    (tmp_path / "templates" / "Dockerfile.j2").write_text(template)
+    (tmp_path / "templates" / "partials").mkdir(parents=True)
+    (tmp_path / "templates" / "partials" / "other.j2").write_text("\n\n{{ 1 // 0 }}")
+    path = tmp_path / "templates" / "Dockerfile.j2"
+    path.write_text(template, encoding="utf-8", errors="surrogateescape")
     with pytest.raises(InputError, match=fault):
         render_dockerfile(images["tf-2.2-cpu-debian"], tmp_path / "templates")

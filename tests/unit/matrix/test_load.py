@@ -96,6 +96,8 @@ def test_a_corrected_pin_that_no_table_has_is_named(
         ("from: source", "from: tarball", "'tarball' is not allowed; allowed: 'source'"),
         ("epoch: 2026-11-01", "epoch: 2026-13-45", "is not a UTC time from 1980 to 2105"),
         ("tensorflow: <1.12,", "tensorflow: <1.x2,", "'<1.x2' is not a version range"),
+        ("tensorboard: 2.2.2", "tensorboard: 2~a", "'2~a' is not a release of three numbers"),
+        ("version: 2021.8.0", "version: 2021~a", "'2021~a' is not a release of three numbers"),
         ("miniconda: 4.5.11", "miniconda: 4.5.1", "no source 'miniconda-4.5.1' in the matrix"),
         ('documented: "10.0"', 'documented: "8.0"', "no CUDA '8.0' in the matrix; there are: 9.0"),
         (f"    sha256: {INTEL}\n", "", "missing key 'sha256'"),

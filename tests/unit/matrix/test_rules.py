@@ -116,6 +116,24 @@ def test_a_cpu_image_is_not_judged_by_its_rows_cuda(edited: Edited) -> None:
     assert load_matrix(path)
 
 
+@pytest.mark.parametrize(
+    ("judged", "compared"),
+    [
+        ("cuda", "value: os.glibc, fact: tensorflow.glibc, check: equal"),
+        ("cudnn", "value: tensorflow, fact: tensorflow.glibc, check: equal"),
+        ("nccl", 'minimum: {2.4.8: "99"}, check: at-least'),
+    ],
+)
+def test_a_rule_on_a_gpu_pin_that_compares_what_every_image_has(
+    edited: Edited, refusal: Refusal, judged: str, compared: str
+) -> None:
+    rule = f"{{name: x, judges: {judged}, says: s, source: s, otherwise: s, {compared}}}"
+    message = refusal(edited("rules:\n", f"rules:\n  - {rule}\n"))
+    assert "breaks the rule x" in message
+    assert "-gpu-" in message
+    assert "-cpu-" not in message
+
+
 def test_the_old_compiler_of_the_operating_system_admits_horovod(edited: Edited) -> None:
     """Ubuntu 18.04 has a g++ 4.8, which is what Horovod 0.18 looks for."""
     old = "{tensorflow: 1.14.0, stack: ubuntu, variants: [cpu, gpu], horovod: 0.16.4"
