@@ -20,6 +20,8 @@ class Project:
         self.templates = images / "templates"
         #: Files that Dockerfiles mount or copy.
         self.files = images / "files"
+        #: The keys that sign the apt repositories of upstreams.
+        self.keyrings = self.files / "keyrings"
         #: Hashed package lists, one per TensorFlow, Python and variant.
         self.locks = images / "locks"
         #: What ``imgbuild audit`` read out of wheels and source distributions.

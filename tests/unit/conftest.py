@@ -65,9 +65,16 @@ def project() -> Project:
 
 @pytest.fixture(scope="session")
 def matrix(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Matrix:
-    path = tmp_path_factory.mktemp("matrix") / "matrix.yaml"
+    path = with_images(tmp_path_factory.mktemp("matrix"), project) / "matrix.yaml"
     path.write_text(without_budgets(project), encoding="utf-8")
     return load_matrix(path)
+
+
+def with_images(folder: Path, project: Project) -> Path:
+    """Return the folder with what a matrix in it names: the keyrings."""
+    if not (folder / "images").exists():
+        (folder / "images").symlink_to(project.root / "images")
+    return folder
 
 
 def without_budgets(project: Project) -> str:
@@ -93,7 +100,7 @@ def edited(tmp_path: Path, project: Project) -> Callable[..., Path]:
     def edit(old: str, new: str, count: int = 1) -> Path:
         text = without_budgets(project)
         assert old in text, f"the matrix no longer holds {old!r}"
-        path = tmp_path / "matrix.yaml"
+        path = with_images(tmp_path, project) / "matrix.yaml"
         path.write_text(text.replace(old, new, count), encoding="utf-8")
         return path
 

@@ -13,6 +13,7 @@ from imgbuild.cli import register
 from imgbuild.cli.size_command import instruction
 from imgbuild.engine.types import HistoryEntry, StoredImage
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError
+from imgbuild.project import Project
 from imgbuild.sizes import image_layers
 
 MB = 1_000_000
@@ -54,7 +55,10 @@ class Size:
 
 
 @pytest.fixture
-def size(tmp_path: Path, matrix_text: str, monkeypatch: pytest.MonkeyPatch) -> Size:
+def size(
+    tmp_path: Path, project: Project, matrix_text: str, monkeypatch: pytest.MonkeyPatch
+) -> Size:
+    (tmp_path / "images").symlink_to(project.root / "images")
     (tmp_path / "matrix.yaml").write_text(matrix_text, encoding="utf-8")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

@@ -90,7 +90,7 @@ def _repositories(image: Image, project: Project, settings: Settings) -> Iterato
         if key and name in upstreams:
             url = f"{upstreams[name].rstrip('/')}/{system.nvidia}/x86_64/InRelease"
             own = mirror.keyring if mirror else None
-            keyring = Path(own) if own else project.files / "keyrings" / key.file
+            keyring = Path(own) if own else project.keyrings / key.file
             place = ("upstreams", name, "keyring")
             yield OtherInput(f"{name} {system.nvidia}", url, None, place, True, keyring)
 

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from imgbuild.matrix.images import resolve_image
+from imgbuild.matrix.images import all_images, resolve_image
 from imgbuild.matrix.model import Matrix
-from imgbuild.matrix.pins import MissingError
+from imgbuild.matrix.pins import NVIDIA, MissingError
 from imgbuild.matrix.rules import rule_faults
 from imgbuild.matrix.tags import tag_faults
+from imgbuild.project import Project
 from imgbuild.yaml_file import Fault, Location, check, read_document
 
 SCHEMA_NAME = "matrix.schema.json"
@@ -52,6 +53,7 @@ def load_matrix(path: Path) -> Matrix:
     if matrix:
         faults += [*_image_faults(matrix), *_layer_faults(matrix)]
         faults += [*rule_faults(matrix), *tag_faults(matrix)]
+        faults += [*_nvidia_faults(matrix), *_keyring_faults(matrix, Project(path.parent))]
     if matrix is None or faults:
         raise document.reject(faults)
     return matrix
@@ -119,6 +121,28 @@ def _image_faults(matrix: Matrix) -> Iterator[Fault]:
             if first.setdefault(name, index) != index or variant in row.variants[:place]:
                 what = f"{name} is already image {first[name] + 1} of the list"
                 yield Fault(("images", index), what)
+
+
+def _nvidia_faults(matrix: Matrix) -> Iterator[Fault]:
+    """Yield what the Dockerfiles of GPU images need of their systems and of NVIDIA's sites."""
+    systems = dict.fromkeys(image.os_name for image in all_images(matrix) if image.cuda)
+    for name in systems:
+        if matrix.operating_systems[name].nvidia is None:
+            what = f"missing key 'nvidia', NVIDIA's name of {name}: it has GPU images"
+            yield Fault(("operating_systems", name), what)
+    for name in dict.fromkeys(NVIDIA.values()) if systems else ():
+        upstream = matrix.upstreams.get(name)
+        if upstream is None or upstream.url is None or upstream.keyring is None:
+            what = f"upstreams.{name} needs a url and a keyring: there are GPU images"
+            yield Fault(("upstreams", name), what)
+
+
+def _keyring_faults(matrix: Matrix, project: Project) -> Iterator[Fault]:
+    """Yield each keyring that is not in the checkout."""
+    for name, upstream in matrix.upstreams.items():
+        if upstream.keyring and not (project.keyrings / upstream.keyring.file).is_file():
+            what = f"there is no {upstream.keyring.file} in images/files/keyrings"
+            yield Fault(("upstreams", name, "keyring", "file"), what)
 
 
 def _layer_faults(matrix: Matrix) -> Iterator[Fault]:

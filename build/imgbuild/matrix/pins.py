@@ -112,7 +112,7 @@ def _resolve(matrix: Matrix, row: Row, component: str, documented: bool) -> Reso
         raise KeyError(version)
     source, sha256 = _source(matrix, component, version) or (archive, None)
     if component in NVIDIA:
-        url = matrix.upstream_urls.get(NVIDIA[component], "NVIDIA's packages for ")
+        url = matrix.upstream_urls.get(NVIDIA[component], "")
         source = f"{url}{os.nvidia}/x86_64"
     if component == "mpi":
         mpi = matrix.mpi[version]

@@ -96,6 +96,7 @@ def test_evidence_that_is_none(tmp_path: Path, text: str) -> None:
 def checkout(tmp_path: Path, project: Project) -> Path:
     """Return a checkout of one GPU image, whose inputs answer nowhere and whose locks are away."""
     (tmp_path / "images" / "locks").mkdir(parents=True)
+    (tmp_path / "images" / "files").symlink_to(project.files)
     shutil.copy(project.matrix, tmp_path / "matrix.yaml")
     upstreams = ("ubuntu", "open-mpi", "anaconda", "intel", "python-org", "conda-forge")
     nowhere = dict.fromkeys((*upstreams, "nvidia-cuda"), "http://127.0.0.1:9/")

@@ -46,6 +46,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, Finding]:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
+    (tmp_path / "images").symlink_to(ROOT / "images")
     (tmp_path / "matrix.yaml").write_bytes((ROOT / "matrix.yaml").read_bytes())
     return tmp_path
 
