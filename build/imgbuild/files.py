@@ -7,8 +7,8 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,18 +64,34 @@ def write_text(path: Path, text: str) -> None:
         MachineError: the folder cannot be written, or the disk is full.
 
     """
-    with _disk_errors(f"write {path}", path.parent, "; nothing was changed"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        temporary = Path(name)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-                file.write(text)
-            temporary.chmod(0o644)
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+    write_texts({path: text})
+
+
+def write_texts(texts: Mapping[Path, str], stale: Collection[Path] = ()) -> None:
+    """Replace files by texts as `write_text` does, and remove ``stale`` ones: all of it or nothing.
+
+    Everything is written beside its place before the first file is replaced.
+
+    Raises:
+        MachineError: a folder cannot be written, or the disk is full.
+
+    """
+    staged: dict[Path, Path] = {}
+    with ExitStack() as leftovers:
+        for path in (*texts, *stale):
+            with _disk_errors(f"write {path}", path.parent, "; nothing was changed"):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+                staged[path] = Path(name)
+                leftovers.callback(staged[path].unlink, missing_ok=True)
+                with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+                    file.write(texts.get(path, ""))
+                staged[path].chmod(0o644)
+        for done, path in enumerate(staged):
+            with _disk_errors(f"write {path}", path.parent, f"; {done} files were changed"):
+                staged[path].replace(path)
+                if path in stale:
+                    path.unlink()
 
 
 @contextmanager

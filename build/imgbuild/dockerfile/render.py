@@ -3,6 +3,7 @@
 import shlex
 import traceback
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
@@ -13,7 +14,7 @@ from imgbuild.dockerfile.lockfile import FOLDER, package_layers
 from imgbuild.dockerfile.stages import Dockerfile, read_dockerfile
 from imgbuild.dockerfile.variables import variables
 from imgbuild.errors import InputError
-from imgbuild.files import write_text
+from imgbuild.files import write_texts
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 
@@ -80,15 +81,14 @@ def render_all(images: Iterable[Image], templates: Path, folder: Path) -> dict[P
 
 
 def write_all(rendered: Mapping[Path, str], folder: Path) -> list[Path]:
-    """Write what changed, delete what belongs to no image; return the changed paths."""
+    """Write what changed, delete what belongs to no image, or neither; return the changed paths."""
     changed = [path for path, text in rendered.items() if _read(path) != text]
-    for path in changed:
-        write_text(path, rendered[path])
     stale = _stale(rendered, folder)
+    write_texts({path: rendered[path] for path in changed}, stale)
     for path in stale:
-        path.unlink()
         if path.name == DOCKERFILE:
-            path.parent.rmdir()
+            with suppress(OSError):  # another file is in it
+                path.parent.rmdir()
     return [*changed, *stale]
 
 

@@ -133,6 +133,28 @@ def test_lock_check_fails_on_a_changed_matrix_and_a_stale_lock(checkout: Path) -
     assert "tf-9.9.9-py3.6-cpu.txt: belongs to no image of the matrix" in message
 
 
+def test_lock_writes_all_locks_or_none(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index is lost after a few locks, then it is back."""
+    uv, left = checkout / "uv", checkout / "left"
+    fault = f"[ $(wc -l < {left}) != 3 ] || {{ echo dns error >&2; exit 2; }}"
+    lock = f"pip==1 \\\\\\n    --hash=sha256:{'0' * 64}"
+    uv.write_text(f"#!/bin/sh\necho >> {left}\n{fault}\nprintf '{lock}\\n' > lock.txt\n")
+    uv.chmod(0o755)
+    monkeypatch.setattr("uv.find_uv_bin", lambda: str(uv))
+    locks = checkout / "images" / "locks"
+    (locks / "tf-9.9.9-py3.6-cpu.txt").touch()
+    before = {path: path.read_bytes() for path in locks.glob("*.txt")}
+    code, message = _run(checkout, "lock", "--stack", "debian")
+    assert (code, "cannot be reached" in message) == (3, True)
+    assert before == {path: path.read_bytes() for path in locks.glob("*.txt")}
+    code, output = _run(checkout, "lock", "--stack", "debian")
+    assert code == 0
+    assert "written    tf-2.2.0-py3.6-cpu.txt" in output
+    assert "deleted    tf-9.9.9-py3.6-cpu.txt" in output
+    after = {path: path.read_bytes() for path in locks.glob("*.txt")}
+    assert sum(before[path] != after[path] for path in after) == output.count("written")
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

@@ -14,7 +14,7 @@ from imgbuild.dockerfile.render import (
     write_all,
 )
 from imgbuild.dockerfile.stages import Dockerfile
-from imgbuild.errors import InputError
+from imgbuild.errors import InputError, MachineError
 from imgbuild.matrix.images import Image, whole_family
 from imgbuild.project import Project
 
@@ -144,6 +144,23 @@ def test_changed_files_are_written_and_those_of_no_image_deleted(tmp_path: Path)
     assert find_drift({}, tmp_path) == [f"{path}: belongs to no image of the matrix"]
     assert write_all({}, tmp_path) == [path]
     assert not path.parent.exists()
+
+
+def test_nothing_is_written_if_one_folder_cannot_be(tmp_path: Path) -> None:
+    stale = tmp_path / "tf-stale" / "Dockerfile"
+    for path in (tmp_path / "tf-a" / "Dockerfile", stale):
+        path.parent.mkdir()
+        path.write_text("FROM old\n")
+    (tmp_path / "tf-b").write_text("a file where the folder should be")
+    before = {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
+    rendered = {tmp_path / name / "Dockerfile": "FROM new\n" for name in ("tf-a", "tf-b")}
+    with pytest.raises(MachineError, match=r"Cannot write .*tf-b/Dockerfile.*nothing was changed"):
+        write_all(rendered, tmp_path)
+    assert before == {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
+    (tmp_path / "tf-b").unlink()
+    (stale.parent / "notes").touch()
+    assert write_all(rendered, tmp_path) == [*rendered, stale]
+    assert not stale.exists()
 
 
 @pytest.mark.parametrize("committed", [None, "FROM other\n"])
