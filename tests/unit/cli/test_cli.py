@@ -1,6 +1,5 @@
 """The command line as users have it: output, one paragraph for an error, exit codes."""
 
-import io
 import json
 import os
 import shutil
@@ -13,8 +12,8 @@ import typer
 from project_copy import NO_ENGINE, copied, imgbuild
 from typer.testing import CliRunner
 
-from imgbuild.cli import interruption, main, register
-from imgbuild.errors import ImgbuildError
+from imgbuild.cli import interruption, register, require_values
+from imgbuild.errors import ImgbuildError, InputError
 from imgbuild.project import Project
 from imgbuild.text import printable
 
@@ -321,17 +320,10 @@ def test_a_folder_that_cannot_be_written(checkout: Path) -> None:
         (("fetch", "", "--tf", "2.2"), "an argument"),
     ],
 )
-def test_an_empty_value_is_no_value(
-    words: tuple[str, ...], option: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.argv", ["imgbuild", *words])
-    monkeypatch.setattr("imgbuild.cli.register", lambda _: None)
-    errors = io.StringIO()
-    monkeypatch.setattr("sys.stderr", errors)
-    with pytest.raises(SystemExit) as ending:
-        main()
-    assert ending.value.code == 2
-    assert f"imgbuild: {option} has an empty value." in errors.getvalue()
+def test_an_empty_value_is_no_value(words: tuple[str, ...], option: str) -> None:
+    with pytest.raises(InputError, match=f"{option} has an empty value") as error:
+        require_values([*words])
+    assert error.value.exit_code == 2
 
 
 def test_a_folder_in_place_of_a_file_is_not_a_lack_of_space(checkout: Path) -> None:
