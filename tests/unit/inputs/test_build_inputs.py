@@ -84,6 +84,10 @@ def test_the_layer_of_a_layout_is_read_before_an_engine_gets_it(
             {"mirrors": {"ubunto": "http://m/x"}},
             "The settings or --mirror: mirrors: the matrix has no ubunto",
         ),
+        (
+            {"substitutes": {"nosuch": "a" * 64}},
+            r"substitutes: the matrix has no nosuch; there are: .*openmpi-3\.1\.2\.tar\.gz",
+        ),
         ({"netrc": "/nonexistent"}, "netrc /nonexistent: No such file"),
         ({"netrc": "/proc/self/exe"}, "not a netrc file"),
         (
