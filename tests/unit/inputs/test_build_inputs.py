@@ -88,7 +88,7 @@ def test_the_layer_of_a_layout_is_read_before_an_engine_gets_it(
             {"substitutes": {"nosuch": "a" * 64}},
             r"substitutes: the matrix has no nosuch; there are: .*openmpi-3\.1\.2\.tar\.gz",
         ),
-        ({"netrc": "/nonexistent"}, "netrc /nonexistent: No such file"),
+        ({"netrc": "/nonexistent"}, "The settings: netrc /nonexistent: No such file"),
         ({"netrc": "/proc/self/exe"}, "not a netrc file"),
         (
             {"mirrors": {"nvidia-cuda": {"url": "http://m/x", "keyring": "/dev/zero"}}},
@@ -100,14 +100,17 @@ def test_the_layer_of_a_layout_is_read_before_an_engine_gets_it(
         ),
         (
             {"mirrors": {"ubuntu": {"url": "http://m/x", "keyring": "/k"}}},
-            "mirrors.ubuntu: a keyring would not be used",
+            "The settings: mirrors.ubuntu: a keyring would not be used",
         ),
         (
             {"base": {"debian-12": {"from": "layout", "path": "/nonexistent"}}},
             "is no whole OCI layout",
         ),
         ({"ca_bundle": "/etc/passwd"}, "not a file of PEM certificates"),
-        ({"ca_bundle": "/nonexistent"}, "not a file of PEM certificates"),
+        (
+            {"ca_bundle": "/nonexistent"},
+            "The settings: ca_bundle /nonexistent is not a file of PEM certificates",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_refused(
