@@ -176,6 +176,7 @@ def test_lock_writes_all_locks_or_none(checkout: Path, monkeypatch: pytest.Monke
         ("test --expect tf=2.2", "give it with --image"),
         ("test --image x --expect no=1", "'no=1': give KEY=VALUE, with a key of"),
         ("test --image x --expect tf=2.2 --suite nope", "No suite nope. There are: contents"),
+        ("test --image x", "--image x: say what it must be. For an image of the matrix"),
         ("test --image= --all", "--image names one image"),
         ("test --image x --all", "--image names one image"),
         ("test --tf 2.2 --jobs 0", "--jobs"),
