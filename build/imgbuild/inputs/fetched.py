@@ -34,6 +34,7 @@ from imgbuild.inputs.signed_packages import verify_packages, whole_file
 from imgbuild.matrix.images import Image
 from imgbuild.process import find_program
 from imgbuild.project import Project
+from imgbuild.scalars import refusal_reason
 from imgbuild.settings import LayoutBase, PrefixInterpreter, RegistryBase, Settings
 
 #: The part of a request that an offline build does not compare: it takes the base that was fetched.
@@ -107,7 +108,7 @@ def read_listing(folder: Path, image: str) -> Listing | None:
         return TypeAdapter(Listing).validate_json(path.read_bytes())
     except ValidationError as error:
         raise InputError(
-            f"{path} is no listing of this imgbuild ({error.errors()[0]['msg']}). Remove it and "
+            f"{path} is no listing of this imgbuild ({refusal_reason(error)}). Remove it and "
             "run `imgbuild fetch` again: the files beside it are kept."
         ) from error
 
