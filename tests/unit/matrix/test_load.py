@@ -103,6 +103,11 @@ def test_a_corrected_pin_that_no_table_has_is_named(
         ("keyring: {file: nvidia-7fa2af80.gpg,", "# {", "needs a url and a keyring: there are GPU"),
         ("file: nvidia-7fa2af80.gpg", "file: other.gpg", "there is no other.gpg in images/files/k"),
         ("miniconda: 4.5.11", "miniconda: 4.5.1", "no source 'miniconda-4.5.1' in the matrix"),
+        (
+            "miniconda: 4.5.11",
+            'miniconda: "4.5\\n1"',
+            r"'miniconda-4.5\n1' in the matrix",
+        ),
         ('documented: "10.0"', 'documented: "8.0"', "no CUDA '8.0' in the matrix; there are: 9.0"),
         (f"    sha256: {INTEL}\n", "", "missing key 'sha256'"),
         ("- https://repo.anaconda", "- http://repo.anaconda", "must come by https"),
