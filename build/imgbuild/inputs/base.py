@@ -107,7 +107,7 @@ def bootstrap_base(
         damaged = final.exists() and not refresh
         why = "the base image in the cache is damaged; " if damaged else ""
         say(f"{why}making the base image {name} (about half a minute)")
-        with _scratch_folder(final.name) as scratch:
+        with _scratch_folder(f"{name}-{sha256(bytes(final.resolve()))[:12]}") as scratch:
             rootfs = _run_mmdebstrap(recipe, scratch, log)
             write_layout(folder, rootfs, name=name, epoch=recipe.epoch)
 
@@ -187,7 +187,11 @@ def _own_mounts() -> list[str]:
 
 @contextmanager
 def _scratch_folder(name: str) -> Iterator[Path]:
-    """Yield an empty folder for mmdebstrap to work in; the caller holds the lock of ``name``."""
+    """Yield an empty folder for mmdebstrap to work in.
+
+    ``name`` is of the recipe and the cache, whose lock the caller holds: what another process works
+    in for another cache has another name.
+    """
     prefix, parent = f"imgbuild-{os.getuid()}-{name}-", _scratch_parent()
     for leftover in parent.glob(f"{prefix}*"):  # of a killed run
         if leftover.lstat().st_uid == os.getuid():

@@ -176,6 +176,19 @@ def test_killed_run_leaves_nothing_that_looks_whole(machine: Machine) -> None:
     assert machine.rests() == []
 
 
+def test_a_run_for_another_cache_is_left_alone(machine: Machine) -> None:
+    process, pids = start(machine)
+    at_work = [*machine.scratch.iterdir()]
+    machine.cache = machine.cache.with_name("other-cache")
+    machine.behave("succeed")
+    machine.bootstrap()
+    assert len(at_work) == 1
+    assert machine.rests() == at_work
+    process.send_signal(signal.SIGINT)
+    process.wait(20)
+    wait_for(lambda: not any(map(is_running, pids)))
+
+
 def start(machine: Machine) -> "tuple[subprocess.Popen[bytes], list[int]]":
     """Start a process that makes the base of this machine; return it when mmdebstrap hangs."""
     machine.behave("hang")
