@@ -197,6 +197,12 @@ def run_suites(
         code = call_pytest(command, host, files, stream.read, options.stop)
     if options.stop.is_set():
         raise SuitesStoppedError
+    if code is None:
+        raise CheckFailedError(
+            f"The suites of {target.name} did not end within {TIMEOUT_SECONDS // 60} minutes and "
+            f"were stopped. Their output so far is in {reports / OUTPUT}; `imgbuild test --suite` "
+            "runs one of them alone."
+        )
     if code not in _VERDICTS or not stream.ended:
         raise CheckFailedError(
             f"The suites of {target.name} could not be run (pytest exit code {code}). "
@@ -221,8 +227,8 @@ def call_pytest(
     files: tuple[Path, Path],
     read: Callable[[str], None],
     stop: threading.Event,
-) -> int:
-    """Return the exit code; -1 if it took too long or was stopped. It leaves no process behind.
+) -> int | None:
+    """Return the exit code; ``None`` if it took too long or was stopped. No process is left behind.
 
     ``files`` are for its output and its results; ``read`` gets each line of the results.
     """
@@ -257,4 +263,4 @@ def call_pytest(
                     if line.endswith("\n"):
                         read(line)
                         line = ""
-    return -1 if code is None else code
+    return code

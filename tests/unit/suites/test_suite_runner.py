@@ -141,6 +141,15 @@ def test_suites_that_cannot_be_run_are_no_pass(
     assert session.engine.containers("imgbuild.test-of") == []
 
 
+def test_suites_that_take_too_long_are_told_from_those_that_cannot_be_run(
+    session: TestSession, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write_suite(session, project, OUTCOMES)
+    monkeypatch.setattr(runner, "call_pytest", lambda *_: None)
+    with pytest.raises(CheckFailedError, match=r"did not end within 30 minutes .*pytest\.txt"):
+        run_suites(TARGET, ("toy",), session, TestOptions())
+
+
 def test_a_stopped_pytest_may_clean_up(tmp_path: Path) -> None:
     program = (
         "import signal, time\nsignal.signal(signal.SIGTERM, signal.default_int_handler)\n"
@@ -148,7 +157,7 @@ def test_a_stopped_pytest_may_clean_up(tmp_path: Path) -> None:
         "try:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    time.sleep(1)\n"
         "    print('cleaned', flush=True)\n"
     )
-    stop, codes, output = threading.Event(), list[int](), tmp_path / "out"
+    stop, codes, output = threading.Event(), list[int | None](), tmp_path / "out"
     files = (output, tmp_path / "results")
     call = ([sys.executable, "-c", program], None, files, print, stop)
     thread = threading.Thread(target=lambda: codes.append(call_pytest(*call)))
@@ -156,7 +165,7 @@ def test_a_stopped_pytest_may_clean_up(tmp_path: Path) -> None:
     wait_for(lambda: output.exists() and "ready" in output.read_text())
     stop.set()
     thread.join(timeout=10)
-    assert (codes, output.read_text()) == ([-1], "ready\ncleaned\n")
+    assert (codes, output.read_text()) == ([None], "ready\ncleaned\n")
 
 
 def test_nothing_that_pytest_started_outlives_it(
@@ -174,5 +183,5 @@ def test_nothing_that_pytest_started_outlives_it(
     monkeypatch.setattr(runner, "CLEANUP_SECONDS", 0.5)
     command = [sys.executable, "-c", program]
     files = (tmp_path / "out", tmp_path / "results")
-    assert call_pytest(command, None, files, print, threading.Event()) == -1
+    assert call_pytest(command, None, files, print, threading.Event()) is None
     wait_for(lambda: not is_running(int(pid.read_text())))
