@@ -118,6 +118,7 @@ def check_settings(settings: Settings, matrix: Matrix) -> None:
         ("base", settings.base, matrix.operating_systems),
         ("cpython", settings.cpython, matrix.python),
         ("mirrors", settings.mirrors, matrix.upstreams),
+        ("substitutes", settings.substitutes, _file_names(matrix)),
     )
     for section, named, known in pairs:
         unknown = sorted({*named} - {*known})
@@ -133,6 +134,13 @@ def check_settings(settings: Settings, matrix: Matrix) -> None:
     for base in settings.base.values():
         if isinstance(base, LayoutBase):
             read_layout(Path(base.path), verify_layer=False)
+
+
+def _file_names(matrix: Matrix) -> list[str]:
+    """Return the names of all downloads of the matrix, for its sources and conda packages."""
+    pythons = (one for one in matrix.python.values() if one.origin == "conda")
+    packages = (url for python in pythons for url in python.packages)
+    return [file_name(url) for url in (*(s.url for s in matrix.sources.values()), *packages)]
 
 
 # --- base images and interpreters -----------------------------------------------------------------

@@ -69,6 +69,10 @@ def test_a_base_that_was_damaged_and_is_another_now_ends_the_build(
             {"mirrors": {"ubunto": "http://m/x"}},
             "The settings or --mirror: mirrors: the matrix has no ubunto",
         ),
+        (
+            {"substitutes": {"nosuch": "a" * 64}},
+            r"substitutes: the matrix has no nosuch; there are: .*openmpi-3\.1\.2\.tar\.gz",
+        ),
         ({"netrc": "/nonexistent"}, "netrc /nonexistent: No such file"),
         ({"netrc": "/proc/self/exe"}, "not a netrc file"),
         (
