@@ -260,7 +260,7 @@ class Sites:
             InputError: the one that was named does not exist.
 
         """
-        named = {"imgbuild.local.yaml: ca_bundle": self.settings.ca_bundle}
+        named = {"The settings: ca_bundle": self.settings.ca_bundle}
         named |= {name: os.environ.get(name) for name in CA_VARIABLES}
         source, path = next(((name, path) for name, path in named.items() if path), ("", None))
         if path is None:
@@ -300,7 +300,7 @@ class Sites:
     def advice(self, address: str) -> str:
         """Return what to do about a site that does not give what it should."""
         if any(address.startswith(mirror.url) for mirror in self.settings.mirrors.values()):
-            return "That is a mirror of imgbuild.local.yaml: check that it holds the file."
+            return "That is a mirror of the settings or --mirror: check that it holds the file."
         return "Where this site cannot be reached, name a mirror of it (docs/guide.md)."
 
     @cached_property
@@ -319,7 +319,7 @@ class Sites:
             line = f":{error.lineno}" if isinstance(error, netrc.NetrcParseError) else ""
             fault = error.strerror if isinstance(error, OSError) else "not a netrc file"
             raise InputError(
-                f"imgbuild.local.yaml: netrc {path}{line}: {fault}. It should exist and hold lines "
+                f"The settings: netrc {path}{line}: {fault}. It should exist and hold lines "
                 "such as `machine mirror.example.org login NAME password SECRET`."
             ) from None
 

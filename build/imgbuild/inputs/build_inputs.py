@@ -258,7 +258,7 @@ def _secret_files(settings: Settings) -> dict[str, Path]:
     ca = found.get("ca")
     if ca and not (ca.is_file() and b"-----BEGIN CERTIFICATE-----" in ca.read_bytes()):
         raise InputError(
-            f"imgbuild.local.yaml: ca_bundle {ca} is not a file of PEM certificates. Correct it, "
+            f"The settings: ca_bundle {ca} is not a file of PEM certificates. Correct it, "
             "or take the line out and run `imgbuild doctor --write`."
         )
     return found
@@ -271,7 +271,7 @@ def _mirror_keyrings(matrix: Matrix, settings: Settings) -> dict[str, Path]:
         upstream = matrix.upstreams.get(name)
         if not mirror.keyring or not upstream:
             continue
-        where, path = f"imgbuild.local.yaml: mirrors.{name}", Path(mirror.keyring)
+        where, path = f"The settings: mirrors.{name}", Path(mirror.keyring)
         if upstream.keyring is None:
             raise InputError(
                 f"{where}: a keyring would not be used. The sources of a base image are checked "

@@ -73,7 +73,7 @@ def test_a_base_that_was_damaged_and_is_another_now_ends_the_build(
             {"substitutes": {"nosuch": "a" * 64}},
             r"substitutes: the matrix has no nosuch; there are: .*openmpi-3\.1\.2\.tar\.gz",
         ),
-        ({"netrc": "/nonexistent"}, "netrc /nonexistent: No such file"),
+        ({"netrc": "/nonexistent"}, "The settings: netrc /nonexistent: No such file"),
         ({"netrc": "/proc/self/exe"}, "not a netrc file"),
         (
             {"mirrors": {"nvidia-cuda": {"url": "http://m/x", "keyring": "/etc/passwd"}}},
@@ -81,14 +81,17 @@ def test_a_base_that_was_damaged_and_is_another_now_ends_the_build(
         ),
         (
             {"mirrors": {"ubuntu": {"url": "http://m/x", "keyring": "/k"}}},
-            "mirrors.ubuntu: a keyring would not be used",
+            "The settings: mirrors.ubuntu: a keyring would not be used",
         ),
         (
             {"base": {"debian-12": {"from": "layout", "path": "/nonexistent"}}},
             "is no whole OCI layout",
         ),
         ({"ca_bundle": "/etc/passwd"}, "not a file of PEM certificates"),
-        ({"ca_bundle": "/nonexistent"}, "not a file of PEM certificates"),
+        (
+            {"ca_bundle": "/nonexistent"},
+            "The settings: ca_bundle /nonexistent is not a file of PEM certificates",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_refused(
