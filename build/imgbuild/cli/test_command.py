@@ -73,6 +73,11 @@ def test(
             "--expect describes an external image: give it with --image, and without --tf, --cpu, "
             "--gpu, --stack, --mpi, --all, --as-documented and --name."
         )
+    if image is not None and not expect and selection == Selection():
+        raise InputError(
+            f"--image {image}: say what it must be. For an image of the matrix, which one, with "
+            "--tf or --name; for any other, its versions, with --expect."
+        )
     images = () if expect else select(opened, selection)
     # The variant of an external image is read from the image.
     for variant in (one.variant for one in images) if images else (None,):

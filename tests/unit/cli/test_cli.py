@@ -113,6 +113,7 @@ def test_lock_check_fails_on_a_changed_matrix_and_a_stale_lock(checkout: Path) -
         ("test --expect tf=2.2", "give it with --image"),
         ("test --image x --expect no=1", "'no=1': give KEY=VALUE, with a key of"),
         ("test --image x --expect tf=2.2 --suite nope", "No suite nope. There are: contents"),
+        ("test --image x", "--image x: say what it must be. For an image of the matrix"),
         ("test --image= --all", "--image names one image"),
         ("test --image x --all", "--image names one image"),
         ("test --tf 2.2 --jobs 0", "--jobs"),
