@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
+from traceback import extract_tb
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
@@ -25,7 +26,11 @@ def render_dockerfile(image: Image, templates: Path) -> Dockerfile:
         template = _environment(templates).get_template("Dockerfile.j2")
         text = template.render(variables(image, templates.parent / "locks"))
     except TemplateError as error:
-        where = f"{getattr(error, 'name', None) or 'template'}:{getattr(error, 'lineno', '?')}"
+        # Jinja puts the templates' own lines into the traceback, for every kind of error.
+        frames = extract_tb(error.__traceback__)
+        own = [one for one in frames if Path(one.filename).is_relative_to(templates)]
+        places = [f"{Path(one.filename).relative_to(templates)}:{one.lineno}" for one in own]
+        where = places[-1] if places else "Dockerfile.j2"
         raise InputError(f"images/templates/{where}: {error} (for {image.name}).") from error
     return read_dockerfile(text.rstrip("\n") + "\n")
 

@@ -168,7 +168,9 @@ def test_a_build_refuses_a_dockerfile_that_is_not_the_rendered_one(
     ("template", "fault"),
     [
         ("FROM base\n{% if %}", r"images/templates/Dockerfile\.j2:2"),
-        ("FROM {{ nothing }}", "'nothing' is undefined"),
+        ("FROM base\n{{ nothing }}", r"templates/Dockerfile\.j2:2: 'nothing' is undefined"),
+        ("FROM base\n{% include 'other.j2' %}", r"templates/other\.j2:3: 'absent' is undefined"),
+        ("FROM base\n{% include 'absent.j2' %}", r"templates/Dockerfile\.j2:2: .*absent\.j2"),
     ],
 )
 def test_a_broken_template_is_named(
@@ -177,5 +179,6 @@ def test_a_broken_template_is_named(
     (tmp_path / "locks").symlink_to(project.locks)
     (tmp_path / "templates").mkdir()
     (tmp_path / "templates" / "Dockerfile.j2").write_text(template)
+    (tmp_path / "templates" / "other.j2").write_text("RUN true\n\n{{ absent }}")
     with pytest.raises(InputError, match=fault):
         render_dockerfile(images["tf-2.2-cpu-debian"], tmp_path / "templates")
