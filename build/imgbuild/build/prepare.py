@@ -79,6 +79,8 @@ def prepare(images: Sequence[Image], context: BuildContext) -> tuple[Downloads, 
     Without ``keep_going`` the first download that fails ends it.
     """
     downloads, failed = fetch_downloads(images, context, context.options.keep_going)
+    if failed and not context.options.keep_going:
+        return downloads, failed
     left = [image for image in images if image.name not in failed]
     for name in dict.fromkeys(image.os_name for image in left):
         try:

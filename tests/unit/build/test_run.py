@@ -294,7 +294,10 @@ def test_a_missing_download_concerns_only_the_image_that_needs_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, error: type[NotFetchedError | WrongContentError]
 ) -> None:
     fetched = _missing(bench, monkeypatch, ALONE, error, old=(ALONE,), new=(SHARED,))
+    loaded: list[str] = []
+    monkeypatch.setattr("imgbuild.build.prepare.load_base", lambda name, _: loaded.append(name))
     assert bench.states() == {OLD: "failed"}
+    assert loaded == []
     assert fetched == ["alone"]
     assert bench.states(keep_going=True) == {OLD: "failed", NEW: "done"}
     assert bench.baked == [[NEW]]
