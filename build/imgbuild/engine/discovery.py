@@ -30,6 +30,8 @@ PLUGIN_FOLDERS = (
     "/usr/libexec/docker/cli-plugins",
 )
 _PROGRAM = "docker-buildx"
+#: What it calls itself, in the first word of its answer to ``version``.
+_MODULE = "github.com/docker/buildx"
 _INSTALL = (
     "Install it (Debian and Ubuntu: 'apt-get install docker-buildx'; Docker's own packages: "
     "'apt-get install docker-buildx-plugin'), or name the program as engine.buildx in "
@@ -125,11 +127,15 @@ def find_buildx(
             f"There is no {_PROGRAM}, the Docker client's build plugin, on this machine (searched: "
             f"{', '.join(searched)}, PATH). {_INSTALL}"
         )
+    where = " (engine.buildx of the settings)" if settings.buildx else ""
     answer = run([found, "version"], timeout=ANSWER_SECONDS)
     if not answer.ok:
-        where = " (engine.buildx of imgbuild.local.yaml)" if settings.buildx else ""
         raise MachineError(f"{found}{where} does not run: {answer.last()}. {_INSTALL}")
     words = answer.output.split()  # github.com/docker/buildx v0.29.1 COMMIT
+    if words[:1] != [_MODULE]:
+        raise MachineError(
+            f"{found}{where} is not buildx: it answers {answer.last()!r}. {_INSTALL}"
+        )
     version = words[1].removeprefix("v") if len(words) > 1 else "unknown"
     return Buildx(Path(found), version, next(one for one in limits if one is not None))
 

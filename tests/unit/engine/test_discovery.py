@@ -110,8 +110,10 @@ def test_a_buildx_that_cannot_be_used_is_the_machines_fault(
 ) -> None:
     with pytest.raises(MachineError, match="apt-get install docker-buildx"):
         find_buildx(NOTHING, None, environ, ())
-    with pytest.raises(MachineError, match=r"engine\.buildx of imgbuild\.local\.yaml"):
+    with pytest.raises(MachineError, match=r"engine\.buildx of the settings"):
         find_buildx(EngineSettings(buildx="/nowhere/docker-buildx"), None, environ, ())
+    with pytest.raises(MachineError, match=r"settings\) is not buildx: it answers 'version'"):
+        find_buildx(EngineSettings(buildx="/bin/echo"), None, environ, ())
     install(tmp_path / "cli-plugins").write_text("#!/bin/false\n")
     with pytest.raises(MachineError, match="does not run"):
         find_buildx(NOTHING, None, environ, ())
