@@ -160,7 +160,7 @@ def stored_folder(
         MachineError: the cache cannot be written (permissions, disk full).
 
     """
-    hint = ", or set XDG_CACHE_HOME to another folder"
+    hint = ", or name another folder (XDG_CACHE_HOME for the cache)"
     with (
         _disk_errors(f"make {final}", final.parent, hint),
         locked(_lock_of(final), on_wait),
