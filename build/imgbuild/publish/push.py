@@ -87,10 +87,13 @@ class PushResult:
     errors: Mapping[str, ImgbuildError]
 
     def failure(self) -> ImgbuildError | None:
-        """Return the error of the whole push, if an image has one."""
+        """Return the error of the whole push, if an image has one.
+
+        It is a `MachineError` if this machine is the cause of all failures, as of a build.
+        """
         if not self.errors:
             return None
-        machine = any(isinstance(error, MachineError) for error in self.errors.values())
+        machine = all(isinstance(error, MachineError) for error in self.errors.values())
         text = "\n".join(f"{name}: {error}" for name, error in self.errors.items())
         return (MachineError if machine else CheckFailedError)(text)
 

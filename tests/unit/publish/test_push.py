@@ -18,7 +18,7 @@ from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag
 from imgbuild.publish.candidate import PushCandidate
-from imgbuild.publish.push import Push, PushedImage, push_all
+from imgbuild.publish.push import Push, PushedImage, PushResult, push_all
 from imgbuild.publish.record import Record, put_record, read_record
 from imgbuild.registry.repository import digest_of
 
@@ -331,3 +331,9 @@ def test_a_failed_image_stops_no_other(
     assert "connection reset by peer (3 tries)" in str(failure)
     assert [one.tags for one in engine.stored.values()] == [(f"mine:{one[-12:]}",) for one in ids]
     assert not [*tmp_path.rglob("*.json")]
+
+
+def test_it_is_the_machines_error_only_if_no_image_is_at_fault() -> None:
+    machine, image = MachineError("no registry"), CheckFailedError("moved by someone else")
+    assert isinstance(PushResult("x", (), {"a": machine, "b": machine}).failure(), MachineError)
+    assert isinstance(PushResult("x", (), {"a": machine, "b": image}).failure(), CheckFailedError)
