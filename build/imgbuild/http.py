@@ -54,12 +54,12 @@ class TransientError(Exception):
 
 
 class GaveUpError(MachineError):
-    """The last of ``tries`` failed for ``reason``; ``wait`` seconds were requested, if any."""
+    """The last try failed for ``reason``; ``wait`` seconds were requested, if any."""
 
     def __init__(self, what: str, error: TransientError, tries: int) -> None:
         count = "1 try" if tries == 1 else f"{tries} tries"
         super().__init__(f"{what} failed: {error} ({count}).")
-        self.reason, self.wait, self.tries = str(error), error.wait, count
+        self.reason, self.wait = str(error), error.wait
 
 
 @dataclass(frozen=True)
