@@ -308,12 +308,16 @@ def moved(here: str, location: str) -> str:
     """Return the address that a ``Location`` names; it may be relative. https stays https.
 
     Raises:
-        MachineError: it leads from https to something else.
+        MachineError: it leads from https to something else, or to neither http nor https.
 
     """
     parts = urlsplit(urljoin(here, location))
     there = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-    if parts.scheme not in _PORTS or (here.startswith("https:") and parts.scheme != "https"):
+    if parts.scheme not in _PORTS:
+        raise MachineError(
+            f"{shown(here)} leads to {shown(there)}, which is neither http nor https."
+        )
+    if here.startswith("https:") and parts.scheme != "https":
         raise MachineError(
             f"{shown(here)} leads from https to {shown(there)}. A proxy before the server has to "
             "tell it X-Forwarded-Proto: https, or the server has to give relative addresses."

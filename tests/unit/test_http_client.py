@@ -113,6 +113,11 @@ def test_addresses() -> None:
     assert moved("https://x.example/a/b", "../c?d=1") == "https://x.example/c?d=1"
 
 
+def test_a_redirect_to_another_scheme_is_told_as_it_is() -> None:
+    with pytest.raises(MachineError, match=r"^http://x\.example/a leads to ftp://y\.example/b,"):
+        moved("http://x.example/a", "ftp://y.example/b")
+
+
 def test_a_hanging_server_is_given_up() -> None:
     import socket
 
