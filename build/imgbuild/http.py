@@ -297,11 +297,11 @@ def same_site(one: str, other: str) -> bool:
 
 def is_loopback(host: str) -> bool:
     """Return whether a host, with or without port, is this machine, without resolving its name."""
-    name = host.partition(":")[0]
-    try:
+    name = ""
+    with suppress(ValueError):  # no host, or none that is an address
+        name = urlsplit(f"//{host}").hostname or ""
         return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return name == "localhost"
+    return name == "localhost"
 
 
 def moved(here: str, location: str) -> str:

@@ -19,6 +19,7 @@ from imgbuild.http import (
     HttpClient,
     RetryPolicy,
     TransientError,
+    is_loopback,
     moved,
     raise_transient,
     same_site,
@@ -116,6 +117,22 @@ def test_addresses() -> None:
 def test_a_redirect_to_another_scheme_is_told_as_it_is() -> None:
     with pytest.raises(MachineError, match=r"^http://x\.example/a leads to ftp://y\.example/b,"):
         moved("http://x.example/a", "ftp://y.example/b")
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.1:5000", True),
+        ("localhost", True),
+        ("[::1]:5000", True),
+        ("127.0.0.1:x@evil.example", False),
+        ("[::1", False),
+        ("registry.example.org:5000", False),
+        ("", False),
+    ],
+)
+def test_this_machine_is_told_by_the_host_alone(host: str, expected: bool) -> None:
+    assert is_loopback(host) is expected
 
 
 def test_a_hanging_server_is_given_up() -> None:
