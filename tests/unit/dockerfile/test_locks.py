@@ -89,6 +89,11 @@ def test_an_unmet_requirement_is_named(tmp_path: Path, body: str, expected: str)
     assert lock_problems(REQUEST, tmp_path) == [expected]
 
 
+def test_a_lock_that_is_missing_is_a_problem_without_advice_of_its_own(tmp_path: Path) -> None:
+    """Whoever reports problems ends with one advice for all."""
+    assert lock_problems(REQUEST, tmp_path) == ["x.txt: No such file or directory."]
+
+
 def test_a_lock_made_for_other_requirements_or_for_no_image(tmp_path: Path) -> None:
     other = LockRequest("x.txt", "a test", "3.7", REQUEST.requirements, REQUEST.constraints)
     (tmp_path / "x.txt").write_text(_lock(_entry("pip", "21.3.1"), other))
