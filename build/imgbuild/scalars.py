@@ -12,7 +12,7 @@ from typing import Annotated
 
 from packaging.requirements import Requirement as ParsedRequirement
 from packaging.specifiers import SpecifierSet
-from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, ValidationError, WithJsonSchema
 
 _LOGIN = re.compile(r"[A-Za-z]+://[^/\s]*@")
 
@@ -40,6 +40,11 @@ def _matching(
 
     schema = {"type": "string", "pattern": f"^(?:{regex})$", "description": what}
     return AfterValidator(check), WithJsonSchema(schema)
+
+
+def refusal_reason(error: ValidationError) -> str:
+    """Return what is wrong with the first value that was refused, without pydantic's own words."""
+    return error.errors()[0]["msg"].removeprefix("Value error, ")
 
 
 def _parse_time(value: str) -> None:

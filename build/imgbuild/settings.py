@@ -27,6 +27,7 @@ from imgbuild.scalars import (
     Sha256,
     SiteUrl,
     Version,
+    refusal_reason,
 )
 from imgbuild.text import duration_text, parse_duration
 from imgbuild.yaml_file import Section, load_model
@@ -199,8 +200,7 @@ def load_settings(path: Path) -> Settings:
         try:
             mirrors[name] = Mirror.model_validate({"url": url})
         except ValidationError as error:
-            reason = error.errors()[0]["msg"].removeprefix("Value error, ")
-            raise InputError(f"--mirror {name}: {reason}") from None
+            raise InputError(f"--mirror {name}: {refusal_reason(error)}.") from None
     return settings.model_copy(update={"mirrors": mirrors})
 
 

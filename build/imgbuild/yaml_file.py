@@ -187,6 +187,10 @@ _TYPES = {
     "too_short": "a list that is not empty",
     "string_type": "text",
     "bool_parsing": "true or false",
+    "int_parsing": "a whole number",
+    "float_parsing": "a number",
+    "greater_than_equal": "at least {ge}",
+    "less_than_equal": "at most {le}",
 }
 
 
@@ -212,7 +216,7 @@ def _explain(document: Document, model: type[BaseModel], item: dict[str, Any]) -
     elif kind == "value_error":
         message = str(item["ctx"]["error"])
     elif kind in _TYPES:
-        message = f"{name} must be {_TYPES[kind]}"
+        message = f"{name} must be {_TYPES[kind].format_map(item.get('ctx', {}))}"
     elif kind == "literal_error":
         message = f"{got!r} is not allowed; allowed: {item['ctx']['expected']}"
     else:

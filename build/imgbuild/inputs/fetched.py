@@ -26,6 +26,7 @@ from imgbuild.inputs.download import (
 from imgbuild.inputs.oci_layout import is_whole
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
+from imgbuild.scalars import refusal_reason
 from imgbuild.settings import LayoutBase, PrefixInterpreter, Settings
 
 #: The part of a request that an offline build does not compare: it takes the base that was fetched.
@@ -94,7 +95,7 @@ def read_listing(folder: Path, image: str) -> Listing | None:
         return TypeAdapter(Listing).validate_json(path.read_bytes())
     except ValidationError as error:
         raise InputError(
-            f"{path} is no listing of this imgbuild ({error.errors()[0]['msg']}). Remove it and "
+            f"{path} is no listing of this imgbuild ({refusal_reason(error)}). Remove it and "
             "run `imgbuild fetch` again: the files beside it are kept."
         ) from error
 

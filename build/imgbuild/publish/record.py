@@ -18,7 +18,7 @@ from imgbuild.matrix.tags import INPUT_PREFIX, RECORD_SUFFIX, RELEASE, TAG, inpu
 from imgbuild.parallel import in_parallel
 from imgbuild.registry.repository import DamagedError, Manifest
 from imgbuild.registry.repository_client import RegistryClient
-from imgbuild.scalars import Timestamp
+from imgbuild.scalars import Timestamp, refusal_reason
 
 ARTIFACT_TYPE = "application/vnd.imgbuild.record.v1+json"
 #: Counted up when records change so that older imgbuilds would misread them.
@@ -120,9 +120,8 @@ def record_of(document: Mapping[str, Any], where: str) -> Record:
     try:
         return _RECORD.validate_python(document)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise DamagedError(f"{where} is no record: {key}: {first['msg']}") from None
+        key = ".".join(str(part) for part in error.errors()[0]["loc"])
+        raise DamagedError(f"{where} is no record: {key}: {refusal_reason(error)}") from None
 
 
 def put_record(registry: RegistryClient, record: Record, image: Manifest) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from imgbuild.errors import CheckFailedError, InputError
-from imgbuild.scalars import PublishingRepository
+from imgbuild.scalars import PublishingRepository, refusal_reason
 
 #: Docker Hub's registry has another host than its images' names. Source: the engine's registry
 #: package.
@@ -103,8 +103,7 @@ def parse_repository(text: str, option: str) -> RepositoryName:
     try:
         TypeAdapter(PublishingRepository).validate_python(text)
     except ValidationError as error:
-        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise InputError(f"{option}: {reason}.") from None
+        raise InputError(f"{option}: {refusal_reason(error)}.") from None
     host, _, path = text.partition("/")
     return RepositoryName(host, path)
 

@@ -69,7 +69,10 @@ def test_settings_that_are_wrong(tmp_path: Path) -> None:
     for text, expected in {
         "repository: TF": r"1:14: .* is not HOST\[:PORT\]/REPOSITORY",
         "repository: 'x.org/y:1.0'": "without a tag",
-        "attempts: 0": "greater than or equal to 1",
+        "attempts: 0": "attempts must be at least 1\n",
+        "attempts: 21": "attempts must be at most 20\n",
+        "attempts: many": "attempts must be a whole number\n",
+        "first_wait: long": "first_wait must be a number\n",
         "password: x": "unknown key 'password'",
         "compression: zstd": "'zstd' is not allowed",
     }.items():
