@@ -80,7 +80,7 @@ def _broken_references(document: Any) -> Iterator[Fault]:  # noqa: ANN401 - what
         for at, value in _names(document, pattern):
             if isinstance(known, dict) and f"{prefix}{value}" not in known:
                 listed = ", ".join(one for one in known if one.startswith(prefix)) or "none"
-                what = f"no {kind} '{prefix}{value}' in the matrix; there are: {listed}"
+                what = f"no {kind} {prefix + value!r} in the matrix; there are: {listed}"
                 yield Fault(at, what)
 
 

@@ -65,6 +65,11 @@ def test_the_committed_matrix_has_the_ten_versions(matrix: Matrix, stack: str) -
         ("epoch: 2026-11-01", "epoch: 2026-13-45", "is not a UTC time from 1980 to 2105"),
         ("tensorflow: <1.12,", "tensorflow: <1.x2,", "'<1.x2' is not a version range"),
         ("miniconda: 4.5.11", "miniconda: 4.5.1", "no source 'miniconda-4.5.1' in the matrix"),
+        (
+            "miniconda: 4.5.11",
+            'miniconda: "4.5\\n1"',
+            r"'miniconda-4.5\n1' in the matrix",
+        ),
         ('documented: "10.0"', 'documented: "8.0"', "no CUDA '8.0' in the matrix; there are: 9.0"),
         (f"    sha256: {INTEL}\n", "", "missing key 'sha256'"),
         ("- https://repo.anaconda", "- http://repo.anaconda", "must come by https"),
