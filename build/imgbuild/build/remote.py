@@ -192,7 +192,7 @@ def _first(context: BuildContext, read: Callable[[RemoteStore], T | None]) -> tu
     return None
 
 
-def take(items: Sequence[PlanItem], context: BuildContext) -> tuple[PlanItem, ...]:
+def take_from_stores(items: Sequence[PlanItem], context: BuildContext) -> tuple[PlanItem, ...]:
     """Return what is left to do after the remote stores gave what they have.
 
     That is images with their verdicts, verdicts on images that the engine has, and wheels for the
@@ -235,7 +235,7 @@ def _explained(item: PlanItem, store: str | None) -> PlanItem:
     return replace(item, reason=f"taken from {store}{untested}")
 
 
-def release(items: Iterable[PlanItem], context: BuildContext) -> None:
+def untag_pulled(items: Iterable[PlanItem], context: BuildContext) -> None:
     """Take the input tags from images that have got others, also those of a killed build."""
     for store in (*context.sources, *context.targets):
         prefix = f"{store.name}:{INPUT_PREFIX}"
@@ -248,7 +248,7 @@ def release(items: Iterable[PlanItem], context: BuildContext) -> None:
                     context.engine.untag(tag)
 
 
-def keep(results: Sequence[BuildResult], context: BuildContext) -> None:
+def store_results(results: Sequence[BuildResult], context: BuildContext) -> None:
     """Keep what the remote stores lack: tagged images, their verdicts, and wheels."""
     for store in context.targets:
         kept: list[str] = []

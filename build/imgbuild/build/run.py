@@ -7,7 +7,7 @@ from imgbuild.build.context import BuildContext, image_locks
 from imgbuild.build.gate import pass_gate
 from imgbuild.build.one_bake import bake_images
 from imgbuild.build.prepare import full_disk, prepare, require_disk_space
-from imgbuild.build.remote import keep, release, take
+from imgbuild.build.remote import store_results, take_from_stores, untag_pulled
 from imgbuild.build.result import Build, BuildResult, CancelledBuildError
 from imgbuild.build.targets import phases
 from imgbuild.engine.progress import ImagesPlanned, ImageState
@@ -29,7 +29,7 @@ def build_images(context: BuildContext) -> Build:
         remove_leftovers(names, context.engine)
         # Only the engine is asked again, since another imgbuild may have finished meanwhile: the
         # digests are those of the first plan.
-        items = take(context.plan(test=context.options.test), context)
+        items = take_from_stores(context.plan(test=context.options.test), context)
         if to_build := _with(items, Action.BUILD):
             context.buildx  # noqa: B018 - a missing one ends the build before anything is fetched
             require_disk_space([item.image for item in to_build], context.engine)
@@ -43,9 +43,9 @@ def build_images(context: BuildContext) -> Build:
         except (ImgbuildError, OSError) as error:
             stop = error
         finally:
-            release(items, context)
+            untag_pulled(items, context)
         results = sorted(done.results, key=lambda one: names.index(one.name))
-        keep(results, context)
+        store_results(results, context)
         disk = "" if all(one.ok for one in results) else full_disk(context.engine)
         return Build(tuple(results), len(items), stop, disk)
 
@@ -65,6 +65,7 @@ def _work(items: Sequence[PlanItem], done: "_Done", context: BuildContext) -> No
         if error := failed.get(item.image.name):
             done.add(BuildResult(item, error=error))
     ready = [item for item in to_build if item.image.name not in failed]
+    # Such a store unpacks a layer again for each image that is exported at the same moment.
     in_phases = context.engine.version().containerd_store
     for phase in phases(ready, context.project) if in_phases else [ready]:
         baked = []
