@@ -102,3 +102,11 @@ def test_the_ca_bundle_is_the_configured_one_first(
     monkeypatch.setenv("SSL_CERT_FILE", "/none")
     with pytest.raises(InputError, match="SSL_CERT_FILE names /none, which does not exist"):
         Sites().verify  # noqa: B018 - a property
+    with pytest.raises(InputError, match="The settings: ca_bundle names /none, which does not"):
+        Sites(settings=Settings(ca_bundle="/none")).verify  # noqa: B018 - a property
+
+
+def test_a_mirror_is_advised_as_one_of_the_settings_or_the_command_line() -> None:
+    sites = Sites(UPSTREAMS, Settings.model_validate({"mirrors": MIRRORS}))
+    assert "the settings or --mirror" in sites.advice("http://m.example/files/f")
+    assert "name a mirror" in sites.advice("https://up.example/f")
