@@ -103,7 +103,9 @@ def publish(name: str, text: str, *, write: bool) -> None:
 
 def machine() -> str:
     """Return one line about the machine and the revision."""
-    revision = run(["git", "describe", "--always", "--dirty"]).strip()
+    revision = run(["git", "describe", "--always"]).strip()
+    if run(["git", "status", "--porcelain", "--", ".", ":!docs/evidence.md"]):
+        revision += "-dirty"
     kernel = ".".join(platform.release().split(".")[:2])
     version = f"Python {platform.python_version()}, Linux {kernel}"
     today = time.strftime("%Y-%m-%d")

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from imgbuild.dockerfile.lockfile import ADVICE, lock_text
+from imgbuild.dockerfile.lockfile import UnreadableLockError, lock_text
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import write_text
 from imgbuild.matrix.model import CondaPython, Python
@@ -79,7 +79,7 @@ def conda_problems(pythons: Mapping[str, CondaPython], folder: Path) -> list[str
         try:
             entries = read_conda_lock(folder / name)
         except InputError as error:
-            lines.append(str(error).removesuffix(ADVICE))
+            lines.append(error.problem if isinstance(error, UnreadableLockError) else str(error))
             continue
         lines += [f"{name}: {url} is missing" for url in python.packages if url not in entries]
         known = {*python.packages}

@@ -1,14 +1,14 @@
 """Render Dockerfiles, write them, and compare them with the committed ones."""
 
 import shlex
-import traceback
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
+from traceback import extract_tb
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateSyntaxError
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from imgbuild.dockerfile.lockfile import FOLDER, package_layers
 from imgbuild.dockerfile.stages import Dockerfile, read_dockerfile
@@ -27,30 +27,14 @@ def render_dockerfile(image: Image, templates: Path) -> Dockerfile:
     try:
         text = _environment(templates).get_template("Dockerfile.j2").render(values)
     except Exception as error:  # whatever the code in a template raises
+        # Jinja puts the templates' own lines into the traceback, for every kind of error.
+        frames = extract_tb(error.__traceback__)
+        own = [one for one in frames if Path(one.filename).is_relative_to(templates)]
+        places = [f"{Path(one.filename).relative_to(templates)}:{one.lineno}" for one in own]
+        where = places[-1] if places else "Dockerfile.j2"
         what = " ".join(f"{type(error).__name__}: {error}".split())
-        where = _place(error, templates)
         raise InputError(f"images/templates/{where}: {what} (for {image.name}).") from error
     return read_dockerfile(text.rstrip("\n") + "\n")
-
-
-def _place(error: Exception, templates: Path) -> str:
-    """Return the file and the line of the innermost template that an error is of."""
-    if isinstance(error, TemplateSyntaxError):
-        return f"{error.name}:{error.lineno}"
-    if isinstance(error, UnicodeDecodeError):
-        places = [
-            (path, error.object.count(b"\n", 0, error.start) + 1)
-            for path in templates.rglob("*.j2")
-            if path.read_bytes() == error.object
-        ]
-    else:
-        frames = traceback.extract_tb(error.__traceback__)
-        places = [(Path(one.filename), one.lineno or 1) for one in frames]
-        places = [place for place in places if place[0].is_relative_to(templates)]
-    if isinstance(error, RecursionError):  # the line that includes it again, not where that ended
-        places.sort(key=places.count)
-    path, line = places[-1] if places else (templates / "Dockerfile.j2", 1)
-    return f"{path.relative_to(templates)}:{line}"
 
 
 def committed_dockerfile(image: Image, project: Project) -> Dockerfile:

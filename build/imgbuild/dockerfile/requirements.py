@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from imgbuild.dockerfile.conda import conda_lock_name, conda_problems
-from imgbuild.dockerfile.lockfile import ADVICE, HEADER, Lock, parse_lock, read_lock
+from imgbuild.dockerfile.lockfile import HEADER, Lock, UnreadableLockError, parse_lock, read_lock
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import json_sha256, work_folder, write_text
 from imgbuild.matrix.images import Image, all_images
@@ -128,7 +128,7 @@ def lock_problems(request: LockRequest, folder: Path) -> list[str]:
     try:
         lock = read_lock(folder / request.file_name)
     except InputError as error:
-        return [str(error).removesuffix(ADVICE)]
+        return [error.problem if isinstance(error, UnreadableLockError) else str(error)]
     unmet = [f"{request.file_name}: {line}" for line in _unmet(request, lock)]
     if unmet or lock.request_digest == request.digest:
         return unmet

@@ -190,7 +190,7 @@ def test_a_build_refuses_a_dockerfile_that_is_not_the_rendered_one(
         ("FROM base\n{{ none() }}", r"Dockerfile\.j2:2: TypeError"),
         ("FROM base\n{% include 'nope.j2' %}", r"Dockerfile\.j2:2: TemplateNotFound"),
         ("FROM base\n{% include 'Dockerfile.j2' %}", r"Dockerfile\.j2:2: RecursionError"),
-        ("FROM base\n\udcff", r"Dockerfile\.j2:2: UnicodeDecodeError"),
+        ("FROM base\n\udcff", r"Dockerfile\.j2: UnicodeDecodeError"),
         ("FROM base\n{% include 'partials/other.j2' %}", r"partials/other\.j2:3: ZeroDiv"),
     ],
 )
