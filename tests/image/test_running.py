@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from image_labels import image_config
+from image_labels import docker_lines, image_config
 from mpi import HOROVODRUN, mpirun
 from run_modes import NO_CROSS_MEMORY, USERS, complaints, differing, hardened
 from stop_times import ALONE, JOB, stopped
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from container import Container, Ran
     from expectation import Expectation
     from lab import Lab
+    from stop_times import Stop
 
 SECONDS = 120
-INIT = ["/opt/python/bin/dumb-init", "--"]
+INIT = ["/opt/python/bin/dumb-init", "--", "/usr/bin/env", "--"]
 #: In MiB. Ranks hand such a tensor on through /dev/shm, which has 64 of them.
 TENSOR = 80
 SHELLS = ("sh", "bash", "login shell", "login shell of sh", "login shell without variables")
@@ -127,11 +128,26 @@ def test_entry_point(pytestconfig: pytest.Config) -> None:
     assert found == INIT, f"the entry point is {found}, not {INIT}"
 
 
+@pytest.fixture(scope="module")
+def stops(lab: Lab, expect: Expectation) -> dict[str, Stop]:
+    """Stop containers in which different things run, once for all tests."""
+    return stopped(lab, expect.mpi_flavour)
+
+
 @pytest.mark.parametrize("what", [*ALONE, JOB])
-def test_docker_stop_ends_it_at_once(lab: Lab, expect: Expectation, what: str) -> None:
-    """Whatever runs gets SIGTERM and ends of it, before the engine loses patience."""
-    stop = stopped(lab, what, expect.mpi_flavour)
-    assert stop.fault is None, f"docker stop of {what}: {stop.fault} (exit code {stop.exit_code})"
+def test_docker_stop_reaches_it(
+    stops: dict[str, Stop], what: str, record_property: Callable[[str, object], None]
+) -> None:
+    """Whatever runs gets SIGTERM and ends of it; the seconds are a note in junit.xml."""
+    record_property("seconds to stop", round(stops[what].seconds, 1))
+    assert stops[what].fault is None, f"docker stop of {what}: {stops[what].fault}"
+
+
+@pytest.mark.parametrize(("command", "code"), [("no-such-program", "127"), ("/etc/passwd", "126")])
+def test_what_cannot_be_started_ends_as_in_a_shell(lab: Lab, command: str, code: str) -> None:
+    """Exit code 127 says that there is no such command, 126 that it cannot be run."""
+    (found,) = docker_lines("wait", lab.bare(f"exits-{code}", command=[command]))
+    assert found == code, f"{command} ends with exit code {found}, not {code}"
 
 
 def test_orphans_are_buried(container: Container) -> None:

@@ -49,8 +49,9 @@ MPI_ROOT: Mapping[str, str] = {
 #: Where its programs are below that.
 MPI_PROGRAMS: Mapping[str, str] = {"installer": "intel64/bin", "index": "bin"}
 #: What an image starts as its first process: it forwards signals and collects orphans. From the
-#: lock, since Ubuntu 16.04 and 18.04 have no such package.
-INIT = (f"{PREFIX}/bin/dumb-init", "--")
+#: lock, since Ubuntu 16.04 and 18.04 have no such package. It ends with 2 where there is no such
+#: command; env becomes the command, or ends with 127 (126: it cannot be run), as shells do.
+INIT = (f"{PREFIX}/bin/dumb-init", "--", "/usr/bin/env", "--")
 
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 

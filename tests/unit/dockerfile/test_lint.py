@@ -36,6 +36,14 @@ def test_no_dockerfile_has_a_finding(images: dict[str, Image], project: Project)
     assert _findings(paths) == []
 
 
+def test_no_pipe_hides_the_failure_of_its_first_half(
+    images: dict[str, Image], project: Project
+) -> None:
+    paths = [dockerfile_path(image, project.dockerfiles) for image in images.values()]
+    lines = {line for path in paths for line in path.read_text(encoding="utf-8").splitlines()}
+    assert {line for line in lines if " | " in line and not line.startswith("echo ")} == set()
+
+
 @pytest.mark.parametrize(
     ("line", "code"),
     [("RUN cd /x", "DL3003"), ("RUN apt-get install x", "DL3015"), ("RUN [ $x = 1 ]", "SC2086")],

@@ -57,7 +57,7 @@ def test_every_image_can_be_a_node_and_holds_no_host_key(
     assert having("'openssh-server'") == [*images]
     # In the very step that installs the package, whose script makes them.
     assert having("' \\\n    && rm -f /etc/ssh/ssh_host_*") == [*images]
-    init = 'ENTRYPOINT ["/opt/python/bin/dumb-init", "--"]'
+    init = 'ENTRYPOINT ["/opt/python/bin/dumb-init", "--", "/usr/bin/env", "--"]'
     assert having(init) == [*images]
 
 

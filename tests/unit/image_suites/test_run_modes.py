@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import stop_times
@@ -15,28 +16,9 @@ from run_modes import (
     complaints,
     differing,
 )
-from stop_times import KILLED, LIMIT, Stop, stopped
-
-if TYPE_CHECKING:
-    from lab import Lab
+from stop_times import ALONE, KILLED, Stop, stopped
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "image" / "programs"
-
-
-class FakeLab:
-    """Starts nothing, and keeps what it was asked for."""
-
-    def __init__(self) -> None:
-        self.started: list[str] = []
-        self.removed: list[str] = []
-
-    def bare(self, name: str, *, command: object) -> str:
-        assert command
-        self.started.append(name)
-        return name
-
-    def remove(self, name: str) -> None:
-        self.removed.append(name)
 
 
 @pytest.fixture
@@ -46,30 +28,23 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Any:
     return __import__
 
 
-def _end(lab: FakeLab, monkeypatch: pytest.MonkeyPatch, *ends: Stop) -> Stop:
-    """Stop a container that ends in these ways, one after another."""
-    left = list(ends)
-    monkeypatch.setattr(stop_times, "_ready", lambda container, _: container)
-    monkeypatch.setattr(stop_times, "_stop", lambda _: left.pop(0))
-    fake: Any = lab
-    typed: Lab = fake
-    return stopped(typed, "sleep", "openmpi")
+def test_all_that_runs_is_stopped_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = threading.Barrier(len(ALONE) + 1, timeout=30)
+
+    def stop(what: str) -> Stop:
+        others.wait()
+        return Stop(0.2, len(what))
+
+    monkeypatch.setattr(stop_times, "_start", lambda _lab, what, _flavour: what)
+    monkeypatch.setattr(stop_times, "_stop", stop)
+    lab: Any = None
+    ends = {what: end.exit_code for what, end in stopped(lab, "openmpi").items()}
+    assert ends == {what: len(what) for what in (*ALONE, "mpirun")}
 
 
-def test_a_slow_stop_has_a_second_chance(monkeypatch: pytest.MonkeyPatch) -> None:
-    lab = FakeLab()
-    assert _end(lab, monkeypatch, Stop(LIMIT + 1, 143), Stop(0.2, 143)).fault is None
-    assert (lab.started, lab.removed) == (["stop-sleep"] * 2, ["stop-sleep"])
-    slow = _end(FakeLab(), monkeypatch, Stop(LIMIT + 1, 143), Stop(LIMIT + 2, 143))
-    assert slow.fault == "took 3.0 s"
-
-
-def test_a_killed_container_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    lab = FakeLab()
-    fault = _end(lab, monkeypatch, Stop(4.1, KILLED)).fault
-    assert fault
-    assert "did not reach it" in fault
-    assert (len(lab.started), lab.removed) == (1, [])
+def test_a_lost_signal_is_a_fault_and_a_slow_stop_is_none() -> None:
+    assert Stop(29.0, 143).fault is None
+    assert Stop(0.1, KILLED).fault == "killed after 30 s, the signal did not reach it"
 
 
 @pytest.mark.parametrize(("logs", "running"), [(["mpirun: no such file"], False)])
