@@ -283,13 +283,16 @@ def _connect(host: str | None) -> APIClient:
     address = host or DEFAULT_HOST
     if address.startswith("unix://"):
         Path(address.removeprefix("unix://")).stat()  # a clearer error than docker-py's
-    return APIClient(
-        base_url=host,
-        version="auto",
-        timeout=ANSWER_SECONDS,
-        tls=tls if address.startswith(("tcp://", "https://")) else False,
-        use_ssh_client=True,
-    )
+    try:
+        return APIClient(
+            base_url=host,
+            version="auto",
+            timeout=ANSWER_SECONDS,
+            tls=tls if address.startswith(("tcp://", "https://")) else False,
+            use_ssh_client=True,
+        )
+    except ValueError as error:  # of an address that is none, such as tcp://[::1
+        raise engine_error(error, host) from error
 
 
 def _split(reference: str) -> tuple[str, str]:

@@ -76,8 +76,7 @@ def translated(host: str | None) -> Iterator[None]:
     library = (requests.RequestException, urllib3.exceptions.HTTPError)
     try:
         yield
-    # A ValueError: an address that is none, such as tcp://[::1.
-    except (DockerException, StreamParseError, *library, OSError, ValueError) as error:
+    except (DockerException, StreamParseError, *library, OSError) as error:
         raise engine_error(error, host) from error
 
 
