@@ -167,11 +167,6 @@ def test_lock_writes_all_locks_or_none(checkout: Path, monkeypatch: pytest.Monke
             "test --tf 2.2 --cpu --suite gpu_runs",
             "No suite of cpu images is called gpu_runs. There are: contents",
         ),
-        ("test --tf 2.2 --require-gpu", "--require-gpu: no selected image is for GPUs"),
-        (
-            "test --tf 2.2 --gpu --require-gpu --suite pins",
-            "--require-gpu asks for the suite gpu_runs, which --suite leaves out",
-        ),
         ("test --tf 2.2 --expect tf=2.2", "give it with --image, and without"),
         ("test --expect tf=2.2", "give it with --image"),
         ("test --image x --expect no=1", "'no=1': give KEY=VALUE, with a key of"),

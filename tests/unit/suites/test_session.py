@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -180,7 +181,8 @@ ONE_GPU = SuiteResult("gpu_runs", 3, (), (TestSkip("test_x", "not proved: one GP
     ("suites", "problem"),
     [
         ((PASSED, NO_GPU), "one: gpu_runs: 1 skipped: no NVIDIA driver: none"),
-        ((PASSED,), "--require-gpu: no image for GPUs was tested"),
+        ((PASSED,), "--require-gpu: suite gpu_runs did not run here"),
+        ((PASSED, replace(ONE_GPU, found="registry.example.org/ci/cache")), "did not run here"),
         ((PASSED, ONE_GPU), None),
     ],
 )
