@@ -149,14 +149,20 @@ class BuildContext:
             for image in self.images
         }
 
+    @cached_property
+    def gpus(self) -> str | None:
+        """The fingerprint of the GPUs that the engine offers."""
+        from imgbuild.suites.container import gpu_fingerprint  # noqa: PLC0415 - rarely asked for
+
+        return gpu_fingerprint(self.engine)
+
     def passed(self, image: Image, image_id: str) -> bool | None:
         """Return whether an image id passed the suites of its image; None if that is not known."""
         keys = self.suite_keys[image.name]
         found = self.store.verdict(image_id, keys)
-        # The engine is asked for GPUs only where the answer matters.
-        with_gpus = self.store.verdict(image_id, keys, gpus=True)
-        if found is not with_gpus and self.engine.version().gpus is not None:
-            found = with_gpus
+        # Engine and driver are asked for GPUs only where the answer matters.
+        if found is not self.store.verdict(image_id, keys, gpus=""):
+            found = self.store.verdict(image_id, keys, gpus=self.gpus)
         return {Verdict.PASSED: True, Verdict.FAILED: False}.get(found)
 
 

@@ -19,9 +19,10 @@ from typing import Any
 from packaging.version import Version
 
 from imgbuild.engine.client import Engine
+from imgbuild.engine.discovery import DEFAULT_HOST
 from imgbuild.engine.types import RunOptions
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
-from imgbuild.files import work_folder
+from imgbuild.files import sha256, work_folder
 from imgbuild.matrix.model import Variant
 from imgbuild.process import TIMED_OUT, run
 from imgbuild.project import state_dir
@@ -33,6 +34,7 @@ SHARED_MEMORY = 1 << 30
 #: The first TensorFlow that is imported without the driver. Read out of the wheels' DT_NEEDED.
 WITHOUT_DRIVER = Version("1.14")
 DRIVER_LIBRARY = "libcuda.so.1"
+DRIVER_VERSION = Path("/proc/driver/nvidia/version")
 #: The last folder of LD_LIBRARY_PATH in GPU images, where drivers are mounted.
 DRIVER_FOLDER = "usr/local/nvidia/lib64"
 #: Reads what is in an image, in a third of a second; a machine under load is given time.
@@ -154,6 +156,19 @@ def _start(target: TestTarget, engine: Engine) -> StartedContainer:
             refusal = " ".join(str(error).split())
     container = _sleeping(name, image_id, engine, RunOptions())
     return StartedContainer(container, refusal, offered=gpus is not None)
+
+
+def gpu_fingerprint(engine: Engine) -> str | None:
+    """Return what tells this machine's driver and GPUs from others; None if none are offered.
+
+    It is empty where they cannot be asked, such as those of an engine elsewhere.
+    """
+    if engine.version().gpus is None:
+        return None
+    if not (engine.host or DEFAULT_HOST).startswith("unix://") or not DRIVER_VERSION.is_file():
+        return ""
+    listed = run(["nvidia-smi", "-L"], timeout=PROGRAM_SECONDS)  # with the parts of divided GPUs
+    return sha256(f"{DRIVER_VERSION.read_text()}{listed.output}".encode()) if listed.ok else ""
 
 
 def _sleeping(name: str, image_id: str, engine: Engine, options: RunOptions) -> str:

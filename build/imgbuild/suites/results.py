@@ -231,29 +231,32 @@ class ReportStore:
         keys: Mapping[str, str],
         results: Iterable[SuiteResult],
         *,
-        gpus: bool = False,
+        gpus: str | None = None,
     ) -> None:
-        """Keep the results; ``gpus`` says whether the engine offered GPUs."""
+        """Keep the results; ``gpus`` is the `gpu_fingerprint` of that moment."""
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        more = {"gpus_offered": gpus, "before": now}
+        more = {"gpus": gpus, "before": now}
         fresh = {one.suite: {**one.as_json(), "key": keys[one.suite], **more} for one in results}
         self._write(image_id, {**self.document(image_id), **fresh})
 
     def passed(
-        self, image_id: str, keys: Mapping[str, str], *, gpus: bool = False
+        self, image_id: str, keys: Mapping[str, str], *, gpus: str | None = None
     ) -> dict[str, SuiteResult]:
         """Return the results, by suite, that are still good.
 
-        ``gpus`` says whether the engine offers GPUs now: a suite that lacked one is run again then,
-        wherever that was, since drivers and GPUs change.
+        ``gpus`` is the `gpu_fingerprint` of now: where the engine offers GPUs, a suite that lacked
+        one is run again, unless driver and GPUs are known to be the same.
         """
         known = self._known(image_id, keys)
-        if gpus and known.get(NEEDS_GPU, {}).get("skipped"):
-            known.pop(NEEDS_GPU, None)
+        lacking = known.get(NEEDS_GPU, {})
+        if gpus is not None and lacking.get("skipped") and gpus != (lacking.get("gpus") or None):
+            known.pop(NEEDS_GPU)
         results = {suite: _result(suite, entry) for suite, entry in known.items()}
         return {suite: result for suite, result in results.items() if result and result.ok}
 
-    def verdict(self, image_id: str, keys: Mapping[str, str], *, gpus: bool = False) -> Verdict:
+    def verdict(
+        self, image_id: str, keys: Mapping[str, str], *, gpus: str | None = None
+    ) -> Verdict:
         """Return whether an image passed or failed exactly these suites, as far as known."""
         known = self._known(image_id, keys)
         if any(entry.get("verdict") == Verdict.FAILED for entry in known.values()):

@@ -11,7 +11,7 @@ from imgbuild.errors import ImgbuildError
 from imgbuild.files import write_text
 from imgbuild.parallel import as_completed
 from imgbuild.suites.catalog import choose_suites, code_digest, suite_keys
-from imgbuild.suites.container import TestTarget
+from imgbuild.suites.container import TestTarget, gpu_fingerprint
 from imgbuild.suites.results import Report, SuiteResult, Verdict
 from imgbuild.suites.runner import JUNIT, TestOptions, TestSession, folder_name, run_suites
 
@@ -41,10 +41,10 @@ def report_on(target: TestTarget, session: TestSession, options: TestOptions) ->
     """
     suites = choose_suites(session.project.suites, options.suites, target.variant)
     keys = suite_keys(suites, target.expected)
-    offered = target.variant == "gpu" and session.engine.version().gpus is not None
+    gpus = gpu_fingerprint(session.engine) if target.variant == "gpu" else None
     known: Mapping[str, SuiteResult] = {}
     if not options.rerun:
-        known = session.store.passed(target.image_id, keys, gpus=offered)
+        known = session.store.passed(target.image_id, keys, gpus=gpus)
     todo = tuple(name for name in keys if name not in known)
     before = f"not run again: {', '.join(sorted(known))}" if known else ""
     text = "; ".join(filter(None, (", ".join(todo), before)))
@@ -56,11 +56,11 @@ def report_on(target: TestTarget, session: TestSession, options: TestOptions) ->
     else:
         code = code_digest(session.project.suites)
         fresh = Report(target.name, target.image_id, code, ())
-    session.store.save(target.image_id, keys, fresh.suites, gpus=offered)
+    session.store.save(target.image_id, keys, fresh.suites, gpus=gpus)
     results = {**known, **{result.suite: result for result in fresh.suites}}
     report = replace(
         fresh,
-        gpus=offered,
+        gpus=gpus is not None,
         suites=tuple(results[name] for name in keys if name in results),
         reference=target.reference,
         unspecified=target.unspecified,

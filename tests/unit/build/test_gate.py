@@ -1,6 +1,7 @@
 """The gate: what is skipped without a GPU, the driver's stub, and sizes on both stores."""
 
-from dataclasses import replace
+import os
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,59 @@ def test_without_a_gpu_an_image_gets_its_name_and_is_tested_again_when_there_is_
     gpu.build()
     (item,) = gpu.plan()
     assert item.action is Action.NOTHING
+
+
+@dataclass
+class Machine:
+    """What the driver says of itself and its GPUs; without ``listed`` it does not answer."""
+
+    folder: Path
+
+    def says(self, driver: str, listed: str) -> None:
+        (self.folder / "version").write_text(driver)
+        (self.folder / "nvidia-smi").write_text(
+            f"#!/bin/sh\n{listed and f'echo {listed} #'} exit 9"
+        )
+        (self.folder / "nvidia-smi").chmod(0o755)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
+    """Return a machine whose engine offers one GPU."""
+    monkeypatch.setattr(fake_engine, "VERSION", replace(fake_engine.VERSION, gpus="nvidia"))
+    monkeypatch.setattr("imgbuild.suites.container.DRIVER_VERSION", tmp_path / "version")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    made = Machine(tmp_path)
+    made.says("driver 535.1", "GPU 0: A")
+    return made
+
+
+def test_what_one_gpu_proved_is_good_until_driver_or_gpus_are_others(
+    gpu: Bench, machine: Machine
+) -> None:
+    """NCCL refuses two ranks on one GPU: there, something is always skipped."""
+    assert gpu.build()[0].ok
+    assert [item.action for item in gpu.plan()] == [Action.NOTHING]
+    for driver, listed in (("driver 535.1", "GPU 0: B"), ("driver 570.2", "GPU 0: A")):
+        machine.says(driver, listed)
+        assert [item.action for item in gpu.plan()] == [Action.TEST]
+        gpu.build()
+        assert [item.action for item in gpu.plan()] == [Action.NOTHING]
+
+
+def test_gpus_that_cannot_be_asked_are_never_known_to_be_the_same(
+    gpu: Bench, machine: Machine
+) -> None:
+    for driver, listed, host in (("d", "", None), ("d", "GPU 0: A", "tcp://example.org:2376")):
+        machine.says(driver, listed)
+        gpu.engine.host = host
+        assert gpu.build()[0].ok
+        assert [item.action for item in gpu.plan()] == [Action.TEST]
+    gpu.engine.host = None
+    gpu.build()
+    assert [item.action for item in gpu.plan()] == [Action.NOTHING]
+    (machine.folder / "version").unlink()
+    assert [item.action for item in gpu.plan()] == [Action.TEST]
 
 
 def test_a_suite_that_every_image_must_pass_may_not_be_skipped(

@@ -67,20 +67,22 @@ def test_what_lacked_a_gpu_is_looked_at_again_where_gpus_are(
     store: ReportStore, lacking: SuiteResult
 ) -> None:
     keys = {**KEYS, "gpu_runs": "sha256:g"}
-    for offered in (False, True):  # one that was offered then may have been of no use
-        store.save(ID, keys, [PINS, HOROVOD, lacking], gpus=offered)
+    for then in (None, "", "one driver"):  # GPUs that were offered then may have been of no use
+        store.save(ID, keys, [PINS, HOROVOD, lacking], gpus=then)
         assert store.verdict(ID, keys) is Verdict.PASSED
-        assert store.verdict(ID, keys, gpus=True) is Verdict.UNKNOWN
-        assert store.passed(ID, keys, gpus=True).keys() == KEYS.keys()
+        for now in ("", "another driver"):  # that are not known, that are others
+            assert store.verdict(ID, keys, gpus=now) is Verdict.UNKNOWN
+            assert store.passed(ID, keys, gpus=now).keys() == KEYS.keys()
         assert store.passed(ID, keys)["gpu_runs"].skips == lacking.skips
-    store.save(ID, keys, [SuiteResult("gpu_runs", 5, (), (), 1.0)], gpus=True)
-    assert store.verdict(ID, keys, gpus=True) is Verdict.PASSED
+    assert store.verdict(ID, keys, gpus="one driver") is Verdict.PASSED
+    store.save(ID, keys, [SuiteResult("gpu_runs", 5, (), (), 1.0)], gpus="one driver")
+    assert store.verdict(ID, keys, gpus="another driver") is Verdict.PASSED
 
 
 GOOD: dict[str, Any] = {
     **PINS.as_json(),
     "key": KEYS["pins"],
-    "gpus_offered": False,
+    "gpus": None,
     "before": "2026-01-01T00:00:00Z",
 }
 
