@@ -45,7 +45,7 @@ class Yard:
         self.cache = folder / "cache"
         self.env = {**env, "XDG_CACHE_HOME": str(self.cache)}
         if cache_dir().is_dir():
-            ignore = shutil.ignore_patterns("wheels")
+            ignore = shutil.ignore_patterns("horovod-wheels")
             shutil.copytree(cache_dir(), self.cache / "imgbuild", symlinks=True, ignore=ignore)
         own = supplied(images, Project(ROOT), self.env)
         self.own = {image.name: self._alone(own[image.name], image, folder) for image in images}
@@ -79,7 +79,7 @@ class Yard:
             run([DOCKER, "image", "rm", "--force", *{*gone}], self.env)
         run([DOCKER, "buildx", "prune", "--filter=type=regular", "--all", "--force"], self.env)
         if not wheels:
-            shutil.rmtree(self.cache / "imgbuild" / "wheels", ignore_errors=True)
+            shutil.rmtree(self.cache / "imgbuild" / "horovod-wheels", ignore_errors=True)
 
     def imgbuild(self) -> list[str]:
         """Return imgbuild's command for all images."""

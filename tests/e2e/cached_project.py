@@ -69,8 +69,8 @@ class CachedProject(Checkout):
         (outcome,) = json.loads(result.stdout)
         return outcome, result
 
-    def wheels(self) -> list[str]:
-        return [path.name for path in self.cache.glob("imgbuild/wheels/*/*.whl")]
+    def wheels(self, folder: str = "horovod-wheels") -> list[str]:
+        return [path.name for path in self.cache.glob(f"imgbuild/{folder}/*/*.whl")]
 
 
 def stored(engine: Engine) -> list[StoredImage]:

@@ -1,5 +1,6 @@
 """Remote stores, with a real engine and a real registry: nothing is built twice."""
 
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import closing
@@ -47,6 +48,18 @@ def _is_taken_over(project: CachedProject, cache: str, engine: Engine) -> None:
     assert again["action"] == "nothing"
 
 
+def _is_not_published(project: CachedProject, host: str) -> None:
+    """Fail unless what was taken over is refused until the image is made as the refusal says."""
+    push = ("push", "--tf", "1.10", "--to", f"{host}/ml/images", "--allow-substituted")
+    refused = project.run(*push, code=1).stderr
+    (remedy,) = re.findall("nothing says that it was built here: run `docker (.+?)`", refused)
+    assert "results of suites that did not run here" in refused
+    project.docker(*remedy.split(), code=0)
+    outcome, _ = project.build()
+    assert outcome["action"] == "build"
+    assert "nothing says" not in project.run(*push, code=None).stderr
+
+
 def test_a_registry(
     project: CachedProject,
     engine: Engine,
@@ -59,11 +72,13 @@ def test_a_registry(
     assert _tags(engine) == {*built["tags"]}
     second = another_machine(project, engine, tmp_path / "second")
     _is_taken_over(second, cache, engine)
+    _is_not_published(second, registry)
     third = another_machine(project, engine, tmp_path / "third")
     third.say("second")  # another image with the same wheel
     changed, _ = third.build("--cache-from", cache)
     assert changed["action"] == "build"
-    assert third.wheels() == [WHEEL]
+    assert third.wheels("taken/horovod-wheels") == [WHEEL]
+    assert third.wheels() == []
     assert "the wheel is compiled" not in third.log()
 
 

@@ -99,10 +99,7 @@ def pass_gate(built: Sequence[BuildResult], context: BuildContext) -> Iterator[B
     go, and nothing is tagged.
     """
     for one in built:
-        if one.item.action is Action.BUILD:
-            context.store.set_origin(one.image_id or "", "")
-        else:
-            context.store.adopt(one.image_id or "", {})
+        context.store.adopt(one.image_id or "", {}, built=one.item.action is Action.BUILD)
     options = TestOptions()
 
     def passed(one: BuildResult) -> BuildResult:

@@ -112,7 +112,8 @@ def keep_wheel(key: str, wheel: bytes, cache: Path) -> None:
 
 
 def _folder(key: str, cache: Path) -> Path:
-    return cache / "wheels" / key[:KEY_DIGITS]
+    # Earlier versions kept what they had taken from stores in "wheels", beside what they compiled.
+    return cache / "horovod-wheels" / key[:KEY_DIGITS]
 
 
 def _is_whole(folder: Path) -> bool:

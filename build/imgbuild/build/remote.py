@@ -22,7 +22,6 @@ from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.registry.repository import DamagedError, Manifest
 from imgbuild.registry.repository_client import RegistryClient, connect
 from imgbuild.settings import Settings
-from imgbuild.suites.results import ReportStore
 
 WHEEL_TYPE = "application/vnd.imgbuild.wheel.v1+zip"
 VERDICTS_TYPE = "application/vnd.imgbuild.verdicts.v1+json"
@@ -57,18 +56,12 @@ class RemoteStore:
         """Return whether there is an image with this input digest; nothing is pulled."""
         return self.client.head(input_tag(item.digest.total)) is not None
 
-    def pull(self, item: PlanItem, reports: ReportStore) -> StoredImage | None:
-        """Pull the image of a plan; its tag here stays until `release`, as it has no other yet.
-
-        That it was taken is kept before it is on the engine, under both ids that it may get there.
-        """
+    def pull(self, item: PlanItem) -> StoredImage | None:
+        """Pull the image of a plan; its tag stays until `untag_pulled`, as it has no other yet."""
         tag = input_tag(item.digest.total)
         manifest = self.client.manifest(tag)
         if manifest is None:
             return None
-        for image_id in (manifest.digest, manifest.config_digest):
-            if image_id.removeprefix("sha256:").isalnum():  # it becomes a file's name
-                reports.set_origin(image_id, self.name)
         reference = f"{self.name}:{tag}"
         try:
             self.engine.pull(reference)
@@ -220,7 +213,7 @@ def _take(item: PlanItem, context: BuildContext) -> str | None:
     source, image = None, None
     if item.image_id:
         image = context.engine.inspect(item.image_id)
-    elif pulled := _first(context, lambda store: store.pull(item, context.store)):
+    elif pulled := _first(context, lambda store: store.pull(item)):
         source, image = pulled
     if image is None:
         return None

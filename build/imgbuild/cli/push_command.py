@@ -54,8 +54,8 @@ def push(
         bool,
         option(
             "--allow-cached",
-            "Also images, Horovod wheels and suite results that --cache-from or --pull took from a "
-            "repository; their record says so.",
+            "Also images, Horovod wheels and suite results that were not made here; their record "
+            "says so.",
         ),
     ] = False,
     jobs: Annotated[int, option("--jobs N", "How many images to push at once.", min=1, max=32)] = 3,

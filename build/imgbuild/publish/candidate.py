@@ -81,8 +81,8 @@ def approve(context: BuildContext, allowed: Collection[str]) -> tuple[PushCandid
         name, image_id = item.image.name, item.image_id or ""
         stored = context.engine.inspect(image_id) if image_id else None
         report, keys = context.store.document(image_id), context.suite_keys[name]
-        origin = context.store.origin(image_id) if image_id else ""
-        found = [*objections(item, stored, report, keys, origin)]
+        built = context.store.built(image_id)
+        found = [*objections(item, stored, report, keys, built=built)]
         reasons = refusals(found, allowed)
         if reasons or stored is None:
             refused.append(f"{name} is not published: {'; '.join(reasons)}.")
@@ -112,11 +112,12 @@ def objections(
     stored: StoredImage | None,
     report: Mapping[str, Any],
     keys: Mapping[str, str],
-    origin: str = "",
+    *,
+    built: bool,
 ) -> Iterator[Objection]:
     """Yield every objection to the engine's image of a plan.
 
-    ``report`` and ``origin`` are what the `ReportStore` holds for its id; ``keys`` are those of the
+    ``report`` and ``built`` are what the `ReportStore` holds for its id; ``keys`` are those of the
     suites that it must have passed, as `suite_keys` makes them.
     """
     absent = _absent(item, stored)
@@ -128,7 +129,7 @@ def objections(
         yield Objection(f"it is built from stand-ins, which are never published ({note})")
     for text in _substitutes(item.image, stored.labels):
         yield Objection(text, ALLOW_SUBSTITUTED)
-    yield from _cached(item, stored, report, keys, origin)
+    yield from _cached(stored, report, keys, built=built)
     yield from _unproved(stored.id, report, keys)
     if item.action is Action.NAME:
         yield Objection(
@@ -148,24 +149,20 @@ def _absent(item: PlanItem, stored: StoredImage | None) -> str:
 
 
 def _cached(
-    item: PlanItem,
-    stored: StoredImage,
-    report: Mapping[str, Any],
-    keys: Mapping[str, str],
-    origin: str,
+    stored: StoredImage, report: Mapping[str, Any], keys: Mapping[str, str], *, built: bool
 ) -> Iterator[Objection]:
-    """Yield what a remote store is believed in: who can write there must not publish by that."""
-    taken = f"it was taken from {origin}" if origin else ""
-    if not origin and TAKEN_WHEEL in stored.labels:
-        taken = "its Horovod wheel was taken from a cache"
-    if taken:
+    """Yield what was not made here: who can write a cache, or an engine, must not publish by it."""
+    if not built or TAKEN_WHEEL in stored.labels:
+        wheel = "its Horovod wheel was taken from a cache"
         yield Objection(
-            f"{taken}, not built here: run `docker rmi {item.image.tags[0]}`, then "
-            "`imgbuild build` without --cache-from and --pull",
+            f"{wheel if built else 'nothing says that it was built here'}: run `docker rmi --force "
+            f"{stored.id}`, then `imgbuild build` without --cache-from and --pull",
             ALLOW_CACHED,
         )
     entries = {suite: report[suite] for suite in keys if isinstance(report.get(suite), dict)}
-    found = {suite: str(one["found"]) for suite, one in sorted(entries.items()) if one.get("found")}
+    # Earlier versions did not write where a result was found.
+    places = {suite: one.get("found", "an older report") for suite, one in entries.items()}
+    found = {suite: str(place) for suite, place in sorted(places.items()) if place is not None}
     if found:
         yield Objection(
             f"results of suites that did not run here were found in "

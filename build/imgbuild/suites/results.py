@@ -273,25 +273,23 @@ class ReportStore:
         suites = self._read(image_id).get("suites")
         return suites if isinstance(suites, dict) else {}
 
-    def adopt(self, image_id: str, suites: Mapping[str, Any], found: str = "") -> None:
+    def adopt(
+        self, image_id: str, suites: Mapping[str, Any], found: str = "", *, built: bool = False
+    ) -> None:
         """Take over results of the same image, found in a repository; those of this machine win.
 
-        Without any it is kept that this machine is to test the image.
+        Without any it is kept that this machine is to test the image, and if so, ``built`` it.
         """
         theirs = {
             suite: {**entry, "found": found}
             for suite, entry in suites.items()
             if isinstance(entry, Mapping)
         }
-        self._write(image_id, {**theirs, **self.document(image_id)})
+        self._write(image_id, {**theirs, **self.document(image_id)}, built=built)
 
-    def origin(self, image_id: str) -> str:
-        """Return the repository that an image was taken from; empty if it was built here."""
-        return str(self._read(image_id).get("origin", ""))
-
-    def set_origin(self, image_id: str, origin: str) -> None:
-        """Keep where an image comes from, and that this machine is to test it."""
-        self._write(image_id, self.document(image_id), origin)
+    def built(self, image_id: str) -> bool:
+        """Return whether this machine is known to have built the image: labels can be forged."""
+        return self._read(image_id).get("built") is True
 
     def _known(self, image_id: str, keys: Mapping[str, str]) -> dict[str, Entry]:
         return {
@@ -307,9 +305,9 @@ class ReportStore:
             return {}
         return document if isinstance(document, dict) else {}
 
-    def _write(self, image_id: str, suites: Mapping[str, Any], origin: str | None = None) -> None:
-        origin = self.origin(image_id) if origin is None else origin
-        document = {"image_id": image_id, "origin": origin, "suites": suites}
+    def _write(self, image_id: str, suites: Mapping[str, Any], *, built: bool = False) -> None:
+        built = built or self.built(image_id)
+        document = {"image_id": image_id, "built": built, "suites": suites}
         write_text(self._path(image_id), json.dumps(document, indent=2) + "\n")
 
     def _path(self, image_id: str) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from bench import NEW, OLD, Bench
 
-from imgbuild.build.horovod_wheels import find_wheel, keep_wheel, wheel_key
+from imgbuild.build.horovod_wheels import find_wheel, keep_wheel, usable_wheel, wheel_key
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import read_dockerfile
 from imgbuild.matrix.images import Image
@@ -130,6 +130,14 @@ def test_the_base_image_does_not_matter_but_a_stand_in_does(bench: Bench, projec
     assert _key(bench, project) == before
     bench.change(inputs=replace(inputs, standin="of the tests"))
     assert _key(bench, project) != before
+
+
+def test_what_earlier_versions_kept_may_be_from_a_store(bench: Bench) -> None:
+    key = _key(bench, bench.context.project)
+    old = bench.context.cache / "wheels" / key[:16]
+    old.mkdir(parents=True)
+    (old / WHEEL_NAME).write_bytes(WHEEL)
+    assert usable_wheel(key, bench.context) is None
 
 
 def test_the_build_takes_kept_wheels_and_exports_the_others_also_if_it_fails(

@@ -55,13 +55,14 @@ class Judged:
     stored: StoredImage
     report: Mapping[str, Any]
     keys: Mapping[str, str]
+    built: bool = True
 
     def labelled(self, **labels: str) -> "Judged":
         changed = {**self.stored.labels, **labels}
         return replace(self, stored=replace(self.stored, labels=changed))
 
     def objections(self) -> list[Objection]:
-        return [*objections(self.item, self.stored, self.report, self.keys)]
+        return [*objections(self.item, self.stored, self.report, self.keys, built=self.built)]
 
     def refusals(self, *allowed: str) -> list[str]:
         return refusals(self.objections(), allowed)
@@ -139,7 +140,7 @@ def test_a_suite_that_did_not_pass(
 
 
 def test_damaged_memory_is_no_verdict(good: Judged) -> None:
-    document = {"pins": {"key": "k1"}, "horovod": "passed"}
+    document = {"pins": {"key": "k1", "found": None}, "horovod": "passed"}
     assert replace(good, report=document).refusals() == [
         "suite pins without a verdict: nothing was checked",
         "suite horovod was not run on this image: run `imgbuild test`",
@@ -197,11 +198,28 @@ def test_a_substituted_input(good: Judged, label: str, value: str, expected: str
     assert changed.refusals(SUBSTITUTED) == []
 
 
+def test_an_image_that_nothing_says_was_built_here(good: Judged) -> None:
+    (found,) = replace(good, built=False).refusals(SUBSTITUTED, NO_GPU)
+    assert found.startswith(f"nothing says that it was built here: run `docker rmi --force {ID}`, ")
+    assert found.endswith("without --cache-from and --pull (--allow-cached publishes it)")
+
+
+def test_results_that_do_not_say_where_they_are_from(good: Judged) -> None:
+    """Earlier versions took results from repositories without a mark."""
+    unmarked = {**good.report["pins"]}
+    del unmarked["found"]
+    (found,) = replace(good, report={**good.report, "pins": unmarked}).refusals()
+    assert found.startswith("results of suites that did not run here were found in an older report")
+    assert "(pins)" in found
+
+
 def test_a_horovod_wheel_of_a_cache(good: Judged) -> None:
     check_allowed([CACHED])
     changed = good.labelled(**{"imgbuild.input.taken-wheel": "0123456789abcdef"})
     (found,) = changed.refusals(SUBSTITUTED, NO_GPU)
-    assert found.startswith("its Horovod wheel was taken from a cache, not built here: run `docker")
+    assert found.startswith(
+        f"its Horovod wheel was taken from a cache: run `docker rmi --force {ID}"
+    )
     assert found.endswith("(--allow-cached publishes it)")
     assert changed.refusals(CACHED) == []
 
