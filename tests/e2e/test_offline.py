@@ -74,6 +74,7 @@ def test_every_input_is_listed(fetched: Path) -> None:
 def test_a_second_fetch_fetches_nothing(checkout: Checkout, fetched: Path) -> None:
     result = checkout.run("fetch", *SELECTION, str(fetched))
     assert "nothing to fetch." in result.stdout
+    assert _listing(fetched).contents(fetched) in result.stdout
     assert result.stderr == ""
 
 
@@ -97,6 +98,7 @@ def test_an_image_is_built_and_tested_without_a_network(
     result = _build(alone, fetched, tmp_path / "cache")
     assert result.returncode == 0, f"{result.stdout}\n{result.stderr}"
     assert "tensorboard passed, tensorflow passed" in result.stdout
+    assert f"{_listing(fetched).contents(fetched)}; compare" in result.stderr
     name = f"{COPY_REPOSITORY}:1.10-cpu-debian"
     outside = "import socket; socket.create_connection(('192.0.2.1', 80), 5)"
     ran = alone.docker("run", "--rm", name, "python", "-c", outside)

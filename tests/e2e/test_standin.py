@@ -16,6 +16,7 @@ from imgbuild.build.context import BuildOptions, open_context
 from imgbuild.build.fetch import FetchJob, fetch_files, plan_listing
 from imgbuild.engine.client import Engine
 from imgbuild.inputs.download import shown_progress
+from imgbuild.inputs.fetched import open_fetched
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.project import SETTINGS_VARIABLE, Project
@@ -107,6 +108,7 @@ def test_every_upstream_is_asked_through_its_mirror(
     archives = {name for name in settings.mirrors if matrix.upstreams[name].kind == "apt"}
     assert _sites(planned) >= archives, "apt in a build"
     assert _sites(server.asked - planned) == {*settings.mirrors}, "packages and downloads"
+    assert open_fetched(tmp_path, images, project, settings, tmp_path), "signed by stand-ins' keys"
     assert {*settings.mirrors} == {
         *("anaconda", "intel", "nvidia-cuda", "nvidia-machine-learning", "open-mpi", "ubuntu")
     }

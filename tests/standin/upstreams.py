@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from imgbuild.inputs.base import KEYRINGS
 from standin.anaconda import anaconda_site
 from standin.apt_repository import SigningKey, signing_key
 from standin.base_image import ubuntu_base
@@ -24,11 +25,11 @@ _LEARNING = "nvidia-machine-learning"
 
 @dataclass(frozen=True)
 class Site:
-    """One upstream's stand-in: its name in the matrix, its folder, the key of its repositories."""
+    """One upstream's stand-in: its name in the matrix, its folder, its repositories' keyring."""
 
     name: str
     folder: Path
-    key: SigningKey | None = None
+    keyring: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,12 @@ def make_standins(context: Context) -> StandIns:
         RuntimeError: a tool, the engine or a download is missing.
 
     """
-    keys = {name: signing_key(context, name) for name in ("ubuntu", "nvidia-cuda", _LEARNING)}
-    ubuntu = keys["ubuntu"]
+    names = ("ubuntu", "nvidia-cuda", _LEARNING)
+    ubuntu, cuda, learning = (signing_key(context, name) for name in names)
     sites = (
-        Site("ubuntu", ubuntu_archive(context, ubuntu), ubuntu),
-        Site("nvidia-cuda", cuda_repositories(context, keys["nvidia-cuda"]), keys["nvidia-cuda"]),
-        Site(_LEARNING, machine_learning_repositories(context, keys[_LEARNING]), keys[_LEARNING]),
+        Site("ubuntu", ubuntu_archive(context, ubuntu), _with_debian(context, ubuntu)),
+        Site("nvidia-cuda", cuda_repositories(context, cuda), cuda.keyring),
+        Site(_LEARNING, machine_learning_repositories(context, learning), learning.keyring),
         Site("anaconda", anaconda_site(context)),
         Site("intel", intel_site(context)),
         Site("open-mpi", open_mpi_site(context)),
@@ -102,10 +103,18 @@ def write_settings(path: Path, settings: dict[str, Any]) -> None:
 
 
 def _mirror(site: Site, url: str) -> dict[str, str]:
-    # Ubuntu's archive is checked with the key that the base image holds.
-    own = site.key and site.name != "ubuntu"
-    keyring = {"keyring": str(site.key.keyring)} if own and site.key else {}
+    keyring = {"keyring": str(site.keyring)} if site.keyring else {}
     return {"url": f"{url}/{site.name}/", **keyring}
+
+
+def _with_debian(context: Context, key: SigningKey) -> Path:
+    """Return a keyring of both archives that the base images ask."""
+
+    def make(folder: Path) -> None:
+        keys = key.keyring.read_bytes() + KEYRINGS["debian"][0].read_bytes()
+        (folder / "keyring.gpg").write_bytes(keys)
+
+    return context.stored("keyring-ubuntu", [key.fingerprint], (), make) / "keyring.gpg"
 
 
 def _substitutes(standins: StandIns) -> dict[str, str]:
@@ -113,7 +122,7 @@ def _substitutes(standins: StandIns) -> dict[str, str]:
     files = {
         path.name: path
         for site in standins.sites
-        if site.key is None
+        if site.keyring is None
         for path in sorted(site.folder.rglob("*"))
         if path.name.endswith(_ENDINGS)
     }

@@ -182,8 +182,9 @@ def open_context(
         images = tuple(map(standin_image, images))
     if options.offline:
         fetched = open_fetched(options.offline, images, project, settings, cache_dir())
-        for base in fetched.unsigned_bases(settings, images):
-            say(f"base image {base}: unsigned; compare its id with what `imgbuild fetch` printed")
+        for listing in fetched.listings.values():
+            contents = listing.contents(options.offline)
+            say(f"{contents}; compare this line with that of `imgbuild fetch`")
         settings = fetched.settings(settings, images)
     host = resolve_host(settings.engine)
     with ExitStack() as stack:

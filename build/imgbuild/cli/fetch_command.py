@@ -48,8 +48,9 @@ def fetch(
     every = {digest: size for own in sizes.values() for digest, size in own.items()}
     rows = [[name, *_amount(own)] for name, own in sizes.items()]
     typer.echo("\n".join(aligned(rows)))
-    bases = ", ".join(sorted({one.base_name(job.folder) for one in listings}))
-    total = f"{', '.join(_amount(every))} and the base images {bases} in {job.folder}"
+    for one in listings:
+        typer.echo(one.contents(job.folder))
+    total = f"{', '.join(_amount(every))} and the base images in {job.folder}"
     typer.echo(f"{total}; {f'{count} fetched now' if count else 'nothing to fetch'}.")
 
 

@@ -14,7 +14,7 @@ from imgbuild.dockerfile.conda import conda_downloads
 from imgbuild.dockerfile.variables import epoch_seconds, file_name, named_sources
 from imgbuild.errors import InputError, MachineError
 from imgbuild.files import file_sha256, link_or_copy, sha256, stored_folder, write_text
-from imgbuild.inputs.base import BaseRecipe, bootstrap_base, find_base
+from imgbuild.inputs.base import KEYRINGS, BaseRecipe, bootstrap_base, find_base
 from imgbuild.inputs.download import Download, Kind, content_folder
 from imgbuild.inputs.local_prefix import prefix_digest
 from imgbuild.inputs.oci_layout import BaseLayout, read_layout
@@ -273,11 +273,9 @@ def _mirror_keyrings(matrix: Matrix, settings: Settings) -> dict[str, Path]:
         if not mirror.keyring or not upstream:
             continue
         where, path = f"The settings: mirrors.{name}", Path(mirror.keyring)
-        if upstream.keyring is None:
+        if upstream.keyring is None and name not in KEYRINGS:
             raise InputError(
-                f"{where}: a keyring would not be used. The sources of a base image are checked "
-                "with its own keys: mirror the archive with its signatures, or take a base image "
-                "that trusts the mirror's key. Other kinds of site are trusted by sha256."
+                f"{where}: a keyring would not be used. Such a site is trusted by sha256."
             )
         try:
             with path.open("rb") as file:
@@ -290,7 +288,8 @@ def _mirror_keyrings(matrix: Matrix, settings: Settings) -> dict[str, Path]:
                 f"{where}: keyring {path} is no binary keyring. Make one of an armored key with "
                 "`gpg --dearmor`."
             )
-        found[upstream.keyring.file] = path
+        if upstream.keyring:  # without, a base image has its own keys; `--offline` needs this one
+            found[upstream.keyring.file] = path
     return found
 
 

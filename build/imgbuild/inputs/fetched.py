@@ -1,6 +1,7 @@
 """A folder that `imgbuild fetch` filled: listings of images' inputs, and builds from it."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from imgbuild.dockerfile.lockfile import lock_text, read_lock
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Stage, needed, read_dockerfile
 from imgbuild.errors import InputError, MachineError
-from imgbuild.files import ContentStore, link_or_copy, sha256, write_text
+from imgbuild.files import ContentStore, json_sha256, link_or_copy, sha256, write_text
 from imgbuild.inputs.base import KEYRINGS
 from imgbuild.inputs.build_inputs import (
     CONDA,
@@ -52,6 +53,8 @@ _PLACES = {
     Kind.APT_MIRRORS: (OFFLINE, "apt"),
 }
 _SHORT = 12
+_INDEX = re.compile(r"(?:.*_dists_)?(.+)_(?:In)?Release")
+_DATE = re.compile(r"^Date: (?:\w+, )?(.+)$", re.MULTILINE)
 
 
 @pydantic.dataclasses.dataclass(frozen=True, config={"extra": "forbid"})
@@ -75,10 +78,21 @@ class Listing:
         """Return where the fetched ``folder`` has the base image, as an OCI layout."""
         return folder / "base" / self.layout
 
-    def base_name(self, folder: Path) -> str:
-        """Return the base image's name and id, for people to compare."""
+    def contents(self, folder: Path) -> str:
+        """Return a digest of all that is listed, the base image and the date of each index.
+
+        For people to compare: the index of last year is signed as well, and a base image that was
+        made by `imgbuild fetch` is not.
+        """
         layout = read_layout(self.base_folder(folder), verify_layer=False)
-        return f"{self.layout} ({layout.image_id})"
+        items = sorted((item.kind, item.name, item.sha256) for item in self.items)
+        indexes = []
+        for item in self.items:
+            if (index := _INDEX.fullmatch(item.name)) and item.kind is Kind.APT_LIST:
+                text = ContentStore(folder).path(item.sha256).read_text("utf-8", "replace")
+                indexes.append(f"{index[1]} of {(_DATE.findall(text) or ['no date'])[0]}")
+        what = ", ".join([f"base image {self.layout}", *indexes])
+        return f"{self.image} sha256:{json_sha256([layout.image_id, items])}: {what}"
 
     def missing(self, store: ContentStore) -> tuple[Download, ...]:
         """Return the files that ``store`` does not have, by name and size."""
@@ -163,15 +177,6 @@ class FetchedInputs:
     listings: Mapping[str, Listing]
     cache: Path
 
-    def unsigned_bases(self, settings: Settings, images: Iterable[Image]) -> list[str]:
-        """Return the base images that ``settings`` do not pin, by name and id."""
-        unsigned = (
-            image.name
-            for image in images
-            if not isinstance(settings.base_for(image.os_name, image.os.image), RegistryBase)
-        )
-        return sorted({self.listings[name].base_name(self.folder) for name in unsigned})
-
     def contexts(self, image: str) -> Mapping[str, Path]:
         """Return the named contexts of one image: its downloads, packages and lists."""
         contexts: dict[str, dict[str, str]] = {OFFLINE: {}}
@@ -181,14 +186,18 @@ class FetchedInputs:
         return {name: self._context(name, files) for name, files in contexts.items()}
 
     def settings(self, settings: Settings, images: Iterable[Image]) -> Settings:
-        """Return the settings of a build without a network: base images from here, no login."""
+        """Return the settings of a build without a network: no login, and base images from here.
+
+        A layout that the settings name stays: it is this machine's, not the folder's.
+        """
         bases = {
             image.os_name: LayoutBase(
                 source="layout", path=str(self.listings[image.name].base_folder(self.folder))
             )
             for image in images
+            if not isinstance(settings.base_for(image.os_name, image.os.image), LayoutBase)
         }
-        return settings.model_copy(update={"base": bases, "netrc": None})
+        return settings.model_copy(update={"base": settings.base | bases, "netrc": None})
 
     def known_bases(self, inputs: BuildInputs, images: Iterable[Image]) -> BuildInputs:
         """Return the inputs with base images of a registry under their digest there.
@@ -246,6 +255,8 @@ def _checked_listing(folder: Path, image: Image, project: Project, settings: Set
     if not is_whole(listing.base_folder(folder)):
         what = f"base image base/{listing.layout} of {image.name} is missing or damaged"
         raise InputError(f"{folder}: the {what}. {again}")
+    if isinstance(settings.base_for(image.os_name, image.os.image), LayoutBase):
+        listing = replace(listing, base="")
     _verify(listing, folder, image, project, settings)
     return listing
 
@@ -277,14 +288,17 @@ def _verify(
             raise InputError(f"{path}: {item.name} has a sha256 that images/locks do not have.")
         if item.kind is Kind.APT_MIRRORS:
             _verify_mirrors(whole_file(store, item.sha256), path)
+    keyrings = repository_keyrings(image.matrix, settings, project.files / "keyrings")
     archive, package = KEYRINGS[image.os.distribution]
+    mirror = settings.mirrors.get(image.os.distribution)
+    if mirror and mirror.keyring:
+        archive = Path(mirror.keyring)
     there = {"gpgv": find_program("gpgv"), package: archive.is_file()}
     if lacking := " ".join(name for name, found in there.items() if not found):
         raise MachineError(
             f"The signatures in {folder} cannot be verified: this machine lacks {lacking}. Install "
             f"with `sudo apt-get install -y {lacking}`."
         )
-    keyrings = repository_keyrings(image.matrix, settings, project.files / "keyrings")
     verify_packages(listing.items, store, [archive, *(keyrings.values() if image.cuda else ())])
 
 

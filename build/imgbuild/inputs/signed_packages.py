@@ -1,13 +1,14 @@
 """Verify apt's lists and packages by the signature of the archive that they come from.
 
 apt verifies what it fetches, never what lies in its folders already. Format of the files: Debian's
-RepositoryFormat, with apt's names of lists and packages (``QuoteString`` of apt-pkg/strutl.cc).
+RepositoryFormat, with apt's names of lists and packages (``URItoFileName`` of apt-pkg/strutl.cc).
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
+from urllib.parse import unquote
 
 from imgbuild.errors import InputError
 from imgbuild.files import ContentStore, work_folder
@@ -17,9 +18,8 @@ from imgbuild.process import Finished, run
 _GPGV_SECONDS = 30
 _CLEARSIGNED = b"-----BEGIN PGP SIGNED MESSAGE-----"
 _SIGNED_FILE = re.compile(r"^ ([0-9a-f]{64}) +[0-9]+ (\S+)\s*$", re.MULTILINE)
-_SPECIAL = '\\|{}[]<>"^~_=!@#$%&*'
 _NAMING = ("Package", "Version", "Architecture")
-_FIELD = re.compile(r"^(Package|Version|Architecture|SHA256): (\S+)$", re.MULTILINE)
+_FIELD = re.compile(r"^(Package|Version|Architecture|SHA256|Suite|Codename): (\S+)$", re.MULTILINE)
 
 
 def gpgv(keyrings: Iterable[Path], *arguments: str) -> Finished:
@@ -59,8 +59,7 @@ def verify_packages(
             text = _release(name, path, signature, keyrings)
             signed |= {(name, path.name), *([(f"{name}.gpg", signature.name)] if signature else [])}
             signed |= {
-                (f"{start}_{_quoted(two, _SPECIAL).replace('/', '_')}", one)
-                for one, two in _SIGNED_FILE.findall(text)
+                (f"{start}_{two.replace('/', '_')}", one) for one, two in _SIGNED_FILE.findall(text)
             }
     for name, path in lists.items():
         if name.endswith("_Packages") and (name, path.name) in signed:
@@ -79,7 +78,10 @@ def _refusal(name: str, why: str) -> InputError:
 
 
 def _release(name: str, path: Path, signature: Path | None, keyrings: Sequence[Path]) -> str:
-    """Return what is signed of an InRelease file, or of a Release file with its signature."""
+    """Return what is signed of an InRelease file, or of a Release file with its signature.
+
+    It is the index of the suite that apt takes it for: the same keys sign other suites.
+    """
     before, *signed = path.read_bytes().split(_CLEARSIGNED)
     if not signature and (before or len(signed) != 1):
         raise _refusal(name, "it is no signed index")
@@ -90,21 +92,21 @@ def _release(name: str, path: Path, signature: Path | None, keyrings: Sequence[P
         # As apt: one good signature is enough, beside those of keys that are not known here.
         if "[GNUPG:] GOODSIG " not in result.output or "[GNUPG:] BADSIG " in result.output:
             raise _refusal(name, f"gpgv refuses its signature ({result.errors.strip()[-80:]})")
-        return out.read_text(encoding="utf-8")
-
-
-def _quoted(word: str, special: str) -> str:
-    return re.sub(f"[{re.escape(special)}]", lambda found: f"%{ord(found[0]):02x}", word)
+        text = out.read_text(encoding="utf-8")
+    fields = dict(_FIELD.findall(text))
+    _, dists, suite = name.rpartition("_")[0].rpartition("_dists_")
+    own = {fields.get("Suite"), fields.get("Codename")}
+    if dists and unquote(suite.replace("_", "/")) not in own:
+        raise _refusal(name, f"it is the index of {fields.get('Codename')}")
+    return text
 
 
 @cache
 def _packages(path: Path) -> frozenset[tuple[str, str]]:
     """Return the name of each package's file in apt's cache, with its sha256."""
-
-    def entries() -> Iterator[tuple[str, str]]:
-        for paragraph in path.read_text(encoding="utf-8").split("\n\n"):
-            one = dict(_FIELD.findall(paragraph))
-            words = [_quoted(one.get(name, ""), "_:%") for name in _NAMING]
-            yield f"{'_'.join(words)}.deb", one.get("SHA256", "")
-
-    return frozenset(entries())
+    found = set()
+    for paragraph in path.read_text(encoding="utf-8").split("\n\n"):
+        one = dict(_FIELD.findall(paragraph))
+        name = "_".join(one.get(field, "") for field in _NAMING).replace(":", "%3a")
+        found.add((f"{name}.deb", one.get("SHA256", "")))
+    return frozenset(found)

@@ -99,8 +99,12 @@ def test_the_layer_of_a_layout_is_read_before_an_engine_gets_it(
             "no binary keyring",
         ),
         (
+            {"mirrors": {"anaconda": {"url": "http://m/x", "keyring": "/k"}}},
+            "The settings: mirrors.anaconda: a keyring would not be used",
+        ),
+        (
             {"mirrors": {"ubuntu": {"url": "http://m/x", "keyring": "/k"}}},
-            "The settings: mirrors.ubuntu: a keyring would not be used",
+            "The settings: mirrors.ubuntu: keyring /k: No such file",
         ),
         (
             {"base": {"debian-12": {"from": "layout", "path": "/nonexistent"}}},
@@ -160,13 +164,15 @@ def test_mirrors_are_a_secret_and_their_keys_a_context(
     key = tmp_path / "mine.gpg"
     key.write_bytes(b"\x99mine")
     mirrors = {
-        "ubuntu": "http://m/ubuntu",
+        "ubuntu": {"url": "http://m/ubuntu", "keyring": str(key)},
         "nvidia-cuda": {"url": "http://m/c", "keyring": str(key)},
     }
     inputs = _prepare(images, {"mirrors": mirrors}, GPU)
     text = inputs.secrets["upstreams"].read_text(encoding="utf-8")
     assert text == "nvidia-cuda http://m/c\nubuntu http://m/ubuntu\n"
     assert inputs.keyrings is not None
+    names = sorted(path.name for path in inputs.keyrings.iterdir())
+    assert names == ["nvidia-3bf863cc.gpg", "nvidia-7fa2af80.gpg"], "of the Dockerfiles alone"
     assert (inputs.keyrings / "nvidia-3bf863cc.gpg").read_bytes() == b"\x99mine"
     assert (inputs.keyrings / "nvidia-7fa2af80.gpg").stat().st_size > 1000
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shutil
 import tarfile
 from collections.abc import Callable
@@ -182,9 +183,52 @@ def test_a_base_that_the_settings_pin_is_no_other(
             open_dest(settings=_with_base({"debian-12": other}))
     _change_listing(dest, base=f"debian@{digest}")
     settings = _with_base({"debian-12": {"from": "registry", "image": f"debian@{digest}"}})
-    assert open_dest(settings=settings).unsigned_bases(settings, [image]) == []
-    (unsigned,) = open_dest().unsigned_bases(SETTINGS, [image])
-    assert unsigned.startswith("debian-12-x (sha256:")
+    assert open_dest(settings=settings).listings[image.name].base == f"debian@{digest}"
+
+
+def test_a_layout_that_the_settings_name_is_taken_in_place_of_the_folders(
+    open_dest: Open, dest: Path, image: Image
+) -> None:
+    """Nor is a digest that the folder names for its own that of this one."""
+    index = json.loads((dest / "base" / "debian-12-x" / "index.json").read_text())
+    _change_listing(dest, base=f"debian@{index['manifests'][0]['digest']}")
+    settings = _with_base({"debian-12": {"from": "layout", "path": "/srv/base"}})
+    fetched = open_dest(settings=settings)
+    assert fetched.settings(settings, [image]).base == settings.base
+    inputs = BuildInputs({"debian-12": BaseInput("x", "sha256:1", "OCI layout")}, {}, dest, "1")
+    assert fetched.known_bases(inputs, [image]) == inputs
+
+
+def test_what_no_signature_says_is_there_to_compare(
+    open_dest: Open, dest: Path, image: Image
+) -> None:
+    """How old the packages are, which lists there are, and which base image."""
+    contents = open_dest().listings[image.name].contents(dest)
+    said = "base image debian-12-x, stable of 01 Jan 2020 00:00:00 UTC"
+    assert re.fullmatch(rf"{image.name} sha256:[0-9a-f]{{64}}: {said}", contents)
+    (path,) = (dest / "images").iterdir()
+    listing = json.loads(path.read_text())
+    for left_out in ("Packages", "Python-3.6.15.tar.xz"):
+        items = [one for one in listing["items"] if not one["name"].endswith(left_out)]
+        _change_listing(dest, items=items)
+        listing_now = read_listing(dest, image.name)
+        assert listing_now
+        assert listing_now.contents(dest) != contents
+        assert listing_now.contents(dest).endswith(said)
+
+
+def test_an_archive_with_its_own_key_is_verified_with_the_mirrors_keyring(
+    open_dest: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Path(__file__).parents[1] / "audit" / "signed" / "other.gpg"
+    monkeypatch.setitem(KEYRINGS, "debian", (other, "debian-archive-keyring"))
+    with pytest.raises(InputError, match="gpgv refuses its signature"):
+        open_dest()
+    mirror = {"url": "https://mirror.example/debian", "keyring": str(SIGNED / "keyring.gpg")}
+    settings = Settings.model_validate(
+        {**SETTINGS.model_dump(by_alias=True, exclude_unset=True), "mirrors": {"debian": mirror}}
+    )
+    assert open_dest(settings=settings).listings
 
 
 def test_a_base_under_another_name_is_refused(open_dest: Open, dest: Path) -> None:

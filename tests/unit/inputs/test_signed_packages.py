@@ -85,6 +85,19 @@ def test_what_no_signature_covers_is_refused(name: str, content: bytes, tmp_path
         _verify({**INLINE, name: content}, tmp_path, KEYS)
 
 
+@pytest.mark.parametrize("files", [INLINE, DETACHED], ids=["inline", "detached"])
+def test_an_index_of_another_suite_is_refused(files: dict[str, bytes], tmp_path: Path) -> None:
+    """The archive's keys sign its older suites, too. A repository without suites has any name."""
+    for admitted in (START, "archive.example_debian_dists_bookworm_", "nvidia.example_x86%5f64_"):
+        _verify(_renamed(files, admitted), tmp_path, KEYS)
+    with pytest.raises(InputError, match=r"trixie_.*Release in .*: it is the index of bookworm\."):
+        _verify(_renamed(files, "archive.example_debian_dists_trixie_"), tmp_path, KEYS)
+
+
+def _renamed(files: dict[str, bytes], start: str) -> dict[str, bytes]:
+    return {name.replace(START, start): content for name, content in files.items()}
+
+
 def test_a_package_under_its_own_name_is_admitted(tmp_path: Path) -> None:
     _verify({**INLINE, "tzdata_2026a-0+deb12u1_all.deb": b"tz"}, tmp_path, KEYS)
 
