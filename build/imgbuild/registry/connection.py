@@ -4,7 +4,6 @@ Sources: RFC 9110, section 11.6.1 (challenges); the token authentication specifi
 distribution project. Nothing that this module returns or raises shows a password.
 """
 
-import json
 import re
 import threading
 import warnings
@@ -15,6 +14,7 @@ from typing import TypeVar
 from urllib.parse import urlencode
 
 from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.files import parse_json
 from imgbuild.http import (
     LARGEST_ANSWER,
     Answer,
@@ -203,7 +203,7 @@ class RegistryConnection:
         answer = self._ask_for_token(bearer, login, write=write)
         raise_transient(answer.status, answer.headers)
         try:
-            document = json.loads(answer.body)
+            document = parse_json(answer.body)
             token = str(document.get("token") or document["access_token"])
         except (ValueError, KeyError, TypeError, AttributeError):
             return ""
@@ -286,7 +286,7 @@ def docker_credentials(host: str) -> Credentials | None:
 def error_text(answer: Answer) -> str:
     """Return the registry's own words, as ``: CODE: message``; empty if there are none."""
     try:
-        error = json.loads(answer.body)["errors"][0]
+        error = parse_json(answer.body)["errors"][0]
         words = [str(error.get(key) or "") for key in ("code", "message")]
         detail = error.get("detail")
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):

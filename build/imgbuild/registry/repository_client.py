@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from imgbuild.errors import CheckFailedError, InputError, MachineError
+from imgbuild.files import parse_json
 from imgbuild.http import (
     LARGEST_ANSWER,
     Answer,
@@ -121,15 +122,15 @@ class RegistryClient(RegistryConnection):
         found: set[str] = set()
         pages: set[str] = set()
         path = "/tags/list?n=1000"  # registries may return fewer
-        while path and path not in pages:
-            pages.add(path)
-            if len(pages) > MOST_PAGES:
+        while path:
+            if path in pages or len(pages) == MOST_PAGES:
                 raise CheckFailedError(f"{self.name}: its tags have no end. Is it a registry?")
+            pages.add(path)
             answer = self._read("GET", path, "listing its tags")
             if answer is None:
                 break
             try:
-                found.update(str(tag) for tag in json.loads(answer.body)["tags"] or ())
+                found.update(str(tag) for tag in parse_json(answer.body)["tags"] or ())
             except (ValueError, KeyError, TypeError) as error:
                 raise CheckFailedError(
                     f"{self.name}: its answer is not a list of tags. Is it a registry?"

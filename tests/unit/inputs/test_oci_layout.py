@@ -91,6 +91,9 @@ def test_every_damaged_or_missing_file_is_seen(layout: Path) -> None:
         path.unlink()
         with pytest.raises(DamagedLayoutError):
             read_layout(layout)
+        path.write_text("[" * 100_000)
+        with pytest.raises(DamagedLayoutError):
+            read_layout(layout)
         path.write_bytes(content)
     read_layout(layout)
     path = max((layout / "blobs" / "sha256").iterdir(), key=lambda path: path.stat().st_size)
@@ -103,4 +106,7 @@ def test_every_damaged_or_missing_file_is_seen(layout: Path) -> None:
     docker[0]["Config"] = "blobs/sha256/" + "0" * 64
     (layout / "manifest.json").write_text(json.dumps(docker))
     with pytest.raises(DamagedLayoutError, match="another image"):
+        read_layout(layout)
+    (layout / "index.json").write_text('{"manifests": [{"digest": 1}]}')
+    with pytest.raises(DamagedLayoutError):
         read_layout(layout)

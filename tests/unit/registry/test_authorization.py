@@ -140,7 +140,11 @@ def test_many_at_once_ask_for_one_token(bearer: RegistryServer) -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [Fault(401), Fault(403), Fault(200, {}, b"[]"), Fault(200, {}, b'{"token": "a\\nb"}')],
+    [
+        *(Fault(401), Fault(403), Fault(200, {}, b"[]"), Fault(200, {}, b'{"token": "a\\nb"}')),
+        Fault(200, {}, b"[" * 100_000),
+    ],
+    ids=["401", "403", "list", "line", "deep"],
 )
 def test_no_token_is_given(bearer: RegistryServer, answer: Fault) -> None:
     bearer.tokens = [answer]

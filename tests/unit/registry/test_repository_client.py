@@ -90,7 +90,7 @@ def test_tags_come_page_by_page(
 def test_a_list_of_tags_ends(
     registry: RegistryClient, server: RegistryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A page that was read ends it; new pages for ever are refused."""
+    """A page that was read before is refused, and so are new pages for ever."""
 
     def page(following: int) -> Fault:
         link = f'</v2/team/app/tags/list?page={following}>; rel="next"'
@@ -98,11 +98,21 @@ def test_a_list_of_tags_ends(
 
     monkeypatch.setattr(repository_client, "MOST_PAGES", 4)
     server.fail("GET /tags", *map(page, (2, 3, 2, 3)))
-    assert registry.tags() == ("2.0", "3.0")
+    with pytest.raises(CheckFailedError, match="its tags have no end"):
+        registry.tags()
     assert len(server.lines()) == 3
     server.faults.clear()
     server.fail("GET /tags", *map(page, range(9)))
     with pytest.raises(CheckFailedError, match="its tags have no end"):
+        registry.tags()
+
+
+def test_answers_nested_without_end(registry: RegistryClient, server: RegistryServer) -> None:
+    deep = b"[" * 100_000
+    server.fail("GET /tags", Fault(200, {}, deep), Fault(403, {}, deep))
+    with pytest.raises(CheckFailedError, match="not a list of tags"):
+        registry.tags()
+    with pytest.raises(CheckFailedError, match="it answered 403"):
         registry.tags()
 
 
