@@ -17,6 +17,8 @@ try:
 except ImportError:  # PyYAML without libyaml: the same language, ten times slower
     from yaml import SafeLoader as _Loader  # type: ignore[assignment]
 
+#: What no tag, or one of YAML's own, leads to; `<<` and `=` are words like others here.
+_TAGS = {*_Loader.yaml_constructors, "tag:yaml.org,2002:merge", "tag:yaml.org,2002:value"}
 #: Lists and mappings in each other; libyaml has no limit of its own but the machine's stack.
 DEEPEST = 100
 #: Bytes of a file and characters of a value; this project's matrix has a tenth of both.
@@ -146,7 +148,7 @@ class _Reader:
             self._fault(location, "aliases (*name) are not allowed; write the value out")
             return False
         self._seen.add(id(node))
-        if node.tag not in _Loader.yaml_constructors:
+        if node.tag not in _TAGS:
             self._fault(location, "tags (!name) are not allowed; write the plain value")
             return False
         return True

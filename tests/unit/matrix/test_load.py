@@ -167,6 +167,8 @@ def test_every_image_that_any_machine_can_build_has_a_budget(project: Project) -
         ("schema: 1\n!x a: 1", "matrix.yaml:2:1: tags (!name) are not allowed"),
         ("stacks: !!x {}", "matrix.yaml:1:1: tags (!name) are not allowed"),
         ("schema: &a x\n*a : y", "matrix.yaml:1:9: aliases (*name) are not allowed"),
+        ("<<: {a: b}", "unknown key '<<'"),
+        ("=: !!x a", "matrix.yaml:1:1: unknown key '='"),
         ("? [a, b]\n: c", "a key must be a plain word"),
         ("a: !!python/object/apply:os.getcwd []", "tags (!name) are not allowed"),
         ("a: " + "[" * 5000 + "]" * 5000, "nested too deeply"),
