@@ -13,7 +13,7 @@ from imgbuild.dockerfile.conda import conda_lock_name, conda_problems
 from imgbuild.dockerfile.lockfile import HEADER, Lock, UnreadableLockError, parse_lock, read_lock
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import json_sha256, work_folder, write_text
-from imgbuild.matrix.images import Image, all_images
+from imgbuild.matrix.images import Image, all_images, images_of
 from imgbuild.matrix.model import CondaPython, Condition, Matrix
 from imgbuild.matrix.rules import admits
 from imgbuild.process import TIMED_OUT, Finished, run
@@ -58,13 +58,8 @@ class LockFamily:
 
 def lock_family(matrix: Matrix, stack: str | None = None) -> LockFamily:
     """Return the locks of one stack's images, or of all."""
-    if stack is not None and stack not in matrix.stacks:
-        raise InputError(
-            f"The matrix has no stack {stack!r}; there are: {', '.join(matrix.stacks)}."
-        )
-    images = all_images(matrix)
+    images, selected = all_images(matrix), images_of(matrix, stack)
     pythons = {v: one for v, one in matrix.python.items() if isinstance(one, CondaPython)}
-    selected = [image for image in images if stack in {None, image.stack}]
     versions = {image.version_of("python") for image in selected}
     names = {*_requests(images), *map(conda_lock_name, pythons)}
     own = {version: python for version, python in pythons.items() if version in versions}

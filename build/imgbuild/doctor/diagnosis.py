@@ -13,9 +13,8 @@ from imgbuild.doctor.checks import (
     check_programs,
 )
 from imgbuild.doctor.input_checks import check_base, check_ca, check_index, check_interpreter
-from imgbuild.errors import InputError
 from imgbuild.files import write_text
-from imgbuild.matrix.images import all_images
+from imgbuild.matrix.images import images_of
 from imgbuild.matrix.model import Matrix
 from imgbuild.parallel import background, in_parallel
 from imgbuild.project import Project, cache_dir
@@ -46,11 +45,7 @@ def diagnose(
         InputError: there is no such stack.
 
     """
-    images = [image for image in all_images(matrix) if stack in {None, image.stack}]
-    if not images:
-        known = ", ".join(matrix.stacks)
-        raise InputError(f"--stack {stack!r}: no such stack; there are: {known}.")
-    cache = cache_dir()
+    images, cache = images_of(matrix, stack), cache_dir()
     ca = check_ca(settings.ca_bundle)
     sites = Sites(matrix.upstream_urls, settings.model_copy(update=ca.choice))
     checks = [
