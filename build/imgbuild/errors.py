@@ -5,7 +5,7 @@ The paragraph names what is wrong, where (``file:line`` in a file) and what to d
 
 from typing import ClassVar
 
-from imgbuild.text import without_logins
+from imgbuild.text import printable, without_logins
 
 
 class ImgbuildError(Exception):
@@ -14,8 +14,8 @@ class ImgbuildError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __str__(self) -> str:
-        """Return the paragraph; an address that it quotes is without its login."""
-        return without_logins(super().__str__())
+        """Return the paragraph, without logins of addresses and for any terminal."""
+        return printable(without_logins(super().__str__()))
 
 
 class CheckFailedError(ImgbuildError):

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TextIO
 
-from imgbuild.text import without_logins
+from imgbuild.text import printable, without_logins
 
 VARIABLE = "IMGBUILD_LOG_FORMAT"
 OPTION = "--log-format"
@@ -41,7 +41,7 @@ class JsonLog(io.TextIOBase):
         stamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = json.dumps({"time": stamp, "event": event, **known}, ensure_ascii=False)
         with self._lock:
-            self._stream.write(f"{line}\n")
+            self._stream.write(f"{printable(line)}\n")
             self._stream.flush()
 
     def write(self, text: str) -> int:

@@ -14,7 +14,7 @@ from packaging.requirements import Requirement as ParsedRequirement
 from packaging.specifiers import SpecifierSet
 from pydantic import AfterValidator, BeforeValidator, ValidationError, WithJsonSchema
 
-_LOGIN = re.compile(r"[A-Za-z]+://[^/\s]*@")
+from imgbuild.text import without_logins
 
 
 def _matching(
@@ -27,8 +27,9 @@ def _matching(
     compiled = re.compile(regex)
 
     def check(value: str) -> str:
-        if _LOGIN.match(value):  # never quoted: it is a secret
-            raise ValueError("an address with a login in it; logins belong in a netrc file")
+        if value != without_logins(value):  # never quoted: it is a secret
+            text = f"an address with a login in it is not {what}; logins belong in a netrc file"
+            raise ValueError(text)
         refusal = ValueError(f"{value!r} is not {what}")
         if not compiled.fullmatch(value):
             raise refusal
@@ -127,24 +128,16 @@ _TIMESTAMP = _matching(
     _parse_time,
 )
 _ABSOLUTE_PATH = _matching(r"/[A-Za-z0-9._@+/-]*", "an absolute path of letters, digits and ._@+/-")
-_ENGINE_HOST = _matching(
-    r"(unix:///[A-Za-z0-9._@+/-]+|(tcp|https?)://[A-Za-z0-9._@:/-]+)",
-    "an engine address, such as unix:///var/run/docker.sock",
-)
-_PROSE = _matching(r"[^\x00-\x1f\x7f]+", "one line of text (no line ends or control characters)")
-
-
 #: buildx and docker-py would each need an ssh of their own, for every question.
 NO_SSH = (
-    "an engine cannot be named by ssh://; forward its socket, `ssh -nNT -L "
+    "ssh:// cannot be used; forward the engine's socket, `ssh -nNT -L "
     "/tmp/engine.sock:/var/run/docker.sock HOST`, and name unix:///tmp/engine.sock"
 )
-
-
-def _without_ssh(value: str) -> str:
-    if value.startswith("ssh://"):
-        raise ValueError(NO_SSH)
-    return value
+_ENGINE_HOST = _matching(
+    r"(unix:///[A-Za-z0-9._@+/-]+|(tcp|https?)://[A-Za-z0-9._@:/-]+)",
+    f"an engine address, such as unix:///var/run/docker.sock; {NO_SSH}",
+)
+_PROSE = _matching(r"[^\x00-\x1f\x7f]+", "one line of text (no line ends or control characters)")
 
 
 def _reachable(value: str) -> str:
@@ -204,6 +197,6 @@ Specifier = Annotated[str, *_SPECIFIER]
 Requirement = Annotated[str, *_REQUIREMENT]
 Timestamp = Annotated[str, *_TIMESTAMP]
 AbsolutePath = Annotated[str, *_ABSOLUTE_PATH]
-EngineHost = Annotated[str, AfterValidator(_without_ssh), *_ENGINE_HOST]
+EngineHost = Annotated[str, *_ENGINE_HOST]
 #: For people only: shown by ``imgbuild show``, never written into a Dockerfile or a command.
 Prose = Annotated[str, *_PROSE]

@@ -1,6 +1,5 @@
 """Durations, sizes, tables and messages as people read and write them."""
 
-import io
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -8,11 +7,15 @@ from collections.abc import Iterable, Sequence
 #: The columns of the narrowest terminal that tables are made for.
 WIDTH = 80
 _INDENT = "  "
-#: The login of an address. A password may hold a slash; a port ends before one.
-_LOGIN = re.compile(r"(?<=://)(?:[^/\s]*@|[^/\s:@]*:(?!\d+/)[^\s@]{0,1000}@)")
+#: The login of an address, with or without a scheme. A password may hold slashes, after a scheme
+#: blanks; digits alone are a port. No login is before a digest.
+_LOGIN = re.compile(
+    r"(?:(?<=://)(?!\[)(?:[^/\s]*|[^/\s:@]*:(?!\s|\d+(?![\w@+-]))[^@\n]{0,1000})"
+    r"|(?<![^\s'\"(=])[^\s/:@'\"(=\[]+:(?!//|\d+(?![\w@+-]))[^\s@]{1,1000})@(?!sha256:)"
+)
 #: What a terminal obeys and does not show: controls, and what turns the direction of text (UAX 9).
 _OBEYED = re.compile(r"[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_DURATION = re.compile(r"(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?")
 
 
 def parse_duration(text: str) -> float:
@@ -63,17 +66,6 @@ def without_logins(text: str) -> str:
 def printable(text: str) -> str:
     """Return a text with the code of each character that a terminal obeys, as in JSON."""
     return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-
-
-class PrintableStream(io.TextIOWrapper):
-    """Writes `printable` text to where ``styled`` writes colours, which are for Rich alone."""
-
-    def __init__(self, styled: io.TextIOWrapper) -> None:
-        super().__init__(styled.buffer, styled.encoding, "replace", line_buffering=True)
-        self.styled = styled
-
-    def write(self, text: str) -> int:
-        return super().write(printable(text))
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

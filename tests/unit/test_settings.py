@@ -71,7 +71,9 @@ def test_a_login_in_an_address_is_refused_and_not_shown(
         "{{'{0}': x, '{0}': y}}",
     ],
 )
-@pytest.mark.parametrize("login", ["u:secret@", "secret@", ":secret@", "u:se/cret@", "u:s@secret@"])
+@pytest.mark.parametrize(
+    "login", ["u:secret@", "secret@", ":secret@", "u:se/cret@", "u:s@secret@", "u:se cret@"]
+)
 def test_no_message_quotes_a_login(tmp_path: Path, text: str, login: str) -> None:
     path = tmp_path / "imgbuild.local.yaml"
     path.write_text(text.format(f"https://{login}m.example/x"))

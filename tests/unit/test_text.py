@@ -4,12 +4,10 @@ import io
 import sys
 
 import pytest
-import typer
 
 from imgbuild.cli.options import info
 from imgbuild.inputs.download import shown_progress
 from imgbuild.text import (
-    PrintableStream,
     duration_text,
     parse_duration,
     printable,
@@ -25,7 +23,9 @@ def test_durations_are_read_and_written(text: str, seconds: float) -> None:
     assert (parse_duration(text), duration_text(seconds)) == (seconds, text)
 
 
-@pytest.mark.parametrize("text", ["", "10", "m", "-1s", "1.5h", "1s1h", "soon", "5 m"])
+@pytest.mark.parametrize(
+    "text", ["", "10", "m", "-1s", "1.5h", "1s1h", "soon", "5 m", "9999999h", f"{'9' * 5000}s"]
+)
 def test_other_forms_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="such as 90s, 30m"):
         parse_duration(text)
@@ -42,10 +42,8 @@ def test_colours_are_for_rich_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     content = io.BytesIO()
     terminal = io.TextIOWrapper(content, encoding="utf-8", write_through=True)
     monkeypatch.setattr(terminal, "isatty", lambda: True)
-    stream = PrintableStream(terminal)
-    monkeypatch.setattr(stream, "isatty", lambda: True)
-    monkeypatch.setattr(sys, "stderr", stream)
-    typer.echo("\x1b[31mone", err=True)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    info("\x1b[31mone")
     with shown_progress():
         info("\x1b[31mtwo\u202e")
     said = content.getvalue().decode()
@@ -66,7 +64,30 @@ def test_sizes() -> None:
         "https://h.example: it refused NAME@sha256:0",
         "file:///home/me@x and https://h.example/a:b/c@d",
         "ubuntu:18.04@sha256:0",
+        "docker://ubuntu:latest@sha256:0",
+        "https://[::1]:5000/a@b and http://[::1]/x:y@z and [::1]:5000/x@y",
+        "matrix.yaml:3:5: write to me@h.example",
+        "https://h.example: no answer; write to me@h.example",
     ],
 )
 def test_an_address_without_a_login_stays(text: str) -> None:
     assert without_logins(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("--registry u:secret@h.example/x", "--registry h.example/x"),
+        ("publishing: 'u:se/cret@h.example:5000/x'", "publishing: 'h.example:5000/x'"),
+        ("http://u:se cret@h.example", "http://h.example"),
+        ("https://u:secret@[::1]/x", "https://[::1]/x"),
+    ],
+)
+def test_an_address_loses_its_login(text: str, expected: str) -> None:
+    assert without_logins(text) == expected
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("part", ["://", "a:", "://a:", "x:y ", "@", "(a:"])
+def test_a_long_text_takes_no_quadratic_time(part: str) -> None:
+    assert without_logins(part * 100_000) == part * 100_000

@@ -142,8 +142,7 @@ class BuildDisplay:
             from rich.console import Console  # noqa: PLC0415  # rich is slow to import
             from rich.live import Live  # noqa: PLC0415
 
-            styled = getattr(self._stream, "styled", self._stream)
-            console = Console(file=styled, highlight=False)  # type: ignore[arg-type]
+            console = Console(file=self._stream, highlight=False)  # type: ignore[arg-type]
             self._live = Live(console=console, auto_refresh=False)
             self._live.start()
         self._beats = threading.Thread(target=self._beat, daemon=True)
@@ -185,7 +184,7 @@ class BuildDisplay:
 
     def _print(self, line: str) -> None:
         self._latest = self._now
-        print(line, file=self._stream, flush=True)
+        print(printable(line), file=self._stream, flush=True)
 
     def _write_objects(
         self, log: JsonLog, event: BuildEvent | ImageState, image: ImageStatus, changed: bool

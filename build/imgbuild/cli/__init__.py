@@ -6,9 +6,6 @@ import io
 import os
 import signal
 import sys
-import tempfile
-import time
-import traceback
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
@@ -19,8 +16,7 @@ import typer
 from imgbuild import __version__, json_log
 from imgbuild.cli.options import option
 from imgbuild.errors import ImgbuildError, InputError, MachineError
-from imgbuild.project import state_dir
-from imgbuild.text import PrintableStream
+from imgbuild.text import printable
 
 #: What shells give for a program ended by Ctrl-C.
 INTERRUPTED = 130
@@ -59,12 +55,11 @@ def register(app: typer.Typer) -> None:
 def main() -> NoReturn:
     """Run the command line; an expected error is one paragraph on stderr and an exit code."""
     register(app)
-    for name in ("stdout", "stderr"):
-        if isinstance(stream := getattr(sys, name), io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that has no ✓ gets a ?
-            setattr(sys, name, PrintableStream(stream))
     if json_log.requested(sys.argv[1:]):
         json_log.begin()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that has no ✓ gets a ?
     signal.signal(signal.SIGTERM, _terminate)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup's choice stays
         signal.signal(signal.SIGHUP, _terminate)
@@ -72,26 +67,30 @@ def main() -> NoReturn:
         require_values(sys.argv[1:])
         app(standalone_mode=True)
     except ImgbuildError as error:
-        _end(str(error), error.exit_code)
+        _end(error, error.exit_code)
     except SystemExit as ending:  # Typer's way to end, of an interrupt too
         if ending.code == INTERRUPTED:
             atexit.register(_finish_cleaning)
-            _end(interruption(sys.argv[1:]), INTERRUPTED)
+            _end(ImgbuildError(interruption(sys.argv[1:])), INTERRUPTED)
         raise
     except OSError as error:  # a full disk, a folder without permission
-        _end(_refusal(error), MachineError.exit_code)
+        _end(MachineError(_refusal(error)))
     except Exception as error:  # noqa: BLE001 - a fault of this program
-        _end(_own_fault(error), MachineError.exit_code)
+        _end(MachineError(_own_fault(error)))
     sys.exit(0)
 
 
 def require_values(words: list[str]) -> None:
-    """Refuse an empty value, such as that of a shell's variable: it would count as no option."""
-    for before, word in pairwise(["", *words]):
+    """Refuse an empty value, such as that of a shell's variable: it would count as no option.
+
+    And what terminals obey, since messages about options that do not exist quote them.
+    """
+    for before, word in pairwise(["imgbuild", *words]):
         name, separator, value = word.partition("=") if word[:2] == "--" else (before, "=", word)
-        if separator and not value.strip():
-            what = name if name.startswith("-") else "an argument"
-            raise InputError(f"{what} has an empty value. Give one, or leave it out.")
+        if separator and not value.strip() and not {"-h", "--help"} & {*words}:
+            raise InputError(f"The value after {name} is empty. Give one, or leave it out.")
+        if word != printable(word):
+            raise InputError(f"'{word}' has characters that do not print. Leave them out.")
 
 
 def interruption(words: list[str]) -> str:
@@ -112,28 +111,18 @@ def _refusal(error: OSError) -> str:
 
 
 def _own_fault(error: Exception) -> str:
-    """Return the message for an error that nothing handles; its traceback goes into a log."""
+    """Return the message for an error that nothing handles; its traceback goes into a file."""
+    import tempfile
+    import traceback
+
     said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    handle, log = tempfile.mkstemp(".log", "imgbuild-")
+    with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
+        file.writelines(traceback.format_exception(error))
     return (
-        f"imgbuild itself failed: {said}. {_traceback_log(error)} If you have just changed a file, "
-        "an option or a variable, look there first; else report this with the traceback."
+        f"imgbuild itself failed: {said}. The traceback is in {log}. If you have just changed a "
+        "file, an option or a variable, look there first; else report this with the traceback."
     )
-
-
-def _traceback_log(error: Exception) -> str:
-    """Write the log into the state folder, else among temporary files; return where it is."""
-    name = f"{time.strftime('%Y%m%dT%H%M%S')}-traceback-"
-    for find in (lambda: state_dir() / "logs", tempfile.gettempdir):
-        try:
-            folder = Path(find())
-            folder.mkdir(parents=True, exist_ok=True)
-            handle, path = tempfile.mkstemp(".log", name, folder)
-            with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as log:
-                log.writelines(traceback.format_exception(error))
-        except (OSError, ImgbuildError):
-            continue
-        return f"The traceback is in {path}."
-    return "No folder for logs can be written, so its traceback is lost; set XDG_STATE_HOME."
 
 
 def _version(requested: bool) -> None:
@@ -165,11 +154,11 @@ def _options(
         os.environ["IMGBUILD_MIRRORS"] = " ".join(mirror)
 
 
-def _end(paragraph: str, code: int) -> NoReturn:
+def _end(error: ImgbuildError, code: int = MachineError.exit_code) -> NoReturn:
     if isinstance(sys.stderr, json_log.JsonLog):
-        sys.stderr.emit("error", error=paragraph, exit_code=code)
+        sys.stderr.emit("error", error=str(error), exit_code=code)
     else:
-        print(f"imgbuild: {paragraph}", file=sys.stderr)  # noqa: T201 - no rich before it is needed
+        print(f"imgbuild: {error}", file=sys.stderr)  # noqa: T201 - no rich before it is needed
     sys.exit(code)
 
 

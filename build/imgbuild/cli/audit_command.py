@@ -4,10 +4,8 @@ import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from imgbuild.cli import options
-from imgbuild.cli.options import info, option, print_json, select, takes_selection
+from imgbuild.cli.options import echo, info, option, print_json, select, takes_selection
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.matrix.selection import Selection
 
@@ -76,7 +74,7 @@ def audit(
     if as_json:
         print_json(_as_json(outcome, position))
     else:
-        typer.echo("\n".join(_lines(outcome, position)))
+        echo("\n".join(_lines(outcome, position)))
     if write:
         found = [one.facts for one in outcome.artifacts if one.facts]
         changed = write_evidence(opened.evidence, found, needs_of(all_images(matrix)))

@@ -5,10 +5,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from imgbuild.cli import options
-from imgbuild.cli.options import info, option, print_json, select, takes_selection
+from imgbuild.cli.options import echo, info, option, print_json, select, takes_selection
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import aligned, clock_time, parse_duration
@@ -170,7 +168,7 @@ def _plan(context: "BuildContext", *, as_json: bool) -> None:
     rows = [(item.image.name, f"{item.action:<7}", item.reason) for item in items]
     busy = sum(item.busy for item in items)
     last = f"Something to do for {busy} of {len(items)}." if busy else _idle_line(items)
-    typer.echo("\n".join([*aligned(rows), last]))
+    echo("\n".join([*aligned(rows), last]))
 
 
 def _build(context: "BuildContext", *, as_json: bool) -> None:
@@ -189,11 +187,11 @@ def _build(context: "BuildContext", *, as_json: bool) -> None:
     if as_json:
         print_json([one.as_json() for one in made.results])
     else:
-        typer.echo(build_lines(made))
+        echo(build_lines(made))
     if failure := made.failure():
         raise failure
     if not as_json:
-        typer.echo(usage_lines(items[0].image, context.host))
+        echo(usage_lines(items[0].image, context.host))
 
 
 def build_lines(build: "Build") -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.options import info, option, print_json
+from imgbuild.cli.options import echo, info, option, print_json
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.text import aligned, size_text
 
@@ -73,7 +73,7 @@ def clean(
         print_json([{**one.as_json(), "removed": remove and not one.kept} for one in selected])
     else:
         others = [one for one in found if one.kind not in {other.kind for other in selected}]
-        typer.echo("\n".join(_lines(selected, others, removed=remove)))
+        echo("\n".join(_lines(selected, others, removed=remove)))
     kept = sum(one.kept is not None for one in selected)
     if remove and kept:
         raise CheckFailedError(

@@ -1,13 +1,11 @@
 """``imgbuild doctor``: check whether this machine can build, and name what fixes it if not."""
 
-import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from imgbuild.cli import options
-from imgbuild.cli.options import option, print_json
+from imgbuild.cli.options import info, option, print_json
 from imgbuild.errors import MachineError
 from imgbuild.text import printable
 
@@ -49,11 +47,11 @@ def doctor(
         chosen = choice.model_dump(mode="json", by_alias=True, exclude_none=True)
         print_json({"able": not missing, "findings": rows, "choice": chosen})
     else:
-        show(findings, Console(file=getattr(sys.stdout, "styled", None)))
+        show(findings, Console())
     if write:
         changed = write_settings(choice, opened.settings)
         state = "written" if changed else "unchanged; it says this already"
-        typer.echo(f"{opened.settings}: {state}.", err=True)
+        info(f"{opened.settings}: {state}.")
     if missing:
         names = ", ".join(missing)
         raise MachineError(f"this machine cannot build yet: {names}. The fixes are listed above.")
@@ -64,25 +62,27 @@ def show(findings: "Sequence[Finding]", console: "Console") -> None:
     from rich.table import Table
     from rich.text import Text
 
-    rows = [
-        (row.status.value, row.what, printable(row.detail), printable(row.fix or ""))
+    findings = [
+        replace(row, detail=printable(row.detail), fix=row.fix and printable(row.fix))
         for row in findings
     ]
     if not console.is_terminal:
         width = max(len(row.what) for row in findings)
-        for (_, sign, _), what, detail, fix in rows:
-            print(f"{sign} {what:<{width}}  {detail}", file=console.file)
-            if fix:
-                print(f"  {'':<{width}}  -> {fix}", file=console.file)
+        for row in findings:
+            print(f"{row.status.value[1]} {row.what:<{width}}  {row.detail}", file=console.file)
+            if row.fix:
+                print(f"  {'':<{width}}  -> {row.fix}", file=console.file)
         return
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for (_, sign, style), what, detail, _ in rows:
-        table.add_row(Text(sign, style=style), what, Text(detail))
+    for row in findings:
+        _, sign, style = row.status.value
+        table.add_row(Text(sign, style=style), row.what, Text(row.detail))
     console.print(table)
-    for (_, sign, style), what, _, fix in rows:
-        if fix:
-            console.print(Text(f"\n{sign} {what}:", style=style))
-            console.print(Text(f"  {fix}"), soft_wrap=True)
+    for row in findings:
+        if row.fix:
+            _, sign, style = row.status.value
+            console.print(Text(f"\n{sign} {row.what}:", style=style))
+            console.print(Text(f"  {row.fix}"), soft_wrap=True)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.options import info, option, select, takes_selection
+from imgbuild.cli.options import echo, info, option, select, takes_selection
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import aligned, size_text
@@ -47,11 +47,11 @@ def fetch(
     sizes = {one.image: {file.sha256: file.size or 0 for file in one.items} for one in listings}
     every = {digest: size for own in sizes.values() for digest, size in own.items()}
     rows = [[name, *_amount(own)] for name, own in sizes.items()]
-    typer.echo("\n".join(aligned(rows)))
+    echo("\n".join(aligned(rows)))
     for one in listings:
-        typer.echo(one.contents(job.folder))
+        echo(one.contents(job.folder))
     total = f"{', '.join(_amount(every))} and the base images in {job.folder}"
-    typer.echo(f"{total}; {f'{count} fetched now' if count else 'nothing to fetch'}.")
+    echo(f"{total}; {f'{count} fetched now' if count else 'nothing to fetch'}.")
 
 
 def _amount(sizes: dict[str, int]) -> tuple[str, str]:

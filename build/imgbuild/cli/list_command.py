@@ -1,10 +1,9 @@
 """``imgbuild list``: the matrix as a table."""
 
-import typer
-
 from imgbuild.cli.options import (
     JsonOption,
     ProjectOption,
+    echo,
     open_project,
     print_json,
     select,
@@ -30,4 +29,4 @@ def list_images(
     columns = ["tensorflow", "python", "mpi", "horovod", "tensorboard"]
     columns += ["cuda"] if any(image.variant == "gpu" for image in images) else []
     rows = [(image.name, *(image.keys.get(name, "-") for name in columns)) for image in images]
-    typer.echo("\n".join(aligned([("image", *columns), *rows])))
+    echo("\n".join(aligned([("image", *columns), *rows])))

@@ -3,10 +3,8 @@
 from enum import StrEnum
 from typing import Annotated
 
-import typer
-
 from imgbuild.cli import options
-from imgbuild.cli.options import info, option, select, takes_selection
+from imgbuild.cli.options import echo, info, option, select, takes_selection
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
 
@@ -84,4 +82,4 @@ def matrix(
         Format.GITHUB: jobs.github_text,
         Format.GITLAB: jobs.gitlab_text,
     }
-    typer.echo(text[form](found))
+    echo(text[form](found))

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.project import Project, find_project
 from imgbuild.text import printable
@@ -42,24 +41,24 @@ JobsOption = Annotated[int, option("--jobs N", "How many images to test at once.
 JOBS = min(os.cpu_count() or 1, 4)
 
 
+def echo(text: str, *, err: bool = False) -> None:
+    """Print a part of the result; nothing of it is obeyed by a terminal."""
+    typer.echo(printable(text), err=err)
+
+
 def info(text: str) -> None:
     """Write a line to standard error; standard output is for the result."""
-    typer.echo(printable(text), err=True)  # Rich may stand in for standard error
+    echo(text, err=True)
 
 
 def print_json(result: Any) -> None:  # noqa: ANN401 - whatever JSON holds
     """Print the result of a command with ``--json``."""
-    typer.echo(json.dumps(result, indent=2))
+    echo(json.dumps(result, indent=2))
 
 
 def open_project(path: Path | None) -> Project:
     """Return the checkout that ``--project`` names, or the one around the current folder."""
-    try:
-        return find_project(path.resolve() if path else Path.cwd())
-    except (OSError, RuntimeError) as error:  # a loop of links, a name too long, a folder removed
-        what = error.strerror if isinstance(error, OSError) else str(error)
-        where = f"--project {path or '.'}"
-        raise InputError(f"{where}: {what}. Name the folder of a checkout.") from error
+    return find_project(Path(os.path.realpath(path or ".")))  # also of a loop of links
 
 
 def select(project: Project, selection: Selection) -> "tuple[Image, ...]":

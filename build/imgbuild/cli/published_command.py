@@ -3,10 +3,8 @@
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from imgbuild.cli import options
-from imgbuild.cli.options import info, option, print_json
+from imgbuild.cli.options import echo, info, option, print_json
 from imgbuild.errors import CheckFailedError
 from imgbuild.text import table_with_notes
 
@@ -44,7 +42,7 @@ def published(
     if as_json:
         print_json(published_json(found))
     elif found.whole:
-        typer.echo("\n".join(published_lines(found)))
+        echo("\n".join(published_lines(found)))
     faults = [*found.faults()]
     for text in found.notes() if check else faults:
         info(f"note: {text}")

@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from imgbuild.cli import options
-from imgbuild.cli.options import info, option, print_json, select, takes_selection
+from imgbuild.cli.options import echo, info, option, print_json, select, takes_selection
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import table_with_notes
 
@@ -82,7 +80,7 @@ def push(
     if as_json:
         print_json(result_json(result, plan=plan))
     elif result.images:
-        typer.echo("\n".join(planned_lines(result) if plan else pushed_lines(result)))
+        echo("\n".join(planned_lines(result) if plan else pushed_lines(result)))
     failure = result.failure()
     if failure:
         raise failure

@@ -2,9 +2,7 @@
 
 from typing import Annotated
 
-import typer
-
-from imgbuild.cli.options import ProjectOption, open_project, option
+from imgbuild.cli.options import ProjectOption, echo, open_project, option
 from imgbuild.errors import CheckFailedError
 
 
@@ -26,10 +24,8 @@ def render(
     if not check:
         changed = write_all(rendered, opened.dockerfiles)
         for path in changed:
-            typer.echo(
-                f"{'written' if path.exists() else 'deleted'}  {path.relative_to(opened.root)}"
-            )
-        typer.echo(f"{len(rendered)} files, {len(changed)} changed.")
+            echo(f"{'written' if path.exists() else 'deleted'}  {path.relative_to(opened.root)}")
+        echo(f"{len(rendered)} files, {len(changed)} changed.")
         return
     drift = find_drift(rendered, opened.dockerfiles)
     if drift:
@@ -37,4 +33,4 @@ def render(
         raise CheckFailedError(
             f"Committed files differ from the matrix:\n{lines}\nRun `imgbuild render`."
         )
-    typer.echo(f"{len(rendered)} files are what the matrix says.")
+    echo(f"{len(rendered)} files are what the matrix says.")

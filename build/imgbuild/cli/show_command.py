@@ -4,11 +4,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from imgbuild.cli.options import (
     JsonOption,
     ProjectOption,
+    echo,
     open_project,
     print_json,
     select,
@@ -39,7 +38,7 @@ def show(
     if as_json:
         print_json(shown)
     else:
-        typer.echo("\n\n".join(map(image_text, shown)))
+        echo("\n\n".join(map(image_text, shown)))
 
 
 def described(image: "Image", locks: Path) -> dict[str, Any]:

@@ -5,10 +5,8 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from imgbuild.cli import options
-from imgbuild.cli.options import option, print_json, select, takes_selection
+from imgbuild.cli.options import echo, option, print_json, select, takes_selection
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import aligned
@@ -62,7 +60,7 @@ def size(
     if as_json:
         print_json(sizes.as_json(found))
     else:
-        typer.echo("\n".join(_lines(found)))
+        echo("\n".join(_lines(found)))
     excess = [f"{one.name}: {one.excess}" for one in found if one.excess]
     if excess:
         raise CheckFailedError("\n".join(excess))

@@ -5,10 +5,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from imgbuild.cli import options
-from imgbuild.cli.options import info, option, print_json, select, takes_selection
+from imgbuild.cli.options import echo, info, option, print_json, select, takes_selection
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import aligned
@@ -67,7 +65,7 @@ def test(
         if as_json:
             print_json([one.as_json() for one in suites])
         else:
-            typer.echo(suite_lines(suites))
+            echo(suite_lines(suites))
         return
     test_options = TestOptions(tuple(suite or ()), rerun=rerun, fail_fast=fail_fast)
     reports = report and report.absolute()
@@ -95,8 +93,8 @@ def test(
     if as_json:
         print_json([report.as_json() for report in run.reports])
     else:
-        typer.echo(report_lines(run.reports, run.not_begun))
-        typer.echo(f"Summary: {run.summary}")
+        echo(report_lines(run.reports, run.not_begun))
+        echo(f"Summary: {run.summary}")
     raise_failures(run, require_gpu=require_gpu)
 
 

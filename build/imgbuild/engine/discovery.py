@@ -5,7 +5,6 @@ plugins, whose ``docker build`` silently uses the legacy builder.
 """
 
 import hashlib
-import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -14,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from imgbuild.errors import InputError, MachineError
+from imgbuild.files import parse_json
 from imgbuild.process import run
-from imgbuild.project import home_dir
 from imgbuild.scalars import NO_SSH
 from imgbuild.settings import EngineSettings
 
@@ -97,13 +96,13 @@ def _host_of_context(environ: Mapping[str, str]) -> str | None:
 
 
 def _config_folder(environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("DOCKER_CONFIG") or home_dir() / ".docker")
+    return Path(environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
 
 
 def _read(path: Path) -> Mapping[str, Any]:
     """Return a JSON object; an empty one where there is none."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
@@ -126,7 +125,7 @@ def find_buildx(
 
     """
     limits = (step_seconds, settings.step_timeout, STEP_SECONDS)
-    own = (_config_folder(environ), home_dir() / ".docker")
+    own = (_config_folder(environ), Path.home() / ".docker")
     searched = [*(f"{folder}/cli-plugins" for folder in dict.fromkeys(own)), *map(str, folders)]
     path = os.pathsep.join([*searched, environ.get("PATH", "")])
     found = settings.buildx or shutil.which(_PROGRAM, path=path)

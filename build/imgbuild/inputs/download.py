@@ -97,7 +97,7 @@ def shown_progress() -> "Progress":
     from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn  # noqa: PLC0415
 
     columns = ("{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    console = Console(stderr=True, file=getattr(sys.stderr, "styled", None))
+    console = Console(stderr=True)
     return Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty())
 
 

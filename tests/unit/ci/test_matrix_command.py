@@ -57,7 +57,7 @@ def test_github_since_a_revision(checkout: GitCheckout, intelmpi: list[str]) -> 
     ("options", "said"),
     [
         (("--changed-since", "nowhere"), "fetch-depth: 0"),
-        (("--shard", ""), "--shard has an empty value"),
+        (("--shard", ""), "The value after --shard is empty"),
         (("--shard", "x"), "--shard 'x'"),
         (("--shard", "1/4", "--shards", "4"), "choose one"),
         (("--from", "x"), "--from needs --missing"),

@@ -75,7 +75,7 @@ def test_build_as_documented_warns_first(unchanged: Path) -> None:
     [
         (("--stack", "\x1b[31mX\u202ey"), r"\u001b[31mX\u202ey"),
         (("--stack", "\x1b]0;title\x07\x9b2J\x7f"), r"\u001b]0;title\u0007\u009b2J\u007f"),
-        (("\x1b[31mX",), "X)"),
+        (("\x1b[31mX",), r"'\u001b[31mX' has characters that do not print"),
     ],
 )
 @pytest.mark.parametrize("form", ["text", "json"])
@@ -230,9 +230,7 @@ def test_an_error_is_one_paragraph(checkout: Path) -> None:
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize("state", ["state", "a file"])
-def test_a_fault_of_the_program_is_one_paragraph_and_a_log(tmp_path: Path, state: str) -> None:
-    (tmp_path / "a file").touch()
+def test_a_fault_of_the_program_is_one_paragraph_and_a_log(tmp_path: Path) -> None:
     program = """
 from unittest.mock import Mock
 from imgbuild import cli
@@ -241,7 +239,7 @@ cli.main()
 """
     result = subprocess.run(
         [sys.executable, "-c", program],
-        env={**os.environ, "XDG_STATE_HOME": str(tmp_path / state), "TMPDIR": str(tmp_path)},
+        env={**os.environ, "TMPDIR": str(tmp_path)},
         check=False,
         capture_output=True,
         text=True,
@@ -249,9 +247,8 @@ cli.main()
     assert result.returncode == 3
     assert result.stderr.startswith("imgbuild: imgbuild itself failed: KeyError: ")
     assert result.stderr.count("\n") == 1
-    (log,) = tmp_path.glob("**/*-traceback-*.log")
+    (log,) = tmp_path.iterdir()
     assert str(log) in result.stderr
-    assert (log.parent.name == "logs") == (state == "state")
     assert log.read_text().startswith("Traceback (most recent call last):")
 
 
@@ -274,7 +271,8 @@ cli.main()
         text=True,
     )
     assert result.returncode == 3
-    assert "This user has no home folder: HOME is not set" in result.stderr
+    assert "Could not determine home directory" in result.stderr
+    assert result.stderr.count("\n") == 1
     assert "Traceback" not in result.stderr
 
 
@@ -284,8 +282,7 @@ def test_a_project_that_cannot_be_looked_at(tmp_path: Path, name: str) -> None:
     (tmp_path / "other").symlink_to("loop")
     code, message = _run(tmp_path / name, "list")
     assert code == 2
-    # From Python 3.13 on a loop of links is a folder that is not there.
-    assert "Name the folder of a checkout" in message or "No matrix.yaml" in message
+    assert "No matrix.yaml in" in message
 
 
 def test_outside_a_checkout(tmp_path: Path) -> None:
@@ -309,17 +306,20 @@ def test_a_folder_that_cannot_be_written(checkout: Path) -> None:
     [
         (("show", "--tf", "2.2", "--stack", ""), "--stack"),
         (("show", "--tf", "2.2", "--stack="), "--stack"),
+        (("build", "--plan", ""), "--plan"),
+        (("", "list"), "imgbuild"),
         (("--mirror", "", "list"), "--mirror"),
         (("--settings", " ", "list"), "--settings"),
         (("list", "--project", ""), "--project"),
         (("matrix", "--all", "--changed-since", ""), "--changed-since"),
-        (("fetch", "", "--tf", "2.2"), "an argument"),
+        (("fetch", "", "--tf", "2.2"), "fetch"),
     ],
 )
 def test_an_empty_value_is_no_value(words: tuple[str, ...], option: str) -> None:
-    with pytest.raises(InputError, match=f"{option} has an empty value") as error:
+    with pytest.raises(InputError, match=f"The value after {option} is empty") as error:
         require_values([*words])
     assert error.value.exit_code == 2
+    require_values([*words, "--help"])
 
 
 def test_a_folder_in_place_of_a_file_is_not_a_lack_of_space(checkout: Path) -> None:
@@ -369,7 +369,7 @@ def test_help_imports_nothing_heavy() -> None:
     """What makes --help slow is imports; the time itself is measured in benchmarks/."""
     program = (
         "import sys\nfrom imgbuild.cli import app, register\nregister(app)\n"
-        "heavy = {'docker', 'pydantic', 'yaml', 'jinja2', 'requests'}\n"
+        "heavy = {'docker', 'pydantic', 'yaml', 'jinja2', 'requests', 'tempfile'}\n"
         "print(sorted(heavy & sys.modules.keys()))"
     )
     result = subprocess.run(

@@ -53,13 +53,13 @@ def test_settings_then_host_then_context_then_the_default(
 def test_an_engine_by_ssh_is_refused_with_what_to_do(
     environ: dict[str, str], tmp_path: Path
 ) -> None:
-    with pytest.raises(InputError, match=r"context: .* forward its socket, `ssh -nNT -L"):
+    with pytest.raises(InputError, match=r"context: .* forward the engine's socket, `ssh -nNT -L"):
         resolve_host(NOTHING, {**environ, "DOCKER_HOST": "ssh://me@build"})
     context(tmp_path, "far", {"Endpoints": {"docker": {"Host": "ssh://me@build"}}})
-    with pytest.raises(InputError, match="forward its socket"):
+    with pytest.raises(InputError, match="forward the engine's socket"):
         resolve_host(NOTHING, {**environ, "DOCKER_CONTEXT": "far"})
     for host in ("ssh://build", "ssh://me@build"):
-        with pytest.raises(ValidationError, match="forward its socket"):
+        with pytest.raises(ValidationError, match="forward the engine's socket"):
             EngineSettings(host=host)
 
 
