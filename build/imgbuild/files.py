@@ -1,5 +1,6 @@
 """Files and folders that appear whole or not at all: atomic writes, locks, a store by sha256."""
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -67,18 +68,23 @@ def write_text(path: Path, text: str) -> None:
     write_texts({path: text})
 
 
-def write_texts(texts: Mapping[Path, str], stale: Collection[Path] = ()) -> None:
+def write_texts(texts: Mapping[Path, str], stale: Collection[Path] = ()) -> list[Path]:
     """Replace files by texts as `write_text` does, and remove ``stale`` ones: all of it or nothing.
 
-    Everything is written beside its place before the first file is replaced.
+    Everything is written beside its place before the first file is replaced. Return what changed.
 
     Raises:
         MachineError: a folder cannot be written, or the disk is full.
+        IsADirectoryError: a folder is in the place of a file.
 
     """
+    if folder := next(filter(Path.is_dir, (*texts, *stale)), None):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(folder))
+    old = {path: path.read_bytes() for path in texts if path.is_file()}
+    changed = [*(path for path, text in texts.items() if old.get(path) != text.encode()), *stale]
     staged: dict[Path, Path] = {}
     with ExitStack() as leftovers:
-        for path in (*texts, *stale):
+        for path in changed:
             with _disk_errors(f"write {path}", path.parent, "; nothing was changed"):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -92,6 +98,7 @@ def write_texts(texts: Mapping[Path, str], stale: Collection[Path] = ()) -> None
                 staged[path].replace(path)
                 if path in stale:
                     path.unlink()
+    return changed
 
 
 @contextmanager

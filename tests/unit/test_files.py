@@ -16,6 +16,7 @@ from imgbuild.files import (
     stored_folder,
     work_folder,
     write_text,
+    write_texts,
 )
 
 
@@ -61,6 +62,17 @@ def test_a_failed_write_leaves_the_old_file(
         write_text(path, "new")
     assert [one.name for one in path.parent.iterdir()] == ["file"]
     assert path.read_text() == "old"
+
+
+@pytest.mark.parametrize("stale", [False, True])
+def test_a_folder_in_the_place_of_a_file_changes_nothing(tmp_path: Path, stale: bool) -> None:
+    path, other = tmp_path / "a", tmp_path / "b"
+    path.write_text("old")
+    other.mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_texts({path: "new", **({} if stale else {other: "new"})}, [other] if stale else ())
+    assert path.read_text() == "old"
+    assert {*tmp_path.iterdir()} == {path, other}
 
 
 def test_a_lock_is_held_by_one(tmp_path: Path) -> None:

@@ -1,12 +1,9 @@
 """``imgbuild lock``: resolve the packages of every image, or check the locks."""
 
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from imgbuild.cli.options import ProjectOption, StackOption, open_project, option
+from imgbuild.cli.options import ProjectOption, StackOption, echo, info, open_project, option
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 
 if TYPE_CHECKING:
@@ -42,46 +39,33 @@ def lock(
                 f"Locks do not satisfy the matrix:\n{lines}\nRun `imgbuild lock`."
             )
         for note in conda.unlocked_packages(family.pythons, folder):
-            typer.echo(f"note: images/locks/{note}: their channel was not reached.")
-        typer.echo(f"{len(family.requests) + len(family.pythons)} locks satisfy the matrix.")
+            echo(f"note: images/locks/{note}: their channel was not reached.")
+        echo(f"{len(family.requests) + len(family.pythons)} locks satisfy the matrix.")
         return
     sites = Sites(matrix.upstream_urls, load_settings(opened.settings))
     _resolve(family, folder, sites, upgrade=upgrade)
 
 
 def _resolve(family: "LockFamily", folder: Path, sites: "Sites", *, upgrade: bool) -> None:
-    """Resolve every lock in a copy of the folder, then write all that changed, or nothing."""
+    """Resolve every lock, then write all that changed, or nothing."""
     from imgbuild.dockerfile import conda, requirements
-    from imgbuild.files import work_folder
-
-    environment = requirements.index_environment(sites)
-    with work_folder("locks") as copy:
-        for path in folder.glob("*.txt"):
-            shutil.copy(path, copy)
-        for request in family.requests:
-            requirements.resolve(request, copy, upgrade=upgrade, environment=environment)
-        try:
-            for version, python in family.pythons.items():
-                conda.resolve_conda(version, python, copy, sites, upgrade=upgrade)
-        except MachineError:  # its lock says what is unlocked
-            _take_over(family, copy, folder)
-            raise
-        _take_over(family, copy, folder)
-
-
-def _take_over(family: "LockFamily", copy: Path, folder: Path) -> None:
-    from imgbuild.dockerfile.conda import conda_lock_name
-    from imgbuild.dockerfile.requirements import stale_locks
     from imgbuild.files import write_texts
 
-    names = [one.file_name for one in family.requests]
-    names += map(conda_lock_name, family.pythons)
-    found = {name: (copy / name).read_bytes() for name in names if (copy / name).exists()}
-    old = {name: (folder / name).read_bytes() for name in found if (folder / name).exists()}
-    changed = {name: text.decode() for name, text in found.items() if old.get(name) != text}
-    stale = stale_locks(family, folder)
-    write_texts({folder / name: text for name, text in changed.items()}, stale)
-    for name in found:
-        typer.echo(f"{'written  ' if name in changed else 'unchanged'}  {name}")
+    environment = requirements.index_environment(sites)
+    texts, unread = dict[Path, str](), list[str]()
+    for request in family.requests:
+        info(f"resolving {request.file_name}")
+        text = requirements.resolve(request, folder, upgrade=upgrade, environment=environment)
+        texts[folder / request.file_name] = text
+    for version, python in family.pythons.items():
+        text, faults = conda.resolve_conda(version, python, folder, sites, upgrade=upgrade)
+        texts[folder / conda.conda_lock_name(version)] = text
+        unread += faults
+    stale = requirements.stale_locks(family, folder)
+    changed = write_texts(texts, stale)
+    for path in texts:
+        echo(f"{'written  ' if path in changed else 'unchanged'}  {path.name}")
     for path in stale:
-        typer.echo(f"deleted    {path.name}")
+        echo(f"deleted    {path.name}")
+    if unread:
+        raise MachineError(f"{' '.join(unread)} The lines of it in the locks stay as they are.")

@@ -20,7 +20,6 @@ from pathlib import Path
 
 from imgbuild.dockerfile.lockfile import UnreadableLockError, lock_text
 from imgbuild.errors import CheckFailedError, InputError, MachineError
-from imgbuild.files import write_text
 from imgbuild.matrix.model import CondaPython, Python
 from imgbuild.settings import Sites
 
@@ -122,16 +121,15 @@ def conda_downloads(version: str, python: Python, locks: Path) -> tuple[tuple[st
 
 def resolve_conda(
     version: str, python: CondaPython, folder: Path, sites: Sites, *, upgrade: bool
-) -> bool:
-    """Write the lock of one interpreter; return whether the file changed.
+) -> tuple[str, list[str]]:
+    """Return the lock of one interpreter, and which channels could not be read; nothing is written.
 
-    Known hashes are kept, unless ``upgrade``; the others are read from the channels. If a channel
-    cannot be reached (MachineError), the lock is written with its new packages ``unlocked``; if it
-    does not have a package (CheckFailedError), nothing is written.
+    Known hashes in ``folder`` are kept, unless ``upgrade``; the others are read from the channels.
+    New packages of a channel that cannot be reached are ``unlocked``; a channel that does not have
+    a package is a CheckFailedError.
     """
     path = folder / conda_lock_name(version)
     known = dict(read_conda_lock(path)) if path.exists() else {}
-    previous = path.read_text(encoding="utf-8") if path.exists() else ""
     channels: dict[str, list[str]] = defaultdict(list)
     for url in python.packages:
         if upgrade or url not in known or known[url].sha256 is None:
@@ -145,12 +143,7 @@ def resolve_conda(
             continue
         known |= {url: CondaEntry(url, _find(repodata, url, channel)) for url in urls}
     entries = [known.get(url, CondaEntry(url)) for url in python.packages]
-    text = HEADER.format(version=version) + "".join(entry.line for entry in entries)
-    if text != previous:
-        write_text(path, text)
-    if faults:
-        raise MachineError(f"{' '.join(faults)} The lock's lines of it stay as they are.")
-    return text != previous
+    return HEADER.format(version=version) + "".join(entry.line for entry in entries), faults
 
 
 def _repodata(channel: str, sites: Sites) -> str:

@@ -66,14 +66,13 @@ def render_all(images: Iterable[Image], templates: Path, folder: Path) -> dict[P
 
 def write_all(rendered: Mapping[Path, str], folder: Path) -> list[Path]:
     """Write what changed, delete what belongs to no image, or neither; return the changed paths."""
-    changed = [path for path, text in rendered.items() if _read(path) != text]
     stale = _stale(rendered, folder)
-    write_texts({path: rendered[path] for path in changed}, stale)
+    changed = write_texts(rendered, stale)
     for path in stale:
         if path.name == DOCKERFILE:
             with suppress(OSError):  # another file is in it
                 path.parent.rmdir()
-    return [*changed, *stale]
+    return changed
 
 
 def find_drift(rendered: Mapping[Path, str], folder: Path) -> list[str]:

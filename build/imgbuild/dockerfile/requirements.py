@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from imgbuild.dockerfile.conda import conda_lock_name, conda_problems
 from imgbuild.dockerfile.lockfile import HEADER, Lock, UnreadableLockError, parse_lock, read_lock
 from imgbuild.errors import CheckFailedError, InputError, MachineError
-from imgbuild.files import json_sha256, work_folder, write_text
+from imgbuild.files import json_sha256, work_folder
 from imgbuild.matrix.images import Image, all_images, images_of
 from imgbuild.matrix.model import CondaPython, Condition, Matrix
 from imgbuild.matrix.rules import admits
@@ -164,21 +164,18 @@ def resolve(
     *,
     upgrade: bool,
     environment: Mapping[str, str] = os.environ,
-) -> bool:
-    """Write the lock of ``request`` into ``folder``; return whether the file changed.
+) -> str:
+    """Return the lock of ``request``; nothing is written.
 
-    Versions of an existing lock are kept where they still satisfy, unless ``upgrade``. uv runs in
-    ``environment``, which may name another index.
+    Versions of the lock in ``folder`` are kept where they still satisfy, unless ``upgrade``. uv
+    runs in ``environment``, which may name another index.
     """
     path = folder / request.file_name
     previous = path.read_text(encoding="utf-8") if path.exists() else ""
     body = _run_uv(request, "" if upgrade else previous, environment)
     text = f"{HEADER}\n# {request.title}\n# request: sha256:{request.digest}\n{body}"
     parse_lock(text, request.file_name)
-    if text == previous:
-        return False
-    write_text(path, text)
-    return True
+    return text
 
 
 def _run_uv(request: LockRequest, previous: str, environment: Mapping[str, str]) -> str:

@@ -13,7 +13,8 @@ from project_copy import NO_ENGINE, copied, imgbuild
 from typer.testing import CliRunner
 
 from imgbuild.cli import interruption, register, require_values
-from imgbuild.errors import ImgbuildError, InputError
+from imgbuild.dockerfile import conda, requirements
+from imgbuild.errors import ImgbuildError, InputError, MachineError
 from imgbuild.project import Project
 from imgbuild.text import printable
 
@@ -148,10 +149,26 @@ def test_lock_writes_all_locks_or_none(checkout: Path, monkeypatch: pytest.Monke
     assert before == {path: path.read_bytes() for path in locks.glob("*.txt")}
     code, output = _run(checkout, "lock", "--stack", "debian")
     assert code == 0
+    assert "resolving tf-2.2.0-py3.6-cpu.txt" in output, "it takes minutes"
     assert "written    tf-2.2.0-py3.6-cpu.txt" in output
     assert "deleted    tf-9.9.9-py3.6-cpu.txt" in output
     after = {path: path.read_bytes() for path in locks.glob("*.txt")}
     assert sum(before[path] != after[path] for path in after) == output.count("written")
+
+
+def test_lock_writes_what_came_where_a_channel_cannot_be_read(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unread(*_: object) -> str:
+        raise MachineError("no connection.")
+
+    monkeypatch.setattr(requirements, "resolve", lambda *_, **__: "new\n")
+    monkeypatch.setattr(conda, "_repodata", unread)
+    code, message = _run(checkout, "lock", "--upgrade")
+    assert (code, "no connection. The lines of it in the locks stay" in message) == (3, True)
+    locks = checkout / "images" / "locks"
+    assert (locks / "tf-2.2.0-py3.6-cpu.txt").read_text() == "new\n"
+    assert "unlocked" not in (locks / "conda-3.6.2.txt").read_text()
 
 
 @pytest.mark.parametrize(

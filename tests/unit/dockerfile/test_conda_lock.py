@@ -2,6 +2,7 @@
 
 import bz2
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from imgbuild.dockerfile.conda import (
     resolve_conda,
     unlocked_packages,
 )
-from imgbuild.errors import CheckFailedError, InputError, MachineError
+from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.model import CondaPython
 from imgbuild.settings import Settings, Sites
 
@@ -54,11 +55,14 @@ def channel(server: FaultyServer) -> FaultyServer:
     return server
 
 
-def _resolve(server: FaultyServer, folder: Path, *urls: str, upgrade: bool = False) -> bool:
+def _resolve(server: FaultyServer, folder: Path, *urls: str, upgrade: bool = False) -> str:
+    """Write the lock; return which channels could not be read."""
     upstreams = {"main": UP, "forge": "https://forge.example/linux-64"}
     mirrors = {"main": f"{server.url}/m", "forge": "http://127.0.0.1:9/"}
     sites = Sites(upstreams, Settings.model_validate({"mirrors": mirrors}))
-    return resolve_conda("3.6.2", _python(*urls), folder, sites, upgrade=upgrade)
+    text, faults = resolve_conda("3.6.2", _python(*urls), folder, sites, upgrade=upgrade)
+    _write(folder, text)
+    return " ".join(faults)
 
 
 @pytest.mark.parametrize(
@@ -100,18 +104,16 @@ def test_an_unlocked_package_is_not_built_with(tmp_path: Path, text: str) -> Non
 
 
 def test_hashes_come_from_the_channel(channel: FaultyServer, tmp_path: Path) -> None:
-    assert _resolve(channel, tmp_path, PYTHON, XZ)
-    entries = read_conda_lock(tmp_path / NAME)
-    assert [entry.sha256 for entry in entries.values()] == [SHA, OTHER]
-    assert not _resolve(channel, tmp_path, PYTHON, XZ)
-    assert len(channel.asked) == 1, "a locked package is not looked up again"
-    assert not _resolve(channel, tmp_path, PYTHON, XZ, upgrade=True)
-    assert len(channel.asked) == 2
+    for upgrade, asked in ((False, 1), (False, 1), (True, 2)):
+        assert not _resolve(channel, tmp_path, PYTHON, XZ, upgrade=upgrade)
+        entries = read_conda_lock(tmp_path / NAME)
+        assert [entry.sha256 for entry in entries.values()] == [SHA, OTHER]
+        assert len(channel.asked) == asked, "a locked package is not looked up again"
 
 
 def test_a_hash_with_its_note_stays(channel: FaultyServer, tmp_path: Path) -> None:
     path = _write(tmp_path, f"{OTHER}  {PYTHON}  # seen in a file\nunlocked  {XZ}\n")
-    assert _resolve(channel, tmp_path, PYTHON, XZ)
+    assert not _resolve(channel, tmp_path, PYTHON, XZ)
     lines = [f"{OTHER}  {PYTHON}  # seen in a file", f"{OTHER}  {XZ}"]
     assert path.read_text().splitlines()[1:] == lines
 
@@ -136,7 +138,7 @@ def test_a_channel_without_a_packed_index_and_an_entry_without_sha256(
 ) -> None:
     body = _repodata(**{"xz-5.2.3-h5e939de_4.tar.bz2": "abc"})
     server.give("/m/repodata.json", Reply(body))
-    assert _resolve(server, tmp_path, PYTHON)
+    assert not _resolve(server, tmp_path, PYTHON)
     with pytest.raises(CheckFailedError, match=r"gives no sha256 for xz-5\.2\.3"):
         _resolve(server, tmp_path, XZ)
 
@@ -153,9 +155,9 @@ def test_a_channel_that_cannot_be_read(
     server: FaultyServer, tmp_path: Path, reply: Reply, expected: str
 ) -> None:
     server.give("/m/repodata.json.bz2", reply)
-    with pytest.raises(MachineError, match=expected) as caught:
-        _resolve(server, tmp_path, XZ)
-    assert "/m" in str(caught.value)
+    said = _resolve(server, tmp_path, XZ)
+    assert re.search(expected, said)
+    assert "/m" in said
 
 
 @pytest.mark.parametrize(("before", "kept"), [("", "unlocked"), (f"{OTHER}  {FORGE}\n", OTHER)])
@@ -163,6 +165,6 @@ def test_an_unreachable_channel_leaves_only_its_packages(
     channel: FaultyServer, tmp_path: Path, before: str, kept: str
 ) -> None:
     path = _write(tmp_path, before)
-    with pytest.raises(MachineError, match=r"127\.0\.0\.1:9/repodata"):
-        _resolve(channel, tmp_path, FORGE, PYTHON, upgrade=True)
+    said = _resolve(channel, tmp_path, FORGE, PYTHON, upgrade=True)
+    assert "127.0.0.1:9/repodata" in said
     assert path.read_text().splitlines()[1:] == [f"{kept}  {FORGE}", f"{SHA}  {PYTHON}"]

@@ -192,11 +192,13 @@ def fake_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeUv:
     return install
 
 
-def test_resolve_writes_a_lock_once(tmp_path: Path, fake_uv: FakeUv) -> None:
+def test_resolve_returns_a_lock_that_satisfies(tmp_path: Path, fake_uv: FakeUv) -> None:
     fake_uv(f"cat > lock.txt <<'EOT'\n{_entry('pip', '21.3.1')}EOT")
-    assert resolve(REQUEST, tmp_path / "locks", upgrade=False)
-    assert not resolve(REQUEST, tmp_path / "locks", upgrade=False)
-    assert lock_problems(REQUEST, tmp_path / "locks") == []
+    text = resolve(REQUEST, tmp_path, upgrade=False)
+    assert not list(tmp_path.glob("*.txt"))
+    (tmp_path / "x.txt").write_text(text)
+    assert resolve(REQUEST, tmp_path, upgrade=False) == text
+    assert lock_problems(REQUEST, tmp_path) == []
 
 
 @pytest.mark.parametrize(
