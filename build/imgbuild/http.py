@@ -208,13 +208,12 @@ class HttpClient:
         secret: bool = False,
     ) -> Iterator[requests.Response]:
         """Give the answer to one try of a request, its body unread; see `ask`."""
-        parts = urlsplit(url)
-        if (authorization or secret) and parts.scheme != "https" and not is_loopback(parts.netloc):
+        login = authorization or self._login(url)
+        if (login or secret) and is_plain(url):
             raise CheckFailedError(
                 f"{shown(url)} is plain http: the login is not sent there. Give the server a TLS "
-                "certificate."
+                "certificate, or this machine no login for it."
             )
-        login = authorization or self._login(url)
         sent = {**_ALWAYS, **({"Authorization": login} if login else {}), **(headers or {})}
         try:
             response = self._session.request(
@@ -293,6 +292,12 @@ def same_site(one: str, other: str) -> bool:
         for parts in map(urlsplit, (one, other))
     )
     return first == second
+
+
+def is_plain(url: str) -> bool:
+    """Return whether all on the way could read what is sent to an address."""
+    parts = urlsplit(url)
+    return parts.scheme != "https" and not is_loopback(parts.netloc)
 
 
 def is_loopback(host: str) -> bool:

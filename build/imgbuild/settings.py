@@ -246,29 +246,24 @@ class Sites:
         Its ``default`` entry is not used: it would be sent to anyone.
 
         Raises:
-            InputError: the netrc file cannot be read, or its login would go over plain http.
+            InputError: the netrc file cannot be read.
 
         """
-        parts = urlsplit(url)
-        found = self._logins.get(parts.hostname or "")
-        if found is None:
-            return None
-        if parts.scheme != "https":
-            from imgbuild.http import is_loopback  # noqa: PLC0415 - brings requests
-
-            if not is_loopback(parts.netloc):
-                raise InputError(
-                    f"imgbuild.local.yaml: netrc {self.settings.netrc} has a login for "
-                    f"{parts.hostname}, but {parts.scheme}://{parts.netloc} is plain http, where "
-                    "all can read it. Name the site by https, or remove its login from the file."
-                )
-        return Credentials(found[0] or "", found[2] or "")
+        found = self._logins.get(urlsplit(url).hostname or "")
+        return Credentials(found[0] or "", found[2] or "") if found else None
 
     def check_logins(self) -> None:
-        """Raise InputError if a login of the netrc file cannot be sent to a site, as builds do."""
+        """Raise InputError if apt or uv would send a login of the netrc file over plain http."""
+        from imgbuild.http import is_plain  # noqa: PLC0415 - brings requests
+
         mirrors = (mirror.url for mirror in self.settings.mirrors.values())
-        for url in ("https://localhost/", *map(self.address, self.upstreams.values()), *mirrors):
-            self.login(url)
+        for url in (*map(self.address, self.upstreams.values()), *mirrors):
+            if self.login(url) and is_plain(url):
+                raise InputError(
+                    f"The settings: netrc {self.settings.netrc} has a login for {url}, which is "
+                    "plain http, where all can read it. Name the site by https, or remove its "
+                    "login from the file."
+                )
 
     @property
     def verify(self) -> str | bool:

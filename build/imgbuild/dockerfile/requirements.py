@@ -223,6 +223,7 @@ def index_environment(sites: Sites) -> Mapping[str, str]:
 
     Without a mirror uv's own configuration files and variables name the index.
     """
+    sites.check_logins()
     mirror = sites.settings.mirrors.get(INDEX)
     found = {
         "UV_DEFAULT_INDEX": mirror.url if mirror else None,

@@ -7,7 +7,7 @@ import pytest
 
 from imgbuild.dockerfile.lockfile import HEADER
 from imgbuild.dockerfile.requirements import index_environment
-from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.inputs.upstream_files import python_items
 from imgbuild.matrix.images import Image
 from imgbuild.settings import Mirror, Settings, Sites
@@ -127,6 +127,7 @@ def test_uv_is_told_of_mirror_login_and_authorities(
     monkeypatch.delenv("NETRC", raising=False)
     assert index_environment(Sites())["UV_DEFAULT_INDEX"] == "https://own.example/simple"
     assert "NETRC" not in index_environment(Sites())
+    (tmp_path / "netrc").write_text("machine m.example login me password secret\n")
     settings = Settings(
         mirrors={"python-index": Mirror(url="https://m.example/simple")},
         netrc=str(tmp_path / "netrc"),
@@ -136,3 +137,6 @@ def test_uv_is_told_of_mirror_login_and_authorities(
     assert told["UV_DEFAULT_INDEX"] == "https://m.example/simple"
     assert told["NETRC"] == str(tmp_path / "netrc")
     assert told["SSL_CERT_FILE"] == str(tmp_path / "ca.pem")
+    open_to_all = {"python-index": Mirror(url="http://m.example/simple")}
+    with pytest.raises(InputError, match="is plain http, where all can read it"):
+        index_environment(Sites(settings=settings.model_copy(update={"mirrors": open_to_all})))
