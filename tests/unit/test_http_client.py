@@ -52,8 +52,9 @@ def test_an_answer_without_end_is_refused(server: FaultyServer) -> None:
 
 def test_https_is_not_left_for_http(monkeypatch: pytest.MonkeyPatch) -> None:
     def redirect(
-        _: HTTPAdapter, request: requests.PreparedRequest, **_options: object
+        _: HTTPAdapter, request: requests.PreparedRequest, **options: object
     ) -> requests.Response:
+        assert options["verify"] is True
         response = requests.Response()
         response.raw = HTTPResponse(io.BytesIO())
         response.request, response.url, response.status_code = request, str(request.url), 302

@@ -192,8 +192,12 @@ def fake_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeUv:
     return install
 
 
-def test_resolve_returns_a_lock_that_satisfies(tmp_path: Path, fake_uv: FakeUv) -> None:
-    fake_uv(f"cat > lock.txt <<'EOT'\n{_entry('pip', '21.3.1')}EOT")
+def test_resolve_returns_a_lock_that_satisfies(
+    tmp_path: Path, fake_uv: FakeUv, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VIRTUAL_ENV", "/one/that/happens/to/be/active")
+    body = _entry("pip", "21.3.1")
+    fake_uv(f"[ -z \"$VIRTUAL_ENV\" ] || exit 1\ncat > lock.txt <<'EOT'\n{body}EOT")
     text = resolve(REQUEST, tmp_path, upgrade=False)
     assert not list(tmp_path.glob("*.txt"))
     (tmp_path / "x.txt").write_text(text)

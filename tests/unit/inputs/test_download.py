@@ -137,7 +137,10 @@ def test_what_another_run_left_is_used_or_not(
 
 @pytest.mark.parametrize(
     ("status", "expected"),
-    [(404, "answered 404 "), (403, "asks for a login"), (418, "418")],
+    [
+        *((status, f"answered {status} .*: it asks for a login") for status in (401, 403, 407)),
+        *((status, rf"answered {status} \([^)]+\)\. ") for status in (404, 405, 418)),
+    ],
 )
 def test_a_refusal_is_not_asked_again(
     server: FaultyServer, tmp_path: Path, status: int, expected: str

@@ -181,6 +181,7 @@ def test_every_kind_of_the_schema_is_there() -> None:
         ("same-major-minor-at-least", "8.6.0", ("7.6.4",), False),
         ("same-major-minor-at-least", "6.7.0", ("7.6.4",), False),
         ("same-major-minor-at-least", "8", ("8.0",), True),
+        ("same-major-minor-at-least", "8", ("8.1",), False),
         ("release-one-of", "4.8.5", ("4.8",), True),
         ("release-one-of", "4.8.5", (), False),
     ],

@@ -8,9 +8,10 @@ import pytest
 from memory_registry import MemoryRegistry
 from published_images import RECORD, publish
 
+from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.tags import record_tag
-from imgbuild.publish.record import ARTIFACT_TYPE, put_record, read_record, record_of
-from imgbuild.registry.repository import DamagedError
+from imgbuild.publish.record import ARTIFACT_TYPE, packed_size, put_record, read_record, record_of
+from imgbuild.registry.repository import DamagedError, Manifest
 
 TAG, WHERE = RECORD.tag, "registry.test/app:1.record"
 
@@ -54,6 +55,12 @@ def test_of_one_second_the_later_release_is_the_later_record() -> None:
     """The tenth of a day comes after the ninth: a release is no text."""
     ninth, tenth = (replace(RECORD, release=f"20261120.{number}") for number in (9, 10))
     assert ninth.age < tenth.age < replace(ninth, published="2026-11-20T10:11:13Z").age
+
+
+@pytest.mark.parametrize("content", ["{}", '{"config": {"size": 1}}', '{"layers": []}'])
+def test_what_is_no_single_image_has_no_size(content: str) -> None:
+    with pytest.raises(CheckFailedError, match="sha256:1 lists several platforms, not one image"):
+        packed_size(Manifest("sha256:1", "", content.encode()))
 
 
 def test_a_record_lies_beside_its_image(registry: MemoryRegistry) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from fake_engine import FakeEngine
 from memory_registry import MemoryRegistry
+from published_images import publish
 
 from imgbuild.build.display import BuildDisplay
 from imgbuild.engine.types import StoredImage
@@ -121,6 +122,7 @@ def test_content_then_record_then_input_tag_then_moving_tags(bench: Bench) -> No
     assert {bench.registry.tagged[tag] for tag in (FIRST, input_of("one"), *MOVING)} == {digest}
     assert found.record == bench.record()
     assert (found.record.image_id, found.record.release) == (id_of("one"), "20261120.1")
+    assert found.record.size == len(b'{"tag": "one"}layer')
     assert [one.verdict for one in found.record.suites] == ["passed"]
 
 
@@ -142,6 +144,15 @@ def test_another_image_gets_the_next_release_and_keeps_the_moving_tags(bench: Be
     assert found.steps == ()
     assert found.kept == tuple(f"{tag} stays at {SECOND}" for tag in MOVING)
     assert {bench.registry.tagged[tag] for tag in MOVING} == {later.digest}
+
+
+def test_a_moving_tag_that_another_image_took_is_taken_back(bench: Bench) -> None:
+    """Only a later one of the same image keeps it."""
+    record = bench.push().record
+    publish(bench.registry, "other", image="tf-2.2-cpu-other", published="2026-12-01T00:00:00Z")
+    found = bench.push()
+    assert (found.moves, found.kept) == (MOVING, ())
+    assert {bench.registry.tagged[tag] for tag in MOVING} == {record.digest}
 
 
 @pytest.mark.parametrize(
@@ -275,6 +286,18 @@ def test_two_images_under_one_immutable_tag(bench: Bench, recorded: bool) -> Non
     digest = bench.registry.tagged[FIRST]
     assert bench.registry.manifests[digest].config_digest == id_of("rival")
     assert not {*MOVING} & {*bench.registry.tagged}
+
+
+def test_another_image_that_is_recorded_while_the_tags_move_gets_its_tag_back(bench: Bench) -> None:
+    def rival() -> None:
+        digest = place_image(bench.registry, "rival", "any")
+        bench.put(replace(bench.record(), digest=digest, image_id=id_of("rival")))
+
+    bench.at(f"put {MOVING[1]}", rival)
+    with pytest.raises(CheckFailedError, match="was published by someone else at the same time"):
+        bench.push()
+    digest = bench.registry.tagged[FIRST]
+    assert bench.registry.manifests[digest].config_digest == id_of("rival")
 
 
 def test_two_pushes_of_one_image_at_once_are_no_conflict(bench: Bench) -> None:

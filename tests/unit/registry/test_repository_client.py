@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from registry_client import ATTEMPTS, opened
@@ -74,6 +75,9 @@ def test_an_upload_goes_where_it_is_told(
     assert registry.put_blob(b"record") == digest_of(b"record")
     assert server.store.blobs[digest_of(b"record")] == b"record"
     assert "_state=s&digest=sha256%3A" in server.asked[-1].path
+    server.fail("POST", Fault(202, {"Location": "/v2/team/app/blobs/uploads/7"}))
+    registry.put_blob(b"other")
+    assert server.asked[-1].path.startswith("/v2/team/app/blobs/uploads/7?digest=sha256%3A")
 
 
 @pytest.mark.parametrize("page", [1, 5, 7])
@@ -215,6 +219,9 @@ def test_a_blob_that_another_writes_at_the_same_moment(
     assert registry.put_manifest("1.0", content, OCI_MANIFEST) == registry.head("1.0")
     server.fail("PUT /manifests", *[busy] * ATTEMPTS)
     with pytest.raises(MachineError, match="DIGEST_INVALID: did not match"):
+        registry.put_manifest("2.0", content, OCI_MANIFEST)
+    server.fail("PUT /manifests", replace(busy, status=403))
+    with pytest.raises(CheckFailedError, match="refused: it answered 403: DIGEST_INVALID"):
         registry.put_manifest("2.0", content, OCI_MANIFEST)
 
 
