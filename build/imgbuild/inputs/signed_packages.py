@@ -91,7 +91,8 @@ def _release(name: str, path: Path, signature: Path | None, keyrings: Sequence[P
         result = gpgv(keyrings, *map(str, files))
         # As apt: one good signature is enough, beside those of keys that are not known here.
         if "[GNUPG:] GOODSIG " not in result.output or "[GNUPG:] BADSIG " in result.output:
-            raise _refusal(name, f"gpgv refuses its signature ({result.errors.strip()[-80:]})")
+            said = f"gpgv refuses its signature ({' '.join(result.errors.split())[-80:]})"
+            raise _refusal(name, f"{said}; for a mirror with its own key, name its `keyring`")
         text = out.read_text(encoding="utf-8")
     fields = dict(_FIELD.findall(text))
     _, dists, suite = name.rpartition("_")[0].rpartition("_dists_")
