@@ -36,7 +36,13 @@ chmod "$2" id_rsa
 cp -r "$3"/. "$4"
 chmod -R a+rX "$4"
 """
-_REACH = 'for node; do until ssh "$node" true; do sleep 0.2; done; done'
+#: What MPI's ssh is told in the images; those from elsewhere have nothing of the kind.
+_REACH = """
+config=/etc/ssh/ssh_config_mpi
+for node; do
+    until ssh $([ ! -e "$config" ] || echo "-F $config") "$node" true; do sleep 0.2; done
+done
+"""
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("importable")
 SAME_NUMBER = 1e-5  # the weights are small differences of larger float32 numbers
+#: How ssh itself has it: a user's `git clone git@…` asks before it trusts a host.
+OWN_SSH = {"stricthostkeychecking": "ask", "port": "22", "loglevel": "INFO"}
 NAMES = {"root": ("a", "b"), "mpiuser": ("launcher", "worker-0", "worker-1")}
 
 
@@ -64,6 +66,16 @@ def job(start: Start, nodes: dict[str, Nodes], expect: Expectation, lab: Lab) ->
 def test_nodes_reach_each_other_without_a_question(nodes: dict[str, Nodes], user: str) -> None:
     """The mounted key serves sshd, and the first node runs commands on all others."""
     assert nodes[user].ready.output == ""
+
+
+@pytest.mark.usefixtures("of_a_stack")
+@pytest.mark.parametrize("user", sorted(USERS))
+def test_ssh_of_users_trusts_no_host(nodes: dict[str, Nodes], user: str) -> None:
+    """What nodes need is set for MPI alone."""
+    said = nodes[user].first.run("ssh", "-G", "git.example.org", seconds=10).output
+    found = dict(line.split(" ", 1) for line in said.splitlines() if " " in line)
+    assert {name: found.get(name) for name in OWN_SSH} == OWN_SSH
+    assert "/dev/null" not in found["userknownhostsfile"]
 
 
 def test_every_node_runs_one_rank(job: Job) -> None:

@@ -5,4 +5,4 @@
 # slow: yes
 ARG BASE
 FROM ${BASE}
-RUN sed -i 's/StrictHostKeyChecking no/StrictHostKeyChecking ask/' /etc/ssh/ssh_config
+RUN sed -i 's/StrictHostKeyChecking no/StrictHostKeyChecking ask/' /etc/ssh/ssh_config_mpi

@@ -107,7 +107,7 @@ def test_of_the_dockerfile_only_what_compiles_it_matters(
         ("lock", "grpcio==", False),
         ("check_compiler.py", "\n", True),
         ("parallel/sitecustomize.py", "\n", True),
-        ("ssh/ssh_config", "\n", False),
+        ("ssh/ssh_config_mpi", "\n", False),
     ],
 )
 def test_of_the_lock_and_the_files_only_what_it_is_compiled_with_matters(

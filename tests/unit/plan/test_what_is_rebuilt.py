@@ -175,7 +175,7 @@ ROWS: list[Row] = [
         "Dockerfile: stage mpi",
     ),
     (_change_macro, {"variant": "gpu"}, "Dockerfile: stages? [a-z, -]+"),
-    *(_file(name) for name in ("mpiexec-ssh", "keyrings/README.md", "ssh/ssh_config")),
+    *(_file(name) for name in ("mpiexec-ssh", "keyrings/README.md", "ssh/ssh_config_mpi")),
     (_make_executable, "files/network.sh", f"files/network.sh {HEX}"),
     (_change_package, {"lock_name": FIRST}, r"lock: [a-z0-9-]+ ([0-9.]+) → \1\.1"),
     (_append_to_lock("lock_name"), {"lock_name": FIRST}, f"lock {HEX}"),
