@@ -35,6 +35,9 @@ OF_RANK_1 = {
     "int32": [2**24 + 2, -14, 1],
     "int64": [2**53 + 2, -14, 1],
 }
+#: Of (2, 0) and (1, 1), in programs/horovod_adasum.py; Horovod has Adasum from 0.19 on.
+ADASUM, WITH_ADASUM = [[2.0, 0.5]], (0, 19)
+ADASUM_OF = ("float16", "float32", "float64", "float64 beyond the buffer")
 JOINED = [[0, 0], [1, 0], [1, 1]]  # r + 1 rows of rank r: its number, the row's
 
 # The optimizer's step (the same program): weights before, learning rate, and each rank's data.
@@ -105,6 +108,14 @@ def test_broadcast_shares_the_root_ranks_values(ranks: Ranks, dtype: str) -> Non
 def test_allgather_joins_in_order_of_rank(ranks: Ranks, dtype: str) -> None:
     """Both ranks get all rows, though one brought more than the other."""
     ranks.must_have("allgather", dtype, JOINED)
+
+
+def test_adasum_is_exact(ranks: Ranks, expect: Expectation) -> None:
+    """Both ranks get what Adasum makes of what both brought, in every type and size."""
+    has = tuple(map(int, expect.pins["horovod"].split(".")[:2])) >= WITH_ADASUM
+    expected = {name: {"dtype": name.split()[0], "pairs": ADASUM} for name in ADASUM_OF}
+    for result in ranks.both():
+        assert result["adasum"] == (expected if has else None), f"on rank {result['rank']}"
 
 
 def test_ranks_end_a_step_with_the_same_bits(ranks: Ranks) -> None:

@@ -67,6 +67,8 @@ GPU_ENVIRONMENT = (
 #: The first Horovod with a CUDA kernel. Its CMake has two targets, horovod_cuda_kernels and
 #: compatible_horovod_cuda_kernels, that generate one file: seen to fail with make -j2.
 KERNELS = Version("0.20")
+#: The first Horovod with Adasum, whose header is changed (images/files/adasum_float16.py).
+ADASUM = Version("0.19")
 #: The upstreams of the gpu variant's packages, in the order of the templates.
 NVIDIA_UPSTREAMS = ("nvidia-cuda", "nvidia-machine-learning")
 
@@ -87,6 +89,7 @@ def variables(image: Image, locks: Path) -> dict[str, object]:
         "site_packages": f"{PREFIX}/lib/python{minor}/site-packages",
         "labels": tuple(pin_labels(image).items()),
         "compilers": _compilers(image),
+        "adasum": Version(image.version_of("horovod")) >= ADASUM,
         "one_by_one": image.cuda is not None and Version(image.version_of("horovod")) >= KERNELS,
         **_paths(image),
         **_downloads(image),

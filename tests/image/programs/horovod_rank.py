@@ -9,6 +9,7 @@ import os
 import sys
 
 import numpy as np
+from horovod_adasum import FUSION_BYTES, adasum
 from horovod_collectives import collectives, values
 from quiet_tensorflow import IS_TF2, tf
 
@@ -55,11 +56,13 @@ def write(folder, rank, result):
         stream.write(json.dumps(result) + "\n")
 
 
+os.environ["HOROVOD_FUSION_THRESHOLD"] = str(FUSION_BYTES)
 hvd.init()
 rank = hvd.rank()
 if hvd.size() != 2:  # the launcher and the library are of two MPIs: each process is alone
     sys.exit("this is rank {} of {}, where two were started".format(rank, hvd.size()))
 collected = values(collectives(rank, root=1))
+added = adasum(rank)
 weights = (step_in_keras if IS_TF2 else step_in_session)(rank % len(STARTS))
 write(
     sys.argv[1],
@@ -68,6 +71,7 @@ write(
         "rank": rank,
         "size": hvd.size(),
         "collectives": collected,
+        "adasum": added,
         "weights": weights.ravel().astype(float).tolist(),
         "weight bits": weights.tobytes().hex(),
     },

@@ -72,6 +72,15 @@ def test_the_compiler_of_the_wheel_compiles_horovod(
     assert header == {"1.10", "1.11", "1.12", "1.13", "1.14"}
 
 
+def test_adasum_for_float16_is_compiled_wherever_horovod_has_adasum(
+    images: dict[str, Image], having: Having
+) -> None:
+    changed = having("python3 /run/adasum_float16.py")
+    assert {images[name].minor for name in changed} == {"2.1", "2.2", "2.3"}
+    assert changed == having("exit found[0] || !found[1]")
+    assert having("if grep --quiet 'vfmadd'") == [n for n in images if n not in changed]
+
+
 def test_the_compiler_stays_in_its_stage(rendered: Rendered) -> None:
     stages = rendered("tf-2.2-cpu-debian").stages
     assert "g++" not in stages["os"].text

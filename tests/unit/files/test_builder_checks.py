@@ -62,3 +62,72 @@ def test_a_header_of_another_shape(
         assert "&&" not in (target / "bits" / "std_function.h").read_text()
     else:
         assert not target.exists() or not list(target.rglob("*.h"))
+
+
+#: What of Horovod's adasum.h is changed, as 0.19.1 has it.
+ADASUM = """
+#if __AVX__ && __F16C__
+#include <immintrin.h>
+#endif
+
+namespace horovod {
+namespace common {
+
+#if __AVX__ && __F16C__
+    if (horovod_datatype == DataType::HOROVOD_FLOAT16) {
+      ComputeDotAndNormSqrdsfp16((uint16_t*)a, (uint16_t*)b);
+    } else
+#endif
+    if (horovod_datatype == DataType::HOROVOD_FLOAT32) {
+      ComputeDotAndNormSqrds((float*)a, (float*)b, count);
+    } else {
+    }
+#if __AVX__ && __F16C__
+    if (horovod_datatype == DataType::HOROVOD_FLOAT16) {
+      ScaledAddfp16(count, acoeff, (uint16_t*)a, bcoeff, (uint16_t*)b);
+    } else
+#endif
+    if (horovod_datatype == DataType::HOROVOD_FLOAT32) {
+      ScaledAdd(count, acoeff, (float*)a, bcoeff, (float*)b, layerid);
+    } else {
+    }
+#if __AVX__ && __F16C__
+  inline void ComputeDotAndNormSqrdsfp16()
+  inline void ScaledAddfp16()
+  inline double Mm256ReductionPd()
+  inline __m256 MmLoaduPh()
+  inline void MmStorePh()
+  inline __m256 MmLoaduPhPartial()
+  inline void MmStorePhPartial()
+#endif
+"""
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        (ADASUM, ""),
+        (ADASUM.replace("__F16C__", "__F16C__ && __FMA__"), ""),  # from 0.19.2 on
+        (ADASUM.replace("  inline void ScaledAddfp16()\n", ""), "is there 6 times, not 7"),
+        (ADASUM.replace("__F16C__", "__AVX512F__"), "is there 0 times, not 4"),
+    ],
+)
+def test_the_header_of_adasum(project: Project, tmp_path: Path, header: str, expected: str) -> None:
+    path = tmp_path / "horovod" / "common" / "ops" / "adasum" / "adasum.h"
+    path.parent.mkdir(parents=True)
+    path.write_text(header)
+    result = _run(project.files / "adasum_float16.py", str(tmp_path), path=tmp_path)
+    assert expected in result.stderr
+    if expected:
+        assert result.returncode == 1
+        assert path.read_text() == header
+        return
+    text = path.read_text()
+    assert (result.returncode, text.count("HasF16cAndFma()")) == (0, 3)
+    assert "F16C__" not in text
+    # Whatever is asked of them, float16 has loops: those of the other types.
+    assert "ComputeDotAndNormSqrds((AdasumHalf*)a, (AdasumHalf*)b, count);" in text
+    assert "ScaledAdd(count, acoeff, (AdasumHalf*)a, bcoeff, (AdasumHalf*)b, layerid);" in text
+    functions = [line for line in text.splitlines() if line.endswith("()") and "inline" in line]
+    assert all('target("avx,f16c,fma")' in line for line in functions)
+    assert len(functions) == len(header.split("  inline ")) - 1
