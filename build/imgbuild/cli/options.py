@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.project import Project, find_project
 from imgbuild.text import printable
@@ -58,7 +59,9 @@ def print_json(result: Any) -> None:  # noqa: ANN401 - whatever JSON holds
 
 def open_project(path: Path | None) -> Project:
     """Return the checkout that ``--project`` names, or the one around the current folder."""
-    return find_project(Path(os.path.realpath(path or ".")))  # also of a loop of links
+    if path and not os.path.isdir(path):  # noqa: PTH112 - also of a loop of links
+        raise InputError(f"--project {path}: no such folder.")
+    return find_project(Path(os.path.realpath(path or ".")))
 
 
 def select(project: Project, selection: Selection) -> "tuple[Image, ...]":

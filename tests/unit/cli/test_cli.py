@@ -299,7 +299,12 @@ def test_a_project_that_cannot_be_looked_at(tmp_path: Path, name: str) -> None:
     (tmp_path / "other").symlink_to("loop")
     code, message = _run(tmp_path / name, "list")
     assert code == 2
-    assert "No matrix.yaml in" in message
+    assert "no such folder" in message
+
+
+def test_a_project_that_does_not_exist_is_not_the_checkout_around_it(unchanged: Path) -> None:
+    code, message = _run(unchanged / "nowhere", "list")
+    assert (code, message) == (2, f"--project {unchanged}/nowhere: no such folder.")
 
 
 def test_outside_a_checkout(tmp_path: Path) -> None:
