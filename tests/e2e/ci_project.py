@@ -125,8 +125,10 @@ class CiProject:
             "vars.REPOSITORY || format('ghcr.io/{0}/tensorflow', github.repository)": (
                 f"{self.registry.host}/{PUBLISHED}"
             ),
-            "vars.SELECTION || (vars.GPU_RUNNER || inputs.allow-skipped-gpu) && '--all' || "
-            "'--all --cpu'": self.selection,
+            "vars.SELECTION || '--all'": self.selection,
+            "!(vars.GPU_RUNNER || inputs.allow-skipped-gpu) && '--without-gpu' || ''": (
+                "--without-gpu"
+            ),
             "vars.REGISTRY_USER || github.actor": USER,
             "secrets.REGISTRY_PASSWORD || github.token": PASSWORD,
             "inputs.refresh && '--refresh' || ''": "",

@@ -40,13 +40,14 @@ class JobOptions:
     repository: str | None = None
     shard: tuple[int, int] | None = None
     shards: int | None = None
+    make_bases: bool = False
 
 
 @dataclass(frozen=True)
 class ListedImage:
     """One image, why it is listed, and the digest that a build here will find.
 
-    ``digest`` is None where the image's base is to be bootstrapped, without ``--missing``.
+    ``digest`` is None where the image's base is to be bootstrapped and nothing asked for it.
     """
 
     image: Image
@@ -115,7 +116,8 @@ def select_jobs(
         # Before all else: a base image is made only where there is something to compare.
         with closing(connect(options.repository, settings, log, "--from")) as registry:
             published = published_inputs(registry)
-    inputs = prepare_inputs(images, settings, project, log, make=options.missing)
+    make = options.missing or options.make_bases
+    inputs = prepare_inputs(images, settings, project, log, make=make)
     now = this_checkout(project, images, inputs)
     reasons = dict.fromkeys(now.images, SELECTED)
     if options.changed_since is not None:

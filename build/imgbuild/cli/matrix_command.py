@@ -50,6 +50,15 @@ def matrix(
             "The repository of --missing. Default: publishing.repository of the settings.",
         ),
     ] = None,
+    make_bases: Annotated[
+        bool,
+        option(
+            "--make-bases", "Bootstrap base images that are not made yet, even without --missing."
+        ),
+    ] = False,
+    without_gpu: Annotated[
+        bool, option("--without-gpu", "Leave out GPU images, where no GPU can test them.")
+    ] = False,
     shards: Annotated[
         int | None,
         option(
@@ -75,7 +84,10 @@ def matrix(
     part = None if shard is None else jobs.parse_shard(shard)
     opened = options.open_project(project)
     images = select(opened, selection.or_everything)
-    job_options = jobs.JobOptions(changed_since, missing, source, part, shards)
+    images = tuple(one for one in images if not (without_gpu and one.variant == "gpu"))
+    if not images:
+        raise InputError("--without-gpu leaves nothing: only GPU images are selected.")
+    job_options = jobs.JobOptions(changed_since, missing, source, part, shards, make_bases)
     found = jobs.select_jobs(opened, images, job_options, info)
     text = {
         Format.JSON: jobs.json_text,

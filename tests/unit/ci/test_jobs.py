@@ -106,22 +106,39 @@ def test_missing_by_name_and_by_digest(checkout: GitCheckout, registry: MemoryRe
     assert registry.closed
 
 
-def test_missing_bootstraps_the_base_as_a_build_does(
-    checkout: GitCheckout, registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(inputs, "find_base", lambda *_: MADE)
-    _publish(registry, {ONE: _digests(checkout)[ONE]})
-    made: list[str] = []
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Let no base image be there yet; return the list of those that are made."""
+    bases: list[str] = []
 
     def bootstrap(recipe: BaseRecipe, *_: object, **__: object) -> BaseLayout:
-        made.append(recipe.os_name)
+        bases.append(recipe.os_name)
         return MADE
 
-    monkeypatch.setattr(inputs, "find_base", lambda *_: None)
+    monkeypatch.setattr(inputs, "find_base", lambda *_: MADE if bases else None)
     monkeypatch.setattr(inputs, "bootstrap_base", bootstrap)
+    return bases
+
+
+def test_missing_bootstraps_the_base_as_a_build_does(
+    checkout: GitCheckout, registry: MemoryRegistry, made: list[str]
+) -> None:
+    found = _chosen(checkout, JobOptions(missing=True, repository=WHERE), ONE, TWO)
+    assert str(found.listed[0].digest).startswith("sha256:")
+    assert made == ["debian-12"]
+    _publish(registry, {ONE: _digests(checkout)[ONE]})
     found = _chosen(checkout, JobOptions(missing=True, repository=WHERE), ONE, TWO)
     assert _reasons(found) == {TWO: NOT_PUBLISHED}
-    assert str(found.listed[0].digest).startswith("sha256:")
+    assert made == ["debian-12"]
+
+
+@pytest.mark.usefixtures("registry")
+def test_bases_are_made_without_a_registry(checkout: GitCheckout, made: list[str]) -> None:
+    """So that a job can make them before it logs in, and makes none while it is logged in."""
+    found = _chosen(checkout, JobOptions(make_bases=True), ONE, GPU)
+    assert made == ["debian-12"]
+    assert all(str(one.digest).startswith("sha256:") for one in found.listed)
+    _chosen(checkout, JobOptions(missing=True, repository=WHERE), ONE, GPU)
     assert made == ["debian-12"]
 
 

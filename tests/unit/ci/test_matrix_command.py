@@ -53,6 +53,11 @@ def test_github_since_a_revision(checkout: GitCheckout, intelmpi: list[str]) -> 
     assert _output(checkout, "--format", "github", "--changed-since", "HEAD") == '{"include":[]}\n'
 
 
+def test_images_for_gpus_are_left_out(checkout: GitCheckout) -> None:
+    listed = [one["name"] for one in json.loads(_output(checkout, "--without-gpu"))]
+    assert listed == [image.name for image in checkout.images if image.variant == "cpu"]
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -63,6 +68,7 @@ def test_github_since_a_revision(checkout: GitCheckout, intelmpi: list[str]) -> 
         (("--from", "x"), "--from needs --missing"),
         (("--missing", "--from", "x"), "--from: 'x' is not HOST"),
         (("--missing",), "publishing"),
+        (("--gpu", "--without-gpu"), "leaves nothing"),
         (("--name", "tf-2.2-cpu-debain"), "tf-2.2-cpu-debian"),
     ],
 )
