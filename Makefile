@@ -1,11 +1,12 @@
 # What a newcomer needs. Everything else is the imgbuild command itself.
 #
 #   make demo     set up what is missing, build TensorFlow 2.2, and say how to use the image
-#   make test     the same set-up, then make check, and the end-to-end tests with real builds
-#   make check    the checks and tests of it that need no engine: what CI says first
-#   make nightly  the end-to-end tests that take long: faults of a push, broken caches, real workflows
+#   make quick    the same set-up, then make check, and one image built and tested with two suites
+#   make test     the same set-up, then make check, and the end-to-end tests but those of make nightly
+#   make check    the checks and tests that need no engine: what CI says first
+#   make nightly  the tests that take longest: every fault of a push, made-up input, stand-ins
 #   make standin  the twenty images of the stack ubuntu, built and tested on stand-ins
-#   make unit     the unit tests alone: about a minute, no engine
+#   make unit     the unit tests alone, no engine
 #   make bench    the benchmarks, hours, and their tables into docs/evidence.md; needs root
 #   make clean    remove the virtual environment and the caches of the tools
 
@@ -24,7 +25,7 @@ INSTALL = install() { echo "+ apt-get install -y $$*"; apt-get update -qq && \
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; }
 
 # No target is called "build": that is the source folder.
-.PHONY: help demo test check nightly standin unit bench machine base-tools stub-tools browser clean
+.PHONY: help demo quick test check nightly standin unit bench machine base-tools stub-tools browser clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -33,6 +34,9 @@ help:
 
 demo: machine
 	$(BIN)/imgbuild build --tf 2.2 --stack debian
+
+quick: machine check
+	$(BIN)/pytest tests/e2e/test_faults.py -k test_only_what_changed_is_rebuilt
 
 test: machine browser check
 	$(BIN)/pytest tests/e2e -m "not nightly"

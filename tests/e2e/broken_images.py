@@ -5,8 +5,9 @@ r"""The broken images: Dockerfiles whose header says which suite must fail, in w
 # fails: test_pin\[git\]             a regular expression, searched in the names of failed checks
 # says: pinned .*, the image has   another, searched in that check's message
 
-A fifth line `# slow: yes` is for those on which a suite waits for its time limits: a minute or more
-each. They are run by `make nightly`, not by every `make test`.
+A fifth line `# slow: yes` is for those on which a suite waits for its time limits, and for those
+that take longest where another image breaks the same suite. They are run by `make nightly`, not by
+every `make test`.
 """
 
 import re

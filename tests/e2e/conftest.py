@@ -149,9 +149,9 @@ def base(checkout: Checkout, request: pytest.FixtureRequest) -> Callable[[str], 
     return get
 
 
-#: Of the images that tests take as bases, those whose own suites are run: one an MPI. Three more
-#: are by test_build.py.
-ALSO_TESTED = ("tf-1.12-cpu-debian", "tf-1.12-cpu-debian-intelmpi")
+#: Of the images that tests take as bases, those whose own suites are run: the one with the MPI that
+#: the three of test_build.py do not have.
+ALSO_TESTED = ("tf-1.12-cpu-debian-intelmpi",)
 
 
 def _have(checkout: Checkout, selection: tuple[str, ...], *, test: bool) -> None:

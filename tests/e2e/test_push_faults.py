@@ -3,7 +3,7 @@
 Whatever fails, and before whichever request: a rerun completes it, the repository then holds the
 planned tags and no others, and at no moment did a tag stand for what was not whole, not tested or
 not recorded. `make test` tries the moments between the steps of a push, `make nightly` every
-request.
+request and the rarer faults.
 """
 
 import shutil
@@ -13,7 +13,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -42,12 +42,22 @@ MOMENTS: dict[str, Callable[[ProxiedRequest], bool]] = {
     "between moving tags": lambda one: one.written == SECOND_MOVING,
     "after": lambda one: one.method == "HEAD" and one.path.endswith(f"/{SECOND_MOVING}"),
 }
+#: What `make test` tries; the others are like one of them.
+USUAL_FAULTS = {"500", "lost"}
+USUAL_MOMENTS = {"between content and tag", "between tag and record", "before the moving tags"}
 #: An engine waits five seconds and longer before it tries an upload again: pushes run side by side.
 WORKERS = 4
 RETRIES = {"attempts": 4, "first_wait": 0.05}
 RELEASE = "20260101.1"
 #: The engine sends a layer once to one place: a push that waits for another waits for so long.
 HELD_SECONDS = 8
+
+
+def _nightly_but(every: Collection[str], usual: set[str]) -> list[object]:
+    """Return parameters, of which `make test` tries the usual ones."""
+    assert usual <= {*every}
+    marks = {False: [pytest.mark.nightly], True: []}
+    return [pytest.param(one, marks=marks[one in usual]) for one in every]
 
 
 @dataclass
@@ -195,7 +205,7 @@ def at_each(moments: list[str], work: Callable[[str], None]) -> None:
     assert not failed, "\n\n".join(failed)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", _nightly_but(FAULTS, USUAL_FAULTS))
 def test_one_request_fails(make: Callable[[], Repository], fault: str) -> None:
     """Nobody has to do anything."""
 
@@ -294,7 +304,7 @@ def test_the_disk_of_the_registry_is_full(
             repository.complete()
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("moment", _nightly_but(MOMENTS, USUAL_MOMENTS))
 def test_another_push_at_the_same_time(
     make: Callable[[], Repository], rival: PublishingProject, moment: str
 ) -> None:

@@ -117,6 +117,7 @@ def test_a_shard_that_fails_publishes_nothing_and_the_next_run_publishes_it(
     assert f"{TAG}-{second.release}" in project.tags()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("project", ["tiny"], indirect=True)
 def test_a_night_rebuilds_its_part_and_publishes_nothing(project: CiProject) -> None:
     project.selection = "--all --stack debian"

@@ -2,6 +2,7 @@
 # base: tf-2.2-cpu-debian
 # fails: test_allreduce_averages_exactly
 # says: mean float32 on rank
+# slow: yes
 ARG BASE
 FROM ${BASE}
 # An allreduce that does not divide by the number of ranks.
