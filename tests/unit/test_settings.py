@@ -20,11 +20,17 @@ def test_what_is_no_mirror_is_refused(
         load_settings(tmp_path / "absent.yaml")
 
 
-def test_a_file_that_is_named_must_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_not_named_need_not_exist(tmp_path: Path) -> None:
     assert load_settings(tmp_path / "absent.yaml") == Settings()
-    monkeypatch.setenv("IMGBUILD_SETTINGS", str(tmp_path / "absent.yaml"))
+
+
+@pytest.mark.parametrize("name", ["absent.yaml", "a" * 5000], ids=len)
+def test_a_file_that_is_named_must_exist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("IMGBUILD_SETTINGS", str(tmp_path / name))
     with pytest.raises(InputError, match="no such file"):
-        load_settings(tmp_path / "absent.yaml")
+        load_settings(tmp_path / name)
 
 
 @pytest.mark.timeout(10)
