@@ -48,6 +48,7 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/mypy tests/unit
 	$(BIN)/mypy tests/e2e
+	$(BIN)/mypy tests/fuzz
 	$(BIN)/mypy tests/standin
 	$(BIN)/mypy benchmarks
 	$(BIN)/pytest -q -n auto tests/unit
@@ -56,6 +57,7 @@ check: $(READY)
 	$(BIN)/imgbuild audit --offline
 
 nightly: machine stub-tools browser
+	$(BIN)/pytest tests/fuzz
 	$(BIN)/pytest tests/e2e -m nightly
 
 standin: machine stub-tools
@@ -109,5 +111,5 @@ $(READY): $(REQUIREMENTS) pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find build tests -name __pycache__ -prune -exec rm -rf {} +
