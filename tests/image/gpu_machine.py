@@ -39,12 +39,12 @@ def unusable(found: dict[str, Any], needs: Needs, no_gpu: str | None) -> str | N
         return driver_too_old(kernel, needs.driver)
     if no_gpu or found["error"]:
         return no_driver(no_gpu or found["error"])
-    # Beside a driver that is new enough, a library that is older is not the driver's.
-    if not kernel and found["cuda"] and found["cuda"] < cuda_number(needs.cuda):
-        return driver_too_old(f"CUDA {cuda_version(found['cuda'])}", needs.driver)
     if found["init"] != 0:
         meaning = CU_INIT.get(found["init"], "no further word")
         return no_driver(f"cuInit of libcuda.so.1 answers {found['init']} ({meaning})")
+    # Beside a driver that is new enough, a library that is older is not the driver's.
+    if not kernel and found["cuda"] and found["cuda"] < cuda_number(needs.cuda):
+        return driver_too_old(f"CUDA {cuda_version(found['cuda'])}", needs.driver)
     faults = device_faults(found["devices"], needs)
     if not faults:
         return no_driver("it has no device")

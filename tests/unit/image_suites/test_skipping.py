@@ -43,6 +43,11 @@ def test_a_machine_that_can_is_used() -> None:
             None,
             f"no NVIDIA driver: cuInit of libcuda.so.1 answers 803 ({CU_INIT[803]})",
         ),
+        (  # a stub, where nothing says which driver there is
+            {"kernel": None, "cuda": 9010, "init": 34},
+            None,
+            "no NVIDIA driver: cuInit of libcuda.so.1 answers 34 (a stub)",
+        ),
         ({"kernel": "390.48"}, None, "driver too old (found 390.48, needs 418.39)"),
         ({"kernel": "390.48"}, "refused", "driver too old (found 390.48, needs 418.39)"),
         (
