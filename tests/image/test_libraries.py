@@ -1,4 +1,4 @@
-"""Suite `libraries`: every ELF file in the image finds each library that it names.
+"""Suite `libraries`: every ELF file finds each library that it names, Python its own modules.
 
 A program that nobody starts in a test still starts for its user, and an extension module that is
 imported late does not fail late. Nothing is loaded here: the names are looked up as ld.so does.
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from library_rules import unexplained
+from standard_library import MAY_BE_MISSING, MODULES
 
 if TYPE_CHECKING:
     from container import Container, Ran
@@ -36,3 +37,10 @@ def test_every_library_is_found(links: Ran, expect: Expectation) -> None:
     """Each name is found, or there is a known way by which its file comes by it."""
     wrong = unexplained(links.json["missing"], gpu=expect.variant == "gpu")
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.usefixtures("of_a_stack")
+def test_the_standard_library_is_whole(container: Container) -> None:
+    """Python's modules can be imported, but for those that the documentation names."""
+    found = container.program("import_modules.py", *MODULES, seconds=SECONDS).json
+    assert not {name: found[name] for name in found if name not in MAY_BE_MISSING}

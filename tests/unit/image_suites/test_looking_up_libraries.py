@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import struct
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import ROOT
 from library_rules import unexplained
+from standard_library import MAY_BE_MISSING, MODULES
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "image" / "programs"
 SITE = "/opt/python/lib/python3.6/site-packages"
@@ -111,3 +115,18 @@ def test_plugins_for_fabrics_may_do_without_them_and_no_other_may() -> None:
     assert unexplained([(f"{plugins}/libverbs-1.12-fi.so", "librdmacm.so.1", [])], gpu=False) == []
     assert unexplained([(f"{plugins}/libtcp-fi.so", "librdmacm.so.1", [])], gpu=False)
     assert unexplained([("/opt/impi/lib/libmpi.so.12", "librdmacm.so.1", [])], gpu=False)
+
+
+def test_modules_that_may_be_missing_are_documented() -> None:
+    documented = (ROOT / "docs" / "images.md").read_text(encoding="utf-8")
+    assert set(MODULES) > MAY_BE_MISSING
+    assert {name for name in MAY_BE_MISSING if f"`{name}`" not in documented} == set()
+
+
+def test_modules_that_cannot_be_imported_are_told() -> None:
+    words = [sys.executable, str(PROGRAMS / "import_modules.py"), "json", "xml.nothing", "_none"]
+    found = json.loads(subprocess.check_output(words))
+    assert found == {
+        "xml.nothing": "No module named 'xml.nothing'",
+        "_none": "No module named '_none'",
+    }

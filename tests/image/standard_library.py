@@ -1,0 +1,31 @@
+"""The modules of Python's standard library, and those that an image may be without."""
+
+from __future__ import annotations
+
+#: The public ones of Python 3.6 to 3.8 on Linux, with a part of each package that asks for more
+#: than the package does. _hashlib is OpenSSL's half of hashlib.
+_NAMES = """
+_decimal _hashlib abc aifc argparse array ast asynchat asyncio asyncore atexit audioop base64
+bdb binascii binhex bisect builtins bz2 cProfile calendar cgi cgitb chunk cmath cmd code codecs
+codeop collections colorsys compileall concurrent concurrent.futures configparser contextlib
+copy copyreg crypt csv ctypes ctypes.util curses curses.panel datetime dbm dbm.dumb dbm.gnu
+dbm.ndbm decimal difflib dis distutils distutils.core doctest dummy_threading email
+email.mime.text encodings encodings.idna ensurepip enum errno faulthandler fcntl filecmp
+fileinput fnmatch formatter fractions ftplib functools gc getopt getpass gettext glob grp gzip
+hashlib heapq hmac html http http.cookiejar http.server imaplib imghdr imp importlib
+importlib.util inspect io ipaddress itertools json json.tool keyword linecache locale logging
+logging.handlers lzma mailbox mailcap marshal math mimetypes mmap modulefinder multiprocessing
+multiprocessing.pool netrc nis nntplib ntpath numbers operator optparse os os.path parser
+pathlib pdb pickle pickletools pipes pkgutil platform plistlib poplib posix posixpath pprint
+profile pstats pty pwd py_compile pyclbr pydoc pyexpat queue quopri random re readline reprlib
+resource rlcompleter runpy sched secrets select selectors shelve shlex shutil signal site smtpd
+smtplib sndhdr socket socketserver spwd sqlite3 sqlite3.dbapi2 ssl stat statistics string
+stringprep struct subprocess sunau symbol symtable sys sysconfig syslog tabnanny tarfile
+telnetlib tempfile termios textwrap threading time timeit tkinter token tokenize trace traceback
+tracemalloc tty turtle types typing unicodedata unittest unittest.mock urllib urllib.request uu
+uuid venv warnings wave weakref webbrowser wsgiref wsgiref.simple_server xdrlib xml
+xml.dom.minidom xml.etree.ElementTree xml.sax xmlrpc xmlrpc.server zipapp zipfile zipimport zlib
+"""
+MODULES = tuple(_NAMES.split())
+#: What users read about in docs/images.md.
+MAY_BE_MISSING = frozenset({"_hashlib", "dbm.gnu", "dbm.ndbm", "nis", "tkinter", "turtle"})
