@@ -28,8 +28,7 @@ def _matching(
 
     def check(value: str) -> str:
         if value != without_logins(value):  # never quoted: it is a secret
-            text = f"an address with a login in it is not {what}; logins belong in a netrc file"
-            raise ValueError(text)
+            raise ValueError(f"an address with a login is not {what}; a netrc file can have it")
         refusal = ValueError(f"{value!r} is not {what}")
         if not compiled.fullmatch(value):
             raise refusal

@@ -6,6 +6,7 @@ import io
 import os
 import signal
 import sys
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
@@ -116,11 +117,14 @@ def _own_fault(error: Exception) -> str:
     import traceback
 
     said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    handle, log = tempfile.mkstemp(".log", "imgbuild-")
-    with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
-        file.writelines(traceback.format_exception(error))
+    place = "lost, since no temporary file can be written"
+    with suppress(OSError):
+        handle, log = tempfile.mkstemp(".log", "imgbuild-")
+        with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
+            file.writelines(traceback.format_exception(error))
+        place = f"in {log}"
     return (
-        f"imgbuild itself failed: {said}. The traceback is in {log}. If you have just changed a "
+        f"imgbuild itself failed: {said}. The traceback is {place}. If you have just changed a "
         "file, an option or a variable, look there first; else report this with the traceback."
     )
 

@@ -1,14 +1,10 @@
 """``imgbuild lock``: resolve the packages of every image, or check the locks."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from imgbuild.cli.options import ProjectOption, StackOption, echo, info, open_project, option
 from imgbuild.errors import CheckFailedError, InputError, MachineError
-
-if TYPE_CHECKING:
-    from imgbuild.dockerfile.requirements import LockFamily
-    from imgbuild.settings import Sites
 
 
 def lock(
@@ -23,6 +19,7 @@ def lock(
 ) -> None:
     """Resolve and hash the Python packages of every image into images/locks."""
     from imgbuild.dockerfile import conda, requirements
+    from imgbuild.files import write_texts
     from imgbuild.matrix.load import load_matrix
     from imgbuild.settings import Sites, load_settings
 
@@ -43,14 +40,6 @@ def lock(
         echo(f"{len(family.requests) + len(family.pythons)} locks satisfy the matrix.")
         return
     sites = Sites(matrix.upstream_urls, load_settings(opened.settings))
-    _resolve(family, folder, sites, upgrade=upgrade)
-
-
-def _resolve(family: "LockFamily", folder: Path, sites: "Sites", *, upgrade: bool) -> None:
-    """Resolve every lock, then write all that changed, or nothing."""
-    from imgbuild.dockerfile import conda, requirements
-    from imgbuild.files import write_texts
-
     environment = requirements.index_environment(sites)
     texts, unread = dict[Path, str](), list[str]()
     for request in family.requests:

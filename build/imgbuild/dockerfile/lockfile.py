@@ -80,13 +80,12 @@ def parse_lock(text: str, name: str) -> Lock:
     for line in _LINE.finditer(text):
         match = _ENTRY.fullmatch(line[0])
         found = tuple(_HASH.findall(match[3])) if match else ()
-        if not match or not found:
+        distribution = canonicalize_name(match[1]) if match else ""
+        if not match or not found or distribution in versions:
             number = text.count("\n", 0, line.start()) + 1
-            raise InputError(f"{name}:{number}: not an exact requirement with its sha256.")
-        distribution = canonicalize_name(match[1])
-        if distribution in versions:
-            number = text.count("\n", 0, line.start()) + 1
-            raise InputError(f"{name}:{number}: {distribution} is in this lock already.")
+            again = f"{distribution} is in this lock already"
+            what = again if found else "not an exact requirement with its sha256"
+            raise InputError(f"{name}:{number}: {what}.")
         versions[distribution], hashes[distribution] = match[2], found
         entries[distribution] = line[0]
     return Lock(request[1], versions, hashes, entries)

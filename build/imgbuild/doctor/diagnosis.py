@@ -28,22 +28,13 @@ HEADER = """\
 
 
 def diagnose(
-    project: Project,
-    matrix: Matrix,
-    settings: Settings,
-    stack: str | None = None,
-    *,
-    writing: bool = False,
+    project: Project, matrix: Matrix, settings: Settings, stack: str | None, *, writing: bool
 ) -> tuple[list[Finding], Settings]:
     """Return the findings, and the settings with every input decided.
 
     Changes nothing; takes seconds, whatever does not answer. With ``writing`` these settings will
     be written, so that what they decide counts already. With ``stack`` the inputs are those of its
-    images.
-
-    Raises:
-        InputError: there is no such stack.
-
+    images; InputError if there is no such stack.
     """
     images, cache = images_of(matrix, stack), cache_dir()
     ca = check_ca(settings.ca_bundle)

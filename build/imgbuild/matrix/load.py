@@ -53,7 +53,7 @@ def load_matrix(path: Path) -> Matrix:
     if matrix:
         faults += [*_image_faults(matrix), *_layer_faults(matrix)]
         faults += [*rule_faults(matrix), *tag_faults(matrix)]
-        faults += [*_nvidia_faults(matrix), *_keyring_faults(matrix, Project(path.parent))]
+        faults += _upstream_faults(matrix, Project(path.parent).keyrings)
     if matrix is None or faults:
         raise document.reject(faults)
     return matrix
@@ -123,8 +123,8 @@ def _image_faults(matrix: Matrix) -> Iterator[Fault]:
                 yield Fault(("images", index), what)
 
 
-def _nvidia_faults(matrix: Matrix) -> Iterator[Fault]:
-    """Yield what the Dockerfiles of GPU images need of their systems and of NVIDIA's sites."""
+def _upstream_faults(matrix: Matrix, keyrings: Path) -> Iterator[Fault]:
+    """Yield what is missing of NVIDIA's names and sites, for GPU images, and of keyrings."""
     systems = dict.fromkeys(image.os_name for image in all_images(matrix) if image.cuda)
     for name in systems:
         if matrix.operating_systems[name].nvidia is None:
@@ -135,12 +135,8 @@ def _nvidia_faults(matrix: Matrix) -> Iterator[Fault]:
         if upstream is None or upstream.url is None or upstream.keyring is None:
             what = f"upstreams.{name} needs a url and a keyring: there are GPU images"
             yield Fault(("upstreams", name), what)
-
-
-def _keyring_faults(matrix: Matrix, project: Project) -> Iterator[Fault]:
-    """Yield each keyring that is not in the checkout."""
     for name, upstream in matrix.upstreams.items():
-        if upstream.keyring and not (project.keyrings / upstream.keyring.file).is_file():
+        if upstream.keyring and not (keyrings / upstream.keyring.file).is_file():
             what = f"there is no {upstream.keyring.file} in images/files/keyrings"
             yield Fault(("upstreams", name, "keyring", "file"), what)
 

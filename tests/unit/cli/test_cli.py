@@ -247,16 +247,20 @@ def test_an_error_is_one_paragraph(checkout: Path) -> None:
     assert "Traceback" not in result.stderr
 
 
-def test_a_fault_of_the_program_is_one_paragraph_and_a_log(tmp_path: Path) -> None:
+@pytest.mark.parametrize("full", [False, True])
+def test_a_fault_of_the_program_is_one_paragraph_and_a_log(tmp_path: Path, full: bool) -> None:
     program = """
+import os
 from unittest.mock import Mock
 from imgbuild import cli
+if "FULL" in os.environ:
+    os.fdopen = Mock(side_effect=OSError(28, "No space left on device"))
 cli.app = Mock(side_effect=KeyError("two\\nlines"))
 cli.main()
 """
     result = subprocess.run(
         [sys.executable, "-c", program],
-        env={**os.environ, "TMPDIR": str(tmp_path)},
+        env={**os.environ, "TMPDIR": str(tmp_path), **({"FULL": "1"} if full else {})},
         check=False,
         capture_output=True,
         text=True,
@@ -265,8 +269,8 @@ cli.main()
     assert result.stderr.startswith("imgbuild: imgbuild itself failed: KeyError: ")
     assert result.stderr.count("\n") == 1
     (log,) = tmp_path.iterdir()
-    assert str(log) in result.stderr
-    assert log.read_text().startswith("Traceback (most recent call last):")
+    assert ("The traceback is lost" if full else str(log)) in result.stderr
+    assert full or log.read_text().startswith("Traceback (most recent call last):")
 
 
 @pytest.mark.parametrize("arguments", [["doctor"], ["clean"], ["build", "--tf", "2.2"]])
