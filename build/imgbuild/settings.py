@@ -254,11 +254,11 @@ class Sites:
 
     def check_logins(self) -> None:
         """Raise InputError if apt or uv would send a login of the netrc file over plain http."""
-        from imgbuild.http import is_plain  # noqa: PLC0415 - brings requests
-
         mirrors = (mirror.url for mirror in self.settings.mirrors.values())
-        for url in (*map(self.address, self.upstreams.values()), *mirrors):
-            if self.login(url) and is_plain(url):
+        for url in filter(self.login, (*map(self.address, self.upstreams.values()), *mirrors)):
+            from imgbuild.http import is_plain  # noqa: PLC0415 - brings requests
+
+            if is_plain(url):
                 raise InputError(
                     f"The settings: netrc {self.settings.netrc} has a login for {url}, which is "
                     "plain http, where all can read it. Name the site by https, or remove its "
