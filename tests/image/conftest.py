@@ -6,6 +6,7 @@ A suite is a file: the suite `horovod` is `test_horovod.py`. The container comes
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -19,6 +20,7 @@ from gpu_machine import Needs, device_faults, unusable
 from lab import Lab, open_lab
 from program_copies import copy_programs, remove_programs
 from result_stream import result_stream
+from run_modes import NO_CROSS_MEMORY
 from skip_reasons import NO_DRIVER, NOT_ASKED, forbidden, no_import, skip
 
 if TYPE_CHECKING:
@@ -141,11 +143,11 @@ def _read(file: str | None) -> Expectation:
 
 
 def launchers(expect: Expectation) -> list[str]:
-    """Return the programs that must start two ranks in this image.
+    """Return the ways to start two ranks: as root, and as a stranger, by horovodrun where it is.
 
-    horovodrun came with Horovod 0.16 and knows few MPI flavours, so the matrix says where it is.
+    It came with Horovod 0.16 and knows few MPI flavours, so the matrix says where it is.
     """
-    return ["mpirun", "horovodrun"] if expect.horovodrun else ["mpirun"]
+    return ["mpirun", "horovodrun-stranger" if expect.horovodrun else "mpirun-stranger"]
 
 
 @pytest.fixture(scope="session")
@@ -158,6 +160,14 @@ def expect(request: pytest.FixtureRequest) -> Expectation:
 def of_a_stack(expect: Expectation) -> str:
     """Return the stack; what only stacks of this family promise is not asked of other images."""
     return expect.stack
+
+
+@pytest.fixture(scope="session")
+def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the seccomp profile of an engine that lets no process read another's memory."""
+    file = tmp_path_factory.mktemp("seccomp") / "profile.json"
+    file.write_text(json.dumps(NO_CROSS_MEMORY), encoding="utf-8")
+    return file
 
 
 @pytest.fixture(scope="session")

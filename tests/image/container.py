@@ -120,6 +120,15 @@ class Container:
         """Run one of the suites' programs with the image's own `python`."""
         return self.run("python", self.path_of(name), *args, seconds=seconds)
 
+    def forked(self, *commands: tuple[str, ...], seconds: int) -> list[Ran]:
+        """Run programs that use TensorFlow, which starts once, each in a process of its own."""
+        words = [("python", self.path_of(name), *args) for name, *args in commands]
+        whole = self.program("one_start.py", json.dumps([w[1:] for w in words]), seconds=seconds)
+        if whole.failed:
+            return [whole for _ in words]
+        each = zip(words, whole.json, strict=True)
+        return [Ran(shlex.join(command), seconds, **found) for command, found in each]
+
     def path_of(self, name: str) -> str:
         """Return where the program `name` lies in the container."""
         return f"{self.programs}/{name}"

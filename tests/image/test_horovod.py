@@ -1,7 +1,8 @@
 """Suite `horovod`: two ranks reduce, share and gather exactly, and train to equal weights.
 
-One start a launcher gives all results; each rank writes its own file, so a rank that is missing
-fails the suite, and two processes that each believe to be alone cannot pass for two ranks.
+One start as root and one as a user without a name give all results; each rank writes its own file,
+so a rank that is missing fails the suite, and two processes that each believe to be alone cannot
+pass for two ranks.
 """
 
 from __future__ import annotations
@@ -11,10 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from mpi import HOROVODRUN, mpirun
+from run_modes import hardened
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from container import Container, Ran
     from expectation import Expectation
+    from lab import Lab
 
 pytestmark = pytest.mark.usefixtures("importable")
 SECONDS = 180
@@ -54,6 +59,11 @@ class Ranks:
         self._job = job
         self._files = files
 
+    def said(self) -> str:
+        """Return all that was printed."""
+        __tracebackhide__ = True
+        return self._job.output + self._job.stderr
+
     def both(self) -> list[dict[str, Any]]:
         """Return both ranks' results in order; fails the test where one is missing."""
         __tracebackhide__ = True
@@ -73,18 +83,34 @@ class Ranks:
 
 
 @pytest.fixture(scope="module")
-def ranks(container: Container, expect: Expectation, launcher: str) -> Ranks:
-    """Start two ranks with this launcher, once for all tests."""
-    folder = container.fresh_folder()
-    start = HOROVODRUN if launcher == "horovodrun" else mpirun(expect.mpi_flavour, 2)
-    program = ("python", container.path_of("horovod_rank.py"), folder)
-    job = container.run(*start, *program, seconds=SECONDS)
-    return Ranks(job, container.run("sh", "-c", f"cat {folder}/rank-*.json", seconds=10))
+def stranger(lab: Lab, profile: Path) -> Container:
+    """Return the container of a user that the image does not know, with a read-only root."""
+    return lab.start("stranger", *hardened("unknown", profile))
+
+
+@pytest.fixture(scope="module")
+def ranks(container: Container, stranger: Container, expect: Expectation, launcher: str) -> Ranks:
+    """Start two ranks in this way, once for all tests.
+
+    The home of an unknown user is /, where horovodrun cannot keep its cache: one gives HOME.
+    """
+    where = stranger if launcher.endswith("-stranger") else container
+    folder = where.fresh_folder()
+    mpi = mpirun(expect.mpi_flavour, 2)
+    start = ("env", "HOME=/tmp", *HOROVODRUN) if launcher.startswith("horovodrun") else mpi
+    program = ("python", where.path_of("horovod_rank.py"), folder)
+    job = where.run(*start, *program, seconds=SECONDS)
+    return Ranks(job, where.run("sh", "-c", f"cat {folder}/rank-*.json", seconds=10))
 
 
 def test_two_ranks_report(ranks: Ranks) -> None:
     """Both ranks ran to their end, and knew of each other."""
     assert len(ranks.both()) == 2
+
+
+def test_ranks_do_not_try_to_read_each_others_memory(ranks: Ranks) -> None:
+    """The engine refuses it to the stranger, and users think of an error."""
+    assert "Read -1" not in ranks.said(), ranks.said()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from image_labels import docker_lines, image_config
-from mpi import HOROVODRUN, mpirun
-from run_modes import NO_CROSS_MEMORY, USERS, complaints, differing, hardened
+from mpi import mpirun
+from run_modes import USERS, complaints, differing, hardened
 from stop_times import ALONE, JOB, stopped
 
 if TYPE_CHECKING:
@@ -33,14 +33,6 @@ SHELLS = ("sh", "bash", "login shell", "login shell of sh", "login shell without
 PROGRAMS = ("python", "pip", "git", "mpirun", "tensorboard")
 UTF_8 = {"utf-8", "UTF-8"}
 TEXT = "grün ✓"
-
-
-@pytest.fixture(scope="module")
-def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the seccomp profile of an engine that lets no process read another's memory."""
-    file = tmp_path_factory.mktemp("seccomp") / "profile.json"
-    file.write_text(json.dumps(NO_CROSS_MEMORY), encoding="utf-8")
-    return file
 
 
 @pytest.fixture(scope="module", params=list(USERS))
@@ -94,32 +86,6 @@ def test_mpi_says_nothing(ranks: Ran, user: str) -> None:
     assert ranks.output, "rank 0 printed nothing"
     found = complaints(ranks.stderr, named=not user.startswith("unknown"))
     assert not found, "\n".join(found)
-
-
-def test_launcher_starts_ranks_for_an_unknown_user(
-    stranger: Container, expect: Expectation, launcher: str
-) -> None:
-    """Horovodrun needs no more than a home that it can write to: it keeps a cache in ~/.horovod.
-
-    The home of an unknown user is /, so where the root is read-only one gives `-e HOME=/tmp`.
-    """
-    mpi = mpirun(expect.mpi_flavour, 2)
-    start = ("env", "HOME=/tmp", *HOROVODRUN) if launcher == "horovodrun" else mpi
-    said = stranger.run(*start, "python", stranger.path_of("mpi_rank.py"), "1", seconds=SECONDS)
-    assert '"size": 2, "right": 2' in said.output, said.output
-
-
-@pytest.mark.usefixtures("importable")
-def test_tensorflow_trains_for_an_unknown_user(stranger: Container, expect: Expectation) -> None:
-    """Two ranks train to equal weights, with a root that they cannot write to."""
-    folder = stranger.fresh_folder()
-    program = ("python", stranger.path_of("horovod_rank.py"), folder)
-    job = stranger.run(*mpirun(expect.mpi_flavour, 2), *program, seconds=SECONDS)
-    assert "Read -1" not in job.output + job.stderr
-    read = stranger.run("sh", "-c", f"cat {folder}/rank-*.json", seconds=10)
-    weights = [json.loads(line)["weight bits"] for line in read.output.splitlines()]
-    assert len(weights) == 2, f"{len(weights)} ranks wrote a result"
-    assert weights[0] == weights[1], f"weights of the ranks: {weights}"
 
 
 def test_entry_point(pytestconfig: pytest.Config) -> None:

@@ -271,7 +271,7 @@ def test_another_container_is_served_by_default_before_2_0(
 
 
 def test_tensorboard_stops_on_sigterm(served: Session) -> None:
-    """Both go within seconds of the signal, so that `docker stop` need not wait and kill."""
+    """Both go by themselves at the signal, so that `docker stop` need not wait and kill."""
     for end in served.json["ends"]:
         assert end["exit_code"] is not None, f"still running {end['seconds']} s after SIGTERM"
         assert end["exit_code"] in (0, -signal.SIGTERM), f"ended with {end['exit_code']} on SIGTERM"

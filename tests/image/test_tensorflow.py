@@ -22,32 +22,32 @@ SAME_NUMBER = 1e-6  # float32 has 7 digits, and the same weights give the same o
 
 
 @pytest.fixture(scope="module")
-def model_file(container: Container) -> str:
-    """Return where the trained model is saved in the container."""
-    return f"{container.fresh_folder()}/model.h5"
+def session(container: Container, expect: Expectation) -> list[Ran]:
+    """Train a model and save it, load it elsewhere, and compute with a graph: each on its own.
+
+    The graph's loop is written as this version allows.
+    """
+    model, loop = f"{container.fresh_folder()}/model.h5", loop_of(expect.tensorflow_minor)
+    programs = (("keras_train.py", model), ("keras_load.py", model), ("graph_numbers.py", loop))
+    return container.forked(*programs, seconds=SECONDS)
 
 
 @pytest.fixture(scope="module")
-def trained(container: Container, model_file: str) -> Ran:
-    """Train a model and save it, in a process of its own."""
-    return container.program("keras_train.py", model_file, seconds=SECONDS)
+def trained(session: list[Ran]) -> Ran:
+    """Return what the process told that trained and saved the model."""
+    return session[0]
 
 
 @pytest.fixture(scope="module")
-def loaded(container: Container, model_file: str, trained: Ran) -> Ran:
-    """Load the model in a second process; without a model, say why there is none."""
-    return (
-        trained
-        if trained.failed
-        else container.program("keras_load.py", model_file, seconds=SECONDS)
-    )
+def loaded(session: list[Ran]) -> Ran:
+    """Return what the process told that loaded it; without a model, why there is none."""
+    return session[0] if session[0].failed else session[1]
 
 
 @pytest.fixture(scope="module")
-def graph(container: Container, expect: Expectation) -> Ran:
-    """Compute with a graph, its loop written as this version allows."""
-    loop = loop_of(expect.tensorflow_minor)
-    return container.program("graph_numbers.py", loop, seconds=SECONDS)
+def graph(session: list[Ran]) -> Ran:
+    """Return what the process told that computed with a graph."""
+    return session[2]
 
 
 def loop_of(tensorflow: tuple[int, int]) -> str:

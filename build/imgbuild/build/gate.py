@@ -1,7 +1,11 @@
 """The gate: images within their budget whose suites passed get their tags, and no others."""
 
+import queue
+import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import wait
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +19,7 @@ from imgbuild.engine.client import Engine
 from imgbuild.engine.types import HistoryEntry
 from imgbuild.errors import CheckFailedError, ImgbuildError
 from imgbuild.matrix.images import Image
-from imgbuild.parallel import as_completed
+from imgbuild.parallel import background
 from imgbuild.plan.plan import Action, PlanItem, is_own
 from imgbuild.suites.container import TestTarget
 from imgbuild.suites.runner import TestOptions, TestSession
@@ -91,32 +95,50 @@ def export_stub(image: Image, image_id: str, context: BuildContext, folder: Path
     export_stage(stage_target(image, STUB, downloads[image.name], context), folder, context)
 
 
-def pass_gate(built: Sequence[BuildResult], context: BuildContext) -> Iterator[BuildResult]:
-    """Test and tag the images, ``jobs`` of them at a time; yield each as soon as it is done.
+@contextmanager
+def open_gate(
+    context: BuildContext, done: Callable[[BuildResult], None], ended: Callable[[], bool]
+) -> Iterator[Callable[[BuildResult], None]]:
+    """Give what takes each image as it comes; ``jobs`` at a time are tested and tagged, then done.
 
-    After a failure no further image begins, unless ``keep_going``; after one of the engine none
-    does. An interrupt ends all of them: pytest removes what its suites started, then the containers
-    go, and nothing is tagged.
+    Once ``ended()``, no further image begins. Who leaves waits for all. An interrupt ends all of
+    them: pytest removes what its suites started, then the containers go, and nothing is tagged.
     """
-    for one in built:
-        context.store.adopt(one.image_id or "", {}, built=one.item.action is Action.BUILD)
-    options = TestOptions()
+    waiting, jobs = queue.SimpleQueue[BuildResult | None](), context.options.jobs
+    options = TestOptions(places=threading.Semaphore(jobs))
 
-    def passed(one: BuildResult) -> BuildResult:
-        try:
-            return _test_and_tag(one, context, options)
-        except ImgbuildError as error:  # its own, not the whole build's
-            return replace(one, error=error)
+    def take(built: BuildResult) -> None:
+        if built.error:
+            done(built)
+            return
+        own = built.item.action is Action.BUILD
+        context.store.adopt(built.image_id or "", {}, built=own)
+        waiting.put(built)
 
-    done = as_completed(
-        passed,
-        built,
-        context.options.jobs,
-        goes_on=lambda result: not result.ends_build(keep_going=context.options.keep_going),
-        stop=options.stop.set,
-        grace=None,
-    )
-    yield from (result for _, result in done)
+    def work() -> None:
+        while one := waiting.get():
+            if not ended() and not options.stop.is_set():
+                done(_passed(one, context, options))
+
+    workers = [background(work) for _ in range(jobs)]
+    try:
+        yield take
+        for _worker in workers:
+            waiting.put(None)
+        for worker in workers:
+            worker.result()
+    finally:
+        options.stop.set()
+        for _worker in workers:
+            waiting.put(None)
+        wait(workers)
+
+
+def _passed(built: BuildResult, context: BuildContext, options: TestOptions) -> BuildResult:
+    try:
+        return _test_and_tag(built, context, options)
+    except ImgbuildError as error:  # its own, not the whole build's
+        return replace(built, error=error)
 
 
 def _test_and_tag(built: BuildResult, context: BuildContext, options: TestOptions) -> BuildResult:

@@ -1,7 +1,7 @@
 """Build images in one bake, where a failed image need not stop the others; export one stage."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,37 +18,40 @@ from imgbuild.plan.plan import Action, PlanItem
 
 
 def bake_images(
-    items: Sequence[PlanItem], downloads: Downloads, context: BuildContext
-) -> Iterator[BuildResult]:
-    """Build ``items`` in one bake and yield a result of each: an image id, or an error.
+    items: Sequence[PlanItem],
+    downloads: Downloads,
+    context: BuildContext,
+    take: Callable[[BuildResult], None],
+) -> None:
+    """Build ``items`` in one bake; ``take`` gets each image as soon as it is built, or its error.
 
     Bake cancels the rest when one target fails. With ``keep_going`` the rest is built again without
     it (finished steps come from the cache), unless the failure concerns the whole engine.
     """
-    left, started = items, time.monotonic()
+    left, started = {item.image.name: item for item in items}, time.monotonic()
+
+    def exported(name: str, image: BuiltImage) -> None:
+        if item := left.pop(name, None):
+            seconds = image.seconds
+            took = time.monotonic() - started if seconds is None else seconds
+            take(BuildResult(item, image.image_id, build_seconds=took))
+
     while left:
+        names = [*left]
         try:
-            built = _bake(left, downloads, context)
+            built = _bake([*left.values()], downloads, context, exported)
+            for name in names:
+                exported(name, built[name])
         except BuildFailedError as error:
             seconds = time.monotonic() - started
-            failure = _of_images(error.failure, [item.image.name for item in left])
+            failure = _of_images(error.failure, names)
             goes_on = context.options.keep_going and not concerns_all(error)
-            others = [item for item in left if item.image.name not in failure.failed]
             failed = type(error)(failure)
             cancelled = CancelledBuildError(f"cancelled, since {', '.join(failure.failed)} failed")
-            for item in left:
-                if item not in others:
-                    yield BuildResult(item, build_seconds=seconds, error=failed)
-                elif not goes_on:
-                    yield BuildResult(item, build_seconds=seconds, error=cancelled)
-            left = others if goes_on else []
-        else:
-            seconds = time.monotonic() - started
-            for item in left:
-                image = built[item.image.name]
-                took = seconds if image.seconds is None else image.seconds
-                yield BuildResult(item, image.image_id, build_seconds=took)
-            return
+            faulty = left.keys() & failure.failed  # none, where it failed after its export
+            for name in faulty if goes_on else [*left]:
+                own = failed if name in (faulty or left) else cancelled
+                take(BuildResult(left.pop(name), build_seconds=seconds, error=own))
 
 
 def stage_target(
@@ -84,7 +87,10 @@ def _log_path(name: str, context: BuildContext) -> Path:
 
 
 def _bake(
-    items: Sequence[PlanItem], downloads: Downloads, context: BuildContext
+    items: Sequence[PlanItem],
+    downloads: Downloads,
+    context: BuildContext,
+    exported: Callable[[str, BuiltImage], None],
 ) -> Mapping[str, BuiltImage]:
     stacks = {item.image.name: item.image.stack for item in items}
     images = [item.image for item in items]
@@ -102,6 +108,7 @@ def _bake(
             log=_log_path(images[0].name if len(items) == 1 else f"{len(items)}-images", context),
             listener=context.display.on_event,
             epoch=epoch_seconds(images[0]),
+            exported=exported,
         )
 
 

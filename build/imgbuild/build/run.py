@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from imgbuild.build.context import BuildContext, image_locks
-from imgbuild.build.gate import pass_gate
+from imgbuild.build.gate import open_gate
 from imgbuild.build.one_bake import bake_images
 from imgbuild.build.prepare import full_disk, prepare, require_disk_space
 from imgbuild.build.remote import store_results, take_from_stores, untag_pulled
@@ -54,9 +54,9 @@ def _work(items: Sequence[PlanItem], done: "_Done", context: BuildContext) -> No
     """Do what the plan says; after a result that ends the build, no further step begins."""
     for item in _with(items, Action.NOTHING):
         done.add(BuildResult(item, item.image_id, tagged=True))
-    built = _with(items, Action.TEST, Action.NAME)
-    for result in pass_gate([BuildResult(item, item.image_id) for item in built], context):
-        done.add(result)
+    with open_gate(context, done.add, done.ended) as take:
+        for item in _with(items, Action.TEST, Action.NAME):
+            take(BuildResult(item, item.image_id))
     to_build = _with(items, Action.BUILD)
     if done.ended() or not to_build:
         return
@@ -67,15 +67,10 @@ def _work(items: Sequence[PlanItem], done: "_Done", context: BuildContext) -> No
     ready = [item for item in to_build if item.image.name not in failed]
     # Such a store unpacks a layer again for each image that is exported at the same moment.
     in_phases = context.engine.version().containerd_store
-    for phase in phases(ready, context.project) if in_phases else [ready]:
-        baked = []
-        for result in bake_images(phase, downloads, context) if not done.ended() else ():
-            if result.error:
-                done.add(result)
-            else:
-                baked.append(result)
-        for result in pass_gate(baked, context) if not done.ended() else ():
-            done.add(result)
+    with open_gate(context, done.add, done.ended) as take:
+        for phase in phases(ready, context.project) if in_phases else [ready]:
+            if not done.ended():
+                bake_images(phase, downloads, context, take)
 
 
 def _with(items: Sequence[PlanItem], *actions: Action) -> list[PlanItem]:

@@ -37,7 +37,7 @@ StackOption = Annotated[
     str | None, option("--stack STACK", "The stack of the image, such as debian.")
 ]
 JsonOption = Annotated[bool, option("--json", "Print JSON.")]
-JobsOption = Annotated[int, option("--jobs N", "How many images to test at once.", min=1, max=64)]
+JobsOption = Annotated[int, option("--jobs N", "How many suites to run at once.", min=1, max=64)]
 #: The default of ``--jobs`` where images are tested.
 JOBS = min(os.cpu_count() or 1, 4)
 

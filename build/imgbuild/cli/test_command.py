@@ -87,7 +87,7 @@ def test(
         raise InputError(f"--image names one image, but {len(images)} are selected.")
     require_docker_client()
     if expect and image is not None:
-        run = _test_external(opened, image, expect, test_options, reports)
+        run = _test_external(opened, image, expect, test_options, jobs, reports)
     else:
         run = _test_family(opened, images, image, test_options, jobs, reports)
     if as_json:
@@ -133,6 +133,7 @@ def _test_external(
     reference: str,
     expect: list[str],
     test_options: "TestOptions",
+    jobs: int,
     reports: Path | None,
 ) -> "TestRun":
     """Test one external image against ``--expect``."""
@@ -163,7 +164,7 @@ def _test_external(
             target = external_target(option, reference, image_id, contents, project)
             store, folder = ReportStore(state / "reports"), reports or state / "runs"
             session = TestSession(project, engine, store, folder, display.on_event)
-            return run_targets([target], session, test_options, 1)
+            return run_targets([target], session, test_options, jobs)
 
 
 def _image_id(engine: "Engine", reference: str, image: "Image | None" = None) -> str:

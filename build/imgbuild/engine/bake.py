@@ -19,6 +19,7 @@ from imgbuild.engine.progress import (
     Remark,
     StepOutput,
     bake_name,
+    is_export,
     log_line,
 )
 from imgbuild.errors import MachineError
@@ -185,17 +186,27 @@ def run_bake(  # noqa: PLR0913  # where, what, and where its progress goes
     log: Path,
     listener: Callable[[BakeEvent], None],
     epoch: int | None = None,
+    exported: Callable[[str, BuiltImage], None] = lambda *_: None,
 ) -> dict[str, BuiltImage]:
     """Build the targets, those that they need too, and return those that are images, by name.
 
-    The images get no tags. When it is interrupted, or a step runs for longer than
-    ``buildx.step_seconds``, the build is stopped in the engine too.
+    The images get no tags; ``exported`` gets each as soon as the engine has it. When it is
+    interrupted, or a step runs for longer than ``buildx.step_seconds``, the build is stopped in the
+    engine too.
 
     Raises:
         BuildFailedError: a step failed or hung, or a download has another sha256 than pinned.
         BuildStoppedError: the disk is full, or the engine or an upstream cannot be reached.
 
     """
+
+    def tell(event: BakeEvent) -> None:
+        listener(event)
+        match event:
+            case BuildEvent(state="done", target=str(name)) if is_export(event.step):
+                if image_id := record.images.get(event.number):
+                    exported(name, BuiltImage(image_id, record.seconds(name)))
+
     if not targets:
         return {}
     targets = [*targets, *{one.name: one for target in targets for one in target.needs}.values()]
@@ -212,7 +223,7 @@ def run_bake(  # noqa: PLR0913  # where, what, and where its progress goes
         listener(BakeBegun(names))
         with start(command, env=build_environment(host)) as process:
             limit = StepLimit(buildx.step_seconds, time.monotonic())
-            hung = _follow(process, limit, record, file, listener)
+            hung = _follow(process, limit, record, file, tell)
             code = 1 if hung else process.wait()
         if code != 0:
             raise record.error(log)

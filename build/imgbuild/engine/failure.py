@@ -25,6 +25,8 @@ FOUND_SECONDS = 1.0
 #: How near to its end a step's output can say why it failed.
 LAST_LINES = 10
 _ERROR = "ERROR: "
+#: An export's words in a graph driver, and in a containerd store, for what the image's id is.
+_WRITTEN = re.compile(r"(?:writing image|exporting manifest) (sha256:[0-9a-f]{64}) done")
 _TARGET_ERROR = re.compile(r"ERROR: target ([A-Za-z0-9_-]+): ")
 
 
@@ -168,9 +170,13 @@ def works(event: BuildEvent) -> bool:
 
 @dataclass
 class BuildRecord:
-    """What the report of a failed build needs, and how long each target took."""
+    """What the report of a failed build needs, and what each target led to, after how long.
+
+    ``images`` are the ids that exports wrote, by the number of the step.
+    """
 
     targets: Sequence[str]
+    images: dict[int, str] = field(default_factory=dict)
     _tails: dict[int, deque[str]] = field(default_factory=dict)
     _failed: list[BuildEvent] = field(default_factory=list)
     _began: dict[str, float] = field(default_factory=dict)
@@ -182,6 +188,8 @@ class BuildRecord:
         match item:
             case StepOutput():
                 self._tails.setdefault(item.number, deque(maxlen=TAIL_LINES)).append(item.text)
+                if found := _WRITTEN.fullmatch(item.text):
+                    self.images[item.number] = found[1]
             case Remark():
                 self._remarks.append(item.text)
             case BuildEvent(state="failed"):

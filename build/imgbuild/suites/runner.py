@@ -15,7 +15,8 @@ from imgbuild import process
 from imgbuild.engine.client import Engine
 from imgbuild.engine.progress import ImageNote, ImageState, Listener
 from imgbuild.errors import CheckFailedError
-from imgbuild.files import work_folder
+from imgbuild.files import work_folder, write_text
+from imgbuild.parallel import as_completed
 from imgbuild.project import Project
 from imgbuild.suites.catalog import PREFIX, code_digest
 from imgbuild.suites.container import TestTarget, suite_container
@@ -33,6 +34,7 @@ VARIABLE = "IMGBUILD_RESULTS"
 JUNIT, OUTPUT = "junit.xml", "pytest.txt"
 #: pytest's exit codes for "all passed" and "some failed": the only ones with a verdict.
 _VERDICTS = {0, 1}
+_TESTSUITE = re.compile("<testsuite .*?</testsuite>", re.DOTALL)
 #: How the reasons begin where no expectation was given (tests/image/skip_reasons.py).
 NOT_ASKED = "not asked: "
 #: testinfra's parameter, which is between or beside those of the checks.
@@ -47,7 +49,8 @@ class SuitesStoppedError(Exception):
 class TestOptions:
     """Which suites, none for all; ``rerun`` those too that passed before.
 
-    ``fail_fast`` ends a run with the first failed check. When ``stop`` is set, all runs end.
+    ``fail_fast`` ends a run with the first failed check. As many suites run at once, of all images
+    together, as there are ``places``. When ``stop`` is set, all runs end.
     """
 
     __test__ = False  # the name begins with Test, but pytest must not collect it
@@ -55,6 +58,7 @@ class TestOptions:
     suites: tuple[str, ...] = ()
     rerun: bool = False
     fail_fast: bool = False
+    places: threading.Semaphore = field(default_factory=threading.Semaphore)
     stop: threading.Event = field(default_factory=threading.Event)
 
 
@@ -159,7 +163,7 @@ def suite_result(suite: str, checks: Iterable[Check]) -> SuiteResult:
 def run_suites(
     target: TestTarget, suites: tuple[str, ...], session: TestSession, options: TestOptions
 ) -> Report:
-    """Run these suites; pytest's ``junit.xml`` and output are in the session's folder.
+    """Run these suites side by side; one ``junit.xml`` and the output are in the session's folder.
 
     Raises:
         MachineError: no docker client, or the engine cannot start the container.
@@ -172,7 +176,6 @@ def run_suites(
         session.listener(ImageState(target.name, "testing", text))
 
     started = time.monotonic()
-    stream = CheckStream(log, lambda text: session.listener(ImageNote(target.name, text)))
     reports = session.reports / folder_name(target.name)
     reports.mkdir(parents=True, exist_ok=True)
     with (
@@ -181,43 +184,62 @@ def run_suites(
     ):
         expect = folder / "expect.json"
         expect.write_text(json.dumps(target.expected), encoding="utf-8")
-        root, host = session.project.root, session.engine.host
-        command = [
+        command = (
             *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"),
             "--tb=short",  # the arguments of a test can be the whole list of an image's files
-            *(f"--rootdir={root}", f"--hosts=docker://{container.id}", f"--expect={expect}"),
-            *(f"--junitxml={reports / JUNIT}", "-o", "junit_logging=no"),
+            *(f"--rootdir={session.project.root}", f"--hosts=docker://{container.id}"),
+            *(f"--expect={expect}", "-o", "junit_logging=no"),
             *("-o", f"junit_suite_name={target.name}"),
             *("-o", "junit_family=xunit1"),  # xunit2 has no place for what a check records
             *(["--exitfirst"] if options.fail_fast else []),
             *([f"--no-gpu={container.no_gpu}"] if container.no_gpu else []),
             *(["--gpus-offered"] if container.offered else []),
-            *(str(session.project.suites / f"{PREFIX}{suite}.py") for suite in suites),
-        ]
-        files = (reports / OUTPUT, folder / "results")
-        code = call_pytest(command, host, files, stream.read, options.stop)
-    if options.stop.is_set():
-        raise SuitesStoppedError
-    if code is None:
-        raise CheckFailedError(
-            f"The suites of {target.name} did not end within {TIMEOUT_SECONDS // 60} minutes and "
-            f"were stopped. Their output so far is in {reports / OUTPUT}; `imgbuild test --suite` "
-            "runs one of them alone."
         )
-    if code not in _VERDICTS or not stream.ended:
-        raise CheckFailedError(
-            f"The suites of {target.name} could not be run (pytest exit code {code}). "
-            f"Its output is in {reports / OUTPUT}. If the disk is full, free space there, or "
-            "choose another folder with --report."
-        )
-    # A suite without any check has passed nothing, unless the first failure ended the run before.
-    begun = {check.suite for check in stream.checks} if options.fail_fast else {*suites}
+
+        def checks_of(suite: str) -> list[Check]:
+            stream = CheckStream(log, lambda text: session.listener(ImageNote(target.name, text)))
+            file = session.project.suites / f"{PREFIX}{suite}.py"
+            own = (*command, f"--junitxml={folder / suite}.xml", str(file))
+            files = (folder / f"{suite}.txt", folder / suite)
+            with options.places:
+                code = None
+                if not options.stop.is_set():
+                    code = call_pytest(own, session.engine.host, files, stream.read, options.stop)
+            if options.stop.is_set():
+                raise SuitesStoppedError
+            if code not in _VERDICTS or not stream.ended:
+                fault = f"could not be run (pytest exit code {code})"
+                if code is None:
+                    fault = f"did not end within {TIMEOUT_SECONDS // 60} minutes and was stopped"
+                raise CheckFailedError(
+                    f"The suite {suite} of {target.name} {fault}. Its output is in "
+                    f"{reports / OUTPUT}. If the disk is full, free space there, or choose another "
+                    "folder with --report."
+                )
+            return stream.checks
+
+        def goes_on(checks: Iterable[Check]) -> bool:
+            return not (options.fail_fast and any(one.outcome == "failed" for one in checks))
+
+        # Where the first failure ends the run, one suite waits for the other.
+        workers = 1 if options.fail_fast else len(suites)
+        try:
+            found = dict(as_completed(checks_of, suites, workers, goes_on=goes_on, grace=None))
+        finally:
+            texts, documents = (
+                "".join(file.read_text("utf-8", "replace") for file in sorted(folder.glob(kind)))
+                for kind in ("*.txt", "*.xml")
+            )
+            write_text(reports / OUTPUT, texts)
+            each = "".join(_TESTSUITE.findall(documents))
+            write_text(reports / JUNIT, f'<?xml version="1.0"?><testsuites>{each}</testsuites>\n')
     return Report(
         target.name,
         target.image_id,
         code_digest(session.project.suites),
-        tuple(suite_result(name, stream.checks) for name in suites if name in begun),
-        not_begun=tuple(name for name in suites if name not in begun),
+        # A suite without any check has passed nothing.
+        tuple(suite_result(name, found[name]) for name in suites if name in found),
+        not_begun=tuple(name for name in suites if name not in found),
         seconds=time.monotonic() - started,
     )
 

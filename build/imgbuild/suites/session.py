@@ -2,6 +2,7 @@
 
 import json
 import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -90,7 +91,7 @@ class TestRun:
 def run_targets(
     targets: Sequence[TestTarget], session: TestSession, options: TestOptions, jobs: int
 ) -> TestRun:
-    """Test all images, ``jobs`` of them at a time; write ``report.json`` and ``summary.md`` of all.
+    """Test all images, ``jobs`` suites at a time; write ``report.json`` and ``summary.md`` of all.
 
     An interrupt ends all of them: pytest removes what its suites started, then the container goes.
     """
@@ -105,6 +106,7 @@ def run_targets(
         passed = isinstance(outcome, Report) and outcome.verdict is not Verdict.FAILED
         return passed or not options.fail_fast
 
+    options = replace(options, places=threading.Semaphore(jobs))
     stop = options.stop.set
     done = as_completed(outcome_of, targets, jobs, goes_on=goes_on, stop=stop, grace=None)
     outcomes = {target.name: outcome for target, outcome in done}

@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from imgbuild.plan.digest import InputDigest
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.project import Project
 from imgbuild.suites.results import Report, SuiteResult, TestFailure
+from waiting import wait_for
 
 CHANGED = replace(INPUTS, uv_version="99")
 
@@ -489,6 +490,25 @@ def test_the_usage_names_the_engine_and_what_the_image_needs(images: dict[str, I
     intel = usage_lines(images["tf-1.12-gpu-ubuntu"], "unix:///var/run/docker.sock")
     assert "docker run --rm --gpus all -v" in intel
     assert "mpirun -np 2 python" in intel  # Intel's knows no --oversubscribe
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_image_is_tested_and_named_as_soon_as_it_is_built(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    """Whatever becomes of the others of its bake."""
+
+    def bake(*arguments: object, exported: Callable[..., None], **more: object) -> object:
+        bench.broken = set()
+        built = bench.bake(*arguments, **more)  # type: ignore[arg-type]
+        exported(OLD, built[OLD])
+        wait_for(lambda: bench.tags(OLD) <= bench.tags())
+        bench.broken = {NEW} if fails else set()
+        return bench.bake(*arguments, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("imgbuild.build.one_bake.run_bake", bake)
+    assert bench.states() == {OLD: "done", NEW: "failed" if fails else "done"}
+    assert sorted(bench.tested) == [OLD, *([] if fails else [NEW])]
 
 
 def test_on_a_containerd_store_the_phases_are_baked_one_after_the_other(

@@ -43,6 +43,18 @@ def test_built_images_have_their_ids_and_everything_is_in_the_log(tmp_path: Path
     assert "#11 exporting to image (done after 0.0 s)\n" in log
 
 
+def test_an_image_is_told_of_when_its_export_has_ended(tmp_path: Path) -> None:
+    """Before buildx writes the ids, which are others in this test."""
+    told: dict[str, BuiltImage] = {}
+    buildx = fake_buildx.replaying(tmp_path, SAMPLES / "ok", built=BUILT)
+    targets = [BakeTarget(name, tmp_path, tmp_path / "Dockerfile") for name in FAMILY]
+    log, ids = tmp_path / "log", ["sha256:ed2e7ece", "sha256:5a2d0643"]
+    run_bake(buildx, None, targets, log=log, listener=lambda _: None, exported=told.__setitem__)
+    assert sorted(told) == sorted(FAMILY)
+    assert sorted(image.image_id[:15] for image in told.values()) == sorted(ids)
+    assert all(image.seconds for image in told.values())
+
+
 def test_the_engine_and_nothing_else_of_the_environment_is_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,6 +63,18 @@ def reported(targets: str, *items: Item) -> BuildFailedError:
     return record.error(LOG)
 
 
+@pytest.mark.parametrize("words", ["writing image", "exporting manifest"])
+def test_the_id_of_an_image_is_in_the_words_of_either_store(words: str) -> None:
+    record = BuildRecord(["a"])
+    for line in (
+        "exporting layers done",
+        f"{words} sha256:{ZEROS} done",
+        "exporting config x done",
+    ):
+        record.add(StepOutput(("a",), line, 7))
+    assert record.images == {7: f"sha256:{ZEROS}"}
+
+
 UNRESOLVED = StepOutput(("a",), "Could not resolve host: x", 3)
 
 

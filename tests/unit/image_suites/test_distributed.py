@@ -64,7 +64,6 @@ def test_the_lost_node_must_be_named(flavour: str, node: str, text: str, *, name
 def test_horovodrun_is_only_asked_where_it_is() -> None:
     assert [str(start) for start in starts(horovodrun=True)] == [
         "root-horovodrun-2",
-        "root-mpirun-2-killed",
         "mpiuser-mpirun-3-killed",
     ]
     assert {start.launcher for start in starts(horovodrun=False)} == {"mpirun"}

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import shlex
 import struct
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from container import Container
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "image" / "programs"
 
@@ -180,6 +184,33 @@ def test_what_the_packages_ask_for(program: Any, tmp_path: Path) -> None:
         },
         "calls": {"horovod/tensorflow/mpi_lib.so": ["ncclAllReduce"]},
     }
+
+
+def test_programs_share_a_start_and_nothing_else(tmp_path: Path) -> None:
+    """Each has its own state, outputs and exit code, and none stops those that follow."""
+    texts = {
+        "quiet_tensorflow": "import os\nSTART, SEEN = os.getpid(), []",
+        "counts": "import sys, quiet_tensorflow as q\nq.SEEN.append(1)\n"
+        "print(len(q.SEEN), __name__, sys.argv[1])",
+        "fails": "print('before', flush=True)\nraise ValueError('no')",
+        "dies": "import os\nos.kill(os.getpid(), 9)",
+    }
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    (tmp_path / "one_start.py").write_bytes((PROGRAMS / "one_start.py").read_bytes())
+
+    class Here:
+        def run(self, command: str, *_: str) -> Any:
+            words = shlex.split(command)
+            ran = subprocess.run(words, capture_output=True, text=True, check=False)
+            return SimpleNamespace(rc=ran.returncode, stdout=ran.stdout, stderr=ran.stderr)
+
+    commands = (("counts.py", "a"), ("fails.py",), ("dies.py",), ("counts.py", "b"))
+    first, failed, died, last = Container(Here(), str(tmp_path)).forked(*commands, seconds=30)
+    assert (first.output, last.output) == ("1 __main__ a\n", "1 __main__ b\n")
+    assert (failed.exit_code, failed.stdout) == (1, "before\n")
+    assert failed.stderr.endswith("ValueError: no\n")
+    assert died.exit_code == 137
 
 
 class Versions:

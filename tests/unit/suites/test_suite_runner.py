@@ -153,6 +153,34 @@ def test_each_outcome_of_a_check_is_in_the_report(
     assert '<testsuite name="tf-2.2-cpu-debian"' in junit
 
 
+MEETING = """
+import pathlib, time
+
+def test_it():
+    here = pathlib.Path(__file__)
+    here.with_suffix(".here").touch()
+    end = time.monotonic() + 20
+    while len(list(here.parent.glob("*.here"))) < 2:
+        assert time.monotonic() < end, "alone"
+        time.sleep(0.02)
+"""
+
+
+def test_suites_of_an_image_run_side_by_side(session: TestSession, project: Project) -> None:
+    """As many at once as there are places; the results of all are in one file of a kind."""
+    _write_suite(session, project, MEETING)
+    (session.project.suites / "test_twin.py").write_text(MEETING)
+    options = TestOptions(places=threading.Semaphore(2))
+    report = run_suites(TARGET, ("toy", "twin"), session, options)
+    assert [(one.suite, one.passed, one.failures) for one in report.suites] == [
+        ("toy", 1, ()),
+        ("twin", 1, ()),
+    ]
+    folder = session.reports / TARGET.name
+    assert (folder / "junit.xml").read_text().count('<testsuite name="tf-2.2-cpu-debian"') == 2
+    assert (folder / "pytest.txt").read_text().count("1 passed") == 2
+
+
 @pytest.mark.parametrize(
     "body",
     ["def test_one(:\n", "import no_such_module\n", "import os\ndef test_x(): os._exit(0)\n"],
