@@ -1,6 +1,5 @@
 """Files and folders that appear whole or not at all: atomic writes, locks, a store by sha256."""
 
-import errno
 import fcntl
 import hashlib
 import json
@@ -75,12 +74,10 @@ def write_texts(texts: Mapping[Path, str], stale: Collection[Path] = ()) -> list
 
     Raises:
         MachineError: a folder cannot be written, or the disk is full.
-        IsADirectoryError: a folder is in the place of a file.
+        OSError: what is there cannot be read: a folder, perhaps.
 
     """
-    if folder := next(filter(Path.is_dir, (*texts, *stale)), None):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(folder))
-    old = {path: path.read_bytes() for path in texts if path.is_file()}
+    old = {path: path.read_bytes() for path in (*texts, *stale) if path.exists()}
     changed = [*(path for path, text in texts.items() if old.get(path) != text.encode()), *stale]
     staged: dict[Path, Path] = {}
     with ExitStack() as leftovers:

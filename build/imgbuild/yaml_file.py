@@ -86,7 +86,7 @@ def read_document(path: Path) -> Document:
         if len(content) > LARGEST:
             raise InputError(f"{path} is no file of imgbuild: it has over {LARGEST} bytes.")
         text = content.decode("utf-8")
-        _require_shallow(text, path)
+        _require_shallow(text)
         node = yaml.compose(text, Loader=_Loader)
         document.value = {} if node is None else _Reader(document).plain(node)
     except OSError as error:
@@ -94,30 +94,23 @@ def read_document(path: Path) -> Document:
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text: {error.reason}.") from error
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        raise InputError(
-            f"{_place(path, mark)}: not YAML: {error.problem or error.context}."
-        ) from error
+        mark, what = error.problem_mark or error.context_mark, error.problem or error.context
+        place = f"{path.name}:{mark.line + 1}:{mark.column + 1}" if mark else path.name
+        raise InputError(f"{place}: not YAML as imgbuild reads it: {what}.") from error
     except yaml.YAMLError as error:
         raise InputError(f"{path.name}: not YAML: {error}.") from error
     return document
 
 
-def _require_shallow(text: str, path: Path) -> None:
+def _require_shallow(text: str) -> None:
     """Refuse a file before what composes it, calling itself, would end the process."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > DEEPEST:
-            raise InputError(
-                f"{_place(path, event.start_mark)}: nested too deeply: over {DEEPEST} lists and "
-                "mappings in each other. Nothing was done."
-            )
-
-
-def _place(path: Path, mark: Any) -> str:  # noqa: ANN401 - libyaml's or PyYAML's
-    return f"{path.name}:{mark.line + 1}:{mark.column + 1}" if mark else path.name
+            problem = f"over {DEEPEST} lists and mappings in each other; nothing was done"
+            raise yaml.MarkedYAMLError(None, None, problem, event.start_mark)  # type: ignore[arg-type]
 
 
 class _Reader:

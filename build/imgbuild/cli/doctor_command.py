@@ -1,7 +1,6 @@
 """``imgbuild doctor``: check whether this machine can build, and name what fixes it if not."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from imgbuild.cli import options
@@ -62,16 +61,12 @@ def show(findings: "Sequence[Finding]", console: "Console") -> None:
     from rich.table import Table
     from rich.text import Text
 
-    findings = [
-        replace(row, detail=printable(row.detail), fix=row.fix and printable(row.fix))
-        for row in findings
-    ]
     if not console.is_terminal:
         width = max(len(row.what) for row in findings)
         for row in findings:
-            print(f"{row.status.value[1]} {row.what:<{width}}  {row.detail}", file=console.file)
-            if row.fix:
-                print(f"  {'':<{width}}  -> {row.fix}", file=console.file)
+            fix = f"\n  {'':<{width}}  -> {row.fix}" if row.fix else ""
+            line = f"{row.status.value[1]} {row.what:<{width}}  {row.detail}{fix}"
+            print(printable(line), file=console.file)
         return
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
@@ -79,10 +74,10 @@ def show(findings: "Sequence[Finding]", console: "Console") -> None:
     table.add_column(overflow="fold")
     for row in findings:
         _, sign, style = row.status.value
-        table.add_row(Text(sign, style=style), row.what, Text(row.detail))
+        table.add_row(Text(sign, style=style), row.what, Text(printable(row.detail)))
     console.print(table)
     for row in findings:
         if row.fix:
             _, sign, style = row.status.value
             console.print(Text(f"\n{sign} {row.what}:", style=style))
-            console.print(Text(f"  {row.fix}"), soft_wrap=True)
+            console.print(Text(f"  {printable(row.fix)}"), soft_wrap=True)

@@ -179,9 +179,7 @@ def standin_image(image: Image) -> Image:
 def images_of(matrix: Matrix, stack: str | None) -> tuple[Image, ...]:
     """Return the images of one stack, or of all; InputError if there is no such stack."""
     if stack not in {None, *matrix.stacks}:
-        raise InputError(
-            f"The matrix has no stack {stack!r}; there are: {', '.join(matrix.stacks)}."
-        )
+        raise InputError(f"No stack is called {stack!r}; there are: {', '.join(matrix.stacks)}.")
     return tuple(image for image in all_images(matrix) if stack in {None, image.stack})
 
 

@@ -66,7 +66,7 @@ def test_a_stack_has_its_locks_and_leaves_the_others_alone(matrix: Matrix) -> No
     assert (debian.pythons, [*ubuntu.pythons]) == ({}, ["3.6.2"])
     assert debian.names == ubuntu.names == lock_family(matrix).names
     assert {"conda-3.6.2.txt", "build-py3.6.txt", "tf-2.2.0-py3.6-cpu.txt"} <= debian.names
-    with pytest.raises(InputError, match="The matrix has no stack 'rhel'; there are: "):
+    with pytest.raises(InputError, match="No stack is called 'rhel'; there are: "):
         lock_family(matrix, "rhel")
 
 

@@ -76,9 +76,7 @@ def test_a_stack_that_is_not_selected_is_one_short_line(
     doctor(project=checkout)
     assert "stack" not in (out := capsys.readouterr().out)
     assert "ubuntu-16.04" in out
-    with pytest.raises(
-        InputError, match="The matrix has no stack 'beos'; there are: ubuntu, debian"
-    ):
+    with pytest.raises(InputError, match="No stack is called 'beos'; there are: ubuntu, debian"):
         doctor(project=checkout, stack="beos")
 
 
