@@ -105,6 +105,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if fault:
             self._fail(fault)
         elif self.path.startswith("/token"):
+            form = "application/x-www-form-urlencoded"  # RFC 6749, section 4.4.2
+            assert self.headers["Content-Type"] == (form if self.command == "POST" else None)
             self._fail(server.tokens.pop(0) if len(server.tokens) > 1 else server.tokens[0])
         elif not self.path.startswith(f"/v2/{PATH}/"):
             self._send(200)

@@ -108,11 +108,21 @@ def test_waits_double_and_never_fall_below_what_was_asked(
         assert at_least <= (caught.value.wait or 0) <= at_most
 
 
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 501, 599])
+def test_a_status_that_another_try_may_change(status: int) -> None:
+    for other in (200, 400, 404, 407, 409, 424, 426, 428, 430, 499):
+        raise_transient(other, {})
+    with pytest.raises(TransientError, match=f"^it answered {status}: x$") as caught:
+        raise_transient(status, {}, ": x")
+    assert caught.value.wait is None
+
+
 def test_addresses() -> None:
     assert shown("https://u:p@x.example/a?key=1#f") == "https://x.example/a"
     assert same_site("https://x.example/a", "https://x.example:443/b")
     assert not same_site("https://x.example/a", "http://x.example/a")
     assert moved("https://x.example/a/b", "../c?d=1") == "https://x.example/c?d=1"
+    assert moved("https://x.example/a", "https://u:p@y.example/b") == "https://y.example/b"
 
 
 def test_a_redirect_to_another_scheme_is_told_as_it_is() -> None:
@@ -134,6 +144,11 @@ def test_a_redirect_to_another_scheme_is_told_as_it_is() -> None:
 )
 def test_this_machine_is_told_by_the_host_alone(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected
+
+
+def test_nobody_listens() -> None:
+    with pytest.raises(TransientError, match=r"^no connection: Connection refused$"):
+        HttpClient().ask("GET", "http://127.0.0.1:9/")
 
 
 def test_a_hanging_server_is_given_up() -> None:

@@ -13,7 +13,7 @@ from imgbuild.build.gate import export_stub
 from imgbuild.cli.build_command import build_lines
 from imgbuild.engine.bake import BakeTarget
 from imgbuild.engine.types import HistoryEntry, StoredImage
-from imgbuild.errors import CheckFailedError
+from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.inputs.build_inputs import BaseInput, ImageDownloads, InterpreterInput
 from imgbuild.matrix.images import Image
 from imgbuild.plan.plan import Action
@@ -173,6 +173,10 @@ def test_the_suites_know_of_stand_ins_and_the_stub_is_of_the_images_own_builder(
     for image_id in (other.id, "sha256:none"):
         with pytest.raises(CheckFailedError, match="was not built from this checkout"):
             export_stub(gpu.context.images[0], image_id, gpu.context, tmp_path)
+    failed = {GPU: MachineError("no network")}
+    monkeypatch.setattr("imgbuild.build.gate.fetch_downloads", lambda *_, **__: ({}, failed))
+    with pytest.raises(MachineError, match="no network"):
+        tested[0].export_stub(tmp_path)
 
 
 @pytest.mark.parametrize(("budget", "ok"), [(20, True), (19, False)])

@@ -106,6 +106,9 @@ def test_an_unmet_requirement_is_named(tmp_path: Path, body: str, expected: str)
 def test_a_lock_that_is_missing_is_a_problem_without_advice_of_its_own(tmp_path: Path) -> None:
     """Whoever reports problems ends with one advice for all."""
     assert lock_problems(REQUEST, tmp_path) == ["x.txt: No such file or directory."]
+    (tmp_path / "x.txt").write_text("pip==21.3.1\n")
+    (problem,) = lock_problems(REQUEST, tmp_path)
+    assert problem.startswith("x.txt:1: not a lock of `imgbuild lock`")
 
 
 def test_a_lock_made_for_other_requirements_or_for_no_image(tmp_path: Path) -> None:

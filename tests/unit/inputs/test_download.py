@@ -6,10 +6,12 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from faulty_server import Asked, FaultyServer, Reply
 from pydantic import ValidationError
+from rich.progress import TaskID
 
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import ContentStore
@@ -111,6 +113,7 @@ def test_a_broken_connection_is_continued_or_begun_again(
     url = server.give("/f", Reply(BODY[:300_000], announced=len(BODY)), *then)
     assert fetch(_file(url), tmp_path, Sites()).read_bytes() == BODY
     assert [asked.range for asked in server.asked][:2] == [None, "bytes=300000-"]
+    assert len(server.asked) == 1 + len(then)
 
 
 @pytest.mark.parametrize(
@@ -287,15 +290,15 @@ def test_a_context_holds_the_files_by_name(server: FaultyServer, tmp_path: Path)
 def test_a_damaged_file_is_told_and_fetched_again(
     server: FaultyServer, tmp_path: Path, body: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Truncated, or of the right size with other bytes and the old time."""
-    download = _download(server, "a.tar")
-    folder = context([download], tmp_path)
+    """Truncated, or of the right size with other bytes and the old time; no other file is."""
+    downloads = [_download(server, name) for name in ("a.tar", "b.tar")]
+    folder = context(downloads, tmp_path)
     stored = folder / "a.tar"
     whole, status = stored.read_bytes(), stored.stat()
     stored.write_bytes(body[: len(whole)])  # the store's file too: they are one
     os.utime(stored, (status.st_atime, status.st_mtime + 1))
     capsys.readouterr()
-    assert (context([download], tmp_path) / "a.tar").read_bytes() == whole
+    assert (context(downloads, tmp_path) / "a.tar").read_bytes() == whole
     assert capsys.readouterr().err.splitlines() == [
         "a.tar in the cache was damaged (its sha256 is another): fetched again",
         "fetched a.tar (5.0 kB)",
@@ -307,8 +310,18 @@ def test_progress_on_a_terminal_begins_again_with_the_file(
 ) -> None:
     download = _download(server, "bars", b"abcdef")
     server.replies["/bars"].insert(0, Reply(b"abc", announced=6))
+    changes: list[dict[str, object]] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys.stderr, "isatty", lambda: True)
         with shown_progress() as progress:
+            update = progress.update
+
+            def seen(task: TaskID, **change: Any) -> None:
+                changes.append(change)
+                update(task, **change)
+
+            patch.setattr(progress, "update", seen)
             fetch_all([download], ContentStore(tmp_path), Sites(), progress)
+    begun = [change for change in changes if "total" in change]
+    assert begun == [{"completed": 0, "total": 6}, {"completed": 3, "total": 6}]
     assert "fetched bars (6 bytes)" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """Apt's lists and packages of a folder: only what the archive's key signed is admitted."""
 
+from base64 import b64decode
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,16 @@ def test_what_is_signed_is_admitted(files: dict[str, bytes], tmp_path: Path) -> 
     _verify(files, tmp_path, [other, *KEYS])
     with pytest.raises(InputError, match="gpgv refuses its signature"):
         _verify(files, tmp_path, [other])
+
+
+def test_a_bad_signature_beside_a_good_one_is_refused(tmp_path: Path) -> None:
+    name = f"{START}Release.gpg"
+    good = b64decode(b"".join(DETACHED[name].splitlines()[2:-2]))
+    bad = good[:-1] + bytes([good[-1] ^ 1])
+    _verify({**DETACHED, name: good * 2}, tmp_path, KEYS)
+    for both in (good + bad, bad + good):
+        with pytest.raises(InputError, match="gpgv refuses its signature"):
+            _verify({**DETACHED, name: both}, tmp_path, KEYS)
 
 
 @pytest.mark.parametrize("files", [INLINE, DETACHED], ids=["inline", "detached"])

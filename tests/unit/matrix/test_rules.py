@@ -134,6 +134,12 @@ def test_a_rule_on_a_gpu_pin_that_compares_what_every_image_has(
     assert "-cpu-" not in message
 
 
+def test_an_image_without_the_fact_is_not_judged(edited: Edited) -> None:
+    """The CPU images of a system need no CUDA for it."""
+    rule = "{name: x, judges: os, says: s, source: s, otherwise: s, fact: cuda.os, check: one-of}"
+    assert load_matrix(edited("rules:\n", f"rules:\n  - {rule}\n"))
+
+
 def test_the_old_compiler_of_the_operating_system_admits_horovod(edited: Edited) -> None:
     """Ubuntu 18.04 has a g++ 4.8, which is what Horovod 0.18 looks for."""
     old = "{tensorflow: 1.14.0, stack: ubuntu, variants: [cpu, gpu], horovod: 0.16.4"

@@ -18,6 +18,7 @@ from imgbuild.errors import InputError
 from imgbuild.inputs import build_inputs as inputs
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.load import load_matrix
+from imgbuild.plan.digest import InputReader
 from imgbuild.plan.plan import Action
 from imgbuild.project import Project
 from imgbuild.suites.results import ReportStore
@@ -184,6 +185,7 @@ ROWS: list[Row] = [
     (_put("2026-12-24T00:00:00Z", "epoch"), ALL, r"epoch \S+ → 2026-12-24T00:00:00Z.*"),
     (_put("zzz", *RUNTIME), DEBIAN, "Dockerfile: stages? .*os.*"),
     (_set("base"), DEBIAN, f"base {'a' * 12} → {'b' * 12}"),
+    (lambda checkout: checkout.settings.pop("base"), DEBIAN, f"base {'a' * 12} → not made yet"),
     (_set("substitutes"), OPENMPI, f"download {OPENMPI} [0-9a-f]+ → {'b' * 12}"),
     (_set("cpython"), {"python": "3.6.15"}, f"CPython source → {'c' * 12}.*"),
     (_set("standin"), ALL, "stand-in nothing → for tests"),
@@ -252,6 +254,23 @@ def test_a_file_that_is_missing_is_named(checkout: Checkout) -> None:
     checkout.path("images/files/network.sh").unlink()
     with pytest.raises(InputError, match=r"images/files/network\.sh: a Dockerfile uses it"):
         checkout.plan()
+
+
+def test_a_pattern_means_the_files_that_it_matches(tmp_path: Path) -> None:
+    def digest(pattern: str) -> str:
+        return InputReader(Project(tmp_path)).digest(pattern)
+
+    folder = tmp_path / "images" / "files"
+    folder.mkdir(parents=True)
+    for name in ("a.sh", "b.sh", "c.txt"):
+        (folder / name).write_text(name)
+    before = digest("files/*.sh")
+    (folder / "c.txt").write_text("other")
+    assert digest("files/*.sh") == before
+    (folder / "b.sh").write_text("other")
+    assert digest("files/*.sh") != before
+    with pytest.raises(InputError, match=r"images/files/d\*: a Dockerfile uses it"):
+        digest("files/d*")
 
 
 def test_one_lock_in_a_layer_that_images_share(checkout: Checkout) -> None:

@@ -10,7 +10,7 @@ from fake_engine import FakeEngine
 
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.matrix.images import Image, documented_family
+from imgbuild.matrix.images import Image, documented_family, resolve_image
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.tags import parts_of
 from imgbuild.publish.contents import check_contents, parts_read
@@ -110,6 +110,18 @@ def test_each_part_is_read(
     read = parts_read(replace(contents(image), **change), image)
     planned: dict[str, str] = {str(part): text for part, text in parts_of(image).items()}
     assert read == planned | different
+
+
+def test_stacks_may_share_an_operating_system(images: dict[str, Image]) -> None:
+    image = images[CPU]
+    row, stacks = image.row.model_copy(update={"stack": "other"}), image.matrix.stacks
+    changed = {
+        "images": (*image.matrix.images, row),
+        "stacks": {**stacks, "other": stacks["debian"]},
+    }
+    matrix = image.matrix.model_copy(update=changed)
+    for one in (resolve_image(matrix, its, "cpu") for its in (image.row, row)):
+        assert parts_read(contents(one), one) == parts_of(one)
 
 
 @pytest.mark.parametrize("name", ["tf-2.1-gpu-ubuntu", "tf-2.3-cpu-debian", "tf-2.3-gpu-ubuntu"])

@@ -14,6 +14,7 @@ from memory_registry import MemoryRegistry
 from published_images import publish
 
 from imgbuild.build.display import BuildDisplay
+from imgbuild.engine.progress import Event, ImageState
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.matrix.images import Image
@@ -144,6 +145,9 @@ def test_another_image_gets_the_next_release_and_keeps_the_moving_tags(bench: Be
     assert found.steps == ()
     assert found.kept == tuple(f"{tag} stays at {SECOND}" for tag in MOVING)
     assert {bench.registry.tagged[tag] for tag in MOVING} == {later.digest}
+    del bench.registry.tagged[MOVING[0]]
+    found = bench.push("one")
+    assert (found.moves, found.kept) == (MOVING[:1], (f"{MOVING[1]} stays at {SECOND}",))
 
 
 def test_a_moving_tag_that_another_image_took_is_taken_back(bench: Bench) -> None:
@@ -247,10 +251,15 @@ def test_a_plan_only_reads(bench: Bench) -> None:
 
 def test_a_moving_tag_that_another_push_moved_is_left_and_reported(bench: Bench) -> None:
     bench.at(f"put {FIRST}.record", lambda: place_image(bench.registry, "rival", MOVING[0]))
-    with pytest.raises(CheckFailedError, match=f"{MOVING[0]} was moved by someone else"):
+    with pytest.raises(CheckFailedError, match=f"{MOVING[0]} was moved by someone else") as caught:
         bench.push()
     digest = bench.registry.tagged[MOVING[0]]
     assert bench.registry.manifests[digest].config_digest == id_of("rival")
+    assert f"while this push ran, to {digest}. It was left so" in str(caught.value)
+    bench.push()
+    bench.at(f"put {SECOND}.record", lambda: bench.registry.tagged.pop(MOVING[0]))
+    with pytest.raises(CheckFailedError, match=f"{MOVING[0]} was moved by .*, to nothing"):
+        bench.push("two")
 
 
 @pytest.mark.parametrize("tag", [input_of("one"), *MOVING])
@@ -343,7 +352,10 @@ def test_a_failed_image_stops_no_other(
         replace(bench.candidate(name), image=images[name], image_id=own)
         for name, own in zip(names, ids, strict=True)
     ]
-    context: Any = SimpleNamespace(display=BuildDisplay(names), host=None, state=tmp_path)
+    shown: list[Event] = []
+    display = BuildDisplay(names)
+    monkeypatch.setattr(display, "on_event", shown.append)
+    context: Any = SimpleNamespace(display=display, host=None, state=tmp_path)
     result = push_all(bench.session(), candidates, context, 2)
     assert [one.record.image for one in result.images] == [names[0], names[2]]
     assert [one.steps[0] for one in result.images] == ["push", "push"]
@@ -354,6 +366,9 @@ def test_a_failed_image_stops_no_other(
     assert "connection reset by peer (3 tries)" in str(failure)
     assert [one.tags for one in engine.stored.values()] == [(f"mine:{one[-12:]}",) for one in ids]
     assert not [*tmp_path.rglob("*.json")]
+    for name, end in zip(names, ("published", "failed", "published"), strict=True):
+        states = [one.state for one in shown if isinstance(one, ImageState) and one.image == name]
+        assert states == ["checking", "pushing", end]
 
 
 def test_it_is_the_machines_error_only_if_no_image_is_at_fault() -> None:

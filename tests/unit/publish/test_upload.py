@@ -150,7 +150,10 @@ def test_layers_are_counted_from_the_engines_messages() -> None:
         {"status": "Layer already exists", "id": "b"},
         {"aux": {}},
     ]
-    for message in messages:
+    for message in messages[:2]:
+        progress.add(message)
+    assert progress.text == "0 of 1 layers up"
+    for message in messages[2:]:
         progress.add(message)
     assert progress.text == "1 of 2 layers up, 3 MB sent"
     progress.add({"status": "Pushed", "id": "a"})

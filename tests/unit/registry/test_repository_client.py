@@ -207,6 +207,9 @@ def test_what_is_refused_is_not_asked_again_and_says_what_to_do(
     ):
         registry.put_manifest("1.0", content, OCI_MANIFEST)
     assert server.lines().count("PUT /manifests/1.0") == 1
+    server.fail("PUT /manifests", Fault(400, {}, b'{"errors": [{}]}'))
+    with pytest.raises(CheckFailedError, match=r"it answered 400\.$"):
+        registry.put_manifest("1.0", content, OCI_MANIFEST)
     assert registry.head("1.0") is None
 
 
