@@ -123,9 +123,12 @@ def fetch_downloads(
 
 
 def load_base(os_name: str, context: BuildContext) -> None:
-    """Give the engine the base image of an operating system, unless it has it."""
+    """Give the engine the base image of an operating system, unless it has it under its name."""
     base = context.inputs.bases[os_name]
-    if base.layout is None or context.engine.inspect(base.reference):
+    if base.layout is None:
+        return
+    found = context.engine.inspect(base.reference)  # any image can have that name
+    if found and found.id in {base.layout.image_id, base.layout.manifest}:
         return
     base.require_whole()
     with work_folder("base") as folder:

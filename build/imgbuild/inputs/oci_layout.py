@@ -37,12 +37,13 @@ class BaseLayout:
 
     ``image_id`` is the digest of its config, the image's id on a graph driver: it depends on the
     files alone, not on how they are compressed. ``reference`` is ``imgbuild/base:<os>-<12 digits of
-    image_id>``, so another content has another name.
+    image_id>``, so another content has another name. ``manifest`` is the id in a containerd store.
     """
 
     path: Path
     image_id: str
     reference: str
+    manifest: str = ""
 
 
 def write_layout(folder: Path, rootfs: Path, *, name: str, epoch: int) -> None:
@@ -109,7 +110,7 @@ def read_layout(folder: Path, *, verify_layer: bool = True) -> BaseLayout:
             raise ValueError("manifest.json names another image")  # noqa: TRY301
         parse_json((folder / "oci-layout").read_bytes())
         (reference,) = docker["RepoTags"]
-        return BaseLayout(folder, manifest["config"]["digest"], reference)
+        return BaseLayout(folder, manifest["config"]["digest"], reference, top["digest"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedLayoutError(
             f"{folder} is no whole OCI layout of a base image: {error}"

@@ -17,6 +17,7 @@ from imgbuild.build.result import Build, BuildResult, concerns_all
 from imgbuild.cli.build_command import build_lines, usage_lines
 from imgbuild.engine.failure import FAULTS, BuildFailedError, BuildStoppedError
 from imgbuild.engine.faults import EngineUnusableError
+from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.inputs.build_inputs import BaseInput, ImageDownloads
 from imgbuild.inputs.download import Download, NotFetchedError, WrongContentError
@@ -352,6 +353,21 @@ def test_a_missing_base_concerns_only_the_images_on_it(
     first, second = bench.build(keep_going=True)
     assert (first.state, second.state) == ("failed", "done")
     assert str(first.error) == "the base is damaged"
+
+
+@pytest.mark.parametrize(("found", "loaded"), [("config", 0), ("manifest", 0), ("forged", 1)])
+def test_only_the_base_itself_is_taken_for_it(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: str, loaded: int
+) -> None:
+    """Whoever can put an image into the engine can give it the name of a base."""
+    layout = BaseLayout(tmp_path, "sha256:config", "imgbuild/base:debian-12-1", "sha256:manifest")
+    base = BaseInput(layout.reference, layout.image_id, "bootstrapped", layout)
+    bench.change(inputs=replace(INPUTS, bases={"debian-12": base}))
+    bench.engine.stored["base"] = StoredImage(f"sha256:{found}", (layout.reference,))
+    monkeypatch.setattr("imgbuild.build.prepare.write_archive", lambda _, path: path.touch())
+    monkeypatch.setattr(bench.engine, "load", bench.engine.calls.append)
+    bench.build()
+    assert sum(not isinstance(call, str) for call in bench.engine.calls) == loaded
 
 
 def test_a_damaged_base_never_reaches_the_engine(bench: Bench, tmp_path: Path) -> None:
