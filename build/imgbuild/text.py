@@ -13,8 +13,11 @@ _LOGIN = re.compile(
     r"(?:(?<=://)(?!\[)(?:[^/\s]*|[^/\s:@]*:(?!\s|\d+(?![\w@+-]))[^@\n]{0,1000})"
     r"|(?<![^\s'\"(=])[^\s/:@'\"(=\[]+:(?!//|\d+(?![\w@+-]))[^\s@]{1,1000})@(?!sha256:)"
 )
-#: What a terminal obeys and does not show: controls, and what turns the direction of text (UAX 9).
-_OBEYED = re.compile(r"[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+#: What a terminal obeys and does not show: controls, and what turns the direction of text (UAX 9);
+#: and what no terminal gets, the halves of characters.
+_OBEYED = re.compile(
+    r"[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 _DURATION = re.compile(r"(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?")
 
 

@@ -34,6 +34,7 @@ def test_other_forms_are_refused(text: str) -> None:
 def test_a_text_for_terminals() -> None:
     assert printable("a\tb\n é ✓ \u200d") == "a\tb\n é ✓ \u200d"
     assert printable("\x1b[1m\r\x9b\u2066\u202e") == r"\u001b[1m\u000d\u009b\u2066\u202e"
+    assert printable("\ud800 \udce9 😀") == r"\ud800 \udce9 😀"
 
 
 def test_colours_are_for_rich_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,6 +76,7 @@ def test_build_as_documented_warns_first(unchanged: Path) -> None:
     [
         (("--stack", "\x1b[31mX\u202ey"), r"\u001b[31mX\u202ey"),
         (("--stack", "\x1b]0;title\x07\x9b2J\x7f"), r"\u001b]0;title\u0007\u009b2J\u007f"),
+        (("\udce9",), r"'\udce9' has characters that do not print"),
         (("\x1b[31mX",), r"'\u001b[31mX' has characters that do not print"),
     ],
 )
