@@ -189,7 +189,7 @@ def load_settings(path: Path) -> Settings:
             mirror of the command line is no NAME=URL.
 
     """
-    if SETTINGS_VARIABLE in os.environ and not os.path.exists(path):  # noqa: PTH110 - any name
+    if SETTINGS_VARIABLE in os.environ and not path.exists():
         raise InputError(f"--settings {path}: no such file.")
     settings = load_model(path, Settings) if path.exists() else Settings()
     mirrors = {**settings.mirrors}

@@ -24,13 +24,10 @@ def test_a_file_that_is_not_named_need_not_exist(tmp_path: Path) -> None:
     assert load_settings(tmp_path / "absent.yaml") == Settings()
 
 
-@pytest.mark.parametrize("name", ["absent.yaml", "a" * 5000], ids=len)
-def test_a_file_that_is_named_must_exist(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.setenv("IMGBUILD_SETTINGS", str(tmp_path / name))
+def test_a_file_that_is_named_must_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IMGBUILD_SETTINGS", str(tmp_path / "absent.yaml"))
     with pytest.raises(InputError, match="no such file"):
-        load_settings(tmp_path / name)
+        load_settings(tmp_path / "absent.yaml")
 
 
 @pytest.mark.timeout(10)

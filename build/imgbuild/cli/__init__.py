@@ -1,6 +1,7 @@
 """The command line: one command a module; heavy imports only when a command runs."""
 
 import atexit
+import errno
 import importlib
 import io
 import os
@@ -75,7 +76,8 @@ def main() -> NoReturn:
             _end(ImgbuildError(interruption(sys.argv[1:])), INTERRUPTED)
         raise
     except OSError as error:  # a full disk, a folder without permission
-        _end(MachineError(_refusal(error)))
+        kind = InputError if error.errno == errno.ENAMETOOLONG else MachineError
+        _end(kind(_refusal(error)), kind.exit_code)
     except Exception as error:  # noqa: BLE001 - a fault of this program
         _end(MachineError(_own_fault(error)))
     sys.exit(0)
@@ -102,6 +104,8 @@ def interruption(words: list[str]) -> str:
 
 def _refusal(error: OSError) -> str:
     where = f"{error.filename}: " if error.filename else ""
+    if error.errno == errno.ENAMETOOLONG:
+        return f"{where[:80]}… is too long a name for a file. Give a shorter one."
     if isinstance(error, IsADirectoryError | NotADirectoryError | FileExistsError):
         return f"{where}{error.strerror}. Move away what is there; imgbuild makes its own."
     return (

@@ -312,6 +312,15 @@ def test_a_project_that_does_not_exist_is_not_the_checkout_around_it(unchanged: 
     assert (code, message) == (2, f"--project {unchanged}/nowhere: no such folder.")
 
 
+@pytest.mark.parametrize(
+    "words", [("fetch", "a" * 5000, "--tf", "2.2"), ("--settings", "a" * 5000, "size")]
+)
+def test_a_name_that_no_file_can_have(unchanged: Path, words: tuple[str, ...]) -> None:
+    result = imgbuild(unchanged, *words)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "… is too long a name for a file. Give a shorter one." in result.stderr
+
+
 def test_outside_a_checkout(tmp_path: Path) -> None:
     result = imgbuild(tmp_path, "list")
     assert result.returncode == 2
