@@ -44,9 +44,9 @@ class ProjectCopy:
 
     def edit_matrix(self, change: Callable[[dict[str, Any]], object]) -> None:
         """Change the matrix as plain values, all of them text."""
-        document = yaml.load(self.project.matrix.read_bytes(), Loader=yaml.BaseLoader)  # noqa: S506
+        document = yaml.load(self.project.matrix.read_bytes(), Loader=yaml.CBaseLoader)  # noqa: S506
         change(document)
-        text = yaml.safe_dump(document, sort_keys=False, width=1000)
+        text = yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False, width=1000)
         self.project.matrix.write_text(text, encoding="utf-8")
 
     def render(self) -> list[Path]:

@@ -185,7 +185,8 @@ def run_suites(
         expect = folder / "expect.json"
         expect.write_text(json.dumps(target.expected), encoding="utf-8")
         command = (
-            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"),
+            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+            *("-p", "testinfra.plugin"),  # and none that this machine happens to have
             "--tb=short",  # the arguments of a test can be the whole list of an image's files
             *(f"--rootdir={session.project.root}", f"--hosts=docker://{container.id}"),
             *(f"--expect={expect}", "-o", "junit_logging=no"),
@@ -265,6 +266,7 @@ def call_pytest(
         environment = {
             **os.environ,
             "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             VARIABLE: str(results.fileno()),
             **({"DOCKER_HOST": host} if host else {}),
         }

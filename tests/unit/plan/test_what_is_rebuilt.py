@@ -116,6 +116,7 @@ FIRST = object()
 
 def _concerned(checkout: Checkout, of: str | dict[str, object]) -> set[str]:
     """Return the images with these values, or whose committed Dockerfile names a file."""
+    images = checkout.images  # which reads the matrix
 
     def value(image: Image, name: str) -> object:
         return image.version_of(name) if name == "python" else attrgetter(name)(image)
@@ -126,7 +127,7 @@ def _concerned(checkout: Checkout, of: str | dict[str, object]) -> set[str]:
         return all(value(image, n) == (first(n) if v is FIRST else v) for n, v in of.items())
 
     def first(name: str) -> object:
-        return next(found for image in checkout.images if (found := value(image, name)))
+        return next(found for image in images if (found := value(image, name)))
 
     return checkout.named(matches)
 
