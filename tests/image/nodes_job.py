@@ -31,11 +31,12 @@ _WAIT = 'until [ -e "$0/reducing" ] || [ -e "$0/ended" ]; do sleep 0.1; done'
 
 @dataclass(frozen=True)
 class Start:
-    """One way to start a job: whose nodes, how many, which launcher, and whether one is killed."""
+    """One way to start a job: whose nodes, how many, which launcher; it may train, and lose one."""
 
     user: str
     launcher: str
     size: int
+    trains: bool
     kills: bool
 
     def __str__(self) -> str:
@@ -99,7 +100,8 @@ class _Attempt:
     def run(self) -> Ran:
         """Run the job to its end."""
         then = "stay" if self.start.kills else "leave"
-        rank = ("python", self.first.path_of("nodes_rank.py"), self.folder, str(len(self.nodes)))
+        name = "nodes_rank.py" if self.start.trains else "nodes_mpi_rank.py"
+        rank = ("python", self.first.path_of(name), self.folder, str(len(self.nodes)))
         self.first.run("mkdir", "-p", self.folder, seconds=10)
         words = (*self.launcher, *rank, then)
         return self.first.run("sh", "-c", _RUN, self.folder, *words, seconds=SECONDS)

@@ -1,8 +1,8 @@
 """Suite `horovod`: two ranks reduce, share and gather exactly, and train to equal weights.
 
-One start as root and one as a user without a name give all results; each rank writes its own file,
-so a rank that is missing fails the suite, and two processes that each believe to be alone cannot
-pass for two ranks.
+One start gives all results, as a user without a name and with a read-only root: `nodes` has Horovod
+under mpirun, `running` has ranks as root. Each rank writes its own file, so a rank that is missing
+fails the suite, and two processes that each believe to be alone cannot pass for two ranks.
 """
 
 from __future__ import annotations
@@ -89,18 +89,16 @@ def stranger(lab: Lab, profile: Path) -> Container:
 
 
 @pytest.fixture(scope="module")
-def ranks(container: Container, stranger: Container, expect: Expectation, launcher: str) -> Ranks:
-    """Start two ranks in this way, once for all tests.
+def ranks(stranger: Container, expect: Expectation, launcher: str) -> Ranks:
+    """Start two ranks, once for all tests.
 
     The home of an unknown user is /, where horovodrun cannot keep its cache: one gives HOME.
     """
-    where = stranger if launcher.endswith("-stranger") else container
-    folder = where.fresh_folder()
-    mpi = mpirun(expect.mpi_flavour, 2)
-    start = ("env", "HOME=/tmp", *HOROVODRUN) if launcher.startswith("horovodrun") else mpi
-    program = ("python", where.path_of("horovod_rank.py"), folder)
-    job = where.run(*start, *program, seconds=SECONDS)
-    return Ranks(job, where.run("sh", "-c", f"cat {folder}/rank-*.json", seconds=10))
+    folder = stranger.fresh_folder()
+    start = HOROVODRUN if launcher == "horovodrun" else mpirun(expect.mpi_flavour, 2)
+    program = ("env", "HOME=/tmp", *start, "python", stranger.path_of("horovod_rank.py"), folder)
+    job = stranger.run(*program, seconds=SECONDS)
+    return Ranks(job, stranger.run("sh", "-c", f"cat {folder}/rank-*.json", seconds=10))
 
 
 def test_two_ranks_report(ranks: Ranks) -> None:

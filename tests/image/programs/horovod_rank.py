@@ -4,7 +4,6 @@ Argument: the folder into which each rank writes `rank-N.json`; what a launcher 
 ranks is mixed, files are not.
 """
 
-import json
 import os
 import sys
 
@@ -12,6 +11,7 @@ import numpy as np
 from horovod_adasum import FUSION_BYTES, adasum
 from horovod_collectives import collectives, values
 from quiet_tensorflow import IS_TF2, tf
+from rank_file import write
 
 import horovod.tensorflow as hvd
 
@@ -49,11 +49,6 @@ def step_in_session(rank):
         session.run(share)
         session.run(train)
         return session.run(weights)
-
-
-def write(folder, rank, result):
-    with open(os.path.join(folder, "rank-{}.json".format(rank)), "w") as stream:
-        stream.write(json.dumps(result) + "\n")
 
 
 os.environ["HOROVOD_FUSION_THRESHOLD"] = str(FUSION_BYTES)

@@ -4,7 +4,6 @@ Arguments: the folder for `rank-N.json`, the number of ranks, and `leave` or `st
 stays goes on reducing without end; rank 0 writes `reducing` once that is well under way.
 """
 
-import json
 import os
 import socket
 import sys
@@ -13,6 +12,7 @@ import time
 import numpy as np
 from horovod_collectives import collectives, values
 from quiet_tensorflow import IS_TF2, tf
+from rank_file import write
 
 import horovod.tensorflow as hvd
 
@@ -71,12 +71,6 @@ def stay(folder, rank):
         if turn == ROUNDS and rank == 0:
             open(os.path.join(folder, "reducing"), "w").close()
         time.sleep(PAUSE)
-
-
-def write(folder, rank, result):
-    os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, "rank-{}.json".format(rank)), "w") as stream:
-        stream.write(json.dumps(result) + "\n")
 
 
 folder, size, then = sys.argv[1], int(sys.argv[2]), sys.argv[3]
