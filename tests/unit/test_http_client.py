@@ -55,6 +55,7 @@ def test_https_is_not_left_for_http(monkeypatch: pytest.MonkeyPatch) -> None:
         _: HTTPAdapter, request: requests.PreparedRequest, **options: object
     ) -> requests.Response:
         assert options["verify"] is True
+        assert options["proxies"] == {"https": "http://proxy.example:3128"}
         response = requests.Response()
         response.raw = HTTPResponse(io.BytesIO())
         response.request, response.url, response.status_code = request, str(request.url), 302
@@ -62,6 +63,7 @@ def test_https_is_not_left_for_http(monkeypatch: pytest.MonkeyPatch) -> None:
         return response
 
     monkeypatch.setattr(HTTPAdapter, "send", redirect)
+    monkeypatch.setattr("requests.utils.getproxies", lambda: {"https": "http://proxy.example:3128"})
     with pytest.raises(MachineError, match=r"leads from https to http://x\.example/y"):
         HttpClient().get("https://x.example/y")
 

@@ -227,3 +227,12 @@ def test_a_failed_resolution_keeps_the_old_lock(
     with pytest.raises(error, match=expected):
         resolve(REQUEST, tmp_path, upgrade=False)
     assert (tmp_path / "x.txt").read_text() == "old"
+
+
+def test_a_resolution_has_an_end(
+    tmp_path: Path, fake_uv: FakeUv, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("imgbuild.dockerfile.requirements.TIMEOUT_SECONDS", 0.2)
+    fake_uv("exec tail -f /dev/null")
+    with pytest.raises(MachineError, match=r"uv gave no answer within 0\.2 s"):
+        resolve(REQUEST, tmp_path, upgrade=False)

@@ -311,9 +311,11 @@ def test_progress_on_a_terminal_begins_again_with_the_file(
     download = _download(server, "bars", b"abcdef")
     server.replies["/bars"].insert(0, Reply(b"abc", announced=6))
     changes: list[dict[str, object]] = []
+    assert shown_progress().disable
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys.stderr, "isatty", lambda: True)
         with shown_progress() as progress:
+            assert not progress.disable
             update = progress.update
 
             def seen(task: TaskID, **change: Any) -> None:

@@ -77,6 +77,11 @@ def test_a_broken_rule_names_the_images_and_what_was_found(
     said = refusal(edited('glibc: "2.36"', 'glibc: "2.3"'))
     images = "tf-1.10-cpu-debian, tf-1.11-cpu-debian, tf-1.12-cpu-debian and 3 more"
     assert f"{images}: os debian-12, os.glibc 2.3, breaks the rule tensorflow-glibc" in said
+    rule = "{name: x, judges: os, says: s, source: s, otherwise: s, value: python.wheel_tag, "
+    rule += "fact: os.glibc, check: equal, where: {tensorflow: '>=1.14,<2'}}"
+    said = refusal(edited("rules:\n", f"rules:\n  - {rule}\n"))
+    images = "tf-1.14-cpu-debian, tf-1.15-cpu-debian, tf-1.15-cpu-debian-intelmpi"
+    assert f"{images}: os debian-12, python.wheel_tag cp36, breaks the rule x" in said
 
 
 @pytest.mark.parametrize(

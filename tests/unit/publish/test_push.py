@@ -14,7 +14,7 @@ from memory_registry import MemoryRegistry
 from published_images import publish
 
 from imgbuild.build.display import BuildDisplay
-from imgbuild.engine.progress import Event, ImageState
+from imgbuild.engine.progress import Event, ImageNote, ImageState
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.matrix.images import Image
@@ -366,6 +366,7 @@ def test_a_failed_image_stops_no_other(
     assert "connection reset by peer (3 tries)" in str(failure)
     assert [one.tags for one in engine.stored.values()] == [(f"mine:{one[-12:]}",) for one in ids]
     assert not [*tmp_path.rglob("*.json")]
+    assert {one.image for one in shown if isinstance(one, ImageNote) and one.text} == {*names}
     for name, end in zip(names, ("published", "failed", "published"), strict=True):
         states = [one.state for one in shown if isinstance(one, ImageState) and one.image == name]
         assert states == ["checking", "pushing", end]
@@ -373,5 +374,6 @@ def test_a_failed_image_stops_no_other(
 
 def test_it_is_the_machines_error_only_if_no_image_is_at_fault() -> None:
     machine, image = MachineError("no registry"), CheckFailedError("moved by someone else")
+    assert PushResult("x", (), {}).failure() is None
     assert isinstance(PushResult("x", (), {"a": machine, "b": machine}).failure(), MachineError)
     assert isinstance(PushResult("x", (), {"a": machine, "b": image}).failure(), CheckFailedError)

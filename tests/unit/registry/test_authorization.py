@@ -104,11 +104,18 @@ def test_a_token(bearer: RegistryServer) -> None:
     assert sent == {LOGIN.basic}
 
 
+def test_the_address_of_a_token_server_may_have_a_query(bearer: RegistryServer) -> None:
+    bearer.challenge = bearer.challenge.replace("/token", "/token?account=a")
+    assert opened(bearer.name).head("1.0")
+    (asked,) = tokens_asked(bearer)
+    assert (asked["account"], asked["service"]) == (["a"], ["reg, one"])
+
+
 def test_a_token_by_a_token_of_identity(bearer: RegistryServer) -> None:
     assert opened(bearer.name, lambda _: Credentials(identity="identity-1")).head("1.0")
     (asked,) = tokens_asked(bearer)
     assert asked["grant_type"] == ["refresh_token"]
-    assert asked["refresh_token"] == ["identity-1"]
+    assert (asked["refresh_token"], asked["client_id"]) == (["identity-1"], ["imgbuild"])
     assert not [one for one in bearer.asked if "identity-1" in one.path + one.authorization]
 
 

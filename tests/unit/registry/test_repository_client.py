@@ -55,6 +55,7 @@ def test_what_is_written_is_read(registry: RegistryClient, server: RegistryServe
     content = manifest_of(registry)
     digest = registry.put_manifest("1.0", content, OCI_MANIFEST)
     assert registry.head("1.0") == digest == digest_of(content)
+    assert server.lines()[-1] == "HEAD /manifests/1.0", "nothing else is read"
     found = registry.manifest("1.0")
     assert found
     assert (found.digest, found.media_type, found.content) == (digest, OCI_MANIFEST, content)
