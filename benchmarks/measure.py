@@ -5,6 +5,7 @@ import os
 import platform
 import re
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -129,6 +130,8 @@ def scratch_engine() -> Iterator[tuple[dict[str, str], Path]]:
     """
     if os.geteuid() or not shutil.which("dockerd") or not shutil.which("iptables"):
         raise SystemExit("this benchmark starts an engine: it needs root, dockerd and iptables")
+    # A kill ends a benchmark as an interrupt does: nothing of it stays.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="imgbuild-bench-") as name:
         folder = Path(name)
         host = f"unix:///run/imgbuild-bench-{os.getpid()}.sock"
