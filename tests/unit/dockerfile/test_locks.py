@@ -1,6 +1,7 @@
 """Locks: what they must satisfy, how they are read and resolved, and every way --check fails."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from imgbuild.dockerfile.requirements import (
 )
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.matrix.images import Image
-from imgbuild.matrix.model import Matrix
+from imgbuild.matrix.model import Condition, Matrix
 from imgbuild.project import Project
 
 SHA = "a" * 64
@@ -46,6 +47,19 @@ def test_requirements_hold_for_a_range_of_versions(images: dict[str, Image]) -> 
     assert {"tensorflow-cpu==2.2.0", "setuptools==59.6.0"} <= {*new.requirements}
     assert "setuptools==59.6.0" not in old.requirements
     assert ("gast==0.2.2" in old.constraints, "gast==0.3.3" in new.constraints) == (True, True)
+
+
+def test_constraints_may_hold_for_some_pythons(images: dict[str, Image]) -> None:
+    image = images["tf-2.2-cpu-debian"]
+    fields = {"tensorflow": ">=2", "why": "a test"}
+    conditions = tuple(
+        Condition.model_validate({"require": "six<2", "python": python, **fields})
+        for python in (">=3.7", ">=3.6")
+    )
+    matrix = image.matrix.model_copy(update={"constraints": conditions[:1]})
+    assert requests_of(replace(image, matrix=matrix))[0].constraints == ()
+    matrix = image.matrix.model_copy(update={"constraints": conditions})
+    assert requests_of(replace(image, matrix=matrix))[0].constraints == ("six<2",)
 
 
 def test_an_mpi_of_the_index_has_its_own_lock(images: dict[str, Image]) -> None:

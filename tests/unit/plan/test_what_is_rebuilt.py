@@ -257,6 +257,13 @@ def test_a_file_that_is_missing_is_named(checkout: Checkout) -> None:
         checkout.plan()
 
 
+def test_a_layer_file_that_was_edited_is_refused(checkout: Checkout) -> None:
+    layer = next(path for path in (checkout.project.locks / "layers").iterdir())
+    _append(checkout, f"images/locks/layers/{layer.name}")
+    with pytest.raises(InputError, match=f"{layer.name} is not what its name says"):
+        checkout.plan()
+
+
 def test_a_pattern_means_the_files_that_it_matches(tmp_path: Path) -> None:
     def digest(pattern: str) -> str:
         return InputReader(Project(tmp_path)).digest(pattern)

@@ -46,5 +46,6 @@ def test_the_next_is_the_first_that_this_image_has_not(images: dict[str, Image])
 
 def test_a_day_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(existing, "MOST_A_DAY", 2)
+    assert next_release(TODAY, ["20261120.1"]) == "20261120.2"
     with pytest.raises(InputError, match="2026-11-20 has had all of its 2 releases"):
         next_release(TODAY, ["20261120.1", "20261120.2"])

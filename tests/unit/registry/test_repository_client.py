@@ -184,9 +184,10 @@ def test_an_answer_that_cannot_be_used(registry: RegistryClient, server: Registr
     server.fail("GET /manifests/1.0", Fault(200, {}, b"x" * ((1 << 24) + 1)))
     with pytest.raises(MachineError, match="sent more than 16 MiB"):
         registry.manifest("1.0")
-    server.fail("GET /tags", Fault(200, {}, b"<html>"))
-    with pytest.raises(CheckFailedError, match="Is it a registry"):
-        registry.tags()
+    for body in (b"<html>", b"{}", b"[]", b'{"tags": 1}'):
+        server.fail("GET /tags", Fault(200, {}, body))
+        with pytest.raises(CheckFailedError, match="Is it a registry"):
+            registry.tags()
     with pytest.raises(CheckFailedError, match=f"has no blob {ABSENT}"):
         registry.blob(ABSENT)
     server.fail("GET /manifests/doc", Fault(404))
