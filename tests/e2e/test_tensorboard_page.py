@@ -181,6 +181,7 @@ def test_the_scalar_chart_is_drawn(
 
     The page is complete without internet: it asks for nothing but what the container serves.
     """
+    browser.open("about:blank")  # the page of an earlier container goes on asking its port
     browser.answers()
     with served(checkout, image(version)) as port:
         url = f"http://127.0.0.1:{port}/"

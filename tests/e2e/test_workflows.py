@@ -95,7 +95,7 @@ def test_a_changed_pin_is_all_that_is_published(project: CiProject) -> None:
 
 @pytest.mark.parametrize("project", ["tiny"], indirect=True)
 def test_a_shard_that_fails_publishes_nothing_and_the_next_run_publishes_it(
-    project: CiProject,
+    project: CiProject, engine: Engine
 ) -> None:
     suite, good = "tests/image/test_bytes.py", 'strip() == "60000"'
     project.edit(suite, good, f'{good} and "0.16.1" not in host.check_output("python")')
@@ -111,6 +111,7 @@ def test_a_shard_that_fails_publishes_nothing_and_the_next_run_publishes_it(
 
     project.edit(suite, ' and "0.16.1" not in host.check_output("python")', "")
     project.commit("a better suite")
+    remove_images(engine, LOCAL)  # each job has a machine of its own
     second = project.publish()
     _succeeded(second)
     assert second.planned == [CHANGED]
