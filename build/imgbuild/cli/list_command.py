@@ -1,14 +1,7 @@
 """``imgbuild list``: the matrix as a table."""
 
-from imgbuild.cli.options import (
-    JsonOption,
-    ProjectOption,
-    echo,
-    open_project,
-    print_json,
-    select,
-    takes_selection,
-)
+from imgbuild.cli import options
+from imgbuild.cli.options import echo, print_json, select, takes_selection
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import aligned
 
@@ -16,13 +9,13 @@ from imgbuild.text import aligned
 @takes_selection(without="everything")
 def list_images(
     selection: Selection,
-    as_json: JsonOption = False,
-    project: ProjectOption = None,
+    as_json: options.JsonOption = False,
+    project: options.ProjectOption = None,
 ) -> None:
     """List the images of the matrix."""
     from imgbuild.matrix.tags import planned_tags
 
-    images = select(open_project(project), selection.or_everything)
+    images = select(options.open_project(project), selection.or_everything)
     if as_json:
         print_json([{**one.as_json(), "published": planned_tags(one).as_json()} for one in images])
         return

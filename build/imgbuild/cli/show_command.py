@@ -4,15 +4,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from imgbuild.cli.options import (
-    JsonOption,
-    ProjectOption,
-    echo,
-    open_project,
-    print_json,
-    select,
-    takes_selection,
-)
+from imgbuild.cli import options
+from imgbuild.cli.options import echo, print_json, select, takes_selection
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import WIDTH, wrapped
 
@@ -29,11 +22,11 @@ GPU_TITLE = (
 @takes_selection()
 def show(
     selection: Selection,
-    as_json: JsonOption = False,
-    project: ProjectOption = None,
+    as_json: options.JsonOption = False,
+    project: options.ProjectOption = None,
 ) -> None:
     """Show every pin of an image (value, source, reason), and which GPUs it serves."""
-    opened = open_project(project)
+    opened = options.open_project(project)
     shown = [described(image, opened.locks) for image in select(opened, selection)]
     if as_json:
         print_json(shown)
