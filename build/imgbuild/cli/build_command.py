@@ -91,13 +91,7 @@ def build(
         bool,
         option("--pull", "Take published images with the same inputs instead of building them."),
     ] = False,
-    source: Annotated[
-        str | None,
-        option(
-            "--from HOST[:PORT]/REPOSITORY",
-            "The repository of --pull. Default: publishing.repository of the settings.",
-        ),
-    ] = None,
+    source: Annotated[str | None, options.repository("--from", "The repository of --pull.")] = None,
     report: Annotated[
         Path | None,
         option("--report DIR", "Folder for the results of the suites, one folder an image."),

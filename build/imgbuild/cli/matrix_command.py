@@ -44,11 +44,7 @@ def matrix(
         ),
     ] = False,
     source: Annotated[
-        str | None,
-        option(
-            "--from HOST[:PORT]/REPOSITORY",
-            "The repository of --missing. Default: publishing.repository of the settings.",
-        ),
+        str | None, options.repository("--from", "The repository of --missing.")
     ] = None,
     make_bases: Annotated[
         bool,

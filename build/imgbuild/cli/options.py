@@ -25,6 +25,12 @@ def option(spelling: str, help_text: str, **more: Any) -> Any:  # noqa: ANN401 -
     return typer.Option(name, metavar=value or None, help=help_text, **more)
 
 
+def repository(name: str, help_text: str) -> Any:  # noqa: ANN401 - as typer.Option
+    """Return an option for one repository, by default that of the settings."""
+    default = "Default: publishing.repository of the settings."
+    return option(f"{name} HOST[:PORT]/REPOSITORY", f"{help_text} {default}")
+
+
 ProjectOption = Annotated[
     Path | None,
     option(

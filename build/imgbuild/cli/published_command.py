@@ -13,13 +13,7 @@ if TYPE_CHECKING:
 
 
 def published(
-    source: Annotated[
-        str | None,
-        option(
-            "--from HOST[:PORT]/REPOSITORY",
-            "The repository. Default: publishing.repository of the settings.",
-        ),
-    ] = None,
+    source: Annotated[str | None, options.repository("--from", "The repository.")] = None,
     check: Annotated[
         bool,
         option(

@@ -15,13 +15,7 @@ if TYPE_CHECKING:
 @takes_selection()
 def push(
     selection: Selection,
-    to: Annotated[
-        str | None,
-        option(
-            "--to HOST[:PORT]/REPOSITORY",
-            "The target. Default: publishing.repository of the settings.",
-        ),
-    ] = None,
+    to: Annotated[str | None, options.repository("--to", "The target.")] = None,
     release: Annotated[
         str | None,
         option(
