@@ -1,10 +1,9 @@
 """The gate: images within their budget whose suites passed get their tags, and no others."""
 
-import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -104,8 +103,13 @@ def open_gate(
     Once ``ended()``, no further image begins. Who leaves waits for all. An interrupt ends all of
     them: pytest removes what its suites started, then the containers go, and nothing is tagged.
     """
-    waiting, jobs = queue.SimpleQueue[BuildResult | None](), context.options.jobs
-    options = TestOptions(places=threading.Semaphore(jobs))
+    jobs, begun = context.options.jobs, list[Future[None]]()
+    places, options = threading.Semaphore(jobs), TestOptions(places=threading.Semaphore(jobs))
+
+    def work(built: BuildResult) -> None:
+        with places:
+            if not ended() and not options.stop.is_set():
+                done(_passed(built, context, options))
 
     def take(built: BuildResult) -> None:
         if built.error:
@@ -113,25 +117,15 @@ def open_gate(
             return
         own = built.item.action is Action.BUILD
         context.store.adopt(built.image_id or "", {}, built=own)
-        waiting.put(built)
+        begun.append(background(partial(work, built)))
 
-    def work() -> None:
-        while one := waiting.get():
-            if not ended() and not options.stop.is_set():
-                done(_passed(one, context, options))
-
-    workers = [background(work) for _ in range(jobs)]
     try:
         yield take
-        for _worker in workers:
-            waiting.put(None)
-        for worker in workers:
-            worker.result()
+        for one in begun:
+            one.result()
     finally:
         options.stop.set()
-        for _worker in workers:
-            waiting.put(None)
-        wait(workers)
+        wait(begun)
 
 
 def _passed(built: BuildResult, context: BuildContext, options: TestOptions) -> BuildResult:
