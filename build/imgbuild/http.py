@@ -147,9 +147,7 @@ class HttpClient:
     def retry(self, what: str, work: Callable[[], T]) -> T:
         """Return what ``work`` returns, begun anew after each `TransientError`.
 
-        Raises:
-            GaveUpError: the last try failed, or the client was closed.
-
+        It is a `GaveUpError` if the last try failed, or the client was closed.
         """
         failed = 0
         while True:
@@ -332,8 +330,7 @@ def moved(here: str, location: str) -> str:
 
 def _fault(error: Exception, url: str) -> Exception:
     """Return why there was no whole answer, without addresses of proxies or memory in it."""
-    text = str(error)
-    if "CERTIFICATE_VERIFY_FAILED" in text:
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
         return MachineError(
             f"{shown(url)}: its TLS certificate is not trusted here; if your network re-signs TLS, "
             "set ca_bundle in the settings."
