@@ -4,14 +4,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from imgbuild.doctor.checks import (
-    WRITE,
-    Finding,
-    Status,
-    check_disk,
-    check_engine,
-    check_programs,
-)
+from imgbuild.doctor.checks import WRITE, Finding, Status, check_disk, check_engine, check_programs
 from imgbuild.doctor.input_checks import check_base, check_ca, check_index, check_interpreter
 from imgbuild.files import write_text
 from imgbuild.matrix.images import images_of

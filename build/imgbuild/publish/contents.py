@@ -12,12 +12,7 @@ from imgbuild.matrix.images import (
 )
 from imgbuild.matrix.rule_model import Part
 from imgbuild.matrix.tags import parts_of, python_part, stack_part
-from imgbuild.suites.container import (
-    NOTHING,
-    ImageContents,
-    joined_versions,
-    read_contents,
-)
+from imgbuild.suites.container import NOTHING, ImageContents, joined_versions, read_contents
 
 
 def parts_read(contents: ImageContents, image: Image) -> dict[Part, str]:

@@ -12,14 +12,7 @@ from urllib.parse import quote
 
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import parse_json
-from imgbuild.http import (
-    LARGEST_ANSWER,
-    Answer,
-    HttpClient,
-    RetryPolicy,
-    TransientError,
-    moved,
-)
+from imgbuild.http import LARGEST_ANSWER, Answer, HttpClient, RetryPolicy, TransientError, moved
 from imgbuild.registry.connection import RegistryConnection, error_text
 from imgbuild.registry.repository import (
     EMPTY,
