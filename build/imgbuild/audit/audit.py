@@ -70,7 +70,6 @@ class AuditOutcome:
 
     @property
     def bytes_read(self) -> int:
-        """What was transferred."""
         return sum(one.bytes_read for all_ in (self.artifacts, self.inputs) for one in all_)
 
 

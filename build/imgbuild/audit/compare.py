@@ -109,7 +109,6 @@ class Need:
 
     @property
     def subject(self) -> str:
-        """Its name in reports."""
         return f"{self.distribution} {self.version}"
 
     @property

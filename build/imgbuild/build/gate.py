@@ -57,7 +57,6 @@ def over_budget(size: int, budget: int | None, engine: Engine) -> str | None:
 
 
 def test_session(context: BuildContext) -> TestSession:
-    """Return what runs the suites of the context's images."""
     return TestSession(
         context.project, context.engine, context.store, context.reports, context.display.on_event
     )

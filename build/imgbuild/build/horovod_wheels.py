@@ -35,7 +35,6 @@ BUILDERS = ("cffi", "numpy", "pip", "setuptools", "wheel")
 
 
 def wheel_keys(images: Iterable[Image], context: BuildContext) -> list[str]:
-    """Return the keys of all wheels that the images need."""
     keys = (wheel_key(image, context) for image in images)
     return [*dict.fromkeys(key for key in keys if key)]
 

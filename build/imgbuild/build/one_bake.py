@@ -57,7 +57,6 @@ def bake_images(
 def stage_target(
     image: Image, stage: str, downloads: Mapping[str, Path], context: BuildContext
 ) -> BakeTarget:
-    """Return the target of one stage of an image."""
     item = PlanItem(image, context.digests[image.name], Action.BUILD, "")
     target = bake_target(item, context.inputs, downloads, context.project, context.revision)
     return replace(target, target=stage, labels={})

@@ -52,7 +52,6 @@ class BuildResult:
 
     @property
     def state(self) -> str:
-        """How a table calls it."""
         if self.report and not self.report.ok:
             return f"suites {self.report.verdict}"
         if self.error:

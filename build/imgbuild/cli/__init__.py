@@ -48,7 +48,6 @@ _AFTER_INTERRUPT = {
 
 
 def register(app: typer.Typer) -> None:
-    """Add every command to ``app``."""
     for name in COMMANDS:
         module = importlib.import_module(f"imgbuild.cli.{name}_command")
         app.command(name)(module.list_images if name == "list" else getattr(module, name))

@@ -25,8 +25,6 @@ BRIEF = 3
 
 
 class LogFormat(StrEnum):
-    """The format of standard error."""
-
     TEXT = "text"
     JSON = "json"
 

@@ -10,8 +10,6 @@ from imgbuild.matrix.selection import Selection
 
 
 class Format(StrEnum):
-    """The format of the list."""
-
     JSON = "json"
     GITHUB = "github"
     GITLAB = "gitlab"

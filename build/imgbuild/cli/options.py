@@ -59,7 +59,6 @@ def info(text: str) -> None:
 
 
 def print_json(result: Any) -> None:  # noqa: ANN401 - whatever JSON holds
-    """Print the result of a command with ``--json``."""
     echo(json.dumps(result, indent=2))
 
 

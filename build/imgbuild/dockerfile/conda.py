@@ -43,7 +43,6 @@ class CondaEntry:
 
     @property
     def line(self) -> str:
-        """The entry as the lock holds it."""
         comment = f"  # {self.note}" if self.note else ""
         return f"{self.sha256 or _UNLOCKED}  {self.url}{comment}\n"
 

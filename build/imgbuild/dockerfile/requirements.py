@@ -203,7 +203,6 @@ def _run_uv(request: LockRequest, previous: str, environment: Mapping[str, str])
 
 
 def call_uv(options: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Finished:
-    """Run ``uv pip compile`` with these options in ``folder``."""
     from uv import find_uv_bin  # noqa: PLC0415 - only where it is called
 
     # A virtual environment that happens to be active must not decide anything.

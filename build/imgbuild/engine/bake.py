@@ -135,7 +135,6 @@ class StepLimit:
     _events: dict[int, dict[str | None, BuildEvent]] = field(default_factory=dict)
 
     def take(self, item: Item, now: float) -> None:
-        """Take in what the build said."""
         self.now = now
         if isinstance(item, StepOutput) and item.number in self._since:
             if item.text.strip() == WAITS:

@@ -54,7 +54,6 @@ class PushCandidate:
 
     @property
     def name(self) -> str:
-        """Its name in the matrix."""
         return self.image.name
 
 

@@ -68,7 +68,6 @@ class PushedImage:
 
     @property
     def moves(self) -> tuple[str, ...]:
-        """The tags that move."""
         return tuple(step.removeprefix("move ") for step in self.steps if " " in step)
 
     @property

@@ -77,7 +77,6 @@ class Record:
         return self.digest.removeprefix("sha256:")[:12]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the document."""
         return {"schema": SCHEMA, **asdict(self)}
 
 

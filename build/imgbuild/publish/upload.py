@@ -118,7 +118,6 @@ class SentBytes:
     _done: set[str] = field(default_factory=set)
 
     def add(self, message: Mapping[str, object]) -> None:
-        """Take in one message of the engine's stream."""
         layer, detail = str(message.get("id", "")), message.get("progressDetail")
         if not layer:
             return

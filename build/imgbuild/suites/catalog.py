@@ -36,12 +36,10 @@ class Suite:
 
     @property
     def on_demand(self) -> bool:
-        """Whether it runs only where it is named."""
         return self.needs is not None
 
     @property
     def variants(self) -> tuple[Variant, ...]:
-        """The variants whose images have it."""
         return ("gpu",) if self.name.startswith(GPU_PREFIX) else ("cpu", "gpu")
 
     def as_json(self) -> dict[str, Any]:

@@ -45,8 +45,6 @@ def shortened(text: str, length: int) -> str:
 
 @dataclass(frozen=True)
 class TestFailure:
-    """One failed check: its name and its message."""
-
     __test__ = False  # the name begins with Test, but pytest must not collect it
 
     test: str
@@ -68,8 +66,6 @@ class TestFailure:
 
 @dataclass(frozen=True)
 class TestSkip:
-    """One check that was not made, and why."""
-
     __test__ = False
 
     test: str
@@ -131,7 +127,6 @@ class SuiteResult:
         return f"{counted if failed > 1 else ''}{first.test}: {first.reason}"
 
     def as_json(self) -> dict[str, Any]:
-        """Return the suite's part of the report."""
         return {
             "suite": self.suite,
             "verdict": str(self.verdict),
@@ -199,7 +194,6 @@ class Report:
         return notes
 
     def as_json(self) -> dict[str, Any]:
-        """Return the whole report."""
         return {
             "image": self.image,
             "image_id": self.image_id,

@@ -111,7 +111,6 @@ class CheckStream:
     checks: list[Check] = field(default_factory=list)
 
     def read(self, line: str) -> None:
-        """Take in one line."""
         try:
             event = json.loads(line)
         except ValueError:  # the line that a kill cut off
