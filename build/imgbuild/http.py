@@ -129,12 +129,8 @@ class HttpClient:
     ) -> Answer:
         """Return the answer to a GET, tried again after faults that may pass.
 
-        The caller judges the status; 429 and the server's own faults are no answer.
-
-        Raises:
-            GaveUpError: the last try failed.
-            MachineError: another try would not help: TLS, a wrong redirect, more than ``limit``.
-
+        The caller judges the status; 429 and the server's own faults are no answer. The errors are
+        those of `retry` and `ask`.
         """
 
         def attempt() -> Answer:

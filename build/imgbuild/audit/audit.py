@@ -74,12 +74,7 @@ class AuditOutcome:
 
 
 def load_evidence(path: Path) -> dict[str, Facts]:
-    """Return the committed facts by sha256.
-
-    Raises:
-        InputError: the file is missing, or was not written by ``imgbuild audit --write``.
-
-    """
+    """Return the committed facts by sha256; InputError if no ``audit --write`` wrote the file."""
     try:
         document = parse_json(path.read_text(encoding="utf-8"))
         if document["schema"] != SCHEMA:
@@ -162,12 +157,7 @@ class OnlineAudit:
     log: Callable[[str], None]
 
     def run(self, needs: Sequence[Need], others: Sequence[OtherInput]) -> AuditOutcome:
-        """Return what of the pins the files themselves contradict.
-
-        Raises:
-            MachineError: a page of the index cannot be read.
-
-        """
+        """Return what of the pins the files contradict; MachineError without the index."""
         begin = time.monotonic()
         check = partial(check_input, self.client, self.sites, self.download)
         inputs = background(partial(in_parallel, check, others, _INPUTS_AT_ONCE))

@@ -80,11 +80,8 @@ def index_url(sites: Sites) -> str:
 def read_project(client: HttpClient, index: str, name: str) -> dict[str, OfferedFile]:
     """Return the files of a project by name; none if the index has no such project.
 
-    The page is read as HTML (PEP 503), the form that every index has.
-
-    Raises:
-        MachineError: the index does not answer, or not with a list of files.
-
+    The page is read as HTML (PEP 503), the form that every index has. It is a MachineError if the
+    index does not answer, or not with a list of files.
     """
     answer = client.get(f"{index}/{name}/", {"Accept": "text/html"})
     if answer.status in {404, 410}:

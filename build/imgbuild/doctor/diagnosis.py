@@ -67,11 +67,8 @@ def _recorded(found: Finding, *, writing: bool) -> Finding:
 def write_settings(settings: Settings, path: Path) -> bool:
     """Write ``settings`` to ``path``; return whether the file changed.
 
-    A file that already says the same stays as it is, comments and all.
-
-    Raises:
-        MachineError: the file cannot be written.
-
+    A file that already says the same stays as it is, comments and all. It is a MachineError if the
+    file cannot be written.
     """
     import yaml  # noqa: PLC0415 - only this command writes YAML
 

@@ -119,12 +119,7 @@ class Engine:
         return [stored_image(one) for one in self._get("/images/json", reference=repository)]
 
     def inspect(self, reference: str) -> StoredImage | None:
-        """Return the image of that name or id, or ``None``.
-
-        Raises:
-            InputError: it is no name of an image.
-
-        """
+        """Return the image of that name or id, or ``None``; InputError for what can be neither."""
         from docker.errors import NotFound  # noqa: PLC0415
 
         if not reference:

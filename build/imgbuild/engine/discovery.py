@@ -118,11 +118,8 @@ def find_buildx(
 ) -> Buildx:
     """Return the buildx of the settings, else the client's plugin, else the one on PATH.
 
-    ``step_seconds`` is the limit for its steps, else the settings', else `STEP_SECONDS`.
-
-    Raises:
-        MachineError: there is none, or it does not run.
-
+    ``step_seconds`` is the limit for its steps, else the settings', else `STEP_SECONDS`. It is a
+    MachineError if there is none, or it does not run.
     """
     limits = (step_seconds, settings.step_timeout, STEP_SECONDS)
     own = (_config_folder(environ), Path.home() / ".docker")

@@ -42,11 +42,8 @@ COPY --link --from=named /{MARK} /{MARK}.link
 def broken_feature(buildx: Buildx, host: str | None) -> str | None:
     """Return the step and the error in which a build that uses all features ends, or ``None``.
 
-    Image and build cache of the probe are removed again.
-
-    Raises:
-        MachineError: buildx or the engine cannot be used at all.
-
+    Image and build cache of the probe are removed again. It is a MachineError if buildx or the
+    engine cannot be used at all.
     """
     with tempfile.TemporaryDirectory(prefix="imgbuild-probe-") as name:
         folder = Path(name)

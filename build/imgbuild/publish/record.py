@@ -132,12 +132,7 @@ def put_record(registry: RegistryClient, record: Record, image: Manifest) -> Non
 
 
 def read_record(registry: RegistryClient, tag: str) -> Record | None:
-    """Return the record of the image with an immutable tag, or ``None`` if there is none.
-
-    Raises:
-        DamagedError: what is there is not a record of this image.
-
-    """
+    """Return an immutable tag's record, or ``None``; DamagedError if it is not of that image."""
     artifact = registry.read_artifact(record_tag(tag), ARTIFACT_TYPE)
     if artifact is None:
         return None

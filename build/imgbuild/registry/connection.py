@@ -256,11 +256,8 @@ def read_challenges(header: str) -> dict[str, dict[str, str]]:
 def docker_credentials(host: str) -> Credentials | None:
     """Return the Docker client's login for a host: credHelpers, credsStore, then auths.
 
-    ``DOCKER_CONFIG`` names another folder than ``~/.docker``, as for the client.
-
-    Raises:
-        CheckFailedError: the configuration or the credential store cannot be read.
-
+    ``DOCKER_CONFIG`` names another folder than ``~/.docker``, as for the client. It is a
+    CheckFailedError if the configuration or the credential store cannot be read.
     """
     from docker import auth  # noqa: PLC0415 - slow, and most registries want no login
     from docker.errors import DockerException  # noqa: PLC0415

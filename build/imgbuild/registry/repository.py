@@ -89,12 +89,7 @@ class Artifact:
 
 
 def parse_repository(text: str, option: str) -> RepositoryName:
-    """Return the repository that ``text`` names; ``option`` is where it was named, for the error.
-
-    Raises:
-        InputError: it is not the name of a repository.
-
-    """
+    """Return the repository that ``text`` names; if it names none, InputError with ``option``."""
     if "@" in text:  # never quoted: it may hold a login
         raise InputError(
             f"{option}: a repository is HOST[:PORT]/REPOSITORY, without login and digest. Logins "

@@ -160,12 +160,7 @@ class RegistryClient(RegistryConnection):
         return digest
 
     def read_artifact(self, tag: str, kind: str) -> Artifact | None:
-        """Return the file of this media type under a tag, or ``None`` if there is no such tag.
-
-        Raises:
-            DamagedError: what is there is something else.
-
-        """
+        """Return the file under a tag, or ``None``; DamagedError if it is of another type."""
         manifest = self.manifest(tag)
         if manifest is None:
             return None
@@ -201,11 +196,8 @@ def connect(
     """Return a client of a repository, by default the settings'; no request is sent yet.
 
     Logins are the Docker client's. http is spoken on this machine only. TLS is verified with the
-    settings' CA bundle, else the system's. ``option`` is where the repository was named.
-
-    Raises:
-        InputError: none is named, or it is not the name of a repository.
-
+    settings' CA bundle, else the system's. ``option`` is where the repository was named. It is an
+    InputError if none is named, or it is not the name of a repository.
     """
     if repository is None:
         if not settings.publishing.repository:

@@ -54,12 +54,7 @@ class Suite:
 
 
 def read_suites(folder: Path) -> tuple[Suite, ...]:
-    """Return all suites of ``folder`` in the order of their names.
-
-    Raises:
-        InputError: a suite's ``NEEDS`` is not a plain text.
-
-    """
+    """Return a folder's suites, sorted by name; InputError if a ``NEEDS`` is not a plain text."""
     own = set(folder.glob(f"{PREFIX}*.py"))
     # Any suite may use all other files: none is read for documentation, or left by Python.
     shared = sorted(

@@ -279,12 +279,7 @@ def docker_exec(host: str | None, container: str, command: Sequence[str]) -> str
 
 
 def require_docker_client() -> None:
-    """Check, before anything is built, that testinfra will find a docker client.
-
-    Raises:
-        MachineError: there is none on PATH.
-
-    """
+    """Raise MachineError, before anything is built, if testinfra finds no docker client on PATH."""
     if shutil.which("docker") is None:
         raise MachineError(
             "No docker client on PATH; the suites run their commands through it. Install one "

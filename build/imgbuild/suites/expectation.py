@@ -32,11 +32,8 @@ def expectation(
     """Return the image's pins, every locked package, and its labels.
 
     ``standin`` are the true versions in an image that is built from stand-ins, by component, or by
-    the MPI's name in the matrix; ``None`` for any other image.
-
-    Raises:
-        InputError: the image's lock is missing or damaged.
-
+    the MPI's name in the matrix; ``None`` for any other image. It is an InputError if the image's
+    lock is missing or damaged.
     """
     lock = read_lock(project.locks / image.lock_name)
     true = standin or {}
@@ -90,12 +87,7 @@ class ExpectOption:
 
 
 def parse_expect(texts: Iterable[str], matrix: Matrix) -> ExpectOption:
-    """Parse ``--expect KEY=VALUE,…``.
-
-    Raises:
-        InputError: a key is unknown or there twice, or a value is wrong; the known ones are listed.
-
-    """
+    """Parse ``--expect KEY=VALUE,…``; InputError for a wrong value, an unknown or repeated key."""
     forms = _forms(matrix)
     values: dict[str, str] = {}
     pins: dict[str, str] = {}
