@@ -63,10 +63,8 @@ def push(
     from imgbuild.publish.push import PushOptions, push_images
 
     allowed = {f"{ALLOW_SKIPPED} {suite}" for suite in allow_skipped or ()}
-    if allow_substituted:
-        allowed.add(ALLOW_SUBSTITUTED)
-    if allow_cached:
-        allowed.add(ALLOW_CACHED)
+    flags = {ALLOW_SUBSTITUTED: allow_substituted, ALLOW_CACHED: allow_cached}
+    allowed |= {name for name, given in flags.items() if given}
     opened = options.open_project(project)
     images = select(opened, selection)
     push_options = PushOptions(images, to, release, frozenset(allowed), jobs, plan)
@@ -75,8 +73,7 @@ def push(
         print_json(result_json(result, plan=plan))
     elif result.images:
         echo("\n".join(planned_lines(result) if plan else pushed_lines(result)))
-    failure = result.failure()
-    if failure:
+    if failure := result.failure():
         raise failure
 
 

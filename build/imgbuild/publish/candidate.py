@@ -15,7 +15,7 @@ from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.images import Image
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.publish.record import skip_reasons
-from imgbuild.suites.results import NEEDS_GPU, Verdict
+from imgbuild.suites.results import NEEDS_GPU, Entry, Verdict
 
 #: Written by build/targets.py, in the words of inputs/build_inputs.py.
 BASE = f"{NAMESPACE}.input.base"
@@ -59,9 +59,8 @@ class PushCandidate:
 
 def check_allowed(allowed: Collection[str]) -> None:
     """Raise InputError for leaving out a suite that every machine can run."""
-    for option in sorted(
-        {*allowed} - {ALLOW_CACHED, ALLOW_SUBSTITUTED, f"{ALLOW_SKIPPED} {NEEDS_GPU}"}
-    ):
+    known = {ALLOW_CACHED, ALLOW_SUBSTITUTED, f"{ALLOW_SKIPPED} {NEEDS_GPU}"}
+    for option in sorted({*allowed} - known):
         raise InputError(
             f"{option}: this suite cannot be left out. Only {NEEDS_GPU} can, since not every "
             "machine can run it."
@@ -128,8 +127,9 @@ def objections(
         yield Objection(f"it is built from stand-ins, which are never published ({note})")
     for text in _substitutes(item.image, stored.labels):
         yield Objection(text, ALLOW_SUBSTITUTED)
-    yield from _cached(stored, report, keys, built=built)
-    yield from _unproved(stored.id, report, keys)
+    entries = {suite: report[suite] for suite in keys if isinstance(report.get(suite), dict)}
+    yield from _cached(stored, entries, built=built)
+    yield from _unproved(stored.id, entries, keys)
     if item.action is Action.NAME:
         yield Objection(
             "it passed and is not tagged, as an image over its budget: run `imgbuild build`"
@@ -148,7 +148,7 @@ def _absent(item: PlanItem, stored: StoredImage | None) -> str:
 
 
 def _cached(
-    stored: StoredImage, report: Mapping[str, Any], keys: Mapping[str, str], *, built: bool
+    stored: StoredImage, entries: Mapping[str, Entry], *, built: bool
 ) -> Iterator[Objection]:
     """Yield what was not made here: who can write a cache, or an engine, must not publish by it."""
     if not built or TAKEN_WHEEL in stored.labels:
@@ -158,7 +158,6 @@ def _cached(
             f"{stored.id}`, then `imgbuild build` without --cache-from and --pull",
             ALLOW_CACHED,
         )
-    entries = {suite: report[suite] for suite in keys if isinstance(report.get(suite), dict)}
     # Earlier versions did not write where a result was found.
     places = {suite: one.get("found", "an older report") for suite, one in entries.items()}
     found = {suite: str(place) for suite, place in sorted(places.items()) if place is not None}
@@ -172,10 +171,9 @@ def _cached(
 
 
 def _unproved(
-    image_id: str, report: Mapping[str, Any], keys: Mapping[str, str]
+    image_id: str, entries: Mapping[str, Entry], keys: Mapping[str, str]
 ) -> Iterator[Objection]:
     """Yield what was not found, or found to be wrong, in this very image."""
-    entries = {suite: report[suite] for suite in keys if isinstance(report.get(suite), dict)}
     if not entries:
         yield Objection(f"no suite was run on this image ({image_id}): run `imgbuild test`")
         return
