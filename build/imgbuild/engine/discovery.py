@@ -4,7 +4,6 @@ buildx is called stand-alone, since the first ``docker`` on PATH may be a bare c
 plugins, whose ``docker build`` silently uses the legacy builder.
 """
 
-import hashlib
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from imgbuild.errors import InputError, MachineError
-from imgbuild.files import parse_json
+from imgbuild.files import parse_json, sha256
 from imgbuild.process import run
 from imgbuild.scalars import NO_SSH
 from imgbuild.settings import EngineSettings
@@ -75,7 +74,7 @@ def _host_of_context(environ: Mapping[str, str]) -> str | None:
     name = environ.get("DOCKER_CONTEXT") or _read(folder / "config.json").get("currentContext")
     if not name or name == "default":
         return None
-    key = hashlib.sha256(str(name).encode()).hexdigest()
+    key = sha256(str(name).encode())
     if (folder / "contexts" / "tls" / key).is_dir():
         raise MachineError(
             f"The Docker context {name!r} uses its own TLS files, which imgbuild does not read. "

@@ -3,7 +3,6 @@
 Engines push images by their tags. A tag of a killed push is removed by the next push of the image.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from imgbuild.engine.client import Engine
 from imgbuild.errors import CheckFailedError
-from imgbuild.files import parse_json, write_text
+from imgbuild.files import parse_json, sha256, write_text
 from imgbuild.http import TransientError
 from imgbuild.registry.repository_client import RegistryClient
 
@@ -31,7 +30,7 @@ _FINAL = (
 
 def note_of(state: Path, engine: Engine, name: str) -> Path:
     """Return the file in the state folder that notes an image's temporary tag on an engine."""
-    folder = hashlib.sha256((engine.host or "").encode()).hexdigest()[:12]
+    folder = sha256((engine.host or "").encode())[:12]
     return state / "pushed-names" / folder / f"{name}.json"
 
 

@@ -3,7 +3,6 @@
 Sources: OCI image specification 1.1, with "Guidelines for Artifact Usage"; Docker's schema 2.
 """
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from imgbuild.errors import CheckFailedError, InputError
-from imgbuild.files import parse_json
+from imgbuild.files import parse_json, sha256
 from imgbuild.scalars import PublishingRepository, refusal_reason
 
 #: Docker Hub's registry has another host than its images' names. Source: the engine's registry
@@ -105,7 +104,7 @@ def parse_repository(text: str, option: str) -> RepositoryName:
 
 def digest_of(content: bytes) -> str:
     """Return ``sha256:`` and 64 hexadecimal digits."""
-    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+    return f"sha256:{sha256(content)}"
 
 
 def descriptor(media_type: str, content: bytes) -> dict[str, Any]:

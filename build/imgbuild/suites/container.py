@@ -4,7 +4,6 @@ Suites start further containers and networks. All that belongs to the test of on
 label, by which it is removed: at the end, and, where a run was killed, by the next run.
 """
 
-import hashlib
 import io
 import os
 import re
@@ -105,7 +104,7 @@ def label_of(name: str) -> str:
 
 def place_of(state: Path) -> str:
     """Return a short digest of this machine and state folder."""
-    return hashlib.sha256(f"{os.uname().nodename}\0{state}".encode()).hexdigest()[:12]
+    return sha256(f"{os.uname().nodename}\0{state}".encode())[:12]
 
 
 def remove_leftovers(names: Iterable[str], engine: Engine) -> None:
