@@ -190,10 +190,7 @@ def stored_folder(
 
     """
     hint = ", or name another folder (XDG_CACHE_HOME for the cache)"
-    with (
-        _disk_errors(f"make {final}", final.parent, hint),
-        locked(_lock_of(final), on_wait),
-    ):
+    with _disk_errors(f"make {final}", final.parent, hint), locked(_lock_of(final), on_wait):
         for left in final.parent.glob(f".{final.name}.tmp-*"):
             remove_tree(left)
         if refresh or not is_whole(final):

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from imgbuild.errors import MachineError
@@ -111,9 +112,7 @@ def bootstrap_base(
             rootfs = _run_mmdebstrap(recipe, scratch, log)
             write_layout(folder, rootfs, name=name, epoch=recipe.epoch)
 
-    def wait() -> None:
-        say(f"another imgbuild is making {name}; waiting for it")
-
+    wait = partial(say, f"another imgbuild is making {name}; waiting for it")
     stored_folder(final, make, is_whole, refresh=refresh, on_wait=wait)
     return read_layout(final, verify_layer=False)
 

@@ -23,13 +23,7 @@ from imgbuild.inputs.build_inputs import (
     image_downloads,
     repository_keyrings,
 )
-from imgbuild.inputs.download import (
-    Download,
-    Kind,
-    StoredName,
-    content_folder,
-    contents_digest,
-)
+from imgbuild.inputs.download import Download, Kind, StoredName, content_folder, contents_digest
 from imgbuild.inputs.oci_layout import is_named, is_pinned, is_whole, read_layout
 from imgbuild.inputs.signed_packages import verify_packages, whole_file
 from imgbuild.matrix.images import Image

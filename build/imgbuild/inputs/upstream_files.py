@@ -70,6 +70,7 @@ def fetch_layout(reference: str, os_name: str, parent: Path, sites: Sites) -> Pa
     client, manifest = find_image(reference, sites)
     document = manifest.document()
     digests = {one["digest"] for one in (document["config"], *document["layers"])}
+    pinned = reference.rpartition("@")[2]
 
     def make(folder: Path) -> None:
         (folder / "blobs" / "sha256").mkdir(parents=True)
@@ -82,12 +83,8 @@ def fetch_layout(reference: str, os_name: str, parent: Path, sites: Sites) -> Pa
         # What the digest of the reference is of: maybe a list of platforms.
         (folder / blob_path(pinned)).write_bytes(_manifest(client, pinned, reference).content)
 
-    def is_right(folder: Path) -> bool:
-        return is_whole(folder) and is_pinned(folder, pinned)
-
-    pinned = reference.rpartition("@")[2]
     final = parent / f"{os_name}-{short_id(document['config']['digest'])}"
-    return stored_folder(final, make, is_right)
+    return stored_folder(final, make, lambda one: is_whole(one) and is_pinned(one, pinned))
 
 
 def _repository(name: str) -> RepositoryName:
@@ -168,10 +165,7 @@ def _wheel_tags(python: str) -> list[Tag]:
     names = [(f"manylinux_2_{minor}", old.get(minor)) for minor in range(17, 4, -1)]
     platforms = [f"{name}_x86_64" for pair in (*names, ("linux",)) for name in pair if name]
     abi = f"{cpython}m" if version < (3, 8) else cpython
-    return [
-        *cpython_tags(version, [abi], platforms),
-        *compatible_tags(version, cpython, platforms),
-    ]
+    return [*cpython_tags(version, [abi], platforms), *compatible_tags(version, cpython, platforms)]
 
 
 def _ask_uv(lock: Lock, name: str, python: str, sites: Sites) -> dict[str, Any]:
