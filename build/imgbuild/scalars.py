@@ -107,19 +107,12 @@ _KEY_FINGERPRINT = _matching(
     r"[0-9A-F]{40}", "a key's fingerprint; allowed: 40 upper-case hexadecimal digits"
 )
 _CAPABILITY = _matching(r"[0-9]+\.[0-9]", "a GPU's compute capability, such as 7.0")
-_DISTRIBUTION = _matching(
-    r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", "a Python distribution name, such as h5py"
-)
-_SPECIFIER = _matching(
-    r"(==|!=|<=|>=|<|>|~=)[0-9][0-9A-Za-z.*+]*(,(==|!=|<=|>=|<|>|~=)[0-9][0-9A-Za-z.*+]*)*",
-    "a version range, such as <3 or >=1.10,<2",
-    SpecifierSet,
-)
+_PROJECT = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
+_RANGE = r"(==|!=|<=|>=|<|>|~=)[0-9][0-9A-Za-z.*+]*(,(==|!=|<=|>=|<|>|~=)[0-9][0-9A-Za-z.*+]*)*"
+_DISTRIBUTION = _matching(_PROJECT, "a Python distribution name, such as h5py")
+_SPECIFIER = _matching(_RANGE, "a version range, such as <3 or >=1.10,<2", SpecifierSet)
 _REQUIREMENT = _matching(
-    r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
-    r"(==|!=|<=|>=|<|>|~=)[0-9][0-9A-Za-z.*+]*(,(==|!=|<=|>=|<|>|~=)[0-9][0-9A-Za-z.*+]*)*",
-    "a requirement, such as h5py<3 or pip==21.3.1",
-    ParsedRequirement,
+    _PROJECT + _RANGE, "a requirement, such as h5py<3 or pip==21.3.1", ParsedRequirement
 )
 _TIMESTAMP = _matching(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z",
@@ -176,7 +169,6 @@ Megabytes = Annotated[
 
 Version = Annotated[str, *_VERSION]
 Release = Annotated[str, *_RELEASE]
-PythonVersion = Annotated[str, *_RELEASE]
 Name = Annotated[str, *_NAME]
 Sha256 = Annotated[str, *_SHA256]
 Url = Annotated[str, *_URL]

@@ -22,8 +22,8 @@ from imgbuild.scalars import (
     Name,
     Prose,
     PublishingRepository,
-    PythonVersion,
     RegistryPrefix,
+    Release,
     Sha256,
     SiteUrl,
     Version,
@@ -149,7 +149,7 @@ class Settings(Section):
 
     engine: EngineSettings = EngineSettings()
     base: dict[str, Base] = Field(default_factory=dict)
-    cpython: dict[PythonVersion, Interpreter] = Field(default_factory=dict)
+    cpython: dict[Release, Interpreter] = Field(default_factory=dict)
     ca_bundle: AbsolutePath | None = None
     #: Login data for mirrors, in the format of ``netrc``; reaches builds as a secret only.
     netrc: AbsolutePath | None = None
