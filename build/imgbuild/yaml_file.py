@@ -122,29 +122,21 @@ class _Reader:
 
     def plain(self, node: yaml.Node, location: Location = ()) -> Any:  # noqa: ANN401
         self._document.marks.setdefault(location, _mark(node))
-        if not self._is_plain(node, location):
+        if id(node) in self._seen:
+            self._fault(location, "aliases (*name) are not allowed; write the value out")
+            return None
+        self._seen.add(id(node))
+        if node.tag not in _TAGS:
+            self._fault(location, "tags (!name) are not allowed; write the plain value")
             return None
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, location)
         if isinstance(node, yaml.SequenceNode):
             return [self.plain(item, (*location, i)) for i, item in enumerate(node.value)]
-        return self._scalar(node, location)
-
-    def _scalar(self, node: yaml.Node, location: Location) -> str:
         if len(node.value) > LONGEST:
             message = f"over {LONGEST} characters; no key and no value is that long"
             raise self._document.reject([Fault(location, message)])
-        return str(node.value)
-
-    def _is_plain(self, node: yaml.Node, location: Location) -> bool:
-        if id(node) in self._seen:
-            self._fault(location, "aliases (*name) are not allowed; write the value out")
-            return False
-        self._seen.add(id(node))
-        if node.tag not in _TAGS:
-            self._fault(location, "tags (!name) are not allowed; write the plain value")
-            return False
-        return True
+        return node.value
 
     def _mapping(self, node: yaml.MappingNode, location: Location) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -153,10 +145,10 @@ class _Reader:
             if not isinstance(key_node, yaml.ScalarNode):
                 self._fault(location, "a key must be a plain word")
                 continue
-            key = self._scalar(key_node, location)
-            inner, here = (*location, key), (*location, key, "<key>")
+            key, inner = key_node.value, (*location, key_node.value)
+            here = (*inner, "<key>")
             marks[here] = _mark(key_node)
-            if not self._is_plain(key_node, here):
+            if self.plain(key_node, here) is None:
                 continue
             if key in result:
                 line, column = marks[inner]
