@@ -80,13 +80,13 @@ class Listing:
         """
         layout = read_layout(self.base_folder(folder), verify_layer=False)
         items = sorted((item.kind, item.name, item.sha256) for item in self.items)
-        indexes = []
+        named = [f"base image {self.layout}"]
         for item in self.items:
             if (index := _INDEX.fullmatch(item.name)) and item.kind is Kind.APT_LIST:
                 text = ContentStore(folder).path(item.sha256).read_text("utf-8", "replace")
-                indexes.append(f"{index[1]} of {(_DATE.findall(text) or ['no date'])[0]}")
-        what = ", ".join([f"base image {self.layout}", *indexes])
-        return f"{self.image} sha256:{json_sha256([layout.image_id, items])}: {what}"
+                named.append(f"{index[1]} of {(_DATE.findall(text) or ['no date'])[0]}")
+        digest = json_sha256([layout.image_id, items])
+        return f"{self.image} sha256:{digest}: {', '.join(named)}"
 
     def missing(self, store: ContentStore) -> tuple[Download, ...]:
         """Return the files that ``store`` does not have, by name and size."""

@@ -39,28 +39,18 @@ def whole_file(store: ContentStore, digest: str) -> Path:
     return path
 
 
-def verify_packages(
-    items: Sequence[Download], store: ContentStore, keyrings: Sequence[Path]
-) -> None:
-    """See that a key of ``keyrings`` signed every list and package of ``items``.
-
-    Raises:
-        InputError: a file of ``items`` is not what a signature covers, or was damaged.
-
-    """
-    lists = {
-        item.name: whole_file(store, item.sha256) for item in items if item.kind is Kind.APT_LIST
-    }
+def verify_packages(items: Sequence[Download], store: ContentStore, keys: Sequence[Path]) -> None:
+    """Raise InputError unless ``keys`` signed each list and package, and each list is whole."""
+    lists = {one.name: whole_file(store, one.sha256) for one in items if one.kind is Kind.APT_LIST}
     signed: set[tuple[str, str]] = set()
     for name, path in lists.items():
         start, _, last = name.rpartition("_")
         signature = lists.get(f"{name}.gpg") if last == "Release" else None
         if last == "InRelease" or signature:
-            text = _release(name, path, signature, keyrings)
+            text = _release(name, path, signature, keys)
             signed |= {(name, path.name), *([(f"{name}.gpg", signature.name)] if signature else [])}
-            signed |= {
-                (f"{start}_{two.replace('/', '_')}", one) for one, two in _SIGNED_FILE.findall(text)
-            }
+            for digest, listed in _SIGNED_FILE.findall(text):
+                signed.add((f"{start}_{listed.replace('/', '_')}", digest))
     for name, path in lists.items():
         if name.endswith("_Packages") and (name, path.name) in signed:
             signed |= _packages(path)
