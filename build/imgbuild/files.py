@@ -58,24 +58,16 @@ def _disk_errors(what: str, folder: Path, hint: str) -> Iterator[None]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace ``path`` by ``text`` in one step; a kill in between leaves the old file.
-
-    Raises:
-        MachineError: the folder cannot be written, or the disk is full.
-
-    """
+    """Replace ``path`` by ``text`` as `write_texts` does; a kill in between leaves the old file."""
     write_texts({path: text})
 
 
 def write_texts(texts: Mapping[Path, str], stale: Collection[Path] = ()) -> list[Path]:
-    """Replace files by texts as `write_text` does, and remove ``stale`` ones: all of it or nothing.
+    """Replace files by texts, each in one step, and remove ``stale`` ones: all of it or nothing.
 
     Everything is written beside its place before the first file is replaced. Return what changed.
-
-    Raises:
-        MachineError: a folder cannot be written, or the disk is full.
-        OSError: what is there cannot be read: a folder, perhaps.
-
+    MachineError: a folder cannot be written, or the disk is full. OSError: what is there cannot be
+    read: a folder, perhaps.
     """
     old = {path: path.read_bytes() for path in (*texts, *stale) if path.exists()}
     changed = [*(path for path, text in texts.items() if old.get(path) != text.encode()), *stale]
@@ -102,9 +94,7 @@ def write_texts(texts: Mapping[Path, str], stale: Collection[Path] = ()) -> list
 def work_folder(purpose: str) -> Iterator[Path]:
     """Give an empty folder, removed after the block; after a kill, by the next `work_folder`.
 
-    Raises:
-        MachineError: the state folder cannot be written.
-
+    MachineError: the state folder cannot be written.
     """
     parent = state_dir() / "work"
     hint = ", or set XDG_STATE_HOME to another folder"
@@ -130,11 +120,8 @@ def abandoned_work(parent: Path) -> Iterator[Path]:
 def locked(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Hold a lock file; the kernel releases it when this process dies, however it does.
 
-    ``on_wait`` is called once before waiting for another process; it may raise instead.
-
-    Raises:
-        OSError: the folder cannot be written.
-
+    ``on_wait`` is called once before waiting for another process; it may raise instead. OSError:
+    the folder cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     # The file stays afterwards: removing it would let two processes lock two files of one name.
@@ -183,11 +170,8 @@ def stored_folder(
     """Return ``final``, made by ``make(empty folder)`` unless ``is_whole(final)`` already.
 
     It is made beside its place and renamed. ``refresh`` makes it in any case. ``on_wait`` is called
-    once if another process makes the same folder, which is then reused.
-
-    Raises:
-        MachineError: the cache cannot be written (permissions, disk full).
-
+    once if another process makes the same folder, which is then reused. MachineError: the cache
+    cannot be written (permissions, disk full).
     """
     hint = ", or name another folder (XDG_CACHE_HOME for the cache)"
     with _disk_errors(f"make {final}", final.parent, hint), locked(_lock_of(final), on_wait):
@@ -248,11 +232,8 @@ class ContentStore:
     ) -> Path:
         """Return the file, made by ``make(part)`` if it is not there; ``name`` is for the error.
 
-        ``part`` stays when ``make`` raises, so that the next call can continue it.
-
-        Raises:
-            MachineError: the store cannot be written (permissions, disk full).
-
+        ``part`` stays when ``make`` raises, so that the next call can continue it. MachineError:
+        the store cannot be written (permissions, disk full).
         """
         final = self.path(digest)
         if self.find(digest, size):

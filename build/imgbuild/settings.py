@@ -182,12 +182,8 @@ class Settings(Section):
 def load_settings(path: Path) -> Settings:
     """Return the settings in ``path``, or the defaults if there is no such file.
 
-    Mirrors of ``imgbuild --mirror NAME=URL`` take the place of the file's.
-
-    Raises:
-        InputError: the file is not YAML or does not fit; every fault with its line and column. A
-            mirror of the command line is no NAME=URL.
-
+    Mirrors of ``imgbuild --mirror NAME=URL`` take the place of the file's. InputError: the file is
+    not YAML or does not fit; every fault with its line and column. Or one is no NAME=URL.
     """
     if SETTINGS_VARIABLE in os.environ and not path.exists():
         raise InputError(f"--settings {path}: no such file.")
@@ -243,11 +239,8 @@ class Sites:
     def login(self, url: str) -> Credentials | None:
         """Return the login of the URL's host, if the netrc file names that host.
 
-        Its ``default`` entry is not used: it would be sent to anyone.
-
-        Raises:
-            InputError: the netrc file cannot be read.
-
+        Its ``default`` entry is not used: it would be sent to anyone. InputError: the netrc file
+        cannot be read.
         """
         found = self._logins.get(urlsplit(url).hostname or "")
         return Credentials(found[0] or "", found[2] or "") if found else None
@@ -269,9 +262,7 @@ class Sites:
     def verify(self) -> str | bool:
         """What TLS is verified with: the settings' CA bundle, the environment's, the system's.
 
-        Raises:
-            InputError: the one that was named does not exist.
-
+        InputError: the one that was named does not exist.
         """
         named = {"The settings: ca_bundle": self.settings.ca_bundle}
         named |= {name: os.environ.get(name) for name in CA_VARIABLES}
@@ -285,24 +276,19 @@ class Sites:
     def client(self) -> "HttpClient":
         """Return a new client that trusts the CAs and sends the logins of these sites.
 
-        Raises:
-            InputError: the CA bundle does not exist, or the netrc file cannot be read.
-
+        InputError: the CA bundle does not exist, or the netrc file cannot be read.
         """
         from imgbuild.http import HttpClient, RetryPolicy  # noqa: PLC0415 - brings requests
 
         def login(url: str) -> str:
-            found = self.login(url)
-            return found.basic if found else ""
+            return (self.login(url) or Credentials()).basic
 
         return HttpClient(self.verify, policy=RetryPolicy(_TRIES), login=login)
 
     def get(self, url: str, *, limit: int = 1 << 24) -> "Answer":
         """Return the answer of ``url`` or of its mirror, read whole; ``limit`` is in bytes.
 
-        Raises:
-            MachineError: there is no answer, or only a server error, or more than ``limit``.
-
+        MachineError: there is no answer, or only a server error, or more than ``limit``.
         """
         address = self.address(url)
         try:

@@ -24,9 +24,7 @@ _DURATION = re.compile(r"(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?")
 def parse_duration(text: str) -> float:
     """Return the seconds of ``90s``, ``30m``, ``1h``, ``1h30m``, or ``0``.
 
-    Raises:
-        ValueError: it is of another form; a number without a unit is refused, except 0.
-
+    ValueError: it is of another form; a number without a unit is refused, except 0.
     """
     if text == "0":
         return 0.0

@@ -75,9 +75,7 @@ class Document:
 def read_document(path: Path) -> Document:
     """Return the YAML document in ``path``.
 
-    Raises:
-        InputError: the file cannot be read, is not UTF-8, is not YAML, or is beyond the limits.
-
+    InputError: the file cannot be read, is not UTF-8, is not YAML, or is beyond the limits.
     """
     document = Document(path)
     try:
@@ -169,9 +167,7 @@ def _mark(node: yaml.Node) -> tuple[int, int]:
 def load_model(path: Path, model: type[ModelT]) -> ModelT:
     """Return the file at ``path`` as ``model``.
 
-    Raises:
-        InputError: every fault of the document, each with its position and what is allowed.
-
+    InputError: every fault of the document, each with its position and what is allowed.
     """
     document = read_document(path)
     parsed, faults = check(document, model)

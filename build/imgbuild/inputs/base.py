@@ -96,10 +96,7 @@ def bootstrap_base(
 
     The same recipe gives the same image until the archive changes; ``refresh`` makes it again from
     the archive's state of now. An image in the cache is reused only if its digests are right.
-
-    Raises:
-        MachineError: a tool or keyring is missing, the archive cannot be reached, the disk is full.
-
+    MachineError: a tool or keyring is missing, the archive cannot be reached, the disk is full.
     """
     final, name = recipe.folder(cache), recipe.os_name
 

@@ -61,11 +61,8 @@ class Kind(StrEnum):
 class Download:
     """One file. ``size`` is in bytes, where it is known beforehand.
 
-    Without ``url`` it was made on the machine of `imgbuild fetch`.
-
-    Raises:
-        ValueError: the name is a path, or the sha256 is not one.
-
+    Without ``url`` it was made on the machine of `imgbuild fetch`. ValueError: the name is a path,
+    or the sha256 is not one.
     """
 
     name: StoredName

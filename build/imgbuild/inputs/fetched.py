@@ -105,9 +105,7 @@ def write_listing(listing: Listing, folder: Path) -> None:
 def read_listing(folder: Path, image: str) -> Listing | None:
     """Return an image's listing, ``None`` if it was never fetched into ``folder``.
 
-    Raises:
-        InputError: the file is no listing, or one of another imgbuild.
-
+    InputError: the file is no listing, or one of another imgbuild.
     """
     path = listing_path(folder, image)
     if not path.exists():
@@ -124,9 +122,7 @@ def read_listing(folder: Path, image: str) -> Listing | None:
 def fetch_request(image: Image, project: Project, settings: Settings) -> dict[str, str]:
     """Return a short digest of each kind of input that is fetched.
 
-    Raises:
-        InputError: a lock is missing, or a conda package has no recorded sha256.
-
+    InputError: a lock is missing, or a conda package has no recorded sha256.
     """
     downloads = image_downloads(image, project.locks, settings).all
     stages = install_stages(image, project, settings)
@@ -221,9 +217,7 @@ def open_fetched(
 ) -> FetchedInputs:
     """Return the inputs of ``images`` in a fetched folder, after seeing that none is missing.
 
-    Raises:
-        InputError: an image was never fetched, or for other inputs, or files are missing.
-
+    InputError: an image was never fetched, or for other inputs, or files are missing.
     """
     listings = {image.name: _checked_listing(folder, image, project, settings) for image in images}
     return FetchedInputs(folder, listings, cache)

@@ -95,9 +95,7 @@ def name_image(folder: Path, content: bytes, name: str) -> None:
 def read_layout(folder: Path, *, verify_layer: bool = True) -> BaseLayout:
     """Return the image in ``folder``, every digest checked (of layers with ``verify_layer``).
 
-    Raises:
-        DamagedLayoutError: a file is missing, is not what its digest says, or names another image.
-
+    DamagedLayoutError: a file is missing, is not what its digest says, or names another image.
     """
     try:
         (top,) = parse_json((folder / "index.json").read_bytes())["manifests"]
