@@ -21,11 +21,14 @@ FIND_PYTHON = for name in python3.13 python3.12 python3.11 python3; do \
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && \
 	echo "$$name" && break; done; true
 MAY_INSTALL = [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null
-INSTALL = install() { echo "+ apt-get install -y $$*"; apt-get update -qq && \
+# Without root it says what to install, and ends.
+INSTALL = install() { \
+	$(MAY_INSTALL) || { echo "Missing: install $$*, such as by: sudo apt-get install -y $$*" >&2; exit 3; }; \
+	echo "+ apt-get install -y $$*"; apt-get update -qq && \
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; }
 
 # No target is called "build": that is the source folder.
-.PHONY: help demo quick test check nightly standin unit bench machine base-tools stub-tools browser clean
+.PHONY: help demo quick test check nightly standin unit bench machine base-tools stub-tools browser clean own-venv
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -35,10 +38,10 @@ help:
 demo: machine
 	$(BIN)/imgbuild build --tf 2.2 --stack debian
 
-quick: machine check
+quick: machine base-tools check
 	$(BIN)/pytest tests/e2e/test_faults.py -k test_only_what_changed_is_rebuilt
 
-test: machine browser check
+test: machine base-tools browser check
 	$(BIN)/pytest tests/e2e -m "not nightly"
 
 check: $(READY)
@@ -56,11 +59,11 @@ check: $(READY)
 	$(BIN)/imgbuild lock --check
 	$(BIN)/imgbuild audit --offline
 
-nightly: machine stub-tools browser
+nightly: machine base-tools stub-tools browser
 	$(BIN)/pytest tests/fuzz
 	$(BIN)/pytest tests/e2e -m nightly
 
-standin: machine stub-tools
+standin: machine base-tools stub-tools
 	cd tests && ../$(BIN)/python -m standin.family --all
 
 unit: $(READY)
@@ -74,35 +77,46 @@ bench: machine
 
 # The stand-ins of the tests compile small libraries and sign archives of packages.
 stub-tools:
-	@command -v g++ >/dev/null && command -v gpg >/dev/null || { $(MAY_INSTALL) && \
-	$(INSTALL); install g++ gnupg patchelf binutils; }
+	@command -v g++ >/dev/null && command -v gpg >/dev/null || { $(INSTALL); \
+	install g++ gnupg patchelf binutils; }
 
-# A test opens TensorBoard's page in a real browser.
+# Tests open TensorBoard's page and the catalogue in a real browser; npm fetches what judges the latter.
 browser:
-	@command -v chromedriver >/dev/null || { $(MAY_INSTALL) && \
-	$(INSTALL); install chromium chromium-driver; }
+	@command -v chromedriver >/dev/null || { $(INSTALL); install chromium chromium-driver; }
+	@command -v npm >/dev/null || { $(INSTALL); install npm; }
 
-machine: $(READY) base-tools
+# Without root nothing is installed: an engine that answers and a registry are enough to build.
+machine: $(READY)
+	@! { $(MAY_INSTALL); } || $(MAKE) --no-print-directory base-tools
 	build/setup/engine.sh
 	$(BIN)/imgbuild doctor --write --stack debian
 
-# They make the base image from Debian's archive, and its keys come with them.
+# They make the base image from Debian's archive where no registry gives it, and in the tests.
 base-tools:
-	@command -v mmdebstrap >/dev/null || { $(MAY_INSTALL) && \
-	$(INSTALL); install mmdebstrap debian-archive-keyring; }
+	@command -v mmdebstrap >/dev/null || { $(INSTALL); install mmdebstrap debian-archive-keyring; }
+
+# Another user's environment serves as long as it need not be changed.
+own-venv:
+	@[ ! -e $(VENV) ] || [ -w $(VENV) ] || { [ $(READY) -nt $(REQUIREMENTS) ] && \
+	[ $(READY) -nt pyproject.toml ] && $(BIN)/python -c ''; } 2>/dev/null || { \
+	echo "$(VENV) belongs to $$(stat -c %U $(VENV)), and this user cannot use or renew it. Run make" \
+	"as that user, or with an environment of your own: make VENV=DIR." >&2; exit 3; }
 
 # Debian's Python makes half an environment, without pip, where python3-venv is missing.
-$(READY): $(REQUIREMENTS) pyproject.toml
+$(READY): $(REQUIREMENTS) pyproject.toml | own-venv
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { $(INSTALL); \
 	python=$$($(FIND_PYTHON)); \
 	if [ -z "$$python" ] && $(MAY_INSTALL); then \
 		install python3 python3-venv; python=$$($(FIND_PYTHON)); fi; \
 	if [ -z "$$python" ]; then \
 		echo "imgbuild needs Python 3.11 or later, and none of python3.13, python3.12, python3.11" \
-		"and python3 is one. Debian 12 and Ubuntu 24.04 have it: apt-get install python3-venv." >&2; \
+		"and python3 is one. Debian 12 and Ubuntu 24.04 have it: apt-get install python3-venv." \
+		"Elsewhere, as on Ubuntu 22.04, uv (https://docs.astral.sh/uv) brings one:" \
+		"uv venv --seed --python 3.12 $(VENV), then make again. To use imgbuild without a" \
+		"checkout: uv tool install --python 3.12 imgbuild." >&2; \
 		exit 3; fi; \
 	echo "Making $(VENV) with $$("$$python" --version)"; \
-	"$$python" -m venv --clear $(VENV) >/dev/null 2>&1 || { $(MAY_INSTALL) && \
+	"$$python" -m venv --clear $(VENV) >/dev/null 2>&1 || { \
 		install "$$("$$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"; \
 		"$$python" -m venv --clear $(VENV); }; }
 	@echo "Installing $(REQUIREMENTS) into $(VENV)"

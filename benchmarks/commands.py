@@ -1,4 +1,4 @@
-"""Time of the quick commands, beside an empty Python, a plain Jinja2 loop and docker buildx bake.
+"""Time of the quick commands, beside an empty Python and docker buildx bake.
 
 Nothing to do: the engine holds an empty image with the labels of each current image. bake gets the
 Dockerfile of every image with its real stages, mounts and copies, whose commands only make empty
@@ -10,9 +10,7 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping
-from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from measure import (
     DOCKER,
@@ -29,7 +27,7 @@ from measure import (
 from plain_builds import supplied
 
 from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY
-from imgbuild.dockerfile.variables import epoch_seconds, variables
+from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.plan.plan import CREATED
@@ -38,7 +36,8 @@ from imgbuild.project import Project
 NOTHING_TO_DO = ["build", "--all", "--no-test"]
 #: What the copies of a Dockerfile name; the emptied commands make all of them.
 FOLDERS = (
-    "/opt/python/bin /opt/miniconda /out/opt/python/lib/python3.6/site-packages /build /wheels"
+    "/opt/python/bin /opt/miniconda /out/opt/python/lib/python3.6/site-packages /build /wheels "
+    "/uv /usr/bin/strip /usr/lib/x86_64-linux-gnu/libbfd"
 )
 IMAGES = all_images(load_matrix(ROOT / "matrix.yaml"))
 
@@ -60,7 +59,6 @@ def main() -> None:
             Contestant("imgbuild --help", [IMGBUILD, "--help"], env),
             Contestant("imgbuild list", [IMGBUILD, "list"], env),
             Contestant("imgbuild render", render, env, prepare=lambda: forget(checkout)),
-            Contestant("plain Jinja2 loop", plain_loop(folder), env),
             Contestant("imgbuild build --all, nothing to do", [IMGBUILD, *NOTHING_TO_DO], env),
             Contestant("docker buildx bake, nothing to do", bake, env),
         ]
@@ -71,63 +69,6 @@ def main() -> None:
 def forget(checkout: Path) -> None:
     """Remove the rendered Dockerfiles."""
     shutil.rmtree(checkout / "images" / "dockerfiles")
-
-
-LOOP = """\
-import json, shlex, sys
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-values, templates, out = sys.argv[1:]
-environment = Environment(loader=FileSystemLoader(templates), undefined=StrictUndefined,
-                          trim_blocks=True, lstrip_blocks=True)
-environment.filters["shell_word"] = shlex.quote
-template = environment.get_template("Dockerfile.j2")
-for name, given in json.load(open(values)).items():
-    given["image"]["version_of"] = given["image"]["version_of"].__getitem__
-    open(f"{out}/{name}", "w").write(template.render(given).rstrip() + "\\n")
-"""
-
-
-def plain_loop(folder: Path) -> list[str]:
-    """Return the floor of rendering: Jinja2 alone, with values that were prepared before."""
-    values = {}
-    for image in IMAGES:
-        found = {
-            key: plain(value) for key, value in variables(image, ROOT / "images/locks").items()
-        }
-        found["image"]["version_of"] = {pin.component: pin.version for pin in image.pins}
-        values[image.name] = found
-    (folder / "values.json").write_text(json.dumps(values), encoding="utf-8")
-    (folder / "loop.py").write_text(LOOP, encoding="utf-8")
-    out = folder / "rendered"
-    out.mkdir()
-    words = [folder / "loop.py", folder / "values.json", ROOT / "images/templates", out]
-    run([sys.executable, *map(str, words)])
-    for image in IMAGES:
-        committed = ROOT / "images/dockerfiles" / image.name / "Dockerfile"
-        assert (out / image.name).read_bytes() == committed.read_bytes(), image.name
-    return [sys.executable, *map(str, words)]
-
-
-def plain(value: object) -> Any:  # noqa: ANN401 - JSON
-    """Return a value as dictionaries, lists and words, with its properties as if they were data."""
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
-    if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(one) for one in value]
-    kinds = [kind for kind in type(value).__mro__ if kind.__module__.startswith("imgbuild")]
-    names = [name for kind in kinds for name in (*kind.__annotations__, *_properties(kind))]
-    hidden = {"matrix", "row"}  # whole tables, which no template reads
-    return {
-        name: plain(getattr(value, name))
-        for name in names
-        if not name.startswith("_") and name not in hidden
-    }
-
-
-def _properties(kind: type) -> list[str]:
-    return [n for n, v in vars(kind).items() if isinstance(v, property | cached_property)]
 
 
 def make_current_images(env: Mapping[str, str], folder: Path) -> None:
@@ -172,6 +113,7 @@ def bake_command(env: Mapping[str, str], folder: Path) -> list[str]:
                 "base": target.contexts["base"],
                 "uv": target.contexts["uv"],
                 "downloads": str(downloads),
+                "conda-packages": str(downloads),
             },
             "tags": [f"benchmark/bake:{image.name}"],
             "output": ["type=docker"],
@@ -179,6 +121,10 @@ def bake_command(env: Mapping[str, str], folder: Path) -> list[str]:
     definition = {"group": {"default": {"targets": sorted(targets)}}, "target": targets}
     (folder / "bake.json").write_text(json.dumps(definition), encoding="utf-8")
     return [DOCKER, "buildx", "bake", "--allow=fs=*", "--file", str(folder / "bake.json")]
+
+
+#: The options of a command, or of the line that goes on with them, and the rest of the line.
+OPTIONS = re.compile(r"((?:RUN)?\s*(?:--\S+\s+)*)(.*)")
 
 
 def emptied(text: str) -> str:
@@ -190,17 +136,12 @@ def emptied(text: str) -> str:
     first, out, in_run = f"mkdir -p {FOLDERS} && exit 0", list[str](), False
     for line in text.splitlines():
         in_run = in_run or line.startswith("RUN ")
-        words = line.removeprefix("RUN ").split()
-        only_mounts = bool(words) and words[0].startswith("--") and words[-1] == "\\"
-        if not in_run or only_mounts:
+        parts = OPTIONS.match(line)
+        if not in_run or line.lstrip().startswith("#") or not parts or parts[2] in {"", "\\"}:
             out.append(line)
             continue
         in_run = False
-        if "<<'EOT'" in line:
-            out += [line, first]
-        else:
-            head = "RUN " if line.startswith("RUN ") else "    "
-            out.append(f"{head}{first}; {line.removeprefix('RUN ').strip()}")
+        out += [line, first] if "<<'EOT'" in line else [f"{parts[1]}{first}; {parts[2]}"]
     return "\n".join(out) + "\n"
 
 

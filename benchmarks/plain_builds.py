@@ -6,11 +6,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from jinja2 import ChoiceLoader, Environment, FileSystemLoader, StrictUndefined
-
 from imgbuild.build.context import BuildOptions, open_context
 from imgbuild.build.prepare import fetch_downloads, load_base
 from imgbuild.build.targets import bake_target
+from imgbuild.dockerfile.render import template_environment
 from imgbuild.dockerfile.variables import epoch_seconds, variables
 from imgbuild.engine.bake import BakeTarget
 from imgbuild.matrix.images import Image
@@ -69,13 +68,8 @@ def build_options(target: BakeTarget, image: Image) -> list[str]:
 
 def one_stage(image: Image, target: BakeTarget, project: Project, folder: Path) -> BakeTarget:
     """Return the same image as one single-stage Dockerfile with pip, written to ``folder``."""
-    environment = Environment(  # noqa: S701 - no HTML
-        loader=ChoiceLoader([FileSystemLoader(project.templates), FileSystemLoader(HERE)]),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    text = environment.get_template("one_stage.j2").render(variables(image, project.locks))
+    template = template_environment(project.templates, HERE).get_template("one_stage.j2")
+    text = template.render(variables(image, project.locks))
     dockerfile = folder / f"{image.name}.Dockerfile"
     dockerfile.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
     return replace(target, dockerfile=dockerfile, labels={})

@@ -1,3 +1,1 @@
 """imgbuild: build, test and publish container images for TensorFlow 1.10 to 2.3."""
-
-__version__ = "0.1.0"

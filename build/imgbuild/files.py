@@ -1,5 +1,6 @@
 """Files and folders that appear whole or not at all: atomic writes, locks, a store by sha256."""
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -50,10 +51,14 @@ def _disk_errors(what: str, folder: Path, hint: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        place = f" ({error.filename})" if error.filename else ""
+        # Of what is in the folder, the temporary name would only confuse.
+        outside = error.filename and Path(error.filename).parent != folder
+        place = f" ({error.filename})" if outside else ""
+        remedy = f"Make {folder} a folder that this user may write"
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            remedy = f"Free space there (`df -h {folder}`)"
         raise MachineError(
-            f"Cannot {what}: {error.strerror or error}{place}. Free space there (`df -h {folder}`) "
-            f"and check that you may write to it{hint}."
+            f"Cannot {what}: {error.strerror or error}{place}. {remedy}{hint}."
         ) from error
 
 
@@ -112,8 +117,19 @@ def work_folder(purpose: str) -> Iterator[Path]:
 def abandoned_work(parent: Path) -> Iterator[Path]:
     """Yield the work folders of killed processes; a reused process id keeps one for a while."""
     for folder in parent.glob("[0-9]*-*"):
-        if not Path("/proc", folder.name.partition("-")[0]).exists():
+        if not _runs(folder.name.partition("-")[0]):
             yield folder
+
+
+def _runs(process: str) -> bool:
+    """Return whether there is a process of this id; not every system has /proc."""
+    try:
+        os.kill(int(process), 0)  # no signal, but all errors
+    except PermissionError:
+        return True
+    except (OSError, ValueError, OverflowError):
+        return False
+    return True
 
 
 @contextmanager

@@ -174,11 +174,9 @@ class HttpClient:
 
         ``authorization`` goes to the site of ``url`` alone; a ``secret`` content is not redirected.
 
-        Raises:
-            TransientError: there was no connection, or no whole answer.
-            MachineError: another try would not help: TLS, a wrong redirect, more than ``limit``.
-            CheckFailedError: a secret would be sent over plain http.
-
+        TransientError: there was no connection, or no whole answer.
+        MachineError: another try would not help: TLS, a wrong redirect, more than ``limit``.
+        CheckFailedError: a secret would be sent over plain http.
         """
         with self.stream(
             method, url, headers, content=content, authorization=authorization, secret=secret
@@ -306,9 +304,7 @@ def is_loopback(host: str) -> bool:
 def moved(here: str, location: str) -> str:
     """Return the address that a ``Location`` names; it may be relative. https stays https.
 
-    Raises:
-        MachineError: it leads from https to something else, or to neither http nor https.
-
+    MachineError: it leads from https to something else, or to neither http nor https.
     """
     parts = urlsplit(urljoin(here, location))
     there = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))

@@ -1,16 +1,22 @@
-"""Paths: the checkout's files, and this user's caches and state."""
+"""Paths: the files of a checkout or of the installed family; this user's caches and state."""
 
 import os
 from pathlib import Path
 
-from imgbuild.errors import InputError
+from imgbuild.errors import InputError, MachineError
 
 #: Names another file of settings than the checkout's: ``imgbuild --settings`` sets it.
 SETTINGS_VARIABLE = "IMGBUILD_SETTINGS"
+#: The family that a wheel brings (build/hatch_build.py); an editable install has none.
+INSTALLED = Path(os.path.realpath(__file__)).with_name("family")
+#: What a family is made of; the file that makes a folder one is the last.
+PARTS = ("LICENSE", "NOTICE", "images", "tests/image", "matrix.yaml")
+#: Holds the commit that an installed family is of.
+REVISION = "REVISION"
 
 
 class Project:
-    """The paths of one checkout. ``root`` is the folder that holds ``matrix.yaml``."""
+    """The paths of one family of images. ``root`` is the folder that holds ``matrix.yaml``."""
 
     def __init__(self, root: Path) -> None:
         images = root / "images"
@@ -39,32 +45,51 @@ class Project:
 
         ``doctor --write`` writes it; it is never committed.
         """
-        return Path(os.environ.get(SETTINGS_VARIABLE) or self.root / "imgbuild.local.yaml")
+        folder = _user_folder("XDG_CONFIG_HOME", ".config") if self.is_installed else self.root
+        return Path(os.environ.get(SETTINGS_VARIABLE) or folder / "imgbuild.local.yaml")
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether this is the family that came with imgbuild: it is read, never written."""
+        return self.root == INSTALLED
 
 
-def find_project(start: Path) -> Project:
-    """Return the checkout around ``start``.
+def find_project(start: Path, *, or_installed: bool = False) -> Project:
+    """Return the checkout around ``start``, or the installed family if there is none.
 
-    Raises:
-        InputError: neither ``start`` nor any folder above it holds ``matrix.yaml``.
-
+    InputError: neither ``start`` nor any folder above it holds ``matrix.yaml``.
     """
     for folder in (start, *start.parents):
         if os.path.isfile(folder / "matrix.yaml"):  # noqa: PTH113 - no error, whatever its name is
             return Project(folder)
+    if or_installed and INSTALLED.is_dir():
+        return Project(INSTALLED)
     raise InputError(
         f"No matrix.yaml in {start} or any folder above it. Run imgbuild inside a checkout, "
         "or name one with --project DIR."
     )
 
 
+def home() -> Path:
+    """Return this user's home folder; MachineError if there is no word of any."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        raise MachineError(
+            f"Neither HOME nor an entry of the user {os.getuid()} names a home folder. Set HOME to "
+            "a folder that you can write."
+        ) from None
+
+
 def cache_dir() -> Path:
     """Return the folder for what can be made again (base images, interpreters)."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "imgbuild"
+    return _user_folder("XDG_CACHE_HOME", ".cache")
 
 
 def state_dir() -> Path:
     """Return the folder for what this machine did (logs, reports, locks)."""
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(base) / "imgbuild"
+    return _user_folder("XDG_STATE_HOME", ".local/state")
+
+
+def _user_folder(variable: str, usual: str) -> Path:
+    return Path(os.environ.get(variable) or home() / usual) / "imgbuild"

@@ -4,16 +4,18 @@ import netrc
 import os
 from base64 import b64encode
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError
+from pydantic import BeforeValidator, Field, PlainSerializer, PrivateAttr, ValidationError
 
 from imgbuild.errors import InputError, MachineError
-from imgbuild.project import SETTINGS_VARIABLE
+from imgbuild.files import write_text
+from imgbuild.project import SETTINGS_VARIABLE, cache_dir
 from imgbuild.scalars import (
     AbsolutePath,
     DigestReference,
@@ -46,7 +48,6 @@ SYSTEM_BUNDLES = (
     Path("/etc/ssl/ca-bundle.pem"),
 )
 _TRIES = 3
-
 
 Seconds = Annotated[
     float | None,
@@ -161,6 +162,8 @@ class Settings(Section):
     substitutes: dict[FileName, Sha256] = Field(default_factory=dict)
     standin: StandIn | None = None
     publishing: PublishingSettings = PublishingSettings()
+    #: The base images of registries in whose place this machine makes its own: `remember_made`.
+    _made_here: frozenset[str] = PrivateAttr(frozenset())
 
     def base_for(self, os_name: str, image: str | None = None) -> Base:
         """Return where the base image of an operating system comes from.
@@ -169,23 +172,34 @@ class Settings(Section):
         """
         if os_name in self.base:
             return self.base[os_name]
-        if image is None:
-            return BootstrapBase()
         reference = f"{self.registry}/{image}" if self.registry else image
+        if image is None or reference in self._made_here:
+            return BootstrapBase()
         return RegistryBase.model_validate({"from": "registry", "image": reference})
+
+    def with_made(self, *references: str) -> "Settings":
+        """Return the settings with these base images, too, made here."""
+        settings = self.model_copy()
+        settings._made_here = self._made_here.union(references)  # noqa: SLF001
+        return settings
+
+    def remember_made(self) -> None:
+        """Let later commands with this cache make these base images, and ask nobody for them."""
+        write_text(_made_here_file(), "".join(f"{one}\n" for one in sorted(self._made_here)))
 
     def interpreter_for(self, version: str) -> Interpreter:
         """Return where one CPython version comes from."""
         return self.cpython.get(version, SourceInterpreter())
 
 
-def load_settings(path: Path) -> Settings:
+def load_settings(path: Path, *, new: bool = False) -> Settings:
     """Return the settings in ``path``, or the defaults if there is no such file.
 
-    Mirrors of ``imgbuild --mirror NAME=URL`` take the place of the file's. InputError: the file is
-    not YAML or does not fit; every fault with its line and column. Or one is no NAME=URL.
+    One that the user names must be there, unless it is a ``new`` one.
+    Mirrors of ``imgbuild --mirror NAME=URL`` take the place of the file's; with them goes what
+    `remember_made` wrote. InputError: the file (each fault with its line) or a mirror does not fit.
     """
-    if SETTINGS_VARIABLE in os.environ and not path.exists():
+    if SETTINGS_VARIABLE in os.environ and not new and not path.exists():
         raise InputError(f"--settings {path}: no such file.")
     settings = load_model(path, Settings) if path.exists() else Settings()
     mirrors = {**settings.mirrors}
@@ -197,7 +211,14 @@ def load_settings(path: Path) -> Settings:
             mirrors[name] = Mirror.model_validate({"url": url})
         except ValidationError as error:
             raise InputError(f"--mirror {name}: {refusal_reason(error)}.") from None
-    return settings.model_copy(update={"mirrors": mirrors})
+    settings = settings.model_copy(update={"mirrors": mirrors})
+    with suppress(OSError, UnicodeError):
+        return settings.with_made(*_made_here_file().read_text("utf-8").split())
+    return settings
+
+
+def _made_here_file() -> Path:
+    return cache_dir() / "base" / "made-here"
 
 
 @dataclass(frozen=True)

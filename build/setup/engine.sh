@@ -11,6 +11,7 @@
 # IMGBUILD_ENGINE_STATE (/var/lib/imgbuild) and IMGBUILD_ENGINE_RUN (/run/imgbuild); only packages
 # are written elsewhere. IMGBUILD_DOCKERD_OPTIONS holds more options for dockerd.
 set -euo pipefail
+PATH=$PATH:/usr/sbin # where dockerd is, and plain users do not look
 
 action=start store='' name=imgbuild
 while (($#)); do
@@ -118,6 +119,8 @@ kill_leftovers() {
 }
 
 launch() {
+    [[ $(id -u) == 0 ]] || fail "no Docker engine answers this user. Start yours and join the group of its" \
+        "socket (sudo usermod -aG docker ${USER:-NAME}, then log in again), or start one: sudo $0"
     local -a command=(dockerd --data-root="$state/docker" --exec-root="$run/docker" --host="$own"
         --pidfile="$run/docker.pid" --config-file="$state/daemon.json" # not /etc/docker/daemon.json
         --containerd-namespace="$name" --containerd-plugins-namespace="$name-plugins")
@@ -158,7 +161,8 @@ start() {
     command -v docker >/dev/null || missing+=(docker-cli)
     docker buildx version &>/dev/null || missing+=(docker-buildx)
     # Debian 12 has 20.10, whose BuildKit is too old.
-    if [[ ${host:-$own} == "$own" && ! $(dockerd --version 2>&1) =~ version\ (2[3-9]|[3-9]) ]] && ! answers; then
+    if [[ ${host:-$own} == "$own" && ! $(dockerd --version 2>&1) =~ version\ (2[3-9]|[3-9]) ]] &&
+        ! answers && ! answers "$own"; then
         missing=(docker.io docker-cli docker-buildx)
     fi
     ((!${#missing[@]})) || install_missing

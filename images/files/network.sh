@@ -1,7 +1,7 @@
 # Read by the steps that download Python packages: mirrors, login data, authorities, or no network.
 # Environment alone, so that the commands that follow are the same everywhere.
-if [ -s /run/secrets/ca.pem ]; then
-    export SSL_CERT_FILE=/run/secrets/ca.pem PIP_CERT=/run/secrets/ca.pem
+if [ -s /run/secrets/ca ]; then
+    export SSL_CERT_FILE=/run/secrets/ca PIP_CERT=/run/secrets/ca
 fi
 if [ -s /run/secrets/netrc ]; then
     export NETRC=/run/secrets/netrc

@@ -35,6 +35,8 @@ CAPABILITIES = {
     "goog:chromeOptions": {"args": list(OPTIONS)},
     "goog:loggingPrefs": {"performance": "ALL"},
 }
+#: Source: WebDriver, "Keyboard actions".
+KEYS = {"Tab": "\ue004", "Enter": "\ue006"}
 READY = re.compile(r"started successfully on port (\d+)")
 
 
@@ -75,8 +77,29 @@ class Browser:
             time.sleep(0.2)
             answers += self.answers()
 
+    def command(self, name: str, **parameters: object) -> Any:
+        """Give a command of the DevTools protocol, such as `Emulation.setEmulatedMedia`."""
+        call = {"cmd": name, "params": parameters}
+        return self._ask("POST", f"{self._session}/goog/cdp/execute", call)
+
+    def press(self, *keys: str) -> None:
+        """Press keys one after the other, where the focus is: `Tab` and so on, or characters."""
+        for key in keys:
+            code = KEYS.get(key, key)
+            down = {"type": "keyDown", "value": code}
+            pressed = {"type": "key", "id": "keys", "actions": [down, {**down, "type": "keyUp"}]}
+            self._ask("POST", f"{self._session}/actions", {"actions": [pressed]})
+
+    def show(self, width: int, height: int = HEIGHT, *, dark: bool = False) -> None:
+        """Make the page so large, in a light or dark colour scheme, without motion."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.command("Emulation.setDeviceMetricsOverride", **size)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        still = {"name": "prefers-reduced-motion", "value": "reduce"}
+        self.command("Emulation.setEmulatedMedia", features=[scheme, still])
+
     def screenshot(self) -> bytes:
-        """Return what can be seen, as a PNG file of 1280 pixels' width."""
+        """Return what can be seen, as a PNG file: 1280 pixels wide, or as `show` said."""
         return base64.b64decode(self._ask("GET", f"{self._session}/screenshot"))
 
     def answers(self) -> list[tuple[str, int]]:

@@ -41,8 +41,9 @@ def _ended(process: subprocess.Popen[str]) -> tuple[int, str]:
 
 def _stall(copy: Checkout) -> None:
     """Let the step that installs the packages wait for minutes; no cache has this very step."""
-    partial, step = "images/templates/partials/packages.j2", ". /run/network.sh"
-    copy.edit(partial, f"set -eu\n{step}", f"sleep 300 # {uuid.uuid4()}\n{step}")
+    step = "sh /run/packages/install"
+    stalled = f"sleep 300 && : {uuid.uuid4()} && {step}"
+    copy.edit("images/templates/partials/packages.j2", step, stalled)
 
 
 def _stalls(copy: Checkout) -> bool:
@@ -131,7 +132,7 @@ def test_a_wrong_sha256_stops_the_build(copy: Checkout, engine: Engine) -> None:
     right = "2b1599c701fafdb7deba83a19306fb9b9166ffce0efc0a8aa03008761b428187"
     copy.edit("matrix.yaml", right, wrong)
     result = copy.run("build", "--tf", TF, code=1)
-    assert f"Building {NAME} failed in the step '[horovod-build " in result.stderr
+    assert f"Building {NAME} failed in the step '[horovod-source " in result.stderr
     assert "sha256" in result.stderr
     assert str(copy.state / "imgbuild" / "logs") in result.stderr
     assert _named(engine) == []
@@ -179,7 +180,7 @@ def _without_cpython(text: str) -> list[str]:
 def test_only_what_changed_is_rebuilt_and_the_plan_says_why(copy: Checkout) -> None:
     copy.run("build", "--tf", TF)
     assert copy.plan(TF)["action"] == "nothing"
-    copy.edit("images/files/check_compiler.py", '"""Stop', '"""Halt')
+    copy.edit("images/files/horovod/check_compiler.py", '"""Stop', '"""Halt')
     plan = copy.plan(TF)
     assert plan["action"] == "build"
-    assert plan["reason"].startswith("changed: files/check_compiler.py ")
+    assert plan["reason"].startswith("changed: files/horovod ")

@@ -82,10 +82,10 @@ def test_a_secret_that_a_later_layer_removes_is_found() -> None:
 def test_secrets_are_used_and_left_behind(copy: Checkout, tmp_path: Path) -> None:
     mark = _marked_secrets(copy, tmp_path)
     # The build itself sees that they are there; the step is a new one, so nothing is cached.
-    step = ". /run/network.sh"
-    looks = "grep -q '^# mark ' /run/secrets/ca.pem\ngrep -q mirror.invalid \"$NETRC\""
+    step = '. "$here/network.sh"'
+    looks = "grep -q '^# mark ' /run/secrets/ca\ngrep -q mirror.invalid \"$NETRC\""
     seen = f"{step}\n{looks}\n# {tmp_path.name}"
-    copy.edit("images/templates/partials/packages.j2", step, seen)
+    copy.edit("images/files/packages/install", step, seen)
     copy.run("build", "--tf", "1.10", "--no-test")
     name = f"{COPY_REPOSITORY}:1.10-cpu-debian"
     save = ["docker", "save", name]

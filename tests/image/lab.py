@@ -63,12 +63,14 @@ class Lab:
         # A volume, since a read-only image can be lent nothing else; it is shared with the others.
         lent = self.needs_stub and not any(o.startswith("--volumes-from") for o in options)
         stub = [f"--volume={STUB_FOLDER}"] if lent else []
-        create = ("create", *where, labels, *network, *stub, *options, self.image, *command)
-        made = docker(*create).strip()
-        self._containers[name] = made
-        if lent:
+        create = (*where, labels, *network, *stub, *options, self.image, *command)
+        if not lent:
+            made = docker("run", "--detach", *create).strip()
+        else:
+            made = docker("create", *create).strip()
             self._lend_stub(made)
-        docker("start", made)
+            docker("start", made)
+        self._containers[name] = made
         return made
 
     def join(self, network: str, name: str, *options: str) -> Container:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from docker_command import SECONDS, docker
-from image_labels import docker_lines, inspect
+from image_labels import inspect
 from mpi import mpirun
 
 if TYPE_CHECKING:
@@ -72,12 +74,18 @@ def _start(lab: Lab, what: str, flavour: str) -> str:
 
 
 def _ready(container: str, processes: int) -> str:
-    end = time.monotonic() + SECONDS_TO_START
-    while (said := docker_lines("logs", container)).count(READY) < processes:
-        running = inspect("container", container)["State"]["Running"]
-        if not running or time.monotonic() > end:
-            pytest.fail("\n".join(["it does not start; it says:", *said]), pytrace=False)
-        time.sleep(0.1)
+    """Return the container once so many say that they run; fails where it ends before, or waits."""
+    said: list[str] = []
+    follow = ("docker", "logs", "--follow", container)
+    with subprocess.Popen(follow, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as logs:
+        limit = threading.Timer(SECONDS_TO_START, logs.kill)
+        limit.start()
+        while said.count(READY) < processes and logs.stdout and (line := logs.stdout.readline()):
+            said.append(line.decode(errors="replace").rstrip())
+        limit.cancel()
+        logs.kill()
+    if said.count(READY) < processes:
+        pytest.fail("\n".join(["it does not start; it says:", *said]), pytrace=False)
     return container
 
 

@@ -33,7 +33,7 @@ def folder(container: Container) -> str:
 @pytest.fixture(scope="module")
 def trained(container: Container, folder: str) -> Ran:
     """Train, save and pickle, in one process."""
-    return container.program("framework_train.py", folder, seconds=SECONDS)
+    return container.forked("framework_train.py", folder, seconds=SECONDS)
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ def horovod(container: Container) -> Ran:
 @pytest.mark.usefixtures("importable")
 def test_tensorflow_is_built_with_cuda(container: Container) -> None:
     """TensorFlow says that it was compiled with CUDA."""
-    assert container.program("built_with_cuda.py", seconds=SECONDS).json == {"cuda": True}
+    assert container.forked("built_with_cuda.py", seconds=SECONDS).json == {"cuda": True}
 
 
 def test_horovod_calls_nccl(horovod: Ran) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lab import Lab
 
 pytestmark = pytest.mark.usefixtures("importable")
+LASTS = 14
 SAME_NUMBER = 1e-5  # the weights are small differences of larger float32 numbers
 #: How ssh itself has it: a user's `git clone git@…` asks before it trusts a host.
 OWN_SSH = {"stricthostkeychecking": "ask", "port": "22", "loglevel": "INFO"}

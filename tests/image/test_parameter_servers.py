@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lab import Lab
 
 pytestmark = pytest.mark.usefixtures("importable")
+LASTS = 6
 WAYS = ("by hand", "by estimator")
 
 # programs/parameter_task.py: from START, each worker's steps along a gradient of its own.

@@ -28,7 +28,7 @@ KNOWN_CONFLICTS: dict[str, frozenset[str]] = {}
 @pytest.fixture(scope="module")
 def image(container: Container, expect: Expectation) -> Image:
     """Ask the image's Python once for everything it knows."""
-    python = container.program("installed.py", *MODULES, seconds=120)
+    python = container.forked("installed.py", *MODULES, seconds=120)
     return Image(container, python, expect)
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lab import Lab
     from stop_times import Stop
 
+LASTS = 9
 SECONDS = 120
 INIT = ["/opt/python/bin/dumb-init", "--", "/usr/bin/env", "--"]
 #: In MiB. Ranks hand such a tensor on through /dev/shm, which has 64 of them.

@@ -22,32 +22,28 @@ SAME_NUMBER = 1e-6  # float32 has 7 digits, and the same weights give the same o
 
 
 @pytest.fixture(scope="module")
-def session(container: Container, expect: Expectation) -> list[Ran]:
-    """Train a model and save it, load it elsewhere, and compute with a graph: each on its own.
-
-    The graph's loop is written as this version allows.
-    """
-    model, loop = f"{container.fresh_folder()}/model.h5", loop_of(expect.tensorflow_minor)
-    programs = (("keras_train.py", model), ("keras_load.py", model), ("graph_numbers.py", loop))
-    return container.forked(*programs, seconds=SECONDS)
+def model(container: Container) -> str:
+    """Return where a model is left for a second process."""
+    return f"{container.fresh_folder()}/model.h5"
 
 
 @pytest.fixture(scope="module")
-def trained(session: list[Ran]) -> Ran:
-    """Return what the process told that trained and saved the model."""
-    return session[0]
+def trained(container: Container, model: str) -> Ran:
+    """Train a model and save it."""
+    return container.forked("keras_train.py", model, seconds=SECONDS)
 
 
 @pytest.fixture(scope="module")
-def loaded(session: list[Ran]) -> Ran:
-    """Return what the process told that loaded it; without a model, why there is none."""
-    return session[0] if session[0].failed else session[1]
+def loaded(container: Container, model: str, trained: Ran) -> Ran:
+    """Load it in a second process; without a model, say why there is none."""
+    return trained if trained.failed else container.forked("keras_load.py", model, seconds=SECONDS)
 
 
 @pytest.fixture(scope="module")
-def graph(session: list[Ran]) -> Ran:
-    """Return what the process told that computed with a graph."""
-    return session[2]
+def graph(container: Container, expect: Expectation) -> Ran:
+    """Compute with a graph, whose loop is written as this version allows."""
+    loop = loop_of(expect.tensorflow_minor)
+    return container.forked("graph_numbers.py", loop, seconds=SECONDS)
 
 
 def loop_of(tensorflow: tuple[int, int]) -> str:

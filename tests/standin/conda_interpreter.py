@@ -28,7 +28,7 @@ LIBRARIES = {
 }
 _LEFT_OUT = shutil.ignore_patterns(
     "__pycache__", "test", "tests", "idlelib", "tkinter", "turtledemo", "site-packages", "*.a",
-    "*.o", "_tkinter*", "idle*", "pip*", "easy_install*", "pyvenv*", "*-gdb.py",
+    "*.o", "_tkinter*", "idle*", "pip", "pip3*", "easy_install*", "pyvenv*", "*-gdb.py",
 )  # fmt: skip
 _SYSTEM = re.compile(
     r"(linux-vdso|ld-linux.*|lib(c|m|dl|pthread|rt|util|resolv|crypt))\.so.*|libpython.*"

@@ -33,6 +33,10 @@ INPUTS = BuildInputs(
     secrets={"ca": Path("/ca.pem")},
     downloads={OLD: ImageDownloads({}, {}), NEW: ImageDownloads({}, {"SHA256_X": "f" * 64})},
 )
+#: The base image is a setting: nothing is asked for it.
+SETTINGS = Settings.model_validate(
+    {"base": {"debian-12": {"from": "registry", "image": f"debian@sha256:{'a' * 64}"}}}
+)
 EPOCH, EPOCH_SECONDS = "2026-11-01T00:00:00Z", 1793491200
 
 
@@ -62,7 +66,8 @@ class Bench:
         standin = StandIn(note="a test's", versions={"python": "3.6.15"})
         inputs = replace(self.context.inputs, standin=standin.note)
         images = tuple(map(standin_image, self.context.images))
-        self.change(settings=Settings(standin=standin), inputs=inputs, images=images)
+        settings = SETTINGS.model_copy(update={"standin": standin})
+        self.change(settings=settings, inputs=inputs, images=images)
 
     def run(self, **options: object) -> Build:
         chosen = replace(self.context.options, **options)  # type: ignore[arg-type]
@@ -124,7 +129,7 @@ def bench(
         project,
         (images[OLD], images[NEW]),
         BuildOptions(),
-        Settings(),
+        SETTINGS,
         FakeEngine(),
         None,
         INPUTS,

@@ -46,8 +46,13 @@ def _signals() -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _no_settings_of_the_developer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Run tests without the settings, state, caches and variables of the user."""
+    """Run tests without the settings, state, caches and variables of the user.
+
+    And with a docker client, which commands ask for before they look for an engine.
+    """
     own = tmp_path_factory.mktemp("user")
+    (own / "docker").write_text("#!/bin/sh\necho 'unit tests have no engine' >&2; exit 1\n")
+    (own / "docker").chmod(0o755)
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("IMGBUILD_")]:
             if not name.startswith("IMGBUILD_WRITE_"):
@@ -55,6 +60,7 @@ def _no_settings_of_the_developer(tmp_path_factory: pytest.TempPathFactory) -> I
         patch.delenv("DOCKER_HOST", raising=False)
         patch.setenv("XDG_STATE_HOME", str(own / "state"))
         patch.setenv("XDG_CACHE_HOME", str(own / "cache"))
+        patch.setenv("PATH", str(own), prepend=os.pathsep)
         yield
 
 

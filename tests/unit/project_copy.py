@@ -16,7 +16,7 @@ from imgbuild.matrix.load import load_matrix
 from imgbuild.project import Project
 
 #: Variables with which no engine is found.
-NO_ENGINE = {"DOCKER_HOST": "unix:///nonexistent/docker.sock", "HOME": "/nonexistent"}
+NO_ENGINE = {"DOCKER_HOST": "unix:///nonexistent/docker.sock", "HOME": "/dev/null"}
 
 
 class ProjectCopy:

@@ -1,6 +1,8 @@
 """Files that appear whole or not at all: work folders, locks, stored folders, a store."""
 
+import errno
 import os
+import tempfile
 import threading
 from pathlib import Path
 
@@ -41,6 +43,20 @@ def test_what_a_killed_process_left_goes_with_the_next(state: Path) -> None:
         assert (left.exists(), living.exists()) == (False, True)
 
 
+def test_the_folder_of_another_user_s_process_stays(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: int) -> None:
+        raise PermissionError
+
+    foreign, no_process = state / "1-bake-abc", state / "12x-bake-abc"
+    for folder in (foreign, no_process):
+        folder.mkdir(parents=True)
+    monkeypatch.setattr("os.kill", refuse)
+    with work_folder("x"):
+        assert (foreign.exists(), no_process.exists()) == (True, False)
+
+
 def test_without_room_it_says_so(state: Path) -> None:
     state.parent.mkdir(parents=True)
     state.write_text("a file in its place")
@@ -62,6 +78,30 @@ def test_a_failed_write_leaves_the_old_file(
         write_text(path, "new")
     assert [one.name for one in path.parent.iterdir()] == ["file"]
     assert path.read_text() == "old"
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.EACCES, r"Permission denied\. Make {} a folder that this user may write; nothing"),
+        (
+            errno.EROFS,
+            r"Read-only file system\. Make {} a folder that this user may write; nothing",
+        ),
+        (errno.ENOSPC, r"No space left on device\. Free space there \(`df -h {}`\); nothing"),
+    ],
+)
+def test_a_write_that_is_refused_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, remedy: str
+) -> None:
+    def refuse(dir: Path, prefix: str) -> None:  # noqa: A002
+        raise OSError(number, os.strerror(number), f"{dir}/{prefix}x7f")
+
+    monkeypatch.setattr(tempfile, "mkstemp", refuse)
+    path = tmp_path / "file"
+    expected = rf"^Cannot write {path}: {remedy.format(tmp_path)} was changed\.$"
+    with pytest.raises(MachineError, match=expected):
+        write_text(path, "new")
 
 
 @pytest.mark.parametrize("stale", [False, True])

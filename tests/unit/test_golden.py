@@ -29,7 +29,10 @@ from imgbuild.project import Project
 from imgbuild.settings import Settings
 
 GOLDEN = Path(__file__).parent / "golden"
-COMMANDS = "list show render lock build test push published matrix size audit doctor clean fetch"
+COMMANDS = (
+    "list show render lock build test push published catalog matrix size audit doctor clean fetch "
+    "init"
+)
 
 
 @pytest.fixture(scope="module")

@@ -105,7 +105,7 @@ def test_errors_and_warnings_are_objects_too(tmp_path: Path) -> None:
     json_option = ("--log-format", "json")
     code, said = run(tmp_path, "build", "--tf", "9.9", *json_option)
     assert (code, said[-1]["event"], said[-1]["exit_code"]) == (2, "error", 2)
-    assert said[-1]["error"].startswith("--tf 9.9: no such TensorFlow")
+    assert said[-1]["error"].startswith("--tf '9.9': no such TensorFlow")
     code, said = run(tmp_path, "build", "--nonsense", *json_option)
     assert code == 2
     assert any("--nonsense" in one["text"] for one in said)

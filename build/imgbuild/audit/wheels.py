@@ -58,9 +58,7 @@ _SHORT = 16
 def index_url(sites: Sites) -> str:
     """Return the index: the mirror, else that of uv's and pip's variables, else pip's default.
 
-    Raises:
-        InputError: none is named, and there is no pip here; or the address is none.
-
+    InputError: none is named, and there is no pip here; or the address is none.
     """
     environment = index_environment(sites)
     names = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
@@ -204,9 +202,7 @@ class Library:
 def read_wheel(remote: RemoteFile, file: str, sha256: str) -> WheelFacts:
     """Return what the wheel is.
 
-    Raises:
-        MachineError: the server gives no ranges, or it is no wheel of TensorFlow, or damaged.
-
+    MachineError: the server gives no ranges, or it is no wheel of TensorFlow, or damaged.
     """
     from elftools.common.exceptions import ELFError  # noqa: PLC0415 - only an audit needs it
 

@@ -20,7 +20,7 @@ from imgbuild.matrix.images import Image, standin_image
 from imgbuild.plan.digest import InputDigest, InputReader, input_digest
 from imgbuild.plan.plan import PlanItem, make_plan
 from imgbuild.process import run
-from imgbuild.project import Project, cache_dir, state_dir
+from imgbuild.project import REVISION, Project, cache_dir, state_dir
 from imgbuild.settings import Settings, load_settings
 from imgbuild.suites.catalog import read_suites, required, suite_keys
 from imgbuild.suites.expectation import expectation
@@ -105,7 +105,9 @@ class BuildContext:
 
     @cached_property
     def revision(self) -> str | None:
-        """The commit of the checkout, with ``-dirty`` if files differ; None outside git."""
+        """The commit of the family, with ``-dirty`` if files differ; None outside git."""
+        if self.project.is_installed:  # not the commit of a repository that a .venv is in
+            return (self.project.root / REVISION).read_text(encoding="utf-8") or None
         git = ["git", "-C", str(self.project.root)]
         head = run([*git, "rev-parse", "HEAD"], timeout=10)
         if not head.ok:
@@ -126,10 +128,8 @@ class BuildContext:
 
         ``stored`` are the engine's images with an input digest, if they are known already.
 
-        Raises:
-            InputError: a Dockerfile or lock is missing or not the current one.
-            MachineError: the engine does not answer.
-
+        InputError: a Dockerfile or lock is missing or not the current one.
+        MachineError: the engine does not answer.
         """
         found = self.engine.images(INPUT_DIGEST) if stored is None else stored
         digests = [(image, self.digests[image.name]) for image in self.images]
@@ -172,11 +172,11 @@ def open_context(
 ) -> Iterator[BuildContext]:
     """Give the context of a command, and close the engine's connections afterwards.
 
-    Raises:
-        InputError: the settings are wrong.
-        MachineError: there is no engine, or an input cannot be made.
-
+    InputError: the settings are wrong.
+    MachineError: there is no engine, or an input cannot be made.
     """
+    if options.refresh_base:
+        Settings().remember_made()  # none: the registries are asked again
     settings, fetched = load_settings(project.settings), None
     if settings.standin:
         images = tuple(map(standin_image, images))
@@ -211,9 +211,7 @@ def open_context(
 def image_locks(names: Iterable[str], host: str | None, folder: Path) -> Iterator[None]:
     """Hold the locks of the named images on one engine: a second build would race for their tags.
 
-    Raises:
-        MachineError: another imgbuild works on one of them; its process id is given.
-
+    MachineError: another imgbuild works on one of them; its process id is given.
     """
     engine = re.sub(r"[^A-Za-z0-9]+", "-", host or "default").strip("-")
     with ExitStack() as stack:

@@ -64,10 +64,8 @@ def known_listing(image: Image, job: FetchJob) -> Listing | None:
 def plan_listing(image: Image, job: FetchJob, context: BuildContext) -> Listing:
     """Return the list of the image's inputs, and write it: what is interrupted goes on from there.
 
-    Raises:
-        CheckFailedError: an upstream has something else than what is pinned.
-        MachineError: an upstream or the engine cannot be reached.
-
+    CheckFailedError: an upstream has something else than what is pinned.
+    MachineError: an upstream or the engine cannot be reached.
     """
     base, bases = context.inputs.bases[image.os_name], job.folder / "base"
     if base.layout:

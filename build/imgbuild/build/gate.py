@@ -79,9 +79,7 @@ def target_of(
 def export_stub(image: Image, image_id: str, context: BuildContext, folder: Path) -> None:
     """Write the stub of the driver's library into ``folder``, from the image's build cache.
 
-    Raises:
-        CheckFailedError: the image was not built from this checkout, or the stage fails.
-
+    CheckFailedError: the image was not built from this checkout, or the stage fails.
     """
     stored = context.engine.inspect(image_id)
     if stored is None or stored.labels.get(INPUT_DIGEST) != context.digests[image.name].total:

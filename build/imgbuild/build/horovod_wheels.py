@@ -19,6 +19,7 @@ from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Stage, needed
 from imgbuild.engine.bake import BakeTarget
 from imgbuild.files import file_sha256, sha256, stored_folder, work_folder
+from imgbuild.inputs.build_inputs import SUPPLIED
 from imgbuild.matrix.images import Image
 
 #: The stage whose only file is the wheel.
@@ -29,7 +30,7 @@ KEY_DIGITS = 16
 TAKEN = "taken"
 #: Stages that the compiler's stage stands on or copies from, known by more than their instructions:
 #: the system by its release, the interpreter by its ABI, the packages by those that matter.
-_KNOWN_OTHERWISE = ("os", "binutils", "python", "cpython", "cuda")
+_KNOWN_OTHERWISE = ("os", "binutils", "python", "cpython", "cuda", "installer", *SUPPLIED)
 #: What compiles Horovod beside TensorFlow itself: its setup.py imports or builds with these.
 BUILDERS = ("cffi", "numpy", "pip", "setuptools", "wheel")
 
@@ -64,6 +65,7 @@ def wheel_key(image: Image, context: BuildContext) -> str | None:
         "packages": {n: entries[n] for n in (image.distribution, *BUILDERS) if n in entries},
         "system": image.os_name,
         "python": image.python_minor,
+        "MPI": [pin.sha256 for pin in image.pins if pin.component == "mpi"],
         "substitutes": dict(inputs.downloads[image.name].arguments),
         "stand-in": inputs.standin,
     }

@@ -67,10 +67,8 @@ def export_stage(
 ) -> None:
     """Write the files of a stage into ``folder``; the display follows it if ``shown``.
 
-    Raises:
-        CheckFailedError: the stage cannot be built.
-        MachineError: this machine cannot build.
-
+    CheckFailedError: the stage cannot be built.
+    MachineError: this machine cannot build.
     """
     run_bake(
         context.buildx,

@@ -155,9 +155,7 @@ def open_stores(
 ) -> tuple[tuple[RemoteStore, ...], tuple[RemoteStore, ...]]:
     """Return the repositories that a build reads, in this order, and those that it writes.
 
-    Raises:
-        InputError: one is not the name of a repository, or ``--pull`` has none.
-
+    InputError: one is not the name of a repository, or ``--pull`` has none.
     """
     stores: dict[str, RemoteStore] = {}
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from imgbuild.build.context import BuildContext, image_locks
 from imgbuild.build.gate import open_gate
 from imgbuild.build.one_bake import bake_images
+from imgbuild.build.pinned_base import with_pinned_bases
 from imgbuild.build.prepare import full_disk, prepare, require_disk_space
 from imgbuild.build.remote import store_results, take_from_stores, untag_pulled
 from imgbuild.build.result import Build, BuildResult, CancelledBuildError
@@ -19,10 +20,8 @@ from imgbuild.suites.container import remove_leftovers
 def build_images(context: BuildContext) -> Build:
     """Build, test and tag the context's images; what is finished is kept also if the build stops.
 
-    Raises:
-        InputError: a lock or a Dockerfile is not the current one.
-        MachineError: another imgbuild works on one of the images, or the disk has too little space.
-
+    InputError: a lock or a Dockerfile is not the current one.
+    MachineError: another imgbuild works on one of the images, or the disk has too little space.
     """
     names = [image.name for image in context.images]
     with image_locks(names, context.host, context.state / "locks"):
@@ -33,6 +32,10 @@ def build_images(context: BuildContext) -> Build:
         if to_build := _with(items, Action.BUILD):
             context.buildx  # noqa: B018 - a missing one ends the build before anything is fetched
             require_disk_space([item.image for item in to_build], context.engine)
+            settled = with_pinned_bases([item.image for item in to_build], context)
+            if settled is not context:
+                context = settled
+                items = take_from_stores(context.plan(test=context.options.test), context)
         context.display.on_event(
             ImagesPlanned({item.image.name: str(item.action) for item in items})
         )

@@ -1,5 +1,6 @@
 """Make the bake targets of images, and group them into bakes."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +31,7 @@ def bake_target(
     ``downloads`` are the folders of its downloads by named context.
     """
     image = item.image
-    contexts = {"uv": inputs.uv, **downloads}
+    contexts = {**downloads} | ({"uv": inputs.uv} if inputs.uv else {})
     if image.cuda and inputs.keyrings:
         contexts["keyrings"] = inputs.keyrings
     base = {"base": f"docker-image://{inputs.bases[image.os_name].reference}"}
@@ -85,6 +86,11 @@ def _labels(item: PlanItem, inputs: BuildInputs, revision: str | None) -> Mappin
         labels[STANDIN] = inputs.standin
     if revision:
         labels["org.opencontainers.image.revision"] = revision
+    server, home = map(os.environ.get, ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY"))
+    if server and home:  # whose workflow builds it, which may be a fork
+        source = f"{server}/{home}"
+        pages = {"source": source, "url": source, "documentation": f"{source}/tree/main/docs"}
+        labels |= {f"org.opencontainers.image.{name}": page for name, page in pages.items()}
     return labels
 
 

@@ -60,9 +60,7 @@ class RevisionReader(InputReader):
     def dockerfile(self, image: Image) -> Dockerfile:
         """Return what is in the image's committed Dockerfile.
 
-        Raises:
-            InputError: there is none.
-
+        InputError: there is none.
         """
         path = dockerfile_path(image, self.project.dockerfiles)
         try:
@@ -79,9 +77,7 @@ def this_checkout(
 ) -> CheckoutDigests:
     """Return the digests of the checkout as it is.
 
-    Raises:
-        InputError: a Dockerfile or lock is missing or not the current one.
-
+    InputError: a Dockerfile or lock is missing or not the current one.
     """
     found = _digests(images, inputs, InputReader(project))
     for error in found.unreadable.values():
@@ -94,9 +90,7 @@ def other_checkout(
 ) -> CheckoutDigests:
     """Return the digests of a revision; faults of an image there are returned, not raised.
 
-    Raises:
-        InputError: none of them can be read.
-
+    InputError: none of them can be read.
     """
     known = _known_to(images[0].matrix, settings)
     inputs = prepare_inputs(images, known, project, lambda _: None, make=False)
@@ -161,10 +155,8 @@ def changed_since(
     ``log`` gets the images that are gone, and why every image counts as changed: where the revision
     has a matrix that this imgbuild cannot read.
 
-    Raises:
-        InputError: there is no such revision here.
-        MachineError: there is no git.
-
+    InputError: there is no such revision here.
+    MachineError: there is no git.
     """
     from imgbuild.matrix.load import load_matrix  # noqa: PLC0415 - it takes its time
 

@@ -100,12 +100,10 @@ def select_jobs(
     Each option narrows the list: ``--changed-since`` and ``--missing`` together list the images
     that changed and are not published as they are now.
 
-    Raises:
-        InputError: a Dockerfile or lock is not the current one, a revision does not exist, no
-            repository is named.
-        MachineError: there is no git, or the registry does not answer.
-        CheckFailedError: the registry refuses.
-
+    InputError: a Dockerfile or lock is not the current one, a revision does not exist, no
+        repository is named.
+    MachineError: there is no git, or the registry does not answer.
+    CheckFailedError: the registry refuses.
     """
     settings = load_settings(project.settings)
     published: Container[str] = ()
@@ -177,9 +175,7 @@ def shards(images: Iterable[Image], count: int) -> list[tuple[Image, ...]]:
 def parse_shard(text: str) -> tuple[int, int]:
     """Return number and count of ``1/4``.
 
-    Raises:
-        InputError: it is no such pair, or the number is greater than the count.
-
+    InputError: it is no such pair, or the number is greater than the count.
     """
     found = re.fullmatch(r"([0-9]{1,4})/([0-9]{1,4})", text, re.ASCII)
     number, count = (int(found[1]), int(found[2])) if found else (0, 0)
@@ -199,9 +195,7 @@ def json_text(found: JobList) -> str:
 def github_text(found: JobList) -> str:
     """Return a job matrix for ``fromJSON`` on one line, as ``$GITHUB_OUTPUT`` takes it.
 
-    Raises:
-        InputError: there are more jobs than GitHub runs.
-
+    InputError: there are more jobs than GitHub runs.
     """
     if len(found.jobs) > GITHUB_JOBS:
         raise InputError(

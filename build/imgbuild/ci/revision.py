@@ -26,11 +26,14 @@ _QUIET = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
 def revision(project: Project, reference: str) -> Iterator[Project]:
     """Give the checkout as it was at ``reference``, in a folder that lives as long as the block.
 
-    Raises:
-        InputError: there is no such revision here, or the folder is not a Git checkout.
-        MachineError: there is no git.
-
+    InputError: there is no such revision here, or the folder is not a Git checkout.
+    MachineError: there is no git.
     """
+    if project.is_installed:
+        raise InputError(
+            f"--changed-since {reference}: the family that is installed with imgbuild has no "
+            "history. Run it in a checkout: `imgbuild init DIR` makes one, `git init` its history."
+        )
     commit = resolve(project.root, reference)
     with work_folder("revision") as folder:
         checkout = folder / "checkout"
@@ -46,10 +49,8 @@ def revision(project: Project, reference: str) -> Iterator[Project]:
 def resolve(root: Path, reference: str) -> str:
     """Return the commit that ``reference`` means.
 
-    Raises:
-        InputError: it means none here, or the folder is not a Git checkout.
-        MachineError: there is no git.
-
+    InputError: it means none here, or the folder is not a Git checkout.
+    MachineError: there is no git.
     """
     inside = _git(root, "rev-parse", "--is-shallow-repository")
     if "dubious ownership" in inside.errors:

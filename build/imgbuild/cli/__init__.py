@@ -15,8 +15,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from imgbuild import __version__, json_log
-from imgbuild.cli.options import option
+from imgbuild import json_log
+from imgbuild.cli.options import open_project, option
 from imgbuild.errors import ImgbuildError, InputError, MachineError
 from imgbuild.text import printable
 
@@ -36,7 +36,8 @@ app = typer.Typer(
 #: The commands in the order of ``--help``; each is a function of ``imgbuild.cli.<name>_command``.
 COMMANDS = (
     *("list", "show", "render", "build", "test", "push", "size"),
-    *("matrix", "published", "fetch", "lock", "audit", "doctor", "clean"),
+    *("matrix", "published", "catalog", "fetch", "lock", "audit", "doctor"),
+    *("init", "clean"),
 )
 #: What an interrupt leaves behind; other commands leave nothing.
 _AFTER_INTERRUPT = {
@@ -66,7 +67,7 @@ def main() -> NoReturn:
         signal.signal(signal.SIGHUP, _terminate)
     try:
         require_values(sys.argv[1:])
-        app(standalone_mode=True)
+        app(prog_name="imgbuild", standalone_mode=True)
     except ImgbuildError as error:
         _end(error, error.exit_code)
     except SystemExit as ending:  # Typer's way to end, of an interrupt too
@@ -107,6 +108,10 @@ def _refusal(error: OSError) -> str:
         return f"{where[:80]}… is too long a name for a file. Give a shorter one."
     if isinstance(error, IsADirectoryError | NotADirectoryError | FileExistsError):
         return f"{where}{error.strerror}. Move away what is there; imgbuild makes its own."
+    above = Path(str(error.filename)).parents if isinstance(error, PermissionError) else ()
+    if any(os.path.exists(folder / "matrix.yaml") for folder in above):  # noqa: PTH110 - no error
+        what = f"{where}{error.strerror}. It is a part of the project"
+        return f"{what}: give this user the right to use it, or work in a clone of your own."
     return (
         f"this machine refused: {where}{error.strerror or error}. Check the permissions and the "
         "free space of that folder, or choose others: --report for results, XDG_STATE_HOME for "
@@ -133,9 +138,21 @@ def _own_fault(error: Exception) -> str:
 
 
 def _version(requested: bool) -> None:
-    if requested:
-        typer.echo(f"imgbuild {__version__}")
-        raise typer.Exit
+    if not requested:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    number = "of no version: its sources are not installed"
+    with suppress(PackageNotFoundError):
+        number = version("imgbuild")
+    try:
+        named = os.environ.get("IMGBUILD_PROJECT")
+        project = open_project(Path(named) if named else None)
+        where = f"installed with imgbuild {number}" if project.is_installed else project.root
+    except InputError as error:
+        where = f"none. {error}"
+    typer.echo(printable(f"imgbuild {number}\nImages: {where}"))
+    raise typer.Exit
 
 
 @app.callback()
@@ -150,7 +167,13 @@ def _options(
         ),
     ] = None,
     _: Annotated[
-        bool, option("--version", "Show the version and exit.", callback=_version, is_eager=True)
+        bool,
+        option(
+            "--version",
+            "Show the version and whose images it uses.",
+            callback=_version,
+            is_eager=True,
+        ),
     ] = False,
 ) -> None:
     """Build, test and publish container images for TensorFlow 1.10 to 2.3."""

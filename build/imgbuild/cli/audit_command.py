@@ -36,7 +36,7 @@ def audit(
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
 ) -> None:
-    """Compare the pins with the wheels, source distributions and downloads."""
+    """Compare the pins with wheels, sources and downloads."""
     from imgbuild.audit.audit import (
         OnlineAudit,
         audit_offline,
@@ -54,7 +54,7 @@ def audit(
         raise InputError(
             "--offline cannot be combined with --write, --refresh, --download or --strict."
         )
-    opened = options.open_project(project)
+    opened = options.open_project(project, writer="audit --write" if write else "")
     # Without a selection all images are audited.
     images = select(opened, selection.or_everything)
     matrix, needs = images[0].matrix, needs_of(images)

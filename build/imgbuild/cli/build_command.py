@@ -74,15 +74,17 @@ def build(
     cache_from: Annotated[
         list[str] | None,
         option(
-            "--cache-from HOST[:PORT]/REPOSITORY",
-            "Take images, Horovod wheels and suite results from this repository; repeatable.",
+            "--cache-from REPOSITORY",
+            "Take images, Horovod wheels and suite results from HOST[:PORT]/REPOSITORY; "
+            "repeatable.",
         ),
     ] = None,
     cache_to: Annotated[
         list[str] | None,
         option(
-            "--cache-to HOST[:PORT]/REPOSITORY",
-            "Store images that passed, Horovod wheels and suite results there; repeatable.",
+            "--cache-to REPOSITORY",
+            "Store images that passed, Horovod wheels and suite results in "
+            "HOST[:PORT]/REPOSITORY; repeatable.",
         ),
     ] = None,
     pull: Annotated[
@@ -92,12 +94,18 @@ def build(
     source: Annotated[str | None, options.repository("--from", "The repository of --pull.")] = None,
     report: Annotated[
         Path | None,
-        option("--report DIR", "Folder for the results of the suites, one folder an image."),
+        option(
+            "--report DIR",
+            "Folder for the results of the suites, one folder an image.",
+            file_okay=False,
+        ),
     ] = None,
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
 ) -> None:
-    """Build what is missing, run the suites, and tag the images that passed.
+    """Build what is missing, run the suites, and tag what passed.
+
+    What no option says is the default of the matrix: alone it builds one image, and says which.
 
     --as-documented lists the compatibility rules that the documented pins break, then builds them.
     If suites fail for that, the image is not tagged; --no-test tags it.

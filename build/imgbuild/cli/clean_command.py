@@ -46,10 +46,10 @@ def clean(
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
 ) -> None:
-    """List unused images and what killed runs left; with --yes, remove them.
+    """List unused images and leftovers; with --yes, remove them.
 
-    Touches only what has imgbuild's labels or is in its folders, and nothing that a running
-    imgbuild or a container uses.
+    Killed runs leave some. Touched is only what has imgbuild's labels or is in its folders, and
+    nothing that a running imgbuild or a container uses.
     """
     from imgbuild.cleanup import DEFAULT, Cleanup, CleanupKind
     from imgbuild.engine.client import Engine

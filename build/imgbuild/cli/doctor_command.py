@@ -1,11 +1,16 @@
-"""``imgbuild doctor``: check whether this machine can build, and name what fixes it if not."""
+"""``imgbuild doctor``: check whether images can be built here, and name what fixes it if not."""
 
+import shlex
+import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from imgbuild.cli import options
-from imgbuild.cli.options import info, option, print_json
+from imgbuild.cli.options import info, option, print_json, select, takes_selection
 from imgbuild.errors import MachineError
+from imgbuild.matrix.selection import Selection
+from imgbuild.process import find_program
 from imgbuild.text import printable
 
 if TYPE_CHECKING:
@@ -14,37 +19,42 @@ if TYPE_CHECKING:
     from imgbuild.doctor.checks import Finding
 
 
+@takes_selection()
 def doctor(
+    selection: Selection,
     write: Annotated[
         bool, option("--write", "Write the inputs of this machine to imgbuild.local.yaml.")
     ] = False,
-    stack: Annotated[
-        str | None, option("--stack STACK", "Check only what images of this stack need.")
-    ] = None,
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
 ) -> None:
-    """Check whether this machine can build, and name the command that fixes each fault."""
+    """Check whether images can be built here, and name what mends it."""
     from rich.console import Console
 
-    from imgbuild.doctor.checks import Status
+    from imgbuild.doctor.checks import WRITE, Status, check_home
     from imgbuild.doctor.diagnosis import diagnose, write_settings
     from imgbuild.inputs.build_inputs import check_settings
-    from imgbuild.matrix.load import load_matrix
     from imgbuild.settings import load_settings
 
+    homeless = [*check_home()]
     opened = options.open_project(project)
-    matrix, settings = load_matrix(opened.matrix), load_settings(opened.settings)
-    check_settings(settings, matrix)
-    findings, choice = diagnose(opened, matrix, settings, stack, writing=write)
-    missing = [row.what for row in findings if row.status is Status.MISSING]
+    images = select(opened, selection)
+    settings = load_settings(opened.settings, new=write)
+    check_settings(settings, images[0].matrix)
+    findings, choice = diagnose(opened, images, settings, writing=write)
+    # PATH may lack the programs of a virtual environment.
+    program = "imgbuild" if find_program("imgbuild") else sys.argv[0]
+    again = shlex.join([program, *sys.argv[1:], WRITE])
+    findings = [replace(row, fix=again) if row.fix == WRITE else row for row in findings + homeless]
+    missing = ", ".join(row.what for row in findings if row.status is Status.MISSING)
+    what = images[0].name if len(images) == 1 else f"{len(images)} images"
     if as_json:
-        rows = [
-            {"status": row.status.value[0], "what": row.what, "detail": row.detail, "mend": row.fix}
-            for row in findings
-        ]
+        keys = ("group", "status", "what", "detail", "mend")
+        values = ((r.group, r.status.value[0], r.what, r.detail, r.fix) for r in findings)
+        rows = [dict(zip(keys, row, strict=True)) for row in values]
         chosen = choice.model_dump(mode="json", by_alias=True, exclude_none=True)
-        print_json({"able": not missing, "findings": rows, "choice": chosen})
+        names = [image.name for image in images]
+        print_json({"able": not missing, "images": names, "findings": rows, "choice": chosen})
     else:
         show(findings, Console())
     if write:
@@ -52,32 +62,22 @@ def doctor(
         state = "written" if changed else "unchanged; it says this already"
         info(f"{opened.settings}: {state}.")
     if missing:
-        names = ", ".join(missing)
-        raise MachineError(f"this machine cannot build yet: {names}. The fixes are listed above.")
+        raise MachineError(f"{what} cannot be built here yet: {missing}. The fixes stand above.")
+    info(f"{what} can be built here.")
 
 
 def show(findings: "Sequence[Finding]", console: "Console") -> None:
-    """Print the findings; a fix is never cut or wrapped, so that it can be copied."""
-    from rich.table import Table
+    """Print the findings below their headings, each with its remedy, which is never cut."""
     from rich.text import Text
 
-    if not console.is_terminal:
-        width = max(len(row.what) for row in findings)
-        for row in findings:
-            fix = f"\n  {'':<{width}}  -> {row.fix}" if row.fix else ""
-            line = f"{row.status.value[1]} {row.what:<{width}}  {row.detail}{fix}"
-            print(printable(line), file=console.file)
-        return
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for row in findings:
-        _, sign, style = row.status.value
-        table.add_row(Text(sign, style=style), row.what, Text(printable(row.detail)))
-    console.print(table)
-    for row in findings:
-        if row.fix:
+    width = max(len(row.what) for row in findings)
+    for group in dict.fromkeys(row.group for row in findings):
+        console.print(Text(group, style="bold"))
+        for row in (row for row in findings if row.group == group):
             _, sign, style = row.status.value
-            console.print(Text(f"\n{sign} {row.what}:", style=style))
-            console.print(Text(f"  {printable(row.fix)}"), soft_wrap=True)
+            line = Text(f"  {sign} ", style=style).append(
+                f"{row.what:<{width}}  {printable(row.detail)}", style="default"
+            )
+            console.print(line, soft_wrap=True)
+            for fix in row.fix.split("\n") if row.fix else ():
+                console.print(Text(f"{'':<{width + 6}}-> {printable(fix)}"), soft_wrap=True)

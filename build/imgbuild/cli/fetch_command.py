@@ -1,5 +1,6 @@
 """``imgbuild fetch``: every input of the selected images into one folder."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -24,9 +25,10 @@ def fetch(
     ] = False,
     project: options.ProjectOption = None,
 ) -> None:
-    """Fetch every input of the selected images, for `build --offline`."""
+    """Fetch each input of the selected images for `build --offline`."""
     from imgbuild.build.context import BuildOptions, open_context
     from imgbuild.build.fetch import FetchJob, fetch_files, known_listing, plan_listing
+    from imgbuild.build.pinned_base import with_pinned_bases
     from imgbuild.inputs.download import shown_progress
     from imgbuild.settings import Sites, load_settings
 
@@ -40,8 +42,11 @@ def fetch(
     known = {image.name: None if refresh else known_listing(image, job) for image in images}
     new = tuple(image for image in images if known[image.name] is None)
     if new:
-        with open_context(opened, new, BuildOptions(), info) as context, context.display:
-            known |= {image.name: plan_listing(image, job, context) for image in new}
+        with open_context(opened, new, BuildOptions(), info) as opened_context:
+            context = with_pinned_bases(new, opened_context)
+            job = replace(job, settings=context.settings)
+            with context.display:
+                known |= {image.name: plan_listing(image, job, context) for image in new}
     with shown_progress() as progress:
         listings, count = fetch_files([one for one in known.values() if one], job, progress)
     sizes = {one.image: {file.sha256: file.size or 0 for file in one.items} for one in listings}

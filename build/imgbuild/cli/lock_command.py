@@ -17,7 +17,7 @@ def lock(
     ] = False,
     project: ProjectOption = None,
 ) -> None:
-    """Resolve and hash the Python packages of every image into images/locks."""
+    """Lock the Python packages of the images, with their hashes."""
     from imgbuild.dockerfile import conda, requirements
     from imgbuild.files import write_texts
     from imgbuild.matrix.load import load_matrix
@@ -25,7 +25,7 @@ def lock(
 
     if check and upgrade:
         raise InputError("--check writes nothing and --upgrade writes; give one of them.")
-    opened = open_project(project)
+    opened = open_project(project, writer="" if check else "lock")
     matrix, folder = load_matrix(opened.matrix), opened.locks
     family = requirements.lock_family(matrix, stack)
     if check:

@@ -29,7 +29,7 @@ def matrix(
     changed_since: Annotated[
         str | None,
         option(
-            "--changed-since REF",
+            "--changed-since REVISION",
             "Only images whose input digest differs from that at this Git revision.",
         ),
     ] = None,
@@ -56,18 +56,18 @@ def matrix(
     shards: Annotated[
         int | None,
         option(
-            "--shards N", "N jobs of several images, instead of one job an image.", min=1, max=1000
+            "--shards COUNT", "So many jobs of several images, not a job an image.", min=1, max=1000
         ),
     ] = None,
     shard: Annotated[
-        str | None, option("--shard I/N", "Only the images of one shard, such as 1/4.")
+        str | None, option("--shard NUMBER/COUNT", "Only the images of one shard, such as 1/4.")
     ] = None,
     project: options.ProjectOption = None,
 ) -> None:
-    """List the images that CI has to build, by default of the whole matrix.
+    """List the images that CI has to build.
 
-    --changed-since and --missing narrow the list: together they list what changed and is not
-    published. No engine is needed.
+    By default it is the whole matrix. --changed-since and --missing narrow the list: together they
+    list what changed and is not published. No engine is needed.
     """
     from imgbuild.ci import jobs
 

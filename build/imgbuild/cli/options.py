@@ -4,19 +4,24 @@ import functools
 import inspect
 import json
 import os
+import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from imgbuild.errors import InputError
+from imgbuild.errors import ImgbuildError, InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.project import Project, find_project
 from imgbuild.text import printable
 
 if TYPE_CHECKING:
     from imgbuild.matrix.images import Image
+
+#: The name of an image, which its folder has.
+_NAME = re.compile(r"tf-(?P<tf>[^-]+)-[cg]pu-(?P<stack>.+?)(-(open|intel)mpi)?(-as-documented)?")
 
 
 def option(spelling: str, help_text: str, **more: Any) -> Any:  # noqa: ANN401 - as typer.Option
@@ -27,8 +32,24 @@ def option(spelling: str, help_text: str, **more: Any) -> Any:  # noqa: ANN401 -
 
 def repository(name: str, help_text: str) -> Any:  # noqa: ANN401 - as typer.Option
     """Return an option for one repository, by default that of the settings."""
-    default = "Default: publishing.repository of the settings."
-    return option(f"{name} HOST[:PORT]/REPOSITORY", f"{help_text} {default}")
+    form = "HOST[:PORT]/REPOSITORY; by default publishing.repository of the settings."
+    return option(f"{name} REPOSITORY", f"{help_text} {form}")
+
+
+def completed(part: str | int) -> Callable[[typer.Context], list[str]]:
+    """Return what completes an option in the shell: a group of the images' names, or 0 for all.
+
+    Their folders are read faster than the matrix, and have no faults while that is edited.
+    """
+
+    def values(ctx: typer.Context) -> list[str]:
+        with suppress(ImgbuildError, OSError):
+            folders = open_project(ctx.params.get("project")).dockerfiles.iterdir()
+            names = (_NAME.fullmatch(folder.name) for folder in folders)
+            return sorted({found[part] for found in names if found})
+        return []
+
+    return values
 
 
 ProjectOption = Annotated[
@@ -40,12 +61,22 @@ ProjectOption = Annotated[
     ),
 ]
 StackOption = Annotated[
-    str | None, option("--stack STACK", "The stack of the image, such as debian.")
+    str | None,
+    option("--stack STACK", "The stack, such as debian.", autocompletion=completed("stack")),
 ]
 JsonOption = Annotated[bool, option("--json", "Print JSON.")]
-JobsOption = Annotated[int, option("--jobs N", "How many suites to run at once.", min=1, max=64)]
-#: The default of ``--jobs`` where images are tested.
-JOBS = min(os.cpu_count() or 1, 4)
+JobsOption = Annotated[
+    int,
+    option(
+        "--jobs COUNT",
+        "How many suites to run at once.",
+        min=1,
+        max=64,
+        show_default="cores + 1, at most 5",
+    ),
+]
+#: The default of ``--jobs`` where images are tested: now and then a suite waits.
+JOBS = min(os.cpu_count() or 1, 4) + 1
 
 
 def echo(text: str, *, err: bool = False) -> None:
@@ -62,39 +93,63 @@ def print_json(result: Any) -> None:  # noqa: ANN401 - whatever JSON holds
     echo(json.dumps(result, indent=2))
 
 
-def open_project(path: Path | None) -> Project:
-    """Return the checkout that ``--project`` names, or the one around the current folder."""
+def open_project(path: Path | None, *, writer: str = "") -> Project:
+    """Return the checkout that ``--project`` names; or one around this folder; or the installed.
+
+    ``writer`` is a command that writes into it: then it is not the installed one.
+    """
     if path and not os.path.isdir(path):  # noqa: PTH112 - also of a loop of links
         raise InputError(f"--project {path}: no such folder.")
-    return find_project(Path(os.path.realpath(path or ".")))
+    project = find_project(Path(os.path.realpath(path or ".")), or_installed=path is None)
+    if writer and project.is_installed:
+        raise InputError(
+            f"`{writer}` would change the family that is installed with imgbuild "
+            f"({project.root}). Make one of your own with `imgbuild init DIR`, and run it there."
+        )
+    return project
 
 
 def select(project: Project, selection: Selection) -> "tuple[Image, ...]":
     """Return the images of the checkout that the selection options mean.
 
-    Raises:
-        InputError: the matrix is wrong, no image matches, or options contradict each other.
+    Where no version is named, a line says which is taken.
 
+    InputError: the matrix is wrong, no image matches, or options contradict each other.
     """
     from imgbuild.matrix.load import load_matrix
     from imgbuild.matrix.selection import select_images
 
-    return select_images(load_matrix(project.matrix), selection)
+    images = select_images(load_matrix(project.matrix), selection)
+    if not selection.named:
+        names = ", ".join(image.name for image in images)
+        info(
+            f"No version was named: taking TensorFlow {images[0].minor} ({names}). --tf VERSION "
+            "takes another, --all every image."
+        )
+    return images
 
 
 def _selection(
     tf: Annotated[
         list[str] | None,
-        option("--tf VERSION", "TensorFlow version, such as 2.2 or 2.2.0; repeatable."),
+        option(
+            "--tf VERSION",
+            "TensorFlow version, such as 2.2 or 2.2.0; repeatable.",
+            autocompletion=completed("tf"),
+        ),
     ] = None,
-    cpu: Annotated[bool, option("--cpu", "The CPU variant (the default).")] = False,
+    cpu: Annotated[bool, option("--cpu", "The CPU variant.")] = False,
     gpu: Annotated[bool, option("--gpu", "The GPU variant.")] = False,
     stack: StackOption = None,
     mpi: Annotated[
         str | None,
-        option("--mpi FLAVOUR", "The MPI: openmpi or intelmpi. Default: the stack's."),
+        option(
+            "--mpi FLAVOUR",
+            "The MPI: openmpi or intelmpi.",
+            autocompletion=lambda: ["openmpi", "intelmpi"],
+        ),
     ] = None,
-    everything: Annotated[bool, option("--all", "Every image of the matrix.")] = False,
+    everything: Annotated[bool, option("--all", "All that fits, not the defaults alone.")] = False,
     as_documented: Annotated[
         bool,
         option(
@@ -108,6 +163,7 @@ def _selection(
             "--name IMAGE",
             "Exactly this image, such as tf-2.2-cpu-debian; repeatable. Excludes --tf and the "
             "other selection options.",
+            autocompletion=completed(0),
         ),
     ] = None,
 ) -> Selection:

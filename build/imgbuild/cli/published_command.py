@@ -23,7 +23,7 @@ def published(
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
 ) -> None:
-    """List the published images, from the tags and records in the repository."""
+    """List what is published, from the registry's tags and records."""
     from imgbuild.publish.record import read_published
     from imgbuild.registry.repository_client import connect
     from imgbuild.settings import load_settings

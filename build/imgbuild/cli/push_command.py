@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from imgbuild.cli import options
 from imgbuild.cli.options import echo, info, option, print_json, select, takes_selection
+from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import table_with_notes
 
@@ -19,9 +20,9 @@ def push(
     release: Annotated[
         str | None,
         option(
-            "--release YYYYMMDD.N",
-            "The release in the immutable tag. Default: the image's own if it is published, "
-            "else the next of today.",
+            "--release RELEASE",
+            "YYYYMMDD.N, which is in the immutable tag. Default: the image's own if it is "
+            "published, else the next of today.",
         ),
     ] = None,
     plan: Annotated[
@@ -50,7 +51,9 @@ def push(
             "says so.",
         ),
     ] = False,
-    jobs: Annotated[int, option("--jobs N", "How many images to push at once.", min=1, max=32)] = 3,
+    jobs: Annotated[
+        int, option("--jobs COUNT", "How many images to push at once.", min=1, max=32)
+    ] = 3,
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
 ) -> None:
@@ -66,6 +69,8 @@ def push(
     flags = {ALLOW_SUBSTITUTED: allow_substituted, ALLOW_CACHED: allow_cached}
     allowed |= {name for name, given in flags.items() if given}
     opened = options.open_project(project)
+    if not selection.named:  # a published tag cannot be taken back
+        raise InputError("Say what to publish: --tf VERSION, --name IMAGE or --all.")
     images = select(opened, selection)
     push_options = PushOptions(images, to, release, frozenset(allowed), jobs, plan)
     result = push_images(opened, push_options, info)

@@ -17,7 +17,7 @@ def render(
     from imgbuild.matrix.images import whole_family
     from imgbuild.matrix.load import SCHEMA_NAME, load_matrix, schema_text
 
-    opened = open_project(project)
+    opened = open_project(project, writer="" if check else "render")
     images = whole_family(load_matrix(opened.matrix))
     rendered = render_all(images, opened.templates, opened.dockerfiles)
     rendered[opened.root / "images" / SCHEMA_NAME] = schema_text()

@@ -25,7 +25,7 @@ def show(
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
 ) -> None:
-    """Show every pin of an image (value, source, reason), and which GPUs it serves."""
+    """Show the pins of an image, each with its reason, and its GPUs."""
     opened = options.open_project(project)
     shown = [described(image, opened.locks) for image in select(opened, selection)]
     if as_json:
@@ -63,7 +63,6 @@ def described(image: "Image", locks: Path) -> dict[str, Any]:
             for pin in image.pins
         ],
         "lock": f"images/locks/{image.lock_name}",
-        "as_documented": image.documented,
         "broken_rules": [
             {"rule": b.rule.name, "sentence": b.sentence, "otherwise": b.rule.otherwise}
             for b in broken_rules(image.matrix, image.keys)

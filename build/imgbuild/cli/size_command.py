@@ -24,14 +24,14 @@ def size(
     selection: Selection,
     image: Annotated[
         list[str] | None,
-        option("--image REF", "An image of the engine, by name or id; repeatable."),
+        option("--image IMAGE", "An image of the engine, by name or id; repeatable."),
     ] = None,
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
 ) -> None:
-    """Show the layers of images and the step that made each; exit 1 if one exceeds its budget.
+    """Show the layers of images; exit 1 if one exceeds its budget.
 
-    By default of every image of the matrix that is built.
+    By default of every image of the matrix that is built, with the step that made each layer.
     """
     from imgbuild import sizes
     from imgbuild.engine.client import Engine

@@ -29,12 +29,12 @@ def test(
     ] = None,
     list_suites: Annotated[bool, option("--list-suites", "List the suites; run none.")] = False,
     image: Annotated[
-        str | None, option("--image REF", "Test this image of the engine, not the matrix's own.")
+        str | None, option("--image IMAGE", "Test this image of the engine, not the matrix's own.")
     ] = None,
     expect: Annotated[
         list[str] | None,
         option(
-            "--expect KEY=VALUE,…",
+            "--expect KEY=VALUE",
             "The versions that an external --image must have: tf=2.2,horovod=0.19.5.",
         ),
     ] = None,
@@ -46,7 +46,11 @@ def test(
     ] = False,
     report: Annotated[
         Path | None,
-        option("--report DIR", "Folder for report.json and summary.md, with one folder an image."),
+        option(
+            "--report DIR",
+            "Folder for report.json and summary.md, with one folder an image.",
+            file_okay=False,
+        ),
     ] = None,
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,

@@ -19,13 +19,39 @@ def pin_labels(image: Image) -> dict[str, str]:
     """Return the labels that the Dockerfile itself sets: fixed by the matrix."""
     labels = {
         "org.opencontainers.image.title": image.name,
+        "org.opencontainers.image.description": _description(image),
         "org.opencontainers.image.version": image.tensorflow,
+        "org.opencontainers.image.vendor": NAMESPACE,
+        "org.opencontainers.image.licenses": _licences(image),
         "org.opencontainers.image.created": image.matrix.epoch,
         NAME: image.name,
         **{f"{NAMESPACE}.pin.{pin.component}": pin.version for pin in image.pins},
         f"{NAMESPACE}.mpi-flavour": image.mpi.flavour,
     }
     # The licence of an MPI that is no free software: its users should know of it.
-    if image.mpi.origin in {"index", "installer"}:
-        labels[f"{NAMESPACE}.licence.mpi"] = image.mpi.licence_name
+    if licence := _mpi_licence(image):
+        labels[f"{NAMESPACE}.licence.mpi"] = licence
     return labels
+
+
+def _mpi_licence(image: Image) -> str:
+    return image.mpi.licence_name if image.mpi.origin in {"index", "installer"} else ""
+
+
+def _description(image: Image) -> str:
+    gpu = f"GPU (CUDA {image.version_of('cuda')})" if image.cuda else "CPU"
+    system = f"{image.os.distribution.capitalize()} {image.os.version}"
+    mpi = f"{'Open' if image.mpi.flavour == 'openmpi' else 'Intel'} MPI {image.mpi.version}"
+    horovod = f"Horovod {image.version_of('horovod')} over {mpi}"
+    return f"TensorFlow {image.tensorflow} for {gpu}, {horovod}, on {system}"
+
+
+def _licences(image: Image) -> str:
+    """Return the SPDX expression of what the image is for, not of each package in it.
+
+    TensorFlow and Horovod are of Apache-2.0; SPDX has no name for the others' terms (NOTICE).
+    """
+    terms = ["NVIDIA-EULA"] if image.cuda else []
+    terms += ["Anaconda"] if image.python.origin == "conda" else []
+    terms += [licence] if (licence := _mpi_licence(image)) else []
+    return " AND ".join(["Apache-2.0", *(f"LicenseRef-{name}" for name in terms)])

@@ -1,5 +1,6 @@
 """Render Dockerfiles, write them, and compare them with the committed ones."""
 
+import os
 import shlex
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -19,13 +20,15 @@ from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 
 DOCKERFILE = "Dockerfile"
+#: Of a list of packages or labels; longer lines are long words.
+WIDTH = 105
 
 
 def render_dockerfile(image: Image, templates: Path) -> Dockerfile:
     """Return the image's Dockerfile; its lock is in a folder beside that of the templates."""
     values = variables(image, templates.parent / "locks")
     try:
-        text = _environment(templates).get_template("Dockerfile.j2").render(values)
+        text = template_environment(templates).get_template("Dockerfile.j2").render(values)
     except Exception as error:  # whatever the code in a template raises
         # Jinja puts the templates' own lines into the traceback, for every kind of error.
         frames = extract_tb(error.__traceback__)
@@ -33,6 +36,8 @@ def render_dockerfile(image: Image, templates: Path) -> Dockerfile:
         places = [f"{Path(one.filename).relative_to(templates)}:{one.lineno}" for one in own]
         where = places[-1] if places else "Dockerfile.j2"
         what = " ".join(f"{type(error).__name__}: {error}".split())
+        if not os.access(templates, os.R_OK | os.X_OK):  # Jinja says that there is no template
+            what = "you may not read this folder"
         raise InputError(f"images/templates/{where}: {what} (for {image.name}).") from error
     return read_dockerfile(text.rstrip("\n") + "\n")
 
@@ -44,7 +49,8 @@ def committed_dockerfile(image: Image, project: Project) -> Dockerfile:
     if not path.is_file() or path.read_bytes() != rendered.text.encode():
         raise InputError(
             f"{path.relative_to(project.root)} is not what matrix.yaml and images/templates say. "
-            "Run `imgbuild render`, read the diff, then build."
+            "Run `imgbuild render` and read the diff, or use the imgbuild that wrote it "
+            "(`imgbuild --version`), then build."
         )
     return rendered
 
@@ -110,13 +116,25 @@ def _read(path: Path) -> str | None:
 
 
 @cache
-def _environment(templates: Path) -> Environment:
+def template_environment(*folders: Path) -> Environment:
+    """Return what renders the templates of these folders."""
     environment = Environment(  # noqa: S701 - Dockerfiles are not HTML; scalars.py keeps them safe
-        loader=FileSystemLoader(templates),
+        loader=FileSystemLoader(folders),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=False,
     )
     environment.filters["shell_word"] = shlex.quote
+    environment.filters["wrapped"] = _wrapped
     return environment
+
+
+def _wrapped(words: Iterable[str], indent: int = 4) -> str:
+    """Return the words in lines that go on; none is broken."""
+    lines = [""]
+    for word in words:
+        if lines[-1] and len(lines[-1]) + len(word) > WIDTH:
+            lines.append("")
+        lines[-1] += f" {word}" if lines[-1] else word
+    return f" \\\n{' ' * indent}".join(lines)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
+from imgbuild.dockerfile.conda import conda_packages
 from imgbuild.dockerfile.labels import pin_labels
 from imgbuild.dockerfile.lockfile import package_layers
 from imgbuild.errors import InputError
@@ -69,6 +70,10 @@ GPU_ENVIRONMENT = (
 KERNELS = Version("0.20")
 #: The first Horovod with Adasum, whose header is changed (images/files/adasum_float16.py).
 ADASUM = Version("0.19")
+#: What installs the packages where no build gives it: the program of this package's own dependency,
+#: by its wheel for Linux, whatever the machine that builds.
+UV_VERSION = "0.13.8"
+UV_SHA256 = "e18a57b8b352eb7c8feb317b9f6f533c8f0ad9673fd6cf34bbe3cf1a9f6a8984"
 #: The upstreams of the gpu variant's packages, in the order of the templates.
 NVIDIA_UPSTREAMS = ("nvidia-cuda", "nvidia-machine-learning")
 
@@ -87,12 +92,12 @@ def variables(image: Image, locks: Path) -> dict[str, object]:
         "prefix": PREFIX,
         "python_minor": minor,
         "site_packages": f"{PREFIX}/lib/python{minor}/site-packages",
-        "labels": tuple(pin_labels(image).items()),
+        "labels": [f'{name}="{value}"' for name, value in pin_labels(image).items()],
         "compilers": _compilers(image),
         "adasum": Version(image.version_of("horovod")) >= ADASUM,
         "one_by_one": image.cuda is not None and Version(image.version_of("horovod")) >= KERNELS,
         **_paths(image),
-        **_downloads(image),
+        **_downloads(image, locks),
         **_packages(image),
         **_cuda(image),
         "package_layers": layers,
@@ -105,7 +110,10 @@ def _paths(image: Image) -> dict[str, object]:
     root = MPI_ROOT.get(mpi.origin, "").format(version=mpi.version)
     programs = [f"{root}/{MPI_PROGRAMS[mpi.origin]}"] if root else []
     conda = ["/opt/miniconda/bin"] if image.python.origin == "conda" else []
+    path = ":".join((f"{PREFIX}/bin", *programs, *conda, *SYSTEM_PATH))
     environment = (
+        ("PATH", path),
+        ("LANG", "C.UTF-8"),
         *MPI_ENVIRONMENT[mpi.flavour],
         *(LIBFABRIC_ENVIRONMENT if mpi.origin == "index" else ()),
         *(GPU_ENVIRONMENT if image.cuda else ()),
@@ -114,21 +122,23 @@ def _paths(image: Image) -> dict[str, object]:
     return {
         "mpi_root": root,
         "mpi_path": f"{programs[0]}:" if root else "",
-        "path": ":".join((f"{PREFIX}/bin", *programs, *conda, *SYSTEM_PATH)),
+        "path": path,
         "init": json.dumps(INIT),
         "environment": tuple((name, value.format(**values)) for name, value in environment),
     }
 
 
-def _downloads(image: Image) -> dict[str, object]:
+def _downloads(image: Image, locks: Path) -> dict[str, object]:
     sources = named_sources(image)
-    packages = image.python.packages if image.python.origin == "conda" else ()
+    packages = conda_packages(image.version_of("python"), image.python, locks)
     return {
         "downloads": sources,
         "python_source": sources.get("cpython"),
         "miniconda": sources.get("miniconda"),
         "mpi_source": sources.get("mpi"),
-        "conda_packages": [file_name(url) for url in packages],
+        "conda_packages": [(package.url, package.sha256) for package in packages],
+        "uv_version": UV_VERSION,
+        "uv_sha256": UV_SHA256,
     }
 
 
@@ -136,13 +146,16 @@ def _packages(image: Image) -> dict[str, object]:
     packages = image.os.packages
     git = f"git=1:{image.version_of('git')}-*"  # whatever the archive's revision
     mpi = image.mpi
+    # Horovod has a CMake build since 0.20.
+    unneeded = {"cmake"} if Version(image.version_of("horovod")) < KERNELS else set[str]()
     runtime, build = (mpi.runtime, mpi.build) if mpi.origin == "apt" else ((), ())
     return {
         "os_packages": sorted({*packages.runtime, git}),
         "mpi_packages": sorted(runtime),
-        "mpi_without": [p.split("=", 1) for p in mpi.without] if mpi.origin == "apt" else [],
-        "compiler_packages": sorted({*packages.compiler, *build}),
-        "cpython_packages": sorted({*packages.compiler, *packages.cpython}),
+        "mpi_build_packages": build,
+        "mpi_without": mpi.without if mpi.origin == "apt" else [],
+        "compiler_packages": sorted({*packages.compiler} - unneeded),
+        "cpython_packages": sorted({*packages.compiler, *packages.cpython} - {"cmake"}),
     }
 
 

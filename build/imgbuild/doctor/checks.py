@@ -1,35 +1,41 @@
-"""Check the engine, its disk, and the programs that imgbuild calls."""
+"""Check the engine, its disk, the user's folders, and the programs that imgbuild calls."""
 
+import grp
 import os
+import pwd
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
 from imgbuild.build.prepare import needed_bytes
+from imgbuild.doctor.host_system import WITHOUT_ROOT, as_root, engine_setup, install_command
 from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import DEFAULT_HOST, Buildx, find_buildx, resolve_host
 from imgbuild.engine.faults import DOCTOR
 from imgbuild.engine.features import broken_feature
 from imgbuild.engine.types import EngineVersion
-from imgbuild.errors import ImgbuildError
+from imgbuild.errors import ImgbuildError, MachineError
 from imgbuild.http import TransientError
 from imgbuild.parallel import background
 from imgbuild.process import find_program
+from imgbuild.project import cache_dir, home, state_dir
 from imgbuild.settings import EngineSettings
 
 T = TypeVar("T")
 
-#: Fixes what only the settings do not say yet.
-WRITE = "imgbuild doctor --write"
+#: Fixes what only the settings do not say yet: the same command with this option.
+WRITE = "--write"
 #: The address of the engine that ``build/setup/engine.sh`` starts.
 OWN_HOST = "unix:///run/imgbuild/docker.sock"
-SETUP = "build/setup/engine.sh"
 ANSWER_SECONDS = 5.0
 #: A build of a few bytes takes a second; the first one on a busy machine may take ten.
 PROBE_SECONDS = 30.0
+_CLIENT = "https://download.docker.com/linux/static/stable/x86_64/"
+_BUILDX = "https://github.com/docker/buildx#manual-download"
 GB = 10**9
 #: A TensorFlow image is about 1 GB, its layers once more while it is built.
 LOW, TOO_LOW = 10 * GB, 3 * GB
@@ -47,9 +53,9 @@ class Status(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What was checked, its state, and the command or sentence that fixes it.
+    """What was checked, its state, and the commands or sentences that fix it, each on a line.
 
-    ``choice`` are the settings that `WRITE` writes.
+    ``choice`` are the settings that `WRITE` writes; ``group`` is the heading it stands below.
     """
 
     status: Status
@@ -57,59 +63,28 @@ class Finding:
     detail: str
     fix: str | None = None
     choice: Mapping[str, Any] = field(default_factory=dict)
+    group: str = ""
 
 
 def answer_of(ask: Callable[[], T], seconds: float = ANSWER_SECONDS) -> tuple[T | None, str]:
     """Return the answer, or why there is none, without the advice to run the doctor."""
     try:
         return background(ask).result(seconds), ""
-    except (ImgbuildError, TransientError, TimeoutError) as error:
+    except (ImgbuildError, TransientError, TimeoutError, OSError) as error:
         return None, str(error).removesuffix(DOCTOR).strip() or "it did not answer in time"
 
 
-def install_command(*packages: str) -> str:
-    """Return the command that installs Debian packages here, or what to do without apt."""
-    if not shutil.which("apt-get"):
-        return f"install {' '.join(packages)} with this system's package manager"
-    return f"{_sudo()}apt-get install -y {' '.join(packages)}"
-
-
-def _sudo() -> str:
-    return "" if os.geteuid() == 0 else "sudo "
-
-
-def check_engine(settings: EngineSettings, root: Path) -> Iterator[Finding]:
-    """Yield the findings on the engine, buildx, BuildKit's features and the engine's disk.
-
-    The engine is the one that the settings and the environment name. If none is named, and the
-    default one does not answer, it is the one that the script in the checkout ``root`` started.
-    """
-    setup = "install Docker Engine 24 or later with its buildx plugin, and start it"
-    if (root / SETUP).is_file():
-        setup = f"{_sudo()}{SETUP}"
-    host, version, found = _find_engine(settings, setup)
-    yield found
-    buildx, problem = answer_of(lambda: find_buildx(settings))
-    if buildx:
-        yield Finding(Status.FINE, "buildx", f"{buildx.version} ({buildx.path})")
-    else:
-        yield Finding(Status.MISSING, "buildx", problem, setup)
-    if version and buildx:
-        yield _check_features(buildx, host)
-    else:
-        yield Finding(Status.SKIPPED, "BuildKit", "unknown without an engine and buildx")
-    if version and (host or DEFAULT_HOST).startswith("unix://"):
-        prune = "docker builder prune; docker image prune"
-        yield check_disk("disk, engine", Path(version.root_dir), prune, needed_bytes())
-
-
-def _find_engine(
-    settings: EngineSettings, setup: str
+def find_engine(
+    settings: EngineSettings, root: Path
 ) -> tuple[str | None, EngineVersion | None, Finding]:
-    """Return the address (None: Docker's default socket), the engine, if any, and the finding."""
+    """Return the engine's address (None: Docker's default socket), the engine, and the finding.
+
+    It is the one that the settings and the environment name. If none is named, and the default one
+    does not answer, it is the one that the script in the checkout ``root`` started.
+    """
     host, problem = answer_of(lambda: resolve_host(settings))
     if problem:
-        return None, None, Finding(Status.MISSING, "engine", problem, setup)
+        return None, None, Finding(Status.MISSING, "engine", problem)
     version, problem = answer_of(Engine(host).version)
     if version:
         return host, version, Finding(Status.FINE, "engine", _engine_text(host, version))
@@ -119,9 +94,9 @@ def _find_engine(
         detail = _engine_text(OWN_HOST, own)
         return OWN_HOST, own, Finding(Status.MISSING, "engine", detail, WRITE, choice)
     if "permission denied" in problem.lower():
-        fix = 'sudo usermod -aG docker "$USER", then log in again'
-    elif host in {None, OWN_HOST}:
-        fix = setup
+        return host, None, Finding(Status.MISSING, "engine", *_refusal(host or DEFAULT_HOST))
+    if host in {None, OWN_HOST}:
+        fix = engine_setup(root)
     else:
         by_variable = os.environ.get("DOCKER_HOST") == host
         where = "DOCKER_HOST" if by_variable else "imgbuild.local.yaml or the Docker context"
@@ -129,28 +104,96 @@ def _find_engine(
     return host, None, Finding(Status.MISSING, "engine", problem, fix)
 
 
+def _refusal(host: str) -> tuple[str, str]:
+    """Return what keeps this user from an engine's socket, and what to do."""
+    socket = host.removeprefix("unix://")
+    detail, fix = f"this user may not use its socket {socket}", WITHOUT_ROOT
+    with suppress(OSError, KeyError):  # in a closed folder; a user without a name
+        group, user = grp.getgrgid(os.stat(socket).st_gid), pwd.getpwuid(os.geteuid())  # noqa: PTH116
+        if user.pw_name in group.gr_mem:
+            detail += f": this login is older than the membership in the group {group.gr_name}"
+            return detail, f"newgrp {group.gr_name}, or log in again"
+        if group.gr_gid:
+            join = as_root(f"usermod -aG {group.gr_name} {user.pw_name}")
+            fix = f"{join}, then log in again (this group is as mighty as root)\n{fix}"
+    return detail, fix
+
+
+def check_engine(
+    settings: EngineSettings, root: Path, host: str | None, version: EngineVersion | None
+) -> Iterator[Finding]:
+    """Yield the findings on buildx, BuildKit's features and the engine's disk."""
+    buildx, problem = answer_of(lambda: find_buildx(settings))
+    if buildx:
+        yield Finding(Status.FINE, "buildx", f"{buildx.version} ({buildx.path})")
+    else:
+        fix = f"{engine_setup(root)}\nor put its program into ~/.docker/cli-plugins: {_BUILDX}"
+        yield Finding(Status.MISSING, "buildx", problem, fix)
+    if version and buildx:
+        yield _check_features(buildx, host, root)
+    else:
+        yield Finding(Status.SKIPPED, "BuildKit", "unknown without an engine and buildx")
+    if version and (host or DEFAULT_HOST).startswith("unix://"):
+        prune = "docker builder prune; docker image prune"
+        yield check_disk("disk, engine", Path(version.root_dir), prune, needed_bytes())
+
+
 def _engine_text(host: str | None, engine: EngineVersion) -> str:
     store = "containerd image store" if engine.containerd_store else engine.storage_driver
-    return f"{engine.version} at {host or DEFAULT_HOST}, {store}, {engine.architecture}"
+    known = engine.architecture in {"x86_64", "amd64"}
+    slow = "" if known else "; images are linux/amd64, which it emulates: slow, and never tried"
+    return f"{engine.version} at {host or DEFAULT_HOST}, {store}, {engine.architecture}{slow}"
 
 
-def _check_features(buildx: Buildx, host: str | None) -> Finding:
+def _check_features(buildx: Buildx, host: str | None, root: Path) -> Finding:
+    tried = "a build with every feature that imgbuild uses"
     broken, problem = answer_of(lambda: broken_feature(buildx, host), PROBE_SECONDS)
     if broken:
-        problem = f"a build with every feature that imgbuild uses fails: {broken}"
+        fix = f"if that engine is old, upgrade it: {engine_setup(root)}"
+        return Finding(Status.MISSING, "BuildKit", f"{tried} fails: {broken}", fix)
     if problem:
-        install = install_command("docker.io", "docker-buildx")
-        fix = f"if that engine is old, upgrade it: {install} (from where: {SETUP})"
-        return Finding(Status.MISSING, "BuildKit", problem, fix)
-    detail = "a build with every feature that imgbuild uses succeeded"
-    return Finding(Status.FINE, "BuildKit", detail)
+        return Finding(Status.MISSING, "BuildKit", problem)
+    return Finding(Status.FINE, "BuildKit", f"{tried} succeeded")
+
+
+def check_home() -> Iterator[Finding]:
+    """Yield that this user has no home folder; the other checks then go on as if it were closed."""
+    try:
+        home()
+    except MachineError as error:
+        os.environ["HOME"] = "/nonexistent"  # as of Debian's users without one
+        yield Finding(Status.MISSING, "home", str(error), group="This user")
+
+
+def check_folders() -> Iterator[Finding]:
+    """Yield whether builds can write into their folders, or make them; and the cache's disk."""
+    cache = cache_dir()
+    folders = {
+        "XDG_CACHE_HOME": cache,
+        "XDG_STATE_HOME": state_dir(),
+        # buildx keeps its state where the Docker client has its configuration.
+        "DOCKER_CONFIG": Path(os.environ.get("DOCKER_CONFIG") or home() / ".docker"),
+        "TMPDIR": Path(os.environ.get("TMPDIR") or "/tmp"),  # noqa: S108 - as Python does
+    }
+    closed = [name for name, path in folders.items() if not os.access(_existing(path), os.W_OK)]
+    shown = ", ".join(str(folders[name]) for name in closed or folders)
+    if closed:
+        fix = f"set HOME to a folder of yours, or {', '.join(closed)}"
+        yield Finding(Status.MISSING, "folders", f"this user cannot write {shown}", fix)
+    else:
+        yield Finding(Status.FINE, "folders", shown)
+    yield check_disk("disk, cache", cache, f"rm -r {cache}, or set XDG_CACHE_HOME")
+
+
+def _existing(path: Path) -> Path:
+    """Return the path, or the nearest folder above it that this user can see."""
+    return next(one for one in (path, *path.parents) if os.path.exists(one))  # noqa: PTH110 - no error
 
 
 def check_disk(what: str, path: Path, fix: str, needed: int = TOO_LOW) -> Finding:
     """Return whether the file system where ``path`` is, or will be, has space for images."""
     try:
-        existing = next(folder for folder in (path, *path.parents) if folder.exists())
-        free = shutil.disk_usage(existing).free
+        free = shutil.disk_usage(_existing(path)).free
     except OSError as error:
         return Finding(Status.SKIPPED, what, f"{path}: {os.strerror(error.errno or 0)}")
     detail = f"{free / GB:.1f} GB free in {path}"
@@ -168,11 +211,10 @@ def check_programs() -> Iterator[Finding]:
         yield Finding(Status.FINE, "docker client", f"{docker}, for the suites")
     else:
         detail = "missing; images can be built, but their suites cannot run (build --no-test)"
-        fix = "put a docker client on PATH (docker-cli in newer Debian, docker.io in Ubuntu)"
+        fix = f"install docker-cli, docker.io or docker; without root: {_CLIENT} into PATH"
         yield Finding(Status.WARNING, "docker client", detail, fix)
     if find_program("git"):
-        detail = "images are labelled with the commit they were built from"
-        yield Finding(Status.FINE, "git", detail)
+        yield Finding(Status.FINE, "git", "images of a Git checkout are labelled with its commit")
     else:
         detail = "missing; images get no revision label, and --changed-since does not work"
         yield Finding(Status.WARNING, "git", detail, install_command("git"))

@@ -1,18 +1,22 @@
 """Run all checks at once, and decide where builds on this machine take their inputs from."""
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from imgbuild.doctor.checks import WRITE, Finding, Status, check_disk, check_engine, check_programs
-from imgbuild.doctor.input_checks import check_base, check_ca, check_index, check_interpreter
+from imgbuild.doctor import checks, input_checks
+from imgbuild.doctor.checks import WRITE, Finding, Status
+from imgbuild.doctor.gpu_checks import check_gpus
+from imgbuild.engine.client import Engine
+from imgbuild.errors import ImgbuildError
 from imgbuild.files import write_text
-from imgbuild.matrix.images import images_of
-from imgbuild.matrix.model import Matrix
+from imgbuild.matrix.images import Image, all_images
 from imgbuild.parallel import background, in_parallel
-from imgbuild.project import Project, cache_dir
+from imgbuild.project import Project
 from imgbuild.settings import Settings, Sites, load_settings
 
+Check = Callable[[], Finding | Iterable[Finding]]
 HEADER = """\
 # What this machine gives to builds. Every imgbuild command reads it; it is never committed.
 # Written by `imgbuild doctor --write`, which keeps what you set here while it is valid.
@@ -21,39 +25,61 @@ HEADER = """\
 
 
 def diagnose(
-    project: Project, matrix: Matrix, settings: Settings, stack: str | None, *, writing: bool
+    project: Project, images: Sequence[Image], settings: Settings, *, writing: bool
 ) -> tuple[list[Finding], Settings]:
-    """Return the findings, and the settings with every input decided.
+    """Return whether ``images`` can be built here, and the settings with every input decided.
 
     Changes nothing; takes seconds, whatever does not answer. With ``writing`` these settings will
-    be written, so that what they decide counts already. With ``stack`` the inputs are those of its
-    images; InputError if there is no such stack.
+    be written, so that what they decide counts already. A check that ends in an error, such as
+    that of a folder which this user may not enter, is a finding.
     """
-    images, cache = images_of(matrix, stack), cache_dir()
-    ca = check_ca(settings.ca_bundle)
-    sites = Sites(matrix.upstream_urls, settings.model_copy(update=ca.choice))
-    checks = [
-        partial(check_disk, "disk, cache", cache, f"rm -r {cache}, or set XDG_CACHE_HOME"),
-        *(
-            partial(check_base, name, matrix.operating_systems[name], sites)
-            for name in dict.fromkeys(image.os_name for image in images)
-        ),
-        *(
-            partial(check_interpreter, version, matrix, sites)
-            for version in dict.fromkeys(image.version_of("python") for image in images)
-        ),
-        partial(check_index, sites),
-    ]
-    engine = background(lambda: [*check_engine(settings.engine, project.root)])
-    others = in_parallel(lambda check: check(), checks, len(checks))
-    findings = [*engine.result(), *others, ca, *check_programs()]
-    left = [name for name in matrix.stacks if stack not in {None, name}]
-    findings += [Finding(Status.SKIPPED, f"stack {name}", "not checked") for name in left]
+    matrix = images[0].matrix
+    (ca,) = _found("Inputs", "CA bundle", partial(input_checks.check_ca, settings.ca_bundle))
+    sites = Sites(matrix.upstream_urls, settings.model_copy(update=dict(ca.choice)))
+    engine = background(partial(checks.find_engine, settings.engine, project.root))
+
+    def reaches(reference: str) -> bool:
+        host, version, _ = engine.result()
+        return bool(version and checks.answer_of(lambda: Engine(host).reaches(reference))[0])
+
+    def base(image: Image) -> Finding:
+        return input_checks.check_base(image.os_name, image.os, sites, reaches)
+
+    def interpreter(image: Image) -> Finding:
+        return input_checks.check_interpreter(image.version_of("python"), matrix, sites)
+
+    def rest_of_engine() -> Iterable[Finding]:
+        return checks.check_engine(settings.engine, project.root, *engine.result()[:2])
+
+    wanted: dict[str, dict[str, Check]] = {
+        "Engine": {"engine": lambda: engine.result()[2], "buildx": rest_of_engine},
+        "Inputs": {
+            **{f"base {image.os_name}": partial(base, image) for image in images},
+            **{f"CPython {i.version_of('python')}": partial(interpreter, i) for i in images},
+            "sites": partial(input_checks.check_sites, images, project.locks, sites),
+            "Python index": partial(input_checks.check_index, sites),
+            "CA bundle": lambda: ca,
+        },
+        "This user": {"folders": checks.check_folders, "programs": checks.check_programs},
+        "GPUs": {"GPU": lambda: check_gpus(all_images(matrix), images, *engine.result()[:2])},
+    }
+    named = [(group, *one) for group, several in wanted.items() for one in several.items()]
+    found = in_parallel(lambda one: _found(*one), named, len(named))
+    findings = [one for several in found for one in several]
     choice = settings
     for key, value in (item for found in findings for item in found.choice.items()):
         merged = {**getattr(choice, key), **value} if isinstance(value, dict) else value
         choice = choice.model_copy(update={key: merged})
     return [_recorded(found, writing=writing) for found in findings], choice
+
+
+def _found(group: str, what: str, check: Check) -> list[Finding]:
+    try:
+        found = check()
+        several = [found] if isinstance(found, Finding) else [*found]
+    except (ImgbuildError, OSError) as error:
+        several = [Finding(Status.MISSING, what, f"cannot be checked: {error}")]
+    return [replace(one, group=group) for one in several]
 
 
 def _recorded(found: Finding, *, writing: bool) -> Finding:

@@ -2,19 +2,26 @@
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from imgbuild.dockerfile.requirements import index_environment
-from imgbuild.doctor.checks import WRITE, Finding, Status, answer_of, install_command
+from imgbuild.dockerfile.variables import NVIDIA_UPSTREAMS
+from imgbuild.doctor.checks import WRITE, Finding, Status, answer_of
+from imgbuild.doctor.host_system import install_command
 from imgbuild.errors import ImgbuildError, MachineError
-from imgbuild.inputs.base import KEYRINGS, missing_packages
+from imgbuild.files import ContentStore
+from imgbuild.inputs.base import KEYRINGS, MADE_IN_PLACE, missing_packages
+from imgbuild.inputs.build_inputs import image_downloads
 from imgbuild.inputs.local_prefix import find_prefixes, verify_prefix
 from imgbuild.inputs.upstream_files import find_image
+from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix, OperatingSystem
+from imgbuild.parallel import in_parallel
 from imgbuild.process import run
+from imgbuild.project import cache_dir
 from imgbuild.settings import (
     CA_VARIABLES,
     SYSTEM_BUNDLES,
@@ -37,25 +44,40 @@ _REQUIREMENT = "wheel==0.37.1"
 _PUBLIC_CAS = Path("/usr/share/ca-certificates")
 
 
-def check_base(name: str, system: OperatingSystem, sites: Sites) -> Finding:
-    """Return whether the base image of ``system`` can be had from where the settings say."""
+def check_base(
+    name: str,
+    system: OperatingSystem,
+    sites: Sites,
+    reaches: Callable[[str], bool] = lambda _: False,
+) -> Finding:
+    """Return whether the base image of ``system`` can be had from where the settings say.
+
+    ``reaches`` says whether the engine has an image, or its registry answers the engine.
+    """
     base, what = sites.settings.base_for(name, system.image), f"base {name}"
     if isinstance(base, BootstrapBase):
         found = _check_bootstrap(name, system)
-    elif isinstance(base, LayoutBase):
-        found = Finding(Status.FINE, what, f"the OCI layout {base.path}")
-    else:
-        image, problem = answer_of(lambda: find_image(base.image, sites), ARCHIVE_SECONDS)
-        found = Finding(Status.FINE, what, f"{base.image}, from its registry")
-        if image is None:
-            # The engine may hold it already (loaded from an archive): a build may yet be possible.
-            cause = problem.partition(". ")[0]
-            detail = (
-                f"{base.image}: its registry does not answer ({cause}); the engine must hold it"
-            )
-            found = Finding(Status.WARNING, what, detail, f"docker pull {base.image}")
-    # The matrix's own reference need not be written down.
-    return found if system.image else replace(found, choice={"base": {name: base}})
+        if system.image and name not in sites.settings.base:
+            why = f"no registry gave {system.image}; `imgbuild build --refresh-base` asks again"
+            found = replace(found, detail=f"{found.detail}: {why}")
+        return found
+    if isinstance(base, LayoutBase):
+        return Finding(Status.FINE, what, f"the OCI layout {base.path}")
+    image, problem = answer_of(lambda: find_image(base.image, sites), ARCHIVE_SECONDS)
+    if image or reaches(base.image):
+        return Finding(Status.FINE, what, f"{base.image}, which can be pulled or is there")
+    cause = problem.partition(". ")[0].rpartition(" failed: ")[2]
+    detail = f"{base.image}: its registry does not answer ({cause})"
+    fix = (
+        "let this machine and the engine reach the registry (HTTPS_PROXY), or name another that "
+        "has this image in imgbuild.local.yaml: registry: HOST/FOLDER"
+    )
+    if name not in sites.settings.base and system.distribution in MADE_IN_PLACE:
+        made = _check_bootstrap(name, system)
+        if made.fix is None:
+            return Finding(Status.WARNING, what, f"{detail}, so it is {made.detail}")
+        fix = f"{fix}\nor let it be made here: {made.fix.splitlines()[0]}"
+    return Finding(Status.MISSING, what, detail, fix)
 
 
 def _check_bootstrap(name: str, system: OperatingSystem) -> Finding:
@@ -63,11 +85,12 @@ def _check_bootstrap(name: str, system: OperatingSystem) -> Finding:
 
     mmdebstrap, with the sources it would use, verifies the archive and fetches one index.
     """
-    what, archive = f"base {name}", f"{system.distribution.capitalize()}'s archive"
+    what, archive = f"base {name}", f"{system.distribution.capitalize()}'s archive ({system.suite})"
     packages = missing_packages(system.distribution)
     if packages:
         detail = f"made from the distribution's archive, which needs {', '.join(packages)}"
-        return Finding(Status.MISSING, what, detail, install_command(*packages))
+        fix = f"{install_command(*packages)}\nor name a base image of a registry (settings: base)"
+        return Finding(Status.MISSING, what, detail, fix)
     command = [
         "mmdebstrap",
         "--variant=custom",
@@ -85,8 +108,7 @@ def _check_bootstrap(name: str, system: OperatingSystem) -> Finding:
         environment = {**os.environ, "TMPDIR": folder, "LC_ALL": "C.UTF-8"}
         tried = run(command, timeout=ARCHIVE_SECONDS, env=environment)
     if tried.ok:
-        detail = f"bootstrapped from {archive} ({system.suite}), which answers"
-        return Finding(Status.FINE, what, detail)
+        return Finding(Status.FINE, what, f"bootstrapped from {archive}, which answers")
     lines = [line.strip() for line in tried.errors.splitlines()]
     # The errors after apt's first one only say that there was one.
     first = next((line for line in lines if line.startswith("E: ")), tried.last(1))
@@ -95,7 +117,7 @@ def _check_bootstrap(name: str, system: OperatingSystem) -> Finding:
         "base image in imgbuild.local.yaml: "
         f"base: {{{name}: {{from: registry, image: NAME@sha256:DIGEST}}}}"
     )
-    detail = f"{archive} ({system.suite}) cannot be used: {first.removeprefix('E: ')}"
+    detail = f"{archive} cannot be used: {first.removeprefix('E: ')}"
     return Finding(Status.MISSING, what, detail, fix)
 
 
@@ -125,7 +147,8 @@ def check_interpreter(version: str, matrix: Matrix, sites: Sites) -> Finding:
         way = PrefixInterpreter(source="prefix", path=str(prefixes[0]))
         detail = f"local prefix {way.path}" + (f"; {unreachable}" if problem else "")
     elif problem:
-        detail = f"{unreachable}. {' '.join(faults) or 'No local prefix has it.'}"
+        causes = [fault.partition(". ")[0] for fault in faults]
+        detail = f"{unreachable}. {'. '.join(causes) or 'No local prefix has it'}"
         fix = (
             f"let this machine reach the source, or put CPython {version} into a prefix "
             "(built elsewhere, or by pyenv) and name it in imgbuild.local.yaml: "
@@ -138,11 +161,45 @@ def check_interpreter(version: str, matrix: Matrix, sites: Sites) -> Finding:
     return Finding(Status.MISSING, what, detail, WRITE, choice)
 
 
-def _ask(url: str, sites: Sites) -> None:
-    """Ask for the first byte, since some mirrors refuse HEAD."""
+def _ask(url: str, sites: Sites, *, exists: bool = True) -> None:
+    """Ask for the first byte, since some mirrors refuse HEAD; a folder need not ``exist``."""
     with sites.client().stream("GET", url, {"Range": "bytes=0-0"}) as response:
-        if not response.ok:
+        if exists and not response.ok:
             raise MachineError(f"HTTP status {response.status_code}")
+
+
+def check_sites(images: Sequence[Image], locks: Path, sites: Sites) -> list[Finding]:
+    """Return whether the sites answer that downloads and system packages come from.
+
+    CPython and Python packages have their own checks; what the cache has is not asked for.
+    """
+    store, named = ContentStore(cache_dir() / "downloads"), sites.upstreams
+    wanted: set[str] = set()
+    for image in images:
+        downloads = image_downloads(image, locks, sites.settings)
+        pythons = (one for one in image.matrix.python.values() if one.origin == "source")
+        own = [image.matrix.sources[one.source].url for one in pythons]
+        files = [one for one in downloads.all if one.url not in own and not store.find(one.sha256)]
+        wanted |= {image.os.distribution, *(NVIDIA_UPSTREAMS if image.cuda else ())}
+        wanted |= {
+            name for name, site in named.items() for file in files if file.url.startswith(site)
+        }
+
+    def ask(name: str) -> Finding:
+        mirror, what = sites.settings.mirrors.get(name), f"site {name}"
+        address = mirror.url if mirror else named.get(name)
+        if address is None:
+            return Finding(Status.SKIPPED, what, "the base image has its address; a build asks it")
+        _, problem = answer_of(lambda: _ask(address, sites, exists=False), SOURCE_SECONDS)
+        if not problem:
+            return Finding(Status.FINE, what, "answers")
+        fix = (
+            "let this machine and the engine reach it, or name a mirror in imgbuild.local.yaml: "
+            f"mirrors: {{{name}: URL}}"
+        )
+        return Finding(Status.MISSING, what, f"{address} does not answer ({problem})", fix)
+
+    return in_parallel(ask, sorted(wanted), len(named))
 
 
 def check_index(sites: Sites) -> Finding:

@@ -22,6 +22,7 @@ from imgbuild.engine.progress import (
     is_export,
     log_line,
 )
+from imgbuild.engine.types import IMAGE_PLATFORM
 from imgbuild.errors import MachineError
 from imgbuild.files import work_folder
 from imgbuild.process import Process, lines_of, start
@@ -85,6 +86,7 @@ def _described(target: BakeTarget, epoch: int | None) -> dict[str, object]:
         "labels": _literals(target.labels),
         "secret": list(target.secrets),
         "target": target.target,
+        "platforms": [IMAGE_PLATFORM],
         "output": [target.output] if target.output else [],
         "no-cache-filter": list(target.uncached),
     }
@@ -193,10 +195,8 @@ def run_bake(  # noqa: PLR0913  # where, what, and where its progress goes
     interrupted, or a step runs for longer than ``buildx.step_seconds``, the build is stopped in the
     engine too.
 
-    Raises:
-        BuildFailedError: a step failed or hung, or a download has another sha256 than pinned.
-        BuildStoppedError: the disk is full, or the engine or an upstream cannot be reached.
-
+    BuildFailedError: a step failed or hung, or a download has another sha256 than pinned.
+    BuildStoppedError: the disk is full, or the engine or an upstream cannot be reached.
     """
 
     def tell(event: BakeEvent) -> None:

@@ -16,6 +16,7 @@ from urllib.parse import quote
 from imgbuild.engine.discovery import DEFAULT_HOST
 from imgbuild.engine.faults import answered_error, engine_error, translated
 from imgbuild.engine.types import (
+    IMAGE_PLATFORM,
     EngineVersion,
     HistoryEntry,
     LabelledObject,
@@ -159,10 +160,16 @@ class Engine:
             said = "".join(str(message.get("stream") or "") for message in messages)
         return tuple(re.findall(r"^Loaded image(?: ID)?: (\S+)", said, re.MULTILINE))
 
+    def reaches(self, reference: str) -> bool:
+        """Return whether the engine has an image, or its registry shows it without a login."""
+        path = f"/distribution/{quote(reference)}/json"
+        return bool(self.inspect(reference)) or self._answer(path, ANSWER_SECONDS)[0] == 200
+
     def pull(self, reference: str) -> None:
         repository, tag = _split(reference)
         with self._api(WORK_SECONDS) as api:
-            for _ in self._checked(api.pull(repository, tag, stream=True, decode=True)):
+            stream = api.pull(repository, tag, stream=True, decode=True, platform=IMAGE_PLATFORM)
+            for _ in self._checked(stream):
                 pass
 
     def push(

@@ -14,6 +14,7 @@ from typing import Any
 from imgbuild.errors import InputError, MachineError
 from imgbuild.files import parse_json, sha256
 from imgbuild.process import run
+from imgbuild.project import home
 from imgbuild.scalars import NO_SSH
 from imgbuild.settings import EngineSettings
 
@@ -58,10 +59,8 @@ def resolve_host(settings: EngineSettings, environ: Mapping[str, str] = os.envir
     ``DOCKER_CONTEXT``, the context that ``docker context use`` chose. docker-py itself knows no
     contexts.
 
-    Raises:
-        InputError: the address is one of ssh.
-        MachineError: the context does not exist, or needs TLS files that only the client finds.
-
+    InputError: the address is one of ssh.
+    MachineError: the context does not exist, or needs TLS files that only the client finds.
     """
     host = settings.host or environ.get("DOCKER_HOST") or _host_of_context(environ)
     if host and host.startswith("ssh://"):
@@ -95,7 +94,7 @@ def _host_of_context(environ: Mapping[str, str]) -> str | None:
 
 
 def _config_folder(environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
+    return Path(environ.get("DOCKER_CONFIG") or home() / ".docker")
 
 
 def _read(path: Path) -> Mapping[str, Any]:
@@ -105,7 +104,10 @@ def _read(path: Path) -> Mapping[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise MachineError(f"{path} cannot be read: {error}. Correct or remove it.") from error
+        what = error.strerror if isinstance(error, OSError) else error
+        raise MachineError(
+            f"{path} cannot be read: {what}. Correct it, or let DOCKER_CONFIG name another folder."
+        ) from error
     return found if isinstance(found, dict) else {}
 
 
@@ -121,7 +123,7 @@ def find_buildx(
     MachineError if there is none, or it does not run.
     """
     limits = (step_seconds, settings.step_timeout, STEP_SECONDS)
-    own = (_config_folder(environ), Path.home() / ".docker")
+    own = (_config_folder(environ), home() / ".docker")
     searched = [*(f"{folder}/cli-plugins" for folder in dict.fromkeys(own)), *map(str, folders)]
     path = os.pathsep.join([*searched, environ.get("PATH", "")])
     found = settings.buildx or shutil.which(_PROGRAM, path=path)

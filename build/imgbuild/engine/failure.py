@@ -89,6 +89,13 @@ FAULTS = (
         "build again: finished steps are kept. 'imgbuild doctor' checks it.",
         of_all=True,
     ),
+    # Before what its deadline looks like. The step is one for all who build it at the same moment.
+    BuildFault(
+        "session",
+        "no active session|grpc: the client connection is closing",
+        "The client that this step asks for secrets and files is gone, perhaps another build of "
+        "the same step that was stopped. Build again: finished steps are kept.",
+    ),
     BuildFault(
         "buildx",
         "invalid progress mode",
@@ -100,7 +107,7 @@ FAULTS = (
         "certificate",
         "certificate verify failed|certificate signed by unknown authority"
         "|invalid peer certificate|unable to get local issuer certificate"
-        "|certificate is not trusted",
+        "|certificate is not trusted|x509: |server gave http response to https client",
         "The certificate of an upstream is not trusted. If this network re-signs TLS, set "
         "ca_bundle in imgbuild.local.yaml to the network's CA bundle.",
     ),
@@ -111,7 +118,8 @@ FAULTS = (
         "|no such host|dns error|dial tcp|i/o timeout|network is unreachable|no route to host"
         "|connection refused|connection timed out|operation timed out|tls handshake timeout"
         "|could not connect to|failed to connect to|failed to establish a new connection"
-        "|error sending request for url",
+        "|error sending request for url|context deadline exceeded|client.timeout exceeded"
+        "|connection reset by peer|unexpected eof|tls: ",
         "An upstream cannot be reached from inside a build. Check the network and the proxy; "
         "'imgbuild doctor' tries each upstream.",
     ),

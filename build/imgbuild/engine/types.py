@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 Answer = Mapping[str, Any]
+#: What every image is for, on whatever machine it is built.
+IMAGE_PLATFORM = "linux/amd64"
 #: How an engine is asked for GPUs: by NVIDIA's runtime, or by the devices of the Container Device
 #: Interface.
 GpuRequest = Literal["nvidia", "cdi"]

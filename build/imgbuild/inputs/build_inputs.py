@@ -2,9 +2,11 @@
 
 import filecmp
 import os
+import platform
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
@@ -25,6 +27,8 @@ from imgbuild.settings import LayoutBase, PrefixInterpreter, RegistryBase, Setti
 
 #: The named build contexts that the Dockerfiles mount.
 FILES, CONDA = "downloads", "conda-packages"
+#: Stages in whose place every build puts something.
+SUPPLIED = frozenset({"base", "uv", FILES, CONDA})
 
 
 @dataclass(frozen=True)
@@ -65,11 +69,15 @@ class ImageDownloads:
 
 @dataclass(frozen=True)
 class BuildInputs:
-    """Everything a build takes that is not in the checkout."""
+    """Everything a build takes that is not in the checkout.
+
+    Without ``uv``, whose program here is for another platform than the images', the Dockerfile's
+    own stage takes the one for Linux, by its sha256.
+    """
 
     bases: Mapping[str, BaseInput]
     interpreters: Mapping[str, InterpreterInput]
-    uv: Path
+    uv: Path | None
     uv_version: str
     secrets: Mapping[str, Path] = field(default_factory=dict)
     downloads: Mapping[str, ImageDownloads] = field(default_factory=dict)
@@ -89,20 +97,19 @@ def prepare_inputs(  # noqa: PLR0913, PLR0917 - what inputs are made of
 
     Without ``make`` a base image that is missing is not made, and has no digest.
 
-    Raises:
-        InputError: the settings name something that cannot be used.
-        MachineError: a tool is missing, the archive cannot be reached, the disk is full.
-
+    InputError: the settings name something that cannot be used.
+    MachineError: a tool is missing, the archive cannot be reached, the disk is full.
     """
     images, cache = tuple(images), cache_dir()
     matrix = images[0].matrix
     check_settings(settings, matrix)
+    linux = (platform.system(), platform.machine()) == ("Linux", "x86_64")
     systems = {image.os_name: image for image in images}
     pythons = {image.version_of("python"): image for image in images}
     return BuildInputs(
         {name: _base(image, settings, say, make, refresh) for name, image in systems.items()},
         {v: _interpreter(image, settings, project) for v, image in pythons.items()},
-        uv_context(cache),
+        uv_context(cache) if linux else None,
         version("uv"),
         _build_secrets(settings, cache),
         {image.name: image_downloads(image, project.locks, settings) for image in images},
@@ -245,7 +252,7 @@ def _build_secrets(settings: Settings, cache: Path) -> dict[str, Path]:
     """Return the files of the build's secrets by id: ``ca``, ``netrc``, ``upstreams``."""
     found = _secret_files(settings)
     if settings.mirrors:
-        # Lines NAME URL, which images/files/apt-install reads.
+        # Lines NAME URL, which images/files/apt/install reads.
         mirrors = sorted(settings.mirrors.items())
         text = "".join(f"{name} {mirror.url}\n" for name, mirror in mirrors)
         found["upstreams"] = cache / "contexts" / f"upstreams-{sha256(text.encode())[:16]}.txt"
@@ -257,12 +264,18 @@ def _secret_files(settings: Settings) -> dict[str, Path]:
     named = {"ca": settings.ca_bundle, "netrc": settings.netrc}
     found = {name: Path(path) for name, path in named.items() if path is not None}
     ca = found.get("ca")
-    if ca and not (ca.is_file() and b"-----BEGIN CERTIFICATE-----" in ca.read_bytes()):
+    if ca and not _has_certificates(ca):
         raise InputError(
-            f"The settings: ca_bundle {ca} is not a file of PEM certificates. Correct it, "
-            "or take the line out and run `imgbuild doctor --write`."
+            f"The settings: ca_bundle {ca} is not a file of PEM certificates that you may read. "
+            "Correct it, or take the line out and run `imgbuild doctor --write`."
         )
     return found
+
+
+def _has_certificates(path: Path) -> bool:
+    with suppress(OSError):  # in another user's folder
+        return path.is_file() and b"-----BEGIN CERTIFICATE-----" in path.read_bytes()
+    return False
 
 
 def _mirror_keyrings(matrix: Matrix, settings: Settings) -> dict[str, Path]:

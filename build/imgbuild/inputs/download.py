@@ -129,11 +129,9 @@ def downloads_context(
 
     Files that are missing are fetched into ``cache/downloads``.
 
-    Raises:
-        InputError: two downloads have one name and different content.
-        CheckFailedError: a file has another sha256.
-        MachineError: a file cannot be had, or the cache cannot be written.
-
+    InputError: two downloads have one name and different content.
+    CheckFailedError: a file has another sha256.
+    MachineError: a file cannot be had, or the cache cannot be written.
     """
     files: dict[str, Download] = {}
     for download in downloads:
@@ -178,10 +176,8 @@ def fetch_all(
     The first fault stops the others; what has come of a file stays as its ``.part``, which the next
     call continues. Another process that fetches the same file is waited for.
 
-    Raises:
-        CheckFailedError: a file has another sha256.
-        MachineError: one cannot be had, or the store cannot be written.
-
+    CheckFailedError: a file has another sha256.
+    MachineError: one cannot be had, or the store cannot be written.
     """
     missing = [one for one in dict.fromkeys(downloads) if not store.find(one.sha256, one.size)]
     if not missing:

@@ -19,6 +19,7 @@ from imgbuild.inputs.base import KEYRINGS
 from imgbuild.inputs.build_inputs import (
     CONDA,
     FILES,
+    SUPPLIED,
     BuildInputs,
     image_downloads,
     repository_keyrings,
@@ -34,8 +35,8 @@ from imgbuild.settings import LayoutBase, PrefixInterpreter, RegistryBase, Setti
 
 #: The part of a request that an offline build does not compare: it takes the base that was fetched.
 BASE = "base"
-#: What calls images/files/apt-install in a Dockerfile.
-APT_INSTALL = "sh /run/apt-install"
+#: What calls images/files/apt/install in a Dockerfile.
+APT_INSTALL = "sh /run/apt/install"
 #: The named build contexts that the Dockerfiles mount, and where in them each kind of file is.
 OFFLINE = "offline"
 _PLACES = {
@@ -141,7 +142,7 @@ def install_stages(image: Image, project: Project, settings: Settings) -> tuple[
     """Return the stages that install packages; a local prefix has its own in place of CPython's."""
     local = isinstance(settings.interpreter_for(image.version_of("python")), PrefixInterpreter)
     dockerfile = render_dockerfile(image, project.templates)
-    replaced = {"cpython"} if local else set()
+    replaced = SUPPLIED | ({"cpython"} if local else set())
     stages = [*needed(dockerfile.stages, dockerfile.final.name, replaced).values()]
     if local:
         stages += read_dockerfile(project.prefix_dockerfile.read_text("utf-8")).stages.values()
@@ -155,7 +156,7 @@ def install_instruction(stage: Stage) -> str:
 
 
 def packages(stage: Stage) -> str:
-    """Return the arguments of ``apt-install``: packages, repositories, options."""
+    """Return the arguments of ``apt/install``: packages, repositories, options."""
     return " ".join(install_instruction(stage).partition(APT_INSTALL)[2].split())
 
 

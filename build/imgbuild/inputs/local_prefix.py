@@ -10,6 +10,7 @@ from pathlib import Path
 from imgbuild.errors import InputError
 from imgbuild.files import file_sha256, json_sha256, parse_json, sha256, write_text
 from imgbuild.process import NOT_FOUND, run
+from imgbuild.project import home
 
 #: What TensorFlow, Horovod, TensorBoard and pip import. CPython builds without any of them when a
 #: header is missing, and prints only one line about it.
@@ -97,7 +98,7 @@ def find_prefixes(version: str) -> list[Path]:
 
     Looked at: pyenv's (``PYENV_ROOT``, or ``~/.pyenv``), /opt/python/VERSION and /usr/local.
     """
-    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    pyenv = Path(os.environ.get("PYENV_ROOT") or home() / ".pyenv")
     candidates = [pyenv / "versions" / version, Path("/opt/python") / version, Path("/usr/local")]
     found = []
     for prefix in candidates:

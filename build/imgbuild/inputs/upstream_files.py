@@ -28,7 +28,7 @@ from imgbuild.registry.repository_client import RegistryClient
 from imgbuild.settings import Credentials, Sites
 
 _CONNECTIONS = 4
-_CACHE_MOUNT = re.compile(r"--mount=type=cache,\S+ \\\n\s*")
+_CACHE_MOUNT = re.compile(r"--mount=type=cache,\S+ (?:\\\n\s*)?")
 #: Compressed again (``.lz4``) they would not be what the archive signed.
 _PLAIN_LISTS = """RUN echo 'Acquire::GzipIndexes "false";' > /etc/apt/apt.conf.d/zz-plain-lists\n"""
 #: What ``apt-get --print-uris`` prints of each package: address, file name, bytes, hash.
@@ -43,10 +43,8 @@ def find_image(reference: str, sites: Sites) -> tuple[RegistryClient, Manifest]:
 
     Logins are the Docker client's, else those of the netrc file.
 
-    Raises:
-        CheckFailedError: the registry's content has another digest.
-        MachineError: the registry cannot be reached, does not have it, or wants a login.
-
+    CheckFailedError: the registry's content has another digest.
+    MachineError: the registry cannot be reached, does not have it, or wants a login.
     """
 
     def credentials(host: str) -> Credentials | None:
@@ -114,10 +112,8 @@ def python_items(image: Image, locks: Path, sites: Sites) -> tuple[Download, ...
     uv finds them, through its own configuration of the index or the mirror ``python-index``. Of
     Horovod it is the source distribution.
 
-    Raises:
-        CheckFailedError: the index has no file of a package, or another than the lock's.
-        MachineError: the index cannot be reached.
-
+    CheckFailedError: the index has no file of a package, or another than the lock's.
+    MachineError: the index cannot be reached.
     """
     python, horovod = image.version_of("python"), image.version_of("horovod")
     source = Lock("", {"horovod": horovod}, {"horovod": (image.horovod.sha256,)})

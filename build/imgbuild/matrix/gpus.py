@@ -9,6 +9,8 @@ ones. Source: CUDA C++ Programming Guide, "Application Compatibility".
 from dataclasses import dataclass
 from enum import StrEnum
 
+from packaging.version import Version
+
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Cuda, GpuWheel
 
@@ -92,6 +94,26 @@ def kernel_support(capability: str, wheel: GpuWheel, cuda: Cuda) -> KernelSuppor
     if known and any(_numbers(ptx) <= device for ptx in wheel.ptx):
         return KernelSupport.PTX
     return KernelSupport.NOTHING
+
+
+def service(
+    image: Image, capability: str | None, driver: str | None
+) -> tuple[KernelSupport | None, str]:
+    """Return what a GPU image has for a GPU behind a driver (None: unknown), and why not more."""
+    cuda, release = image.cuda, f"CUDA {image.version_of('cuda')}"
+    support = kernel_support(capability, image.wheel.gpu, cuda) if cuda and capability else None
+    if cuda and capability and support is KernelSupport.NOTHING:
+        if _numbers(capability) > _numbers(cuda.newest):
+            return support, f"{release} knows no capability above {cuda.newest}"
+        return support, f"the wheels have no code for capability {capability}"
+    if cuda and driver and Version(driver) < Version(cuda.driver):
+        why = f"driver {driver} is too old for {release}, which needs {cuda.driver}"
+        return KernelSupport.NOTHING, why
+    if support is None or driver is None:
+        return None, "nvidia-smi does not tell enough; docs/gpus.md has cards by name"
+    if support is KernelSupport.NATIVE:
+        return support, ""
+    return support, "the driver compiles it at the first start, which takes minutes"
 
 
 def _numbers(capability: str) -> tuple[int, int]:

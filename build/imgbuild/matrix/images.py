@@ -159,6 +159,7 @@ class Image:
             "tags": list(self.tags),
             "os": self.os_name,
             "mpi": self.mpi_name,
+            "as_documented": self.documented,
             "pins": {pin.component: pin.version for pin in self.pins},
         }
 
@@ -240,11 +241,11 @@ def as_documented(images: Iterable[Image], *, each: bool) -> tuple[Image, ...]:
             f"({pin.why})"
             for pin in unavailable(same[0])
         ]
-        why = "; ".join(kept) or "the documentation names no other version for any of its pins"
-        raise InputError(f"{same[0].name} is as documented already: {why}.")
+        why = "; ".join(kept) or "the matrix has no other documented version of any of its pins"
+        raise InputError(f"{same[0].name} is not there as documented, too: {why}.")
     found = tuple(image for image in others if image.documented)
     if not found:
-        raise InputError("All of the selected images are as documented already.")
+        raise InputError("None of the selected images is there as documented, too.")
     return found
 
 

@@ -20,6 +20,8 @@ SCHEMA_NAME = "matrix.schema.json"
 _OS = ("operating_systems", "operating system")
 _REFERENCES: dict[Location, tuple[str, str]] = {
     ("defaults", "stack"): ("stacks", "stack"),
+    ("defaults", "tensorflow"): ("tensorflow", "TensorFlow"),
+    ("tags", "unnamed_stack"): ("stacks", "stack"),
     ("stacks", "*", "os"): _OS,
     ("python", "*", "source"): ("sources", "source"),
     ("mpi", "*", "source"): ("sources", "source"),

@@ -311,8 +311,9 @@ class Row(StackPins):
 
 
 class Defaults(Section):
-    """The stack and variant of a selection that names none."""
+    """What a selection means that does not say it; each only where there is such an image."""
 
+    tensorflow: Release | None = None
     stack: Name
     variant: Variant
 

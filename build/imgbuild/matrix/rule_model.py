@@ -84,8 +84,10 @@ class Rule(Section):
 class Tags(Section):
     """The tags that every image is published under: one that stays, and those that move.
 
-    A tag is its parts joined by ``-``; a part that does not apply to an image is left out.
+    A tag is its parts joined by ``-``; a part that does not apply to an image is left out, and so
+    is ``unnamed_stack``, by default the stack of ``defaults``.
     """
 
+    unnamed_stack: Name | None = None
     immutable: tuple[Part, ...] = Field(min_length=1)
     moving: tuple[Annotated[tuple[Part, ...], Field(min_length=1)], ...]

@@ -12,13 +12,13 @@ if TYPE_CHECKING:  # the command line reads `Selection` without what validates a
     from imgbuild.matrix.images import Image
     from imgbuild.matrix.model import Matrix
 
-#: So many similar names are listed where a name does not exist.
+#: So many of the nearest versions or names are listed where one does not exist.
 _NEAR = 3
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The selection options. ``everything`` ignores the defaults but not the other options.
+    """The selection options. ``everything`` is all that fits the others, without defaults.
 
     ``names`` are exact names and exclude every other option.
     """
@@ -33,9 +33,19 @@ class Selection:
     names: tuple[str, ...] = ()
 
     @property
+    def named(self) -> bool:
+        """Whether versions or images are named; else the matrix's default version is meant."""
+        return bool(self.tensorflow or self.names or self.everything)
+
+    @property
     def or_everything(self) -> "Selection":
         """The same; the whole matrix where neither a version nor an image is named."""
-        return replace(self, everything=self.everything or not (self.tensorflow or self.names))
+        return self if self.named else self.without_defaults
+
+    @property
+    def without_defaults(self) -> "Selection":
+        """The same, and all that fits it."""
+        return replace(self, everything=not self.names)
 
 
 def select_images(matrix: "Matrix", selection: Selection) -> tuple["Image", ...]:
@@ -54,64 +64,89 @@ def select_images(matrix: "Matrix", selection: Selection) -> tuple["Image", ...]
             )
         return _named(whole_family(matrix), selection.names)
     images = all_images(matrix)
-    _check_options(images, selection)
+    _check_options(images, matrix, selection)
     images = _matching(images, matrix, selection)
     every = not selection.everything
     return as_documented(images, each=every) if selection.as_documented else images
 
 
-def _check_options(images: tuple["Image", ...], selection: Selection) -> None:
-    if selection.tensorflow and selection.everything:
-        raise InputError("--all means every version; give --tf or --all, not both.")
-    if not selection.tensorflow and not selection.everything:
-        raise InputError(f"Select images with --tf VERSION or --all. {_existing(images)}")
+def _check_options(images: tuple["Image", ...], matrix: "Matrix", selection: Selection) -> None:
+    if not selection.named and matrix.defaults.tensorflow is None:
+        raise InputError("Select images with --tf VERSION or --all; `imgbuild list` has them.")
     for version in selection.tensorflow:
-        if not re.fullmatch(r"[0-9]+\.[0-9]+(\.[0-9]+)?", version):
-            raise InputError(f"--tf {version!r} is not a version such as 2.2. {_existing(images)}")
         if not any(version in {image.minor, image.tensorflow} for image in images):
-            what = f"--tf {version}: no such TensorFlow in the matrix."
-            raise InputError(f"{what} {_existing(images)}")
-    known = sorted({image.mpi.flavour for image in images})
-    if selection.mpi is not None and selection.mpi not in known:
-        raise InputError(f"--mpi {selection.mpi!r}: no such MPI; there are: {', '.join(known)}.")
+            near = ", ".join(_nearest(version, [image.tensorflow for image in images]))
+            what = f"--tf {version!r}: no such TensorFlow in the matrix"
+            raise InputError(f"{what}. Nearest: {near}; `imgbuild list` has them all.")
+    flavours = sorted({image.mpi.flavour for image in images})
+    given = ((selection.stack, "--stack", [*matrix.stacks]), (selection.mpi, "--mpi", flavours))
+    for value, option, known in given:
+        if value is not None and value not in known:
+            raise InputError(f"{option} {value!r}: there is none; give {' or '.join(known)}.")
+
+
+def _nearest(version: str, known: Sequence[str]) -> list[str]:
+    """Return the versions that differ least, in the first number before the second."""
+    wanted = [int(number) for number in re.findall(r"\d{1,9}", version)]
+
+    def distance(one: str) -> list[int]:
+        return [abs(int(a) - b) for a, b in zip(one.split("."), wanted, strict=False)]
+
+    return sorted(dict.fromkeys(known), key=distance)[:_NEAR]
 
 
 def _matching(
     images: tuple["Image", ...], matrix: "Matrix", selection: Selection
 ) -> tuple["Image", ...]:
     """Return the images; each version and each variant that is named must have one."""
-    everything, mpi = selection.everything, selection.mpi
-    default: set[str] = {"cpu", "gpu"} if everything else {matrix.defaults.variant}
-    variants = [{name} for name in ("cpu", "gpu") if getattr(selection, name)] or [default]
-    stacks = {*matrix.stacks} if everything else {matrix.defaults.stack}
-    stacks = {selection.stack} if selection.stack else stacks
+    named = selection.named
+    versions = selection.tensorflow or (None if named else matrix.defaults.tensorflow,)
+    variants: Sequence[str | None] = ["cpu"] * selection.cpu + ["gpu"] * selection.gpu
     names: set[str] = set()
-    for version, group in product(selection.tensorflow or (None,), variants):
+    for version, variant in product(versions, variants or [None]):
+        of_version = [i for i in images if version in {None, i.minor, i.tensorflow}]
         found = [
-            image.name
-            for image in images
-            if version in {None, image.minor, image.tensorflow}
-            and image.variant in group
-            and image.stack in stacks
-            and (image.mpi.flavour == mpi if mpi else everything or image.usual_mpi)
+            image
+            for image in of_version
+            if variant in {None, image.variant}
+            and selection.stack in {None, image.stack}
+            and selection.mpi in {None, image.mpi.flavour}
         ]
         if not found:
-            raise InputError(
-                f"No image is TensorFlow {version or 'of any version'}, "
-                f"{' or '.join(sorted(group))}, on the stack {' or '.join(sorted(stacks))}"
-                f"{f' with {mpi}' if mpi else ''}. {_existing(images)}"
-            )
-        names.update(found)
+            raise _no_image(selection, version, variant, of_version)
+        if not selection.everything:
+            found = _by_default(found, as_documented=selection.as_documented)
+        names.update(image.name for image in found)
     return tuple(image for image in images if image.name in names)
 
 
-def _existing(images: tuple["Image", ...]) -> str:
-    groups: dict[str, list[str]] = {}
-    for image in images:
-        mpi = "" if image.usual_mpi else f" {image.mpi.flavour}"
-        groups.setdefault(f"{image.stack} {image.variant}{mpi}", []).append(image.minor)
-    lines = [f"{', '.join(minors)} ({group})" for group, minors in groups.items()]
-    return "There are: " + "; ".join(lines) + "."
+def _by_default(images: list["Image"], *, as_documented: bool) -> list["Image"]:
+    """Return the image that the defaults mean; each counts only where it leaves an image."""
+    from imgbuild.matrix.images import as_documented_image  # noqa: PLC0415
+
+    defaults = images[0].matrix.defaults
+    for fits in (
+        lambda image: not as_documented or as_documented_image(image).documented,
+        lambda image: image.variant == defaults.variant,
+        lambda image: image.stack == defaults.stack,
+        lambda image: image.usual_mpi,
+    ):
+        images = [image for image in images if fits(image)] or images
+    if len(images) > 1:
+        names = ", ".join(image.name for image in images)
+        raise InputError(f"Several images fit: {names}. Say which, with --stack, --mpi or --name.")
+    return images
+
+
+def _no_image(
+    selection: Selection, version: str | None, variant: str | None, images: list["Image"]
+) -> InputError:
+    """Return the error: it names what there is of the version, or of which kinds any image is."""
+    given = (("", variant), ("stack ", selection.stack), ("mpi ", selection.mpi))
+    asked = " ".join(f"--{option}{value}" for option, value in given if value)
+    kinds = (image.name if version else image.name.split("-", 2)[2] for image in images)
+    what = f"No image of TensorFlow {version}" if version else "No image"
+    return InputError(f"{what} fits {asked}. There are: {', '.join(dict.fromkeys(kinds))}.")
 
 
 def _named(images: tuple["Image", ...], names: Sequence[str]) -> tuple["Image", ...]:

@@ -82,8 +82,9 @@ def python_part(version: str) -> str:
 
 
 def stack_part(image: Image, stack: str) -> str:
-    """Return a stack's name; an empty part for the default stack."""
-    return "" if stack == image.matrix.defaults.stack else stack
+    """Return a stack's name; an empty part for the one that tags leave out."""
+    matrix = image.matrix
+    return "" if stack == (matrix.tags.unnamed_stack or matrix.defaults.stack) else stack
 
 
 def _joined(scheme: Iterable[Part], parts: Mapping[Part, str]) -> str:

@@ -18,7 +18,7 @@ from imgbuild.dockerfile.requirements import LockRequest, lock_problems, request
 from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.errors import InputError
 from imgbuild.files import json_sha256
-from imgbuild.inputs.build_inputs import BuildInputs
+from imgbuild.inputs.build_inputs import SUPPLIED, BuildInputs
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 
@@ -95,21 +95,22 @@ class InputReader:
 def input_digest(image: Image, inputs: BuildInputs, reader: InputReader) -> InputDigest:
     """Return the digest of everything that decides what is in ``image``.
 
-    Raises:
-        InputError: the committed Dockerfile or a lock is missing or not the current one.
-
+    InputError: the committed Dockerfile or a lock is missing or not the current one.
     """
     reader.require_locks(image)
     locks = {"lock": image.lock_name, "build lock": image.build_lock_name}
     if image.mpi_lock_name:
         locks["MPI lock"] = image.mpi_lock_name
-    dockerfile = reader.dockerfile(image)
-    paths = {*dockerfile.paths} - {f"locks/{file}" for file in locks.values()}
+    # Every build puts something in the place of the others, which is a part of its own.
+    whole_file = reader.dockerfile(image).stages.values()
+    stages = [stage for stage in whole_file if stage.name not in SUPPLIED]
+    paths = {path for stage in stages for path in stage.paths}
+    paths -= {f"locks/{file}" for file in locks.values()}
     whole = {
         "epoch": image.matrix.epoch,
         **_outside(image, inputs),
         **{name: reader.digest(f"locks/{file}") for name, file in locks.items()},
-        **{f"{STAGE}{name}": stage.digest for name, stage in dockerfile.stages.items()},
+        **{f"{STAGE}{stage.name}": stage.digest for stage in stages},
         **{path: reader.digest(path) for path in paths},
     }
     parts = {name: _short(value) for name, value in whole.items()}

@@ -70,9 +70,7 @@ def check_allowed(allowed: Collection[str]) -> None:
 def approve(context: BuildContext, allowed: Collection[str]) -> tuple[PushCandidate, ...]:
     """Return the images, all of which may be pushed; ``allowed`` are options as in `Objection`.
 
-    Raises:
-        CheckFailedError: one may not; each of these is named, with every reason.
-
+    CheckFailedError: one may not; each of these is named, with every reason.
     """
     approved, refused = [], []
     for item in context.plan(test=True):

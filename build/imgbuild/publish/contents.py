@@ -100,10 +100,8 @@ def check_contents(image: Image, image_id: str, engine: Engine) -> None:
     The image's lock must be held: its container carries the label of the image's test runs, so
     that what a kill leaves is removed with theirs.
 
-    Raises:
-        CheckFailedError: it cannot be read, or differs; every part, planned and read.
-        MachineError: the engine cannot start its container; there is no docker client.
-
+    CheckFailedError: it cannot be read, or differs; every part, planned and read.
+    MachineError: the engine cannot start its container; there is no docker client.
     """
     planned = parts_of(image)
     read = parts_read(read_contents(image.name, image_id, engine), image)

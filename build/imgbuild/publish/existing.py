@@ -52,9 +52,7 @@ def look_up(
 ) -> ExistingImage:
     """Return what a repository with these ``tags`` has of an image, in this release if any.
 
-    Raises:
-        CheckFailedError: the immutable tag belongs to another image.
-
+    CheckFailedError: the immutable tag belongs to another image.
     """
     release = release or _release(registry, tags, image, today)
     tag = planned_tags(image.image, release).immutable

@@ -100,13 +100,11 @@ class PushResult:
 def push_images(project: Project, options: PushOptions, log: Callable[[str], None]) -> PushResult:
     """Push images, all of which passed the gate; with ``plan`` say what is to do, and only read.
 
-    Raises:
-        CheckFailedError: the gate refuses an image: then none is pushed. In a plan also: an
-            immutable tag belongs to another image.
-        InputError: an option is wrong, or no repository is named.
-        MachineError: the engine or the registry cannot be reached; another imgbuild works on one
-            of the images.
-
+    CheckFailedError: the gate refuses an image: then none is pushed. In a plan also: an
+        immutable tag belongs to another image.
+    InputError: an option is wrong, or no repository is named.
+    MachineError: the engine or the registry cannot be reached; another imgbuild works on one
+        of the images.
     """
     check_allowed(options.allowed)
     check_release(options.release)
@@ -192,10 +190,8 @@ class Push:
     def push(self, image: PushCandidate, upload: Callable[[str], None]) -> PushedImage:
         """Push one image; ``upload`` sends its content under a tag.
 
-        Raises:
-            CheckFailedError: the immutable tag belongs to another image; a tag was moved by someone
-                else meanwhile.
-
+        CheckFailedError: the immutable tag belongs to another image; a tag was moved by someone
+            else meanwhile.
         """
         existing, planned = self._planned(image)
         if not planned.steps:

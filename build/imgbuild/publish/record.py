@@ -91,7 +91,7 @@ def suite_record(suite: str, entry: Mapping[str, Any]) -> SuiteRecord:
 
 def skip_reasons(entry: Mapping[str, Any]) -> tuple[str, ...]:
     """Return why checks of a suite were skipped, each reason once."""
-    return tuple(dict.fromkeys(str(one["reason"]) for one in entry.get("skipped", ())))
+    return tuple(dict.fromkeys(str(one.get("reason")) for one in entry.get("skipped", ())))
 
 
 def packed_size(manifest: Manifest) -> int:
@@ -107,9 +107,7 @@ def packed_size(manifest: Manifest) -> int:
 def record_of(document: Mapping[str, Any], where: str) -> Record:
     """Return the record that a document holds; other keys are from a later imgbuild.
 
-    Raises:
-        DamagedError: it is no record, or one that this imgbuild cannot read.
-
+    DamagedError: it is no record, or one that this imgbuild cannot read.
     """
     schema = document.get("schema")
     if schema != SCHEMA:

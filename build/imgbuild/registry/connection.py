@@ -111,11 +111,9 @@ class RegistryConnection:
     ) -> Answer:
         """Return the answer to one request; ``path`` is below the repository, or an address.
 
-        Raises:
-            TransientError: there was no answer, or 429, or a server error.
-            LoginError: there is no login, or it is wrong.
-            CheckFailedError: the status is not ``expected``.
-
+        TransientError: there was no answer, or 429, or a server error.
+        LoginError: there is no login, or it is wrong.
+        CheckFailedError: the status is not ``expected``.
         """
         root = f"{self._root()}/v2/{self._repository.path}"
         url = path if "://" in path else f"{root}{path}"

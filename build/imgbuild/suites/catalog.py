@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ GPU_PREFIX = "gpu_"
 _PROVES = re.compile(r'"""(?:Suite [^:\n]*: )?([^"\n]*)')
 #: The constant by which a suite says what it needs beside the image. It is read, not computed.
 _NEEDS = re.compile(r"""^NEEDS\b[^=\n]*=(?:\s*(["'])(?P<text>[^"'\n]*)\1\s*$)?""", re.MULTILINE)
+#: The constant by which a long suite says for about how many seconds it runs.
+_LASTS = re.compile(r"^LASTS = (\d+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -92,9 +94,7 @@ def choose_suites(
 
     ``variant`` is None as long as it is not known: then all suites are there to choose from.
 
-    Raises:
-        InputError: a name is no suite of such images; those that are are listed.
-
+    InputError: a name is no suite of such images; those that are are listed.
     """
     suites = read_suites(folder)
     known = [suite for suite in suites if variant in {None, *suite.variants}]
@@ -105,6 +105,15 @@ def choose_suites(
         there = ", ".join(suite.name for suite in known)
         raise InputError(f"{which} {', '.join(sorted(unknown))}. There are: {there}.")
     return tuple(s for s in known if s.name in names or not (names or s.on_demand))
+
+
+def side_by_side(folder: Path, names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return which suites share a process: those not said to be long, then each long one alone."""
+    texts = {name: (folder / f"{PREFIX}{name}.py").read_text("utf-8") for name in names}
+    lasts = {name: [int(found) for found in _LASTS.findall(texts[name])] for name in names}
+    short = tuple(name for name in names if not lasts[name])
+    long = sorted(filter(lasts.get, names), key=lambda name: lasts[name], reverse=True)
+    return [*filter(None, [short]), *((name,) for name in long)]
 
 
 def suite_keys(suites: Iterable[Suite], expected: Mapping[str, Any]) -> dict[str, str]:

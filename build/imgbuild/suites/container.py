@@ -124,9 +124,7 @@ def suite_container(
 ) -> Iterator[StartedContainer]:
     """Give a sleeping container of the image; at the end remove it and all that suites left.
 
-    Raises:
-        MachineError: the engine cannot start it, without GPUs too.
-
+    MachineError: the engine cannot start it, without GPUs too.
     """
     try:
         started = _start(target, engine)
@@ -234,10 +232,8 @@ def read_contents(name: str, image_id: str, engine: Engine) -> ImageContents:
     The image's lock must be held: the container carries the label of the image's test runs, so
     that what a kill leaves is removed with theirs.
 
-    Raises:
-        CheckFailedError: the image cannot run the program.
-        MachineError: the engine cannot start its container; there is no docker client.
-
+    CheckFailedError: the image cannot run the program.
+    MachineError: the engine cannot start its container; there is no docker client.
     """
     from pydantic import TypeAdapter  # noqa: PLC0415 - takes time to import
 

@@ -132,9 +132,7 @@ def external_target(
 ) -> TestTarget:
     """Return an external image as what is tested: against the option, and used as it must be.
 
-    Raises:
-        InputError: the suites do not know the TensorFlow, or it cannot be found.
-
+    InputError: the suites do not know the TensorFlow, or it cannot be found.
     """
     tensorflow = option.pins.get("tensorflow") or next(iter(contents.tensorflow_versions), None)
     seen = "gpu" if contents.cuda else "cpu"

@@ -16,9 +16,9 @@ from imgbuild.engine.client import Engine
 from imgbuild.engine.progress import ImageNote, ImageState, Listener
 from imgbuild.errors import CheckFailedError
 from imgbuild.files import work_folder, write_text
-from imgbuild.parallel import as_completed
+from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
-from imgbuild.suites.catalog import PREFIX, code_digest
+from imgbuild.suites.catalog import PREFIX, code_digest, side_by_side
 from imgbuild.suites.container import TestTarget, suite_container
 from imgbuild.suites.results import Report, ReportStore, SuiteResult, TestFailure, TestSkip
 
@@ -164,11 +164,9 @@ def run_suites(
 ) -> Report:
     """Run these suites side by side; one ``junit.xml`` and the output are in the session's folder.
 
-    Raises:
-        MachineError: no docker client, or the engine cannot start the container.
-        CheckFailedError: pytest itself failed; the path of its output is given.
-        SuitesStoppedError: the run was interrupted.
-
+    MachineError: no docker client, or the engine cannot start the container.
+    CheckFailedError: pytest itself failed; the path of its output is given.
+    SuitesStoppedError: the run was interrupted.
     """
 
     def log(text: str) -> None:
@@ -184,7 +182,9 @@ def run_suites(
         expect = folder / "expect.json"
         expect.write_text(json.dumps(target.expected), encoding="utf-8")
         command = (
-            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+            # Nothing of the folder that imgbuild runs in, and no settings of a project around it.
+            *(sys.executable, "-P", "-m", "pytest", "-c", os.devnull),
+            *("-q", "-p", "no:cacheprovider"),
             *("-p", "testinfra.plugin"),  # and none that this machine happens to have
             "--tb=short",  # the arguments of a test can be the whole list of an image's files
             *(f"--rootdir={session.project.root}", f"--hosts=docker://{container.id}"),
@@ -196,11 +196,11 @@ def run_suites(
             *(["--gpus-offered"] if container.offered else []),
         )
 
-        def checks_of(suite: str) -> list[Check]:
+        def checks_of(group: tuple[str, ...]) -> list[Check]:
             stream = CheckStream(log, lambda text: session.listener(ImageNote(target.name, text)))
-            file = session.project.suites / f"{PREFIX}{suite}.py"
-            own = (*command, f"--junitxml={folder / suite}.xml", str(file))
-            files = (folder / f"{suite}.txt", folder / suite)
+            tests = (str(session.project.suites / f"{PREFIX}{suite}.py") for suite in group)
+            own = (*command, f"--junitxml={folder / group[0]}.xml", *tests)
+            files = (folder / f"{group[0]}.txt", folder / group[0])
             with options.places:
                 code = None
                 if not options.stop.is_set():
@@ -208,23 +208,18 @@ def run_suites(
             if options.stop.is_set():
                 raise SuitesStoppedError
             if code not in _VERDICTS or not stream.ended:
-                fault = f"could not be run (pytest exit code {code})"
-                if code is None:
-                    fault = f"did not end within {TIMEOUT_SECONDS // 60} minutes and was stopped"
+                late = f"did not end within {TIMEOUT_SECONDS // 60} minutes and was stopped"
+                fault = f"could not be run (pytest exit code {code})" if code is not None else late
                 raise CheckFailedError(
-                    f"The suite {suite} of {target.name} {fault}. Its output is in "
+                    f"{', '.join(group)} of {target.name} {fault}. The output is in "
                     f"{reports / OUTPUT}. If the disk is full, free space there, or choose another "
                     "folder with --report."
                 )
             return stream.checks
 
-        def goes_on(checks: Iterable[Check]) -> bool:
-            return not (options.fail_fast and any(one.outcome == "failed" for one in checks))
-
-        # Where the first failure ends the run, one suite waits for the other.
-        workers = 1 if options.fail_fast else len(suites)
+        groups = [suites] if options.fail_fast else side_by_side(session.project.suites, suites)
         try:
-            found = dict(as_completed(checks_of, suites, workers, goes_on=goes_on, grace=None))
+            found = in_parallel(checks_of, groups, len(groups), grace=None)
         finally:
             texts, documents = (
                 "".join(file.read_text("utf-8", "replace") for file in sorted(folder.glob(kind)))
@@ -233,13 +228,16 @@ def run_suites(
             write_text(reports / OUTPUT, texts)
             each = "".join(_TESTSUITE.findall(documents))
             write_text(reports / JUNIT, f'<?xml version="1.0"?><testsuites>{each}</testsuites>\n')
+    checks = [check for each in found for check in each]
+    cut = options.fail_fast and any(check.outcome == "failed" for check in checks)
+    begun = {check.suite for check in checks} if cut else {*suites}
     return Report(
         target.name,
         target.image_id,
         code_digest(session.project.suites),
         # A suite without any check has passed nothing.
-        tuple(suite_result(name, found[name]) for name in suites if name in found),
-        not_begun=tuple(name for name in suites if name not in found),
+        tuple(suite_result(name, checks) for name in suites if name in begun),
+        not_begun=tuple(name for name in suites if name not in begun),
         seconds=time.monotonic() - started,
     )
 

@@ -33,12 +33,10 @@ _SIGNS = {
 def report_on(target: TestTarget, session: TestSession, options: TestOptions) -> Report:
     """Return the report of an image; it is written, and its results are kept.
 
-    Raises:
-        InputError: the image has no such suite.
-        MachineError: the engine cannot start its container.
-        CheckFailedError: the suites could not be run.
-        SuitesStoppedError: the run was interrupted.
-
+    InputError: the image has no such suite.
+    MachineError: the engine cannot start its container.
+    CheckFailedError: the suites could not be run.
+    SuitesStoppedError: the run was interrupted.
     """
     suites = choose_suites(session.project.suites, options.suites, target.variant)
     keys = suite_keys(suites, target.expected)

@@ -5,4 +5,4 @@
 # slow: yes
 ARG BASE
 FROM ${BASE}
-ENV I_MPI_HYDRA_BOOTSTRAP_EXEC=/usr/bin/ssh
+RUN printf '#!/bin/sh\nexec ssh -F /etc/ssh/ssh_config_mpi "$@"\n' > /usr/local/bin/mpiexec-ssh

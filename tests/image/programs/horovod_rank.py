@@ -1,4 +1,4 @@
-"""One rank of a Horovod job: collectives and one optimizer step.
+"""One rank of a Horovod job: collectives and one step of training, in each way of this version.
 
 Argument: the folder into which each rank writes `rank-N.json`; what a launcher prints of several
 ranks is mixed, files are not.
@@ -37,6 +37,18 @@ def step_in_keras(rank):
     return layer.get_weights()[0]
 
 
+def step_by_tape(rank):
+    """TensorFlow 2: the same with a tape of Horovod's around one's own loop."""
+    weights = tf.Variable(np.array(STARTS[rank], "float32").reshape(2, 1))
+    hvd.broadcast_variables([weights], root_rank=0)
+    x, y = np.array(FEATURES[rank], "float32"), np.array(TARGETS[rank], "float32")
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(tf.square(tf.matmul(x, weights) - y))
+    gradients = hvd.DistributedGradientTape(tape).gradient(loss, [weights])
+    tf.keras.optimizers.SGD(LEARNING_RATE).apply_gradients(zip(gradients, [weights]))
+    return weights.numpy()
+
+
 def step_in_session(rank):
     """TensorFlow 1: broadcast the weights, one training operation; return the weights."""
     weights = tf.Variable(np.array(STARTS[rank], "float32").reshape(2, 1))
@@ -58,7 +70,8 @@ if hvd.size() != 2:  # the launcher and the library are of two MPIs: each proces
     sys.exit("this is rank {} of {}, where two were started".format(rank, hvd.size()))
 collected = values(collectives(rank, root=1))
 added = adasum(rank)
-weights = (step_in_keras if IS_TF2 else step_in_session)(rank % len(STARTS))
+steps = {"keras": step_in_keras, "tape": step_by_tape} if IS_TF2 else {"session": step_in_session}
+weights = {way: step(rank) for way, step in sorted(steps.items())}
 write(
     sys.argv[1],
     rank,
@@ -67,7 +80,7 @@ write(
         "size": hvd.size(),
         "collectives": collected,
         "adasum": added,
-        "weights": weights.ravel().astype(float).tolist(),
-        "weight bits": weights.tobytes().hex(),
+        "weights": {way: found.ravel().astype(float).tolist() for way, found in weights.items()},
+        "weight bits": {way: found.tobytes().hex() for way, found in weights.items()},
     },
 )

@@ -1,6 +1,7 @@
 """Ask TensorBoards that serve in another container for their runs and their page.
 
-Arguments: HOST, and the ports. A server that answers is given some seconds to load its runs.
+Arguments: HOST, and the ports. A server that answers is given some seconds to load its runs; one
+that refuses the connection will always do so, while any other fault may be that of a busy machine.
 """
 
 import json
@@ -13,16 +14,18 @@ SECONDS_TO_LOAD = 20
 
 def ask(host, port):
     board = Board(host, port)
+    answer = {"runs": [], "error": None, "page": False, "refused": False}
     try:
         status, _, page = board.get("")
-        answer = {"runs": board.runs(), "error": None}
+        answer["runs"] = board.runs()
     except (OSError, ValueError) as error:
-        return {"runs": [], "error": str(error), "page": False}
+        refused = isinstance(getattr(error, "reason", None), ConnectionRefusedError)
+        return dict(answer, error=str(error), refused=refused)
     return dict(answer, page=status == 200 and b"<title>TensorBoard" in page)
 
 
 def settled(answer):
-    return answer["runs"] or answer["error"]
+    return answer["runs"] or answer["refused"]
 
 
 host, ports = sys.argv[1], sys.argv[2:]

@@ -3,8 +3,8 @@
 Argument: JSON with `logdir` (its folders `first` and `second` are a server's each), `apis` (for
 events_write.py), `servers` (`port` and further `options` of each), `points` (on the first server,
 after the first part and after both), `graphs` (the route that lists them) and `projector_page`.
-The file LOGDIR/serving appears when both answer, or never will; they serve until LOGDIR/asked
-appears, so that others can ask too. Prints one JSON: the answers, how the servers ended, and what
+The file LOGDIR/serving appears when both show what was written first, or never will; they serve
+until LOGDIR/asked appears, so that others can ask too. Prints one JSON: the answers, how the servers ended, and what
 they left behind, told by a mark in the environment that children inherit.
 """
 
@@ -159,9 +159,10 @@ def watch_and_ask(task, writer, servers):
 
     for server in servers:
         server.wait_for_answer()
-    touch(task, "serving")
     writer.wait_for_first_part()
     found = {"before": {"scalars": shown(before), "runs": board.runs()}}
+    asked_until(SECONDS_TO_LOAD, bool, servers[1].board.runs)
+    touch(task, "serving")
     found["written"] = writer.write_second_part()
     found["after"] = {"scalars": shown(after), "runs": board.runs()}
     return dict(found, **answers(board, task))

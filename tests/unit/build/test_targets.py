@@ -14,7 +14,11 @@ from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.project import Project
 
 
-def test_the_target_has_labels_contexts_and_the_secret(bench: Bench) -> None:
+def test_the_target_has_labels_contexts_and_the_secret(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_SERVER_URL", "https://git.example")
+    monkeypatch.setenv("GITHUB_REPOSITORY", "me/images")
     bench.build()
     target = next(one for one in bench.targets if one.name == NEW)
     assert target.contexts == {
@@ -31,6 +35,9 @@ def test_the_target_has_labels_contexts_and_the_secret(bench: Bench) -> None:
     assert "imgbuild.standin" not in target.labels
     assert target.labels["imgbuild.input.cpython"] == "local prefix"
     assert target.labels["org.opencontainers.image.base.digest"] == "sha256:abc"
+    source = "https://git.example/me/images"
+    assert target.labels["org.opencontainers.image.source"] == source
+    assert target.labels["org.opencontainers.image.documentation"] == f"{source}/tree/main/docs"
 
 
 @pytest.fixture

@@ -12,9 +12,10 @@ import pytest
 from project_copy import ProjectCopy, copied
 
 from imgbuild.ci.changed import changed_since, this_checkout
+from imgbuild.doctor.diagnosis import write_settings
 from imgbuild.inputs import build_inputs as inputs
 from imgbuild.project import Project
-from imgbuild.settings import Settings
+from imgbuild.settings import BootstrapBase, Settings
 
 #: Nothing of the user's git configuration, hooks or identity.
 ENVIRONMENT = {
@@ -82,6 +83,7 @@ class GitCheckout(ProjectCopy):
             patch.setenv("XDG_STATE_HOME", str(folder / "state"))
             patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
             patch.setattr(inputs, "uv_context", lambda _: Path("/uv"))
+            write_settings(self.settings, folder / "checkout" / "imgbuild.local.yaml")
             yield GitCheckout(Project(folder / "checkout"), self.settings)
         work = folder / "state" / "imgbuild" / "work"
         assert not work.exists() or not [*work.iterdir()]
@@ -97,7 +99,8 @@ def git_checkout(project: Project, root: Path, settings: Settings) -> GitCheckou
 
 @pytest.fixture(scope="module")
 def committed(project: Project, tmp_path_factory: pytest.TempPathFactory) -> GitCheckout:
-    return git_checkout(project, tmp_path_factory.mktemp("committed") / "checkout", Settings())
+    settings = Settings(base={"debian-12": BootstrapBase()})
+    return git_checkout(project, tmp_path_factory.mktemp("committed") / "checkout", settings)
 
 
 @pytest.fixture

@@ -146,7 +146,9 @@ def test_bases_are_made_without_a_registry(checkout: GitCheckout, made: list[str
 def test_changed_and_missing_is_what_is_both(
     checkout: GitCheckout, registry: MemoryRegistry
 ) -> None:
-    checkout.replace("images/templates/partials/mpi-apt.j2", "set -eu\n", "set -eux\n")
+    checkout.replace(
+        "images/templates/partials/mpi-apt.j2", "sh /run/mpi/collect", "sh -x /run/mpi/collect"
+    )
     checkout.render()
     options = JobOptions(changed_since="HEAD", missing=True, repository=WHERE)
     both = _chosen(checkout, options)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import typer
 from project_copy import NO_ENGINE, copied, imgbuild
 from typer.testing import CliRunner
 
-from imgbuild.cli import interruption, register, require_values
+from imgbuild.cli import COMMANDS, interruption, register, require_values
 from imgbuild.dockerfile import conda, requirements
 from imgbuild.errors import ImgbuildError, InputError, MachineError
 from imgbuild.project import Project
@@ -45,20 +46,43 @@ def _run(folder: Path, *arguments: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("options", "columns", "count"),
     [
-        ((), "image tensorflow python mpi horovod tensorboard cuda", 34),
-        (("--stack", "debian"), "image tensorflow python mpi horovod tensorboard", 14),
-        (
-            ("--as-documented", "--gpu"),
-            "image tensorflow python mpi horovod tensorboard cuda",
-            3,
-        ),
+        ((), "image python mpi horovod cuda", 40),
+        (("--tf", "2.2"), "image python mpi horovod cuda", 5),
+        (("--tf", "2.2", "--gpu"), "image python mpi horovod cuda", 2),
+        (("--stack", "debian", "--mpi", "openmpi"), "image python mpi horovod", 11),
+        (("--as-documented", "--gpu"), "image python mpi horovod cuda", 3),
+        (("--name", "tf-2.2-gpu-ubuntu"), "image python mpi horovod cuda", 1),
     ],
 )
-def test_list_is_a_table(
+def test_list_has_all_that_fits(
     unchanged: Path, options: tuple[str, ...], columns: str, count: int
 ) -> None:
     head, *lines = _run(unchanged, "list", *options)[1].splitlines()
-    assert (head.split(), len(lines)) == (columns.split(), count)
+    names = [line.split()[0] for line in lines if line.startswith("tf-")]
+    assert (head.split(), len(names)) == (columns.split(), count)
+    assert any("as-documented: the documented" in line for line in lines) == any(
+        "documented" in name for name in names
+    )
+    listed = json.loads(_run(unchanged, "list", *options, "--json")[1])
+    assert {one["name"] for one in listed} == {*names}
+    assert all(one["as_documented"] == ("documented" in one["name"]) for one in listed)
+
+
+def test_list_has_a_paragraph_for_each_release(unchanged: Path) -> None:
+    titles = re.findall(r"^TensorFlow (.+), Tens", _run(unchanged, "list")[1], re.MULTILINE)
+    assert [titles[0], titles[-1], len(titles)] == ["1.10.0", "2.3.0", 10]
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [(("show",), "tf-2.2-cpu-debian"), (("build", "--plan", "--gpu"), "tf-2.2-gpu-ubuntu")],
+)
+def test_without_a_version_a_line_says_which_is_taken(
+    unchanged: Path, words: tuple[str, ...], name: str
+) -> None:
+    said = imgbuild(unchanged, *words, env=NO_ENGINE).stderr.splitlines()[0]
+    assert said.startswith(f"No version was named: taking TensorFlow 2.2 ({name}). --tf VERSION")
+    assert "named" not in imgbuild(unchanged, *words, "--tf", "2.2", env=NO_ENGINE).stderr
 
 
 def test_build_as_documented_warns_first(unchanged: Path) -> None:
@@ -100,7 +124,8 @@ def test_a_terminal_obeys_nothing_of_a_result(checkout: Path) -> None:
     support = "    support: standard support ended in May 2023"
     text = path.read_text().replace(support, f"{support}\u202eé ✓\u2066")
     path.write_text(text, encoding="utf-8")
-    result = imgbuild(checkout, "show", "--tf", "2.2", env={"PYTHONIOENCODING": "utf-8"})
+    words = ("show", "--tf", "2.2", "--stack", "ubuntu")
+    result = imgbuild(checkout, *words, env={"PYTHONIOENCODING": "utf-8"})
     assert (result.returncode, result.stderr) == (0, "")
     assert "\\u202eé" in result.stdout
     assert "".join(result.stdout.split("\n")).isprintable()
@@ -175,11 +200,11 @@ def test_lock_writes_what_came_where_a_channel_cannot_be_read(
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ("show --tf 9.9", "--tf 9.9: no such TensorFlow in the matrix. There are: 1.10"),
-        ("show", "Select images with --tf VERSION or --all"),
-        ("show --tf 2.2 --gpu --stack debian", "No image is TensorFlow 2.2, gpu"),
-        ("show --tf 1.10 --as-documented", "tf-1.10-cpu-ubuntu is as documented already"),
-        ("show --tf 2.2 --stack a;b", "No image is TensorFlow 2.2"),
+        ("show --tf 9.9", "--tf '9.9': no such TensorFlow in the matrix. Nearest: 2.3.0"),
+        ("push", "Say what to publish"),
+        ("show --tf 2.2 --gpu --stack debian", "No image of TensorFlow 2.2 fits --gpu"),
+        ("show --tf 1.10 --as-documented", "tf-1.10-cpu-debian is not there as documented"),
+        ("show --tf 2.2 --stack a;b", "--stack 'a;b': there is none"),
         ("test --tf 2.2 --suite nope", "No suite nope. There are: contents"),
         (
             "test --tf 2.2 --cpu --suite gpu_runs",
@@ -187,6 +212,8 @@ def test_lock_writes_what_came_where_a_channel_cannot_be_read(
         ),
         ("test --tf 2.2 --expect tf=2.2", "give it with --image, and without"),
         ("test --expect tf=2.2", "give it with --image"),
+        ("test --tf 2.2 --report /etc/passwd", "Invalid value for '--report'"),
+        ("build --tf 2.2 --report /etc/passwd", "Invalid value for '--report'"),
         ("test --image x --expect no=1", "'no=1': give KEY=VALUE, with a key of"),
         ("test --image x --expect tf=2.2 --suite nope", "No suite nope. There are: contents"),
         ("test --image x", "--image x: say what it must be. For an image of the matrix"),
@@ -197,7 +224,6 @@ def test_lock_writes_what_came_where_a_channel_cannot_be_read(
         ("build --tf 2.2 --jobs 0", "--jobs"),
         ("build --tf 2.2 --plan --refresh-base", "cannot be combined"),
         ("build --tf 2.2 --step-timeout 10", "'10' is not a duration, such as"),
-        ("build --tf 2.2 --all", "give --tf or --all, not both"),
         ("build --tf 2.2 --offline ./nowhere", "--offline nowhere: no such folder"),
         ("build --tf 2.2 --offline . --refresh-base", "drop --refresh-base"),
         ("build --tf 2.2 --cache-from user/cache", "--cache-from: 'user/cache' is"),
@@ -274,7 +300,32 @@ cli.main()
     assert full or log.read_text().startswith("Traceback (most recent call last):")
 
 
-@pytest.mark.parametrize("arguments", [["doctor"], ["clean"], ["build", "--tf", "2.2"]])
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("checkout/images/x", "It is a part of the project: give this user the right to use it"),
+        ("cache/x", "XDG_CACHE_HOME"),
+    ],
+)
+def test_what_this_user_may_not_use(tmp_path: Path, place: str, said: str) -> None:
+    (tmp_path / "checkout").mkdir()
+    (tmp_path / "checkout" / "matrix.yaml").touch()
+    program = f"""
+from unittest.mock import Mock
+from imgbuild import cli
+cli.app = Mock(side_effect=PermissionError(13, "Permission denied", "{tmp_path / place}"))
+cli.main()
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True
+    )
+    assert result.returncode == 3
+    assert result.stderr.count("\n") == 1
+    assert f"{tmp_path / place}: Permission denied" in result.stderr
+    assert said in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [["clean"], ["build", "--tf", "2.2"]])
 def test_a_user_without_a_home_folder(unchanged: Path, arguments: list[str]) -> None:
     program = """
 import pwd
@@ -293,7 +344,7 @@ cli.main()
         text=True,
     )
     assert result.returncode == 3
-    assert "Could not determine home directory" in result.stderr
+    assert result.stderr.startswith("imgbuild: Neither HOME nor an entry of the user")
     assert result.stderr.count("\n") == 1
     assert "Traceback" not in result.stderr
 
@@ -397,8 +448,67 @@ def test_the_suites_are_listed_without_an_engine(unchanged: Path) -> None:
     assert {"suite", "proves", "variants", "needs", "on_demand"} == listed[0].keys()
 
 
-def test_the_version(tmp_path: Path) -> None:
-    assert imgbuild(tmp_path, "--version").stdout.startswith("imgbuild 0.")
+def test_the_version(unchanged: Path, tmp_path: Path) -> None:
+    """Whose images are used is said in the second line, and never fails."""
+    assert f"\nImages: {unchanged}\n" in imgbuild(unchanged / "images", "--version").stdout
+    named = imgbuild(tmp_path, "--version", env={"IMGBUILD_PROJECT": str(unchanged)})
+    assert f"\nImages: {unchanged}\n" in named.stdout
+    for project in ("", "/nonexistent"):
+        result = imgbuild(tmp_path, "--version", env={"IMGBUILD_PROJECT": project})
+        number, images = result.stdout.splitlines()
+        assert re.fullmatch(r"imgbuild \d[\w.+]*", number)
+        assert images.startswith("Images: none. ")
+
+
+def _completed(folder: Path, *words: str) -> list[str]:
+    """Return what the shell offers for the last word; the program says nothing else."""
+    env = {"COMP_WORDS": " ".join(("imgbuild", *words)), "COMP_CWORD": str(len(words))}
+    result = imgbuild(folder, env={**env, "_IMGBUILD_COMPLETE": "complete_bash"})
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (("build", "--tf", "2."), ["2.0", "2.1", "2.2", "2.3"]),
+        (("lock", "--stack", ""), ["debian", "ubuntu"]),
+        (("list", "--mpi", "i"), ["intelmpi"]),
+        (
+            ("test", "--name", "tf-2.2-cpu-debian"),
+            ["tf-2.2-cpu-debian", "tf-2.2-cpu-debian-intelmpi"],
+        ),
+        (("bui",), ["build"]),
+    ],
+)
+def test_the_shell_completes_values(
+    unchanged: Path, tmp_path: Path, words: tuple[str, ...], offered: list[str]
+) -> None:
+    assert _completed(unchanged, *words) == offered
+    command, *rest = words
+    elsewhere = ("--project", str(unchanged), *rest) if rest else ()
+    assert _completed(tmp_path, command, *elsewhere) == offered
+
+
+@pytest.mark.parametrize("folder", ["nowhere", "empty"])
+def test_completing_says_no_error(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "matrix.yaml").write_text("images: [")
+    assert _completed(tmp_path, "build", "--project", str(tmp_path / folder), "--tf", "2") == []
+
+
+def test_help_has_whole_summaries_and_words_for_values() -> None:
+    app = typer.Typer(rich_markup_mode=None)
+    register(app)
+    found = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).output
+    summaries = found.partition("Commands:\n")[2].splitlines()
+    assert len(summaries) == len(COMMANDS)
+    assert [line for line in summaries if line.endswith("...")] == []
+    word = re.compile(r"[A-Z]{2,}([=/][A-Z]+)?|<[a-z|]+>")
+    for name in COMMANDS:
+        text = CliRunner().invoke(app, [name, "--help"]).output
+        values = re.findall(r"^  --[\w-]+ ([^\s/]\S*)", text.partition("Options:")[2], re.MULTILINE)
+        assert [one for one in values if not word.fullmatch(one)] == [], name
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -1,7 +1,11 @@
 """The findings on the engine, its disk and programs: once where all is well, once where not."""
 
+import grp
+import os
+import pwd
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,11 +18,15 @@ from imgbuild.doctor.checks import (
     WRITE,
     Finding,
     Status,
+    answer_of,
     check_disk,
     check_engine,
+    check_folders,
+    check_home,
     check_programs,
-    install_command,
+    find_engine,
 )
+from imgbuild.doctor.host_system import WITHOUT_ROOT
 from imgbuild.engine.discovery import Buildx, resolve_host
 from imgbuild.engine.faults import DOCTOR
 from imgbuild.engine.types import EngineVersion
@@ -55,7 +63,9 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
 
 
 def found(host: str | None = None, root: Path = ROOT) -> list[Finding]:
-    return [*check_engine(EngineSettings(host=host), root)]
+    settings = EngineSettings(host=host)
+    address, version, first = find_engine(settings, root)
+    return [first, *check_engine(settings, root, address, version)]
 
 
 def test_an_engine_that_can_do_all(answers: Answers) -> None:
@@ -66,22 +76,20 @@ def test_an_engine_that_can_do_all(answers: Answers) -> None:
     assert "/var/lib/docker" in rows[3].detail
 
 
-def test_no_engine_names_the_script_that_sets_one_up(
-    answers: Answers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("answers")
+def test_no_engine_names_the_script_that_sets_one_up(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_settings: EngineSettings) -> Buildx:
         raise MachineError("There is no buildx.")
 
     monkeypatch.setattr(checks, "find_buildx", refuse)
+    monkeypatch.setattr(checks, "engine_setup", lambda root: f"{root}/build/setup/engine.sh")
     engine, buildx, features = found()
     assert engine.detail == "The engine cannot be used.", "without the advice to run the doctor"
     assert engine.status is buildx.status is Status.MISSING
-    assert str(engine.fix) == str(buildx.fix)
-    assert str(engine.fix).endswith("build/setup/engine.sh")
+    assert engine.fix == f"{ROOT}/build/setup/engine.sh"
+    assert str(buildx.fix).startswith(engine.fix)
+    assert "~/.docker/cli-plugins" in str(buildx.fix), "which needs no root"
     assert features.status is Status.SKIPPED
-    assert "buildx plugin" in str(found(root=tmp_path)[0].fix)
-    answers[None] = MachineError("Permission denied")
-    assert "usermod" in str(found()[0].fix)
     assert str(found(OWN_HOST)[0].fix).endswith("engine.sh")
 
 
@@ -111,7 +119,7 @@ def test_a_feature_that_fails_and_a_context_that_is_broken(
     features = found("unix:///s")[2]
     assert features.status is Status.MISSING
     assert features.detail.endswith("imgbuild uses fails: COPY --link: unknown flag: --link")
-    assert "docker.io docker-buildx" in str(features.fix)
+    assert str(features.fix).startswith("if that engine is old, upgrade it: ")
 
     def refuse(_settings: EngineSettings) -> str:
         raise MachineError("The context does not exist.")
@@ -140,12 +148,94 @@ def test_the_engine_needs_as_much_disk_as_a_build_requires(
         assert (disk.what, disk.status) == ("disk, engine", status)
 
 
-def test_programs(program: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    client, git = check_programs()
-    assert install_command("git") == "install git with this system's package manager"
-    program("apt-get")
+def test_an_engine_of_another_processor_says_that_it_emulates(answers: Answers) -> None:
+    answers["unix:///s"] = replace(VERSION, architecture="aarch64")
+    assert "linux/amd64, which it emulates" in found("unix:///s")[0].detail
+    answers["unix:///s"] = VERSION
+    assert "emulates" not in found("unix:///s")[0].detail
+
+
+@pytest.mark.parametrize(
+    ("group", "member", "detail", "fix"),
+    [
+        (998, False, "/docker.sock", "sudo usermod -aG docker ann, then log in again"),
+        (998, True, "this login is older than the membership", "newgrp docker, or log in again"),
+        (0, False, "/docker.sock", WITHOUT_ROOT),
+    ],
+)
+def test_a_socket_of_others(  # noqa: PLR0913, PLR0917 - what a socket and a user are
+    answers: Answers,
+    program: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    group: int,
+    member: bool,
+    detail: str,
+    fix: str,
+) -> None:
+    program("sudo")
+    socket = tmp_path / "docker.sock"
+    socket.touch()
+    if os.geteuid() == 0:
+        os.chown(socket, 0, group)
+    answers[f"unix://{socket}"] = MachineError("no connection: Permission denied")
+    names = ["ann"] if member else []
+    entry = grp.struct_group(("docker", "x", group, names))
+    monkeypatch.setattr("grp.getgrgid", lambda _: entry)
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    assert install_command("git") == "sudo apt-get install -y git"
+    monkeypatch.setattr("pwd.getpwuid", lambda _: pwd.struct_passwd(("ann", *"xxxxxx")))
+    engine = found(f"unix://{socket}")[0]
+    assert engine.status is Status.MISSING
+    assert detail in engine.detail
+    assert str(engine.fix).startswith(fix)
+
+    def unknown(_: int) -> None:
+        raise KeyError("uid not found")
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    assert found(f"unix://{socket}")[0].fix == WITHOUT_ROOT
+    answers["unix:///gone/s"] = answers[f"unix://{socket}"]
+    assert found("unix:///gone/s")[0].fix == WITHOUT_ROOT
+
+
+def test_folders_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("XDG_CACHE_HOME", "XDG_STATE_HOME", "DOCKER_CONFIG"):
+        monkeypatch.setenv(name, str(tmp_path / name / "below"))
+    assert [row.status for row in check_folders()] == [Status.FINE] * 2
+    closed = tmp_path / "XDG_STATE_HOME"
+    closed.mkdir()
+    access = os.access
+    monkeypatch.setattr(
+        "os.access",
+        lambda path, mode: access(path, mode) and not (path == closed and mode & os.W_OK),
+    )
+    folders, disk = check_folders()
+    assert folders.status is Status.MISSING
+    assert folders.detail == f"this user cannot write {closed}/below/imgbuild"
+    assert folders.fix == "set HOME to a folder of yours, or XDG_STATE_HOME"
+    assert (disk.what, disk.status) == ("disk, cache", Status.FINE)
+
+
+def test_a_folder_that_may_not_be_read_is_no_answer(tmp_path: Path) -> None:
+    answer, problem = answer_of((tmp_path / "gone").read_text)
+    assert answer is None
+    assert "No such file" in problem
+
+
+@pytest.mark.usefixtures("homeless")
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    (found_home,) = check_home()
+    assert found_home.status is Status.MISSING
+    assert found_home.detail.startswith("Neither HOME nor an entry of the user")
+    assert not [*check_home()], "said once"
+    monkeypatch.setattr("os.access", lambda *_: False)
+    folders, _ = check_folders()
+    assert "cannot write /nonexistent/.cache/imgbuild, /nonexistent/" in folders.detail
+    assert str(folders.fix).startswith("set HOME to a folder of yours, or XDG_CACHE_HOME, ")
+
+
+def test_programs(program: Callable[..., Path]) -> None:
+    client, git = check_programs()
     assert "--no-test" in client.detail
     assert git.status is client.status is Status.WARNING
     program("git")

@@ -2,19 +2,23 @@
 
 import io
 import json
+from inspect import unwrap
 from pathlib import Path
+from typing import Any
 
 import certifi
 import pytest
 from rich.console import Console
 
 from imgbuild.cli.doctor_command import doctor, show
-from imgbuild.doctor import diagnosis
+from imgbuild.doctor import checks, diagnosis, input_checks
 from imgbuild.doctor.checks import OWN_HOST, WRITE, Finding, Status
 from imgbuild.doctor.diagnosis import HEADER, write_settings
 from imgbuild.errors import InputError, MachineError
+from imgbuild.matrix.selection import Selection
 from imgbuild.settings import BootstrapBase, EngineSettings, PrefixInterpreter, load_settings
 
+pytest_plugins = ("doctor_fixtures",)
 ROOT = Path(__file__).resolve().parents[3]
 CA = Path(certifi.where())
 FINE = Finding(Status.FINE, "engine", "28.5")
@@ -28,19 +32,35 @@ cpython: {{3.6.2: {{from: prefix, path: /opt/other}}}}
 """
 
 
+def judge(checkout: Path, *words: str, **options: bool) -> None:
+    selection = Selection(words or ("2.2",))
+    unwrap(doctor)(selection=selection, project=checkout, **options)
+
+
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, Finding]:
-    """Return what the checks find, by their names."""
+def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Return what the checks find, by their names; an exception is raised."""
     base = {"base": {"debian-12": BootstrapBase()}}
-    found = {
-        "check_engine": FINE,
+    found: dict[str, Any] = {
+        "find_engine": FINE,
         "check_base": Finding(Status.FINE, "base debian-12", "answers", choice=base),
         "check_ca": Finding(Status.WARNING, "CA", "private", WRITE, {"ca_bundle": str(CA)}),
+        "check_index": FINE,
+        "check_interpreter": FINE,
+        "check_engine": [],
+        "check_sites": [],
+        "check_folders": [],
     }
-    others = dict.fromkeys(("check_index", "check_interpreter", "check_disk"), FINE)
-    for name in {**found, **others}:
-        monkeypatch.setattr(diagnosis, name, lambda *_, name=name: found.get(name, FINE))
-    monkeypatch.setattr(diagnosis, "check_engine", lambda *_: [found["check_engine"]])
+
+    def tell(name: str) -> Any:
+        if isinstance(found[name], Exception):
+            raise found[name]
+        return (None, None, found[name]) if name == "find_engine" else found[name]
+
+    for name in found:
+        module = checks if hasattr(checks, name) else input_checks
+        monkeypatch.setattr(module, name, lambda *_, name=name: tell(name))
+    monkeypatch.setattr(diagnosis, "check_gpus", lambda *_: [Finding(Status.SKIPPED, "GPU", "-")])
     return found
 
 
@@ -52,47 +72,70 @@ def checkout(tmp_path: Path) -> Path:
 
 
 @pytest.mark.usefixtures("machine")
-def test_a_machine_that_can_build(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    doctor(project=checkout)
-    output = capsys.readouterr().out
-    assert "✓ engine" in output
-    assert "private; imgbuild.local.yaml does not say so yet" in output
+def test_a_machine_that_can_build(
+    checkout: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["/venv/bin/imgbuild", "doctor", "--tf", "2.2"])
+    monkeypatch.setattr("imgbuild.cli.doctor_command.find_program", lambda _: None)
+    judge(checkout)
+    shown = capsys.readouterr()
+    assert shown.out.startswith("Engine\n  ✓ engine ")
+    assert "\nInputs\n  ✓ base debian-12" in shown.out
+    assert "private; imgbuild.local.yaml does not say so yet" in shown.out
+    assert "-> /venv/bin/imgbuild doctor --tf 2.2 --write\n" in shown.out, "PATH lacks imgbuild"
+    assert shown.err == "tf-2.2-cpu-debian can be built here.\n"
     assert not (checkout / "imgbuild.local.yaml").exists()
 
 
-def test_a_stack_that_is_not_selected_is_one_short_line(
-    machine: dict[str, Finding],
+@pytest.mark.usefixtures("machine")
+def test_what_the_selection_needs_is_checked(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def check(name: str, *_: object) -> Finding:
+        asked.append(name)
+        return Finding(Status.FINE, name, "")
+
+    monkeypatch.setattr(input_checks, "check_base", check)
+    judge(checkout, "1.10", "2.2")
+    assert asked == ["debian-12"], "once for all images"
+    unwrap(doctor)(selection=Selection(("1.10",), cpu=True, gpu=True), project=checkout)
+    assert sorted(asked) == ["debian-12", "debian-12", "ubuntu-16.04"]
+    with pytest.raises(InputError, match="no such TensorFlow"):
+        judge(checkout, "9.9")
+
+
+@pytest.mark.parametrize(
+    "error", [PermissionError(13, "Permission denied", "/x"), InputError("no")]
+)
+def test_a_check_that_cannot_be_made_is_a_finding(
+    machine: dict[str, Any],
     checkout: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
 ) -> None:
-    del machine["check_base"]
-    monkeypatch.setattr(diagnosis, "check_base", lambda name, *_: Finding(Status.FINE, name, "-"))
-    doctor(project=checkout, stack="debian")
-    lines = capsys.readouterr().out.splitlines()
-    (line,) = (line for line in lines if "ubuntu" in line)
-    assert line.split() == ["–", "stack", "ubuntu", "not", "checked"]  # noqa: RUF001
-    assert any("debian-12" in line for line in lines)
-    doctor(project=checkout)
-    assert "stack" not in (out := capsys.readouterr().out)
-    assert "ubuntu-16.04" in out
-    with pytest.raises(InputError, match="No stack is called 'beos'; there are: ubuntu, debian"):
-        doctor(project=checkout, stack="beos")
+    for name in ("check_ca", "check_folders"):
+        machine[name] = error
+    with pytest.raises(MachineError, match="cannot be built here yet: CA bundle, folders"):
+        judge(checkout)
+    assert f"✗ folders         cannot be checked: {error}" in capsys.readouterr().out
 
 
 def test_a_machine_that_cannot(
-    machine: dict[str, Finding], checkout: Path, capsys: pytest.CaptureFixture[str]
+    machine: dict[str, Any], checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    machine["check_engine"] = MISSING
-    with pytest.raises(MachineError, match="cannot build yet: engine") as caught:
-        doctor(project=checkout)
+    machine["find_engine"] = MISSING
+    with pytest.raises(MachineError, match="-cpu-debian cannot be built here yet: eng") as caught:
+        judge(checkout)
     assert caught.value.exit_code == 3
     assert "-> build/setup/engine.sh" in capsys.readouterr().out
     with pytest.raises(MachineError):
-        doctor(project=checkout, as_json=True)
+        judge(checkout, as_json=True)
     found = json.loads(capsys.readouterr().out)
-    assert found["able"] is False
+    assert (found["able"], found["images"]) == (False, ["tf-2.2-cpu-debian"])
     assert found["findings"][0] == {
+        "group": "Engine",
         "status": "missing",
         "what": "engine",
         "detail": "none answers",
@@ -101,14 +144,21 @@ def test_a_machine_that_cannot(
     assert found["choice"]["base"] == {"debian-12": {"from": "bootstrap"}}
 
 
+@pytest.mark.usefixtures("machine", "homeless")
+def test_a_user_without_a_home(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(MachineError, match="cannot be built here yet: home"):
+        judge(checkout)
+    assert "✗ home            Neither HOME nor an entry" in capsys.readouterr().out
+
+
 def test_write_records_every_choice(
-    machine: dict[str, Finding], checkout: Path, capsys: pytest.CaptureFixture[str]
+    machine: dict[str, Any], checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     engine = {"engine": EngineSettings(host=OWN_HOST)}
     python = {"cpython": {"3.6.15": PrefixInterpreter(source="prefix", path="/opt/p")}}
-    machine["check_engine"] = Finding(Status.MISSING, "engine", "28.5", WRITE, engine)
+    machine["find_engine"] = Finding(Status.MISSING, "engine", "28.5", WRITE, engine)
     machine["check_interpreter"] = Finding(Status.MISSING, "CPython", "prefix", WRITE, python)
-    doctor(project=checkout, write=True)
+    judge(checkout, write=True)
     path = checkout / "imgbuild.local.yaml"
     assert path.read_text().startswith(HEADER)
     written = load_settings(path)
@@ -117,16 +167,16 @@ def test_write_records_every_choice(
     assert written.cpython == python["cpython"]
     assert written.ca_bundle == str(CA)
     assert f"{path}: written." in capsys.readouterr().err
-    doctor(project=checkout, write=True)
+    judge(checkout, write=True)
     assert f"{path}: unchanged" in capsys.readouterr().err
 
 
-def test_write_keeps_what_was_set_by_hand(machine: dict[str, Finding], checkout: Path) -> None:
+def test_write_keeps_what_was_set_by_hand(machine: dict[str, Any], checkout: Path) -> None:
     machine["check_base"] = FINE
     path = checkout / "imgbuild.local.yaml"
     path.write_text(HAND_MADE)
     before = load_settings(path)
-    doctor(project=checkout, write=True)
+    judge(checkout, write=True)
     after = load_settings(path)
     assert (after.engine, after.base) == (before.engine, before.base)
     assert after.cpython["3.6.2"] == before.cpython["3.6.2"]
@@ -135,12 +185,11 @@ def test_write_keeps_what_was_set_by_hand(machine: dict[str, Finding], checkout:
     assert path.read_text() == HAND_MADE, "a file that says the same keeps its comments"
 
 
-def test_a_terminal_gets_a_table_and_whole_fixes() -> None:
+def test_a_terminal_gets_whole_fixes_each_on_its_line() -> None:
     stream = io.StringIO()
-    odd = Finding(Status.WARNING, "odd", "a\x1b[31m", "b\u202e")
+    odd = Finding(Status.WARNING, "odd", "a\x1b[31m", "b\u202e\nmore [bold]")
     console = Console(file=stream, force_terminal=True, width=30, color_system=None)
     show([FINE, MISSING, odd], console)
-    assert "✗ engine" in stream.getvalue()
-    assert "  build/setup/engine.sh" in stream.getvalue()
+    assert "  ✗ engine  none answers\n            -> build/setup/engine.sh\n" in stream.getvalue()
     assert r"a\u001b[31m" in stream.getvalue()
-    assert r"b\u202e" in stream.getvalue()
+    assert "-> b\\u202e\n            -> more [bold]\n" in stream.getvalue()

@@ -20,6 +20,8 @@ case $1 in
     context) echo "$host" ;;
 esac
 """
+#: Answers where an engine is named.
+ONLY_NAMED = '[ "$1" != version ]\n'
 #: An engine: a file answers for it until it is stopped.
 DOCKERD = """\
 if [ "$1" = --version ]; then echo "Docker version $VERSION, build 1"; exit; fi
@@ -154,3 +156,23 @@ def test_what_is_missing_comes_from_a_suite_that_changes_nothing_else(
     assert "docker.io/forky docker-cli/forky docker-buildx/forky iptables" in calls
     assert "-yq" in calls.splitlines()[-1]
     assert not [line for line in calls.splitlines() if "/trixie" in line]
+
+
+def test_a_plain_user_installs_and_starts_nothing(engine: Engine, folder: Path) -> None:
+    (folder / "bin" / "id").write_text("#!/bin/bash\necho 1000\n")
+    result = engine(hosts=("docker.sock",))
+    assert (result.returncode, result.stdout) == (0, "unix:///var/run/docker.sock\n")
+    (folder / "answering" / "docker.sock").unlink()
+    result = engine()
+    assert result.returncode == 3
+    assert "no Docker engine answers this user" in result.stderr
+    assert "sudo usermod -aG docker" in result.stderr
+    result = engine(VERSION="20.10.24")
+    assert result.returncode == 3
+    assert "docker.io docker-cli docker-buildx must be installed: sudo " in result.stderr
+    (folder / "bin" / "docker").write_text(f"#!/bin/bash\n{ONLY_NAMED}")
+    result = engine(VERSION="20.10.24")
+    own = f"unix://{folder}/run/docker.sock"
+    assert (result.returncode, result.stdout) == (0, f"{own}\n"), "root has started it"
+    assert not (folder / "calls").exists()
+    assert not (folder / "state").exists()

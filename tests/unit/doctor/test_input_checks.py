@@ -8,11 +8,21 @@ import pytest
 
 from imgbuild.doctor import input_checks
 from imgbuild.doctor.checks import WRITE, Finding, Status
-from imgbuild.doctor.input_checks import check_base, check_ca, check_index, check_interpreter
+from imgbuild.doctor.input_checks import (
+    check_base,
+    check_ca,
+    check_index,
+    check_interpreter,
+    check_sites,
+)
 from imgbuild.errors import InputError, MachineError
+from imgbuild.files import ContentStore
 from imgbuild.inputs.base import KEYRINGS
+from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix, OperatingSystem
+from imgbuild.project import Project
 from imgbuild.settings import (
+    BootstrapBase,
     Interpreter,
     PrefixInterpreter,
     RegistryBase,
@@ -23,6 +33,7 @@ from imgbuild.settings import (
 
 pytest_plugins = ("doctor_fixtures",)
 DIGEST = "example/base@sha256:" + "0" * 64
+MADE_HERE = Sites(settings=Settings(base={"debian-12": BootstrapBase()}))
 LOCAL, MINE = Path("/opt/local"), Path("/opt/mine")
 
 Program = Callable[..., Path]
@@ -38,10 +49,10 @@ def bookworm(matrix: Matrix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_bootstrap(bookworm: OperatingSystem, program: Program, tmp_path: Path) -> None:
     program("mmdebstrap", f'echo "$@" > {tmp_path}/words')
-    assert check_base("debian-12", bookworm, Sites()).status is Status.FINE
+    assert check_base("debian-12", bookworm, MADE_HERE).status is Status.FINE
     assert "bookworm" in (tmp_path / "words").read_text()
     program("mmdebstrap", "echo 'E: Could not connect' >&2; echo 'E: Some failed' >&2; exit 25")
-    found = check_base("debian-12", bookworm, Sites())
+    found = check_base("debian-12", bookworm, MADE_HERE)
     assert found.status is Status.MISSING
     assert found.detail.endswith("cannot be used: Could not connect")
     assert "base: {debian-12: {from: registry" in str(found.fix)
@@ -53,7 +64,7 @@ def test_bootstrap_without_its_tools(
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     (tmp_path / "keyring.gpg").unlink()
-    found = check_base("debian-12", bookworm, Sites())
+    found = check_base("debian-12", bookworm, MADE_HERE)
     assert found.status is Status.MISSING
     assert "debian-archive-keyring mmdebstrap uidmap" in str(found.fix)
 
@@ -63,15 +74,97 @@ def test_registry(bookworm: OperatingSystem, monkeypatch: pytest.MonkeyPatch) ->
     sites = Sites(settings=Settings(base={"debian-12": base}))
     monkeypatch.setattr(input_checks, "find_image", lambda image, _sites: image)
     found = check_base("debian-12", bookworm, sites)
-    assert (found.status, found.choice) == (Status.FINE, {"base": {"debian-12": base}})
+    assert (found.status, found.choice) == (Status.FINE, {})
 
-    def refuse(_image: str, _sites: Sites) -> None:
-        raise MachineError("no such host. Check it.")
-
-    monkeypatch.setattr(input_checks, "find_image", refuse)
+    monkeypatch.setattr(input_checks, "find_image", silent)
     found = check_base("debian-12", bookworm, sites)
-    assert found.status is Status.WARNING
+    assert found.status is Status.MISSING
     assert "does not answer (no such host)" in found.detail
+    assert "registry: HOST/FOLDER" in str(found.fix)
+    found = check_base("debian-12", bookworm, sites, lambda image: image == DIGEST)
+    assert found.status is Status.FINE
+    assert found.detail.endswith("which can be pulled or is there")
+
+
+def silent(_image: str, _sites: Sites) -> None:
+    raise MachineError("hub/debian: reading it failed: no such host. Check it.")
+
+
+def test_sites(
+    images: dict[str, Image],
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    asked: list[str] = []
+
+    def ask(url: str, _sites: Sites, *, exists: bool = True) -> None:
+        assert not exists
+        asked.append(url)
+        if "anaconda" in url:
+            raise MachineError("no route")
+
+    monkeypatch.setattr(input_checks, "_ask", ask)
+    matrix = images["tf-2.2-gpu-ubuntu"].matrix
+    mirror = Settings.model_validate({"mirrors": {"nvidia-cuda": "http://m/cuda/"}})
+    sites = Sites(matrix.upstream_urls, mirror)
+    found = check_sites([images["tf-2.2-gpu-ubuntu"]], project.locks, sites)
+    names = ["anaconda", "nvidia-cuda", "nvidia-machine-learning", "open-mpi", "ubuntu"]
+    assert [row.what for row in found] == [f"site {name}" for name in names]
+    assert "http://m/cuda/" in asked
+    assert [row.status for row in found] == [Status.MISSING] + [Status.FINE] * 4
+    assert "mirrors: {anaconda: URL}" in str(found[0].fix)
+    found = check_sites([images["tf-2.2-cpu-debian"]], project.locks, sites)
+    assert [row.what for row in found] == ["site debian"], "CPython has its own check"
+    assert found[0].status is Status.SKIPPED, "only the base image has Debian's address"
+    mirrored = Settings.model_validate({"mirrors": {"debian": "http://m/debian/"}})
+    mirrored_sites = Sites(matrix.upstream_urls, mirrored)
+    (found_mirror,) = check_sites([images["tf-2.2-cpu-debian"]], project.locks, mirrored_sites)
+    assert found_mirror.status is Status.FINE
+    assert "http://m/debian/" in asked
+    store = ContentStore(tmp_path / "imgbuild" / "downloads")
+    for name in matrix.sources:
+        path = store.path(matrix.sources[name].sha256)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    found = check_sites([images["tf-2.2-gpu-ubuntu"]], project.locks, sites)
+    assert "site open-mpi" not in [row.what for row in found], "the cache has it"
+
+
+def test_the_pinned_base_can_be_made_where_no_registry_answers(
+    bookworm: OperatingSystem,
+    matrix: Matrix,
+    program: Program,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(input_checks, "find_image", silent)
+    program("mmdebstrap", "exit 0")
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    found = check_base("debian-12", bookworm, Sites())
+    assert (found.status, found.fix, found.choice) == (Status.WARNING, None, {})
+    assert "(no such host), so it is bootstrapped from" in found.detail
+    system = matrix.operating_systems["ubuntu-18.04"]
+    assert check_base("ubuntu-18.04", system, Sites()).status is Status.MISSING
+    monkeypatch.setattr(input_checks, "missing_packages", lambda _: ["mmdebstrap"])
+    found = check_base("debian-12", bookworm, Sites())
+    assert found.status is Status.MISSING
+    assert [line[:7] for line in str(found.fix).splitlines()] == ["let thi", "or let "]
+    assert "mmdebstrap" in str(found.fix)
+    monkeypatch.setattr(input_checks, "find_image", lambda image, _sites: image)
+    found = check_base("debian-12", bookworm, Sites())
+    assert found.status is Status.FINE, "a registry that answers needs no mmdebstrap"
+
+
+def test_a_base_that_is_made_here_since_no_registry_gave_it(
+    bookworm: OperatingSystem, program: Program
+) -> None:
+    program("mmdebstrap", "exit 0")
+    settings = Settings().with_made(str(bookworm.image))
+    found = check_base("debian-12", bookworm, Sites(settings=settings))
+    assert found.status is Status.FINE
+    assert f"no registry gave {bookworm.image}" in found.detail
+    assert "`imgbuild build --refresh-base` asks again" in found.detail
 
 
 def test_index(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,6 +142,19 @@ def test_images_and_history_come_in_one_call_each_without_docker_py(server: Sock
     assert engine._client is None
 
 
+def test_an_image_that_the_engine_can_pull(
+    server: SocketServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(server.host)
+    monkeypatch.setattr(engine, "inspect", lambda _: None)
+    assert engine.reaches("debian:12")
+    server.status = 500
+    assert not engine.reaches("debian:12")
+    assert [path for path, _ in server.asked] == ["/distribution/debian%3A12/json"] * 2
+    monkeypatch.setattr(engine, "inspect", lambda _: StoredImage(ID))
+    assert engine.reaches("debian:12"), "it is there"
+
+
 @pytest.mark.parametrize(
     ("status", "answer", "kind", "said"),
     [

@@ -1,4 +1,4 @@
-"""``apt-install --plan``: what is written down, by an apt-get that only says what it was asked."""
+"""``apt/install --plan``: what is written down, by an apt-get that only says what it was asked."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ def asked(tmp_path: Path, project: Project) -> list[str]:
     fake.chmod(0o755)
     path = f"{fake.parent}:{os.environ['PATH']}"
     subprocess.run(
-        ["sh", project.files / "apt-install", "--plan", tmp_path / "out", "git=1:2.39.5-*"],
+        ["sh", project.files / "apt" / "install", "--plan", tmp_path / "out", "git=1:2.39.5-*"],
         env={"PATH": path, "ASKED": str(tmp_path / "asked")},
         check=True,
         capture_output=True,
@@ -40,8 +40,8 @@ def asked(tmp_path: Path, project: Project) -> list[str]:
 
 def test_a_plan_installs_nothing(asked: list[str]) -> None:
     assert len(asked) == 2
-    assert asked[1].endswith("install -y --print-uris --no-install-recommends git=1:2.39.5-*")
-    assert "Acquire::ForceHash=sha256" in asked[1]
+    assert " install -y --no-install-recommends -o Acquire::ForceHash=sha256 " in asked[1]
+    assert asked[1].endswith(" --print-uris git=1:2.39.5-*")
 
 
 @pytest.mark.usefixtures("asked")

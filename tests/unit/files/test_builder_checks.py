@@ -31,7 +31,7 @@ def test_another_compiler_than_the_matrix_says(
     project: Project, tmp_path: Path, module: str, expected: str, code: int
 ) -> None:
     (tmp_path / "tensorflow.py").write_text(module)
-    result = _run(project.files / "check_compiler.py", expected, path=tmp_path)
+    result = _run(project.files / "horovod" / "check_compiler.py", expected, path=tmp_path)
     assert result.returncode == code
     assert ("built by gcc 4.8.5; the matrix says 7.3.1" in result.stderr) is bool(code)
 

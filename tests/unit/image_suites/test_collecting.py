@@ -1,6 +1,7 @@
 """Which checks there are for which image, and that no other skip gets through: pytest really run.
 
-The container is this machine (testinfra's local backend), the suites are made up.
+The container is this machine (testinfra's local backend), whose `python` is the one that runs
+these tests: Debian has none of this name. The suites are made up.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
         command += [f"--expect={tmp_path}/expect.json", *options, str(folder)]
         # Plugins that no suite needs take longer to import than a suite here takes.
         quick = {"PYTHONDONTWRITEBYTECODE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-        environment = {**os.environ, **quick}
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        environment = {**os.environ, **quick, "PATH": path}
         return subprocess.run(
             command, env=environment, capture_output=True, text=True, check=False, cwd=tmp_path
         )

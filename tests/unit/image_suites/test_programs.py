@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import shlex
 import struct
 import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -186,12 +188,18 @@ def test_what_the_packages_ask_for(program: Any, tmp_path: Path) -> None:
     }
 
 
-def test_programs_share_a_start_and_nothing_else(tmp_path: Path) -> None:
-    """Each has its own state, outputs and exit code, and none stops those that follow."""
+def test_programs_share_a_start_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has its own state, outputs and exit code, and none stops those that follow.
+
+    Where the start itself fails, each runs alone and tells in its own way.
+    """
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     texts = {
         "quiet_tensorflow": "import os\nSTART, SEEN = os.getpid(), []",
         "counts": "import sys, quiet_tensorflow as q\nq.SEEN.append(1)\n"
-        "print(len(q.SEEN), __name__, sys.argv[1])",
+        "print(q.START, len(q.SEEN), __name__, sys.argv[1])",
         "fails": "print('before', flush=True)\nraise ValueError('no')",
         "dies": "import os\nos.kill(os.getpid(), 9)",
     }
@@ -205,12 +213,23 @@ def test_programs_share_a_start_and_nothing_else(tmp_path: Path) -> None:
             ran = subprocess.run(words, capture_output=True, text=True, check=False)
             return SimpleNamespace(rc=ran.returncode, stdout=ran.stdout, stderr=ran.stderr)
 
-    commands = (("counts.py", "a"), ("fails.py",), ("dies.py",), ("counts.py", "b"))
-    first, failed, died, last = Container(Here(), str(tmp_path)).forked(*commands, seconds=30)
-    assert (first.output, last.output) == ("1 __main__ a\n", "1 __main__ b\n")
+    commands = (["counts.py", "a"], ["fails.py"], ["dies.py"], ["counts.py", "b"])
+    here, server = Container(Here(), str(tmp_path)), tmp_path / "one_start.socket"
+    try:
+        first, failed, died, last = (here.forked(*command, seconds=30) for command in commands)
+    finally:
+        server.unlink(missing_ok=True)
+    said = [ran.output.split() for ran in (first, last)]
+    assert [words[1:] for words in said] == [["1", "__main__", "a"], ["1", "__main__", "b"]]
+    assert said[0][0] == said[1][0], "a second server was started"
     assert (failed.exit_code, failed.stdout) == (1, "before\n")
     assert failed.stderr.endswith("ValueError: no\n")
     assert died.exit_code == 137
+    (tmp_path / "quiet_tensorflow.py").write_text("raise ImportError('no driver')")
+    (tmp_path / "catches.py").write_text(
+        "try: import quiet_tensorflow\nexcept ImportError as e: print(e)"
+    )
+    assert here.forked("catches.py", seconds=30).output == "no driver\n"
 
 
 class Versions:

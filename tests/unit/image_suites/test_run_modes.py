@@ -47,13 +47,17 @@ def test_a_lost_signal_is_a_fault_and_a_slow_stop_is_none() -> None:
     assert Stop(0.1, KILLED).fault == "killed after 30 s, the signal did not reach it"
 
 
-@pytest.mark.parametrize(("logs", "running"), [(["mpirun: no such file"], False)])
+@pytest.mark.parametrize("then", ["", "exec sleep 60"], ids=["ends", "waits"])
 def test_what_does_not_start_is_told(
-    monkeypatch: pytest.MonkeyPatch, logs: list[str], *, running: bool
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, then: str
 ) -> None:
-    monkeypatch.setattr(stop_times, "docker_lines", lambda *_: logs)
-    monkeypatch.setattr(stop_times, "inspect", lambda *_: {"State": {"Running": running}})
-    with pytest.raises(pytest.fail.Exception, match="it says:\nmpirun: no such file"):
+    docker = tmp_path / "docker"
+    docker.write_text(f"#!/bin/sh\necho ready; echo mpirun: no such file; {then}\n")
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(stop_times, "SECONDS_TO_START", 0.5)
+    assert stop_times._ready("container", 1) == "container"
+    with pytest.raises(pytest.fail.Exception, match="it says:\nready\nmpirun: no such file"):
         stop_times._ready("container", 2)
 
 

@@ -9,17 +9,21 @@ from typing import Any
 import pytest
 import uv
 
+from imgbuild.build.targets import bake_target
 from imgbuild.errors import InputError, MachineError
 from imgbuild.inputs import build_inputs
 from imgbuild.inputs.build_inputs import BuildInputs, prepare_inputs, uv_context
 from imgbuild.inputs.oci_layout import BaseLayout, write_layout
 from imgbuild.matrix.images import Image
+from imgbuild.plan.digest import InputDigest
+from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.project import Project
 from imgbuild.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[3]
-GPU = "tf-2.2-gpu-ubuntu"
+NAME, GPU = "tf-2.2-cpu-debian", "tf-2.2-gpu-ubuntu"
 DIGEST = "sha256:" + "a" * 64
+BOOTSTRAP = {"base": {"debian-12": {"from": "bootstrap"}}}
 BASE = {"from": "registry", "image": f"x/y@{DIGEST}"}
 
 
@@ -28,11 +32,25 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def _prepare(
-    images: dict[str, Image], settings: dict[str, Any], name: str = "tf-2.2-cpu-debian"
-) -> BuildInputs:
+def _prepare(images: dict[str, Image], settings: dict[str, Any], name: str = NAME) -> BuildInputs:
     made = Settings.model_validate(settings)
     return prepare_inputs([images[name]], made, Project(ROOT), print, make=False)
+
+
+@pytest.mark.parametrize(
+    "machine", [("Darwin", "arm64"), ("Linux", "aarch64"), ("Darwin", "x86_64")]
+)
+def test_uv_of_another_platform_is_no_context(
+    images: dict[str, Image], monkeypatch: pytest.MonkeyPatch, machine: tuple[str, str]
+) -> None:
+    """The stage `uv` of the Dockerfile has the program for Linux on x86-64."""
+    monkeypatch.setattr("platform.system", lambda: machine[0])
+    monkeypatch.setattr("platform.machine", lambda: machine[1])
+    inputs = _prepare(images, {})
+    assert inputs.uv is None
+    item = PlanItem(images[NAME], InputDigest("sha256:1", {}), Action.BUILD, "")
+    target = bake_target(item, inputs, {"downloads": Path("/d")}, Project(ROOT), None)
+    assert {*target.contexts} == {"base", "downloads"}
 
 
 def test_a_base_by_digest_needs_nothing_made(images: dict[str, Image]) -> None:
@@ -40,8 +58,12 @@ def test_a_base_by_digest_needs_nothing_made(images: dict[str, Image]) -> None:
     base = inputs.bases["debian-12"]
     assert (base.reference, base.digest, base.origin) == (f"x/y@{DIGEST}", DIGEST, "registry")
     assert inputs.interpreters["3.6.15"].origin == "source"
+    assert inputs.uv
     assert [path.name for path in inputs.uv.iterdir()] == ["uv"]
-    assert _prepare(images, {}).bases["debian-12"].digest is None
+    assert _prepare(images, BOOTSTRAP).bases["debian-12"].digest is None
+    pinned = _prepare(images, {}).bases["debian-12"]
+    assert pinned.reference == images["tf-2.2-cpu-debian"].os.image
+    assert pinned.digest == pinned.reference.partition("@")[2]
 
 
 def test_a_base_that_was_damaged_and_is_another_now_ends_the_build(
@@ -51,7 +73,7 @@ def test_a_base_that_was_damaged_and_is_another_now_ends_the_build(
     monkeypatch.setattr(build_inputs, "find_base", lambda *_: first)
     made = [other, first]
     monkeypatch.setattr(build_inputs, "bootstrap_base", lambda *_, **__: made.pop())
-    base = _prepare(images, {}).bases["debian-12"]
+    base = _prepare(images, BOOTSTRAP).bases["debian-12"]
     base.require_whole()
     with pytest.raises(MachineError, match="it is another one now"):
         base.require_whole()
@@ -122,6 +144,17 @@ def test_what_cannot_be_meant_is_refused(
 ) -> None:
     with pytest.raises(InputError, match=expected):
         _prepare(images, settings)
+
+
+def test_a_ca_bundle_in_a_folder_of_another_user(
+    images: dict[str, Image], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_file", refuse)
+    with pytest.raises(InputError, match="/etc/ca is not a file of PEM certificates"):
+        _prepare(images, {"ca_bundle": "/etc/ca"})
 
 
 def test_no_build_gets_a_login_for_plain_http(images: dict[str, Image], tmp_path: Path) -> None:

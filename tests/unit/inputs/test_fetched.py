@@ -39,6 +39,7 @@ ITEMS = (
 LISTING = Listing("tf-x", {"lock": "1"}, "ubuntu@sha256:" + "d" * 64, "ubuntu-18.04-1", ITEMS)
 SETTINGS = Settings.model_validate(
     {
+        "base": {"debian-12": {"from": "bootstrap"}},
         "cpython": {"3.6.15": {"from": "prefix", "path": "/opt/python"}},
         "mirrors": {"debian": "https://mirror.example/debian"},
         "netrc": "/etc/netrc",
@@ -151,7 +152,7 @@ def test_what_the_folder_does_not_hold_is_named_before_anything_is_built(
     with pytest.raises(InputError, match=r"holds nothing for tf-2\.1-cpu-debian\. Run `imgbuild f"):
         open_dest(images["tf-2.1-cpu-debian"])
     with pytest.raises(InputError, match=r"changed: downloads, packages\)"):
-        open_dest(settings=Settings.model_validate({"cpython": {}}))
+        open_dest(settings=SETTINGS.model_copy(update={"cpython": {}}))
     path = ContentStore(dest).path(sha256(b"deb"))
     path.write_bytes(b"bad")
     with pytest.raises(InputError, match="was damaged since it was fetched"):

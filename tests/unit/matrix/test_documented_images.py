@@ -1,10 +1,14 @@
 """The images as documented: which exist, what differs, and the error where nothing differs."""
 
+import re
+
 import pytest
+from conftest import ROOT
 
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import (
     Image,
+    all_images,
     as_documented,
     corrections,
     documented_family,
@@ -38,17 +42,27 @@ def test_it_has_the_documented_pins_and_its_own_name(images: dict[str, Image]) -
     assert (old.version_of("git"), unavailable(old)) == ("2.7.4", ())
 
 
+def test_only_what_the_sources_have_is_called_documented(matrix: Matrix) -> None:
+    section = (ROOT / "README.md").read_text("utf-8").split('### What "documented" means')[1]
+    rows = re.findall(r"^\| (\d[^|]*) \| (\w+)", section, re.MULTILINE)
+    where = {minor: source for minors, source in rows for minor in minors.split(", ")}
+    assert {*where} == {image.minor for image in all_images(matrix)}
+    documented = {i.minor for i in all_images(matrix) if any(pin.documented for pin in i.pins)}
+    chosen_here = {minor for minor, source in where.items() if source == "nowhere"} | {"1.15"}
+    assert documented & chosen_here == set()
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("tf-1.10-gpu-ubuntu", "the documentation names no other version for any of its pins"),
-        ("tf-1.14-gpu-ubuntu", "git 2.7.4 was documented and cannot be had for this image"),
+        ("tf-1.10-gpu-ubuntu", "the matrix has no other documented version of any of its pins"),
+        ("tf-2.0-gpu-ubuntu", "git 2.7.4 was documented and cannot be had for this image"),
     ],
 )
 def test_the_error_where_nothing_differs(
     images: dict[str, Image], name: str, expected: str
 ) -> None:
-    with pytest.raises(InputError, match=f"{name} is as documented already: {expected}"):
+    with pytest.raises(InputError, match=f"{name} is not there as documented, too: {expected}"):
         as_documented([images[name], images["tf-2.1-gpu-ubuntu"]], each=True)
 
 
@@ -56,5 +70,5 @@ def test_images_that_differ_are_taken_of_several(images: dict[str, Image]) -> No
     chosen = [images["tf-1.10-gpu-ubuntu"], images["tf-2.1-gpu-ubuntu"]]
     (image,) = as_documented(chosen, each=False)
     assert image.minor == "2.1"
-    with pytest.raises(InputError, match="as documented already"):
+    with pytest.raises(InputError, match="None of the selected"):
         as_documented(chosen[:1], each=False)

@@ -19,14 +19,26 @@ def _names(matrix: Matrix, selection: Selection) -> list[str]:
 @pytest.mark.parametrize(
     ("selection", "names"),
     [
-        (Selection(("2.2",)), ["tf-2.2-cpu-ubuntu"]),
-        (Selection(("2.2.0",)), ["tf-2.2-cpu-ubuntu"]),
-        (Selection(("2.2", "1.10"), stack=DEBIAN), ["tf-1.10-cpu-debian", "tf-2.2-cpu-debian"]),
-        (Selection(("2.2",), cpu=True, gpu=True), ["tf-2.2-cpu-ubuntu", "tf-2.2-gpu-ubuntu"]),
-        # Without --mpi it is the usual one of the stack: on Ubuntu 16.04 that is Intel's.
-        (Selection(("2.2",), stack=DEBIAN), ["tf-2.2-cpu-debian"]),
-        (Selection(("1.12",), stack=DEBIAN, mpi="intelmpi"), ["tf-1.12-cpu-debian-intelmpi"]),
-        (Selection(("1.12",), mpi="intelmpi"), ["tf-1.12-cpu-ubuntu"]),
+        # The default version, variant, stack and MPI; each counts where it has an image.
+        (Selection(), ["tf-2.2-cpu-debian"]),
+        (Selection(gpu=True), ["tf-2.2-gpu-ubuntu"]),
+        (Selection(mpi="intelmpi"), ["tf-2.2-cpu-debian-intelmpi"]),
+        (Selection(("2.3",)), ["tf-2.3-cpu-debian"]),
+        (Selection(("2.3.0",), stack="ubuntu"), ["tf-2.3-cpu-ubuntu"]),
+        (Selection(("2.3", "1.10"), stack=DEBIAN), ["tf-1.10-cpu-debian", "tf-2.3-cpu-debian"]),
+        (Selection(("2.3",), cpu=True, gpu=True), ["tf-2.3-gpu-ubuntu", "tf-2.3-cpu-debian"]),
+        (Selection(("1.12",), mpi="intelmpi"), ["tf-1.12-cpu-debian-intelmpi"]),
+        # On Ubuntu 16.04 Intel's is the usual MPI.
+        (Selection(("1.13",), mpi="intelmpi"), ["tf-1.13-cpu-ubuntu"]),
+        (Selection(("1.12",), gpu=True, mpi="intelmpi"), ["tf-1.12-gpu-ubuntu"]),
+        # Without defaults it is all that fits.
+        (
+            Selection(("1.12",), everything=True),
+            [
+                *("tf-1.12-cpu-ubuntu", "tf-1.12-gpu-ubuntu"),
+                *("tf-1.12-cpu-debian", "tf-1.12-cpu-debian-intelmpi"),
+            ],
+        ),
         (
             Selection(everything=True, stack="debian", mpi="intelmpi"),
             [f"tf-{v}-cpu-debian-intelmpi" for v in ("1.12", "1.15", "2.2", "2.3")],
@@ -37,6 +49,7 @@ def _names(matrix: Matrix, selection: Selection) -> list[str]:
         ),
         (Selection(names=(DOCUMENTED,)), [DOCUMENTED]),
         (Selection(("2.1",), gpu=True, as_documented=True), [DOCUMENTED]),
+        (Selection(("2.1",), as_documented=True), [DOCUMENTED]),
         (
             Selection(gpu=True, everything=True, as_documented=True),
             [f"tf-{minor}-gpu-ubuntu-as-documented" for minor in ("2.1", "2.2", "2.3")],
@@ -59,38 +72,63 @@ def test_everything_is_the_family_without_images_as_documented(
 @pytest.mark.parametrize(
     ("selection", "expected"),
     [
-        (Selection(), "Select images with --tf VERSION or --all"),
-        (Selection(("1.1",)), "--tf 1.1: no such TensorFlow in the matrix"),
-        (Selection(("2.2; rm",)), "is not a version such as 2.2"),
-        (Selection(("2.2",), gpu=True, stack=DEBIAN), "TensorFlow 2.2, gpu, on the stack debian"),
-        (Selection(("2.2",), stack="beos"), "on the stack beos"),
-        (Selection(("1.10",), stack=DEBIAN, mpi="intelmpi"), "on the stack debian with intelmpi"),
-        (Selection(("2.2",), cpu=True, gpu=True, stack=DEBIAN), "No image is TensorFlow 2.2, gpu"),
-        (Selection(gpu=True, stack=DEBIAN, everything=True), "TensorFlow of any version, gpu"),
+        (Selection(("1.1",)), "--tf '1.1': no such TensorFlow in the matrix. Nearest: 1.10.0, 1."),
+        (Selection(("2.9.1",)), "Nearest: 2.3.0, 2.2.0, 2.1.0; `imgbuild list`"),
+        (
+            Selection(("2.2; rm",)),
+            "--tf '2.2; rm': no such TensorFlow in the matrix. Nearest: 2.2.0",
+        ),
+        (Selection(("2.2",), stack="beos"), "--stack 'beos': there is none; give ubuntu or debian"),
+        (Selection(("2.2",), mpi="lam"), "--mpi 'lam': there is none; give intelmpi or openmpi"),
+        (
+            Selection(("1.11",), gpu=True, stack=DEBIAN),
+            (
+                "No image of TensorFlow 1.11 fits --gpu --stack debian. There are: "
+                "tf-1.11-cpu-ubuntu, tf-1.11-gpu-ubuntu, tf-1.11-cpu-debian."
+            ),
+        ),
+        (
+            Selection(("1.10",), stack=DEBIAN, mpi="intelmpi"),
+            "No image of TensorFlow 1.10 fits --stack debian --mpi intelmpi.",
+        ),
+        (Selection(("2.2",), cpu=True, gpu=True, stack=DEBIAN), "2.2 fits --gpu --stack debian"),
+        (
+            Selection(gpu=True, stack=DEBIAN, everything=True),
+            (
+                "No image fits --gpu --stack debian. There are: "
+                "cpu-ubuntu, gpu-ubuntu, cpu-debian, cpu-debian-intelmpi."
+            ),
+        ),
+        (Selection(("1.10",), as_documented=True), "tf-1.10-cpu-debian is not there as documented"),
+        (replace(NAMED, tensorflow=("2.2",)), "--name cannot be combined with --tf"),
+        (replace(NAMED, mpi="openmpi"), "--name cannot be combined"),
     ],
 )
-def test_a_selection_without_images_lists_those_that_exist(
+def test_a_selection_without_images_names_the_nearest(
     matrix: Matrix, selection: Selection, expected: str
 ) -> None:
     with pytest.raises(InputError) as caught:
         select_images(matrix, selection)
     assert expected in str(caught.value)
-    assert "There are: 1.10, 1.11" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("selection", "expected"),
-    [
-        (Selection(("2.2",), mpi="lam"), "no such MPI; there are: intelmpi, openmpi"),
-        (Selection(("2.2",), everything=True), "give --tf or --all, not both"),
-        (Selection(("2.2",), as_documented=True), "tf-2.2-cpu-ubuntu is as documented already"),
-        (replace(NAMED, tensorflow=("2.2",)), "--name cannot be combined with --tf"),
-        (replace(NAMED, mpi="openmpi"), "--name cannot be combined"),
-    ],
-)
-def test_contradictions(matrix: Matrix, selection: Selection, expected: str) -> None:
-    with pytest.raises(InputError, match=expected):
-        select_images(matrix, selection)
+def test_several_images_without_a_default_are_named(matrix: Matrix) -> None:
+    """Two stacks have a GPU image, and neither is the default one."""
+    stacks = {**matrix.stacks, "other": matrix.stacks["ubuntu"]}
+    gpu = next(row for row in matrix.images if row.tensorflow == "2.2.0" and row.cuda)
+    rows = (*matrix.images, gpu.model_copy(update={"stack": "other"}))
+    several = matrix.model_copy(update={"stacks": stacks, "images": rows})
+    with pytest.raises(InputError, match=r"fit: tf-2.2-gpu-ubuntu, tf-2.2-gpu-other\. Say which"):
+        select_images(several, Selection(("2.2",), gpu=True))
+    assert _names(several, Selection(("2.2",))) == ["tf-2.2-cpu-debian"]
+
+
+def test_a_matrix_without_a_default_version(matrix: Matrix) -> None:
+    defaults = matrix.defaults.model_copy(update={"tensorflow": None})
+    without = matrix.model_copy(update={"defaults": defaults})
+    with pytest.raises(InputError, match="Select images with --tf VERSION or --all"):
+        select_images(without, Selection())
+    assert _names(without, Selection(("2.2",))) == ["tf-2.2-cpu-debian"]
 
 
 def test_an_unknown_name_is_reported_with_the_most_similar_ones(matrix: Matrix) -> None:
@@ -108,3 +146,8 @@ def test_an_unknown_name_is_reported_with_the_most_similar_ones(matrix: Matrix) 
 )
 def test_or_everything(selection: Selection, *, everything: bool) -> None:
     assert selection.or_everything.everything is everything
+
+
+def test_without_defaults() -> None:
+    assert Selection(("2.2",), gpu=True).without_defaults.everything
+    assert NAMED.without_defaults == NAMED

@@ -39,10 +39,23 @@ def test_two_entries_with_the_same_tag_are_one(images: dict[str, Image], matrix:
     )
 
 
+def test_the_stack_that_tags_leave_out_is_no_default_of_selections(
+    images: dict[str, Image], matrix: Matrix
+) -> None:
+    """In the matrix of an earlier version, which has no such key, it was the default stack."""
+    tags = matrix.tags.model_copy(update={"unnamed_stack": None})
+    earlier = matrix.model_copy(update={"tags": tags})
+    assert matrix.tags.unnamed_stack != matrix.defaults.stack == "debian"
+    image = images["tf-2.2-cpu-debian"]
+    assert planned_tags(image).moving[1] == "2.2-cpu-debian"
+    assert planned_tags(replace(image, matrix=earlier)).moving[1] == "2.2-cpu"
+
+
 def _renamed_stack(path: Path, name: str) -> Path:
     """Give the stack ``debian`` another name, which is a legal one."""
     document = yaml.load(path.read_text(), Loader=yaml.CBaseLoader)  # noqa: S506 - no tags
     document["stacks"][name] = document["stacks"].pop("debian")
+    document["defaults"]["stack"] = name
     for row in document["images"]:
         row["stack"] = name if row["stack"] == "debian" else row["stack"]
     path.write_text(yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False))

@@ -40,7 +40,8 @@ class ForgedCache:
                 "imgbuild.name": image.name,
                 "imgbuild.input-digest": total,
                 "imgbuild.repository": image.repository,
-                "imgbuild.input.base": "bootstrapped",
+                "imgbuild.input.base": "registry",
+                "org.opencontainers.image.base.digest": str(image.os.image).split("@")[1],
                 "imgbuild.input.cpython": "source",
                 "org.opencontainers.image.created": EPOCH,
             }

@@ -13,6 +13,7 @@ from imgbuild.suites.catalog import (
     code_digest,
     read_suites,
     required,
+    side_by_side,
     suite_keys,
 )
 
@@ -42,6 +43,16 @@ def test_a_suite_on_demand_is_run_only_where_it_is_named(folder: Path) -> None:
     assert [suite.name for suite in choose_suites(folder, ("onnx",), "cpu")] == ["onnx"]
     with pytest.raises(InputError, match=r"No suite nope\. There are: bare, broken, onnx, pins\."):
         choose_suites(folder, ("nope",), "cpu")
+
+
+def test_what_does_not_say_how_long_it_lasts_shares_a_process_which_comes_first(
+    folder: Path,
+) -> None:
+    for name, lasts in {"nodes": 14, "running": 9, "horovod": 7}.items():
+        (folder / f"test_{name}.py").write_text(f"LASTS = {lasts}  # seconds\n")
+    names = ("bare", "horovod", "nodes", "pins", "running")
+    assert side_by_side(folder, names) == [("bare", "pins"), ("nodes",), ("running",), ("horovod",)]
+    assert side_by_side(folder, ("running",)) == [("running",)]
 
 
 def test_the_list_says_what_each_suite_proves_needs_and_is_for(folder: Path) -> None:

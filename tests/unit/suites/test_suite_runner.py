@@ -156,6 +156,8 @@ def test_each_outcome_of_a_check_is_in_the_report(
 MEETING = """
 import pathlib, time
 
+LASTS = 1
+
 def test_it():
     here = pathlib.Path(__file__)
     here.with_suffix(".here").touch()
@@ -166,7 +168,7 @@ def test_it():
 """
 
 
-def test_suites_of_an_image_run_side_by_side(session: TestSession, project: Project) -> None:
+def test_long_suites_of_an_image_run_side_by_side(session: TestSession, project: Project) -> None:
     """As many at once as there are places; the results of all are in one file of a kind."""
     _write_suite(session, project, MEETING)
     (session.project.suites / "test_twin.py").write_text(MEETING)
@@ -179,6 +181,28 @@ def test_suites_of_an_image_run_side_by_side(session: TestSession, project: Proj
     folder = session.reports / TARGET.name
     assert (folder / "junit.xml").read_text().count('<testsuite name="tf-2.2-cpu-debian"') == 2
     assert (folder / "pytest.txt").read_text().count("1 passed") == 2
+
+
+@pytest.mark.parametrize("fail_fast", [False, True])
+def test_short_suites_share_a_process(
+    session: TestSession, project: Project, *, fail_fast: bool
+) -> None:
+    """Each has its own verdict; with --fail-fast those after the first failure do not begin."""
+    body = "import os\ndef test_it(): assert {}, os.getpid()\n"
+    _write_suite(session, project, body.format("False"))
+    (session.project.suites / "test_twin.py").write_text(body.format("False"))
+    (session.project.suites / "test_well.py").write_text(body.format("True"))
+    options = TestOptions(fail_fast=fail_fast)
+    report = run_suites(TARGET, ("toy", "twin", "well"), session, options)
+    if fail_fast:
+        assert ([one.suite for one in report.suites], report.not_begun) == (
+            ["toy"],
+            ("twin", "well"),
+        )
+        return
+    toy, twin, well = report.suites
+    assert toy.failures[0].message.splitlines()[-1] == twin.failures[0].message.splitlines()[-1]
+    assert (well.passed, well.failures, report.not_begun) == (1, (), ())
 
 
 @pytest.mark.parametrize(

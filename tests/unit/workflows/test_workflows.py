@@ -1,6 +1,7 @@
 """The workflows and scripts of CI pass their linters and keep a few rules that no linter knows."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -110,7 +111,7 @@ def test_expressions_name_jobs_steps_and_outputs_that_exist(
         assert output in workflow["jobs"][name]["outputs"]
     for name, output in re.findall(r"steps\.(\w+)\.outputs\.(\w+)", text):
         (step,) = (step for step in job["steps"] if step.get("id") == name)
-        assert f"{output}=" in step["run"]
+        assert "uses" in step or f"{output}=" in step["run"]
 
 
 @pytest.mark.parametrize(("job", "workflow"), JOBS)
@@ -119,7 +120,18 @@ def test_jobs_are_limited(job: dict[str, Any], workflow: dict[str, Any]) -> None
     assert "group" in workflow["concurrency"]
     assert int(job["timeout-minutes"]) <= 360
     read = {("contents", "read"), ("packages", "read")}
-    assert {*job["permissions"].items()} <= {*read, ("packages", "write")}
+    written = {*job["permissions"].items()} - read
+    if job.get("environment") == "index":  # what proves to the index who uploads
+        assert written == {("id-token", "write"), ("attestations", "write")}
+        assert workflow["on"] == {"push": {"tags": ["v*"]}}
+        assert not any("hatchling" in step.get("run", "") for step in job["steps"])
+    elif "pages" in job["permissions"]:  # only what writes to Pages, and nothing of the checkout
+        assert written == {("pages", "write"), ("id-token", "write")}
+        assert job["environment"]["name"] == "github-pages"
+        assert re.match(rf"{re.escape(ONLY_MAIN)} && ", job["if"])
+        assert [step["uses"].partition("@")[0] for step in job["steps"]] == ["actions/deploy-pages"]
+    else:
+        assert written <= {("packages", "write")}
     if "packages" in job["permissions"]:  # only main publishes, whatever started the run
         assert "pull_request" not in workflow["on"]
         assert re.match(rf"{re.escape(ONLY_MAIN)}( && |$)", job["if"])
@@ -148,10 +160,11 @@ def test_a_login_lasts_for_one_command(job: dict[str, Any]) -> None:
     for number in logins:
         assert job["environment"] == "registry"
         (command,) = re.findall(
-            r"imgbuild ((?:push|matrix) .*?) --(?:missing|to) ", steps[number + 1]
+            r"imgbuild ((?:push|matrix|catalog).*?) --(?:missing|to|published) ", steps[number + 1]
         )
         # Bases are made by programs of their archives: they are there before, for all images.
-        assert command == "push $NAMES" or f"imgbuild {command} --make-bases" in steps[number - 1]
+        bases = f"imgbuild {command} --make-bases"
+        assert command in {"push $NAMES", "catalog"} or bases in steps[number - 1]
         assert "docker logout" in steps[number + 2]
         assert job["steps"][number + 2]["if"] == "always()"
         assert not re.search(r"imgbuild (build|test) ", "".join(steps[number:]))
@@ -177,6 +190,47 @@ def test_the_gate_passes_only_if_every_other_job_succeeded(results: str) -> None
     command = ["bash", "-eo", "pipefail", "-c", step["run"]]
     done = subprocess.run(command, env={"RESULTS": results}, check=False, capture_output=True)
     assert (done.returncode == 0) is ("failure" not in results)
+
+
+def test_the_checks_run_with_debians_own_python_too() -> None:
+    job = _workflow("ci.yml")["jobs"]["debian"]
+    assert re.fullmatch(r"debian:bookworm-slim@sha256:[0-9a-f]{64}", job["container"])
+    assert job["steps"][-1]["run"].endswith("\nmake check\n")
+
+
+@pytest.mark.parametrize("used", ["99.0.0", "3.11.0"])
+def test_a_systems_older_python_runs_the_unit_tests_again(tmp_path: Path, used: str) -> None:
+    """The script runs in a folder whose targets only say what they got."""
+    files = {
+        "Makefile": "test unit:\n\t@echo $@ $(VENV) $$PATH\n",
+        ".ci/run": (ROOT / ".ci" / "run").read_text(encoding="utf-8"),
+        ".venv/bin/python": f"#!/bin/sh\necho {used}\n",
+        "build/setup/engine.sh": "#!/bin/sh\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    # Nothing of the make that runs these tests.
+    outer = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    environment = {**outer, "TMPDIR": str(tmp_path / "build")}
+    done = subprocess.run(
+        [str(tmp_path / ".ci" / "run")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    first, *again = done.stdout.splitlines()
+    assert first.split()[0] == "test"
+    own = ["/usr/bin/python3", "-c", "import sys; sys.exit(sys.version_info < (3, 11))"]
+    if used == "3.11.0" or not Path(own[0]).exists() or subprocess.run(own, check=False).returncode:
+        assert again == []
+    else:
+        (line,) = again
+        assert re.fullmatch(rf"unit {tmp_path}/build/\S+ /usr/sbin:/usr/bin:/sbin:/bin", line)
+    assert [path.name for path in (tmp_path / "build").iterdir()] == ["setup"]
 
 
 def test_images_for_gpus_are_left_out_where_none_can_be_published() -> None:

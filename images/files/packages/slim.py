@@ -28,7 +28,7 @@ def main():
     """Slim the tree that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tree")
-    parser.add_argument("--binutils", required=True, help="where the /usr is that has strip")
+    parser.add_argument("--binutils", required=True, help="the folder of strip")
     parser.add_argument("--below")
     arguments = parser.parse_args()
     changed = remove_tests(arguments.tree)
@@ -77,14 +77,14 @@ def strip(path, binutils):
     """
     smaller = path + ".stripped"
     command = [
-        os.path.join(binutils, "bin", "strip"),
+        os.path.join(binutils, "strip"),
         "--strip-unneeded",
         "--preserve-dates",
         "-o",
         smaller,
         path,
     ]
-    libraries = {"LD_LIBRARY_PATH": os.path.join(binutils, "lib", "x86_64-linux-gnu")}
+    libraries = {"LD_LIBRARY_PATH": binutils}
     made = (
         subprocess.call(
             command, env=libraries, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

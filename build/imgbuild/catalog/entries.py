@@ -1,0 +1,201 @@
+"""What the catalogue knows of each image: its pins, and the image itself where there is one."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+from imgbuild.build.context import BuildOptions, open_context
+from imgbuild.dockerfile.lockfile import read_lock
+from imgbuild.dockerfile.render import render_dockerfile
+from imgbuild.dockerfile.stages import Stage
+from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.files import parse_json
+from imgbuild.matrix.images import Image
+from imgbuild.parallel import in_parallel
+from imgbuild.project import Project
+from imgbuild.publish.record import PublishedRepository, Record, read_published, skip_reasons
+from imgbuild.registry.repository_client import RegistryClient, connect
+from imgbuild.settings import load_settings
+from imgbuild.sizes import Layer, measure
+from imgbuild.suites.catalog import Suite, read_suites, required
+
+Say = Callable[[str], None]
+_FLAGS = re.compile(r" --\S+")
+
+
+class SuiteLine(NamedTuple):
+    """What one suite found; without ``verdict`` nothing, and not ``current`` if it changed since.
+
+    ``when`` is the ISO 8601 time of the result.
+    """
+
+    suite: Suite
+    verdict: str = ""
+    passed: int = 0
+    skipped: tuple[str, ...] = ()
+    when: str = ""
+    current: bool = True
+
+
+@dataclass(frozen=True)
+class KnownImage:
+    """An image that exists: the engine's, or, with ``release``, the published one.
+
+    ``layers`` are the lowest first; those of a registry are packed.
+    """
+
+    suites: tuple[SuiteLine, ...]
+    layers: tuple[Layer, ...]
+    release: str | None = None
+
+    @property
+    def size(self) -> int:
+        """The bytes of all layers."""
+        return sum(layer.size for layer in self.layers)
+
+    @property
+    def tested(self) -> bool:
+        """Whether no suite failed, has changed or lacks a result; one without GPUs is skipped."""
+        fine = all(one.current and one.verdict not in {"", "failed"} for one in self.suites)
+        return fine and any(one.passed for one in self.suites)
+
+
+@dataclass(frozen=True)
+class CatalogEntry:
+    """One image; ``known`` is None if it is neither published nor built here.
+
+    ``shown`` is what ``show --json`` prints of it. ``releases`` are the newest first, and
+    ``moving`` the tags that point to the first.
+    """
+
+    image: Image
+    shown: Mapping[str, Any]
+    packages: Mapping[str, str]
+    known: KnownImage | None = None
+    releases: tuple[Record, ...] = ()
+    moving: tuple[str, ...] = ()
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The compute capabilities that it has code for."""
+        generations = self.shown["gpu"]["generations"] if self.shown["gpu"] else ()
+        return tuple(one["capability"] for one in generations if one["service"] != "nothing")
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """All images; the repository whose records were read; whether an engine was asked."""
+
+    entries: Sequence[CatalogEntry]
+    repository: str | None
+    engine: bool
+
+
+def read_catalog(
+    project: Project,
+    shown: Sequence[tuple[Image, Mapping[str, Any]]],
+    repository: str | None,
+    say: Say,
+) -> Catalog:
+    """Return what is known of images; ``repository`` is by default the settings'.
+
+    MachineError: a repository is named and does not answer.
+    """
+    settings, suites = load_settings(project.settings), read_suites(project.suites)
+    images = tuple(image for image, _ in shown)
+    # What is built from stand-ins is no image of the matrix.
+    built = None if settings.standin else _built(project, images, suites, say)
+    published, known = PublishedRepository("", (), {}), dict(built or {})
+    if repository or settings.publishing.repository:
+        with closing(connect(repository, settings, say, "--published")) as registry:
+            published = read_published(registry)
+            latest = {record.image: record for record in published.whole}  # the latest is the last
+            read = partial(published_image, registry=registry, suites=suites)
+            known |= zip(latest, in_parallel(read, [*latest.values()], 8), strict=True)
+        for text in published.faults():
+            say(f"note: {text}")
+    entries = []
+    for image, one in shown:
+        found = known.get(image.name)
+        if found:
+            found = with_stages(found, render_dockerfile(image, project.templates).final)
+        packages = read_lock(project.locks / image.lock_name).versions
+        records = tuple(one for one in published.whole[::-1] if one.image == image.name)
+        moving = published.moving(records[0]) if records else ()
+        entries.append(CatalogEntry(image, one, packages, found, records, moving))
+    return Catalog(entries, published.name or None, built is not None)
+
+
+def _built(
+    project: Project, images: tuple[Image, ...], suites: tuple[Suite, ...], say: Say
+) -> dict[str, KnownImage] | None:
+    """Return what the engine has that was built from this matrix; None without an engine."""
+    known = {}
+    try:
+        with open_context(project, images, BuildOptions(make_inputs=False), say) as context:
+            for item in context.plan(test=False, stored=context.stored):
+                name = item.image.name
+                if item.image_id:
+                    own, keys = required(suites, item.image.variant), context.suite_keys[name]
+                    lines = suite_lines(own, context.store.document(item.image_id), keys)
+                    layers = measure(name, item.image_id, context.engine).layers
+                    known[name] = KnownImage(lines, layers)
+    except MachineError as error:
+        say(f"note: the page says nothing of images that are built here. {error}")
+        return None
+    return known
+
+
+def published_image(
+    record: Record, registry: RegistryClient, suites: Iterable[Suite]
+) -> KnownImage:
+    """Return a published image, with the suites of its day.
+
+    It has no layers where manifest or configuration do not say them.
+    """
+    lines = suite_lines([one for one in suites if one.name in record.report], record.report)
+    known = KnownImage(lines, (), record.release)
+    manifest = registry.manifest(record.digest)
+    try:
+        sizes = [int(one["size"]) for one in manifest.document()["layers"]] if manifest else []
+        history = parse_json(registry.blob(manifest.config_digest))["history"] if manifest else []
+        steps = [str(one.get("created_by", "")) for one in history if not one.get("empty_layer")]
+        layers = tuple(Layer(None, *pair) for pair in zip(sizes, steps, strict=True))
+    except (CheckFailedError, AttributeError, KeyError, TypeError, ValueError):
+        return known
+    return replace(known, layers=layers)
+
+
+def with_stages(known: KnownImage, final: Stage) -> KnownImage:
+    """Return the image with the stages that its layers are copied from.
+
+    A history does not say them, the final stage of the Dockerfile does: where their last copies are
+    the same, they are the same steps.
+    """
+    copies = [one.line for one in final.instructions if one.line.startswith("COPY ")]
+    layers = [*known.layers]
+    places = [index for index, layer in enumerate(layers) if layer.made_by.startswith("COPY ")]
+    places = places[-len(copies) :] if copies else []
+    steps = [layers[index].made_by.removesuffix("# buildkit").strip() for index in places]
+    if steps == [_FLAGS.sub("", line) for line in copies]:
+        for index, line in zip(places, copies, strict=True):
+            layers[index] = layers[index]._replace(made_by=line.replace(" --link", ""))
+    return replace(known, layers=tuple(layers))
+
+
+def suite_lines(
+    suites: Iterable[Suite], report: Mapping[str, Any], keys: Mapping[str, str] | None = None
+) -> tuple[SuiteLine, ...]:
+    """Return a line for each suite; with ``keys``, a result of another form is not current."""
+    lines = []
+    for suite in suites:
+        line, entry = SuiteLine(suite), report.get(suite.name)
+        if isinstance(entry, Mapping):
+            found = str(entry.get("verdict", "")), int(entry.get("passed", 0)), skip_reasons(entry)
+            current = keys is None or entry.get("key") == keys.get(suite.name)
+            line = SuiteLine(suite, *found, str(entry.get("before") or ""), current)
+        lines.append(line)
+    return tuple(lines)

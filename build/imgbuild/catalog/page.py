@@ -1,0 +1,120 @@
+"""The page, one file with its style and script inside; the table of a README; where they go."""
+
+import hashlib
+from base64 import b64encode
+from collections.abc import Callable
+from itertools import groupby
+from os.path import lexists
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+
+from imgbuild.catalog.entries import Catalog, CatalogEntry
+from imgbuild.errors import InputError
+from imgbuild.matrix.gpus import GENERATIONS, gpu_support
+from imgbuild.matrix.images import all_images
+from imgbuild.matrix.model import Matrix
+from imgbuild.matrix.rules import numbers
+
+#: It says who wrote the page: another's file is never replaced.
+GENERATOR = '<meta name="generator" content="imgbuild catalog">'
+#: Between them the table of a README stands.
+BEGIN, END = "<!-- images: begin -->", "<!-- images: end -->"
+_FOLDER = Path(__file__).parent
+#: What has to go together, as the page's table has it.
+_VERSIONS = ("tensorflow", "python", "cuda", "cudnn", "nccl", "horovod")
+
+
+def catalog_page(catalog: Catalog, instruction: Callable[[str], str]) -> str:
+    """Return the page; ``instruction`` shortens the step that made a layer."""
+    entries = sorted(catalog.entries, key=lambda one: one.image.name)
+    entries.sort(key=lambda one: numbers(one.image.tensorflow), reverse=True)
+    groups = groupby(entries, key=lambda one: one.image.tensorflow)
+    versions: dict[tuple[str, ...], list[CatalogEntry]] = {}
+    gpus: dict[str, list[CatalogEntry]] = {}  # together those that serve the same GPUs
+    for one in entries:
+        row = tuple(one.image.keys.get(name, "") for name in _VERSIONS)
+        versions.setdefault(row, []).append(one)
+        if one.shown["gpu"]:
+            gpus.setdefault(str(one.shown["gpu"]), []).append(one)
+    code = {name: (_FOLDER / f"page.{name}").read_text("utf-8") for name in ("css", "js")}
+    return _rendered(
+        "page.html.j2",
+        instruction=instruction,
+        generator=GENERATOR,
+        code=code,
+        hashes={name: _csp_hash(text) for name, text in code.items()},
+        groups=[(version, [*same]) for version, same in groups],
+        entries=entries,
+        versions=versions,
+        gpus=[*gpus.values()],
+        generations=GENERATIONS,
+        repository=catalog.repository,
+        engine=catalog.engine,
+    )
+
+
+def images_table(matrix: Matrix) -> str:
+    """Return the table of images in Markdown: a row a TensorFlow release, a column a stack."""
+    ordered = sorted(all_images(matrix), key=lambda one: numbers(one.tensorflow))
+    groups = groupby(ordered, key=lambda one: one.tensorflow)
+    rows = [(version, [*same]) for version, same in groups]
+    return _rendered("readme.md.j2", groups=rows, stacks=matrix.stacks, support=gpu_support)
+
+
+def with_images_table(path: Path, table: str) -> str:
+    """Return a page with the table between its markers; InputError if it lacks them."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or error
+        raise InputError(f"--readme {path}: {said}. Name a Markdown file.") from error
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end or BEGIN in rest or END in before + after:
+        raise InputError(
+            f"--readme {path}: the table is written between a line {BEGIN} and a line {END}. "
+            "Write both lines, once, where it shall stand."
+        )
+    return f"{before}{begin}\n\n{table}\n{end}{after}"
+
+
+def page_file(folder: Path) -> Path:
+    """Return the file that the page becomes; InputError if something else has its place."""
+    page, what = folder / "index.html", f"--output {folder}"
+    try:
+        there = next(one for one in (folder.absolute(), *folder.absolute().parents) if lexists(one))
+        if not there.is_dir():
+            raise InputError(f"{what}: {there} is no folder. Name one; the page is its index.html.")
+        text = page.read_text(encoding="utf-8") if lexists(page) else GENERATOR
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or error
+        raise InputError(f"{what}: {said}. Name a folder that can be read and written.") from error
+    if GENERATOR not in text:
+        raise InputError(
+            f"{what}: its index.html was not written by imgbuild, and stays. Name another folder, "
+            "or move the file away."
+        )
+    return page
+
+
+def _rendered(name: str, **values: Any) -> str:  # noqa: ANN401 - what the template shows
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=select_autoescape(["html.j2"]),  # Markdown is no HTML
+        undefined=StrictUndefined,
+    )
+    environment.trim_blocks = environment.lstrip_blocks = environment.keep_trailing_newline = True
+    environment.filters["mb"] = megabytes
+    return environment.get_template(name).render(values)
+
+
+def megabytes(size: int) -> str:
+    """Return a size in MB (10⁶ bytes)."""
+    return f"{size / 1e6:,.0f} MB" if size >= 9_950_000 else f"{size / 1e6:.1f} MB"
+
+
+def _csp_hash(text: str) -> str:
+    """Return how a Content-Security-Policy names a style or script."""
+    return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

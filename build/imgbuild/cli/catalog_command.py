@@ -1,0 +1,44 @@
+"""``imgbuild catalog``: write a page to choose an image from, and the table of the README."""
+
+from pathlib import Path
+from typing import Annotated
+
+from imgbuild.cli import options
+from imgbuild.cli.options import echo, info, option
+
+
+def catalog(
+    output: Annotated[Path, option("--output DIR", "Folder for index.html.")] = Path("catalog"),
+    published: Annotated[
+        str | None, options.repository("--published", "The repository of published images.")
+    ] = None,
+    readme: Annotated[
+        Path | None,
+        option("--readme FILE", "Write only the table of images, between the markers of FILE."),
+    ] = None,
+    project: options.ProjectOption = None,
+) -> None:
+    """Write a page to choose an image from, with all that is known.
+
+    It is one file, index.html, which needs no network. What is built here is taken from the engine,
+    what is published from the repository.
+    """
+    from imgbuild.catalog.entries import read_catalog
+    from imgbuild.catalog.page import catalog_page, images_table, page_file, with_images_table
+    from imgbuild.cli.show_command import described
+    from imgbuild.cli.size_command import instruction
+    from imgbuild.files import write_text
+    from imgbuild.matrix.images import all_images
+    from imgbuild.matrix.load import load_matrix
+
+    checkout = options.open_project(project)
+    matrix = load_matrix(checkout.matrix)
+    if readme:
+        write_text(readme, with_images_table(readme, images_table(matrix)))
+        return
+    page = page_file(output)
+    shown = [(image, described(image, checkout.locks)) for image in all_images(matrix)]
+    found = read_catalog(checkout, shown, published, info)
+    write_text(page, catalog_page(found, instruction))
+    known = sum(one.known is not None for one in found.entries)
+    echo(f"{page}: {len(found.entries)} images, {known} of them published or built here.")

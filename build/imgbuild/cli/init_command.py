@@ -1,0 +1,69 @@
+"""``imgbuild init``: a family of images of one's own, as a copy of the one that is in use."""
+
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from imgbuild.cli.options import ProjectOption, echo, open_project
+from imgbuild.errors import InputError
+from imgbuild.project import PARTS
+
+_IGNORED = "/imgbuild.local.yaml\n__pycache__/\n"
+
+
+def init(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A new or empty folder.", show_default=False)
+    ],
+    project: ProjectOption = None,
+) -> None:
+    """Copy the images into DIR, to make a family of your own.
+
+    That is the matrix, locks, templates, Dockerfiles and suites of the checkout that is in use, or
+    of the installed imgbuild.
+    """
+    source, target = open_project(project).root, Path(os.path.realpath(folder))
+    if target.is_relative_to(source):
+        raise InputError(f"{target} is in the family that would be copied. Name a folder outside.")
+    if target.exists() and not target.is_dir():
+        raise InputError(f"{target} is not a folder. Name one that is new or empty.")
+    if there := next(target.iterdir(), None) if target.exists() else None:
+        raise InputError(
+            f"{target} is not empty: it holds {there.name}. Name one that is new or empty."
+        )
+    copy_family(source, target)
+    echo(
+        f"{target} has the images of {source}.\n"
+        "Name your own `repository` in its matrix.yaml, change rows and pins there, then run\n"
+        "imgbuild lock, render, build and test in it. `git init` gives it a history: without one\n"
+        "images have no revision label, and `imgbuild matrix --changed-since` compares nothing."
+    )
+
+
+def copy_family(source: Path, target: Path) -> None:
+    """Copy a family into an empty or new folder; an error leaves the folder as it was."""
+    missing = [place for place in (target, *target.parents) if not place.exists()]
+    try:
+        for part in PARTS:
+            place = source / part
+            files = (place, *place.rglob("*")) if place.is_dir() else (place,)
+            for file in files:
+                if file.is_file() and "__pycache__" not in file.parts:
+                    _copy(file, target / file.relative_to(source))
+        (target / ".gitignore").write_text(_IGNORED, encoding="utf-8")
+    except BaseException:
+        for left in missing[-1:] or [*target.iterdir()]:
+            with suppress(OSError):
+                left.unlink() if left.is_file() else shutil.rmtree(left)
+        raise
+
+
+def _copy(file: Path, place: Path) -> None:
+    """Copy a file for its new owner to change, whoever may write the original."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(file, place)
+    place.chmod(0o755 if os.access(file, os.X_OK) else 0o644)

@@ -1,0 +1,130 @@
+"""Check the GPUs of this machine, and say which images of the matrix run on them, and how."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from glob import glob
+from typing import NamedTuple
+
+from imgbuild.doctor.checks import Finding, Status, answer_of
+from imgbuild.doctor.host_system import as_root, install_command, is_wsl
+from imgbuild.engine.discovery import DEFAULT_HOST
+from imgbuild.engine.types import EngineVersion
+from imgbuild.matrix.gpus import KernelSupport, service
+from imgbuild.matrix.images import Image
+from imgbuild.process import find_program, run
+
+#: It takes a second or two where the driver is not kept loaded; a broken GPU lets it hang.
+SECONDS = 10.0
+#: On PATH, or where WSL has the driver of Windows.
+_PROGRAMS = ("nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi")
+#: Where the Container Device Interface has its devices, by its specification.
+CDI_FILES = ("/etc/cdi/*", "/var/run/cdi/*")
+_WAYS = {
+    "nvidia": "the engine gives GPUs by NVIDIA's runtime",
+    "cdi": "the engine gives GPUs by CDI",
+    None: "the engine gives containers no GPUs",
+}
+_VERBS = {
+    KernelSupport.NATIVE: "run natively",
+    KernelSupport.PTX: "run by PTX",
+    KernelSupport.NOTHING: "do not run",
+    None: "may run",
+}
+_TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/"
+
+
+class Gpu(NamedTuple):
+    """A GPU as nvidia-smi names it; None for what it does not tell."""
+
+    name: str
+    driver: str | None = None
+    capability: str | None = None
+
+
+def find_gpus() -> tuple[list[Gpu], str]:
+    """Return the GPUs, or why none can be listed; neither where there is no nvidia-smi.
+
+    A GPU in parts (MIG) is listed once: its parts have its capability.
+    """
+    program = next(filter(None, map(find_program, _PROGRAMS)), None)
+    if program is None:
+        return [], ""
+    query = "--query-gpu=name,driver_version"
+    command = [program, f"{query},compute_cap", "--format=csv,noheader"]
+    told = run(command, timeout=SECONDS)
+    if "not a valid field" in told.output:  # an old one does not know compute_cap
+        told = run([program, query, command[-1]], timeout=SECONDS)
+    rows = [[cell.strip() for cell in line.split(",")] for line in told.output.splitlines()]
+    if not told.ok or min(map(len, rows), default=0) < 2:
+        return [], told.last(1)
+    # It has words such as [N/A] for what it cannot tell.
+    numbers = ([one if re.fullmatch(r"\d+(\.\d+)+", one) else None for one in row] for row in rows)
+    return [Gpu(row[0], *known[1:3]) for row, known in zip(rows, numbers, strict=True)], ""
+
+
+def check_gpus(
+    family: Sequence[Image],
+    selected: Sequence[Image],
+    host: str | None,
+    engine: EngineVersion | None,
+) -> Iterator[Finding]:
+    """Yield the GPUs, how containers get them, and how the GPU images of ``family`` run on them.
+
+    No build needs a GPU: what is wrong for a ``selected`` image is a warning.
+    """
+    way = _WAYS[engine.gpus if engine else None]
+    if not (host or DEFAULT_HOST).startswith("unix://"):
+        yield Finding(Status.SKIPPED, "GPU", f"none is looked for: {way}, on another machine")
+        return
+    # A program that waits for a broken driver cannot even be killed.
+    found, late = answer_of(find_gpus, 3 * SECONDS)
+    gpus, problem = found or ([], late)
+    if problem:
+        fix = "`dmesg` says what is wrong; after an upgrade of the driver restart the machine"
+        yield Finding(Status.WARNING, "GPU", f"nvidia-smi lists none: {problem}", fix)
+    elif not gpus:
+        detail = "no nvidia-smi; GPU images can be built, and only their suite gpu_runs is skipped"
+        yield Finding(Status.SKIPPED, "GPU", detail)
+    else:
+        yield _check_containers(way, offered=bool(engine and engine.gpus))
+    for gpu, count in Counter(gpus).items():
+        capability = gpu.capability or "unknown (an old nvidia-smi)"
+        detail = f"{count} x {gpu.name}, compute capability {capability}, driver {gpu.driver}"
+        yield Finding(Status.FINE, "GPU", detail)
+        images = [image for image in family if image.cuda]
+        yield from _check_images(gpu, images, {image.name for image in selected})
+
+
+def _check_containers(way: str, *, offered: bool) -> Finding:
+    """Return whether the engine gives GPUs to containers, and what NVIDIA's toolkit has set up."""
+    told = run(["nvidia-ctk", "--version"], timeout=SECONDS)
+    toolkit = told.output.partition("\n")[0] if told.ok else "no nvidia-ctk"
+    files = [name for pattern in CDI_FILES for name in glob(pattern)]  # noqa: PTH207 - no errors
+    detail = f"{way} ({', '.join([toolkit, *files])})"
+    if offered:
+        return Finding(Status.FINE, "GPUs in containers", detail)
+    fix = as_root("nvidia-ctk runtime configure --runtime=docker, and restart the engine")
+    if not told.ok:
+        fix = f"{install_command('nvidia-container-toolkit')} (from where: {_TOOLKIT})\n{fix}"
+    return Finding(Status.WARNING, "GPUs in containers", detail, fix)
+
+
+def _check_images(gpu: Gpu, images: Sequence[Image], selected: set[str]) -> Iterator[Finding]:
+    """Yield a finding for all images that do alike on a GPU."""
+    every = [*dict.fromkeys(image.minor for image in images)]
+    groups: dict[tuple[KernelSupport | None, str], list[Image]] = {}
+    for image in images:
+        groups.setdefault(service(image, gpu.capability, gpu.driver), []).append(image)
+    for (support, why), alike in groups.items():
+        found = [*dict.fromkeys(image.minor for image in alike)]
+        between = every[every.index(found[0]) : every.index(found[-1]) + 1]
+        together = len(found) > 2 and found == between
+        names = f"{found[0]} to {found[-1]}" if together else ", ".join(found)
+        concerns = not selected.isdisjoint(image.name for image in alike)
+        status = Status.WARNING if concerns else Status.SKIPPED
+        status = Status.FINE if support is KernelSupport.NATIVE else status
+        upgrade = f"upgrade the NVIDIA driver{' in Windows' if is_wsl() else ''}, and restart"
+        fix = upgrade if concerns and "too old" in why else None
+        detail = f"TensorFlow {names} {_VERBS[support]} on {gpu.name}"
+        yield Finding(status, "GPU images", f"{detail}: {why}" if why else detail, fix)

@@ -1,0 +1,105 @@
+"""Catalogue pages of the real matrix with made-up results and releases, for tests."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from imgbuild.catalog.entries import Catalog, CatalogEntry, KnownImage, SuiteLine
+from imgbuild.catalog.page import catalog_page
+from imgbuild.cli.show_command import described
+from imgbuild.cli.size_command import instruction
+from imgbuild.dockerfile.lockfile import read_lock
+from imgbuild.matrix.images import Image, all_images
+from imgbuild.matrix.load import load_matrix
+from imgbuild.project import Project
+from imgbuild.publish.record import Record
+from imgbuild.sizes import Layer
+from imgbuild.suites.catalog import Suite
+
+REPOSITORY = "registry.example.org/ml/tensorflow"
+BUILT, PUBLISHED = "tf-2.2-cpu-debian", "tf-2.2-gpu-ubuntu"
+LAYERS = (
+    Layer(None, 110_000_000, "debian root file system"),
+    Layer(None, 29_000_000, "COPY /opt/python /opt/python # buildkit"),
+    Layer(None, 0, "RUN nothing"),
+    Layer(None, 660_000_000, "COPY /out/ / # buildkit"),
+)
+NOON = "2026-11-20T12:00:00Z"
+SUITES = (
+    SuiteLine(Suite("pins", "every pin is right", None, ""), "passed", 17, (), NOON),
+    SuiteLine(Suite("nodes", "ranks on two nodes", None, ""), "failed", 2, (), NOON),
+    SuiteLine(Suite("gpu_runs", "it computes", None, ""), "skipped", 0, ("no driver",), NOON),
+    SuiteLine(
+        Suite("running", "it ends", None, ""),
+        "passed",
+        3,
+        (),
+        "2026-11-19T12:00:00Z",
+        current=False,
+    ),
+    SuiteLine(Suite("tensorboard", "it serves", None, "")),
+)
+
+
+def release(image: Image, name: str = "20261120.1", **changes: Any) -> Record:
+    """Return the record of an image; its suites are left out."""
+    digest = "sha256:" + "2" * 64
+    record = Record(
+        image=image.name,
+        digest=digest,
+        image_id=digest,
+        size=1_234_567_890,
+        release=name,
+        tag=f"{image.tensorflow}-{image.variant}-{name}",
+        moving=(),
+        input_digest=digest,
+        variant=image.variant,
+        stack=image.stack,
+        pins={pin.component: pin.version for pin in image.pins},
+        suites=(),
+        report={},
+        substitutes=(),
+        published=f"{name[:4]}-{name[4:6]}-{name[6:8]}T10:11:12Z",
+    )
+    return replace(record, **changes)
+
+
+def entry(image: Image, locks: Path) -> CatalogEntry:
+    """Return an image of the matrix; of two there is more to say."""
+    plain = CatalogEntry(
+        image, described(image, locks), read_lock(locks / image.lock_name).versions
+    )
+    if image.name == BUILT:
+        return replace(plain, known=KnownImage(SUITES, LAYERS))
+    if image.name == PUBLISHED:
+        passed = KnownImage(SUITES[:1], LAYERS, "20261120.1")
+        releases = (release(image), release(image, "20261101.1"))
+        return replace(plain, known=passed, releases=releases, moving=(f"{image.minor}-gpu",))
+    return plain
+
+
+def page(entries: Sequence[CatalogEntry], repository: str | None = REPOSITORY) -> str:
+    return catalog_page(Catalog(entries, repository, engine=True), instruction)
+
+
+def sample_page(root: Path) -> str:
+    """Return the page of all images of a checkout."""
+    project = Project(root)
+    images = all_images(load_matrix(project.matrix))
+    return page([entry(image, project.locks) for image in images])
+
+
+def large_page(root: Path, count: int) -> str:
+    """Return the page of so many images, all different."""
+    project = Project(root)
+    matrix = load_matrix(project.matrix)
+    known = [entry(image, project.locks) for image in all_images(matrix)]
+    entries = []
+    for number in range(count):
+        one = known[number % len(known)]
+        later = f"{one.image.minor}{number // len(known)}.0"
+        releases = {**matrix.tensorflow, later: one.image.wheel}
+        grown = matrix.model_copy(update={"tensorflow": releases})
+        entries.append(replace(one, image=replace(one.image, tensorflow=later, matrix=grown)))
+    return page(entries)

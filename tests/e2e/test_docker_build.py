@@ -1,0 +1,69 @@
+"""A committed Dockerfile is built by `docker build` alone, and the result passes suites.
+
+Given are only a base image and, where the settings name one, an interpreter: upstreams that the
+machine of a test may not reach. All else comes from the Dockerfile's own stages.
+"""
+
+import os
+import subprocess
+from pathlib import Path
+
+from checkout import COPY_REPOSITORY, Checkout
+
+from imgbuild.build.context import BuildOptions, open_context
+from imgbuild.build.prepare import load_base
+from imgbuild.build.targets import bake_target
+from imgbuild.engine.bake import BakeTarget
+from imgbuild.engine.client import Engine
+from imgbuild.matrix.images import all_images
+from imgbuild.matrix.load import load_matrix
+
+NAME = "tf-1.15-cpu-debian"
+REFERENCE = f"{COPY_REPOSITORY}:by-docker-alone"
+
+
+def _target(checkout: Checkout) -> BakeTarget:
+    """Return what imgbuild gives the image, whose base the engine has."""
+    matrix = load_matrix(checkout.project.matrix)
+    (image,) = (one for one in all_images(matrix) if one.name == NAME)
+    options = BuildOptions()
+    with open_context(checkout.project, (image,), options, lambda _: None) as context:
+        load_base(image.os_name, context)
+        (item,) = context.plan(test=False)
+        return bake_target(item, context.inputs, {}, context.project, None)
+
+
+def _docker_build(target: BakeTarget, checkout: Checkout, *words: str) -> None:
+    secrets = [word for secret in target.secrets for word in ("--secret", secret)]
+    command = [
+        "docker",
+        "build",
+        "-f",
+        str(target.dockerfile),
+        *secrets,
+        *words,
+        str(target.context),
+    ]
+    environment = {**checkout.environment, "DOCKER_BUILDKIT": "1"}
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def test_docker_builds_a_dockerfile_alone(
+    checkout: Checkout, engine: Engine, tmp_path: Path
+) -> None:
+    target = _target(checkout)
+    given = ["--build-context", f"base={target.contexts['base']}"]
+    for made in target.needs:  # the interpreter
+        contexts = [w for n, c in made.contexts.items() for w in ("--build-context", f"{n}={c}")]
+        arguments = [w for n, v in made.args.items() for w in ("--build-arg", f"{n}={v}")]
+        _docker_build(made, checkout, *contexts, *arguments, "--output", os.fspath(tmp_path))
+        given += ["--build-context", f"cpython={tmp_path}"]
+    try:
+        _docker_build(target, checkout, *given, "--tag", REFERENCE)
+        expected = "tf=1.15.0,horovod=0.18.2,python=3.6.15,tensorboard=1.15.0,git=2.39.5"
+        suites = ("--suite", "tensorflow", "--suite", "horovod")
+        tested = checkout.run("test", "--image", REFERENCE, "--expect", expected, *suites)
+        assert "passed" in tested.stdout
+    finally:
+        engine.untag(REFERENCE)

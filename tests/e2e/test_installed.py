@@ -1,0 +1,87 @@
+"""imgbuild as a user installs it: in an environment of its own, run where there is no checkout."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from checkout import COPY_REPOSITORY, ROOT, Checkout
+from copied_checkout import remove_images
+
+from imgbuild.dockerfile.labels import INPUT_DIGEST, REPOSITORY
+from imgbuild.engine.client import Engine
+
+IMAGE = ("--tf", "2.2", "--stack", "debian")
+
+
+@dataclass(frozen=True)
+class InstalledProgram(Checkout):
+    """A folder to run the installed program in; settings of its user are below ``config``."""
+
+    env: Path
+
+    @property
+    def config(self) -> Path:
+        return self.state / "config" / "imgbuild"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        own = {"XDG_CONFIG_HOME": str(self.config.parent)}
+        return {n: v for n, v in super().environment.items() if n != "PYTHONPATH"} | own
+
+    def command(self, *arguments: str) -> list[str]:
+        return [str(self.env / "bin" / "imgbuild"), *arguments]
+
+
+@pytest.fixture
+def installed(tmp_path: Path, host: str | None, engine: Engine) -> Iterator[InstalledProgram]:
+    """Give the program in an empty folder, with the settings of this machine."""
+    made = InstalledProgram(tmp_path / "empty", tmp_path / "state", host, tmp_path / "env")
+    made.root.mkdir()
+    uv = str(Path(sys.executable).with_name("uv"))
+    environment = {n: v for n, v in os.environ.items() if n != "VIRTUAL_ENV"}
+    for words in (
+        ("venv", "-q", "--python", sys.executable, str(made.env)),
+        ("pip", "install", "-q", "--python", str(made.env / "bin" / "python"), str(ROOT)),
+    ):
+        subprocess.run([uv, *words], check=True, env=environment)
+    if (ROOT / "imgbuild.local.yaml").exists():
+        made.config.mkdir(parents=True)
+        shutil.copy(ROOT / "imgbuild.local.yaml", made.config)
+    yield made
+    remove_images(engine, COPY_REPOSITORY)
+
+
+def test_a_family_of_one_s_own_is_built_and_tested(
+    installed: InstalledProgram, checkout: Checkout, engine: Engine
+) -> None:
+    """From an empty folder, in one whose name has a blank and umlauts."""
+    here = json.loads(installed.run("build", *IMAGE, "--plan", "--json").stdout)
+    there = json.loads(checkout.run("build", *IMAGE, "--plan", "--json").stdout)
+    assert here[0]["input_digest"] == there[0]["input_digest"]
+    assert [*installed.root.iterdir()] == []
+
+    own = InstalledProgram(
+        installed.root / "für uns", installed.state, installed.host, installed.env
+    )
+    installed.run("init", str(own.root))
+    matrix = own.root / "matrix.yaml"
+    text = matrix.read_text(encoding="utf-8")
+    matrix.write_text(text.replace("imgbuild/tensorflow", COPY_REPOSITORY, 1), encoding="utf-8")
+    if installed.config.exists():
+        shutil.copy(installed.config / "imgbuild.local.yaml", own.root)
+    own.run("render", "--check")
+    with (own.root / "images" / "files" / "ssh" / "ssh_config_mpi").open("a") as file:
+        file.write("# of our team\n")
+    own.run("build", *IMAGE, "--no-test")
+    own.run("test", *IMAGE, "--suite", "pins")
+    named = f"{COPY_REPOSITORY}:2.2-cpu-debian"
+    (labels,) = [one.labels for one in engine.named(COPY_REPOSITORY) if named in one.tags]
+    assert labels[REPOSITORY] == COPY_REPOSITORY
+    assert labels[INPUT_DIGEST] != there[0]["input_digest"]
+    assert "org.opencontainers.image.revision" not in labels

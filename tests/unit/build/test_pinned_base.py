@@ -1,0 +1,187 @@
+"""The base image that the matrix pins: from its registry, or made here where none answers."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from bench import NEW, OLD, Bench
+
+from imgbuild.build import pinned_base
+from imgbuild.build.context import BuildContext
+from imgbuild.build.pinned_base import with_pinned_bases
+from imgbuild.engine.faults import answered_error, engine_error
+from imgbuild.engine.types import StoredImage
+from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
+from imgbuild.inputs import build_inputs
+from imgbuild.inputs.oci_layout import BaseLayout
+from imgbuild.matrix.images import Image
+from imgbuild.plan.plan import Action
+from imgbuild.settings import BootstrapBase, RegistryBase, Settings, load_settings
+
+MADE = BaseLayout(Path("/base"), f"sha256:{'b' * 64}", "imgbuild/base:debian-12-b", "sha256:m")
+LOOKUP = 'Get "https://registry.test/v2/": dial tcp: lookup registry.test: no such host'
+NO_ANSWER = answered_error(LOOKUP, None, refused=False)
+
+
+@dataclass
+class Unsettled:
+    """A machine whose settings name no base image, and which has none.
+
+    ``made`` are those that were made here, and whether anew; ``pin`` is the matrix's.
+    """
+
+    bench: Bench
+    pin: str
+    patch: pytest.MonkeyPatch
+    made: list[bool] = field(default_factory=list)
+
+    def settle(self) -> BuildContext:
+        return with_pinned_bases(self.bench.context.images, self.bench.context)
+
+    def pulls_fail(self, error: ImgbuildError) -> None:
+        def pull(_: str) -> None:
+            raise error
+
+        self.patch.setattr(self.bench.engine, "pull", pull)
+
+    def later(self, image: str | None = None) -> str:
+        """Return where a later command takes the image from."""
+        settings = load_settings(self.bench.context.project.root / "none.yaml")
+        return settings.base_for("debian-12", image or self.pin).source
+
+
+@pytest.fixture
+def machine(
+    bench: Bench, images: dict[str, Image], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Unsettled:
+    found = Unsettled(bench, str(images[NEW].os.image), monkeypatch)
+
+    def bootstrap(*_: object, refresh: bool, **__: object) -> BaseLayout:
+        found.made.append(refresh)
+        return MADE
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
+    monkeypatch.setattr(build_inputs, "find_base", lambda *_: None)
+    monkeypatch.setattr(build_inputs, "bootstrap_base", bootstrap)
+    monkeypatch.setattr(build_inputs, "uv_context", lambda _: Path("/uv"))
+    monkeypatch.setattr(pinned_base, "missing_packages", lambda _: [])
+    bench.change(settings=Settings())
+    return found
+
+
+def test_a_registry_that_answers_gives_it_once(machine: Unsettled) -> None:
+    engine = machine.bench.engine
+    engine.registry[machine.pin] = StoredImage("sha256:base", (machine.pin,))
+    for _ in range(2):
+        assert machine.settle() is machine.bench.context
+    assert engine.calls.count("pull") == 1
+    assert machine.made == []
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        LOOKUP,
+        'Get "https://r/v2/": net/http: TLS handshake timeout',
+        'Get "https://r/v2/": tls: failed to verify certificate: x509: certificate has expired',
+        'Get "https://r/v2/": dial tcp 10.0.0.1:443: connect: connection refused',
+        'Get "https://r/v2/": context deadline exceeded (Client.Timeout exceeded while awaiting)',
+        'Get "https://r/v2/": http: server gave HTTP response to HTTPS client',
+    ],
+)
+def test_where_none_answers_it_is_made_here_and_that_is_remembered(
+    machine: Unsettled, said: str
+) -> None:
+    machine.pulls_fail(answered_error(said, None, refused=False))
+    context = machine.settle()
+    base = context.inputs.bases["debian-12"]
+    assert (base.digest, base.origin) == (MADE.image_id, "bootstrapped")
+    assert machine.made == [False]
+    assert with_pinned_bases(context.images, context) is context
+    told = machine.bench.said[-1]
+    assert told.startswith(f"No registry answers ({said})")
+    assert told.endswith("until --refresh-base.")
+    assert machine.later() == "bootstrap"
+    assert machine.later(f"debian@sha256:{'0' * 64}") == "registry", "the matrix moved on"
+    Settings().remember_made()
+    assert machine.later() == "registry"
+
+
+def test_refresh_makes_it_anew(machine: Unsettled) -> None:
+    machine.pulls_fail(NO_ANSWER)
+    machine.bench.change(options=replace(machine.bench.context.options, refresh_base=True))
+    machine.settle()
+    assert machine.made == [True]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "pull access denied for debian, repository does not exist or may require 'docker login'",
+        "manifest for debian@sha256:abd6 not found: manifest unknown: manifest unknown",
+        "toomanyrequests: You have reached your pull rate limit",
+    ],
+)
+def test_what_a_registry_refuses_is_not_made_here(machine: Unsettled, said: str) -> None:
+    machine.pulls_fail(answered_error(said, None, refused=True))
+    with pytest.raises(CheckFailedError) as caught:
+        machine.settle()
+    text = str(caught.value)
+    assert text.startswith(f"The registry does not give the base image {machine.pin}: {said}.")
+    assert "`base: {debian-12: {from: bootstrap}}`" in text
+    assert (machine.made, machine.later()) == ([], "registry")
+
+
+def test_without_its_tools_both_ways_out_are_named(machine: Unsettled) -> None:
+    machine.pulls_fail(NO_ANSWER)
+    machine.patch.setattr(pinned_base, "missing_packages", lambda _: ["mmdebstrap", "uidmap"])
+    with pytest.raises(MachineError) as caught:
+        machine.settle()
+    text = str(caught.value)
+    assert text.startswith(f"The base image {machine.pin} cannot be pulled")
+    for part in (LOOKUP, "`registry` in imgbuild.local.yaml", "install -y mmdebstrap uidmap"):
+        assert part in text
+    assert (machine.made, machine.later()) == ([], "registry")
+
+
+def test_an_engine_that_does_not_answer_is_no_registry(machine: Unsettled) -> None:
+    lost = engine_error(ConnectionRefusedError("connection refused"), None)
+    machine.pulls_fail(lost)
+    with pytest.raises(type(lost), match="The engine at"):
+        machine.settle()
+    assert machine.made == []
+
+
+def test_an_image_on_the_base_made_here_is_up_to_date(machine: Unsettled) -> None:
+    """Though its plan without that knowledge, on another cache, was to build it."""
+    bench, before = machine.bench, machine.bench.context
+    machine.pulls_fail(NO_ANSWER)
+    machine.patch.setattr("imgbuild.build.run.prepare", lambda *_: ({OLD: {}, NEW: {}}, {}))
+    assert {one.state for one in bench.build()} == {"done"}
+    Settings().remember_made()
+    bench.context = before
+    assert {one.action for one in bench.plan()} == {Action.BUILD}
+    assert {one.state for one in bench.build()} == {"up to date"}
+    assert len(bench.baked) == 1
+
+
+def test_the_settings_and_ubuntu_are_left_to_the_build(
+    machine: Unsettled, images: dict[str, Image]
+) -> None:
+    other = {"from": "registry", "image": f"x@sha256:{'0' * 64}"}
+    for base in (BootstrapBase(), RegistryBase.model_validate(other)):
+        context = replace(machine.bench.context, settings=Settings(base={"debian-12": base}))
+        assert with_pinned_bases(context.images, context) is context
+    context = machine.bench.context
+    assert with_pinned_bases((images["tf-2.2-gpu-ubuntu"],), context) is context
+    assert (machine.made, machine.bench.engine.calls) == ([], [])
+
+
+def test_a_matrix_without_a_base_image_is_left_to_the_build(machine: Unsettled) -> None:
+    image = machine.bench.context.images[0]
+    unpinned = image.os.model_copy(update={"image": None})
+    systems = {**image.matrix.operating_systems, image.os_name: unpinned}
+    matrix = image.matrix.model_copy(update={"operating_systems": systems})
+    own = replace(image, matrix=matrix)
+    assert with_pinned_bases((own,), machine.bench.context) is machine.bench.context
+    assert (machine.made, machine.bench.engine.calls) == ([], [])

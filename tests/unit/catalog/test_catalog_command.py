@@ -1,0 +1,111 @@
+"""``imgbuild catalog``: what it reads, what it writes, what it refuses; the table of the README."""
+
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+from memory_registry import MemoryRegistry
+from published_images import publish
+from typer.testing import CliRunner, Result
+
+from imgbuild.catalog import entries
+from imgbuild.catalog.page import BEGIN, END, images_table, with_images_table
+from imgbuild.cli import app, register
+from imgbuild.errors import InputError
+from imgbuild.matrix.load import load_matrix
+from imgbuild.matrix.model import Matrix
+from imgbuild.project import SETTINGS_VARIABLE
+
+README = ROOT / "README.md"
+TAG = "2.2.0-cpu-py38-openmpi4.1.4-debian12-20261120.1"
+#: A socket that no engine listens at.
+NO_ENGINE = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
+
+
+def run(*words: str) -> Result:
+    if not app.registered_commands:
+        register(app)
+    return CliRunner().invoke(app, ["catalog", *words], env=NO_ENGINE)
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = tmp_path_factory.mktemp("settings") / "imgbuild.local.yaml"
+    settings.write_text("{}\n", encoding="utf-8")
+    monkeypatch.setenv(SETTINGS_VARIABLE, str(settings))
+
+
+def test_the_readme_has_the_table() -> None:
+    table = images_table(load_matrix(ROOT / "matrix.yaml"))
+    assert with_images_table(README, table) == README.read_text(encoding="utf-8"), (
+        "the table of images differs: imgbuild catalog --readme README.md"
+    )
+
+
+def test_a_row_of_the_table(matrix: Matrix) -> None:
+    rows = images_table(matrix).splitlines()
+    assert len(rows) == 2 + len(matrix.tensorflow)
+    assert rows[2].startswith("| 1.10.0 | 0.15.2 | `1.10-cpu-ubuntu`<br>`1.10-gpu-ubuntu` |")
+    assert "| CUDA 10.1, driver 418.39; Kepler 3.5 to Turing 7.5 |" in rows[-2]
+    assert rows[-1].endswith("; Kepler 3.5 to Turing 7.5, not Maxwell 5.0 |")
+
+
+def test_the_table_is_written_and_nothing_else(tmp_path: Path) -> None:
+    page = tmp_path / "README.md"
+    page.write_text(f"a\n{BEGIN}\nold\n{END}\nb\n", encoding="utf-8")
+    assert run("--readme", str(page), "--output", str(tmp_path / "site")).exit_code == 0
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith(f"a\n{BEGIN}\n\n| TensorFlow |")
+    assert text.endswith(f"|\n\n{END}\nb\n")
+    assert "old" not in text
+    assert not (tmp_path / "site").exists()
+
+
+@pytest.mark.parametrize(
+    "text", ["", BEGIN, END, f"{END}{BEGIN}", f"{BEGIN}{END}{END}", f"{BEGIN}{BEGIN}{END}"]
+)
+def test_a_readme_without_both_markers_stays(tmp_path: Path, text: str) -> None:
+    page = tmp_path / "README.md"
+    page.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match="Write both lines, once"):
+        with_images_table(page, "")
+    with pytest.raises(InputError, match="No such file"):
+        with_images_table(tmp_path / "gone.md", "")
+
+
+def test_without_engine_and_repository(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "site"
+    first = run("--output", str(folder))
+    page = (folder / "index.html").read_bytes()
+    assert first.exit_code == 0
+    assert "34 images, 0 of them published or built here." in first.output
+    assert "note: the page says nothing of images that are built here." in first.output
+    assert run("--output", str(folder)).exit_code == 0
+    assert (folder / "index.html").read_bytes() == page
+    assert [one.name for one in folder.iterdir()] == ["index.html"]
+
+
+def test_published_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = MemoryRegistry()
+    newest = publish(registry, TAG)
+    publish(
+        registry,
+        TAG.replace("1120", "1101"),
+        release="20261101.1",
+        published="2026-11-01T00:00:00Z",
+        moving=(),
+    )
+    monkeypatch.setattr(entries, "connect", lambda *_: registry)
+    result = run("--output", str(tmp_path), "--published", "registry.test/team/app")
+    assert "34 images, 1 of them published or built here." in result.output
+    text = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert f"docker pull registry.test/team/app:{newest.tag}" in text
+    assert text.index("<strong>20261120.1</strong>") < text.index("<strong>20261101.1</strong>")
+
+
+def test_a_refused_folder_stays_as_it_is(tmp_path: Path) -> None:
+    page = tmp_path / "index.html"
+    page.write_text("mine", encoding="utf-8")
+    result = run("--output", str(tmp_path))
+    assert isinstance(result.exception, InputError)
+    assert page.read_text(encoding="utf-8") == "mine"

@@ -1,0 +1,241 @@
+"""The catalogue's page: what it says of each image, and that nothing in it is obeyed or loaded."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+from memory_registry import MemoryRegistry
+from published_images import RECORD
+
+from catalog_pages import BUILT, LAYERS, PUBLISHED, REPOSITORY, SUITES, entry, large_page, page
+from catalog_pages import release as record
+from imgbuild.catalog.entries import (
+    CatalogEntry,
+    KnownImage,
+    published_image,
+    suite_lines,
+    with_stages,
+)
+from imgbuild.catalog.page import page_file
+from imgbuild.dockerfile.stages import read_dockerfile
+from imgbuild.errors import InputError
+from imgbuild.matrix.images import Image
+from imgbuild.project import Project
+from imgbuild.sizes import Layer
+from imgbuild.suites.catalog import read_suites
+
+LOCKS = Project(ROOT).locks
+CPU, INTEL = "tf-2.3-cpu-debian", "tf-2.3-cpu-debian-intelmpi"
+
+
+class _Text(HTMLParser):
+    """The words of a page, as people read them, and its addresses."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.words: list[str] = []
+        self.loaded: list[str] = []
+        self.ids: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.loaded += [v or "" for k, v in attrs if k in {"src", "srcset", "data", "poster"}]
+        self.loaded += [given.get("href") or ""] if tag in {"link", "image", "use"} else []
+        self.ids += [given["id"] or ""] if "id" in given else []
+
+    def handle_data(self, data: str) -> None:
+        self.words += data.split()
+
+
+def said(entries: list[CatalogEntry], repository: str | None = REPOSITORY) -> str:
+    return " ".join(_Text(page(entries, repository)).words)
+
+
+@pytest.fixture
+def of(images: dict[str, Image]) -> Callable[[str], CatalogEntry]:
+    return lambda name: entry(images[name], LOCKS)
+
+
+def test_an_image_that_is_neither_built_nor_published(of: Callable[[str], CatalogEntry]) -> None:
+    text = said([of(CPU)], None)
+    assert "not built here" in text
+    assert "No repository was asked" in text
+    assert "No results: the image is not built here." in text
+    assert "imgbuild/tensorflow:2.3-cpu-debian" in text
+    assert "docker pull registry" not in text
+    # a pin with its source, its reason and what was documented; a package of the lock
+    assert "0.20.3 Python package index: horovod, source distribution the last patch" in text
+    assert "The documentation says 0.20.0." in text
+    assert re.search(r"\bnumpy 1\.\d+\.\d+", text)
+    assert "Debian 12: security updates from Debian LTS until" in text
+    assert "It needs no GPU" in text
+
+
+def test_a_built_image(of: Callable[[str], CatalogEntry]) -> None:
+    text = said([of(BUILT)])
+    assert "799 MB in 4 layers, unpacked." in text
+    assert "660 MB COPY /out/ /" in text
+    assert "nodes ranks on two nodes failed 2 checks 2026-11-20" in text
+    assert "skipped: no driver" in text
+    assert "passed 3 checks, the suite has changed since 2026-11-19" in text
+    assert "tensorboard it serves no result \u2013" in text
+    assert "built here" in text
+    assert "tested here" not in text
+    assert f"Never published in {REPOSITORY}." in text
+
+
+def test_a_published_image(of: Callable[[str], CatalogEntry]) -> None:
+    text = said([of(PUBLISHED)])
+    assert f"docker pull {REPOSITORY}:2.2.0-gpu-20261120.1 Copy" in text
+    assert f"FROM {REPOSITORY}:2.2.0-gpu-20261120.1 Copy" in text
+    assert "packed as the registry holds them" in text
+    assert "In the image of release 20261120.1." in text
+    assert "20261120.1 2026-11-20 , 1,235 MB 2.2.0-gpu-20261120.1 sha256:222" in text
+    assert text.index("20261120.1 2026-11-20") < text.index("20261101.1 2026-11-01")
+    assert "The published image has" not in text
+    assert "Driver 418.39 or newer." in text
+    assert "Turing 7.5 Tesla T4, GeForce RTX 2080 runs" in text
+    assert "cuda 10.1: NVIDIA CUDA Toolkit End User License Agreement." in text
+    assert "Anaconda's Terms of Service" in text
+
+
+def test_a_published_image_with_other_pins_than_the_matrix(
+    of: Callable[[str], CatalogEntry],
+) -> None:
+    one = of(PUBLISHED)
+    older = record(one.image, pins={"horovod": "0.19.1"})
+    text = said([replace(one, releases=(older,))])
+    assert "The published image has horovod 0.19.1; the next release has 0.19.5." in text
+
+
+def test_intel_mpi_has_its_licence(of: Callable[[str], CatalogEntry]) -> None:
+    assert "Intel MPI 2021.8.0: Intel Simplified Software License." in said([of(INTEL)])
+    assert "Intel Simplified" not in said([of(CPU)])
+
+
+def test_text_of_the_matrix_is_text(of: Callable[[str], CatalogEntry]) -> None:
+    one, evil = of(CPU), '<script>alert("1")</script>\'"&'
+    pins = [{**pin, "why": evil, "source": f"https://x/{evil}"} for pin in one.shown["pins"]]
+    broken = [{"rule": "r", "sentence": evil, "otherwise": evil}]
+    shown = {**one.shown, "pins": pins, "broken_rules": broken}
+    suites = (SUITES[0]._replace(skipped=(evil,), suite=replace(SUITES[0].suite, proves=evil)),)
+    known = KnownImage(suites, (Layer(None, 10**8, evil),), release=evil)
+    releases = (record(one.image, tag=evil, digest=evil),)
+    changed = replace(
+        one, shown=shown, known=known, releases=releases, moving=(evil,), packages={evil: evil}
+    )
+    text = page([changed], repository=evil)
+    assert text.count("<script") == 1
+    assert text.count("</script") == 1
+    assert evil in " ".join(_Text(text).words)
+
+
+def test_the_page_loads_nothing_and_its_policy_forbids_it(
+    of: Callable[[str], CatalogEntry],
+) -> None:
+    text = page([of(CPU), of(PUBLISHED)])
+    assert _Text(text).loaded == ["data:,"]
+    (policy,) = re.findall(r'Security-Policy" content="([^"]*)"', text)
+    assert policy.startswith("default-src 'none';")
+    assert "unsafe" not in policy
+    assert not re.search(r"<[^>]* (style|on\w+)=", text.split("<body>")[1])
+    assert "url(" not in text
+    assert "@import" not in text
+
+
+def test_the_tables(of: Callable[[str], CatalogEntry]) -> None:
+    text = said([of(CPU), of(BUILT), of(PUBLISHED), of("tf-1.12-gpu-ubuntu")])
+    assert "2.2.0 3.6.2 10.1 7.6.3.30 2.4.8 0.19.5 tf-2.2-gpu-ubuntu" in text
+    assert "2.3.0 3.6.15 \u2013 \u2013 \u2013 0.20.3 tf-2.3-cpu-debian" in text
+    assert "TensorFlow 1.12 CUDA 9.0, driver 384.81" in text
+    assert "Hopper 9.0 H100, H200 no no" in text
+    assert "The matrix has no image for GPUs." in said([of(CPU)])
+
+
+def test_the_same_page_twice_and_every_id_once(of: Callable[[str], CatalogEntry]) -> None:
+    entries = [of(name) for name in (CPU, BUILT, PUBLISHED)]
+    first = page(entries)
+    assert page(entries[::-1]) == first
+    assert re.findall(r"<h3>TensorFlow (.*)</h3>", first) == ["2.3.0", "2.2.0"]
+    ids = _Text(first).ids
+    assert len({*ids}) == len(ids)
+
+
+def test_300_images_are_a_page_of_few_megabytes() -> None:
+    """0.6 s and 2.2 MB on the machine where it was measured."""
+    text = large_page(ROOT, 300)
+    assert text.count('<li class="item"') == 300
+    assert len(text) < 5_000_000
+
+
+def test_an_image_is_tested_when_nothing_failed_is_missing_or_has_changed() -> None:
+    passed, failed, skipped, changed, missing = SUITES
+    assert KnownImage((passed, skipped), ()).tested
+    for other in (failed, changed, missing):
+        assert not KnownImage((passed, other), ()).tested
+    assert not KnownImage((skipped,), ()).tested
+
+
+def test_suites_of_a_report() -> None:
+    suites = [one for one in read_suites(ROOT / "tests" / "image") if one.name in {"pins", "nodes"}]
+    entry = {"verdict": "passed", "passed": 2, "skipped": [{"reason": "r"}, {"reason": "r"}]}
+    report = {"pins": {**entry, "before": "2026-11-20T00:00:00Z", "key": "old"}}
+    nodes, pins = suite_lines(suites, report, {"pins": "new"})
+    assert (nodes.verdict, nodes.when) == ("", "")
+    assert (pins.passed, pins.skipped, pins.current) == (2, ("r",), False)
+    assert suite_lines(suites, report, {"pins": "old"})[1].current
+    assert suite_lines(suites, report)[1].current
+
+
+def test_layers_of_a_published_image() -> None:
+    registry = MemoryRegistry()
+    image = registry.add_image("1", [b"one", b"three"])
+    digest, suites = image.digest, read_suites(ROOT / "tests" / "image")
+    config = b'{"history": [{"created_by": "A"}, {"empty_layer": true}, {"created_by": "B"}]}'
+    registry.blobs[image.config_digest] = config
+    found = published_image(replace(RECORD, digest=digest), registry, suites)
+    assert found.layers == (Layer(None, 3, "A"), Layer(None, 5, "B"))
+    assert [one.suite.name for one in found.suites] == ["pins"]
+    for damaged in (b"1", b"no JSON", b'{"history": [1]}'):
+        registry.blobs[image.config_digest] = damaged
+        assert published_image(replace(RECORD, digest=digest), registry, suites).layers == ()
+
+
+def test_copied_layers_are_named_by_the_stages_that_they_are_from() -> None:
+    text = "FROM x AS a\nFROM a AS final\nCOPY --link --from=a /opt/python /opt/python\n"
+    text += "COPY --link --from=b /out/ /\n"
+    final = read_dockerfile(text).final
+    steps = [one.made_by for one in with_stages(KnownImage((), LAYERS), final).layers]
+    assert steps[1::2] == ["COPY --from=a /opt/python /opt/python", "COPY --from=b /out/ /"]
+    other = KnownImage((), LAYERS[:3])
+    assert with_stages(other, final) == other
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda folder: folder.write_text("x"), "site is no folder"),
+        (lambda folder: (folder / "index.html").mkdir(parents=True), "Is a directory"),
+        (
+            lambda folder: (folder.mkdir(), (folder / "index.html").write_text("<p>mine</p>")),
+            "was not written by imgbuild, and stays",
+        ),
+        (
+            lambda folder: (folder.mkdir(), (folder / "index.html").write_bytes(b"\xff")),
+            "can't decode",
+        ),
+        (lambda folder: folder.symlink_to(folder), "site is no folder"),
+    ],
+)
+def test_another_file_is_never_replaced(
+    tmp_path: Path, make: Callable[[Path], object], says: str
+) -> None:
+    make(tmp_path / "site")
+    with pytest.raises(InputError, match=says) as caught:
+        page_file(tmp_path / "site")
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,101 @@
+"""The commands that install what is missing, on each system, for root and for a plain user."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from imgbuild.doctor.host_system import (
+    SETUP,
+    WITHOUT_ROOT,
+    as_root,
+    engine_setup,
+    install_command,
+    is_wsl,
+    system_name,
+)
+
+pytest_plugins = ("doctor_fixtures",)
+Be = Callable[..., None]
+DEBIAN = {"ID": "debian"}
+NO_CHECKOUT = Path("/none")
+
+
+@pytest.fixture
+def be(monkeypatch: pytest.MonkeyPatch, program: Callable[..., Path]) -> Be:
+    """Return how to be a system, as root or another user who has sudo."""
+    program("sudo")
+
+    def turn(release: dict[str, str], kernel: str = "Linux", user: int = 0) -> None:
+        monkeypatch.setattr("platform.freedesktop_os_release", lambda: release)
+        monkeypatch.setattr("platform.system", lambda: kernel)
+        monkeypatch.setattr("platform.release", lambda: "6.18-generic")
+        monkeypatch.setattr("os.geteuid", lambda: user)
+
+    return turn
+
+
+@pytest.mark.parametrize(
+    ("release", "name", "command"),
+    [
+        (DEBIAN, "debian", "apt-get install -y git"),
+        ({"ID": "ubuntu", "ID_LIKE": "debian"}, "ubuntu", "apt-get install -y git"),
+        ({"ID": "linuxmint", "ID_LIKE": "ubuntu debian"}, "ubuntu", "apt-get install -y git"),
+        ({"ID": "fedora"}, "fedora", "dnf install -y git"),
+        ({"ID": "arch"}, "arch", "pacman -S --needed git"),
+        ({"ID": "manjaro", "ID_LIKE": "arch"}, "arch", "pacman -S --needed git"),
+        ({"ID": "rocky", "ID_LIKE": "rhel centos fedora"}, "", "install git with this system's "),
+        ({}, "", "install git with this system's package manager"),
+    ],
+)
+def test_systems(be: Be, release: dict[str, str], name: str, command: str) -> None:
+    be(release)
+    assert system_name() == name
+    assert install_command("git").startswith(command)
+    be(release, user=1000)
+    assert install_command("git").startswith(f"sudo {command}" if name else command)
+
+
+def test_a_system_that_does_not_say_what_it_is(be: Be, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise OSError("no os-release")
+
+    be({})
+    monkeypatch.setattr("platform.freedesktop_os_release", missing)
+    assert system_name() == ""
+
+
+def test_a_user_without_sudo(be: Be, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    be(DEBIAN, user=1000)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("imgbuild.process._SYSTEM_FOLDERS", "")
+    assert as_root("true") == "as root: true"
+
+
+def test_an_engine_for_each_system(be: Be, tmp_path: Path) -> None:
+    be(DEBIAN)
+    words = "apt-get install -y docker.io docker-cli docker-buildx, then start docker.service"
+    assert engine_setup(NO_CHECKOUT).startswith(f"{words} (before Debian 13: https://")
+    be({"ID": "arch"}, user=1000)
+    first, second = engine_setup(NO_CHECKOUT).split("\n")
+    assert first == "sudo pacman -S --needed docker docker-buildx, then start docker.service"
+    assert second == WITHOUT_ROOT
+    be({}, user=1000)
+    assert engine_setup(NO_CHECKOUT).startswith("install Docker Engine 24 or later")
+    be({}, kernel="Darwin", user=1000)
+    assert engine_setup(NO_CHECKOUT) == (
+        "brew install colima docker docker-buildx && colima start"
+    ), "brew refuses root"
+    (tmp_path / SETUP).parent.mkdir(parents=True)
+    (tmp_path / SETUP).touch()
+    be({"ID": "fedora"})
+    assert "moby-engine" in engine_setup(tmp_path), "the script is for Debian and Ubuntu"
+    be({"ID": "ubuntu"}, user=1000)
+    assert engine_setup(tmp_path) == f"sudo {tmp_path}/{SETUP}\n{WITHOUT_ROOT}"
+
+
+def test_windows(be: Be, monkeypatch: pytest.MonkeyPatch) -> None:
+    be({"ID": "ubuntu"})
+    assert not is_wsl()
+    monkeypatch.setattr("platform.release", lambda: "5.15.153.1-microsoft-standard-WSL2")
+    assert "Settings, Resources, WSL integration" in engine_setup(NO_CHECKOUT)

@@ -1,0 +1,234 @@
+"""The wheel: what it brings, its version, and that it works where there is no checkout."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from conftest import ROOT
+from installed import Installed, hatchling, install
+from project_copy import copied
+
+from imgbuild.project import PARTS, Project
+
+FAMILY = "imgbuild/family/"
+REVISION = """\
+from types import SimpleNamespace
+from imgbuild.build.context import BuildContext
+from imgbuild.cli.options import open_project
+print(BuildContext.revision.func(SimpleNamespace(project=open_project(None))))
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return hatchling(ROOT, "wheel", tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    return install(wheel, tmp_path_factory.mktemp("installed"))
+
+
+def _sources(*parts: str) -> dict[str, bytes]:
+    """Return the files in these places that git does not ignore, by name."""
+    command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others"]
+    listed = subprocess.run(
+        [*command, "--exclude-standard", *parts], capture_output=True, check=True
+    )
+    names = listed.stdout.decode().split("\0")[:-1]
+    return {name: (ROOT / name).read_bytes() for name in names}
+
+
+in_git = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="these sources are no checkout")
+
+
+@in_git
+def test_the_wheel_is_the_program_and_the_family(wheel: Path) -> None:
+    program, family = _sources("build/imgbuild"), _sources(*PARTS)
+    with zipfile.ZipFile(wheel) as archive:
+        held = {one.filename: one for one in archive.infolist()}
+        for name, content in family.items():
+            assert archive.read(FAMILY + name) == content
+            runs = bool(held[FAMILY + name].external_attr >> 16 & 0o100)
+            assert runs is bool((ROOT / name).stat().st_mode & 0o100), name
+    expected = {name.removeprefix("build/") for name in program}
+    expected |= {FAMILY + name for name in (*family, "REVISION")}
+    assert {name for name in held if ".dist-info/" not in name} == expected
+    assert any(name.endswith(".dist-info/licenses/NOTICE") for name in held)
+    assert wheel.stat().st_size < 1_500_000
+
+
+def test_a_source_distribution_makes_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    with tarfile.open(hatchling(ROOT, "sdist", tmp_path / "sdist")) as archive:
+        archive.extractall(tmp_path)  # noqa: S202 - made here; Debian 12's Python has no filter
+    (sources,) = tmp_path.glob("imgbuild-*")
+    again = hatchling(sources, "wheel", tmp_path / "wheel")
+    assert (again.name, again.read_bytes()) == (wheel.name, wheel.read_bytes())
+
+
+@in_git
+def test_packages_of_a_commit_name_it(tmp_path: Path) -> None:
+    """The first package, in the folder of sources, is no change of theirs."""
+    clone = tmp_path / "clone"
+    _git(tmp_path, "clone", "-q", str(ROOT), str(clone))
+    subprocess.run([sys.executable, "-m", "hatchling", "build"], cwd=clone, check=True)
+    (wheel,) = clone.glob("dist/*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        said = archive.read(f"{FAMILY}REVISION").decode()
+    assert said == _git(clone, "rev-parse", "HEAD")
+
+
+def test_an_editable_install_has_no_family(tmp_path: Path) -> None:
+    """It would be one of yesterday."""
+    code = f"from hatchling.build import build_editable as b; b({str(tmp_path)!r})"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+    (made,) = tmp_path.iterdir()
+    with zipfile.ZipFile(made) as archive:
+        names = [name for name in archive.namelist() if ".dist-info/" not in name]
+    assert names == ["_imgbuild.pth"]
+
+
+@pytest.mark.parametrize(
+    ("tag", "later", "said"),
+    [
+        (None, False, "0+gCOMMIT"),
+        ("v1.2.0", False, "1.2.0"),
+        ("v1.2.0rc1", False, "1.2.0rc1"),
+        ("v1.2.0", True, "1.2.0.post1+gCOMMIT"),
+        ("20261120.1", False, "0+gCOMMIT"),
+        ("v1-of-something", False, "0+gCOMMIT"),
+    ],
+)
+def test_the_version_is_that_of_the_tag(
+    hooks: ModuleType, tmp_path: Path, tag: str | None, later: bool, said: str
+) -> None:
+    _commit(tmp_path, tag)
+    if later:
+        _git(tmp_path, "commit", "-q", "--allow-empty", "-m", "two")
+    commit = _git(tmp_path, "rev-parse", "--short", "HEAD")
+    assert hooks.version() == said.replace("COMMIT", commit)
+
+
+def _git(folder: Path, *words: str) -> str:
+    name = ("-c", "user.name=one", "-c", "user.email=one@example.org")
+    done = subprocess.run(["git", *name, *words], cwd=folder, capture_output=True, check=True)
+    return done.stdout.decode().strip()
+
+
+def _commit(folder: Path, tag: str | None) -> None:
+    _git(folder, "init", "-q")
+    _git(folder, "commit", "-q", "--allow-empty", "-m", "one")
+    if tag:
+        _git(folder, "tag", tag)
+
+
+def test_outside_git_the_version_is_unknown(
+    hooks: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An exported archive; also inside a repository of somebody else, and without git."""
+    _commit(tmp_path, "v9.0")
+    assert hooks.version() == "9.0"
+    (tmp_path / "inside").mkdir()
+    monkeypatch.setattr(hooks, "ROOT", tmp_path / "inside")
+    assert hooks.version() == "0+unknown"
+    monkeypatch.setattr(hooks, "ROOT", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert hooks.version() == "0+unknown"
+
+
+@pytest.fixture
+def hooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Return the hooks, for the sources in ``tmp_path``."""
+    spec = importlib.util.spec_from_file_location("hooks", ROOT / "build" / "hatch_build.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    return module
+
+
+def test_commands_work_in_an_empty_folder(installed: Installed) -> None:
+    version, images = installed.output("--version").splitlines()
+    assert images == f"Images: installed with {version}"
+    assert installed.output("list").count("\n") > 30
+    assert "TensorFlow" in installed.output("show", "--tf", "2.2", "--gpu")
+    for command in ("render", "lock"):
+        installed.output(command, "--check")
+    assert [*installed.empty.iterdir()] == []
+
+
+def test_a_checkout_counts_where_there_is_one(
+    installed: Installed, project: Project, tmp_path: Path
+) -> None:
+    checkout = copied(project, tmp_path).root
+    assert f"Images: {checkout}\n" in installed.output("--version", folder=checkout / "images")
+    named = installed.output("list", "--project", str(checkout))
+    assert named == installed.output("list")
+    missing = installed.run("list", "--project", str(installed.empty))
+    assert (missing.returncode, "No matrix.yaml in" in missing.stderr) == (2, True)
+
+
+def test_digests_and_labels_are_those_of_the_checkout(
+    installed: Installed, project: Project, tmp_path: Path
+) -> None:
+    """Byte code lies beside the family's files, as pip leaves it."""
+    assert [*installed.site.rglob("family/images/**/__pycache__")]
+    digests = {one["name"]: one["input_digest"] for one in json.loads(installed.output("matrix"))}
+    checkout = copied(project, tmp_path).root
+    assert digests == {
+        one["name"]: one["input_digest"]
+        for one in json.loads(installed.output("matrix", folder=checkout))
+    }
+    around = installed.empty.parent
+    subprocess.run(["git", "init", "-q", str(around)], check=True)
+    revision = installed.run("-c", REVISION, program="python").stdout
+    here = subprocess.run(
+        [sys.executable, "-c", REVISION], cwd=ROOT, capture_output=True, check=True
+    )
+    assert revision == here.stdout.decode()
+
+
+@pytest.mark.parametrize(
+    "command", ["render", "lock", "audit --write", "matrix --changed-since HEAD"]
+)
+def test_the_installed_family_is_only_read(installed: Installed, command: str) -> None:
+    result = installed.run(*command.split())
+    assert result.returncode == 2
+    assert "installed with imgbuild" in result.stderr
+    assert "`imgbuild init DIR`" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_settings_outside_a_checkout_are_the_user_s(installed: Installed) -> None:
+    path = installed.folder / "CONFIG" / "imgbuild" / "imgbuild.local.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text("engine: {hots: x}\n", encoding="utf-8")
+    result = installed.run("matrix", "--tf", "2.2")
+    path.unlink()
+    assert (result.returncode, f"{path}: 1 fault" in result.stderr) == (2, True)
+    new = installed.folder / "new.yaml"
+    for words, written in (((), path), (("--settings", str(new)), new)):
+        installed.run(*words, "doctor", "--write", "--stack", "debian")
+        assert written.read_text(encoding="utf-8").startswith("# What this machine")
+    assert [*installed.empty.iterdir()] == []
+
+
+def test_a_family_of_one_s_own(installed: Installed, tmp_path: Path) -> None:
+    own = tmp_path / "mein Täm"
+    assert f"{own} has the images" in installed.output("init", str(own))
+    assert f"Images: {own}\n" in installed.output("--version", folder=own)
+    matrix = own / "matrix.yaml"
+    text = matrix.read_text(encoding="utf-8")
+    matrix.write_text(text.replace("imgbuild/tensorflow", "team/tensorflow", 1), encoding="utf-8")
+    assert "0 changed" in installed.output("render", folder=own)
+    installed.output("lock", "--check", folder=own)
+    assert '"team/tensorflow:2.2-cpu-debian"' in installed.output("list", "--json", folder=own)
+    refused = installed.run("matrix", "--changed-since", "HEAD", folder=own)
+    assert "is not a Git checkout" in refused.stderr
