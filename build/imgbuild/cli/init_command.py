@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from imgbuild.cli.options import ProjectOption, echo, open_project
-from imgbuild.errors import InputError
+from imgbuild.errors import InputError, MachineError
 from imgbuild.project import PARTS
 
 _IGNORED = "/imgbuild.local.yaml\n__pycache__/\n"
@@ -35,7 +35,13 @@ def init(
         raise InputError(
             f"{target} is not empty: it holds {there.name}. Name one that is new or empty."
         )
-    copy_family(source, target)
+    try:
+        copy_family(source, target)
+    except OSError as error:
+        raise MachineError(
+            f"Cannot make {target}: {error.strerror} ({error.filename}). Name a folder that this "
+            "user may write, on a disk with space for it."
+        ) from error
     echo(
         f"{target} has the images of {source}.\n"
         "Name your own `repository` in its matrix.yaml, change rows and pins there, then run\n"

@@ -3,6 +3,7 @@
 import grp
 import os
 import pwd
+import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -21,7 +22,7 @@ from imgbuild.engine.types import EngineVersion
 from imgbuild.errors import ImgbuildError, MachineError
 from imgbuild.http import TransientError
 from imgbuild.parallel import background
-from imgbuild.process import find_program
+from imgbuild.process import find_program, run
 from imgbuild.project import cache_dir, home, state_dir
 from imgbuild.settings import EngineSettings
 
@@ -204,8 +205,8 @@ def check_disk(what: str, path: Path, fix: str, needed: int = TOO_LOW) -> Findin
     return Finding(Status.FINE, what, detail)
 
 
-def check_programs() -> Iterator[Finding]:
-    """Yield whether suites can call ``docker``, and images can be labelled by ``git``."""
+def check_programs(root: Path) -> Iterator[Finding]:
+    """Yield whether suites can call ``docker``, and images of ``root`` be labelled by ``git``."""
     docker = find_program("docker")
     if docker:
         yield Finding(Status.FINE, "docker client", f"{docker}, for the suites")
@@ -214,7 +215,17 @@ def check_programs() -> Iterator[Finding]:
         fix = f"install docker-cli, docker.io or docker; without root: {_CLIENT} into PATH"
         yield Finding(Status.WARNING, "docker client", detail, fix)
     if find_program("git"):
-        yield Finding(Status.FINE, "git", "images of a Git checkout are labelled with its commit")
+        yield _check_git(root)
     else:
         detail = "missing; images get no revision label, and --changed-since does not work"
         yield Finding(Status.WARNING, "git", detail, install_command("git"))
+
+
+def _check_git(root: Path) -> Finding:
+    command = ["git", "-C", str(root), "rev-parse", "HEAD"]
+    asked = run(command, env={**os.environ, "LC_ALL": "C"}, timeout=ANSWER_SECONDS)
+    if "dubious ownership" in asked.errors:  # another user's checkout
+        detail = f"refuses {root}, which is another user's: images get no revision label"
+        fix = f"git config --global --add safe.directory {shlex.quote(str(root))}"
+        return Finding(Status.WARNING, "git", detail, fix)
+    return Finding(Status.FINE, "git", "images of a Git checkout are labelled with its commit")

@@ -60,7 +60,10 @@ def diagnose(
             "Python index": partial(input_checks.check_index, sites),
             "CA bundle": lambda: ca,
         },
-        "This user": {"folders": checks.check_folders, "programs": checks.check_programs},
+        "This user": {
+            "folders": checks.check_folders,
+            "programs": lambda: checks.check_programs(project.root),
+        },
         "GPUs": {"GPU": lambda: check_gpus(all_images(matrix), images, *engine.result()[:2])},
     }
     named = [(group, *one) for group, several in wanted.items() for one in several.items()]

@@ -4,6 +4,7 @@ import grp
 import os
 import pwd
 import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -234,10 +235,24 @@ def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(folders.fix).startswith("set HOME to a folder of yours, or XDG_CACHE_HOME, ")
 
 
-def test_programs(program: Callable[..., Path]) -> None:
-    client, git = check_programs()
+def test_programs(program: Callable[..., Path], tmp_path: Path) -> None:
+    client, git = check_programs(tmp_path)
     assert "--no-test" in client.detail
     assert git.status is client.status is Status.WARNING
     program("git")
     program("docker")
-    assert [row.status for row in check_programs()] == [Status.FINE] * 2
+    assert [row.status for row in check_programs(tmp_path)] == [Status.FINE] * 2
+
+
+def test_another_users_checkout_gives_images_no_revision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "a checkout"
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    *_, git = check_programs(root)
+    assert git.status is Status.FINE, "without a commit there is none to name"
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # git's own tests use it
+    *_, git = check_programs(root)
+    assert git.status is Status.WARNING
+    assert git.detail.startswith(f"refuses {root}, which is another user's")
+    assert git.fix == f"git config --global --add safe.directory '{root}'"
