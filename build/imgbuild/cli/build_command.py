@@ -191,7 +191,7 @@ def _build(context: "BuildContext", *, as_json: bool) -> None:
     if failure := made.failure():
         raise failure
     if not as_json:
-        echo(usage_lines(items[0].image, context.host))
+        echo(usage_lines([item.image for item in items], context.host))
 
 
 def build_lines(build: "Build") -> str:
@@ -251,15 +251,22 @@ def _idle_line(items: "Sequence[PlanItem]") -> str:
     return f"Nothing to do: {count} up to date ({names})."
 
 
-def usage_lines(image: "Image", host: str | None) -> str:
-    """Return how to use the image: a shell, two ranks, TensorBoard."""
+def usage_lines(images: "Sequence[Image]", host: str | None) -> str:
+    """Return how to use the first image, a shell, two ranks, TensorBoard; then the others."""
+    image, *others = images
     client = f"docker -H {host}" if host and host != "unix:///var/run/docker.sock" else "docker"
     name = image.tags[0]
     run = f"{client} run --rm{' --gpus all' if image.variant == 'gpu' else ''}"
     ranks = "-np 2 --oversubscribe" if image.mpi.flavour == "openmpi" else "-np 2"
-    return f"""
-Use it:
+    lines = f"""
+Use {"them, such as the first" if others else "it"}:
   {run} -it -v "$PWD:/work" -w /work {name} python train.py
   {run} -v "$PWD:/work" -w /work {name} mpirun {ranks} python train.py
   {run} -p 6006:6006 -v "$PWD/logs:/logs" {name} \\
       tensorboard --logdir /logs --host 0.0.0.0     then open http://localhost:6006"""
+    changes = ["their own name in its place (imgbuild list)"] if others else []
+    if {"cpu", "gpu"} == {one.variant for one in images}:
+        changes.append("--gpus all only with those for GPUs")
+    if len({one.mpi.flavour for one in images}) > 1:
+        changes.append("--oversubscribe only with OpenMPI")
+    return f"{lines}\nThe others: {'; '.join(changes)}." if others else lines

@@ -500,12 +500,25 @@ def test_many_images_have_their_suites_in_brief_and_totals(images: dict[str, Ima
 
 
 def test_the_usage_names_the_engine_and_what_the_image_needs(images: dict[str, Image]) -> None:
-    own = usage_lines(images[NEW], "unix:///x")
+    own = usage_lines([images[NEW]], "unix:///x")
     assert "docker -H unix:///x run --rm -it" in own
     assert "mpirun -np 2 --oversubscribe python" in own
-    intel = usage_lines(images["tf-1.12-gpu-ubuntu"], "unix:///var/run/docker.sock")
+    intel = usage_lines([images["tf-1.12-gpu-ubuntu"]], "unix:///var/run/docker.sock")
     assert "docker run --rm --gpus all -v" in intel
     assert "mpirun -np 2 python" in intel  # Intel's knows no --oversubscribe
+    assert "others" not in own + intel
+
+
+def test_the_usage_of_several_says_how_the_others_differ(images: dict[str, Image]) -> None:
+    def said(*names: str) -> str:
+        return usage_lines([images[name] for name in names], None).splitlines()[-1]
+
+    assert said(NEW, OLD) == "The others: their own name in its place (imgbuild list)."
+    several = said(NEW, "tf-1.12-gpu-ubuntu", "tf-1.12-cpu-debian-intelmpi")
+    assert several == (
+        "The others: their own name in its place (imgbuild list); --gpus all only with those for "
+        "GPUs; --oversubscribe only with OpenMPI."
+    )
 
 
 @pytest.mark.parametrize("fails", [False, True])
