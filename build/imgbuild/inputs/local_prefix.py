@@ -119,7 +119,8 @@ def probe(python: Path) -> ProbedInterpreter:
     """
     command = [str(python), "-I", "-B", "-S", "-c", _PROBE, *REQUIRED_MODULES]
     result = run(command, env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"}, timeout=_SECONDS)
-    if result.code == NOT_FOUND:
+    # A copy whose loader does not find libpython ends with the same code as one that is not there.
+    if result.code == NOT_FOUND and not os.access(python, os.X_OK):
         raise _unusable(python, "is not there, or this user may not run it")
     if not result.ok:
         raise _unusable(python, f"fails: {result.last(1)}")
