@@ -48,11 +48,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the mark that ties a test to a component; write results to the pipe.
+    """Register the marks that tie a test to some images; write results to the pipe.
 
     SIGTERM ends a run as Ctrl-C does, so that what the suites started is removed.
     """
     config.addinivalue_line("markers", "pinned(component): only for images that pin it")
+    config.addinivalue_line("markers", "since(tensorflow): only for this version and newer")
+    config.addinivalue_line("markers", "packaged(name, …): only for images with one of them")
     if plugin := result_stream():
         config.pluginmanager.register(plugin)
     signal.signal(signal.SIGTERM, _interrupt)
@@ -102,12 +104,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take out the tests of components that this image does not pin."""
-    pins = expectation_of(config).pins
-    unpinned = [
-        item for item in items for mark in item.iter_markers("pinned") if mark.args[0] not in pins
-    ]
-    items[:] = [item for item in items if item not in unpinned]
+    """Take out the tests of what this image does not pin, know or have."""
+    expect = expectation_of(config)
+    items[:] = [item for item in items if _concerns(expect, item)]
+
+
+def _concerns(expect: Expectation, item: pytest.Item) -> bool:
+    """Return whether a test's marks leave it to this image."""
+    since = [tuple(map(int, mark.args[0].split("."))) for mark in item.iter_markers("since")]
+    return (
+        all(mark.args[0] in expect.pins for mark in item.iter_markers("pinned"))
+        and all(expect.tensorflow_minor >= version for version in since)
+        and all(expect.has(*mark.args) for mark in item.iter_markers("packaged"))
+    )
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -66,6 +66,10 @@ class Expectation:
         """Return whether TensorFlow can be imported only where libcuda.so.1 is."""
         return self.variant == "gpu" and self.tensorflow_minor < WITHOUT_DRIVER
 
+    def has(self, *packages: str) -> bool:
+        """Return whether one of these is known to be in the image's lock."""
+        return not set(packages).isdisjoint(vars(self).get("packages", {}))
+
 
 class PartialExpectation(Expectation):
     """What somebody said of an image from elsewhere: a check that asks for more is not made.

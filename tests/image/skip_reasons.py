@@ -16,8 +16,9 @@ NEEDS_GPU = "gpu_runs"
 #: `imgbuild test`): no check was left out that anybody wanted.
 NOT_ASKED = "not asked: "
 NO_DRIVER = "no NVIDIA driver: "
-#: Two ranks cannot share a GPU with NCCL, which refuses a device that is there twice.
+#: Where two ranks cannot share the only GPU: by its own mode, or with an old NCCL.
 NOT_PROVED = "not proved: one GPU has nothing to reduce with"
+ONE_PROCESS = "not proved: the GPU serves one process at a time"
 
 _GPU = r"(device \d+ of \d+: )?.+, capability \d+\.\d+; "
 #: What only a machine with a GPU can tell of.
@@ -27,6 +28,8 @@ OF_THE_MACHINE = (
     re.compile(rf"GPU too new for CUDA \d+ \({_GPU}CUDA [\d.]+ knows up to [\d.]+\)"),
     re.compile(rf"GPU too old for TensorFlow \({_GPU}its kernels begin at [\d.]+\)"),
     re.compile(re.escape(NOT_PROVED)),
+    re.compile(re.escape(ONE_PROCESS)),
+    re.compile(r"the driver lets nobody trace a GPU here \(CUPTI_ERROR_\w+\)"),
 )
 #: What every suite may say that starts TensorFlow.
 OF_THE_IMPORT = (
@@ -60,6 +63,11 @@ def gpu_too_new(gpu: str, cuda: str, newest: str) -> str:
 def gpu_too_old(gpu: str, oldest: str) -> str:
     """Return the reason where the wheel has no code that the GPU can run."""
     return f"GPU too old for TensorFlow ({gpu}; its kernels begin at {oldest})"
+
+
+def no_tracing(word: str) -> str:
+    """Return the reason where the driver refuses to say what a GPU does, in CUPTI's word."""
+    return f"the driver lets nobody trace a GPU here ({word})"
 
 
 def no_import(tensorflow: tuple[int, int]) -> str:

@@ -11,31 +11,70 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from gpu_values import NAMES, traced_events, wrong_curve, wrong_step, wrong_sums, wrong_values
 from mpi import mpirun
-from skip_reasons import NOT_PROVED, skip
+from packaging.version import Version
+from skip_reasons import NOT_PROVED, ONE_PROCESS, no_tracing, skip
 
 if TYPE_CHECKING:
     from container import Container, Ran
     from expectation import Expectation
 
-SECONDS = 300  # the first use of a GPU copies all kernels to it
-SIDE, LENGTH = 32, 1000  # of programs/gpu_numbers.py and programs/nccl_rank.py
+SECONDS = 300
+#: The first start compiles the kernels of a wheel that has only PTX for the GPU.
+FIRST_SECONDS = 900
+#: What was compiled is kept, all of it, and only kernels that are used are compiled: each program
+#: would do it again, for minutes.
+KEEP = ("env", "CUDA_CACHE_MAXSIZE=4294967296", "CUDA_MODULE_LOADING=LAZY")
+#: float32 values of each tensor that is reduced: two that share Horovod's buffer for fusion, one
+#: that fills it, one that does not fit into it.
+BUFFER = 64 << 20  # bytes
+LENGTHS = (1000, 77, BUFFER // 4, BUFFER // 4 + 1)
+#: The first NCCL by which ranks on one GPU can say that they are of different hosts (NCCL_HOSTID,
+#: src/misc/utils.cc); those before it hang or fail, those after it refuse them as "Duplicate GPU".
+SHARES_A_GPU = Version("2.5.6")
+COMPUTE_MODE_DEFAULT, NO_ROOM_BUT_FOR_ONE = 0, 46  # CUcomputemode, CUresult; cuda.h
+#: The packages with ptxas and libdevice, by which XLA compiles for GPUs. They are for CUDA 11 and
+#: newer, and TensorFlow 2.5 was the first to be compiled for such a one here.
+PTXAS = ("nvidia-cuda-nvcc-cu11", "nvidia-cuda-nvcc-cu12")
+#: The driver's words where it lets no user, or no virtual machine, trace a GPU.
+NO_TRACING = ("CUPTI_ERROR_INSUFFICIENT_PRIVILEGES", "CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED")
 
 
 @pytest.fixture(scope="module")
 def numbers(container: Container, gpus: list[int]) -> Ran:
     """Compute on each GPU that can be used."""
-    return container.program("gpu_numbers.py", listed(gpus), seconds=SECONDS)
+    program = container.path_of("gpu_numbers.py")
+    return container.run(*KEEP, "python", program, listed(gpus), seconds=FIRST_SECONDS)
 
 
 @pytest.fixture(scope="module")
-def reduced(container: Container, gpus: list[int], expect: Expectation) -> tuple[Ran, Ran]:
-    """Start a rank a GPU; return the job, and the files that its ranks wrote."""
+def steps(container: Container, gpus: list[int], expect: Expectation) -> Ran:
+    """Do on the first GPU what this TensorFlow and this image can do."""
+    tensorflow, ptxas = expect.tensorflow_minor, expect.has(*PTXAS)
+    known = {"traced": True, "mixed": tensorflow >= (2, 4), "compiled": ptxas}
+    parts = [name for name, wanted in known.items() if wanted]
+    program = (*KEEP, "python", container.path_of("gpu_steps.py"))
+    return container.run(*program, listed(gpus[:1]), *parts, seconds=SECONDS)
+
+
+@pytest.fixture(scope="module")
+def reduced(
+    container: Container, gpus: list[int], ranks: int, expect: Expectation
+) -> tuple[Ran, Ran]:
+    """Start the ranks; return the job, and the files that they wrote."""
     folder = container.fresh_folder()
-    start = ("env", "NCCL_DEBUG=VERSION", *mpirun(expect.mpi_flavour, len(gpus)))
+    words = (*KEEP, "NCCL_DEBUG=VERSION", f"HOROVOD_FUSION_THRESHOLD={BUFFER}")
+    start = (*words, *mpirun(expect.mpi_flavour, ranks))
     program = ("python", container.path_of("nccl_rank.py"), folder, listed(gpus))
-    job = container.run(*start, *program, seconds=SECONDS)
+    job = container.run(*start, *program, *map(str, LENGTHS), seconds=SECONDS)
     return job, container.run("sh", "-c", f"cat {folder}/rank-*.json", seconds=10)
+
+
+@pytest.fixture(scope="module")
+def ranks(gpus: list[int], driver: Ran, expect: Expectation) -> int:
+    """Return how many ranks are started."""
+    return ranks_on(gpus, driver, expect)
 
 
 def test_no_gpu_is_left_out(faulty_gpus: list[str | None]) -> None:
@@ -50,21 +89,59 @@ def test_every_gpu_is_listed(numbers: Ran, gpus: list[int]) -> None:
 
 
 def test_matrix_product_is_right_on_each_gpu(numbers: Ran, gpus: list[int]) -> None:
-    """Each GPU, and no other device, gives the exact product."""
-    products = numbers.json["products"]
-    assert len(products) == len(gpus)
-    assert wrong_products(products) == []
+    """Each GPU, and no other device, gives the exact product: cuBLAS works."""
+    results = numbers.json["results"]
+    assert len(results) == len(gpus)
+    assert wrong_values(results, NAMES[:1]) == []
 
 
-def test_allreduce_is_right_on_all_gpus(reduced: tuple[Ran, Ran], gpus: list[int]) -> None:
-    """Every rank has the exact sum over all ranks, in a tensor on its GPU.
+def test_convolution_and_its_gradients_are_right_on_each_gpu(numbers: Ran, gpus: list[int]) -> None:
+    """Each GPU, and no other device, convolves, and derives by images and filters: cuDNN works."""
+    results = numbers.json["results"]
+    assert len(results) == len(gpus)
+    assert wrong_values(results, NAMES[1:]) == []
+
+
+def test_memory_that_grows_leaves_room_for_others(numbers: Ran) -> None:
+    """Beside a TensorFlow that computes, another process gets a quarter of what was free."""
+    room = numbers.json["room"]
+    if room["error"] == NO_ROOM_BUT_FOR_ONE:
+        skip(ONE_PROCESS)
+    assert room["wanted"] > 0
+    assert room["error"] == 0, f"CUDA error {room['error']}, {room['free']} bytes were free"
+
+
+@pytest.mark.since("2.3")
+def test_a_trace_has_what_the_gpu_did(steps: Ran) -> None:
+    """The profile of a step that TensorBoard shows has a plane of the GPU, with its kernels."""
+    planes = done(steps, "traced")["planes"]
+    forbids = [word for word in NO_TRACING if word in steps.stderr]
+    if not traced_events(planes) and forbids:
+        skip(no_tracing(forbids[0]))
+    assert traced_events(planes) > 0, f"planes and their events: {planes}; {steps.stderr[-2000:]}"
+
+
+@pytest.mark.since("2.4")
+def test_steps_in_mixed_precision_are_those_of_float32(steps: Ran) -> None:
+    """A model of Keras that computes in float16 on the GPU learns as in float32 on the CPU."""
+    assert wrong_step(done(steps, "mixed")) == []
+
+
+@pytest.mark.packaged(*PTXAS)
+def test_a_function_that_xla_compiled_is_right(steps: Ran) -> None:
+    """XLA finds ptxas and libdevice, and what they make runs."""
+    assert wrong_curve(done(steps, "compiled")) == []
+
+
+def test_allreduce_is_right_on_all_gpus(reduced: tuple[Ran, Ran], ranks: int) -> None:
+    """Every rank has the exact sums over all ranks, in tensors on its GPU.
 
     A single rank must end well, but its sum is what it brought: that proves no allreduce.
     """
     job, files = reduced
     output = (job if job.failed else files).output
-    assert wrong_sums([json.loads(line) for line in output.splitlines()], len(gpus)) == []
-    if len(gpus) == 1:
+    assert wrong_sums([json.loads(line) for line in output.splitlines()], ranks, LENGTHS) == []
+    if ranks == 1:
         skip(NOT_PROVED)
 
 
@@ -80,34 +157,17 @@ def listed(gpus: list[int]) -> str:
     return ",".join(map(str, gpus))
 
 
-def wrong_products(products: list[dict[str, Any]]) -> list[str]:
-    """Return the GPUs whose product is wrong, or was computed elsewhere."""
-    expected = product()
-    return [
-        f"{one['device']}: {'right' if one['values'] == expected else 'wrong'}"
-        for number, one in enumerate(products)
-        if one["values"] != expected or f"GPU:{number}" not in one["device"].upper()
-    ]
+def ranks_on(gpus: list[int], driver: Ran, expect: Expectation) -> int:
+    """Return how many ranks these GPUs serve: one each, and a single GPU two where it can."""
+    alone = driver.json["devices"][gpus[0]].get("mode", 0) != COMPUTE_MODE_DEFAULT
+    shared = not alone and Version(expect.pins["nccl"]) >= SHARES_A_GPU
+    return 2 if len(gpus) == 1 and shared else len(gpus)
 
 
-def product() -> list[list[float]]:
-    """Return the product of the two matrices of programs/gpu_numbers.py."""
-    left = [[(3 * i + 5 * j) % 17 - 8 for j in range(SIDE)] for i in range(SIDE)]
-    right = [[(7 * i + 2 * j) % 13 - 6 for j in range(SIDE)] for i in range(SIDE)]
-    return [
-        [float(sum(row[k] * right[k][j] for k in range(SIDE))) for j in range(SIDE)] for row in left
-    ]
-
-
-def wrong_sums(results: list[dict[str, Any]], gpus: int) -> list[str]:
-    """Return what is wrong with the ranks: one is missing, has another sum, or left its GPU."""
-    ranks = sorted((one["rank"], one["size"]) for one in results)
-    if ranks != [(rank, gpus) for rank in range(gpus)]:
-        return [f"(rank, size) of those that wrote a result: {ranks}"]
-    shares = gpus * (gpus + 1) // 2  # rank r brings r + 1 times the same
-    expected = [float((index % 7 + 1) * shares) for index in range(LENGTH)]
-    return [
-        f"rank {one['rank']} on {one['device']}: {one['values'][:7]}"
-        for one in results
-        if one["values"] != expected or "GPU" not in one["device"].upper()
-    ]
+def done(steps: Ran, part: str) -> dict[str, Any]:
+    """Return what a part printed; fails the test with its words where it failed."""
+    __tracebackhide__ = True
+    found: dict[str, Any] = steps.json[part]
+    if "error" in found:
+        pytest.fail(found["error"], pytrace=False)
+    return found

@@ -10,7 +10,7 @@ import re
 
 LIBRARY = "libcuda.so.1"
 KERNEL_MODULE = "/proc/driver/nvidia/version"
-CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76  # CUdevice_attribute, cuda.h
+CAPABILITY_MAJOR, CAPABILITY_MINOR, COMPUTE_MODE = 75, 76, 20  # CUdevice_attribute, cuda.h
 NAME_BYTES = 256
 
 
@@ -43,7 +43,8 @@ def device(cuda, ordinal):
         number(cuda.cuDeviceGetAttribute, attribute, handle)
         for attribute in (CAPABILITY_MAJOR, CAPABILITY_MINOR)
     ]
-    return {"name": name_of(cuda, handle), "capability": "{}.{}".format(*parts)}
+    mode = number(cuda.cuDeviceGetAttribute, COMPUTE_MODE, handle)
+    return {"name": name_of(cuda, handle), "capability": "{}.{}".format(*parts), "mode": mode}
 
 
 def ask(kernel):

@@ -1,11 +1,13 @@
-"""Multiply two matrices of small whole numbers on each GPU, and print what each gives.
+"""On each GPU multiply two matrices, convolve, and derive the convolution; print what each gives.
 
-Argument: the numbers of the GPUs, as in `0,2`. All products are exact in float32. Nothing may be placed
-elsewhere than where it is wanted.
+And allocate a quarter of the first GPU's free memory in another process: TensorFlow, which was told
+to let its share grow, must have left it. Argument: the numbers of the GPUs, as in `0,2`. All values
+are small whole numbers. Nothing may be placed elsewhere than where it is wanted.
 """
 
 import json
 import os
+import subprocess
 import sys
 
 import numpy as np
@@ -17,6 +19,33 @@ from quiet_tensorflow import IS_TF2, tf  # noqa: E402
 SIDE = 32
 LEFT = np.array([[(3 * i + 5 * j) % 17 - 8 for j in range(SIDE)] for i in range(SIDE)], "float32")
 RIGHT = np.array([[(7 * i + 2 * j) % 13 - 6 for j in range(SIDE)] for i in range(SIDE)], "float32")
+ROOM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "gpu_room.py")
+
+
+def whole(shape, seed, base):
+    """Return small whole numbers around 0 without an order, so that no two places can be confused."""
+    found = []
+    for _ in range(int(np.prod(shape))):
+        seed = (seed * 75 + 74) % 65537
+        found.append(seed % base - base // 2)
+    return np.array(found, "float32").reshape(shape)
+
+
+IMAGES, FILTERS = whole((2, 6, 6, 3), 1, 5), whole((3, 3, 3, 4), 2, 3)
+SLOPES = whole((2, 6, 6, 4), 3, 3)
+FED = [LEFT, RIGHT, IMAGES, FILTERS, SLOPES]
+
+
+def convolved(images, filters):
+    return tf.nn.conv2d(images, filters, strides=[1, 1, 1, 1], padding="SAME")
+
+
+def result(tensors, values):
+    names = ["product", "convolved", "to images", "to filters"]
+    return {
+        name: {"device": tensor.device, "values": value.tolist()}
+        for name, tensor, value in zip(names, tensors, values)
+    }
 
 
 def in_eager():
@@ -24,13 +53,18 @@ def in_eager():
     gpus = tf.config.experimental.list_physical_devices("GPU")
     for gpu in gpus:
         tf.config.experimental.set_memory_growth(gpu, True)
-    return {"devices": len(gpus), "products": [eager_product(n) for n in range(len(gpus))]}
+    return len(gpus), [eager_result(number) for number in range(len(gpus))], room(FREE // 4)
 
 
-def eager_product(ordinal):
+def eager_result(ordinal):
     with tf.device("/gpu:{}".format(ordinal)):
-        product = tf.matmul(tf.constant(LEFT), tf.constant(RIGHT))
-    return {"device": product.device, "values": product.numpy().tolist()}
+        left, right, images, filters, slopes = map(tf.constant, FED)
+        with tf.GradientTape() as tape:
+            tape.watch([images, filters])
+            value = convolved(images, filters)
+        gradients = tape.gradient(value, [images, filters], output_gradients=slopes)
+        tensors = [tf.matmul(left, right), value] + gradients
+    return result(tensors, [tensor.numpy() for tensor in tensors])
 
 
 def in_session():
@@ -41,16 +75,26 @@ def in_session():
     listed = device_lib.list_local_devices(session_config=config)
     gpus = [device for device in listed if device.device_type == "GPU"]
     with tf.Session(config=config) as session:
-        products = [session_product(session, n) for n in range(len(gpus))]
-    return {"devices": len(gpus), "products": products}
+        results = [session_result(session, number) for number in range(len(gpus))]
+        return len(gpus), results, room(FREE // 4)
 
 
-def session_product(session, ordinal):
+def session_result(session, ordinal):
     with tf.device("/gpu:{}".format(ordinal)):
-        left, right = tf.placeholder(tf.float32), tf.placeholder(tf.float32)
-        product = tf.matmul(left, right)
-    values = session.run(product, {left: LEFT, right: RIGHT})
-    return {"device": product.device, "values": values.tolist()}
+        fed = [tf.placeholder(tf.float32, value.shape) for value in FED]
+        left, right, images, filters, slopes = fed
+        value = convolved(images, filters)
+        gradients = tf.gradients(value, [images, filters], grad_ys=slopes)
+        tensors = [tf.matmul(left, right), value] + gradients
+    return result(tensors, session.run(tensors, dict(zip(fed, FED))))
 
 
-print(json.dumps(in_eager() if IS_TF2 else in_session()))
+def room(wanted):
+    """Return what another process says that allocates so many bytes of the first GPU."""
+    words = [sys.executable, ROOM, str(wanted)]
+    return json.loads(subprocess.check_output(words).decode())
+
+
+FREE = room(0)["free"]
+devices, results, left = in_eager() if IS_TF2 else in_session()
+print(json.dumps({"devices": devices, "results": results, "room": left}))

@@ -100,6 +100,34 @@ def test_a_skip_for_another_reason_is_a_failure(
     assert "skipped, which no check may be for this reason" in result.stdout
 
 
+MARKED = """
+@pytest.mark.since("2.4")
+def test_since(): pass
+@pytest.mark.packaged("ptxas-cu11", "ptxas-cu12")
+def test_packaged(): pass
+def test_any(): pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome"),
+    [
+        ({"tensorflow": "2.3.4"}, "1 passed"),
+        ({"tensorflow": "2.4.0"}, "2 passed"),
+        ({"tensorflow": "2.10.1"}, "2 passed"),
+        ({"tensorflow": "2.10.1", "packages": {"ptxas-cu12": "12.2"}}, "3 passed"),
+        ({"partial": True, "tensorflow": "2.10.1"}, "2 passed"),
+    ],
+)
+def test_what_an_image_is_too_old_for_or_lacks_is_no_check(
+    run: Callable[..., subprocess.CompletedProcess[str]], change: dict[str, Any], outcome: str
+) -> None:
+    expect = {**GOOD, **change}
+    if "partial" in change:
+        del expect["packages"]
+    assert outcome in run(expect, pins=MARKED).stdout
+
+
 GPUS = "def test_it(gpus): assert gpus\ndef test_other(gpus): assert gpus"
 
 

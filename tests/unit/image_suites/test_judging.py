@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import test_gpu_loadable
 from expectation import parse_expectation
@@ -21,7 +19,6 @@ from image_files import (
 )
 from test_gpu_built import tensorflow_part
 from test_gpu_loadable import says, stub_folders, unloadable
-from test_gpu_runs import product, wrong_products, wrong_sums
 from test_helpers import GPU
 
 SOUND = parsed(
@@ -170,40 +167,6 @@ def test_nccl_must_be_called_by_the_library_for_tensorflow() -> None:
     calls = {"horovod/torch/mpi_lib.so": ["ncclAllReduce"]}
     assert tensorflow_part(calls) == []
     assert tensorflow_part({**calls, "horovod/tensorflow/mpi_lib.so": ["a"]}) == ["a"]
-
-
-def _products(*changes: dict[str, Any]) -> list[dict[str, Any]]:
-    return [
-        {"device": f"/job:localhost/device:GPU:{number}", "values": product(), **change}
-        for number, change in enumerate(changes)
-    ]
-
-
-def test_a_wrong_product_or_place_is_found() -> None:
-    assert wrong_products(_products({}, {})) == []
-    assert wrong_products(_products({}, {"values": [[1.0]]})) == [
-        "/job:localhost/device:GPU:1: wrong"
-    ]
-    assert wrong_products(_products({"device": "/device:CPU:0"})) == ["/device:CPU:0: right"]
-    assert wrong_products(_products({}, {"device": "/device:GPU:0"})) == ["/device:GPU:0: right"]
-
-
-def _ranks(size: int, **change: object) -> list[dict[str, Any]]:
-    values = [float((index % 7 + 1) * size * (size + 1) // 2) for index in range(1000)]
-    good = {"size": size, "device": "/device:GPU:0", "values": values}
-    return [{"rank": rank, **good, **change} for rank in range(size)]
-
-
-def test_a_wrong_sum_place_or_rank_is_found() -> None:
-    assert wrong_sums(_ranks(4), 4) == []
-    assert wrong_sums(_ranks(1), 1) == []
-    assert wrong_sums(_ranks(2, values=[1.0, 2.0]), 2) == [
-        "rank 0 on /device:GPU:0: [1.0, 2.0]",
-        "rank 1 on /device:GPU:0: [1.0, 2.0]",
-    ]
-    assert "CPU" in wrong_sums(_ranks(1, device="/device:CPU:0"), 1)[0]
-    assert "(rank, size)" in wrong_sums(_ranks(2)[:1], 2)[0]
-    assert "(rank, size)" in wrong_sums(_ranks(1) * 2, 2)[0]
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ class FakeDriver:
 
     def cuDeviceGetAttribute(self, pointer: Any, attribute: int, device: int) -> int:  # noqa: N802
         _, major, minor = self.gpus[device - 40]
-        return _write(pointer, {75: major, 76: minor}[attribute])
+        return _write(pointer, {75: major, 76: minor, 20: 3}[attribute])
 
     def cuDeviceGetName(self, buffer: Any, size: int, device: int) -> int:  # noqa: N802
         buffer.value = self.gpus[device - 40][0].encode()[: size - 1]
@@ -73,9 +73,39 @@ def test_a_driver_tells_its_gpus(program: Any, monkeypatch: pytest.MonkeyPatch) 
         "cuda": 12020,
         "init": 0,
         "devices": [
-            {"name": "Tesla V100", "capability": "7.0"},
-            {"name": "NVIDIA A100", "capability": "8.0"},
+            {"name": "Tesla V100", "capability": "7.0", "mode": 3},
+            {"name": "NVIDIA A100", "capability": "8.0", "mode": 3},
         ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted", "error"),
+    [
+        ({}, 0, 0),
+        ({}, 25, 0),
+        ({}, 26, 2),
+        ({"cuCtxCreate_v2": 46}, 25, 46),
+        ({"cuInit": 100, "cuCtxCreate_v2": 46}, 0, 100),
+    ],
+)
+def test_room_on_a_gpu_is_asked_for(
+    program: Any, change: dict[str, int], wanted: int, error: int
+) -> None:
+    def get(free: Any, total: Any) -> int:
+        return _write(free, 100) + _write(total, 200)
+
+    codes = {"cuInit": 0, "cuDeviceGet": 0, "cuCtxCreate_v2": 0, **change}
+    driver = SimpleNamespace(
+        **{name: lambda *_, code=code: code for name, code in codes.items()},
+        cuMemGetInfo_v2=get,
+        cuMemAlloc_v2=lambda _, size: 0 if size.value * 4 <= 100 else 2,
+    )
+    free = 100 if error in (0, 2) else 0
+    assert program("gpu_room").room(driver, wanted) == {
+        "free": free,
+        "wanted": wanted,
+        "error": error,
     }
 
 

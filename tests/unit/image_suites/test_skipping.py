@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
-import test_gpu_runs
-from container import Ran
 from gpu_machine import CU_INIT, Needs, device_faults, unusable
-from skip_reasons import NOT_PROVED, forbidden, no_import
+from skip_reasons import forbidden, no_import
 
 NEEDS = Needs("10.1", "418.39", "7.5", "3.5")
 V100 = {"name": "Tesla V100", "capability": "7.0"}
@@ -87,32 +84,6 @@ def test_a_gpu_that_cannot_be_used_leaves_the_others() -> None:
     reason = f"GPU too new for CUDA 10 (device 1 of 3: {TOO_NEW}"
     assert device_faults(devices, NEEDS) == [None, reason, None]
     assert not forbidden("gpu_runs", reason)
-
-
-@pytest.mark.parametrize("gpus", [[0], [0, 2]])
-def test_one_gpu_proves_no_allreduce(gpus: list[int]) -> None:
-    shares = sum(range(1, len(gpus) + 1))
-    values = [float((index % 7 + 1) * shares) for index in range(test_gpu_runs.LENGTH)]
-    ranks = [
-        {"rank": rank, "size": len(gpus), "device": "GPU:0", "values": values}
-        for rank in range(len(gpus))
-    ]
-    wrong = [{**ranks[0], "values": []}, *ranks[1:]]
-
-    def judge(results: list[dict[str, Any]]) -> None:
-        files = Ran("cat", 1, 0, "\n".join(map(json.dumps, results)), "")
-        job = Ran("mpirun", 1, 0, "", "")
-        test_gpu_runs.test_allreduce_is_right_on_all_gpus((job, files), gpus)
-
-    with pytest.raises(AssertionError):
-        judge(wrong)
-    if len(gpus) > 1:
-        judge(ranks)
-        return
-    with pytest.raises(pytest.skip.Exception) as skipped:
-        judge(ranks)
-    assert skipped.value.msg == NOT_PROVED
-    assert not forbidden("gpu_runs", NOT_PROVED)
 
 
 def test_only_old_tensorflow_cannot_be_imported() -> None:

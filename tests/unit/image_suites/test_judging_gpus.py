@@ -1,0 +1,197 @@
+"""What GPUs computed: each wrong value and place is found; what proves nothing is skipped."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import test_gpu_runs as suite
+from container import Ran
+from expectation import parse_expectation
+from gpu_values import NAMES, digest, values, wrong_curve, wrong_step, wrong_sums, wrong_values
+from skip_reasons import NOT_PROVED, ONE_PROCESS, forbidden
+from test_helpers import GPU
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PLACE = "/job:localhost/device:GPU:{}"
+
+
+def _results(number: int, **changes: dict[str, Any]) -> dict[str, Any]:
+    good = {"device": PLACE.format(number)}
+    return {
+        name: {**good, "values": row, **changes.get(name, {})} for name, row in values().items()
+    }
+
+
+def test_a_wrong_value_or_place_is_found() -> None:
+    assert wrong_values([_results(0), _results(1)], NAMES) == []
+    nested = [[values()["product"]]]
+    assert wrong_values([_results(0, product={"values": nested})], NAMES) == []
+    assert wrong_values([_results(0), _results(0)], NAMES[:1]) == [
+        f"product on {PLACE.format(0)}: right"
+    ]
+    elsewhere = {"product": {"device": "/device:CPU:0"}}
+    assert wrong_values([_results(0, **elsewhere)], NAMES) == ["product on /device:CPU:0: right"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_wrong_number_is_found(name: str) -> None:
+    right = values()[name]
+    for number in (right[7] + 1, right[7] - 0.6, float("nan")):
+        wrong = {name: {"values": [*right[:7], number, *right[8:]]}}
+        assert wrong_values([_results(0, **wrong)], NAMES) == [
+            f"{name} on {PLACE.format(0)}: wrong"
+        ]
+
+
+def test_a_convolution_may_be_rounded_and_a_product_not() -> None:
+    near = {name: {"values": [one + 0.2 for one in row]} for name, row in values().items()}
+    assert wrong_values([_results(0, **near)], NAMES) == [f"product on {PLACE.format(0)}: wrong"]
+
+
+def _ranks(size: int, **change: object) -> list[dict[str, Any]]:
+    def brought(length: int) -> dict[str, Any]:
+        good = {"device": PLACE.format(0), "length": length, "first": [], "sha256": ""}
+        return {**good, "sha256": digest(length, size), **change}
+
+    sums = [brought(length) for length in suite.LENGTHS]
+    return [{"rank": rank, "size": size, "sums": sums} for rank in range(size)]
+
+
+def test_the_digest_is_that_of_the_sum() -> None:
+    # sha256 of 3, 6, 9, … 21, 3 as float32: seen of two ranks on a CPU, with 1,000 numbers.
+    assert digest(1000, 2).startswith("f70e0d9be9279cb2")
+
+
+def test_a_wrong_sum_place_or_rank_is_found() -> None:
+    assert wrong_sums(_ranks(4), 4, suite.LENGTHS) == []
+    assert wrong_sums(_ranks(1), 1, suite.LENGTHS) == []
+    tensors = len(suite.LENGTHS)
+    assert len(wrong_sums(_ranks(2, sha256=digest(5, 2)), 2, suite.LENGTHS)) == 2 * tensors
+    assert "CPU" in wrong_sums(_ranks(1, device="/device:CPU:0"), 1, suite.LENGTHS)[0]
+    assert "(rank, size)" in wrong_sums(_ranks(2)[:1], 2, suite.LENGTHS)[0]
+    assert "(rank, size)" in wrong_sums(_ranks(1) * 2, 2, suite.LENGTHS)[0]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "nccl", "mode", "ranks"),
+    [
+        ([0], "2.4.8", 0, 1),
+        ([0], "2.16.5", 0, 2),
+        ([0], "2.16.5", 3, 1),
+        ([0, 2], "2.4.8", 0, 2),
+        ([0, 1, 2], "2.16.5", 0, 3),
+    ],
+)
+def test_two_ranks_share_a_gpu_where_they_can(
+    gpus: list[int], nccl: str, mode: int, ranks: int
+) -> None:
+    expect = parse_expectation({**GPU, "pins": {**GPU["pins"], "nccl": nccl}})
+    devices = [{"name": "T4", "capability": "7.5", "mode": mode}] * 3
+    driver = Ran("driver", 1, 0, json.dumps({"devices": devices}), "")
+    assert suite.ranks_on(gpus, driver, expect) == ranks
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_one_rank_proves_no_allreduce(ranks: int) -> None:
+    def judge(results: list[dict[str, Any]]) -> None:
+        files = Ran("cat", 1, 0, "\n".join(map(json.dumps, results)), "")
+        job = Ran("mpirun", 1, 0, "", "")
+        suite.test_allreduce_is_right_on_all_gpus((job, files), ranks)
+
+    with pytest.raises(AssertionError):
+        judge(_ranks(ranks, sha256=""))
+    if ranks > 1:
+        judge(_ranks(ranks))
+    else:
+        assert _skipped(lambda: judge(_ranks(ranks))) == NOT_PROVED
+
+
+def test_room_for_others_is_proved() -> None:
+    def judge(error: int) -> None:
+        room = {"free": 9, "wanted": 2, "error": error}
+        suite.test_memory_that_grows_leaves_room_for_others(_ran({"room": room}))
+
+    judge(0)
+    with pytest.raises(AssertionError, match="CUDA error 2, 9 bytes were free"):
+        judge(2)
+    assert _skipped(lambda: judge(46)) == ONE_PROCESS
+
+
+CPU_ALONE, BOTH = [["/host:CPU", 9]], [["/host:CPU", 9], ["/device:GPU:0 (Tesla)", 3]]
+EMPTY = [["/host:CPU", 9], ["/device:GPU:0", 0]]
+
+
+def test_a_trace_without_the_gpu_is_found() -> None:
+    def judge(planes: list[Any], *refused: str) -> None:
+        traced = _ran({"traced": {"planes": planes}}, "".join(refused))
+        suite.test_a_trace_has_what_the_gpu_did(traced)
+
+    judge(BOTH)
+    refused = f"E failed with error {suite.NO_TRACING[0]}"
+    for planes in (CPU_ALONE, EMPTY):
+        with pytest.raises(AssertionError, match="planes and their events"):
+            judge(planes)
+        assert suite.NO_TRACING[0] in _skipped(partial(judge, planes, refused))
+    judge(BOTH, refused)
+
+
+def test_a_part_that_failed_says_why() -> None:
+    with pytest.raises(pytest.fail.Exception, match="no libdevice"):
+        suite.done(_ran({"mixed": {"error": "no libdevice"}}), "mixed")
+
+
+STEP = {
+    "device": PLACE.format(0),
+    "type": "float16",
+    "losses": [2.0, 1.502, 1.0],
+    "wanted": [2.001, 1.5, 1.0],
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"type": "float32"}, "computed in float32"),
+        ({"device": "/device:CPU:0"}, "computed on /device:CPU:0"),
+        ({"losses": [2.0, 1.502, float("nan")]}, "losses"),
+        ({"losses": [2.0, 1.502, 1.02]}, "losses"),
+        ({"losses": [2.0, 2.0], "wanted": [2.0, 2.0]}, "no step lowered the loss"),
+        ({"losses": [], "wanted": []}, "no step lowered the loss"),
+    ],
+)
+def test_a_wrong_step_is_found(change: dict[str, Any], fault: str) -> None:
+    assert wrong_step(STEP) == []
+    assert any(one.startswith(fault) for one in wrong_step({**STEP, **change}))
+
+
+#: What XLA gave on a CPU, with TensorFlow 2.15.
+CURVE = (
+    *(-7.12325382232666, -4.05659294128418, -2.07022762298584, -0.761902391910553, 0.0),
+    *(0.2802882194519043, 0.2801748514175415, 0.20196586847305298, 0.13046693801879883),
+)
+
+
+def test_a_wrong_curve_is_found() -> None:
+    place = PLACE.format(0)
+    assert wrong_curve({"device": place, "values": CURVE}) == []
+    assert wrong_curve({"device": "/device:CPU:0", "values": CURVE}) == [
+        "computed on /device:CPU:0"
+    ]
+    assert len(wrong_curve({"device": place, "values": [*CURVE[:8], 0.1305]})) == 1
+
+
+def _ran(printed: object, stderr: str = "") -> Ran:
+    return Ran("python", 1, 0, json.dumps(printed), stderr)
+
+
+def _skipped(judge: Callable[[], None]) -> str:
+    with pytest.raises(pytest.skip.Exception) as skipped:
+        judge()
+    reason = str(skipped.value.msg)
+    assert not forbidden("gpu_runs", reason)
+    return reason
