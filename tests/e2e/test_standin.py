@@ -110,7 +110,7 @@ def test_every_upstream_is_asked_through_its_mirror(
     assert _sites(server.asked - planned) == {*settings.mirrors}, "packages and downloads"
     assert open_fetched(tmp_path, images, project, settings, tmp_path), "signed by stand-ins' keys"
     assert {*settings.mirrors} == {
-        *("anaconda", "intel", "nvidia-cuda", "nvidia-machine-learning", "open-mpi", "ubuntu")
+        *("anaconda", "nvidia-cuda", "nvidia-machine-learning", "open-mpi", "ubuntu")
     }
 
 

@@ -58,10 +58,16 @@ WAYS = (
         "a plugin of iproute2 for ATM networks; the distributions do not install its library",
     ),
     Way(
-        r"/opt/(impi|intel)/.*/libfabric/prov/lib(efa|mlx|psm2|psm3|psmx2|verbs)-?.*-fi\.so",
+        r"/opt/impi/.*/libfabric/prov/lib(efa|mlx|psm2|psm3|psmx2|verbs)-?.*-fi\.so",
         r"lib(efa|fabric|ibverbs|numa|psm2|rdmacm|ucp)\.so\.\d+",
         None,
         "Intel MPI's plugins for fabrics; libfabric passes over those that do not load",
+    ),
+    Way(
+        r"/opt/impi/lib/libtmip_(mx|psm2?)\.so\..*",
+        r"lib(myriexpress|psm_infinipath|psm2)\.so.*",
+        None,
+        "plugins for fabrics of Intel MPI 2018, which passes over those that do not load",
     ),
 )
 #: GPU images only: the driver's library is mounted, and what is optional is done without.

@@ -23,11 +23,11 @@ HOROVODRUN = ("horovodrun", "-np", "2", "-H", "localhost:2")
 YIELDING = {"openmpi": ("env", "OMPI_MCA_mpi_yield_when_idle=1"), "intelmpi": (), "mpich": ()}
 _SSH_LOST = "Connection to {node} closed by remote host"
 #: What must be said where a node is lost in mid-run, with the node's name: by ssh, by Open MPI's
-#: mpirun or a rank, whichever notices first; by what the images give Intel MPI's mpirun as its ssh,
-#: for alone it would wait for ever.
+#: mpirun or a rank, whichever notices first; by Intel MPI's mpirun of 2018, or by what the images
+#: give it as its ssh, for that of 2021 alone would wait for ever.
 LOST = {
     "openmpi": rf"{_SSH_LOST}|Remote daemon: .* on node {{node}}\s|Peer host: +{{node}}\s",
-    "intelmpi": rf"{_SSH_LOST}|lost the connection to node {{node}}\b",
+    "intelmpi": rf"{_SSH_LOST}|lost the connection to node {{node}}\b|at host {{node}} failed",
     "mpich": _SSH_LOST,
 }
 

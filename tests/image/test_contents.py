@@ -111,6 +111,15 @@ def test_no_unexpected_setuid_program(files: list[File]) -> None:
     must_be_none(setuid(files))
 
 
+@pytest.mark.usefixtures("of_a_stack")
+def test_terms_of_intel_mpi_are_beside_it(container: Container, expect: Expectation) -> None:
+    """They allow whoever repeats them to pass the library on."""
+    if expect.mpi_flavour == "intelmpi":
+        terms = 'head --lines=1 "$I_MPI_ROOT/LICENSE.txt"'
+        said = container.run("sh", "-c", terms, seconds=10).output
+        assert said.startswith("Intel Simplified Software License")
+
+
 def test_no_source_or_key_of_nvidia(container: Container) -> None:
     """Nothing updates the pinned packages by itself, and no key is trusted for longer."""
     search = f"grep --recursive --files-with-matches --text -i nvidia {' '.join(APT)} 2>/dev/null"

@@ -13,12 +13,11 @@ from standin.apt_repository import SigningKey, signing_key
 from standin.base_image import ubuntu_base
 from standin.conda_interpreter import interpreter
 from standin.context import Context, sha256_of
-from standin.intel import intel_site, intel_version
 from standin.nvidia import cuda_repositories, machine_learning_repositories
 from standin.open_mpi import open_mpi_site, open_mpi_version
 from standin.ubuntu import git_version, ubuntu_archive
 
-NOTE = "Made from stand-ins for Ubuntu, Anaconda, NVIDIA, Intel and Open MPI; for tests only."
+NOTE = "Made from stand-ins for Ubuntu, Anaconda, NVIDIA and Open MPI; for tests only."
 _ENDINGS = (".sh", ".tgz", ".tar.gz", ".tar.bz2")
 _LEARNING = "nvidia-machine-learning"
 
@@ -55,7 +54,6 @@ def make_standins(context: Context) -> StandIns:
         Site("nvidia-cuda", cuda_repositories(context, cuda), cuda.keyring),
         Site(_LEARNING, machine_learning_repositories(context, learning), learning.keyring),
         Site("anaconda", anaconda_site(context)),
-        Site("intel", intel_site(context)),
         Site("open-mpi", open_mpi_site(context)),
     )
     return StandIns(sites, _bases(context, ubuntu), _versions(context, sites))
@@ -74,9 +72,7 @@ def _versions(context: Context, sites: tuple[Site, ...]) -> dict[str, str]:
     folders = {site.name: site.folder for site in sites}
     mpi = {}
     for name, entry in context.matrix.mpi.items():
-        if entry.origin == "installer":
-            mpi[name] = intel_version()
-        elif entry.origin == "source":
+        if entry.origin == "source":
             mpi[name] = open_mpi_version(folders["open-mpi"])
     python = interpreter(context, "3.6")[0]
     return {"python": python, "git": git_version(folders["ubuntu"]), **mpi}

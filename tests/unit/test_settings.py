@@ -99,10 +99,10 @@ def test_mirrors_of_the_command_line_take_the_place_of_the_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "imgbuild.local.yaml"
-    path.write_text("mirrors: {ubuntu: http://file/u, intel: http://file/i}\n")
+    path.write_text("mirrors: {ubuntu: http://file/u, open-mpi: http://file/o}\n")
     monkeypatch.setenv("IMGBUILD_MIRRORS", "ubuntu=http://line/u")
     urls = {name: mirror.url for name, mirror in load_settings(path).mirrors.items()}
-    assert urls == {"ubuntu": "http://line/u", "intel": "http://file/i"}
+    assert urls == {"ubuntu": "http://line/u", "open-mpi": "http://file/o"}
 
 
 def test_a_step_may_run_as_long_as_is_set(tmp_path: Path) -> None:

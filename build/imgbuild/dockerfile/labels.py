@@ -35,7 +35,7 @@ def pin_labels(image: Image) -> dict[str, str]:
 
 
 def _mpi_licence(image: Image) -> str:
-    return image.mpi.licence_name if image.mpi.origin in {"index", "installer"} else ""
+    return image.mpi.licence_name if image.mpi.origin == "index" else ""
 
 
 def _description(image: Image) -> str:

@@ -30,13 +30,17 @@ _UNREACHABLE = ("error sending request", "dns error", "failed to fetch", "connec
 
 @dataclass(frozen=True)
 class LockRequest:
-    """What to resolve: requirements (installed) and constraints (only narrowing)."""
+    """What to resolve: requirements (installed) and constraints (only narrowing).
+
+    ``alone``: nothing that the requirements depend on is installed.
+    """
 
     file_name: str
     title: str
     python: str  # two numbers, e.g. "3.6"
     requirements: tuple[str, ...]
     constraints: tuple[str, ...]
+    alone: bool = False
 
     @property
     def digest(self) -> str:
@@ -95,9 +99,10 @@ def requests_of(image: Image) -> tuple[LockRequest, ...]:
         ),
     ]
     if image.mpi_lock_name and mpi.origin == "index":
-        packages = tuple(f"{package}=={mpi.version}" for package in (mpi.runtime, mpi.build))
         title = f"{image.mpi_name}, Python {python}"
-        found.append(LockRequest(image.mpi_lock_name, title, python, packages, ()))
+        packages = (mpi.runtime, mpi.build)
+        # Headers demand the run time of their own release, not always the one that is wanted.
+        found.append(LockRequest(image.mpi_lock_name, title, python, packages, (), alone=True))
     return tuple(found)
 
 
@@ -188,6 +193,7 @@ def _run_uv(request: LockRequest, previous: str, environment: Mapping[str, str])
         options += ["--no-emit-index-url", "--python-version", request.python]
         options += ["--python-platform", PLATFORM, "--constraint", "constraints.txt"]
         options += ["--output-file", "lock.txt", "requirements.in"]
+        options += ["--no-deps"] if request.alone else []
         result = call_uv(options, folder, environment)
         if result.ok:
             return output.read_text()

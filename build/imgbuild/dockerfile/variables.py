@@ -38,17 +38,13 @@ MPI_ENVIRONMENT: Mapping[str, tuple[tuple[str, str], ...]] = {
 }
 #: From 2019 on Intel MPI sends through libfabric, whose providers it has in a separate folder;
 #: TCP is what every network has. Source: its env/vars.sh; libfabric's fi_provider(7).
+LIBFABRIC = Version("2019")
 LIBFABRIC_ENVIRONMENT = (
     ("FI_PROVIDER_PATH", "{root}/lib/libfabric/prov"),
     ("FI_PROVIDER", "tcp"),
 )
-#: Where an MPI lies that is no package of the system: the installer chooses, the wheels do not.
-MPI_ROOT: Mapping[str, str] = {
-    "installer": "/opt/intel/compilers_and_libraries_{version}/linux/mpi",
-    "index": "/opt/impi",
-}
-#: Where its programs are below that.
-MPI_PROGRAMS: Mapping[str, str] = {"installer": "intel64/bin", "index": "bin"}
+#: Where an MPI of the package index lies.
+MPI_ROOT = "/opt/impi"
 #: What an image starts as its first process: it forwards signals and collects orphans. From the
 #: lock, since Ubuntu 16.04 and 18.04 have no such package. It ends with 2 where there is no such
 #: command; env becomes the command, or ends with 127 (126: it cannot be run), as shells do.
@@ -107,15 +103,15 @@ def variables(image: Image, locks: Path) -> dict[str, object]:
 
 def _paths(image: Image) -> dict[str, object]:
     mpi = image.mpi
-    root = MPI_ROOT.get(mpi.origin, "").format(version=mpi.version)
-    programs = [f"{root}/{MPI_PROGRAMS[mpi.origin]}"] if root else []
+    root = MPI_ROOT if mpi.origin == "index" else ""
+    programs = [f"{root}/bin"] if root else []
     conda = ["/opt/miniconda/bin"] if image.python.origin == "conda" else []
     path = ":".join((f"{PREFIX}/bin", *programs, *conda, *SYSTEM_PATH))
     environment = (
         ("PATH", path),
         ("LANG", "C.UTF-8"),
         *MPI_ENVIRONMENT[mpi.flavour],
-        *(LIBFABRIC_ENVIRONMENT if mpi.origin == "index" else ()),
+        *(LIBFABRIC_ENVIRONMENT if root and Version(mpi.version) >= LIBFABRIC else ()),
         *(GPU_ENVIRONMENT if image.cuda else ()),
     )
     values = {"root": root, "cuda": image.keys.get("cuda", "")}

@@ -188,29 +188,22 @@ class SourceMpi(AnyMpi):
     os: tuple[Name, ...]
 
 
-class InstallerMpi(AnyMpi):
-    """An MPI unpacked by its vendor's installer (Intel MPI up to 2019)."""
-
-    origin: Annotated[Literal["installer"], Field(alias="from")]
-    source: Name
-    os: tuple[Name, ...]
-    licence: Prose
-    licence_name: Name
-
-
 class IndexMpi(AnyMpi):
-    """An MPI from the Python package index: its run time, and what Horovod is compiled against."""
+    """An MPI from the Python package index: its run time, and what Horovod is compiled against.
+
+    ``version`` is the vendor's, the two packages may have others: impi 2018.0.3 is 2018.3.222.
+    """
 
     origin: Annotated[Literal["index"], Field(alias="from")]
     version: Release
-    runtime: Distribution
-    build: Distribution
+    runtime: Requirement
+    build: Requirement
     os: tuple[Name, ...]
     licence: Prose
     licence_name: Name
 
 
-Mpi = Annotated[AptMpi | SourceMpi | InstallerMpi | IndexMpi, Field(discriminator="origin")]
+Mpi = Annotated[AptMpi | SourceMpi | IndexMpi, Field(discriminator="origin")]
 
 
 class Cuda(Section):

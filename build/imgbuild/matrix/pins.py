@@ -117,7 +117,7 @@ def _resolve(matrix: Matrix, row: Row, component: str, documented: bool) -> Reso
     if component == "mpi":
         mpi = matrix.mpi[version]
         version = mpi.version
-        if mpi.origin in {"index", "installer"}:
+        if mpi.origin == "index":
             why = why or f"licence: {mpi.licence}"
     found = pin.documented, pin.documented_exists, source, sha256, why, pin.version
     return ResolvedPin(component, version, *found)

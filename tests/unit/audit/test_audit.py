@@ -98,7 +98,7 @@ def checkout(tmp_path: Path, project: Project) -> Path:
     (tmp_path / "images" / "locks").mkdir(parents=True)
     (tmp_path / "images" / "files").symlink_to(project.files)
     shutil.copy(project.matrix, tmp_path / "matrix.yaml")
-    upstreams = ("ubuntu", "open-mpi", "anaconda", "intel", "python-org", "conda-forge")
+    upstreams = ("ubuntu", "open-mpi", "anaconda", "python-org", "conda-forge")
     nowhere = dict.fromkeys((*upstreams, "nvidia-cuda"), "http://127.0.0.1:9/")
     settings = {"mirrors": nowhere, "registry": "127.0.0.1:9"}
     (tmp_path / "imgbuild.local.yaml").write_text(json.dumps(settings))

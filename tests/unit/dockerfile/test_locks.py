@@ -66,13 +66,25 @@ def test_an_mpi_of_the_index_has_its_own_lock(images: dict[str, Image]) -> None:
     request = requests_of(images["tf-1.12-cpu-debian-intelmpi"])[2]
     assert request.requirements == ("impi-rt==2021.8.0", "impi-devel==2021.8.0")
     assert request in requests_of(images["tf-2.3-cpu-debian-intelmpi"])
-    assert len(requests_of(images["tf-1.12-cpu-ubuntu"])) == 2
+    assert len(requests_of(images["tf-1.12-cpu-debian"])) == 2
+
+
+def test_headers_of_an_mpi_do_not_bring_the_run_time_of_their_release(
+    images: dict[str, Image], project: Project
+) -> None:
+    image = images["tf-1.12-gpu-ubuntu"]
+    request = requests_of(image)[2]
+    assert request.requirements == ("impi==2018.0.3", "impi-devel==2021.8.0")
+    assert request.alone
+    assert not requests_of(image)[0].alone
+    lock = read_lock(project.locks / request.file_name)
+    assert lock.versions == {"impi": "2018.0.3", "impi-devel": "2021.8.0"}
 
 
 def test_a_lock_is_shared(matrix: Matrix) -> None:
     names = [request.file_name for request in lock_family(matrix).requests]
     # One an image variant of each TensorFlow, whatever its stack, one for building, one for MPI.
-    assert len(names) == len({*names}) == 22
+    assert len(names) == len({*names}) == 23
 
 
 def test_a_stack_has_its_locks_and_leaves_the_others_alone(matrix: Matrix) -> None:

@@ -65,7 +65,7 @@ def test_a_registry_shows_what_an_image_is(rendered: Rendered) -> None:
         'image.description="TensorFlow 1.12.0 for GPU (CUDA 9.0), Horovod 0.15.2 over Intel MPI '
         '2018.3.222, on Ubuntu 16.04"'
     ) in text
-    anaconda, intel = "LicenseRef-Anaconda", "LicenseRef-intel-eula-developer-tools"
+    anaconda, intel = "LicenseRef-Anaconda", "LicenseRef-intel-simplified-software-license"
     assert f'"Apache-2.0 AND LicenseRef-NVIDIA-EULA AND {anaconda} AND {intel}"' in text
     assert 'image.licenses="Apache-2.0" ' in rendered("tf-2.2-cpu-debian").final.text
 

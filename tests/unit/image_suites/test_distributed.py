@@ -19,7 +19,7 @@ from test_nodes import starts
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "image" / "programs"
 
-# As Open MPI 4.1.4 and Intel MPI 2021.8 said it, the latter through the images' mpiexec-ssh.
+# As Open MPI 4.1.4 and Intel MPI said it, the latter's 2021.8 through the images' mpiexec-ssh.
 OPEN_MPI = """ORTE has lost communication with a remote daemon.
 
   HNP daemon   : [[55642,0],0] on node a
@@ -32,6 +32,10 @@ OPEN_MPI_RANK = """An MPI communication peer process has unexpectedly disconnect
   Peer host:  b
 """
 INTEL_MPI = "mpiexec-ssh: lost the connection to node worker-1: ending the job\n"
+INTEL_MPI_2018 = """\
+[mpiexec@a] control_cb (../pmiserv_cb.c:863): connection to proxy 2 at host worker-1 failed
+[mpiexec@a] main (../../ui/mpich/mpiexec.c:1149): process manager error waiting for completion
+"""
 
 
 def test_every_flavour_is_told_the_nodes_in_its_words() -> None:
@@ -54,6 +58,8 @@ def test_every_flavour_is_told_the_nodes_in_its_words() -> None:
         ("openmpi", "a", OPEN_MPI_RANK, False),
         ("openmpi", "b", "Connection to b closed by remote host.", True),
         ("intelmpi", "worker-1", INTEL_MPI, True),
+        ("intelmpi", "worker-1", INTEL_MPI_2018, True),
+        ("intelmpi", "worker-0", INTEL_MPI_2018, False),
         ("intelmpi", "worker-1", "KILLED BY SIGNAL: 15 (Terminated)", False),
     ],
 )

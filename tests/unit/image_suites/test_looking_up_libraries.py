@@ -115,6 +115,8 @@ def test_plugins_for_fabrics_may_do_without_them_and_no_other_may() -> None:
     assert unexplained([(f"{plugins}/libverbs-1.12-fi.so", "librdmacm.so.1", [])], gpu=False) == []
     assert unexplained([(f"{plugins}/libtcp-fi.so", "librdmacm.so.1", [])], gpu=False)
     assert unexplained([("/opt/impi/lib/libmpi.so.12", "librdmacm.so.1", [])], gpu=False)
+    assert unexplained([("/opt/impi/lib/libtmip_psm2.so.1.0", "libpsm2.so.2", [])], gpu=False) == []
+    assert unexplained([("/opt/impi/lib/libtmi.so.1.2", "libpsm2.so.2", [])], gpu=False)
 
 
 def test_modules_that_may_be_missing_are_documented() -> None:

@@ -17,7 +17,7 @@ from imgbuild.project import Project
 Edited = Callable[..., Path]
 Refusal = Callable[[Path], str]
 
-INTEL = "5021d14b344fc794e89f146e4d53d70184d7048610895d7a6a1e8ac0cf258999"
+OPEN_MPI = "363c8a1258d12df28657e9b13bfe41e30fc129a4cfb89fcf53ff68bbe1bd65b3"
 ROW, OTHER_MPI = "stack: debian, variants: [cpu], horovod:", "mpi: intelmpi-2021.8.0}"
 
 
@@ -111,7 +111,7 @@ def test_a_corrected_pin_that_no_table_has_is_named(
             r"'miniconda-4.5\n1' in the matrix",
         ),
         ('documented: "10.0"', 'documented: "8.0"', "no CUDA '8.0' in the matrix; there are: 9.0"),
-        (f"    sha256: {INTEL}\n", "", "missing key 'sha256'"),
+        (f"    sha256: {OPEN_MPI}\n", "", "missing key 'sha256'"),
         ("- https://repo.anaconda", "- http://repo.anaconda", "must come by https"),
         ("fact: tensorflow.gpu.cuda", "fact: cuda.colour", "'cuda.colour' is not allowed; allowed"),
         ("    fact: tensorflow.gpu.cuda\n", "", "a rule has either 'fact' or 'minimum'"),

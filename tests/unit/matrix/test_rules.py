@@ -38,7 +38,7 @@ BREAKS: tuple[Break, ...] = (
     ("cuda-nccl", ROW_1_10, f"{ROW_1_10} nccl: 2.6.4,", "one of: 2.4.2", "2.4.8"),
     ("cuda-os", ROW_1_10, ROW_1_10.replace("os: ubuntu-16.04, ", ""), "one of: ubuntu-16", "none"),
     ("cuda-driver", 'driver: "418.39"', 'driver: "410.48"', "at least 418", "418.39"),
-    ("mpi-os", MPI, "mpi: intelmpi-2018.3.222", "one of: ubuntu-16.04", "intelmpi-2021.8.0"),
+    ("mpi-os", MPI, "mpi: openmpi-3.1.2", "one of: ubuntu-16.04", "openmpi-4.1.4"),
 )
 
 

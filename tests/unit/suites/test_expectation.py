@@ -37,11 +37,11 @@ def test_that_of_a_gpu_image_has_its_needs(images: dict[str, Image], project: Pr
 def test_that_of_a_stand_in_build_has_the_stand_ins_versions(
     images: dict[str, Image], project: Project
 ) -> None:
-    versions = {"python": "3.6.15", "intelmpi-2018.3.222": "2021.8", "openmpi-3.1.2": "4.1.4"}
-    image = images["tf-1.13-gpu-ubuntu"]
+    versions = {"python": "3.6.15", "openmpi-3.1.2": "4.1.4"}
+    image = images["tf-1.14-gpu-ubuntu"]
     expected = expectation(image, project, versions)
     assert expected["standin"] is True
-    assert (expected["pins"]["python"], expected["pins"]["mpi"]) == ("3.6.15", "2021.8")
+    assert (expected["pins"]["python"], expected["pins"]["mpi"]) == ("3.6.15", "4.1.4")
     assert expected["pins"]["git"] == image.version_of("git")
     assert expected["labels"]["imgbuild.pin.python"] == "3.6.2"
     assert expected["pins"].keys() == expectation(image, project)["pins"].keys()
