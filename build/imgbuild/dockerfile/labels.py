@@ -52,6 +52,15 @@ def _licences(image: Image) -> str:
     TensorFlow and Horovod are of Apache-2.0; SPDX has no name for the others' terms (NOTICE).
     """
     terms = ["NVIDIA-EULA"] if image.cuda else []
-    terms += ["Anaconda"] if image.python.origin == "conda" else []
+    terms += ["Anaconda"] if _of_anaconda(image) else []
     terms += [licence] if (licence := _mpi_licence(image)) else []
     return " AND ".join(["Apache-2.0", *(f"LicenseRef-{name}" for name in terms)])
+
+
+def _of_anaconda(image: Image) -> bool:
+    """Return whether the installer of conda, or a package, comes from Anaconda's own site."""
+    if image.python.origin != "conda":
+        return False
+    installers = (pin.source for pin in image.pins if pin.component == "miniconda")
+    site = image.matrix.upstream_urls.get("anaconda", "")
+    return any(url.startswith(site) for url in (*image.python.packages, *installers))

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
+from conftest import with_images
 
 from imgbuild.dockerfile.render import (
     committed_dockerfile,
@@ -17,7 +19,8 @@ from imgbuild.dockerfile.render import (
 from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.dockerfile.variables import UV_SHA256, UV_VERSION
 from imgbuild.errors import InputError, MachineError
-from imgbuild.matrix.images import Image, whole_family
+from imgbuild.matrix.images import Image, all_images, whole_family
+from imgbuild.matrix.load import load_matrix
 from imgbuild.project import Project
 
 Rendered = Callable[[str], Dockerfile]
@@ -106,6 +109,26 @@ def test_the_compiler_stays_in_its_stage(rendered: Rendered) -> None:
     assert "g++" not in stages["os"].text
     compilers = {"binutils", "compiler", "horovod-build", "cpython-build"}
     assert not stages["final"].needs & compilers
+
+
+def test_the_documented_way_to_conda_forge_has_nothing_of_anaconda(
+    project: Project, matrix_text: str, tmp_path: Path
+) -> None:
+    """As the page has it, but for the sha256 that it leaves open."""
+    page = (project.root / "docs" / "images.md").read_text("utf-8")
+    block = page.partition("### Python from conda-forge")[2].split("```yaml\n")[1].split("```")[0]
+    change = yaml.safe_load(block.replace("…", f'"{"0" * 64}"'))
+    data = yaml.safe_load(matrix_text) | {"epoch": "2026-11-01T00:00:00Z"}
+    for section in ("upstreams", "sources", "python"):
+        data[section] |= change[section]
+    data["stacks"]["ubuntu"]["pins"] |= change["stacks"]["ubuntu"]["pins"]
+    path = with_images(tmp_path, project) / "matrix.yaml"
+    path.write_text(yaml.safe_dump(data, allow_unicode=True), encoding="utf-8")
+    image = next(one for one in all_images(load_matrix(path)) if one.name == "tf-2.2-gpu-ubuntu")
+    text = render_dockerfile(image, project.templates).text
+    assert "repo.anaconda.com" not in text
+    assert "https://conda.anaconda.org/conda-forge/linux-64/python-3.6.13-" in text
+    assert 'image.licenses="Apache-2.0 AND LicenseRef-NVIDIA-EULA"' in text
 
 
 def test_equal_stages_are_shared(rendered: Rendered) -> None:
