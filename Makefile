@@ -7,6 +7,7 @@
 #   make nightly  the tests that take longest: every fault of a push, made-up input, stand-ins
 #   make standin  the twenty images of the stack ubuntu, built and tested on stand-ins
 #   make unit     the unit tests alone, no engine
+#   make gpu      the suites for GPUs, on a machine with one: of GPU_IMAGES in its engine, or of a BUNDLE
 #   make bench    the benchmarks, hours, and their tables into docs/evidence.md; needs root
 #   make clean    remove the virtual environment and the caches of the tools
 
@@ -28,7 +29,7 @@ INSTALL = install() { \
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; }
 
 # No target is called "build": that is the source folder.
-.PHONY: help demo quick test check nightly standin unit bench machine base-tools stub-tools browser clean own-venv
+.PHONY: help demo quick test check nightly standin unit gpu bench machine base-tools stub-tools browser clean own-venv
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -53,6 +54,7 @@ check: $(READY)
 	$(BIN)/mypy tests/e2e
 	$(BIN)/mypy tests/fuzz
 	$(BIN)/mypy tests/standin
+	$(BIN)/mypy tests/gpu
 	$(BIN)/mypy benchmarks
 	$(BIN)/pytest -q -n auto tests/unit
 	$(BIN)/imgbuild render --check
@@ -68,6 +70,23 @@ standin: machine base-tools stub-tools
 
 unit: $(READY)
 	$(BIN)/pytest -q -n auto tests/unit
+
+# GPU_IMAGES are options of imgbuild; what `imgbuild test` says is also written with the machine. A
+# BUNDLE is what tests/gpu/bundle.py made of an image, for a machine without Docker.
+GPU_IMAGES ?= --gpu
+GPU_REPORT ?= reports/gpu
+GPU_SUITES := --suite gpu_built --suite gpu_loadable --suite gpu_runs
+
+gpu: $(READY)
+ifdef BUNDLE
+	$(BIN)/python $(BUNDLE)/chroot_run.py --report $(GPU_REPORT)
+else
+	@rm -f $(GPU_REPORT)/report.json
+	@code=0; $(BIN)/imgbuild test $(GPU_IMAGES) $(GPU_SUITES) --rerun --require-gpu \
+		--report $(GPU_REPORT) || code=$$?; \
+	[ ! -f $(GPU_REPORT)/report.json ] || $(BIN)/python tests/gpu/gpu_report.py $(GPU_REPORT); \
+	exit $$code
+endif
 
 bench: machine
 	$(BIN)/python benchmarks/commands.py --write

@@ -104,6 +104,7 @@ def test_convolution_and_its_gradients_are_right_on_each_gpu(numbers: Ran, gpus:
 
 def test_memory_that_grows_leaves_room_for_others(numbers: Ran) -> None:
     """Beside a TensorFlow that computes, another process gets a quarter of what was free."""
+    assert numbers.json["devices"] > 0, "TensorFlow uses no GPU"
     room = numbers.json["room"]
     if room["error"] == NO_ROOM_BUT_FOR_ONE:
         skip(ONE_PROCESS)

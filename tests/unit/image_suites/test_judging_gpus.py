@@ -112,11 +112,14 @@ def test_one_rank_proves_no_allreduce(ranks: int) -> None:
 
 
 def test_room_for_others_is_proved() -> None:
-    def judge(error: int) -> None:
+    def judge(error: int, devices: int = 1) -> None:
         room = {"free": 9, "wanted": 2, "error": error}
-        suite.test_memory_that_grows_leaves_room_for_others(_ran({"room": room}))
+        numbers = _ran({"devices": devices, "room": room})
+        suite.test_memory_that_grows_leaves_room_for_others(numbers)
 
     judge(0)
+    with pytest.raises(AssertionError, match="uses no GPU"):
+        judge(0, devices=0)
     with pytest.raises(AssertionError, match="CUDA error 2, 9 bytes were free"):
         judge(2)
     assert _skipped(lambda: judge(46)) == ONE_PROCESS
