@@ -46,9 +46,21 @@ WAYS = (
         "horovod.tensorflow imports TensorFlow first, which loads it",
     ),
     Way(
-        f"{PACKAGES}/(numpy|scipy)(/\\.libs|\\.libs)/libopenblas.*",
-        r"lib(gfortran|quadmath)-.*",
-        f"{PACKAGES}/(numpy|scipy)(/\\.libs|\\.libs)/lib(gfortran|quadmath)-.*",
+        f"{PACKAGES}/horovod/tensorflow/mpi_lib.*",
+        r"_pywrap_tensorflow_internal\.so",
+        f"{PACKAGES}/tensorflow/python/_pywrap_tensorflow_internal\\.so",
+        "the same: Horovod 0.28 takes XLA's functions from it, in TensorFlow 2.4 to 2.11",
+    ),
+    Way(
+        f"{PACKAGES}/tensorflow_io_gcs_filesystem/.*",
+        r"libtensorflow_framework\.so\.2",
+        f"{PACKAGES}/tensorflow/libtensorflow_framework.*",
+        "TensorFlow loads it, as one of its file systems",
+    ),
+    Way(
+        f"{PACKAGES}/(numpy|scipy|h5py)(/\\.libs|\\.libs)/lib.*",
+        r"lib(gfortran|quadmath|hdf5|sz|aec)-.*",
+        f"{PACKAGES}/(numpy|scipy|h5py)(/\\.libs|\\.libs)/lib(gfortran|quadmath|hdf5|sz|aec)-.*",
         "it lies beside it, in the folder that the RPATH of the modules names; RPATH is inherited",
     ),
     Way(

@@ -18,9 +18,13 @@ OF_THE_MODULE = {
 }
 #: A compiled model holds a lock; in 1.12 and 1.13 its variables refuse before that is met.
 OF_A_MODEL = re.compile(
-    r"TypeError: can't pickle _thread\.\w+ objects"
+    r"TypeError: (can't|cannot) pickle '?(_thread\.\w+|weakref)'? object"
     r"|NotImplementedError: numpy\(\) is only available when eager execution is enabled"
 )
+#: From this one on Keras pickles a model itself: one of its own layers arrives as a copy, and one
+#: with a layer of the program's asks for its class.
+PICKLES_MODELS = (2, 8)
+UNKNOWN_LAYER = r"ValueError: Unknown layer: '?Scale"
 
 
 def fault_of_module(tensorflow: tuple[int, int], sender: str | None, answer: object) -> str | None:
@@ -29,6 +33,19 @@ def fault_of_module(tensorflow: tuple[int, int], sender: str | None, answer: obj
     `sender` is the sender's fault, if any; `answer` what the receiver returned or raised.
     """
     who, words = OF_THE_MODULE.get(tensorflow, ("nobody", ""))
+    return _fault(who, words, sender, answer)
+
+
+def fault_of_model(tensorflow: tuple[int, int], sender: str | None, answer: object) -> str | None:
+    """Return the same where it names the model of framework_model.py, with a layer of its own."""
+    if tensorflow >= PICKLES_MODELS:
+        return _fault("receiver", UNKNOWN_LAYER, sender, answer)
+    return _fault("sender", OF_A_MODEL, sender, answer)
+
+
+def _fault(
+    who: str, words: str | re.Pattern[str], sender: str | None, answer: object
+) -> str | None:
     happened = {"sender": sender, "receiver": answer if isinstance(answer, str) else None}
     for place, fault in happened.items():
         if (place == who) != (fault is not None):

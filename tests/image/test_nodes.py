@@ -119,7 +119,7 @@ def test_training_is_that_of_one_process_on_the_joined_batch(job: Job) -> None:
 
 def test_ranks_write_the_text_of_the_image(job: Job) -> None:
     """A command by ssh has the image's LANG, without which Python 3.6 would write ASCII."""
-    encodings = {result["node"]: result["encoding"] for result in job.ranks()}
+    encodings = {result["node"]: result["encoding"].upper() for result in job.ranks()}
     assert encodings == dict.fromkeys(job.names, "UTF-8")
 
 

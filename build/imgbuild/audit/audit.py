@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from packaging.utils import canonicalize_name
 
@@ -28,6 +28,7 @@ from imgbuild.errors import InputError, MachineError
 from imgbuild.files import parse_json, sha256, write_text
 from imgbuild.http import HttpClient
 from imgbuild.matrix.images import Image
+from imgbuild.matrix.model import WheelTag
 from imgbuild.parallel import background, in_parallel
 from imgbuild.settings import Sites
 
@@ -240,7 +241,7 @@ def _contradictions(artifacts: Iterable[ArtifactOutcome]) -> tuple[Contradiction
 def _pythons(need: Need, page: Iterable[str]) -> Iterator[Contradiction]:
     """Compare the Pythons that the matrix says there are wheels for, among those it may say."""
     image = need.images[0]
-    tags = ("cp36", "cp37", "cp38") if need.python_tag else ()
+    tags = get_args(WheelTag) if need.python_tag else ()
     offered = [tag for tag in tags if any(map(replace(need, python_tag=tag).fits, page))]
     if tags and set(offered) != set(image.wheel.pythons):
         evidence = f"the index has wheels of it for {' '.join(offered)}"

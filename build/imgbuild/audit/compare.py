@@ -266,7 +266,7 @@ _Stated = tuple[str, Location, str, str, str]
 
 def _built(image: Image, facts: WheelFacts) -> Iterator[_Stated]:
     """Yield the compiler, and what the platform tag promises."""
-    wheel, seen = image.wheel, "its tf_compiler_version() returns"
+    wheel, seen = image.wheel, "its tf.version.COMPILER_VERSION is"
     yield "compiler", release_place(image, "compiler"), wheel.compiler, facts.compiler, seen
     if promised := _promised_glibc(facts):
         seen = "its platform tag promises glibc"

@@ -3,8 +3,9 @@
 Up to TensorFlow 1.13 the GPU libraries are ``DT_NEEDED``. From 1.14 on each is opened when first
 used, by a function ``stream_executor::internal::DsoLoader::GetCudnnDsoHandle()`` that is exported
 and only names the library and its version, two constant strings; a CPU build has the same functions
-with an empty version (and "1" for the driver, which it never opens). The compiler is what
-``tf_compiler_version()`` returns, the source of ``tf.version.COMPILER_VERSION``.
+with an empty version (and "1" for the driver, which it never opens). From 2.9 on the version is in
+the code itself. The compiler, ``tf.version.COMPILER_VERSION``, is what ``tf_compiler_version()``
+returns, and from 2.9 on a constant of ``_pywrap_tf_session.so``.
 """
 
 import ast
@@ -34,10 +35,11 @@ _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 _FRAMEWORK = tuple(f"/libtensorflow_framework.so{end}" for end in ("", ".1", ".2"))
 _INTERNAL = ("/python/_pywrap_tensorflow_internal.so",)
 _BUILD_INFO = "/python/platform/build_info.py"
+_SESSION = "/python/client/_pywrap_tf_session.so"
 
 _GPU = "cuda|cudart|cublas|cudnn|cufft|cupti|curand|cusolver|cusparse|nvinfer|nvinfer_plugin|nccl"
 _GPU_SONAME = re.compile(rf"lib(?:{_GPU})\.so(?:\.[0-9]+)*")
-_HANDLE = re.compile(r"_ZN15stream_executor8internal9DsoLoader\d+Get([A-Za-z]+)DsoHandleEv")
+_HANDLE = re.compile(r"_ZN(?:15stream_executor|3tsl)8internal9DsoLoader\d+Get(\w+)DsoHandleEv")
 #: The libraries whose functions are not called as they are.
 _OPENED = {"CudaDriver": "cuda", "CudaRuntime": "cudart", "NvInferPlugin": "nvinfer_plugin"}
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)*")
@@ -47,6 +49,10 @@ _COMPILER = "_Z19tf_compiler_versionv"
 _OWN = re.compile(r"_ZNK?10tensorflow")
 #: gcc writes "7.3.1 20180303"; the matrix has the version alone.
 _COMPILER_VERSION = re.compile(r"([0-9]+\.[0-9]+\.[0-9]+)( [0-9]+)?.*")
+#: The same as a constant of a library: ``9.3.1 20200408``, ``Ubuntu Clang 17.0.2 (++2023…``.
+_COMPILER_CONSTANT = re.compile(rb"\0(?:[A-Za-z ]*Clang )?(\d+\.\d+\.\d+) (?:\d{8}\0|\()")
+#: ``mov register, text`` and ``mov [rbp + distance], text``: how a text of up to 4 bytes is made.
+_MOV = re.compile(rb"(?:[\xb8-\xbf]|\xc7[\x40-\x47].)([0-9][0-9.]{0,3})", re.DOTALL)
 #: ``lea register, [rip + distance]``: how code on x86-64 takes the address of a string.
 _LEA = re.compile(rb"[\x48-\x4f]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](....)", re.DOTALL)
 #: What reading something else than such a wheel ends in.
@@ -187,16 +193,18 @@ class Library:
         self.glibc = max(asked, key=Version, default="0")
 
     def strings_of(self, function: str) -> list[str]:
-        """Return the constant strings whose addresses a function takes, in its order."""
+        """Return the strings whose addresses a function takes, then the number it makes."""
         (text_address, text), (data_address, data) = self._text, self._data
         address, size = self.exported[function]
         start = address - text_address
+        code = text[start : start + (size or _SHORT)]
         places = [
             address + match.end() + struct.unpack("<i", match[1])[0] - data_address
-            for match in _LEA.finditer(text[start : start + (size or _SHORT)])
+            for match in _LEA.finditer(code)
         ]
         inside = [place for place in places if 0 <= place < len(data)]
-        return [data[at : data.find(b"\0", at)].decode("ascii", "replace") for at in inside]
+        strings = [data[at : data.find(b"\0", at)] for at in inside]
+        return [one.decode("ascii", "replace") for one in (*strings, b"".join(_MOV.findall(code)))]
 
 
 def read_wheel(remote: RemoteFile, file: str, sha256: str) -> WheelFacts:
@@ -232,7 +240,7 @@ def _facts(wheel: zipfile.ZipFile, size: int, file: str, sha256: str) -> WheelFa
         loading=loading if libraries else "none",
         cuda_build=cuda_build if isinstance(cuda_build, bool) else None,
         capabilities=tuple(map(str, built.get("cuda_compute_capabilities", ()))),
-        compiler=_compiler(library),
+        compiler=_compiler(wheel, library),
         cxx11_abi=_cxx11_abi(library),
         glibc=library.glibc,
     )
@@ -279,8 +287,12 @@ def _sonames(wheel: zipfile.ZipFile) -> set[str]:
     return {name.decode() for name in _SONAME_IN_TABLE.findall(beginning)}
 
 
-def _compiler(library: Library) -> str:
-    """Return the version of the compiler that the library reports, such as ``7.3.1``."""
+def _compiler(wheel: zipfile.ZipFile, library: Library) -> str:
+    """Return the version of the compiler that TensorFlow reports, such as ``7.3.1``."""
+    if _COMPILER not in library.exported:
+        if constant := _COMPILER_CONSTANT.search(wheel.read(_member(wheel, _SESSION))):
+            return constant[1].decode()
+        raise LookupError("_pywrap_tf_session.so names no compiler")
     for text in library.strings_of(_COMPILER):
         if match := _COMPILER_VERSION.fullmatch(text):
             return match[1]
@@ -300,14 +312,20 @@ def _cxx11_abi(library: Library) -> int:
 
 
 def _build_info(wheel: zipfile.ZipFile) -> dict[str, Any]:
-    """Return the constants of ``build_info.py``: assignments up to 2.2, one mapping from 2.3 on."""
+    """Return the constants of ``build_info.py``: assignments up to 2.2, one mapping from 2.3 on.
+
+    From 2.4 on the mapping is ``collections.OrderedDict([…])``.
+    """
     name = next((one for one in wheel.namelist() if one.endswith(_BUILD_INFO)), None)
     source = wheel.read(name).decode("utf-8", "replace") if name else ""
     values = {}
-    for key, text in re.findall(r"^(\w+) = (.+)$", source, re.MULTILINE):
+    line = re.compile(r"^(\w+) = (?:collections\.OrderedDict)?(.+)$", re.MULTILINE)
+    for key, text in line.findall(source):
         try:
             values[key] = ast.literal_eval(text)  # read as text, never executed
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             continue
-    nested = values.get("build_info")
-    return nested if isinstance(nested, dict) else values
+    try:
+        return dict(values.get("build_info", values))
+    except (TypeError, ValueError):
+        return {}

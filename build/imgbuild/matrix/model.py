@@ -34,7 +34,7 @@ from imgbuild.yaml_file import Section
 
 Variant = Literal["cpu", "gpu"]
 Flavour = Literal["openmpi", "intelmpi"]
-WheelTag = Literal["cp36", "cp37", "cp38"]
+WheelTag = Literal["cp36", "cp37", "cp38", "cp39", "cp310", "cp311"]
 
 
 class Pin(Section):

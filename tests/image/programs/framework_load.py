@@ -75,10 +75,12 @@ def saved_model(folder):
 
 
 def main(folder):
-    child = elsewhere(folder, "names_the_module")
+    names = ("names_the_module", "names_a_model")
+    children = {name: elsewhere(folder, name) for name in names}
     good = received(folder, "imports_inside")  # first: nothing has imported TensorFlow yet
     found = {"imports_inside": good, "models": models(folder)}
-    found["names_the_module"] = json.loads(child.communicate()[0].decode().splitlines()[-1])
+    for name in names:
+        found[name] = json.loads(children[name].communicate()[0].decode().splitlines()[-1])
     print(json.dumps(found))
 
 

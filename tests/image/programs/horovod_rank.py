@@ -10,7 +10,7 @@ import sys
 import numpy as np
 from horovod_adasum import FUSION_BYTES, adasum
 from horovod_collectives import collectives, values
-from quiet_tensorflow import IS_TF2, tf
+from quiet_tensorflow import IS_TF2, VERSION, tf
 from rank_file import write
 
 import horovod.tensorflow as hvd
@@ -29,8 +29,9 @@ def step_in_keras(rank):
     model = tf.keras.Sequential([layer])
     layer.set_weights([np.array(STARTS[rank], "float32").reshape(2, 1)])
     optimizer = hvd_keras.DistributedOptimizer(tf.keras.optimizers.SGD(LEARNING_RATE))
-    # Without the last argument Keras 2.0 and 2.1 fail with this optimizer; 2.2 and 2.3 do not mind.
-    model.compile(optimizer, loss="mse", experimental_run_tf_function=False)
+    # Without it Keras 2.0 and 2.1 fail with this optimizer; 2.2 and 2.3 do not mind it.
+    options = {"experimental_run_tf_function": False} if VERSION < (2, 4) else {}
+    model.compile(optimizer, loss="mse", **options)
     hvd.broadcast_variables(model.variables, root_rank=0)
     x, y = np.array(FEATURES[rank], "float32"), np.array(TARGETS[rank], "float32")
     model.fit(x, y, batch_size=len(x), epochs=1, verbose=0)

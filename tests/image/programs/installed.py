@@ -2,7 +2,8 @@
 
 Arguments: the modules to import. A module that cannot be imported is reported with its error, so
 that the others still get their verdict. Distributions are read from their metadata on sys.path,
-which needs no setuptools and shows a package that is there twice.
+which needs no setuptools and shows a package that is there twice. What setuptools brings for itself
+is not installed, though pkg_resources, once imported, has it on sys.path (setuptools 71 and newer).
 """
 
 import email.parser
@@ -18,6 +19,7 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 warnings.simplefilter("ignore")
 
+VENDORED = os.path.join("setuptools", "_vendor")
 METADATA = ("*.dist-info/METADATA", "*.egg-info/PKG-INFO", "*.egg-info")
 VERSION_MODULE = {"tensorboard": "tensorboard.version"}  # TensorBoard 1.x has no __version__
 
@@ -32,6 +34,7 @@ def module_version(name):
 
 def metadata_files():
     folders = {os.path.realpath(folder) for folder in sys.path if folder}
+    folders = {folder for folder in folders if not folder.endswith(VENDORED)}
     found = (glob.glob(os.path.join(folder, kind)) for folder in folders for kind in METADATA)
     return sorted(file for files in found for file in files if os.path.isfile(file))
 

@@ -14,7 +14,7 @@ model = tf.keras.Sequential(
         tf.keras.layers.Dense(1),
     ]
 )
-model.compile(optimizer=tf.keras.optimizers.Adam(lr=0.05), loss="mse")
+model.compile(optimizer=tf.keras.optimizers.Adam(0.05), loss="mse")
 before = account(model)
 x, y = samples()
 model.fit(x, y, batch_size=64, epochs=40, shuffle=False, verbose=0)

@@ -14,6 +14,8 @@ import tensorflow as tf  # noqa: E402
 logging.getLogger("tensorflow").setLevel(logging.ERROR)
 
 IS_TF2 = tf.__version__.startswith("2.")
+#: Its first two numbers.
+VERSION = tuple(map(int, tf.__version__.split(".")[:2]))
 
 
 def seed(number):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 _HANDLE = "_ZN15stream_executor8internal9DsoLoader{}Get{}DsoHandleEv"
 GPU_10_1 = {"CudaDriver": "1", "CudaRuntime": "10.1", "Cublas": "10", "Cudnn": "7"}
+GPU_11_2 = {"CudaDriver": "1", "CudaRuntime": "11.0", "Cudnn": "8", "NvInfer": "8.6.1"}
 CPU = {"CudaDriver": "1", "CudaRuntime": "", "Cublas": "", "Cudnn": ""}
 
 
@@ -23,6 +24,8 @@ class FakeWheel:
     glibc: str = "2.12"
     build_info: str = "is_cuda_build = True\n"
     tag: str = "cp36-cp36m-manylinux2010_x86_64"
+    #: Whether it is as from 2.9 on: versions in the loader's code, the compiler in another library.
+    recent: bool = False
 
     @property
     def file(self) -> str:
@@ -48,6 +51,9 @@ class FakeWheel:
             "tensorflow/python/_pywrap_tensorflow_internal.so": beginning,
             "tensorflow/python/platform/build_info.py": self.build_info.encode(),
         }
+        if self.recent:
+            session = f"\0{self.version}\0{self.compiler}\0"
+            files["tensorflow/python/client/_pywrap_tf_session.so"] = session.encode()
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, content in files.items():
@@ -56,24 +62,33 @@ class FakeWheel:
 
     def library(self) -> bytes:
         """Return the framework's library."""
-        functions = {"_Z19tf_compiler_versionv": self.compiler}
+        functions = {} if self.recent else {"_Z19tf_compiler_versionv": self.compiler}
         for part, version in self.loader.items():
             functions[_HANDLE.format(len(part) + 12, part)] = version
-        return elf(functions, self.own, self.needed, self.glibc)
+        return elf(functions, self.own, self.needed, self.glibc, made=self.recent)
 
 
 def elf(
-    functions: dict[str, str], own: tuple[str, ...], needed: tuple[str, ...], glibc: str
+    functions: dict[str, str],
+    own: tuple[str, ...],
+    needed: tuple[str, ...],
+    glibc: str,
+    *,
+    made: bool = False,
 ) -> bytes:
-    """Return a library whose functions take the address of one string each."""
+    """Return a library whose functions take the address of one string each, or make it."""
     names, constants, code, symbols, dynamic = b"\0", b"", b"", b"\0" * 24, b""
     text_at, constants_at = 0x1000, 0x9000
     for name, string in functions.items():
         at = constants_at + len(constants)
         constants += string.encode() + b"\0"
         address = text_at + len(code)
-        code += b"\x48\x8d\x05" + struct.pack("<i", at - address - 7) + b"\xc3"
-        symbols += struct.pack("<IBBHQQ", len(names), 0x12, 0, 1, address, 8)
+        body = b"\x48\x8d\x05" + struct.pack("<i", at - address - 7) + b"\xc3"
+        if made:  # mov [rbp - 64], four bytes; mov [rbp - 60], two
+            text = string.encode().ljust(6, b"\0")
+            body = b"\xc7\x45\xc0" + text[:4] + b"\x66\xc7\x45\xc4" + text[4:] + b"\xc3"
+        code += body
+        symbols += struct.pack("<IBBHQQ", len(names), 0x12, 0, 1, address, len(body))
         names += name.encode() + b"\0"
     for name in own:
         symbols += struct.pack("<IBBHQQ", len(names), 0x12, 0, 1, text_at, 0)

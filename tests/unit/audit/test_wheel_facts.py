@@ -2,10 +2,11 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from fake_wheel import CPU, FakeWheel
+from fake_wheel import CPU, GPU_11_2, FakeWheel
 from faulty_server import FaultyServer, Reply
 
 from imgbuild.audit.compare import OfferedFile, WheelFacts
@@ -99,6 +100,32 @@ def test_the_new_abi_and_the_capabilities(read: Read) -> None:
     assert (facts.cxx11_abi, facts.capabilities) == (1, ("sm_35",))
 
 
+@pytest.mark.parametrize(
+    ("compiler", "version"),
+    [("9.3.1 20200408", "9.3.1"), ("Ubuntu Clang 17.0.2 (++20231003073124)", "17.0.2")],
+)
+def test_a_wheel_as_from_2_9_on(read: Read, compiler: str, version: str) -> None:
+    info = "build_info = collections.OrderedDict([('is_cuda_build', True), ('cuda_version', '11.2'"
+    info += "), ('cuda_compute_capabilities', ['sm_80', 'compute_80'])])\n"
+    recent = FakeWheel(
+        version="2.11.1", compiler=compiler, loader=GPU_11_2, build_info=info, recent=True
+    )
+    facts = read(recent)
+    assert facts.libraries == (
+        "libcuda.so.1", "libcudart.so.11.0", "libcudnn.so.8", "libnvinfer.so.8.6.1",
+    )  # fmt: skip
+    assert (facts.compiler, facts.capabilities) == (version, ("sm_80", "compute_80"))
+    assert (facts.loading, facts.cuda_build) == ("opened", True)
+    facts = read(replace(recent, loader=dict(CPU)))
+    assert (facts.libraries, facts.loading) == ((), "none")
+
+
+@pytest.mark.parametrize("info", ["build_info = 5\n", "build_info = ['x']\n"])
+def test_a_build_info_of_another_kind_says_nothing(read: Read, info: str) -> None:
+    facts = read(FakeWheel(build_info=info))
+    assert (facts.cuda_build, facts.capabilities) == (None, ())
+
+
 def test_build_info_is_never_executed(read: Read) -> None:
     info = "import os\nis_cuda_build = os.abort()\ncuda_version_number = '10'\n"
     assert read(FakeWheel(build_info=info)).cuda_build is None
@@ -126,6 +153,7 @@ def _answer(body: bytes, extent: str) -> Reply:
         ),
         (FakeWheel(own=()), "exports nothing of the namespace tensorflow"),
         (FakeWheel(compiler="clang"), "has no compiler in tf_compiler_version"),
+        (FakeWheel(compiler="clang", recent=True), "_pywrap_tf_session.so names no compiler"),
     ],
 )
 def test_what_is_no_wheel_of_tensorflow_or_not_served_by_ranges(

@@ -24,7 +24,7 @@ from imgbuild.dockerfile.requirements import (
     resolve,
 )
 from imgbuild.errors import CheckFailedError, InputError, MachineError
-from imgbuild.matrix.images import Image
+from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.model import Condition, Matrix
 from imgbuild.project import Project
 
@@ -83,8 +83,12 @@ def test_headers_of_an_mpi_do_not_bring_the_run_time_of_their_release(
 
 def test_a_lock_is_shared(matrix: Matrix) -> None:
     names = [request.file_name for request in lock_family(matrix).requests]
-    # One an image variant of each TensorFlow, whatever its stack, one for building, one for MPI.
-    assert len(names) == len({*names}) == 23
+    # One an image variant of each TensorFlow, whatever its stack, one for building, one an MPI.
+    images = all_images(matrix)
+    own = {(image.tensorflow, image.variant) for image in images}
+    pythons = {image.python_minor for image in images}
+    mpi = {image.mpi_lock_name for image in images if image.mpi_lock_name}
+    assert len(names) == len({*names}) == len(own) + len(pythons) + len(mpi)
 
 
 def test_a_stack_has_its_locks_and_leaves_the_others_alone(matrix: Matrix) -> None:

@@ -57,6 +57,8 @@ def _release(image: Image) -> tuple[int, ...]:
 
 def _variants(images: Sequence[Image], stack: str, cuda: Sequence[str]) -> str:
     found = [i for i in images if i.stack == stack]
+    if not found:
+        return "-"
     mpi = dict.fromkeys(_mpi(i) for i in found if i.variant == "cpu")
     gpu = any(i.variant == "gpu" for i in found)
     return f"CPU{', GPU (CUDA ' + ', '.join(cuda) + ')' if gpu else ''}; {', '.join(mpi)}"

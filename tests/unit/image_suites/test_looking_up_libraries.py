@@ -119,6 +119,21 @@ def test_plugins_for_fabrics_may_do_without_them_and_no_other_may() -> None:
     assert unexplained([("/opt/impi/lib/libtmi.so.1.2", "libpsm2.so.2", [])], gpu=False)
 
 
+@pytest.mark.parametrize(
+    ("asker", "name", "place"),
+    [
+        ("numpy.libs/libgfortran-1.so.5", "libquadmath-9.so.0", "numpy.libs/libquadmath-9.so.0"),
+        ("h5py.libs/libhdf5_hl-1.so.3", "libhdf5-7.so.3", "h5py.libs/libhdf5-7.so.3"),
+        ("horovod/tensorflow/mpi_lib.so", "_pywrap_tensorflow_internal.so", "tensorflow/python/"),
+        ("tensorflow_io_gcs_filesystem/core/a.so", "libtensorflow_framework.so.2", "tensorflow/"),
+    ],
+)
+def test_what_another_package_has_loaded_is_explained(asker: str, name: str, place: str) -> None:
+    where = f"{SITE}/{place}{name if place.endswith('/') else ''}"
+    assert unexplained([(f"{SITE}/{asker}", name, [where])], gpu=False) == []
+    assert len(unexplained([(f"{SITE}/{asker}", name, [])], gpu=False)) == 1
+
+
 def test_modules_that_may_be_missing_are_documented() -> None:
     documented = (ROOT / "docs" / "images.md").read_text(encoding="utf-8")
     assert set(MODULES) > MAY_BE_MISSING

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from pickling import OF_A_MODEL, fault_of_module
+from pickling import OF_A_MODEL, PICKLES_MODELS, fault_of_model, fault_of_module
 
 ARRIVED = [3, "RunConfig"]
 LAZY = "TypeError: can't pickle _LazyLoader objects"
@@ -48,6 +48,9 @@ def test_anything_else_is_a_fault(
     [
         ("TypeError: can't pickle _thread.RLock objects", True),
         ("TypeError: can't pickle _thread._local objects", True),
+        ("TypeError: cannot pickle '_thread.RLock' object", True),
+        ("TypeError: cannot pickle 'weakref' object", True),
+        ("TypeError: cannot pickle '_LazyLoader' object", False),
         ("NotImplementedError: numpy() is only available when eager execution is enabled.", True),
         (LAZY, False),
         ("nothing: it was pickled", False),
@@ -55,3 +58,25 @@ def test_anything_else_is_a_fault(
 )
 def test_a_models_fault_is_a_lock_or_a_refused_variable(fault: str, *, known: bool) -> None:
     assert bool(OF_A_MODEL.match(fault)) is known
+
+
+REFUSED = "TypeError: cannot pickle '_thread.RLock' object"
+UNKNOWN = "ValueError: Unknown layer: 'Scale'. Please ensure you are using a `keras.utils…"
+
+
+@pytest.mark.parametrize(
+    ("tensorflow", "sender", "answer", "right"),
+    [
+        ((1, 10), REFUSED, None, True),
+        ((1, 10), None, 7, False),
+        ((1, 10), None, UNKNOWN, False),
+        (PICKLES_MODELS, None, UNKNOWN, True),
+        (PICKLES_MODELS, None, "AttributeError: no such model", False),
+        (PICKLES_MODELS, None, 7, False),
+        (PICKLES_MODELS, REFUSED, None, False),
+    ],
+)
+def test_a_model_is_refused_by_the_sender_or_asks_for_its_layer(
+    tensorflow: tuple[int, int], sender: str | None, answer: object, *, right: bool
+) -> None:
+    assert (fault_of_model(tensorflow, sender, answer) is None) is right

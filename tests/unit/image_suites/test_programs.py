@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import shlex
 import struct
@@ -289,3 +290,15 @@ def test_a_library_that_cannot_be_asked_leaves_the_others(
     assert "cudaRuntimeGetVersion" in found["cuda"]["status"]
     assert "libno.so.9: cannot open" in found["cudnn"]["status"]
     assert found["nccl"] == {"status": 0, "version": 2408}
+
+
+def test_what_setuptools_brings_for_itself_is_not_installed(tmp_path: Path) -> None:
+    vendored = tmp_path / "setuptools" / "_vendor"
+    for folder, name in ((tmp_path, "a"), (vendored, "b")):
+        metadata = folder / f"{name}-1.dist-info" / "METADATA"
+        metadata.parent.mkdir(parents=True)
+        metadata.write_text(f"Name: {name}\nVersion: 1\n", encoding="utf-8")
+    words = [sys.executable, "-S", str(PROGRAMS / "installed.py")]
+    environment = {"PYTHONPATH": f"{tmp_path}:{vendored}"}
+    found = json.loads(subprocess.check_output(words, env=environment))
+    assert found["distributions"] == [["a", "1"]]

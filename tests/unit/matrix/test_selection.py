@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from imgbuild.errors import InputError
+from imgbuild.matrix.images import images_of
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.selection import Selection, select_images
 
@@ -60,12 +61,12 @@ def test_selected_images(matrix: Matrix, selection: Selection, names: list[str])
     assert _names(matrix, selection) == names
 
 
-@pytest.mark.parametrize(("stack", "count"), [("debian", 14), ("ubuntu", 20), (None, 34)])
+@pytest.mark.parametrize("stack", ["debian", "ubuntu", None])
 def test_everything_is_the_family_without_images_as_documented(
-    matrix: Matrix, stack: str | None, count: int
+    matrix: Matrix, stack: str | None
 ) -> None:
     names = _names(matrix, Selection(everything=True, stack=stack))
-    assert len(names) == count
+    assert names == [image.name for image in images_of(matrix, stack)]
     assert not [name for name in names if name.endswith("as-documented")]
 
 
@@ -73,7 +74,7 @@ def test_everything_is_the_family_without_images_as_documented(
     ("selection", "expected"),
     [
         (Selection(("1.1",)), "--tf '1.1': no such TensorFlow in the matrix. Nearest: 1.10.0, 1."),
-        (Selection(("2.9.1",)), "Nearest: 2.3.0, 2.2.0, 2.1.0; `imgbuild list`"),
+        (Selection(("1.20",)), "Nearest: 1.15.0, 1.14.0, 1.13.1; `imgbuild list`"),
         (
             Selection(("2.2; rm",)),
             "--tf '2.2; rm': no such TensorFlow in the matrix. Nearest: 2.2.0",
