@@ -27,7 +27,7 @@ OF_THE_MACHINE = (
     re.compile(r"driver too old \(found (CUDA )?[\d.]+, needs [\d.]+\)"),
     re.compile(rf"GPU too new for CUDA \d+ \({_GPU}CUDA [\d.]+ knows up to [\d.]+\)"),
     re.compile(rf"GPU too old for TensorFlow \({_GPU}its kernels begin at [\d.]+\)"),
-    re.compile(re.escape(NOT_PROVED)),
+    re.compile(rf"{NOT_PROVED}( \(two ranks on it: .+\))?"),
     re.compile(re.escape(ONE_PROCESS)),
     re.compile(r"the driver lets nobody trace a GPU here \(CUPTI_ERROR_\w+\)"),
 )
@@ -63,6 +63,11 @@ def gpu_too_new(gpu: str, cuda: str, newest: str) -> str:
 def gpu_too_old(gpu: str, oldest: str) -> str:
     """Return the reason where the wheel has no code that the GPU can run."""
     return f"GPU too old for TensorFlow ({gpu}; its kernels begin at {oldest})"
+
+
+def not_proved(lost: str) -> str:
+    """Return the reason where one rank reduced alone; `lost` is how two ended that were tried."""
+    return f"{NOT_PROVED} ({lost})" if lost else NOT_PROVED
 
 
 def no_tracing(word: str) -> str:

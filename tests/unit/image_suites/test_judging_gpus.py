@@ -98,17 +98,54 @@ def test_two_ranks_share_a_gpu_where_they_can(
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_one_rank_proves_no_allreduce(ranks: int) -> None:
-    def judge(results: list[dict[str, Any]]) -> None:
+    def judge(results: list[dict[str, Any]], lost: str = "") -> None:
         files = Ran("cat", 1, 0, "\n".join(map(json.dumps, results)), "")
-        job = Ran("mpirun", 1, 0, "", "")
-        suite.test_allreduce_is_right_on_all_gpus((job, files), ranks)
+        job = suite.Job(ranks, Ran("mpirun", 1, 0, "", ""), files, lost)
+        suite.test_allreduce_is_right_on_all_gpus(job)
 
     with pytest.raises(AssertionError):
         judge(_ranks(ranks, sha256=""))
     if ranks > 1:
         judge(_ranks(ranks))
-    else:
-        assert _skipped(lambda: judge(_ranks(ranks))) == NOT_PROVED
+        return
+    assert _skipped(lambda: judge(_ranks(1))) == NOT_PROVED
+    lost = "two ranks on it: exit code 124"
+    assert _skipped(lambda: judge(_ranks(1), lost)) == f"{NOT_PROVED} ({lost})"
+
+
+class FakeContainer:
+    """Ends jobs of so many ranks badly."""
+
+    def __init__(self, *bad: str) -> None:
+        self.bad = bad
+
+    def fresh_folder(self) -> str:
+        return "/f"
+
+    def path_of(self, name: str) -> str:
+        return name
+
+    def run(self, *argv: str, seconds: int) -> Ran:
+        ranks = argv[argv.index("-n") + 1] if "-n" in argv else ""
+        return Ran(f"{ranks} ranks", seconds, 124 if ranks in self.bad else 0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "ranks", "bad", "found"),
+    [
+        ([0], 2, (), (2, 0, "")),
+        ([0], 2, ("2",), (1, 0, "two ranks on it: exit code 124")),
+        ([0], 2, ("1", "2"), (1, 124, "two ranks on it: exit code 124")),
+        ([0, 1], 2, ("2",), (2, 124, "")),
+    ],
+)
+def test_two_ranks_that_cannot_share_a_gpu_leave_one(
+    gpus: list[int], ranks: int, bad: tuple[str, ...], found: tuple[int, int, str]
+) -> None:
+    container: Any = FakeContainer(*bad)
+    make: Any = suite.reduced.__wrapped__  # type: ignore[attr-defined]
+    job = make(container, gpus, ranks, parse_expectation(GPU))
+    assert (job.ranks, job.ran.exit_code, job.lost) == found
 
 
 def test_room_for_others_is_proved() -> None:
