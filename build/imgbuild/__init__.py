@@ -1,1 +1,1 @@
-"""imgbuild: build, test and publish container images for TensorFlow 1.10 to 2.11."""
+"""imgbuild: build, test and publish container images for TensorFlow 1.10 to 2.12."""

@@ -41,7 +41,7 @@ class Way:
 WAYS = (
     Way(
         f"{PACKAGES}/horovod/tensorflow/mpi_lib.*",
-        r"libtensorflow_framework\.so(\.\d)?",
+        r"libtensorflow_(cc|framework)\.so(\.\d)?",
         f"{PACKAGES}/tensorflow(_core)?/.*",
         "horovod.tensorflow imports TensorFlow first, which loads it",
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-#: The public ones of Python 3.6 to 3.8 on Linux, with a part of each package that asks for more
+#: The public ones of Python 3.6 to 3.11 on Linux, with a part of each package that asks for more
 #: than the package does. _hashlib is OpenSSL's half of hashlib.
 _NAMES = """
 _decimal _hashlib abc aifc argparse array ast asynchat asyncio asyncore atexit audioop base64
@@ -26,6 +26,31 @@ tracemalloc tty turtle types typing unicodedata unittest unittest.mock urllib ur
 uuid venv warnings wave weakref webbrowser wsgiref wsgiref.simple_server xdrlib xml
 xml.dom.minidom xml.etree.ElementTree xml.sax xmlrpc xmlrpc.server zipapp zipfile zipimport zlib
 """
-MODULES = tuple(_NAMES.split())
-#: What users read about in docs/images.md.
+#: The first 3.x with a module, and the first without it. Source: "What's New in Python".
+_SINCE = {
+    "contextvars": 7,
+    "dataclasses": 7,
+    "importlib.resources": 7,
+    "importlib.metadata": 8,
+    "graphlib": 9,
+    "zoneinfo": 9,
+    "tomllib": 11,
+}
+_GONE = {"dummy_threading": 9, "formatter": 10, "parser": 10, "symbol": 10, "binhex": 11}
+#: What users read about in docs/images.md: of Python that was compiled, and of Debian's own.
 MAY_BE_MISSING = frozenset({"_hashlib", "dbm.gnu", "dbm.ndbm", "nis", "tkinter", "turtle"})
+NOT_IN_DEBIANS = frozenset({"dbm.gnu", "ensurepip", "tkinter", "turtle"})
+#: Debian's own Python is this one.
+DEBIANS = 11
+
+
+def modules(python: str) -> list[str]:
+    """Return the modules of a release of Python 3."""
+    minor = int(python.split(".")[1])
+    early = [name for name in _NAMES.split() if minor < _GONE.get(name, minor + 1)]
+    return early + [name for name, since in _SINCE.items() if minor >= since]
+
+
+def may_be_missing(python: str) -> frozenset[str]:
+    """Return what the images' Python of this release may be without."""
+    return NOT_IN_DEBIANS if int(python.split(".")[1]) == DEBIANS else MAY_BE_MISSING

@@ -147,6 +147,7 @@ def _packages(image: Image) -> dict[str, object]:
     runtime, build = (mpi.runtime, mpi.build) if mpi.origin == "apt" else ((), ())
     return {
         "os_packages": sorted({*packages.runtime, git}),
+        "python_packages": image.python.packages if image.python.origin == "apt" else (),
         "mpi_packages": sorted(runtime),
         "mpi_build_packages": build,
         "mpi_without": mpi.without if mpi.origin == "apt" else [],

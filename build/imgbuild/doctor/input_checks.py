@@ -129,6 +129,8 @@ def check_interpreter(version: str, matrix: Matrix, sites: Sites) -> Finding:
     what, python = f"CPython {version}", matrix.python[version]
     if python.origin == "conda":
         return Finding(Status.SKIPPED, what, "from conda packages, each by its own address")
+    if python.origin == "apt":
+        return Finding(Status.SKIPPED, what, f"a package of the archive of {python.os}")
     current = sites.settings.interpreter_for(version)
     named = [Path(current.path)] if isinstance(current, PrefixInterpreter) else []
     prefixes, faults = [], []

@@ -24,6 +24,7 @@ _REFERENCES: dict[Location, tuple[str, str]] = {
     ("tags", "unnamed_stack"): ("stacks", "stack"),
     ("stacks", "*", "os"): _OS,
     ("python", "*", "source"): ("sources", "source"),
+    ("python", "*", "os"): _OS,
     ("mpi", "*", "source"): ("sources", "source"),
     ("mpi", "*", "os"): _OS,
     ("mpi", "*", "os", "*"): _OS,

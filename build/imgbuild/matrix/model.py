@@ -159,7 +159,16 @@ class CondaPython(Section):
         return packages
 
 
-Python = Annotated[SourcePython | CondaPython, Field(discriminator="origin")]
+class AptPython(Section):
+    """The distribution's own CPython; the image's is a virtual environment of it."""
+
+    origin: Annotated[Literal["apt"], Field(alias="from")]
+    os: Name
+    packages: tuple[AptPin, ...] = Field(min_length=1)
+    wheel_tag: WheelTag
+
+
+Python = Annotated[SourcePython | CondaPython | AptPython, Field(discriminator="origin")]
 
 
 class AnyMpi(Section):

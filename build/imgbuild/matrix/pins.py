@@ -132,7 +132,7 @@ def _source(matrix: Matrix, component: str, version: str) -> tuple[str, str | No
         python = matrix.python[version]
         if python.origin == "conda":
             return f"conda packages, {len(python.packages)} by URL (images/locks)", None
-        file = python.source
+        file = python.source if python.origin == "source" else None
     if component == "mpi":
         mpi = matrix.mpi[version]
         if mpi.origin == "index":

@@ -35,6 +35,7 @@ Fact = Literal[
     "tensorflow.gpu.cuda",
     "tensorflow.gpu.cudnn",
     "python.wheel_tag",
+    "python.os",
     "horovod",
     "horovod.tensorflow",
     "mpi.os",

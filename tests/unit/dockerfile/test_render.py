@@ -151,6 +151,19 @@ def test_equal_stages_are_shared(rendered: Rendered) -> None:
         assert cpu[stage].digest == gpu[stage].digest, stage
 
 
+def test_debians_own_python_is_a_virtual_environment_above_the_shared_system(
+    rendered: Rendered,
+) -> None:
+    own, compiled = (rendered(f"tf-{one}-cpu-debian").stages for one in ("2.12", "2.2"))
+    assert own["system"].instructions[1] == compiled["os"].instructions[1]
+    assert (own["os"].parent, "'python3=3.11.2-*'" in own["os"].text) == ("system", True)
+    assert "-m venv --without-pip /opt/python" in own["cpython-environment"].text
+    assert "cpython-build" not in own
+    for name in ("python", "python3"):  # links would start the system's own
+        assert f"&& install /run/python /usr/local/bin/{name}" in own["final"].text
+        assert f" /usr/local/bin/{name}" not in compiled["final"].text
+
+
 def test_a_gpu_image_has_run_time_libraries_and_no_toolkit(rendered: Rendered) -> None:
     stages = rendered("tf-2.1-gpu-ubuntu").stages
     cuda = stages["cuda"].text

@@ -270,6 +270,12 @@ def test_an_interpreter_that_cannot_be_had(interpreter: Callable[..., Finding]) 
     assert "cpython: {3.6.15: {from: prefix" in str(found.fix)
 
 
+def test_a_python_of_the_archive_needs_nothing_of_this_machine(matrix: Matrix) -> None:
+    found = check_interpreter("3.11.2", matrix, Sites({}, Settings()))
+    assert (found.status, found.choice) == (Status.SKIPPED, {})
+    assert "the archive of debian-12" in found.detail
+
+
 def test_a_source_that_does_not_answer(matrix: Matrix, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(input_checks, "find_prefixes", lambda _: [])
     mirror = Settings.model_validate({"mirrors": {"python-org": "http://127.0.0.1:9/"}})

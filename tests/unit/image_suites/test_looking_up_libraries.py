@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from conftest import ROOT
 from library_rules import unexplained
-from standard_library import MAY_BE_MISSING, MODULES
+from standard_library import may_be_missing, modules
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "image" / "programs"
 SITE = "/opt/python/lib/python3.6/site-packages"
@@ -136,8 +136,25 @@ def test_what_another_package_has_loaded_is_explained(asker: str, name: str, pla
 
 def test_modules_that_may_be_missing_are_documented() -> None:
     documented = (ROOT / "docs" / "images.md").read_text(encoding="utf-8")
-    assert set(MODULES) > MAY_BE_MISSING
-    assert {name for name in MAY_BE_MISSING if f"`{name}`" not in documented} == set()
+    for python in ("3.6.15", "3.8.18", "3.11.2"):
+        missing = may_be_missing(python)
+        assert set(modules(python)) > missing
+        assert {name for name in missing if f"`{name}`" not in documented} == set()
+    assert "_hashlib" in may_be_missing("3.6.15") - may_be_missing("3.11.2")
+
+
+@pytest.mark.parametrize(
+    ("python", "has", "lacks"),
+    [
+        ("3.6.2", "parser", "dataclasses"),
+        ("3.8.18", "binhex", "zoneinfo"),
+        ("3.11.2", "tomllib", "binhex"),
+    ],
+)
+def test_a_release_of_python_has_its_own_modules(python: str, has: str, lacks: str) -> None:
+    found = modules(python)
+    assert (has in found, lacks in found) == (True, False)
+    assert len(found) == len({*found})
 
 
 def test_modules_that_cannot_be_imported_are_told() -> None:

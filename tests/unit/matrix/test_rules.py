@@ -31,6 +31,13 @@ BREAKS: tuple[Break, ...] = (
     ("tensorflow-cuda", CUDA_OF_2_1, 'horovod: 0.19.1\n    cuda: "10.0"', "10.1:", "10.1"),
     ("tensorflow-cudnn", ROW_2_0, f"{ROW_2_0} cudnn: 7.5.0.56,", "7.6 or newer", "7.6.3.30"),
     ("tensorflow-python", CPYTHON, CPYTHON.replace("cp36", "cp38"), "one of: cp36", "3.6.2"),
+    (
+        "python-os",
+        "    os: debian-12\n    packages: [py",
+        "    os: ubuntu-18.04\n    packages: [py",
+        "ubuntu-18.04",
+        "none",
+    ),
     ("tensorflow-glibc", 'glibc: "2.36"', 'glibc: "2.3"', "at least 2.5", "ubuntu-16.04"),
     ("horovod-tensorflow", f"{HOROVOD}0.19.5}}", f"{HOROVOD}0.15.2}}", "in >=1.1,<2", "0.19.5"),
     ("horovod-compiler", f"{HOROVOD}0.16.4}}", f"{HOROVOD}0.18.1}}", "release of: none", "0.16.4"),
