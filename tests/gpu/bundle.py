@@ -7,6 +7,7 @@ and the matrix say of it, the suites, and pytest, for any Python from 3.10 on.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
@@ -30,8 +31,15 @@ CARRIED = ("chroot_run.py", "chroot_docker.py", "gpu_report.py")
 PYTHON = "3.10"
 
 
-def main(name: str, folder: Path) -> None:
+def main(words: list[str]) -> None:
     """Fill the folder; it must be new, so that nothing in it is of another image."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("image", help="its name in the matrix; the engine must have it")
+    parser.add_argument("folder", type=Path, help="the folder to make")
+    options = parser.parse_args(words)
+    name, folder = options.image, options.folder
+    if folder.exists():
+        parser.error(f"{folder} is there already: name a new folder, or remove it.")
     project = find_project(HERE)
     settings = load_settings(project.settings)
     host = resolve_host(settings.engine)
@@ -39,12 +47,15 @@ def main(name: str, folder: Path) -> None:
         os.environ["DOCKER_HOST"] = host
     images = {image.name: image for image in all_images(load_matrix(project.matrix))}
     if name not in images:
-        sys.exit(f"{name} is none of the matrix: {', '.join(images)}")
+        parser.error(f"{name} is none of the matrix; `imgbuild list` has the names.")
     standin = settings.standin
     image = standin_image(images[name]) if standin else images[name]
+    inspect = ["docker", "image", "inspect", image.tags[0]]
+    inspected = subprocess.run(inspect, stdout=subprocess.PIPE, check=False)
+    if inspected.returncode != 0:
+        parser.error(f"the engine has no {image.tags[0]}: imgbuild build --name {name}")
     folder.mkdir(parents=True)
-    inspected = subprocess.check_output(["docker", "image", "inspect", image.tags[0]])
-    (folder / "image.json").write_bytes(inspected)
+    (folder / "image.json").write_bytes(inspected.stdout)
     expected = expectation(images[name], project, standin.versions if standin else None)
     (folder / "expect.json").write_text(json.dumps(expected), encoding="utf-8")
     for file in CARRIED:
@@ -54,7 +65,7 @@ def main(name: str, folder: Path) -> None:
     install = [find_uv_bin(), "pip", "install", "--quiet", "--target", str(folder / "python")]
     install += ["--python-version", PYTHON, "--only-binary", ":all:", "--no-compile-bytecode"]
     subprocess.run([*install, *pytest], check=True)
-    export(json.loads(inspected)[0]["Id"], folder / "rootfs.tar.gz")
+    export(json.loads(inspected.stdout)[0]["Id"], folder / "rootfs.tar.gz")
 
 
 def export(image_id: str, file: Path) -> None:
@@ -71,4 +82,4 @@ def export(image_id: str, file: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1:])

@@ -50,9 +50,9 @@ def main(words: Sequence[str]) -> int:
     folder = options.driver or driver_folder()
     lend(folder, rootfs)
     no_gpu = f"there is no {LIBRARY} on this machine" if folder is None else None
-    report = tested(options.suites or gpu_report.SUITES, no_gpu)
     asked = inside("python", "-c", (HERE / "image/programs/driver.py").read_text(encoding="utf-8"))
     machine = gpu_report.machine(json.loads(asked), "none: a chroot")
+    report = tested(options.suites or gpu_report.SUITES, no_gpu)
     print(gpu_report.write(options.report, machine, [report]))
     faults = gpu_report.faults([report])
     print("\n".join(faults), file=sys.stderr)
@@ -67,7 +67,13 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("suites", nargs="*", metavar="SUITE", help="by default those for GPUs")
     parser.add_argument("--report", type=Path, default=HERE / "report", metavar="DIR")
     parser.add_argument("--driver", type=Path, metavar="DIR", help=f"the folder with {LIBRARY}")
-    return parser.parse_args(words)
+    options = parser.parse_args(words)
+    known = {file.stem.removeprefix("test_") for file in (HERE / "image").glob("test_*.py")}
+    if unknown := {*options.suites} - known:
+        parser.error(f"no suite {', '.join(unknown)}. There are: {', '.join(sorted(known))}.")
+    if options.driver and not (options.driver / LIBRARY).exists():
+        parser.error(f"--driver {options.driver}: {LIBRARY} is not there.")
+    return options
 
 
 def unpacked() -> Path:
