@@ -21,9 +21,9 @@ OF_A_MODEL = re.compile(
     r"TypeError: (can't|cannot) pickle '?(_thread\.\w+|weakref)'? object"
     r"|NotImplementedError: numpy\(\) is only available when eager execution is enabled"
 )
-#: From this one on Keras pickles a model itself: one of its own layers arrives as a copy, and one
-#: with a layer of the program's asks for its class.
-PICKLES_MODELS = (2, 8)
+#: From 2.7 on Keras pickles a model itself, and a copy arrives; from 2.11 on one with a layer of the
+#: program's asks for its class.
+PICKLES_MODELS, ASKS_FOR_CLASSES = (2, 7), (2, 11)
 UNKNOWN_LAYER = r"ValueError: Unknown layer: '?Scale"
 
 
@@ -38,8 +38,10 @@ def fault_of_module(tensorflow: tuple[int, int], sender: str | None, answer: obj
 
 def fault_of_model(tensorflow: tuple[int, int], sender: str | None, answer: object) -> str | None:
     """Return the same where it names the model of framework_model.py, with a layer of its own."""
-    if tensorflow >= PICKLES_MODELS:
+    if tensorflow >= ASKS_FOR_CLASSES:
         return _fault("receiver", UNKNOWN_LAYER, sender, answer)
+    if tensorflow >= PICKLES_MODELS:
+        return _fault("nobody", "", sender, answer)
     return _fault("sender", OF_A_MODEL, sender, answer)
 
 

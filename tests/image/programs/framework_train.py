@@ -95,9 +95,6 @@ def estimate(folder):
 
 
 # Functions for another process; cloudpickle writes those of the main program down by value.
-MODEL = build()
-
-
 def imports_inside(number):
     """The good way: the worker imports TensorFlow itself."""
     import tensorflow as tf
@@ -113,12 +110,13 @@ def names_the_module(number):
 
 def names_a_model(number):
     """A model is a global of the program that sends the function."""
-    return MODEL.count_params() + number
+    return MODEL.count_params() + number  # noqa: F821
 
 
 def send(folder):
     """Pickle the functions; return in what words that failed, by the function's name."""
-    faults = {}
+    global MODEL  # made last: an estimator's graph spoils the models before it in 2.x
+    MODEL, faults = build(), {}
     for function in (imports_inside, names_the_module, names_a_model):
         try:
             pickled = cloudpickle.dumps(function)
