@@ -21,8 +21,8 @@ OF_A_MODEL = re.compile(
     r"TypeError: (can't|cannot) pickle '?(_thread\.\w+|weakref)'? object"
     r"|NotImplementedError: numpy\(\) is only available when eager execution is enabled"
 )
-#: From 2.7 on Keras pickles a model itself, and a copy arrives; from 2.11 on one with a layer of the
-#: program's asks for its class.
+#: From 2.7 on Keras pickles a model itself, and a copy arrives; from 2.11 on one with layers of the
+#: program asks for their classes.
 PICKLES_MODELS, ASKS_FOR_CLASSES = (2, 7), (2, 11)
 UNKNOWN_LAYER = r"ValueError: Unknown layer: '?Scale"
 

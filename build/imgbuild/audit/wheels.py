@@ -193,7 +193,7 @@ class Library:
         self.glibc = max(asked, key=Version, default="0")
 
     def strings_of(self, function: str) -> list[str]:
-        """Return the strings whose addresses a function takes, then the number it makes."""
+        """Return the strings whose addresses a function takes; if none, the number it makes."""
         (text_address, text), (data_address, data) = self._text, self._data
         address, size = self.exported[function]
         start = address - text_address
@@ -203,8 +203,10 @@ class Library:
             for match in _LEA.finditer(code)
         ]
         inside = [place for place in places if 0 <= place < len(data)]
-        strings = [data[at : data.find(b"\0", at)] for at in inside]
-        return [one.decode("ascii", "replace") for one in (*strings, b"".join(_MOV.findall(code)))]
+        strings = [data[at : data.find(b"\0", at)] for at in inside] or [
+            b"".join(_MOV.findall(code))
+        ]
+        return [one.decode("ascii", "replace") for one in strings]
 
 
 def read_wheel(remote: RemoteFile, file: str, sha256: str) -> WheelFacts:

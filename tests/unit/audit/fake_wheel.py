@@ -83,7 +83,7 @@ def elf(
         at = constants_at + len(constants)
         constants += string.encode() + b"\0"
         address = text_at + len(code)
-        body = b"\x48\x8d\x05" + struct.pack("<i", at - address - 7) + b"\xc3"
+        body = b"\x48\x8d\x05" + struct.pack("<i", at - address - 7) + b"\xb88\0\0\0\xc3"
         if made:  # mov [rbp - 64], four bytes; mov [rbp - 60], two
             text = string.encode().ljust(6, b"\0")
             body = b"\xc7\x45\xc0" + text[:4] + b"\x66\xc7\x45\xc4" + text[4:] + b"\xc3"
