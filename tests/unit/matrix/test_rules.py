@@ -36,7 +36,7 @@ BREAKS: tuple[Break, ...] = (
         "    os: debian-12\n    packages: [py",
         "    os: ubuntu-18.04\n    packages: [py",
         "ubuntu-18.04",
-        "none",
+        "3.8.18",
     ),
     ("tensorflow-glibc", 'glibc: "2.36"', 'glibc: "2.3"', "at least 2.5", "ubuntu-16.04"),
     ("horovod-tensorflow", f"{HOROVOD}0.19.5}}", f"{HOROVOD}0.15.2}}", "in >=1.1,<2", "0.19.5"),
