@@ -59,8 +59,8 @@ WAYS = (
     ),
     Way(
         f"{PACKAGES}/(numpy|scipy|h5py)(/\\.libs|\\.libs)/lib.*",
-        r"lib(gfortran|quadmath|hdf5|sz|aec)-.*",
-        f"{PACKAGES}/(numpy|scipy|h5py)(/\\.libs|\\.libs)/lib(gfortran|quadmath|hdf5|sz|aec)-.*",
+        r"lib(gfortran|quadmath|hdf5|sz|aec|z)-.*",
+        f"{PACKAGES}/(numpy|scipy|h5py)(/\\.libs|\\.libs)/lib(gfortran|quadmath|hdf5|sz|aec|z)-.*",
         "it lies beside it, in the folder that the RPATH of the modules names; RPATH is inherited",
     ),
     Way(

@@ -122,7 +122,7 @@ def test_plugins_for_fabrics_may_do_without_them_and_no_other_may() -> None:
 @pytest.mark.parametrize(
     ("asker", "name", "place"),
     [
-        ("numpy.libs/libgfortran-1.so.5", "libquadmath-9.so.0", "numpy.libs/libquadmath-9.so.0"),
+        ("numpy.libs/libgfortran-1.so.5", "libz-9.so.1", "numpy.libs/libz-9.so.1"),
         ("h5py.libs/libhdf5_hl-1.so.3", "libhdf5-7.so.3", "h5py.libs/libhdf5-7.so.3"),
         ("horovod/tensorflow/mpi_lib.so", "_pywrap_tensorflow_internal.so", "tensorflow/python/"),
         ("tensorflow_io_gcs_filesystem/core/a.so", "libtensorflow_framework.so.2", "tensorflow/"),
