@@ -58,6 +58,10 @@ _VERSION = _matching(
     r"[0-9]+([-+~.][0-9A-Za-z]+)*",
     "a version; allowed: digits and dots, such as 2.2.0 or 2.4.8-1+cuda10.1",
 )
+_COMPILER = _matching(
+    r"(clang-)?[0-9]+(\.[0-9]+)+",
+    "a compiler's version, such as 9.3.1 of g++ or clang-17.0.2",
+)
 _RELEASE = _matching(
     r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}",  # 2.03.0 would be another name of 2.3.0
     "a release of three numbers, such as 2.2.0",
@@ -168,6 +172,7 @@ Megabytes = Annotated[
 ]
 
 Version = Annotated[str, *_VERSION]
+Compiler = Annotated[str, *_COMPILER]
 Release = Annotated[str, *_RELEASE]
 Name = Annotated[str, *_NAME]
 Sha256 = Annotated[str, *_SHA256]

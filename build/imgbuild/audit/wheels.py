@@ -50,7 +50,7 @@ _OWN = re.compile(r"_ZNK?10tensorflow")
 #: gcc writes "7.3.1 20180303"; the matrix has the version alone.
 _COMPILER_VERSION = re.compile(r"([0-9]+\.[0-9]+\.[0-9]+)( [0-9]+)?.*")
 #: The same as a constant of a library: ``9.3.1 20200408``, ``Ubuntu Clang 17.0.2 (++2023…``.
-_COMPILER_CONSTANT = re.compile(rb"\0(?:[A-Za-z ]*Clang )?(\d+\.\d+\.\d+) (?:\d{8}\0|\()")
+_COMPILER_CONSTANT = re.compile(rb"\0(?:[A-Za-z ]*(Clang) )?(\d+\.\d+\.\d+) (?:\d{8}\0|\()")
 #: ``mov register, text`` and ``mov [rbp + distance], text``: how a text of up to 4 bytes is made.
 _MOV = re.compile(rb"(?:[\xb8-\xbf]|\xc7[\x40-\x47].)([0-9][0-9.]{0,3})", re.DOTALL)
 #: ``lea register, [rip + distance]``: how code on x86-64 takes the address of a string.
@@ -290,10 +290,10 @@ def _sonames(wheel: zipfile.ZipFile) -> set[str]:
 
 
 def _compiler(wheel: zipfile.ZipFile, library: Library) -> str:
-    """Return the version of the compiler that TensorFlow reports, such as ``7.3.1``."""
+    """Return the compiler that TensorFlow reports, such as ``7.3.1`` or ``clang-17.0.2``."""
     if _COMPILER not in library.exported:
         if constant := _COMPILER_CONSTANT.search(wheel.read(_member(wheel, _SESSION))):
-            return constant[1].decode()
+            return ("clang-" if constant[1] else "") + constant[2].decode()
         raise LookupError("_pywrap_tf_session.so names no compiler")
     for text in library.strings_of(_COMPILER):
         if match := _COMPILER_VERSION.fullmatch(text):

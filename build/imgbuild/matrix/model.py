@@ -13,6 +13,7 @@ from imgbuild.scalars import (
     AptPackage,
     AptPin,
     Capability,
+    Compiler,
     DigestReference,
     Distribution,
     FileName,
@@ -247,12 +248,12 @@ class GpuWheel(Section):
 class TensorFlow(Section):
     """What is true of one TensorFlow release's wheels.
 
-    ``compiler`` is the g++ that built them, ``pythons`` the tags there are wheels for, ``glibc``
-    the oldest C library that their platform tag admits.
+    ``compiler`` is the g++ or Clang that built them, ``pythons`` the tags there are wheels for,
+    ``glibc`` the oldest C library that their platform tag admits.
     """
 
     tensorboard: Release
-    compiler: Version
+    compiler: Compiler
     pythons: tuple[WheelTag, ...]
     glibc: Version
     distribution: dict[Variant, Distribution]

@@ -96,6 +96,16 @@ def test_the_compiler_of_the_wheel_compiles_horovod(
     assert header == {"1.10", "1.11", "1.12", "1.13", "1.14"}
 
 
+def test_the_compiler_is_compared_with_what_tensorflow_says(
+    edited: Callable[..., Path], project: Project
+) -> None:
+    for compiler, words in (("9.3.1", "9.3.1"), ("clang-17.0.2", "'Ubuntu Clang 17.0.2'")):
+        matrix = load_matrix(edited("compiler: 9.3.1", f"compiler: {compiler}", 9))
+        image = next(one for one in all_images(matrix) if one.name == "tf-2.12-cpu-debian")
+        text = render_dockerfile(image, project.templates).text
+        assert f" sh /run/horovod/compile {words}\n" in text
+
+
 def test_adasum_for_float16_is_compiled_wherever_horovod_has_adasum(
     images: dict[str, Image], having: Having
 ) -> None:

@@ -97,6 +97,7 @@ def test_a_corrected_pin_that_no_table_has_is_named(
         ("cpu: tensorflow, gpu", "gpu", "tensorflow.1.10.0.distribution names no cpu"),
         ("from: source", "from: conda", "missing key 'packages'"),
         ("from: source", "form: source", "missing key 'from'"),
+        ("compiler: 9.3.1", "compiler: Clang 17.0.2", "is not a compiler's version"),
         ("    os: debian-12\n    packages: [python3", "    packages: [python3", "missing key 'os'"),
         ("    os: debian-12\n    packages", "    os: beos\n    packages", "no operating system"),
         ("[python3=3.11.2-*", "[python3", "'python3' is not a pinned Debian package"),
