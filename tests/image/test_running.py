@@ -32,6 +32,8 @@ INIT = ["/opt/python/bin/dumb-init", "--", "/usr/bin/env", "--"]
 TENSOR = 80
 SHELLS = ("sh", "bash", "login shell", "login shell of sh", "login shell without variables")
 PROGRAMS = ("python", "pip", "git", "mpirun", "tensorboard")
+#: Of a command by ssh. Source: sshd(8), and _PATH_STDPATH of Debian's and Ubuntu's sshd.
+DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/games"
 UTF_8 = {"utf-8", "UTF-8"}
 TEXT = "grün ✓"
 
@@ -149,6 +151,14 @@ def test_shell_finds_the_programs(around: Ran, shell: str) -> None:
     found = around.json["programs"][shell]
     missing = sorted(name for name in found if not found[name])
     assert not missing, f"a {shell} does not find {', '.join(missing)}"
+
+
+@pytest.mark.usefixtures("of_a_stack")
+@pytest.mark.parametrize("name", ["python", "python3"])
+def test_the_default_path_has_the_images_python(container: Container, name: str) -> None:
+    """Whoever comes by ssh has it, and it starts at once: what starts itself runs for ever."""
+    words = ("env", "-i", f"PATH={DEFAULT_PATH}", name, "-c", "import sys; print(sys.prefix)")
+    assert container.run(*words, seconds=10).output.strip() == "/opt/python"
 
 
 def test_text_is_utf_8(around: Ran) -> None:
