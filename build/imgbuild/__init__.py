@@ -1,1 +1,1 @@
-"""imgbuild: build, test and publish container images for TensorFlow 1.10 to 2.12."""
+"""imgbuild: build, test and publish container images for TensorFlow 1.10 to 2.15."""

@@ -25,6 +25,8 @@ OF_A_MODEL = re.compile(
 #: program asks for their classes.
 PICKLES_MODELS, ASKS_FOR_CLASSES = (2, 7), (2, 11)
 UNKNOWN_LAYER = r"ValueError: Unknown layer: '?Scale"
+#: In 2.15 it calls the name that stands for such a class.
+CALLS_NAMES, CALLED_NAME = (2, 15), r"TypeError: 'str' object is not callable"
 
 
 def fault_of_module(tensorflow: tuple[int, int], sender: str | None, answer: object) -> str | None:
@@ -38,6 +40,8 @@ def fault_of_module(tensorflow: tuple[int, int], sender: str | None, answer: obj
 
 def fault_of_model(tensorflow: tuple[int, int], sender: str | None, answer: object) -> str | None:
     """Return the same where it names the model of framework_model.py, with a layer of its own."""
+    if tensorflow >= CALLS_NAMES:
+        return _fault("receiver", CALLED_NAME, sender, answer)
     if tensorflow >= ASKS_FOR_CLASSES:
         return _fault("receiver", UNKNOWN_LAYER, sender, answer)
     if tensorflow >= PICKLES_MODELS:

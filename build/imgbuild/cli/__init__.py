@@ -176,7 +176,7 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """Build, test and publish container images for TensorFlow 1.10 to 2.12."""
+    """Build, test and publish container images for TensorFlow 1.10 to 2.15."""
     # The environment carries them to wherever settings are read, in this process and its children.
     if settings:
         os.environ["IMGBUILD_SETTINGS"] = str(settings.absolute())
