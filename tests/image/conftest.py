@@ -55,6 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "pinned(component): only for images that pin it")
     config.addinivalue_line("markers", "since(tensorflow): only for this version and newer")
     config.addinivalue_line("markers", "packaged(name, …): only for images with one of them")
+    config.addinivalue_line("markers", "cuda_from(origin): only for images whose CUDA is of there")
     if plugin := result_stream():
         config.pluginmanager.register(plugin)
     signal.signal(signal.SIGTERM, _interrupt)
@@ -116,6 +117,7 @@ def _concerns(expect: Expectation, item: pytest.Item) -> bool:
         all(mark.args[0] in expect.pins for mark in item.iter_markers("pinned"))
         and all(expect.tensorflow_minor >= version for version in since)
         and all(expect.has(*mark.args) for mark in item.iter_markers("packaged"))
+        and all(mark.args[0] in cuda_origins(expect) for mark in item.iter_markers("cuda_from"))
     )
 
 
@@ -149,6 +151,16 @@ def _read(file: str | None) -> Expectation:
         return read_expectation(Path(file))
     except ExpectationError as error:
         raise pytest.UsageError(f"--expect {error}") from error
+
+
+def cuda_origins(expect: Expectation) -> set[str]:
+    """Return where CUDA comes from: NVIDIA's repositories, whose packages are held, or the index.
+
+    Of an image from elsewhere neither is known, and what asks for held packages says so.
+    """
+    known = vars(expect)
+    found = {"index"} if "kernels" in known["gpu"] else set[str]()
+    return found | ({"apt"} if known.get("held", True) else set())
 
 
 def launchers(expect: Expectation) -> list[str]:

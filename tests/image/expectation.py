@@ -24,6 +24,8 @@ FREE_OF_ENTRIES = frozenset({"labels", "held", "gpu"})
 #: What `gpu` says of a GPU image: the CUDA that the wheel was compiled for, the oldest driver, the
 #: newest and the oldest compute capability.
 GPU_NEEDS = frozenset({"cuda", "driver", "newest", "oldest"})
+#: And where CUDA is the index's, the compute capabilities that Horovod's kernels are for.
+GPU_KERNELS = "kernels"
 #: The first TensorFlow that is imported without libcuda.so.1.
 WITHOUT_DRIVER = (1, 14)
 
@@ -143,10 +145,12 @@ def _refuse_half_a_gpu(values: dict[str, Any]) -> None:
     """Raise ExpectationError unless a GPU image has all that its suites judge by, and no other."""
     wanted = values["variant"] == "gpu"
     _refuse("missing (gpu)", (GPU_NEEDS if wanted else frozenset()) - values["gpu"].keys())
-    _refuse("unknown (gpu)", values["gpu"].keys() - (GPU_NEEDS if wanted else frozenset()))
+    known = GPU_NEEDS | {GPU_KERNELS} if wanted else frozenset()
+    _refuse("unknown (gpu)", values["gpu"].keys() - known)
     if wanted:
         _refuse("missing (pins)", set(GPU_PINNED) - values["pins"].keys())
-        _refuse("empty", set() if values["held"] else {"held"})
+        of_apt = GPU_KERNELS not in values["gpu"]
+        _refuse("empty", {"held"} if of_apt and not values["held"] else set())
 
 
 def _refuse(fault: str, keys: AbstractSet[str]) -> None:

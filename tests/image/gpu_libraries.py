@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from packaging.version import Version
 
 #: The driver's own: mounted when a container gets GPUs, and never in an image.
@@ -19,16 +17,17 @@ OPENED_LATER = ("cufft", "cupti", "curand")
 OPENED = ("cublas", "cudart", "cufft", "cupti", "curand", "cusolver", "cusparse")
 #: Which keep the minor version in their names in CUDA 10.1, where the others have 10 alone.
 WITH_MINOR = ("cudart", "cupti")
-CUDNN, NCCL = "libcudnn.so.7", "libnccl.so.2"
-
-
-@dataclass(frozen=True)
-class VersionNames:
-    """Whose version functions are asked: CUDA's run time, cuDNN, NCCL."""
-
-    cudart: str
-    cudnn: str = CUDNN
-    nccl: str = NCCL
+#: From CUDA 11 on a name is that of the first release that has it, and each library counts for
+#: itself. CUPTI is left out: TensorFlow before 2.12 asks for that of CUDA 11.2, then for any.
+NAMED_APART = {
+    "11": {"cublas": "11", "cublasLt": "11", "cudart": "11.0", "cufft": "10", "curand": "10",
+           "cusolver": "11", "cusparse": "11"},
+    "12": {"cublas": "12", "cublasLt": "12", "cudart": "12", "cufft": "11", "curand": "10",
+           "cusolver": "11", "cusparse": "12"},
+}  # fmt: skip
+NCCL = "libnccl.so.2"
+#: Which cuDNN the wheels open: 7 up to CUDA 10, 8 for 11 and 12.
+CUDNN, CUDNN_8 = "libcudnn.so.7", "libcudnn.so.8"
 
 
 def opened_sonames(tensorflow: tuple[int, int], cuda: str) -> list[str]:
@@ -43,6 +42,8 @@ def opened_sonames(tensorflow: tuple[int, int], cuda: str) -> list[str]:
     """
     if tensorflow < (1, 13):
         return [NCCL]
+    if apart := NAMED_APART.get(cuda.partition(".")[0]):
+        return sorted([*(soname(library, cuda) for library in apart), CUDNN_8, NCCL])
     libraries = OPENED if tensorflow >= (1, 14) else OPENED_LATER
     later = [CUDNN] if tensorflow >= (1, 14) else []
     return sorted([*(soname(library, cuda) for library in libraries), *later, NCCL])
@@ -53,7 +54,11 @@ def soname(library: str, cuda: str) -> str:
 
     >>> soname("cublas", "9.0"), soname("cublas", "10.1"), soname("cudart", "10.1")
     ('libcublas.so.9.0', 'libcublas.so.10', 'libcudart.so.10.1')
+    >>> soname("cudart", "11.8"), soname("cufft", "12.2")
+    ('libcudart.so.11.0', 'libcufft.so.11')
     """
+    if apart := NAMED_APART.get(cuda.partition(".")[0]):
+        return f"lib{library}.so.{apart[library]}"
     whole = library in WITH_MINOR or Version(cuda) < Version("10.1")
     return f"lib{library}.so.{cuda if whole else cuda.partition('.')[0]}"
 
@@ -61,6 +66,16 @@ def soname(library: str, cuda: str) -> str:
 def is_optional(name: str) -> bool:
     """Return whether TensorFlow does without this library, or a driver brings it."""
     return name == DRIVER or any(name.startswith(stem) for stem in OPTIONAL)
+
+
+def driver_cuda(cuda: str) -> str:
+    """Return the CUDA that a driver must know: from 11 on the first minor release is enough.
+
+    >>> driver_cuda("10.1"), driver_cuda("11.8")
+    ('10.1', '11.0')
+    """
+    major = cuda.partition(".")[0]
+    return f"{major}.0" if major in NAMED_APART else cuda
 
 
 def version_number(component: str, pin: str) -> int:

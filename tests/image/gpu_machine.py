@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gpu_libraries import driver_cuda
 from packaging.version import Version
 from skip_reasons import driver_too_old, gpu_too_new, gpu_too_old, no_driver
 
@@ -43,7 +44,7 @@ def unusable(found: dict[str, Any], needs: Needs, no_gpu: str | None) -> str | N
         meaning = CU_INIT.get(found["init"], "no further word")
         return no_driver(f"cuInit of libcuda.so.1 answers {found['init']} ({meaning})")
     # Beside a driver that is new enough, a library that is older is not the driver's.
-    if not kernel and found["cuda"] and found["cuda"] < cuda_number(needs.cuda):
+    if not kernel and found["cuda"] and found["cuda"] < cuda_number(driver_cuda(needs.cuda)):
         return driver_too_old(f"CUDA {cuda_version(found['cuda'])}", needs.driver)
     faults = device_faults(found["devices"], needs)
     if not faults:

@@ -49,8 +49,14 @@ BYTECODE = re.compile(r"/opt/python/.*\.cpython-(\d+)[\w.-]*\.pyc")
 #: Every command may write here, so what lies here was left behind.
 TEMPORARY = ("/tmp/", "/var/tmp/", "/run/secrets/")  # noqa: S108
 DRIVER = re.compile(r".*/lib(cuda|nvidia-[\w-]+)\.so(\.[\d.]+)?")
+#: NVIDIA's packages of the Python package index.
+WHEELS = re.compile(r"/opt/python/lib/python[\d.]+/site-packages/nvidia/.*")
 CUDA_PLACES = ("/usr/local/cuda", "/usr/include/", "/usr/lib/", "/usr/share/")
 TOOLKIT = re.compile(r".*/(nvcc|nvlink|fatbinary|(cuda|cublas|cudnn|nccl|cufft|curand)\w*\.h)")
+#: What only compilers read, in the wheels.
+OF_COMPILERS = re.compile(r".*(\.(h|hpp|hh|a|cu|cuh)|/include/.*|/(nvcc|cicc|libnvvm[\w.]*))")
+#: What XLA compiles a GPU's code with, while a program runs.
+PTXAS = re.compile(WHEELS.pattern[:-2] + "cuda_nvcc/bin/ptxas")
 STATIC = re.compile(r".*/lib(cu|nccl|np|nv)\w+\.a")
 #: NVIDIA's run-time package of CUPTI brings its headers too.
 CUPTI = "/extras/CUPTI/"
@@ -83,7 +89,7 @@ def parsed(listing: str) -> list[File]:
 
 def compilers(files: Iterable[File]) -> list[str]:
     """Return the compilers, and what drives or serves them."""
-    return _paths(files, lambda path: COMPILERS.fullmatch(path) is not None)
+    return _paths(files, lambda path: bool(COMPILERS.fullmatch(path) and not PTXAS.fullmatch(path)))
 
 
 def cached(files: Iterable[File]) -> list[str]:
@@ -133,6 +139,8 @@ def toolkit(files: Iterable[File]) -> list[str]:
 
 
 def _of_toolkit(path: str) -> bool:
+    if WHEELS.fullmatch(path):
+        return OF_COMPILERS.fullmatch(path) is not None
     known = TOOLKIT.fullmatch(path) or STATIC.fullmatch(path)
     return known is not None and path.startswith(CUDA_PLACES) and CUPTI not in path
 

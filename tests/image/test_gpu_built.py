@@ -54,6 +54,20 @@ def test_horovod_says_that_it_has_nccl(container: Container, expect: Expectation
     assert found is wanted, f"Horovod {expect.pins['horovod']} says {found}, not {wanted}"
 
 
+@pytest.mark.cuda_from("index")
+def test_horovod_has_machine_code_for_each_gpu(container: Container, expect: Expectation) -> None:
+    """Horovod's kernels are there for every promised capability, and as PTX of the newest."""
+    found = container.program("elf_cubins.py", "horovod", seconds=SECONDS).json
+    wanted = expect.gpu["kernels"].split()
+    assert code_of_tensorflow(found) == {"native": wanted, "ptx": wanted[-1:]}
+
+
+def code_of_tensorflow(found: dict[str, dict[str, list[str]]]) -> dict[str, list[str]]:
+    """Return the code in the library for TensorFlow, the only one with kernels."""
+    kinds = [kinds for file, kinds in found.items() if "tensorflow" in file]
+    return kinds[0] if len(kinds) == 1 else {}
+
+
 def tensorflow_part(calls: dict[str, list[str]]) -> list[Any]:
     """Return what the library for TensorFlow takes: horovod/tensorflow/mpi_lib.*.so."""
     return [name for file, names in calls.items() if "tensorflow" in file for name in names]

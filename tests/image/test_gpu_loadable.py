@@ -6,10 +6,11 @@ that something runs is `gpu_runs`. TensorRT is not asked for: these images have 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from gpu_libraries import CUDNN, NCCL, is_optional, version_number
+from gpu_libraries import NCCL, driver_cuda, is_optional, version_number
 from gpu_libraries import soname as named
 from gpu_machine import hiding
 from image_files import image_files, must_be_none, toolkit
@@ -22,6 +23,16 @@ if TYPE_CHECKING:
     from expectation import Expectation
 
 SECONDS = 120
+#: The functions of TensorFlow's loader: what each image needs, and what no image has.
+ALWAYS_OPENED = (
+    *("GetCudaRuntimeDsoHandle", "GetCublasDsoHandle", "GetCufftDsoHandle", "GetCusolverDsoHandle"),
+    *("GetCusparseDsoHandle", "GetCudnnDsoHandle", "GetCuptiDsoHandle"),
+    "MaybeTryDlopenGPULibraries",
+)
+NOT_IN_THE_IMAGE = ("GetCudaDriverDsoHandle", "GetNvInferDsoHandle", "GetNvInferPluginDsoHandle")
+CACHED = re.compile(
+    r"^\t(lib(?:cu(?:blas|d|fft|pti|rand|s)|nccl|nv)\S+) \(.*\) => (\S+)$", re.MULTILINE
+)
 #: Where the loader looks: what each line says, then the variable.
 LOOKS_IN = 'cat /etc/ld.so.conf /etc/ld.so.conf.d/*; echo "$LD_LIBRARY_PATH" | tr : "\\n"'
 
@@ -36,7 +47,8 @@ def needs(container: Container) -> Ran:
 def versions(container: Container, expect: Expectation) -> Ran:
     """Ask CUDA's run time, cuDNN and NCCL for their versions."""
     cudart = named("cudart", expect.pins["cuda"])
-    return container.program("gpu_versions.py", cudart, CUDNN, NCCL, seconds=SECONDS)
+    cudnn = f"libcudnn.so.{expect.pins['cudnn'].partition('.')[0]}"
+    return container.program("gpu_versions.py", cudart, cudnn, NCCL, seconds=SECONDS)
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +80,27 @@ def test_everything_that_the_wheels_name_loads(
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.cuda_from("index")
+def test_tensorflow_opens_every_library_itself(
+    container: Container, record_property: Callable[[str, object], None]
+) -> None:
+    """TensorFlow's own loader gives a handle for each library, but the driver's and TensorRT's.
+
+    And its check before it looks for GPUs says that none is missing.
+    """
+    found = container.program("tensorflow_loader.py", seconds=SECONDS).json
+    record_property("loaded", " ".join(found["loaded"]))
+    missing = refused(found["opened"])
+    assert not missing, f"TensorFlow cannot open {', '.join(missing)}: it would use no GPU"
+
+
+@pytest.mark.cuda_from("index")
+def test_every_library_is_there_once(container: Container) -> None:
+    """No second CUDA is beside the first: some of its libraries have the same names."""
+    found = repeated(container.run("/sbin/ldconfig", "-p", seconds=30).output)
+    assert not found, "\n".join(found)
+
+
 @pytest.mark.parametrize("library", ["cuda", "cudnn", "nccl"])
 def test_library_says_the_pinned_version(library: str, versions: Ran, expect: Expectation) -> None:
     """The library gives itself the version of its pin; the suite `pins` asks its file's name."""
@@ -92,8 +125,9 @@ def test_environment_hides_no_gpu(environment: dict[str, str]) -> None:
 def test_environment_requires_the_pinned_cuda(
     environment: dict[str, str], expect: Expectation
 ) -> None:
-    """A container starts where the driver knows the image's CUDA, and nowhere else."""
-    found, wanted = environment.get("NVIDIA_REQUIRE_CUDA"), f"cuda>={expect.pins['cuda']}"
+    """A container starts where the driver runs the image's CUDA, and nowhere else."""
+    wanted = f"cuda>={driver_cuda(expect.pins['cuda'])}"
+    found = environment.get("NVIDIA_REQUIRE_CUDA")
     assert found == wanted, f"NVIDIA_REQUIRE_CUDA is {found}, not {wanted}"
 
 
@@ -102,6 +136,7 @@ def test_no_toolkit(pytestconfig: pytest.Config) -> None:
     must_be_none(toolkit(image_files(pytestconfig.getoption("--hosts"))))
 
 
+@pytest.mark.cuda_from("apt")
 def test_pinned_packages_are_held(container: Container, expect: Expectation) -> None:
     """An `apt-get upgrade` leaves them alone: the next cuBLAS breaks TensorFlow."""
     held = container.run("apt-mark", "showhold", seconds=30).output.split()
@@ -109,6 +144,7 @@ def test_pinned_packages_are_held(container: Container, expect: Expectation) -> 
     assert not free, f"not held: {', '.join(free)}"
 
 
+@pytest.mark.cuda_from("apt")
 def test_pinned_packages_are_installed(container: Container, expect: Expectation) -> None:
     """Each package of CUDA, cuDNN and NCCL has exactly the pinned version."""
     show = ("dpkg-query", "--show", "--showformat=${Package}=${Version}\\n")
@@ -116,6 +152,20 @@ def test_pinned_packages_are_installed(container: Container, expect: Expectation
     wanted = [f"{name}={version}" for name, version in expect.held.items()]
     missing = sorted(set(wanted) - set(found))
     assert not missing, f"pinned, but not installed: {', '.join(missing)}"
+
+
+def refused(opened: dict[str, bool]) -> list[str]:
+    """Return what was not opened, though the image has to have it, and what was never asked for."""
+    wanted = {*ALWAYS_OPENED, *(name for name in opened if name not in NOT_IN_THE_IMAGE)}
+    return sorted(name for name in wanted if not opened.get(name))
+
+
+def repeated(cache: str) -> list[str]:
+    """Return a line a library of NVIDIA that the loader's cache has from more than one folder."""
+    places: dict[str, list[str]] = {}
+    for name, path in CACHED.findall(cache):
+        places.setdefault(name, []).append(path)
+    return [f"{name}: {', '.join(found)}" for name, found in places.items() if len(found) > 1]
 
 
 def unloadable(found: dict[str, Any], asked: dict[str, list[str]]) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+from gpu_libraries import soname
 from mpi import mpi_version
 
 if TYPE_CHECKING:
@@ -16,13 +17,8 @@ if TYPE_CHECKING:
     from container import Container, Ran
     from expectation import Expectation
 
-# The library, and how many numbers of its version are in the name under which TensorFlow 1.10 to
-# 2.3 opens it: libcudart.so.10.1, libcudnn.so.7, libnccl.so.2.
-GPU_LIBRARIES = {
-    "cuda": ("libcudart.so", 2),
-    "cudnn": ("libcudnn.so", 1),
-    "nccl": ("libnccl.so", 1),
-}
+# The libraries that tell the versions: libcudart.so.10.1, libcudnn.so.7, libnccl.so.2.
+GPU_LIBRARIES = {"cuda": "libcudart.so", "cudnn": "libcudnn.so", "nccl": "libnccl.so"}
 MODULES = ("tensorflow", "tensorboard", "horovod")
 PREFIX = "/opt/python"
 
@@ -87,14 +83,16 @@ def os_version(image: Image) -> str:
 
 
 def gpu_library_version(image: Image, component: str) -> str:
-    """Return the version in the file name of the library that the loader chooses.
+    """Return the version of the library that the loader chooses: its wheel's, or in its file name.
 
     It is asked for by the name that the pin gives it, as TensorFlow asks: an image with another
     CUDA fails with the loader's own words.
     """
-    stem, numbers = GPU_LIBRARIES[component]
-    name = ".".join([stem, *image.expect.pins[component].split(".")[:numbers]])
+    stem, pin = GPU_LIBRARIES[component], image.expect.pins[component]
+    name = soname("cudart", pin) if component == "cuda" else f"{stem}.{pin.partition('.')[0]}"
     library = image.container.program("shared_libraries.py", name, seconds=30).json[name]
+    if library["wheel"]:
+        return str(library["wheel"])
     found = re.search(rf"{re.escape(stem)}\.(\d+(?:\.\d+)+)$", library["path"] or "")
     if found is None:
         pytest.fail(f"no version in the file name of {component}: {library}", pytrace=False)

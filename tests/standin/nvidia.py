@@ -108,6 +108,8 @@ def _pinned_releases(matrix: Matrix) -> list[tuple[str, str]]:
     """Return the packages of cuDNN and NCCL with the releases that the stacks pin."""
     found: set[tuple[str, str]] = set()
     for stack in matrix.stacks.values():
+        if not matrix.operating_systems[stack.os].nvidia:
+            continue
         if stack.pins.cudnn:
             major = stack.pins.cudnn.version.partition(".")[0]
             found.add((f"libcudnn{major}", stack.pins.cudnn.version))

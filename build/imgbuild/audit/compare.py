@@ -281,15 +281,17 @@ def _loaded(image: Image, facts: WheelFacts) -> Iterator[_Stated]:
     if image.variant == "cpu" or not _is_gpu(facts):
         return
     gpu = image.wheel.gpu
+    # From 11 on every minor release has the names of the first.
+    named = 1 if Version(gpu.cuda) >= Version("11") else 2
     for name, what, parts, loaded, release in (
-        ("cuda", "version of libcudart", 2, facts.version_of("cudart"), gpu.cuda),
+        ("cuda", "version of libcudart", named, facts.version_of("cudart"), gpu.cuda),
         ("cudnn", "major version of cuDNN", 1, facts.version_of("cudnn"), gpu.cudnn),
     ):
         pin = pin_location(image.matrix, image.row, name)
         places = {pin: image.version_of(name), release_place(image, "gpu", name): release}
         for place, version in places.items():
-            stated = ".".join(version.split(".")[:parts])
-            yield name, place, stated, loaded or "none", f"the {what} that it loads is"
+            stated, has = (".".join(v.split(".")[:parts]) for v in (version, loaded or "none"))
+            yield name, place, stated, has, f"the {what} that it loads is"
     for key, numbers, start in (("native", gpu.native, ""), ("ptx", gpu.ptx, "compute_")):
         listed = [one for one in facts.capabilities if one.startswith(start)]
         digits = [one.rpartition("_")[2] for one in listed]

@@ -85,7 +85,7 @@ def _repositories(image: Image, project: Project, settings: Settings) -> Iterato
         url = f"{upstreams['ubuntu'].rstrip('/')}/dists/{system.suite}/InRelease"
         place: Location = ("upstreams", "ubuntu", "url")
         yield OtherInput(f"ubuntu {system.suite}", url, None, place, signed=True)
-    for name in _NVIDIA if image.cuda else ():
+    for name in _NVIDIA if image.apt_cuda else ():
         key, mirror = image.matrix.upstreams[name].keyring, settings.mirrors.get(name)
         if key and name in upstreams:
             url = f"{upstreams[name].rstrip('/')}/{system.nvidia}/x86_64/InRelease"

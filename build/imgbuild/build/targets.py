@@ -32,7 +32,7 @@ def bake_target(
     """
     image = item.image
     contexts = {**downloads} | ({"uv": inputs.uv} if inputs.uv else {})
-    if image.cuda and inputs.keyrings:
+    if image.apt_cuda and inputs.keyrings:
         contexts["keyrings"] = inputs.keyrings
     base = {"base": f"docker-image://{inputs.bases[image.os_name].reference}"}
     target = BakeTarget(

@@ -49,7 +49,7 @@ def described(image: "Image", locks: Path) -> dict[str, Any]:
         {"url": one.url, "sha256": one.sha256, "locked": one.sha256 is not None}
         for one in conda_packages(image.version_of("python"), image.python, locks)
     ]
-    apt = list(image.cuda.runtime) if image.cuda else []
+    apt = list(image.apt_cuda.runtime) if image.apt_cuda else []
     return {
         **image.as_json(),
         "published": planned_tags(image).as_json(),

@@ -28,9 +28,11 @@ def pin_labels(image: Image) -> dict[str, str]:
         **{f"{NAMESPACE}.pin.{pin.component}": pin.version for pin in image.pins},
         f"{NAMESPACE}.mpi-flavour": image.mpi.flavour,
     }
-    # The licence of an MPI that is no free software: its users should know of it.
+    # The licences of what is no free software: its users should know of them.
     if licence := _mpi_licence(image):
         labels[f"{NAMESPACE}.licence.mpi"] = licence
+    if image.index_cuda:
+        labels[f"{NAMESPACE}.licence.cuda"] = image.index_cuda.licence_name
     return labels
 
 

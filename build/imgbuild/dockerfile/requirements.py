@@ -76,7 +76,7 @@ def _requests(images: Iterable[Image]) -> dict[str, LockRequest]:
 
 
 def requests_of(image: Image) -> tuple[LockRequest, ...]:
-    """Return the requests of one image's locks: its packages, their build tools, its MPI."""
+    """Return the requests of one image's locks: packages, their build tools, MPI, CUDA."""
     matrix, mpi, python = image.matrix, image.mpi, image.python_minor
     pins = (
         f"{image.distribution}=={image.tensorflow}",
@@ -87,7 +87,7 @@ def requests_of(image: Image) -> tuple[LockRequest, ...]:
             image.lock_name,
             f"TensorFlow {image.tensorflow}, Python {python}, {image.variant}",
             python,
-            (*pins, *_applicable(matrix.requirements, image)),
+            (*pins, *image.cuda_requirements, *_applicable(matrix.requirements, image)),
             _applicable(matrix.constraints, image),
         ),
         LockRequest(
@@ -103,6 +103,10 @@ def requests_of(image: Image) -> tuple[LockRequest, ...]:
         packages = (mpi.runtime, mpi.build)
         # Headers demand the run time of their own release, not always the one that is wanted.
         found.append(LockRequest(image.mpi_lock_name, title, python, packages, (), alone=True))
+    if image.cuda_lock_name and image.index_cuda:
+        headers = (*image.index_cuda.headers, image.cuda_requirements[-1])
+        title = f"what is compiled for CUDA {image.version_of('cuda')}, Python {python}"
+        found.append(LockRequest(image.cuda_lock_name, title, python, headers, ()))
     return tuple(found)
 
 

@@ -3,7 +3,7 @@
 import calendar
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +11,9 @@ from packaging.version import Version
 
 from imgbuild.dockerfile.conda import conda_packages
 from imgbuild.dockerfile.labels import pin_labels
-from imgbuild.dockerfile.lockfile import package_layers
+from imgbuild.dockerfile.lockfile import PackageLayer, package_layers
 from imgbuild.errors import InputError
+from imgbuild.matrix.gpus import driver_cuda
 from imgbuild.matrix.images import Image, minor_of
 
 #: Where the interpreter and the packages live in every image.
@@ -59,11 +60,16 @@ GPU_ENVIRONMENT = (
     ("LD_LIBRARY_PATH", "/usr/local/nvidia/lib:/usr/local/nvidia/lib64"),
     ("NVIDIA_VISIBLE_DEVICES", "all"),
     ("NVIDIA_DRIVER_CAPABILITIES", "compute,utility"),
-    ("NVIDIA_REQUIRE_CUDA", "cuda>={cuda}"),
+    ("NVIDIA_REQUIRE_CUDA", "cuda>={driver}"),
 )
+#: Room for what the driver compiles from PTX and keeps: its default holds no whole TensorFlow.
+#: Source: CUDA C++ Programming Guide, "CUDA Environment Variables"; 4 GiB is the most.
+PTX_CACHE = (("CUDA_CACHE_MAXSIZE", "4294967296"),)
 #: The first Horovod with a CUDA kernel. Its CMake has two targets, horovod_cuda_kernels and
 #: compatible_horovod_cuda_kernels, that generate one file: seen to fail with make -j2.
 KERNELS = Version("0.20")
+#: One whose CMake compiles each target's own file: 0.28.1 was compiled with -j2.
+KERNELS_APART = Version("0.28")
 #: The first Horovod with Adasum, whose header is changed (images/files/adasum_float16.py).
 ADASUM = Version("0.19")
 #: What installs the packages where no build gives it: the program of this package's own dependency,
@@ -91,11 +97,13 @@ def variables(image: Image, locks: Path) -> dict[str, object]:
         "labels": [f'{name}="{value}"' for name, value in pin_labels(image).items()],
         "compilers": _compilers(image),
         "adasum": Version(image.version_of("horovod")) >= ADASUM,
-        "one_by_one": image.cuda is not None and Version(image.version_of("horovod")) >= KERNELS,
+        "one_by_one": image.cuda is not None
+        and KERNELS <= Version(image.version_of("horovod")) < KERNELS_APART,
         **_paths(image),
         **_downloads(image, locks),
         **_packages(image),
         **_cuda(image),
+        **_index_cuda(image, layers),
         "package_layers": layers,
         "layered_packages": sorted(package for layer in layers for package in layer.packages),
     }
@@ -113,8 +121,9 @@ def _paths(image: Image) -> dict[str, object]:
         *MPI_ENVIRONMENT[mpi.flavour],
         *(LIBFABRIC_ENVIRONMENT if root and Version(mpi.version) >= LIBFABRIC else ()),
         *(GPU_ENVIRONMENT if image.cuda else ()),
+        *(PTX_CACHE if image.index_cuda else ()),
     )
-    values = {"root": root, "cuda": image.keys.get("cuda", "")}
+    values = {"root": root, "driver": driver_cuda(image)}
     return {
         "mpi_root": root,
         "mpi_path": f"{programs[0]}:" if root else "",
@@ -158,19 +167,33 @@ def _packages(image: Image) -> dict[str, object]:
 
 def _cuda(image: Image) -> dict[str, object]:
     """Return the packages of the image's CUDA, cuDNN and NCCL, and where they come from."""
-    if image.cuda is None:
+    if image.apt_cuda is None:
         return {}
     cuda, cudnn, nccl = (image.version_of(name) for name in ("cuda", "cudnn", "nccl"))
     libraries = [f"libcudnn7={cudnn}-1+cuda{cuda}", f"libnccl2={nccl}-1+cuda{cuda}"]
-    runtime = sorted({*image.cuda.runtime, *libraries, *image.os.packages.gpu})
+    runtime = sorted({*image.apt_cuda.runtime, *libraries, *image.os.packages.gpu})
     return {
         "cuda_version": cuda,
         "cuda_packages": runtime,
         "cuda_build_packages": sorted(
-            {*runtime, *image.cuda.build, f"libnccl-dev={nccl}-1+cuda{cuda}"}
+            {*runtime, *image.apt_cuda.build, f"libnccl-dev={nccl}-1+cuda{cuda}"}
         ),
         "nvidia_repositories": [_repository(image, name) for name in NVIDIA_UPSTREAMS],
         "capabilities": ",".join(c.replace(".", "") for c in image.wheel.gpu.native),
+    }
+
+
+def _index_cuda(image: Image, layers: Sequence[PackageLayer]) -> dict[str, object]:
+    """Return the layer of CUDA's wheels, what compiles Horovod, and the GPUs that it is for."""
+    cuda = image.index_cuda
+    if cuda is None:
+        return {"cuda_layer": None}
+    return {
+        "cuda_layer": next(
+            (one.name for one in layers if cuda.cudnn_package in one.packages), None
+        ),
+        "cuda_compilers": [f"g++-{cuda.compiler}"],
+        "capabilities": ",".join(c.replace(".", "") for c in cuda.kernels),
     }
 
 
@@ -216,6 +239,9 @@ def _compilers(image: Image) -> dict[str, object]:
 
     ``header`` says whether the default one needs the changed header.
     """
+    if image.index_cuda:
+        suffix = f"-{image.index_cuda.compiler}"
+        return {"cc": f"gcc{suffix}", "cxx": f"g++{suffix}", "header": False}
     release = minor_of(image.wheel.compiler)
     old = release.startswith("4.")
     suffix = f"-{release}" if old and release in image.os.compilers else ""

@@ -182,7 +182,7 @@ def check_sites(images: Sequence[Image], locks: Path, sites: Sites) -> list[Find
         pythons = (one for one in image.matrix.python.values() if one.origin == "source")
         own = [image.matrix.sources[one.source].url for one in pythons]
         files = [one for one in downloads.all if one.url not in own and not store.find(one.sha256)]
-        wanted |= {image.os.distribution, *(NVIDIA_UPSTREAMS if image.cuda else ())}
+        wanted |= {image.os.distribution, *(NVIDIA_UPSTREAMS if image.apt_cuda else ())}
         wanted |= {
             name for name, site in named.items() for file in files if file.url.startswith(site)
         }

@@ -288,7 +288,7 @@ def _verify(
             f"The signatures in {folder} cannot be verified: this machine lacks {lacking}. Install "
             f"with `sudo apt-get install -y {lacking}`."
         )
-    verify_packages(listing.items, store, [archive, *(keyrings.values() if image.cuda else ())])
+    verify_packages(listing.items, store, [archive, *(keyrings.values() if image.apt_cuda else ())])
 
 
 def _verify_mirrors(mirrors: Path, listing: Path) -> None:

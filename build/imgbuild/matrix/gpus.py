@@ -116,6 +116,16 @@ def service(
     return support, "the driver compiles it at the first start, which takes minutes"
 
 
+def driver_cuda(image: Image) -> str:
+    """Return the CUDA that the driver must know; nothing for a CPU image.
+
+    From CUDA 11 on a driver of the first minor release runs all that follow. Source: NVIDIA, CUDA
+    Compatibility, "Minor Version Compatibility".
+    """
+    release = image.keys.get("cuda", "")
+    return f"{release.split('.')[0]}.0" if Version(release or "0") >= Version("11") else release
+
+
 def _numbers(capability: str) -> tuple[int, int]:
     major, minor = capability.split(".")
     return int(major), int(minor)

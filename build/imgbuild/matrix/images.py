@@ -8,8 +8,10 @@ from typing import Any
 
 from imgbuild.errors import InputError
 from imgbuild.matrix.model import (
+    AptCuda,
     Cuda,
     Horovod,
+    IndexCuda,
     Matrix,
     Mpi,
     OperatingSystem,
@@ -86,10 +88,17 @@ class Image:
         return name if self.mpi.origin == "index" else None
 
     @property
+    def cuda_lock_name(self) -> str | None:
+        """The lock of the headers of CUDA and NCCL from the index; None for another CUDA."""
+        cuda, nccl = self.keys.get("cuda"), self.keys.get("nccl")
+        name = f"cuda-{cuda}-nccl-{nccl}-py{self.python_minor}.txt"
+        return name if self.index_cuda else None
+
+    @property
     def lock_names(self) -> tuple[str, ...]:
         """All locks of packages of the Python package index that the image is built with."""
-        mpi = (self.mpi_lock_name,) if self.mpi_lock_name else ()
-        return (self.lock_name, self.build_lock_name, *mpi)
+        names = self.lock_name, self.build_lock_name, self.mpi_lock_name, self.cuda_lock_name
+        return tuple(filter(None, names))
 
     @cached_property
     def _by_component(self) -> dict[str, ResolvedPin]:
@@ -138,6 +147,24 @@ class Image:
     @property
     def cuda(self) -> Cuda | None:
         return self.matrix.cuda[self.version_of("cuda")] if self.variant == "gpu" else None
+
+    @property
+    def apt_cuda(self) -> AptCuda | None:
+        """Its CUDA, if that is packages of NVIDIA's repositories."""
+        return self.cuda if isinstance(self.cuda, AptCuda) else None
+
+    @property
+    def index_cuda(self) -> IndexCuda | None:
+        """Its CUDA, if that is wheels of the Python package index."""
+        return self.cuda if isinstance(self.cuda, IndexCuda) else None
+
+    @property
+    def cuda_requirements(self) -> tuple[str, ...]:
+        """The requirements of its CUDA, cuDNN and NCCL of the index; none for another CUDA."""
+        if (cuda := self.index_cuda) is None:
+            return ()
+        cudnn = f"{cuda.cudnn_package}=={self.version_of('cudnn')}"
+        return (*cuda.runtime, cudnn, f"{cuda.nccl_package}=={self.version_of('nccl')}")
 
     @property
     def horovod(self) -> Horovod:

@@ -128,7 +128,7 @@ def _image_faults(matrix: Matrix) -> Iterator[Fault]:
 
 def _upstream_faults(matrix: Matrix, keyrings: Path) -> Iterator[Fault]:
     """Yield what is missing of NVIDIA's names and sites, for GPU images, and of keyrings."""
-    systems = dict.fromkeys(image.os_name for image in all_images(matrix) if image.cuda)
+    systems = dict.fromkeys(image.os_name for image in all_images(matrix) if image.apt_cuda)
     for name in systems:
         if matrix.operating_systems[name].nvidia is None:
             what = f"missing key 'nvidia', NVIDIA's name of {name}: it has GPU images"

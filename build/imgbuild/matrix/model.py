@@ -216,11 +216,11 @@ class IndexMpi(AnyMpi):
 Mpi = Annotated[AptMpi | SourceMpi | IndexMpi, Field(discriminator="origin")]
 
 
-class Cuda(Section):
-    """One CUDA release as packages: what TensorFlow loads, and what Horovod is compiled with.
+class AnyCuda(Section):
+    """One CUDA release: what TensorFlow loads, and what Horovod is compiled with.
 
     ``driver`` is the oldest driver that runs it; ``newest`` the highest compute capability its
-    libraries know; ``cudnn`` and ``nccl`` list the releases that NVIDIA published for it.
+    libraries know; ``cudnn`` and ``nccl`` list the releases that were published for it.
     """
 
     driver: Version
@@ -228,8 +228,39 @@ class Cuda(Section):
     cudnn: tuple[Version, ...]
     nccl: tuple[Version, ...]
     os: tuple[Name, ...]
+
+
+class AptCuda(AnyCuda):
+    """Packages of NVIDIA's repositories."""
+
+    origin: Annotated[Literal["apt"], Field(alias="from")]
     runtime: tuple[AptPin, ...]
     build: tuple[AptPin, ...]
+
+
+class IndexCuda(AnyCuda):
+    """NVIDIA's wheels of the Python package index, and the compiler of Debian's archive.
+
+    ``cudnn_package`` and ``nccl_package`` are installed in the pinned versions, beside ``runtime``.
+    ``headers`` are wheels, ``build`` packages of ``suite`` and ``component`` that Horovod is
+    compiled with, by gcc ``compiler``; its kernels are for ``kernels``, and PTX of the last.
+    """
+
+    origin: Annotated[Literal["index"], Field(alias="from")]
+    runtime: tuple[Requirement, ...]
+    cudnn_package: Distribution
+    nccl_package: Distribution
+    headers: tuple[Requirement, ...]
+    build: tuple[AptPin, ...]
+    suite: Name
+    component: Name
+    compiler: Version
+    kernels: tuple[Capability, ...]
+    licence: Prose
+    licence_name: Name
+
+
+Cuda = Annotated[AptCuda | IndexCuda, Field(discriminator="origin")]
 
 
 class GpuWheel(Section):
@@ -270,7 +301,9 @@ class Horovod(Section):
     sha256: Sha256
     launcher: bool
     tensorflow: Specifier
-    nccl: tuple[Literal["allreduce", "allgather", "broadcast"], ...] = ("allreduce",)
+    nccl: tuple[
+        Literal["allreduce", "allgather", "broadcast", "alltoall", "reducescatter"], ...
+    ] = ("allreduce",)
 
 
 class Condition(Section):

@@ -114,6 +114,11 @@ def _resolve(matrix: Matrix, row: Row, component: str, documented: bool) -> Reso
     if component in NVIDIA:
         url = matrix.upstream_urls.get(NVIDIA[component], "")
         source = f"{url}{os.nvidia}/x86_64"
+        cuda = matrix.cuda.get(pin_of(matrix, row, "cuda").version)
+        if cuda and cuda.origin == "index":
+            package = {"cudnn": cuda.cudnn_package, "nccl": cuda.nccl_package}.get(component)
+            source = f"{INDEX}: {package or ', '.join(cuda.runtime)} (images/locks)"
+            why = why or f"licence: {cuda.licence}"
     if component == "mpi":
         mpi = matrix.mpi[version]
         version = mpi.version

@@ -101,6 +101,8 @@ def input_digest(image: Image, inputs: BuildInputs, reader: InputReader) -> Inpu
     locks = {"lock": image.lock_name, "build lock": image.build_lock_name}
     if image.mpi_lock_name:
         locks["MPI lock"] = image.mpi_lock_name
+    if image.cuda_lock_name:
+        locks["CUDA lock"] = image.cuda_lock_name
     # Every build puts something in the place of the others, which is a part of its own.
     whole_file = reader.dockerfile(image).stages.values()
     stages = [stage for stage in whole_file if stage.name not in SUPPLIED]
@@ -130,7 +132,7 @@ def _outside(image: Image, inputs: BuildInputs) -> dict[str, str]:
     for context, files in inputs.downloads[image.name].contexts.items():
         # The context's name goes into the total: a file in another one is another input.
         found |= {f"{DOWNLOAD}{context}/{file.name}": file.sha256 for file in files}
-    if image.cuda and inputs.keyrings:
+    if image.apt_cuda and inputs.keyrings:
         found["keyrings"] = inputs.keyrings.name
     if inputs.standin:
         found["stand-in"] = inputs.standin

@@ -56,10 +56,10 @@ def expectation(
 
 
 def _held(image: Image) -> dict[str, str]:
-    """Return the packages that apt must not move, with their versions; none for a CPU image."""
-    if image.cuda is None:
+    """Return the packages that apt must not move, with their versions: those of NVIDIA's."""
+    if image.apt_cuda is None:
         return {}
-    pinned = dict(pin.split("=", 1) for pin in image.cuda.runtime)
+    pinned = dict(pin.split("=", 1) for pin in image.apt_cuda.runtime)
     for name, component in (("libcudnn7", "cudnn"), ("libnccl2", "nccl")):
         pinned[name] = f"{image.version_of(component)}-1+cuda{image.version_of('cuda')}"
     return pinned
@@ -74,6 +74,7 @@ def _gpu(image: Image) -> dict[str, str]:
         "driver": image.cuda.driver,
         "newest": image.cuda.newest,
         "oldest": min(image.wheel.gpu.native, key=Version),
+        **({"kernels": " ".join(image.index_cuda.kernels)} if image.index_cuda else {}),
     }
 
 

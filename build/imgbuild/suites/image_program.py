@@ -21,7 +21,9 @@ DISTRIBUTION = re.compile(
 )
 #: ``is_cuda_build = True`` until TensorFlow 2.2, a dictionary's ``'is_cuda_build': True`` since.
 CUDA_BUILD = re.compile(r"is_cuda_build'?\s*[:=]\s*(True|False)\b")
-CUDA_RUNTIME = re.compile(r"libcudart\.so\.([0-9]+(?:\.[0-9]+)+)")
+CUDA_RUNTIME = re.compile(
+    r"libcudart\.so\.([0-9]+(?:\.[0-9]+)+)|nvidia_cuda_runtime(?:_cu\d+)?-([0-9.]+)\.dist-info"
+)
 LIBRARY_FOLDERS = "/usr/local/cuda*/lib64:/usr/local/cuda*/targets/*/lib:/usr/lib/x86_64-linux-gnu"
 KERNELS = b".nv_fatbin"
 #: Where an ELF header has the place of the section headers, and their size, number and names.
@@ -70,12 +72,16 @@ def has_kernels() -> "bool | None":
 
 
 def cuda_runtimes() -> "list[str]":
-    """Return the versions in the names of all of CUDA's runtime libraries, links followed."""
+    """Return the versions in the names of all of CUDA's runtime libraries, links followed.
+
+    The library of a wheel has no version in its name, but the wheel has.
+    """
     folders = os.environ.get("LD_LIBRARY_PATH", "").split(":") + LIBRARY_FOLDERS.split(":")
     patterns = [folder.strip("/") + "/libcudart.so*" for folder in folders if folder.strip("/")]
     files = {file.resolve() for pattern in patterns for file in Path("/").glob(pattern)}
+    files |= {file for folder in sys.path for file in Path(folder).glob("nvidia_cuda_runtime*")}
     matches = filter(None, (CUDA_RUNTIME.fullmatch(file.name) for file in files))
-    return sorted({match.group(1) for match in matches})
+    return sorted({match.group(1) or match.group(2) for match in matches})
 
 
 def mpirun() -> str:

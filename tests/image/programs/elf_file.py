@@ -58,6 +58,24 @@ class Elf:
             if symbol[3] == UNDEFINED and symbol[0]
         ]
 
+    def defined(self):
+        """Return the names of the dynamic symbols that this file has for others."""
+        return [
+            self._text(section, symbol[0])
+            for section in self._of_type(SHT_DYNSYM)
+            for symbol in self._entries(section, SYMBOL)
+            if symbol[3] != UNDEFINED and symbol[0]
+        ]
+
+    def section(self, name):
+        """Return the bytes of a section; none if there is no such section."""
+        (names,) = struct.unpack_from("<H", self.data, 62)
+        begin = self.sections[names][4]
+        for section in self.sections:
+            if self.data[begin + section[0] :][: len(name) + 1] == name + b"\0":
+                return self.data[section[4] : section[4] + section[5]]
+        return b""
+
     def _tagged(self, wanted):
         return [
             self._text(section, value)

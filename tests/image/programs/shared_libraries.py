@@ -1,13 +1,16 @@
 """Load shared libraries as TensorFlow would, and print the files that the loader chose.
 
 Arguments: names as TensorFlow opens them, e.g. libcudnn.so.7. NVIDIA's files carry the full version
-in their name (libcudnn.so.7.6.3), so the links are followed. Loading them needs no GPU.
+in their name (libcudnn.so.7.6.3), so the links are followed; those of the Python package index have
+none, so that of the wheel is told, whose RECORD has the file. Loading them needs no GPU.
 """
 
 import ctypes
+import glob
 import json
 import os
 import sys
+import sysconfig
 
 RTLD_DI_LINKMAP = 2
 
@@ -26,11 +29,24 @@ def path_of(library):
     return os.path.realpath(os.fsdecode(found.contents.name))
 
 
+def wheel_of(path):
+    """Return the version of the distribution that brought a file; None if none did."""
+    site = sysconfig.get_paths()["purelib"]
+    line = os.path.relpath(path or "/", site) + ","
+    for record in glob.glob(os.path.join(site, "*.dist-info", "RECORD")):
+        with open(record) as stream:
+            if any(one.startswith(line) for one in stream):
+                name = os.path.basename(os.path.dirname(record))
+                return name[: -len(".dist-info")].split("-")[1]
+    return None
+
+
 def loaded(name):
     try:
-        return {"path": path_of(ctypes.CDLL(name)), "error": None}
+        path = path_of(ctypes.CDLL(name))
     except OSError as error:
-        return {"path": None, "error": str(error)}
+        return {"path": None, "wheel": None, "error": str(error)}
+    return {"path": path, "wheel": wheel_of(path), "error": None}
 
 
 if __name__ == "__main__":

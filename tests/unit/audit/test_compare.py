@@ -103,6 +103,16 @@ def test_places_are_where_the_pin_is_written(gpu_need: Need, gpu_facts: WheelFac
     assert wrong[0].change == "write 10.0 in place of 10.1"
 
 
+def test_from_cuda_11_on_libcudart_has_the_name_of_the_first_minor_release(
+    images: dict[str, Image], gpu_facts: WheelFacts
+) -> None:
+    need = needs_of([images["tf-2.12-gpu-debian"]])[0]
+    found = {"libraries": ("libcudart.so.11.0", "libcudnn.so.8"), "name": "tensorflow"}
+    other = {**found, "libraries": ("libcudart.so.12", "libcudnn.so.8")}
+    kinds = [[c.kind for c in _compared(need, gpu_facts, **one)] for one in (found, other)]
+    assert [kind.count("cuda") for kind in kinds] == [0, 2]
+
+
 def test_horovod_is_the_one_of_the_matrix(images: dict[str, Image]) -> None:
     need = needs_of([images["tf-2.2-gpu-ubuntu"]])[1]
     right = need.images[0].horovod.sha256

@@ -54,7 +54,7 @@ def _run(folder: Path, *arguments: str) -> tuple[int, str]:
         (("--tf", "2.2", "--gpu"), "image python mpi horovod cuda", 2),
         (
             ("--stack", "debian", "--mpi", "openmpi"),
-            "image python mpi horovod",
+            "image python mpi horovod cuda",
             lambda matrix: sum(image.mpi_name == "openmpi-4.1.4" for image in whole_family(matrix)),
         ),
         (("--as-documented", "--gpu"), "image python mpi horovod cuda", 3),

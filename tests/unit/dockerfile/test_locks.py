@@ -83,12 +83,15 @@ def test_headers_of_an_mpi_do_not_bring_the_run_time_of_their_release(
 
 def test_a_lock_is_shared(matrix: Matrix) -> None:
     names = [request.file_name for request in lock_family(matrix).requests]
-    # One an image variant of each TensorFlow, whatever its stack, one for building, one an MPI.
+    # One an image variant of each TensorFlow, whatever its stack, one for building, one an MPI,
+    # one for what is compiled for a CUDA of the index.
     images = all_images(matrix)
     own = {(image.tensorflow, image.variant) for image in images}
     pythons = {image.python_minor for image in images}
     mpi = {image.mpi_lock_name for image in images if image.mpi_lock_name}
-    assert len(names) == len({*names}) == len(own) + len(pythons) + len(mpi)
+    cuda = {image.cuda_lock_name for image in images if image.cuda_lock_name}
+    assert cuda == {"cuda-11.8-nccl-2.16.5-py3.11.txt"}
+    assert len(names) == len({*names}) == len(own) + len(pythons) + len(mpi) + len(cuda)
 
 
 def test_a_stack_has_its_locks_and_leaves_the_others_alone(matrix: Matrix) -> None:

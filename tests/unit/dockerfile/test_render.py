@@ -91,7 +91,10 @@ def test_the_compiler_of_the_wheel_compiles_horovod(
     old = [name for name, image in images.items() if image.wheel.compiler.startswith("4.8")]
     ubuntu = [name for name in old if images[name].stack == "ubuntu"]
     assert having("CXX=g++-4.8 ") == ubuntu
-    assert having("CXX=g++ ") == [n for n in images if n not in ubuntu]
+    # The nvcc of CUDA 11.8 refuses Debian 12's own.
+    nvcc = [name for name, image in images.items() if image.index_cuda]
+    assert having("CXX=g++-11 ") == nvcc
+    assert having("CXX=g++ ") == [n for n in images if n not in {*ubuntu, *nvcc}]
     header = {images[name].minor for name in having("gcc4_std_function.py")}
     assert header == {"1.10", "1.11", "1.12", "1.13", "1.14"}
 
@@ -180,6 +183,24 @@ def test_a_gpu_image_has_run_time_libraries_and_no_toolkit(rendered: Rendered) -
     assert all(word in cuda for word in ("libnccl2=2.4.8-1+cuda10.1", "--hold"))
     assert not any(word in cuda for word in ("-dev", "minimal-build"))
     assert stages["final"].parent == "cuda"
+
+
+def test_cuda_of_the_index_has_its_compiler_in_no_layer(rendered: Rendered) -> None:
+    dockerfile = rendered("tf-2.12-gpu-debian")
+    stages, final = dockerfile.stages, dockerfile.final
+    assert final.parent == "os"
+    assert "packages-cuda" in final.needs
+    assert not {"nvcc", "cuda-home", "cuda-compiler", "keyrings"} & final.needs
+    # 3 GB that nothing is compiled against, but for NCCL's and CUDA's own headers.
+    assert "packages-cuda" not in stages["horovod-build"].needs
+    assert "sh /run/cuda/archive bookworm non-free" in stages["nvcc"].text
+    assert "--unpack /out" in stages["nvcc"].text
+    assert "CC=gcc-11 CXX=g++-11" in stages["horovod-build"].text
+    assert "HOROVOD_BUILD_CUDA_CC_LIST=35,50,60,70,75,80,86,89,90" in stages["horovod-build"].text
+    assert 'imgbuild.licence.cuda="nvidia-proprietary-software"' in final.text
+    assert {"NVIDIA_REQUIRE_CUDA=cuda>=11.0", "CUDA_CACHE_MAXSIZE=4294967296"} <= {
+        *final.text.split()
+    }
 
 
 def test_horovod_of_a_gpu_image_reduces_with_nccl(images: dict[str, Image], having: Having) -> None:

@@ -131,3 +131,55 @@ def test_the_header_of_adasum(project: Project, tmp_path: Path, header: str, exp
     functions = [line for line in text.splitlines() if line.endswith("()") and "inline" in line]
     assert all('target("avx,f16c,fma")' in line for line in functions)
     assert len(functions) == len(header.split("  inline ")) - 1
+
+
+def test_what_only_compilers_read_is_left_out_of_nvidias_packages(
+    project: Project, tmp_path: Path
+) -> None:
+    """And RECORD says so; ptxas and libdevice, which XLA runs, stay."""
+    kept = (
+        *("nvidia/a/lib/liba.so.11", "nvidia/cuda_nvcc/bin/ptxas"),
+        *("nvidia/cuda_nvcc/nvvm/libdevice/libdevice.10.bc", "nvidia_a-1.dist-info/License.txt"),
+    )
+    gone = (
+        *("nvidia/a/include/a.h", "nvidia/a/include/crt/b.hpp", "nvidia/a/lib/liba_static.a"),
+        *("nvidia/cuda_nvcc/nvvm/lib64/libnvvm.so", "nvidia/cuda_nvcc/nvvm/include/nvvm.h"),
+    )
+    for name in (*kept, *gone):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    record = tmp_path / "nvidia_a-1.dist-info" / "RECORD"
+    record.write_text("".join(f"{name},sha256=x,1\n" for name in (*kept, *gone)))
+    program, packages = project.files / "nvidia" / "leave_out.py", project.files / "packages"
+    assert _run(program, str(tmp_path), path=packages).returncode == 0
+    left = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
+    assert left == {*kept, str(record.relative_to(tmp_path))}
+    assert record.read_text().splitlines() == [f"{name},sha256=x,1" for name in kept]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "deb http://m/debian bookworm main\ndeb http://s/d bookworm-security main\n",
+            "deb http://m/debian trixie non-free\ndeb http://s/d trixie-security non-free\n",
+        ),
+        (
+            "URIs: http://m/debian\nSuites: bookworm bookworm-updates\nComponents: main\n",
+            "URIs: http://m/debian\nSuites: trixie trixie-updates\nComponents: non-free\n",
+        ),
+    ],
+)
+def test_another_suite_of_the_same_archive_is_read(
+    project: Project, tmp_path: Path, before: str, after: str
+) -> None:
+    (tmp_path / "os-release").write_text("VERSION_CODENAME=bookworm\n")
+    (tmp_path / "apt" / "d").mkdir(parents=True)
+    (tmp_path / "apt" / "d" / "a.sources").write_text(before)
+    (tmp_path / "apt" / "keys.gpg").write_text("bookworm main")
+    script = (
+        (project.files / "cuda" / "archive").read_text("utf-8").replace("/etc/", f"{tmp_path}/")
+    )
+    subprocess.run(["sh", "-c", script, "sh", "trixie", "non-free"], check=True)
+    assert (tmp_path / "apt" / "d" / "a.sources").read_text() == after
+    assert (tmp_path / "apt" / "keys.gpg").read_text() == "bookworm main"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from test_helpers import GOOD, GPU
+from test_helpers import GOOD, GPU, INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,6 +70,18 @@ def test_an_image_without_cuda_has_no_gpu_suites(
     suites = {"pins": PASSES, "gpu_built": PASSES}
     assert "1 passed" in run(GOOD, **suites).stdout
     assert "2 passed" in run(GPU, **suites).stdout
+
+
+def test_cuda_has_the_checks_of_where_it_comes_from(
+    run: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    tests = [
+        f"@pytest.mark.cuda_from('{name}')\ndef test_{name}(): assert '{name}' == {{!r}}\n"
+        for name in ("apt", "index")
+    ]
+    for expect, name in ((GPU, "apt"), (INDEX, "index")):
+        text = "".join(tests).format(name, name)
+        assert "1 passed" in run(expect, gpu_built=text).stdout
 
 
 def test_a_check_of_what_is_not_pinned_does_not_exist(

@@ -34,9 +34,14 @@ GPU: dict[str, Any] = {
 }
 
 
+#: The same with CUDA of the Python package index: no package is held, and kernels are promised.
+INDEX = {**GPU, "held": {}, "gpu": {**GPU["gpu"], "kernels": "7.0 9.0"}}
+
+
 def test_a_whole_expectation_is_read() -> None:
     assert parse_expectation(GOOD).tensorflow_minor == (2, 2)
     assert parse_expectation(GPU).gpu["driver"] == "418.39"
+    assert parse_expectation(INDEX).gpu["kernels"] == "7.0 9.0"
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,15 @@ def test_a_piece_of_the_toolkit_is_found(path: str) -> None:
                 "libnccl.so.2",
             },
         ),
+        (
+            (2, 5),
+            "11.2",
+            {
+                *("libcublas.so.11", "libcublasLt.so.11", "libcudart.so.11.0", "libcufft.so.10"),
+                *("libcurand.so.10", "libcusolver.so.11", "libcusparse.so.11", "libcudnn.so.8"),
+                "libnccl.so.2",
+            },
+        ),
     ],
 )
 def test_what_tensorflow_opens(tensorflow: tuple[int, int], cuda: str, names: set[str]) -> None:
@@ -156,6 +165,43 @@ def test_a_version_is_right_or_cannot_be_had(
 ) -> None:
     found = {"status": status, "version": version}
     assert says(found, version_number("cuda", "10.1")) is right
+
+
+def test_what_tensorflows_loader_refuses_is_found() -> None:
+    opened = dict.fromkeys([*test_gpu_loadable.ALWAYS_OPENED, "GetCurandDsoHandle"], True)
+    without_driver = {**opened, "GetCudaDriverDsoHandle": False, "GetNvInferDsoHandle": False}
+    assert test_gpu_loadable.refused(without_driver) == []
+    assert test_gpu_loadable.refused({**opened, "GetCudnnDsoHandle": False}) == [
+        "GetCudnnDsoHandle"
+    ]
+    assert test_gpu_loadable.refused({**opened, "GetNcclDsoHandle": False}) == ["GetNcclDsoHandle"]
+    assert len(test_gpu_loadable.refused({})) == len(test_gpu_loadable.ALWAYS_OPENED)
+
+
+def test_a_second_cuda_beside_the_first_is_found() -> None:
+    line = "\tlib{} (libc6,x86-64) => {}/lib{}\n"
+    names = ("cudnn.so.8", "curand.so.10", "curl.so.4", "nccl.so.2")
+    once = "".join(line.format(name, "/cu11", name) for name in names)
+    assert test_gpu_loadable.repeated(f"9 libs found\n{once}") == []
+    again = "".join(line.format(name, "/cu12", name) for name in names[1:3])
+    assert test_gpu_loadable.repeated(once + again) == [
+        "libcurand.so.10: /cu11/libcurand.so.10, /cu12/libcurand.so.10"
+    ]
+
+
+def test_xla_has_its_assembler_and_nothing_else_compiles() -> None:
+    site = "/opt/python/lib/python3.11/site-packages"
+    ptxas, bitcode = (
+        f"{site}/nvidia/cuda_nvcc/{p}" for p in ("bin/ptxas", "nvvm/libdevice/libdevice.10.bc")
+    )
+    assert compilers([File("f", 1, ptxas)]) == toolkit([File("f", 1, bitcode)]) == []
+    assert compilers([File("f", 1, "/usr/local/cuda-10.0/bin/ptxas")])
+    wrong = [
+        f"{site}/nvidia/{path}"
+        for path in ("cuda_nvcc/bin/nvcc", "cuda_nvcc/nvvm/lib64/libnvvm.so.4", "nccl/lib/libx.a")
+    ]
+    wrong += [f"{site}/nvidia/cuda_runtime/include/crt/{name}" for name in ("a.h", "b.hpp")]
+    assert toolkit([File("f", 1, path) for path in wrong]) == sorted(wrong)
 
 
 def test_a_folder_of_stubs_is_found() -> None:

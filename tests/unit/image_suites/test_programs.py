@@ -9,6 +9,7 @@ import shlex
 import struct
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -150,8 +151,8 @@ def test_the_kernel_modules_version(
 SECTION = struct.Struct("<IIQQQQIIQQ")
 
 
-def _elf(needed: list[str], undefined: list[str], defined: list[str]) -> bytes:
-    """Return an ELF file of nothing but section headers, a string table, symbols and needs."""
+def _elf(needed: list[str], undefined: list[str], defined: list[str], code: bytes = b"") -> bytes:
+    """Return an ELF file of a string table, symbols, needs and GPU code, and nothing else."""
     strings, at = b"\0", {}
     for name in [*needed, *undefined, *defined]:
         at[name] = len(strings)
@@ -160,15 +161,19 @@ def _elf(needed: list[str], undefined: list[str], defined: list[str]) -> bytes:
     symbols += b"".join(struct.pack("<IBBHQQ", at[n], 18, 0, 0, 0, 0) for n in undefined)
     symbols += b"".join(struct.pack("<IBBHQQ", at[n], 18, 0, 7, 64, 8) for n in defined)
     dynamic = b"".join(struct.pack("<qQ", 1, at[n]) for n in needed) + struct.pack("<qQ", 0, 0)
-    parts = [(3, strings, 0), (11, symbols, 24), (6, dynamic, 16)]
+    fatbin = len(strings)
+    strings += b".nv_fatbin\0"
+    parts = [(3, strings, 0), (11, symbols, 24), (6, dynamic, 16), (1, code, 0)]
     headers, body = SECTION.pack(*[0] * 10), b""
     for kind, content, size in parts:
         offset = 64 + len(body)
-        headers += SECTION.pack(0, kind, 0, 0, offset, len(content), 1, 0, 8, size)
+        headers += SECTION.pack(
+            fatbin if kind == 1 else 0, kind, 0, 0, offset, len(content), 1, 0, 8, size
+        )
         body += content
     ident = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
     header = struct.pack(
-        "<16sHHIQQQIHHHHHH", ident, 3, 62, 1, 0, 0, 64 + len(body), 0, 64, 0, 0, 64, 4, 0
+        "<16sHHIQQQIHHHHHH", ident, 3, 62, 1, 0, 0, 64 + len(body), 0, 64, 0, 0, 64, 5, 1
     )
     return header + body + headers
 
@@ -179,6 +184,7 @@ def test_an_elf_files_needs_and_calls(program: Any, tmp_path: Path) -> None:
     with program("elf_file").opened(str(path)) as elf:
         assert elf.needed() == ["liba.so.1", "libb.so"]
         assert elf.undefined() == ["ncclAllReduce"]
+        assert elf.defined() == ["own"]
 
 
 @pytest.mark.parametrize(
@@ -217,6 +223,38 @@ def test_what_the_packages_ask_for(program: Any, tmp_path: Path) -> None:
         },
         "calls": {"horovod/tensorflow/mpi_lib.so": ["ncclAllReduce"]},
     }
+
+
+def _fatbin(*codes: tuple[int, int]) -> bytes:
+    """Return a container of entries: each a kind, a compute capability, and 16 bytes."""
+    one = [struct.pack("<HHIQ12xI32x", kind, 0, 64, 16, sm) + bytes(16) for kind, sm in codes]
+    content = b"".join(one)
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(content)) + content
+
+
+def test_the_gpus_that_a_library_has_code_for(program: Any, tmp_path: Path) -> None:
+    (tmp_path / "horovod").mkdir()
+    # Two files were compiled, each with a container; the linker aligned the second.
+    data = _fatbin((2, 70), (2, 90), (1, 90)) + bytes(8) + _fatbin((2, 70), (2, 80))
+    (tmp_path / "horovod" / "a.so").write_bytes(_elf([], [], [], data))
+    (tmp_path / "horovod" / "b.so").write_bytes(_elf([], [], []))
+    (tmp_path / "horovod" / "c.so").write_text("no ELF file")
+    found = program("elf_cubins").cubins(str(tmp_path), ["horovod"])
+    assert found == {"horovod/a.so": {"native": ["7.0", "8.0", "9.0"], "ptx": ["9.0"]}}
+
+
+def test_a_librarys_wheel_is_the_one_that_records_it(
+    program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sysconfig, "get_paths", lambda: {"purelib": str(tmp_path)})
+    for name, file in (("nvidia_a_cu11-11.8.89", "a.so"), ("nvidia_b_cu11-8.6.0", "b.so.8")):
+        (tmp_path / f"{name}.dist-info").mkdir()
+        (tmp_path / f"{name}.dist-info" / "RECORD").write_text(f"nvidia/lib/{file},sha256=x,1\n")
+    wheel_of = program("shared_libraries").wheel_of
+    assert wheel_of(str(tmp_path / "nvidia" / "lib" / "b.so.8")) == "8.6.0"
+    assert wheel_of(str(tmp_path / "nvidia" / "lib" / "b.so")) is None
+    assert wheel_of("/usr/lib/libc.so.6") is None
+    assert wheel_of(None) is None
 
 
 def test_programs_share_a_start_and_nothing_else(

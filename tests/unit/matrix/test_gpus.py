@@ -5,6 +5,7 @@ import pytest
 from imgbuild.matrix.gpus import (
     GENERATIONS,
     KernelSupport,
+    driver_cuda,
     gpu_support,
     kernel_support,
     unsupported_gpus,
@@ -28,6 +29,13 @@ def test_capabilities_are_in_order_and_once() -> None:
         ("tf-1.10-gpu-ubuntu", ["3.5", "3.7", "5.2", "6.0", "6.1", "7.0", "7.5"], ["5.0"]),
         ("tf-2.1-gpu-ubuntu", ["3.5", "3.7", "5.2", "6.0", "6.1", "7.0", "7.5"], ["5.0"]),
         ("tf-2.3-gpu-ubuntu", ["3.5", "3.7", "5.2", "6.0", "6.1", "7.0", "7.5"], []),
+        (
+            "tf-2.12-gpu-debian",
+            [
+                *("3.5", "3.7", "5.0", "5.2", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6", "8.9"),
+            ],
+            ["9.0"],
+        ),
     ],
 )
 def test_what_a_wheel_has(
@@ -58,6 +66,16 @@ def test_ampere_and_newer_are_plainly_unsupported_gpus(images: dict[str, Image])
     sentence = unsupported_gpus(images["tf-2.1-gpu-ubuntu"]) or ""
     assert sentence.startswith("Ampere and newer GPUs are not served by CUDA 10: ")
     assert "by CUDA 9:" in (unsupported_gpus(images["tf-1.12-gpu-ubuntu"]) or "")
+
+
+def test_from_cuda_11_on_a_driver_of_the_first_minor_release_is_enough(
+    images: dict[str, Image],
+) -> None:
+    assert driver_cuda(images["tf-2.12-gpu-debian"]) == "11.0"
+    assert driver_cuda(images["tf-2.3-gpu-ubuntu"]) == "10.1"
+    assert driver_cuda(images["tf-2.3-cpu-ubuntu"]) == ""
+    blackwell = unsupported_gpus(images["tf-2.12-gpu-debian"]) or ""
+    assert blackwell.startswith("Blackwell and newer GPUs are not served by CUDA 11: ")
 
 
 def test_a_cpu_image_serves_no_gpu(images: dict[str, Image]) -> None:

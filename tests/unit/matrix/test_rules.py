@@ -23,12 +23,14 @@ CUDA_OF_2_1 = (
 )
 ROW_1_10 = "{tensorflow: 1.10.0, stack: ubuntu, os: ubuntu-16.04, variants: [cpu, gpu],"
 ROW_2_0 = "{tensorflow: 2.0.0, stack: ubuntu, variants: [cpu, gpu],"
+OF_2_12 = 'horovod: 0.28.1, cuda: "11.8'
 MPI = "mpi: openmpi-4.1.4"
 CPYTHON = "source: cpython-3.6.15\n    wheel_tag: cp36"
 HOROVOD = "stack: debian, variants: [cpu], horovod: "
 
 BREAKS: tuple[Break, ...] = (
     ("tensorflow-cuda", CUDA_OF_2_1, 'horovod: 0.19.1\n    cuda: "10.0"', "10.1:", "10.1"),
+    ("tensorflow-cuda-11", OF_2_12, f"{OF_2_12[:-4]}10.1", "11.8 or newer", "11.8"),
     ("tensorflow-cudnn", ROW_2_0, f"{ROW_2_0} cudnn: 7.5.0.56,", "7.6 or newer", "7.6.3.30"),
     ("tensorflow-python", CPYTHON, CPYTHON.replace("cp36", "cp38"), "one of: cp36", "3.6.2"),
     (

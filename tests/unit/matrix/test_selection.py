@@ -94,10 +94,10 @@ def test_everything_is_the_family_without_images_as_documented(
         ),
         (Selection(("2.2",), cpu=True, gpu=True, stack=DEBIAN), "2.2 fits --gpu --stack debian"),
         (
-            Selection(gpu=True, stack=DEBIAN, everything=True),
+            Selection(gpu=True, stack=DEBIAN, mpi="intelmpi", everything=True),
             (
-                "No image fits --gpu --stack debian. There are: "
-                "cpu-ubuntu, gpu-ubuntu, cpu-debian, cpu-debian-intelmpi."
+                "No image fits --gpu --stack debian --mpi intelmpi. There are: "
+                "cpu-ubuntu, gpu-ubuntu, cpu-debian, gpu-debian, cpu-debian-intelmpi."
             ),
         ),
         (Selection(("1.10",), as_documented=True), "tf-1.10-cpu-debian is not there as documented"),

@@ -34,6 +34,15 @@ def test_that_of_a_gpu_image_has_its_needs(images: dict[str, Image], project: Pr
     assert expectation(images["tf-2.2-gpu-ubuntu"], project)["held"]["libcublas10"]
 
 
+def test_cuda_of_the_index_promises_kernels_and_holds_no_package(
+    images: dict[str, Image], project: Project
+) -> None:
+    expected = expectation(images["tf-2.12-gpu-debian"], project)
+    assert expected["held"] == {}
+    assert expected["gpu"]["kernels"].endswith("7.0 7.5 8.0 8.6 8.9 9.0")
+    assert expected["packages"]["nvidia-cudnn-cu11"] == expected["pins"]["cudnn"] == "8.6.0.163"
+
+
 def test_that_of_a_stand_in_build_has_the_stand_ins_versions(
     images: dict[str, Image], project: Project
 ) -> None:

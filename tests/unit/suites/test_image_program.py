@@ -106,6 +106,11 @@ def test_the_versions_of_cuda_are_those_of_the_files(
     assert image_program.cuda_runtimes() == []
 
 
+def test_the_version_of_cuda_of_a_wheel_is_the_wheels(packages: Packages) -> None:
+    packages("nvidia_cuda_runtime_cu11-11.8.89.dist-info", "nvidia_cuda_nvcc_cu11-1.0.dist-info")
+    assert image_program.cuda_runtimes() == ["11.8.89"]
+
+
 def test_mpirun_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     program = tmp_path / "mpirun"
