@@ -69,8 +69,8 @@ GTX1080 = ("GeForce GTX 1080", "470.256.02", "[N/A]")
         (A100, Status.WARNING, "2.1 to 2.3 do not run", "CUDA 10.1 knows no capability above 7.5"),
         (GTX750, Status.WARNING, "1.10 to 2.2 run by PTX", "at the first start"),
         (GTX750, Status.SKIPPED, "2.3 do not run", "the wheels have no code for capability 5.0"),
-        (K20M, Status.WARNING, "1.10 to 2.3 may run", "nvidia-smi does not tell enough"),
-        (GTX1080, Status.WARNING, "1.10 to 2.3 may run", "docs/gpus.md has cards by name"),
+        (K20M, Status.WARNING, "1.10 to 2.12 may run", "nvidia-smi does not tell enough"),
+        (GTX1080, Status.WARNING, "1.10 to 2.12 may run", "docs/gpus.md has cards by name"),
     ],
 )
 def test_drivers_and_gpus(  # noqa: PLR0913, PLR0917 - a GPU and what is said of it

@@ -175,7 +175,7 @@ ROWS: list[Row] = [
         {"mpi.origin": "index"},
         "Dockerfile: stage mpi",
     ),
-    (_change_macro, {"variant": "gpu"}, "Dockerfile: stages? [a-z, -]+"),
+    (_change_macro, {"variant": "gpu", "stack": "ubuntu"}, "Dockerfile: stages? [a-z, -]+"),
     *(_file(name) for name in ("mpiexec-ssh", "keyrings/README.md", "ssh/ssh_config_mpi")),
     (_make_executable, "files/network.sh", f"files/network.sh {HEX}"),
     (_change_package, {"lock_name": FIRST}, r"lock: [a-z0-9-]+ ([0-9.]+) → \1\.1"),
@@ -190,7 +190,11 @@ ROWS: list[Row] = [
     (_set("cpython"), {"python": "3.6.15"}, f"CPython source → {'c' * 12}.*"),
     (_set("standin"), ALL, "stand-in nothing → for tests"),
     # apt in the build trusts what this key has signed.
-    (_set_keyring, {"variant": "gpu"}, "keyrings nothing → keyrings-[0-9a-f]{16}"),
+    (
+        _set_keyring,
+        {"variant": "gpu", "stack": "ubuntu"},
+        "keyrings nothing → keyrings-[0-9a-f]{16}",
+    ),
 ]
 
 
