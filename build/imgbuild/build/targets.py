@@ -7,7 +7,7 @@ from pathlib import Path
 
 from imgbuild.dockerfile.labels import INPUT_DIGEST, INPUT_PARTS, NAMESPACE, REPOSITORY, STANDIN
 from imgbuild.dockerfile.render import dockerfile_path, render_dockerfile
-from imgbuild.dockerfile.stages import needed, read_dockerfile
+from imgbuild.dockerfile.stages import ARGUMENTS, Stage, needed, read_dockerfile
 from imgbuild.engine.bake import BakeTarget
 from imgbuild.inputs.build_inputs import BuildInputs
 from imgbuild.matrix.images import Image
@@ -151,12 +151,21 @@ def phases(items: Sequence[PlanItem], project: Project) -> Iterator[list[PlanIte
 
 
 def shared_layers(image: Image, project: Project) -> tuple[str, ...]:
-    """Return what other images may share: the text of each stage below the last packages.
+    """Return what other images may share: the commands of each stage below the last packages.
 
     The last packages are the image's TensorFlow; what lies above stands on it.
     """
     dockerfile = render_dockerfile(image, project.templates)
     stages, final = dockerfile.stages, dockerfile.final
+    below = [final.parent]
+    while (parent := stages[below[0]].parent) in stages:
+        below.insert(0, parent)
     copied = [name for name in stages if f"--from={name} " in final.text]
-    below = copied[: copied.index(PACKAGES)] if PACKAGES in copied else copied
-    return tuple(stages[name].text for name in (final.parent, *below) if name in stages)
+    below += copied[: copied.index(PACKAGES)] if PACKAGES in copied else copied
+    return tuple(filter(None, (_commands(stages[name]) for name in below)))
+
+
+def _commands(stage: Stage) -> str:
+    """Return what makes layers: neither the stage's names nor its arguments."""
+    lines = (one.line for one in stage.instructions)
+    return "\n".join(line for line in lines if line.split()[0] not in {"FROM", ARGUMENTS})
