@@ -1,5 +1,6 @@
 """Fixtures shared by the unit tests: the real matrix, edited copies of it, a server with faults."""
 
+import gc
 import os
 import re
 import signal
@@ -42,6 +43,15 @@ def _signals() -> None:
     """Let the processes that tests start hear Ctrl-C and hang-ups: background jobs ignore them."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.fixture
+def no_collection() -> Iterator[None]:
+    """Collect no garbage: what earlier tests left cannot be finalized at the limit of recursion."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -81,6 +81,7 @@ def test_evidence_with_a_version_that_is_none(
     ["{", "[]", "{}", '{"schema": 0}', '{"schema": 1, "read": "x"}', WRONG_FACTS, "[" * 100_000],
     ids=["open", "list", "empty", "schema", "day", "facts", "deep"],
 )
+@pytest.mark.usefixtures("no_collection")
 def test_evidence_that_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "evidence.json").write_text(text)
     named = {

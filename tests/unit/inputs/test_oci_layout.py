@@ -82,6 +82,7 @@ def test_same_input_gives_the_same_archive(tmp_path: Path, rootfs: Path) -> None
         assert stored.read() == (tmp_path / "one" / "manifest.json").read_bytes()
 
 
+@pytest.mark.usefixtures("no_collection")
 def test_every_damaged_or_missing_file_is_seen(layout: Path) -> None:
     for path in sorted(path for path in layout.rglob("*") if path.is_file()):
         content = path.read_bytes()

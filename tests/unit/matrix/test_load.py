@@ -193,6 +193,7 @@ def test_every_image_that_any_machine_can_build_has_a_budget(project: Project) -
         ("images: 3", "images must be a list"),
     ],
 )
+@pytest.mark.usefixtures("no_collection")
 def test_what_is_not_a_matrix_is_refused(
     tmp_path: Path, refusal: Refusal, text: str, expected: str
 ) -> None:

@@ -153,6 +153,7 @@ def test_many_at_once_ask_for_one_token(bearer: RegistryServer) -> None:
     ],
     ids=["401", "403", "list", "line", "deep"],
 )
+@pytest.mark.usefixtures("no_collection")
 def test_no_token_is_given(bearer: RegistryServer, answer: Fault) -> None:
     bearer.tokens = [answer]
     assert "wrong or has expired" in refusal(bearer, LOGIN)

@@ -112,6 +112,7 @@ def test_a_list_of_tags_ends(
         registry.tags()
 
 
+@pytest.mark.usefixtures("no_collection")
 def test_answers_nested_without_end(registry: RegistryClient, server: RegistryServer) -> None:
     deep = b"[" * 100_000
     server.fail("GET /tags", Fault(200, {}, deep), Fault(403, {}, deep))

@@ -112,6 +112,7 @@ def test_a_damaged_entry_says_nothing(
     ["", "[]", "{", '{"suites": []}', '{"suites": {"a": 1}}', "\xff", "[" * 100_000],
     ids=["empty", "list", "open", "suites", "entry", "bytes", "deep"],
 )
+@pytest.mark.usefixtures("no_collection")
 def test_a_damaged_file_says_nothing_and_is_replaced(
     tmp_path: Path, store: ReportStore, text: str
 ) -> None:
