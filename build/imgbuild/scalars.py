@@ -110,6 +110,10 @@ _FILE_NAME = _matching(
 _KEY_FINGERPRINT = _matching(
     r"[0-9A-F]{40}", "a key's fingerprint; allowed: 40 upper-case hexadecimal digits"
 )
+_ALIAS = _matching(
+    r"[A-Za-z0-9.]+([_-][A-Za-z0-9.]+)*",
+    "an image's other name; allowed: letters, digits and ._-, such as TensorFlow-2.2-GPU",
+)
 _CAPABILITY = _matching(r"[0-9]+\.[0-9]", "a GPU's compute capability, such as 7.0")
 _PROJECT = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
 _RANGE = r"(==|!=|<=|>=|<|>|~=)[0-9][0-9A-Za-z.*+]*(,(==|!=|<=|>=|<|>|~=)[0-9][0-9A-Za-z.*+]*)*"
@@ -171,6 +175,7 @@ Megabytes = Annotated[
     WithJsonSchema({"type": "integer", "minimum": _SMALLEST_MB, "maximum": _LARGEST_MB}),
 ]
 
+Alias = Annotated[str, *_ALIAS]
 Version = Annotated[str, *_VERSION]
 Compiler = Annotated[str, *_COMPILER]
 Release = Annotated[str, *_RELEASE]

@@ -161,8 +161,8 @@ def _selection(
         list[str] | None,
         option(
             "--name IMAGE",
-            "Exactly this image, such as tf-2.2-cpu-debian; repeatable. Excludes --tf and the "
-            "other selection options.",
+            "This image, by its name, tag or alias: tf-2.2-cpu-debian, 2.2-cpu-debian, "
+            "'TensorFlow 2.2 CPU'; repeatable. Excludes --tf and the other selection options.",
             autocompletion=completed(0),
         ),
     ] = None,

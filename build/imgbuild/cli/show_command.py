@@ -52,6 +52,7 @@ def described(image: "Image", locks: Path) -> dict[str, Any]:
     apt = list(image.apt_cuda.runtime) if image.apt_cuda else []
     return {
         **image.as_json(),
+        "aliases": list(image.aliases),
         "published": planned_tags(image).as_json(),
         "pins": [
             {
@@ -100,6 +101,7 @@ def image_text(image: dict[str, Any]) -> str:
     tags, gpu = image["published"], image["gpu"]
     moving = f"and as {', '.join(tags['moving'])}, which move" if tags["moving"] else ""
     lines = [image["name"], *(f"  is named {tag}" for tag in image["tags"])]
+    lines += [f"  is known as {alias}" for alias in image["aliases"]]
     lines += ["  is published as", f"{INDENT}{tags['immutable']}", *wrapped(moving, INDENT)]
     lines.append(f"  Python packages: {image['lock']}")
     for pin in image["pins"]:

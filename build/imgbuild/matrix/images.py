@@ -65,6 +65,11 @@ class Image:
         return tuple(f"{self.repository}:{version}-{self._suffix}" for version in versions)
 
     @property
+    def aliases(self) -> tuple[str, ...]:
+        """Its names elsewhere, such as Azure Machine Learning's."""
+        return self.matrix.aliases.get(self.name, ())
+
+    @property
     def _suffix(self) -> str:
         known = f"{self.variant}-{self.stack}"
         if not self.usual_mpi:

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from imgbuild.matrix.images import all_images, resolve_image
+from imgbuild.matrix.images import all_images, resolve_image, whole_family
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.pins import NVIDIA, MissingError
 from imgbuild.matrix.rules import rule_faults
+from imgbuild.matrix.selection import plain
 from imgbuild.matrix.tags import tag_faults
 from imgbuild.project import Project
 from imgbuild.yaml_file import Fault, Location, check, read_document
@@ -56,6 +57,7 @@ def load_matrix(path: Path) -> Matrix:
     if matrix:
         faults += [*_image_faults(matrix), *_layer_faults(matrix)]
         faults += [*rule_faults(matrix), *tag_faults(matrix)]
+        faults += _alias_faults(matrix)
         faults += _upstream_faults(matrix, Project(path.parent).keyrings)
     if matrix is None or faults:
         raise document.reject(faults)
@@ -152,3 +154,12 @@ def _layer_faults(matrix: Matrix) -> Iterator[Fault]:
             if seen.setdefault(package, name) != name:
                 what = f"{package} is in the layer {seen[package]} already"
                 yield Fault(("package_layers", name, index), what)
+
+
+def _alias_faults(matrix: Matrix) -> Iterator[Fault]:
+    """Yield each alias that another image has already; aliases of no image count for nothing."""
+    seen = {image.name: image.name for image in whole_family(matrix)}
+    for name, aliases in matrix.aliases.items():
+        for index, alias in enumerate(aliases):
+            if (owner := seen.setdefault(plain(alias), name)) != name:
+                yield Fault(("aliases", name, index), f"{alias!r} is {owner} already")

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from imgbuild.matrix.rule_model import Rule, Tags
 from imgbuild.scalars import (
+    Alias,
     AptPackage,
     AptPin,
     Capability,
@@ -377,6 +378,7 @@ class Matrix(Section):
     package_layers: dict[Name, tuple[Name, ...]] = Field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
     images: tuple[Row, ...] = Field(min_length=1)
+    aliases: dict[Name, tuple[Alias, ...]] = Field(default_factory=dict)
 
     @property
     def upstream_urls(self) -> dict[str, str]:

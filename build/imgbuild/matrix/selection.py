@@ -14,13 +14,15 @@ if TYPE_CHECKING:  # the command line reads `Selection` without what validates a
 
 #: So many of the nearest versions or names are listed where one does not exist.
 _NEAR = 3
+#: A version, with or without a variant.
+_SHORT = re.compile(r"(\d+\.\d+(?:\.\d+)?)(?:-(cpu|gpu))?")
 
 
 @dataclass(frozen=True)
 class Selection:
     """The selection options. ``everything`` is all that fits the others, without defaults.
 
-    ``names`` are exact names and exclude every other option.
+    ``names`` are of single images (`image_called`), and exclude every other option.
     """
 
     tensorflow: tuple[str, ...] = ()
@@ -62,7 +64,8 @@ def select_images(matrix: "Matrix", selection: Selection) -> tuple["Image", ...]
                 "--name cannot be combined with --tf, --cpu, --gpu, --stack, --mpi, --all or "
                 "--as-documented."
             )
-        return _named(whole_family(matrix), selection.names)
+        called = {image_called(matrix, name).name for name in dict.fromkeys(selection.names)}
+        return tuple(image for image in whole_family(matrix) if image.name in called)
     images = all_images(matrix)
     _check_options(images, matrix, selection)
     images = _matching(images, matrix, selection)
@@ -149,18 +152,32 @@ def _no_image(
     return InputError(f"{what} fits {asked}. There are: {', '.join(dict.fromkeys(kinds))}.")
 
 
-def _named(images: tuple["Image", ...], names: Sequence[str]) -> tuple["Image", ...]:
-    known = [image.name for image in images]
-    unknown = [name for name in dict.fromkeys(names) if name not in known]
-    if unknown:
-        import difflib  # noqa: PLC0415 - for the error alone
+def image_called(matrix: "Matrix", text: str) -> "Image":
+    """Return the image of a name, tag or alias; ``2.2-gpu`` is what ``--tf 2.2 --gpu`` selects.
 
-        raise InputError(
-            " ".join(
-                f"--name {name!r}: no such image in the matrix. Most similar: "
-                f"{', '.join(difflib.get_close_matches(name, known, n=_NEAR, cutoff=0.0))}; "
-                "`imgbuild list` has them all."
-                for name in unknown
-            )
-        )
-    return tuple(image for image in images if image.name in names)
+    InputError: there is none; the most similar names are listed.
+    """
+    from imgbuild.matrix.images import whole_family  # noqa: PLC0415
+
+    family = whole_family(matrix)
+    for image in family:
+        short = (tag.rpartition(":")[2] for tag in image.tags)
+        if text in {image.name, *image.tags, *short} or plain(text) in map(plain, image.aliases):
+            return image
+    if short_form := _SHORT.fullmatch(text):
+        version, variant = short_form.groups()
+        wanted = Selection((version,), cpu=variant == "cpu", gpu=variant == "gpu")
+        return select_images(matrix, wanted)[0]
+    import difflib  # noqa: PLC0415 - for the error alone
+
+    known = {name.lower(): name for image in family for name in (image.name, *image.aliases)}
+    near = difflib.get_close_matches(text.lower(), known, n=_NEAR, cutoff=0.0)
+    raise InputError(
+        f"{text!r}: no such image in the matrix. Most similar: "
+        f"{', '.join(known[name] for name in near)}; `imgbuild list` has them all."
+    )
+
+
+def plain(alias: str) -> str:
+    """Return what has to be equal for two aliases to be one: not case, blanks or hyphens."""
+    return re.sub(r"[\s_-]+", "-", alias.strip().lower())

@@ -46,6 +46,21 @@ def test_a_row_overrides_its_stack_and_a_stack_its_operating_system(
 
 
 @pytest.mark.parametrize(
+    ("alias", "expected"),
+    [
+        ("tf-2.2-gpu-debian: [x]\n  tf-2.2-cpu-debian: [tensorflow-1.10-cpu]", "is tf-1.10-cpu-ub"),
+        ("tf-2.2-cpu-debian: [tf-2.3-cpu-debian]", "'tf-2.3-cpu-debian' is tf-2.3-cpu-debian"),
+        ('tf-2.2-cpu-debian: ["a;b"]', "'a;b' is not an image's other name"),
+    ],
+)
+def test_a_second_image_of_an_alias_is_refused(
+    edited: Edited, refusal: Refusal, alias: str, expected: str
+) -> None:
+    line = "  tf-2.3-gpu-ubuntu: [AzureML-TensorFlow-2.3-GPU, TensorFlow-2.3-GPU]\n"
+    assert expected in refusal(edited(line, f"{line}  {alias}\n"))
+
+
+@pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
         ('{version: "10.1", documented', '{version: "9.2", documented', "no CUDA '9.2'"),
@@ -62,7 +77,11 @@ def test_a_corrected_pin_that_no_table_has_is_named(
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("epoch:", "epohc:", "unknown key 'epohc'; allowed: build_requirements, constraints, cuda"),
+        (
+            "epoch:",
+            "epohc:",
+            "unknown key 'epohc'; allowed: aliases, build_requirements, constraints",
+        ),
         ("epoch:", "epohc:", "missing key 'epoch'"),
         ("repository: i", "repository: a/b\nrepository: i", "key 'repository' is already set on"),
         ("variant: cpu}", "variant: tpu}", "'tpu' is not allowed; allowed: 'cpu' or 'gpu'"),

@@ -7,7 +7,7 @@ import pytest
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import images_of
 from imgbuild.matrix.model import Matrix
-from imgbuild.matrix.selection import Selection, select_images
+from imgbuild.matrix.selection import Selection, image_called, select_images
 
 DEBIAN, DOCUMENTED = "debian", "tf-2.1-gpu-ubuntu-as-documented"
 NAMED = Selection(names=("tf-2.2-cpu-debian",))
@@ -133,13 +133,36 @@ def test_a_matrix_without_a_default_version(matrix: Matrix) -> None:
 
 
 def test_an_unknown_name_is_reported_with_the_most_similar_ones(matrix: Matrix) -> None:
-    names = ("tf-2.2-cpu-debian", "tf-2.2-cpu-debain", "redis")
-    with pytest.raises(InputError) as caught:
-        select_images(matrix, Selection(names=names))
-    assert "--name 'tf-2.2-cpu-debain': no such image" in str(caught.value)
-    assert "tf-2.2-cpu-debian, " in str(caught.value)
-    assert "--name 'redis': no such image" in str(caught.value)
-    assert "imgbuild list" in str(caught.value)
+    for name, similar in (
+        ("tf-2.2-cpu-debain", "tf-2.2-cpu-debian, "),
+        ("azureml-tensorflow-2.22-gpu", "AzureML-TensorFlow-2.2-GPU, "),
+    ):
+        with pytest.raises(InputError, match=f"'{name}': no such image in the matrix.") as caught:
+            select_images(matrix, Selection(names=("tf-2.2-cpu-debian", name)))
+        assert f"Most similar: {similar}" in str(caught.value)
+        assert "`imgbuild list`" in str(caught.value)
+    with pytest.raises(InputError, match=r"--tf '9\.9': no such TensorFlow"):
+        image_called(matrix, "9.9-gpu")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("AzureML-TensorFlow-2.2-GPU", "tf-2.2-gpu-ubuntu"),
+        ("azureml_tensorflow 2.2 gpu", "tf-2.2-gpu-ubuntu"),
+        ("TensorFlow 1.10 CPU", "tf-1.10-cpu-ubuntu"),
+        ("2.2.0-cpu-debian-intelmpi", "tf-2.2-cpu-debian-intelmpi"),
+        ("imgbuild/tensorflow:2.1-gpu-ubuntu-as-documented", DOCUMENTED),
+        ("2.2", "tf-2.2-cpu-debian"),
+        ("2.2-gpu", "tf-2.2-gpu-ubuntu"),
+    ],
+)
+def test_an_image_is_found_by_its_other_names(matrix: Matrix, text: str, name: str) -> None:
+    assert _names(matrix, Selection(names=(text,))) == [name]
+
+
+def test_every_alias_is_an_image_s(matrix: Matrix) -> None:
+    assert {*matrix.aliases} <= {image.name for image in images_of(matrix, "ubuntu")}
 
 
 @pytest.mark.parametrize(
