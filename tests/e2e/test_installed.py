@@ -65,6 +65,8 @@ def test_a_family_of_one_s_own_is_built_and_tested(
     there = json.loads(checkout.run("build", *IMAGE, "--plan", "--json").stdout)
     assert here[0]["input_digest"] == there[0]["input_digest"]
     assert [*installed.root.iterdir()] == []
+    compared = json.loads(installed.run("diff", "2.2", "2.2-gpu", "--json").stdout)
+    assert compared["differing"]["packages"]["tensorflow-gpu"] == [None, "2.2.0"]
 
     own = InstalledProgram(
         installed.root / "für uns", installed.state, installed.host, installed.env

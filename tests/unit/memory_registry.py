@@ -81,8 +81,10 @@ class MemoryRegistry(RegistryClient):
         with self._guard:
             return tuple(sorted(self.tagged))
 
-    def add_image(self, tag: str, layers: Sequence[bytes] = (b"layer",)) -> Manifest:
-        """Put an image there, as an engine's push does; no call. Its configuration is the tag."""
+    def add_image(
+        self, tag: str, layers: Sequence[bytes] = (b"layer",), **config: object
+    ) -> Manifest:
+        """Put an image there, as an engine's push does; no call. Its configuration has the tag."""
 
         def described(content: bytes, kind: str) -> dict[str, Any]:
             digest = digest_of(content)
@@ -94,7 +96,7 @@ class MemoryRegistry(RegistryClient):
             "schemaVersion": 2,
             "mediaType": DOCKER_MANIFEST,
             "config": described(
-                json.dumps({"tag": tag}).encode(), f"{docker}container.image.v1+json"
+                json.dumps({"tag": tag, **config}).encode(), f"{docker}container.image.v1+json"
             ),
             "layers": [described(layer, f"{docker}image.rootfs.diff.tar.gzip") for layer in layers],
         }

@@ -107,7 +107,7 @@ def read_catalog(
     settings, suites = load_settings(project.settings), read_suites(project.suites)
     images = tuple(image for image, _ in shown)
     # What is built from stand-ins is no image of the matrix.
-    built = None if settings.standin else _built(project, images, suites, say)
+    built = None if settings.standin else built_images(project, images, suites, say)
     published, known = PublishedRepository("", (), {}), dict(built or {})
     if repository or settings.publishing.repository:
         with closing(connect(repository, settings, say, "--published")) as registry:
@@ -129,7 +129,7 @@ def read_catalog(
     return Catalog(entries, published.name or None, built is not None)
 
 
-def _built(
+def built_images(
     project: Project, images: tuple[Image, ...], suites: tuple[Suite, ...], say: Say
 ) -> dict[str, KnownImage] | None:
     """Return what the engine has that was built from this matrix; None without an engine."""
@@ -144,7 +144,7 @@ def _built(
                     layers = measure(name, item.image_id, context.engine).layers
                     known[name] = KnownImage(lines, layers)
     except MachineError as error:
-        say(f"note: the page says nothing of images that are built here. {error}")
+        say(f"note: nothing is said of images that are built here. {error}")
         return None
     return known
 

@@ -56,6 +56,12 @@ def read_lock(path: Path) -> Lock:
     return parse_lock(lock_text(path), path.name)
 
 
+def locked_packages(image: Image, locks: Path) -> dict[str, str]:
+    """Return the version of every Python package in an image; Horovod is in no lock."""
+    versions = read_lock(locks / image.lock_name).versions
+    return dict(sorted({**versions, "horovod": image.version_of("horovod")}.items()))
+
+
 def lock_text(path: Path) -> str:
     """Return the text of a lock; UnreadableLockError if it is missing or no text."""
     try:

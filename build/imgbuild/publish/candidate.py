@@ -5,11 +5,12 @@ the image that would be pushed, for the suites of this checkout.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from imgbuild.build.context import BuildContext
 from imgbuild.dockerfile.labels import INPUT_DIGEST, NAMESPACE, STANDIN, TAKEN_WHEEL
+from imgbuild.dockerfile.lockfile import locked_packages
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.images import Image
@@ -51,6 +52,7 @@ class PushCandidate:
     layers: tuple[str, ...]
     report: Mapping[str, Any]
     allowed: tuple[str, ...] = ()
+    packages: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -85,10 +87,9 @@ def approve(context: BuildContext, allowed: Collection[str]) -> tuple[PushCandid
             continue
         passed = {suite: report[suite] for suite in sorted(keys)}
         texts = tuple(one.text for one in found)
-        candidate = PushCandidate(
-            item.image, image_id, item.digest.total, stored.layers, passed, texts
-        )
-        approved.append(candidate)
+        what = (item.image, image_id, item.digest.total, stored.layers, passed, texts)
+        packages = locked_packages(item.image, context.project.locks)
+        approved.append(PushCandidate(*what, packages))
     if refused:
         raise CheckFailedError("\n".join(refused))
     return tuple(approved)

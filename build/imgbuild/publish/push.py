@@ -249,6 +249,7 @@ class Push:
             report=image.report,
             substitutes=image.allowed,
             published=f"{self.now():%Y-%m-%dT%H:%M:%SZ}",
+            packages=image.packages,
         )
         if existing.record is None or existing.record.digest != record.digest:
             return record

@@ -7,7 +7,7 @@ with ``.record``, since not every registry lists artifacts by subject.
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Annotated, Any
 
@@ -65,6 +65,8 @@ class Record:
     report: Mapping[str, Any]
     substitutes: tuple[str, ...]
     published: Timestamp
+    #: The version of every Python package; records of earlier versions have none.
+    packages: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def age(self) -> tuple[str, tuple[int, ...], str]:

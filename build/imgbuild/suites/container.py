@@ -11,7 +11,7 @@ import shutil
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +201,7 @@ class ImageContents:
     cuda: tuple[str, ...]
     os: tuple[str, str]
     horovodrun: bool = False
+    packages: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def tensorflow_versions(self) -> tuple[str, ...]:

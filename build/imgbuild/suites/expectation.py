@@ -12,7 +12,7 @@ from typing import Any, get_args
 from packaging.version import Version
 
 from imgbuild.dockerfile.labels import pin_labels
-from imgbuild.dockerfile.lockfile import read_lock
+from imgbuild.dockerfile.lockfile import locked_packages
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image, all_images, minor_of
 from imgbuild.matrix.model import Matrix, Variant
@@ -35,7 +35,6 @@ def expectation(
     the MPI's name in the matrix; ``None`` for any other image. It is an InputError if the image's
     lock is missing or damaged.
     """
-    lock = read_lock(project.locks / image.lock_name)
     true = standin or {}
     pins = {pin.component: true.get(pin.component, pin.version) for pin in image.pins}
     return {
@@ -48,7 +47,7 @@ def expectation(
         "os_id": image.os.distribution,
         "horovodrun": image.horovod.launcher and image.mpi.flavour == LAUNCHED,
         "standin": standin is not None,
-        "packages": {**lock.versions, "horovod": image.version_of("horovod")},
+        "packages": locked_packages(image, project.locks),
         "held": _held(image),
         "gpu": _gpu(image),
         "labels": pin_labels(image),

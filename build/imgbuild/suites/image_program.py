@@ -19,6 +19,7 @@ from pathlib import Path
 DISTRIBUTION = re.compile(
     r"(tensorflow(?:_cpu|_gpu)?|horovod)-([0-9.]+)(?:-.*)?\.(?:dist|egg)-info"
 )
+PACKAGE = re.compile(r"([A-Za-z0-9][A-Za-z0-9._]*)-([0-9][^-]*)(?:-.*)?\.(?:dist|egg)-info")
 #: ``is_cuda_build = True`` until TensorFlow 2.2, a dictionary's ``'is_cuda_build': True`` since.
 CUDA_BUILD = re.compile(r"is_cuda_build'?\s*[:=]\s*(True|False)\b")
 CUDA_RUNTIME = re.compile(
@@ -33,11 +34,11 @@ SECTION = struct.Struct("<24xQQ24x")
 MPIRUN_SECONDS = 30
 
 
-def distributions() -> "list[list[str]]":
-    """Return name and version of every TensorFlow and Horovod that is installed."""
+def installed(names: "re.Pattern[str]") -> "list[list[str]]":
+    """Return name and version of every distribution that is installed and has such a name."""
     folders = {Path(folder).resolve() for folder in sys.path if folder}
     files = (file for folder in folders if folder.is_dir() for file in folder.iterdir())
-    matches = filter(None, (DISTRIBUTION.fullmatch(file.name) for file in files))
+    matches = filter(None, (names.fullmatch(file.name) for file in files))
     return sorted([match.group(1).replace("_", "-"), match.group(2)] for match in matches)
 
 
@@ -104,7 +105,8 @@ def os_release() -> "dict[str, str]":
 if __name__ == "__main__":
     system = os_release()
     answer = {
-        "distributions": distributions(),
+        "distributions": installed(DISTRIBUTION),
+        "packages": {re.sub("[-.]+", "-", name.lower()): v for name, v in installed(PACKAGE)},
         "built_with_cuda": built_with_cuda(),
         "kernels": has_kernels(),
         "python": platform.python_version(),

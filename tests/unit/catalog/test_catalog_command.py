@@ -82,7 +82,7 @@ def test_without_engine_and_repository(tmp_path: Path, matrix: Matrix) -> None:
     assert first.exit_code == 0
     count = len(all_images(matrix))
     assert f"{count} images, 0 of them published or built here." in first.output
-    assert "note: the page says nothing of images that are built here." in first.output
+    assert "note: nothing is said of images that are built here." in first.output
     assert run("--output", str(folder)).exit_code == 0
     assert (folder / "index.html").read_bytes() == page
     assert [one.name for one in folder.iterdir()] == ["index.html"]

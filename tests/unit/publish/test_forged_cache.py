@@ -8,6 +8,7 @@ from bench import EPOCH, EPOCH_SECONDS, NEW, OLD, Bench
 from memory_registry import MemoryRegistry
 
 from imgbuild.build.remote import RemoteStore
+from imgbuild.dockerfile.lockfile import locked_packages
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.tags import input_tag
@@ -94,6 +95,7 @@ def test_what_is_allowed_says_where_each_verdict_was_found(forged: ForgedCache) 
     for image in approve(forged.bench.context, {ALLOW_CACHED}):
         assert {one["found"] for one in image.report.values()} == {forged.server.name}
         assert len(image.allowed) == 2
+        assert image.packages == locked_packages(image.image, forged.bench.context.project.locks)
         results = forged.bench.context.store.passed(
             image.image_id, forged.bench.context.suite_keys[image.name]
         )

@@ -29,6 +29,7 @@ STEM = "2.2.0-cpu-py36-openmpi4.1.4-debian12"
 FIRST, SECOND = f"{STEM}-20261120.1", f"{STEM}-20261120.2"
 MOVING = ("2.2.0-cpu-debian", "2.2-cpu-debian")
 REPORT = {"pins": {"verdict": "passed", "passed": 3, "skipped": []}}
+PACKAGES = {"numpy": "1.18.5"}
 
 
 def id_of(content: str) -> str:
@@ -61,7 +62,9 @@ class Bench:
 
     def candidate(self, content: str = "one", image_id: str = "") -> PushCandidate:
         inputs = digest_of(content.encode())
-        return PushCandidate(self.image, image_id or id_of(content), inputs, (), REPORT)
+        return PushCandidate(
+            self.image, image_id or id_of(content), inputs, (), REPORT, (), PACKAGES
+        )
 
     def session(self, release: str | None = None) -> Push:
         self.hour += 1
@@ -122,6 +125,7 @@ def test_content_then_record_then_input_tag_then_moving_tags(bench: Bench) -> No
     digest = found.record.digest
     assert {bench.registry.tagged[tag] for tag in (FIRST, input_of("one"), *MOVING)} == {digest}
     assert found.record == bench.record()
+    assert found.record.packages == PACKAGES
     assert (found.record.image_id, found.record.release) == (id_of("one"), "20261120.1")
     assert found.record.size == len(b'{"tag": "one"}layer')
     assert [one.verdict for one in found.record.suites] == ["passed"]

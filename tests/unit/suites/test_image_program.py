@@ -60,7 +60,13 @@ def test_it_is_a_program_for_the_oldest_python() -> None:
 )
 def test_distributions(packages: Packages, file: str, found: list[list[str]]) -> None:
     packages(file)
-    assert image_program.distributions() == found
+    assert image_program.installed(image_program.DISTRIBUTION) == found
+
+
+def test_all_packages(packages: Packages) -> None:
+    packages("h5py-2.10.0.dist-info", "absl_py-1.4.0.dist-info", "x.data", "six-1.0-py3.egg-info")
+    found = [["absl-py", "1.4.0"], ["h5py", "2.10.0"], ["six", "1.0"]]
+    assert image_program.installed(image_program.PACKAGE) == found
 
 
 @pytest.mark.parametrize(

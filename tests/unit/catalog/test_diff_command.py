@@ -1,0 +1,165 @@
+"""``imgbuild diff``: images of the matrix, releases, and references, side by side."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT
+from fake_engine import FakeEngine
+from published_images import RECORD, publish
+from registry_server import RegistryServer, registry_server
+from typer.testing import CliRunner
+
+from imgbuild.catalog import comparison, entries
+from imgbuild.catalog.comparison import differing
+from imgbuild.cli import app, register
+from imgbuild.engine.types import StoredImage
+from imgbuild.errors import ImgbuildError, InputError, MachineError
+from imgbuild.project import SETTINGS_VARIABLE
+from imgbuild.sizes import Layer
+from imgbuild.suites.catalog import Suite
+from imgbuild.suites.container import ImageContents
+from imgbuild.suites.results import ReportStore
+
+NO_ENGINE = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
+FIRST, SECOND = "20261101.1", "20261120.1"
+LABELS = {"imgbuild.pin.tensorflow": "2.2.0", "imgbuild.mpi-flavour": "openmpi"}
+CONTENTS = ImageContents(
+    (("tensorflow", "2.2.0"),),
+    built_with_cuda=False,
+    kernels=False,
+    python="3.8.18",
+    mpirun="mpirun (Open MPI) 4.1.4",
+    cuda=(),
+    os=("debian", "12"),
+    packages={"numpy": "1.18.5", "pandas": "1.1.5"},
+)
+
+
+@pytest.fixture(autouse=True)
+def _settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = tmp_path / "imgbuild.local.yaml"
+    settings.write_text("publishing: {attempts: 1, first_wait: 0}\n", encoding="utf-8")
+    monkeypatch.setenv(SETTINGS_VARIABLE, str(settings))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def run(*words: str) -> str:
+    """Return what the command prints; its own error is raised."""
+    if not app.registered_commands:
+        register(app)
+    result = CliRunner().invoke(app, ["diff", *words, "--project", str(ROOT)], env=NO_ENGINE)
+    if isinstance(result.exception, ImgbuildError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.fixture
+def server() -> Iterator[RegistryServer]:
+    with registry_server() as started:
+        for release, packages in ((FIRST, {"numpy": "1.18.4"}), (SECOND, {"numpy": "1.18.5"})):
+            tag = RECORD.tag.replace(SECOND, release)
+            when = f"{release[:4]}-{release[4:6]}-{release[6:8]}T00:00:00Z"
+            changes: dict[str, Any] = {"packages": packages, "published": when}
+            publish(started.store, tag, release=release, moving=(), **changes)
+        yield started
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
+    """Give an engine with an image of this family, and one of others."""
+    ours = StoredImage("sha256:1", ("me/train:1",), LABELS, 2_000_000)
+    fake = FakeEngine([ours, StoredImage("sha256:2", ("other/tf:1",), {}, 3_000_000)])
+    monkeypatch.setattr(comparison, "Engine", lambda _: fake)
+    monkeypatch.setattr(comparison, "read_contents", lambda *_: CONTENTS)
+    return fake
+
+
+def test_images_of_the_matrix() -> None:
+    text = run("2.1-gpu", "AzureML-TensorFlow-2.2-GPU")
+    assert "pins         tf-2.1-gpu-ubuntu  tf-2.2-gpu-ubuntu\n" in text
+    assert "horovod      0.19.1             0.19.5\n" in text
+    assert "keras-applications      1.0.8              -\n" in text
+    assert "  the same pins: python 3.6.2, mpi 3.1.2," in text
+    assert "  the same gpus: oldest driver 418.39, native kernels 3.5, 3.7, 5.2" in text
+    assert "suites: not compared. tf-2.1-gpu-ubuntu is not built here;" in text
+    text = run("tf-2.1-gpu-ubuntu", "tf-2.1-gpu-ubuntu-as-documented")
+    assert "cuda  10.1               10.0\n" in text
+
+
+def test_json_has_all_of_both_and_what_differs() -> None:
+    found = json.loads(run("2.2-cpu", "2.2-gpu", "--json"))
+    assert found["a"]["title"] == "tf-2.2-cpu-debian"
+    assert found["b"]["pins"]["cuda"] == "10.1"
+    assert found["differing"]["pins"]["cuda"] == [None, "10.1"]
+    assert "horovod" not in found["differing"]["pins"]
+    assert found["differing"]["packages"]["tensorflow-gpu"] == [None, "2.2.0"]
+    assert found["a"]["size"] == {"budget": 800_000_000}
+    assert found["differing"]["suites"] == {}
+
+
+def test_what_is_built_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    suite = entries.SuiteLine(Suite("pins", "", None, ""), "passed")
+    known = entries.KnownImage((suite,), (Layer(None, 5_000_000, "RUN"),))
+    built = {"tf-2.2-cpu-debian": known}
+    monkeypatch.setattr(comparison, "built_images", lambda *_: built)
+    text = run("2.2", "2.3")
+    assert "unpacked  5.0 MB             -\n" in text
+    assert "suites: not compared. tf-2.3-cpu-debian is not built here.\n" in text
+
+
+def test_releases(server: RegistryServer) -> None:
+    text = run(f"2.2@{FIRST}", "2.2@published", "--from", server.name)
+    assert f"packages  tf-2.2-cpu-debian@{FIRST}  tf-2.2-cpu-debian@{SECOND}\n" in text
+    assert "numpy     1.18.4                        1.18.5\n" in text
+    assert "  the same pins: horovod 0.19.5, tensorflow 2.2.0, mpi flavour openmpi\n" in text
+    assert "  the same suites: pins passed\n" in text
+    assert "  the same size: packed 1,234.6 MB\n" in text
+    with pytest.raises(InputError, match=r"no release 20260101.1 of tf-2.2-cpu-debian. The latest"):
+        run("2.2@20260101.1", "2.2", "--from", server.name)
+    with pytest.raises(InputError, match=r"Which registry\? Give --from"):
+        run("2.2@published", "2.2")
+
+
+def test_an_older_record_has_no_packages(server: RegistryServer) -> None:
+    publish(server.store, "2.2.0-old-20261121.1", release="20261121.1", moving=())
+    text = run(f"2.2@{SECOND}", "2.2@20261121.1", "--from", server.name)
+    assert "packages: not compared. tf-2.2-cpu-debian@20261121.1 has no list of them" in text
+
+
+@pytest.mark.usefixtures("engine")
+def test_references_of_the_engine(tmp_path: Path) -> None:
+    store = ReportStore(tmp_path / "state" / "imgbuild" / "reports")
+    store.adopt("sha256:1", {"pins": {"verdict": "failed", "passed": 1}})
+    found = json.loads(run("me/train:1", "other/tf:1", "--json"))
+    assert found["a"]["pins"] == {"tensorflow": "2.2.0", "mpi flavour": "openmpi"}
+    assert found["b"]["pins"]["python"] == "3.8.18"
+    assert found["b"]["pins"]["mpi"] == "4.1.4"
+    assert found["a"]["packages"] == {"numpy": "1.18.5", "pandas": "1.1.5"}
+    assert found["differing"]["size"] == {"unpacked": [2_000_000, 3_000_000]}
+    assert found["differing"]["suites"] == {"pins": ["failed", None]}
+    assert [*(tmp_path / "state" / "imgbuild" / "locks").iterdir()]
+    with pytest.raises(InputError, match=r"beside/it:1 is not in the engine, and as one of a reg"):
+        run("beside/it:1", "2.2")
+
+
+def test_a_reference_of_a_registry(server: RegistryServer) -> None:
+    """No engine answers; the image with a record is known by it, the other one by its labels."""
+    plain = server.store.add_image("plain", config={"Labels": LABELS})
+    recorded = f"{server.name}:{RECORD.tag}"
+    found = json.loads(run(recorded, f"{server.name}@{plain.digest}", "--json"))
+    assert found["a"]["title"] == f"tf-2.2-cpu-debian@{SECOND}"
+    assert found["b"]["pins"] == {"tensorflow": "2.2.0", "mpi flavour": "openmpi"}
+    assert found["b"]["suites"] == "has no record"
+    with pytest.raises(InputError, match="Neither the engine nor the registry has an image"):
+        run(f"{server.name}:gone", "2.2")
+    with pytest.raises((MachineError, InputError)):
+        run("localhost:1/nobody/there", "2.2")
+
+
+def test_nothing_differs_where_one_is_not_known() -> None:
+    assert differing("is not built here", {"pins": "passed"}) == {}
+    assert differing({"a": 1, "b": 2}, {"b": 2, "c": 3}) == {"a": (1, None), "c": (None, 3)}
