@@ -31,7 +31,7 @@ from imgbuild.settings import Settings
 GOLDEN = Path(__file__).parent / "golden"
 COMMANDS = (
     "list show render lock build test push published catalog matrix size audit doctor clean fetch "
-    "init"
+    "init run"
 )
 
 

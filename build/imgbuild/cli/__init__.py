@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, NoReturn
@@ -35,7 +35,7 @@ app = typer.Typer(
 
 #: The commands in the order of ``--help``; each is a function of ``imgbuild.cli.<name>_command``.
 COMMANDS = (
-    *("list", "show", "diff", "render", "build", "test", "push", "size"),
+    *("list", "show", "diff", "render", "build", "test", "push", "size", "run"),
     *("matrix", "published", "catalog", "fetch", "lock", "audit", "doctor"),
     *("init", "clean"),
 )
@@ -57,7 +57,8 @@ def register(app: typer.Typer) -> None:
 def main() -> NoReturn:
     """Run the command line; an expected error is one paragraph on stderr and an exit code."""
     register(app)
-    if json_log.requested(sys.argv[1:]):
+    own = own_words(sys.argv[1:])
+    if json_log.requested(own):
         json_log.begin()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -66,14 +67,14 @@ def main() -> NoReturn:
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup's choice stays
         signal.signal(signal.SIGHUP, _terminate)
     try:
-        require_values(sys.argv[1:])
+        require_values(own)
         app(prog_name="imgbuild", standalone_mode=True)
     except ImgbuildError as error:
         _end(error, error.exit_code)
     except SystemExit as ending:  # Typer's way to end, of an interrupt too
         if ending.code == INTERRUPTED:
             atexit.register(_finish_cleaning)
-            _end(ImgbuildError(interruption(sys.argv[1:])), INTERRUPTED)
+            _end(ImgbuildError(interruption(own)), INTERRUPTED)
         raise
     except OSError as error:  # a full disk, a folder without permission
         kind = InputError if error.errno == errno.ENAMETOOLONG else MachineError
@@ -81,6 +82,11 @@ def main() -> NoReturn:
     except Exception as error:  # noqa: BLE001 - a fault of this program
         _end(MachineError(_own_fault(error)))
     sys.exit(0)
+
+
+def own_words(words: list[str]) -> list[str]:
+    """Return imgbuild's own words: those after ``--`` are of the program that is to run."""
+    return [*takewhile("--".__ne__, words)]
 
 
 def require_values(words: list[str]) -> None:

@@ -126,7 +126,7 @@ def _test_family(
         targets = []
         for image in context.images:
             name = reference or image.tags[0]
-            image_id = _image_id(context.engine, name, None if reference else image)
+            image_id = stored_id(context.engine, name, None if reference else image)
             targets.append(target_of(image, image_id, context, reference))
         remove_leftovers(names, context.engine)
         return run_targets(targets, test_session(context), test_options, jobs)
@@ -158,7 +158,7 @@ def _test_external(
     host = resolve_host(load_settings(project.settings).engine)
     state = state_dir()
     with closing(Engine(host)) as engine:
-        image_id = _image_id(engine, reference)
+        image_id = stored_id(engine, reference)
         with (
             image_locks([folder_name(reference)], host, state / "locks"),
             BuildDisplay([reference]) as display,
@@ -171,7 +171,7 @@ def _test_external(
             return run_targets([target], session, test_options, jobs)
 
 
-def _image_id(engine: "Engine", reference: str, image: "Image | None" = None) -> str:
+def stored_id(engine: "Engine", reference: str, image: "Image | None" = None) -> str:
     """Return the id of what is to be tested; ``image`` is that of the matrix whose name it is."""
     stored = engine.inspect(reference)
     if stored:

@@ -66,7 +66,8 @@ def wrong_commands(code: list[str]) -> list[str]:
                 wrong.append(f"{command}: {line}")
                 continue
             have = {o for p in known[command].params for o in (*p.opts, *p.secondary_opts)}
-            used = re.findall(r"(?<!\S)(--[a-z][a-z-]*)", words)
+            own = words.partition(" -- ")[0]  # what follows is of the program that `run` starts
+            used = re.findall(r"(?<!\S)(--[a-z][a-z-]*)", own)
             wrong += [f"{command} {one}: {line}" for one in used if one not in {*have, "--help"}]
     return wrong
 

@@ -1,0 +1,1 @@
+"""Training jobs: one model, and how each tool that starts containers takes it."""

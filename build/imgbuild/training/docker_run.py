@@ -1,0 +1,159 @@
+"""A training job as ``docker run``: the command lines, and running them."""
+
+import shlex
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from itertools import chain
+
+from imgbuild.errors import MachineError
+from imgbuild.process import Finished, run, start
+from imgbuild.training.training_job import (
+    MODEL,
+    SAVE_SECONDS,
+    TENSORBOARD_PORT,
+    WORK,
+    Mount,
+    TrainingJob,
+    size_words,
+)
+
+#: What is on one line of a printed command: an option with its value, or a program with its own.
+Line = tuple[str, ...]
+Lines = tuple[Line, ...]
+#: Seconds that the engine may take to start TensorBoard's container, or to remove one.
+_ENGINE_SECONDS = 60
+#: The file descriptors of this process: what the job says is not read here.
+_OUTPUT, _ERRORS = 1, 2
+
+
+def docker_script(job: TrainingJob, client: Line) -> str:
+    """Return the command lines that run a job, for a shell.
+
+    ``client`` is the Docker client, with what names its engine.
+    """
+    owner = _owner(job, client)
+    commands = [owner] if owner else []
+    if job.tensorboard:
+        name, *board = _board(job, client)
+        commands += [((*name, "--detach"), *board), (_port(job, client),)]
+    commands.append(_train(job, client))
+    if job.tensorboard:
+        commands.append(((*client, "stop", _board_name(job)),))
+    return "\n".join(" \\\n    ".join(shlex.join(line) for line in lines) for lines in commands)
+
+
+def run_job(job: TrainingJob, client: Line, log: Callable[[str], None]) -> int:
+    """Run a job to its end, TensorBoard beside it; return its exit code.
+
+    However the block is left, both containers have ended then. Their clients hand a signal on; what
+    does not end by it is removed.
+
+    MachineError: the engine cannot start TensorBoard, or cannot prepare the volume.
+    """
+    if owner := _owner(job, client):
+        _require(run(_words(owner), timeout=_ENGINE_SECONDS), "the volume cannot be prepared")
+    with ExitStack() as stack:
+        begin = partial(start, leader_first=True, grace=SAVE_SECONDS + _ENGINE_SECONDS)
+        if job.tensorboard:
+            stack.callback(_remove, client, _board_name(job))
+            board = _board(job, client)
+            stack.enter_context(begin(_words(board), output=_ERRORS, errors=_ERRORS))
+            log(f"TensorBoard: http://{_address(job, client)}/")
+        stack.callback(_remove, client, job.name)
+        train = _words(_train(job, client))
+        return stack.enter_context(begin(train, output=_OUTPUT, errors=_ERRORS)).wait()
+
+
+def _train(job: TrainingJob, client: Line) -> Lines:
+    return (
+        *_container(job, client, job.name, job.mounts),
+        *_gpus(job),
+        ("--shm-size", size_words(job.shm_bytes)),
+        ("--stop-timeout", str(SAVE_SECONDS)),
+        *_environment(job),
+        ("--workdir", WORK),
+        (job.image,),
+        job.launched(),
+    )
+
+
+def _board(job: TrainingJob, client: Line) -> Lines:
+    """Return TensorBoard's command line; the engine chooses a free port of this machine."""
+    mounts = [Mount(one.source, one.target, read_only=True) for one in job.mounts]
+    listen = ("--host", "0.0.0.0", "--port", str(TENSORBOARD_PORT))  # noqa: S104 - in its container
+    return (
+        *_container(job, client, _board_name(job), mounts),
+        ("--publish", f"127.0.0.1::{TENSORBOARD_PORT}"),
+        *_environment(job),
+        ("--workdir", WORK),
+        (job.image,),
+        ("tensorboard", "--logdir", str(job.tensorboard), *listen),
+    )
+
+
+def _owner(job: TrainingJob, client: Line) -> Lines:
+    """Return what gives the volume of checkpoints, which is root's when it is new, to the user."""
+    kept = [one for one in job.mounts if one.target == MODEL and one.is_volume]
+    if not kept or job.user is None:
+        return ()
+    root = ("--rm", "--user", "0", "--volume", kept[0].text)
+    return ((*client, "run", *root, job.image, "chown", job.user, MODEL),)
+
+
+def _container(
+    job: TrainingJob, client: Line, name: str, mounts: Sequence[Mount]
+) -> Iterator[Line]:
+    yield (*client, "run", "--rm", "--name", name)
+    if job.user:
+        yield ("--user", job.user)
+    for mount in mounts:
+        yield ("--volume", mount.text)
+
+
+def _gpus(job: TrainingJob) -> Lines:
+    """Return what gives GPUs, and lets NCCL lock memory (its user guide, "Docker")."""
+    if job.gpus is None:
+        return ()
+    # Docker reads the value as CSV.
+    gpus = f'"{job.gpus}"' if "," in job.gpus else job.gpus
+    return (("--gpus", gpus), ("--ulimit", "memlock=-1"))
+
+
+def _environment(job: TrainingJob) -> Iterator[Line]:
+    for name, value in job.variables.items():
+        yield ("--env", name if value is None else f"{name}={value}")
+
+
+def _board_name(job: TrainingJob) -> str:
+    return f"{job.name}-tensorboard"
+
+
+def _port(job: TrainingJob, client: Line) -> Line:
+    return (*client, "port", _board_name(job), str(TENSORBOARD_PORT))
+
+
+def _words(lines: Lines) -> list[str]:
+    return [*chain.from_iterable(lines)]
+
+
+def _address(job: TrainingJob, client: Line) -> str:
+    """Return where TensorBoard listens, once the engine has started its container."""
+    end = time.monotonic() + _ENGINE_SECONDS
+    while (
+        not (answer := run(_port(job, client), timeout=_ENGINE_SECONDS)).ok
+        and time.monotonic() < end
+    ):
+        time.sleep(0.1)
+    _require(answer, "TensorBoard was not started")
+    return answer.output.split()[0]
+
+
+def _remove(client: Line, name: str) -> None:
+    run([*client, "rm", "--force", "--volumes", name], timeout=_ENGINE_SECONDS)
+
+
+def _require(answer: Finished, what: str) -> None:
+    if not answer.ok:
+        raise MachineError(f"{what}: {answer.last()}. Nothing is left running.")

@@ -1,0 +1,219 @@
+"""A training job: what runs in which image, on how many ranks, with which folders and limits."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from imgbuild.errors import InputError
+from imgbuild.text import printable
+
+if TYPE_CHECKING:
+    from imgbuild.matrix.model import Flavour
+
+#: Where the code lies and the command begins; where checkpoints are kept, and what names that.
+WORK, MODEL, MODEL_VARIABLE = "/work", "/model", "MODEL_DIR"
+#: The plain user of every image, whom MPI's ssh knows.
+MPI_USER = "1000"
+#: Seconds from SIGTERM to SIGKILL: what a program has to save. Kubernetes' and Slurm's default.
+SAVE_SECONDS = 30
+TENSORBOARD_PORT = 6006
+_MIB = 1 << 20
+#: What "Docker" of NCCL's user guide, section "Troubleshooting", says to give: --shm-size=1g.
+_SHM_LEAST = 1024 * _MIB
+#: A rank's share: buffers of 4 MiB (NCCL_BUFFSIZE) on 16 channels to each of its two neighbours.
+_SHM_OF_RANK = 128 * _MIB
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
+_VOLUME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]+")
+_TARGET = re.compile(r"/[^:,\n]+")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_USER = re.compile(r"[0-9]{1,9}(:[0-9]{1,9})?")
+_GPUS = re.compile(r"all|none|[1-9][0-9]?|device=[0-9A-Za-z-]+(,[0-9A-Za-z-]+)*")
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
+_SHM = re.compile(r"([1-9][0-9]{0,5})([mg])")
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A folder of this machine, or a named volume, and where the job finds it."""
+
+    source: str
+    target: str
+    read_only: bool = False
+
+    @property
+    def is_volume(self) -> bool:
+        """Whether it is a volume, by Docker's rule: a folder's path has a slash."""
+        return "/" not in self.source
+
+    @property
+    def text(self) -> str:
+        return f"{self.source}:{self.target}{':ro' if self.read_only else ''}"
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """What is to run; ``ranks`` are those of all ``nodes`` together.
+
+    ``gpus`` is as ``docker run --gpus`` takes it, or None. A variable without a value is handed on
+    from the environment of who starts the job. ``user`` is ``UID`` or ``UID:GID``, and None stands
+    for root. ``tensorboard`` is the folder that it shows, ``checkpoints`` a volume or a folder.
+    """
+
+    name: str
+    image: str
+    command: tuple[str, ...]
+    code: Path
+    mpi: "Flavour" = "openmpi"
+    gpus: str | None = None
+    ranks: int = 1
+    nodes: int = 1
+    servers: int = 0
+    user: str | None = None
+    shm_bytes: int = _SHM_LEAST
+    seconds: int = 0
+    further: tuple[Mount, ...] = ()
+    given: tuple[tuple[str, str | None], ...] = ()
+    checkpoints: str | None = None
+    tensorboard: str | None = None
+
+    @property
+    def mounts(self) -> tuple[Mount, ...]:
+        kept = (Mount(self.checkpoints, MODEL),) if self.checkpoints else ()
+        return (Mount(str(self.code), WORK), *kept, *self.further)
+
+    @property
+    def variables(self) -> dict[str, str | None]:
+        """The environment; HOME is there for users who have none in the image."""
+        homeless = self.user is not None and self.user.split(":")[0] != MPI_USER
+        home: dict[str, str | None] = {"HOME": "/tmp"} if homeless else {}  # noqa: S108
+        model: dict[str, str | None] = {MODEL_VARIABLE: MODEL} if self.checkpoints else {}
+        return {**home, **model, **dict(self.given)}
+
+    @property
+    def ranks_per_node(self) -> int:
+        return self.ranks // self.nodes
+
+    def launched(self, hosts: Sequence[str] = (), *, hostfile: bool = False) -> tuple[str, ...]:
+        """Return the command under what starts its ranks and what ends it in time.
+
+        The ranks are on ``hosts``, on those of a host file that MPI's variables name, or here.
+        """
+        words, signal = self.command, "TERM"
+        if self.ranks > 1 or hosts or hostfile:
+            # Open MPI's mpirun hands USR1 on and waits; by TERM it kills the ranks in a second.
+            words, signal = (*self._mpirun(hosts, hostfile=hostfile), *words), "USR1"
+        if not self.seconds:
+            return words
+        # In the foreground timeout signals mpirun once; by the second TERM that kills at once.
+        limit = ("--foreground", f"--signal={signal}", f"--kill-after={SAVE_SECONDS}")
+        return ("timeout", *limit, str(self.seconds), *words)
+
+    def _mpirun(self, hosts: Sequence[str], *, hostfile: bool) -> Iterator[str]:
+        """Yield mpirun and its options, as docs/distributed.md explains them."""
+        yield from ("mpirun", "-np", str(self.ranks))
+        slots = self.ranks_per_node
+        if self.mpi == "intelmpi":
+            if hosts:
+                yield from ("-ppn", str(slots), "-hosts", ",".join(hosts))
+            return
+        if hosts:
+            yield from ("-H", ",".join(f"{host}:{slots}" for host in hosts))
+        elif not hostfile:
+            yield "--oversubscribe"
+        yield from ("-bind-to", "none")
+        if hosts or hostfile:  # sshd starts with an empty environment
+            for name in self.variables:
+                yield from ("-x", name)
+
+
+def shared_memory(ranks: int) -> int:
+    """Return the bytes of /dev/shm for so many ranks in one container; the engine's are 64 MB."""
+    return max(_SHM_LEAST, ranks * _SHM_OF_RANK)
+
+
+def size_words(size: int) -> str:
+    """Return a size in bytes as Docker reads it, such as ``1g``."""
+    mib = size // _MIB
+    return f"{mib // 1024}g" if mib % 1024 == 0 else f"{mib}m"
+
+
+def parse_size(text: str) -> int:
+    """Return the bytes of ``512m`` or ``2g``; InputError for anything else."""
+    found = _SHM.fullmatch(text)
+    if found is None:
+        raise InputError(f"--shm-size {text!r}: give MiB or GiB, such as 512m or 2g.")
+    return int(found[1]) * _MIB * (1024 if found[2] == "g" else 1)
+
+
+def parse_mount(text: str) -> Mount:
+    """Return what ``SOURCE:TARGET[:ro]`` means; a folder must be there."""
+    source, _, rest = text.partition(":")
+    target, _, mode = rest.partition(":")
+    if not source or not _TARGET.fullmatch(target) or mode not in {"", "ro", "rw"}:
+        raise InputError(
+            f"--mount {text!r}: give SOURCE:TARGET or SOURCE:TARGET:ro; TARGET is an absolute path "
+            "in the container, such as in ./data:/data:ro."
+        )
+    if target in {WORK, MODEL}:
+        option = "--code" if target == WORK else "--checkpoints"
+        raise InputError(f"--mount {text!r}: {target} is that of {option}; use it, or another.")
+    return Mount(parse_source(source, "--mount"), target, mode == "ro")
+
+
+def parse_source(text: str, option: str) -> str:
+    """Return the name of a volume, or the absolute path of a folder, which must be there."""
+    if "/" not in text and text not in {".", ".."}:
+        if not _VOLUME.fullmatch(text):
+            raise InputError(f"{option} {text!r}: it is no name of a volume; a folder is ./NAME.")
+        return text
+    return parse_folder(text, option)
+
+
+def parse_folder(text: str, option: str) -> str:
+    """Return the absolute path of a folder; InputError: it is not there, or cannot be mounted."""
+    path = Path(text).expanduser().resolve()
+    if not path.is_dir():
+        raise InputError(f"{option} {text!r}: no such folder. Make it, or name another.")
+    if ":" in str(path):
+        raise InputError(f"{option} {text!r}: Docker cannot mount a path with a colon.")
+    return str(path)
+
+
+def parse_variable(text: str) -> tuple[str, str | None]:
+    """Return a variable of ``NAME=VALUE``, or of ``NAME``, which is handed on."""
+    name, given, value = text.partition("=")
+    if not _VARIABLE.fullmatch(name):
+        raise InputError(
+            f"--env {text!r}: give NAME=VALUE, or NAME to hand that variable on; a name has "
+            "letters, digits and '_'."
+        )
+    return name, value if given else None
+
+
+def check_job(job: TrainingJob) -> None:
+    """Raise InputError for a value that no tool could take."""
+    problems = {
+        f"--job {job.name!r}: give up to 40 lower-case letters, digits and '-', such as "
+        "train-1.": _NAME.fullmatch(job.name),
+        f"--image {job.image!r}: that is no name of an image.": _IMAGE.fullmatch(job.image),
+        f"--user {job.user!r}: give UID or UID:GID, such as 1000:1000.": job.user is None
+        or _USER.fullmatch(job.user),
+        f"--gpus {job.gpus!r}: give all, none, a number, or device=0,1.": job.gpus is None
+        or _GPUS.fullmatch(job.gpus),
+        f"-np {job.ranks} on --nodes {job.nodes}: each node needs the same number of ranks, at "
+        "least one.": job.servers or job.ranks % job.nodes == 0,
+        "Name the program to run, after `--`: imgbuild run -- python train.py": job.command
+        and not job.command[0].startswith("-"),
+        "The command has characters that do not print. Leave them out.": all(
+            word == printable(word) for word in job.command
+        ),
+        f"--tensorboard {job.tensorboard!r}: name a folder, such as logs.": not (
+            job.tensorboard or ""
+        ).startswith("-"),
+    }
+    for problem, fine in problems.items():
+        if not fine:
+            raise InputError(problem)

@@ -1,0 +1,147 @@
+"""A job as ``docker run``: the printed lines, and what running them does to the engine."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from run_words import IMAGE, PROGRAM, docker_lines, printed, ran
+
+from imgbuild.errors import MachineError
+from imgbuild.training.docker_run import run_job
+from imgbuild.training.training_job import TrainingJob
+
+#: Plays the Docker client: notes its words; `docker run` of the job ends as the test wants it.
+CLIENT = """#!{python}
+import os, sys, time
+words = sys.argv[1:]
+open(os.environ["NOTES"], "a").write(" ".join(words) + "\\n")
+if words[:1] == ["run"] and "tensorboard" in words:
+    time.sleep(60)
+if words[:1] == ["port"]:
+    print("127.0.0.1:32768")
+if words[:1] == ["run"] and "chown" in words:
+    sys.exit(int(os.environ.get("CHOWN", "0")))
+if words[:1] == ["run"]:
+    time.sleep(float(os.environ.get("SECONDS_", "0")))
+    sys.exit(int(os.environ.get("CODE", "0")))
+"""
+
+
+@pytest.fixture
+def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    client = tmp_path / "bin" / "docker"
+    client.parent.mkdir()
+    client.write_text(CLIENT.format(python=sys.executable))
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{client.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("NOTES", str(tmp_path / "notes"))
+    return lambda: (tmp_path / "notes").read_text().splitlines()
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> TrainingJob:
+    return TrainingJob("train", "image:1", ("python", "train.py"), tmp_path)
+
+
+def test_every_command_can_be_pasted(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    text = printed(
+        tmp_path,
+        *("-np", "2", "--checkpoints", "kept", "--tensorboard", "logs"),
+        *("--mount", f"{tmp_path}/data:/data:ro", "--env", "A=it's $5", "--env", "TOKEN"),
+        *PROGRAM,
+    )
+    mounts = f"--volume {tmp_path}:/work --volume kept:/model --volume {tmp_path}/data:/data:ro"
+    mounts_ro = mounts.replace(":/work", ":/work:ro").replace(":/model", ":/model:ro")
+    user = ["--user", "1000:1000"]
+    env = ["--env", "MODEL_DIR=/model", "--env", "A=it's $5", "--env", "TOKEN"]
+    owner, board, port, train, stop = docker_lines(text)
+    assert owner == [
+        *("docker", "run", "--rm", "--user", "0", "--volume", "kept:/model", IMAGE),
+        *("chown", "1000:1000", "/model"),
+    ]
+    assert board == [
+        *("docker", "run", "--rm", "--name", "train-tensorboard", "--detach", *user),
+        *(*mounts_ro.split(), "--publish", "127.0.0.1::6006", *env, "--workdir", "/work", IMAGE),
+        *("tensorboard", "--logdir", "logs", "--host", "0.0.0.0", "--port", "6006"),  # noqa: S104
+    ]
+    assert port == ["docker", "port", "train-tensorboard", "6006"]
+    assert train == [
+        *("docker", "run", "--rm", "--name", "train", *user, *mounts.split()),
+        *("--shm-size", "1g", "--stop-timeout", "30", *env, "--workdir", "/work", IMAGE),
+        *("mpirun", "-np", "2", "--oversubscribe", "-bind-to", "none", "python", "train.py"),
+    ]
+    assert stop == ["docker", "stop", "train-tensorboard"]
+    shell = subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True, check=False)
+    assert (shell.returncode, shell.stderr) == (0, "")
+
+
+def test_the_engine_of_the_settings_is_named(tmp_path: Path) -> None:
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("engine: {host: 'unix:///run/other.sock'}\n")
+    code, text = ran(tmp_path, "--image", "a", *PROGRAM, env={"IMGBUILD_SETTINGS": str(settings)})
+    assert code == 0
+    assert text.startswith("docker -H unix:///run/other.sock run --rm --name train ")
+
+
+def test_a_folder_or_root_needs_no_other_owner(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    assert "chown" not in printed(tmp_path, "--checkpoints", f"{tmp_path}/kept", *PROGRAM)
+    assert "chown" not in printed(tmp_path, "--checkpoints", "kept", "--user", "0", *PROGRAM)
+    assert "chown" in printed(tmp_path, "--checkpoints", "kept", *PROGRAM)
+
+
+@pytest.mark.parametrize("code", [0, 3, 124, 137])
+def test_the_exit_code_is_the_program_s(
+    job: TrainingJob,
+    notes: Callable[[], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    code: int,
+) -> None:
+    monkeypatch.setenv("CODE", str(code))
+    assert run_job(job, ("docker",), print) == code
+    assert notes()[0].startswith("run --rm --name train --volume ")
+    assert notes()[-1] == "rm --force --volumes train"
+
+
+def test_tensorboard_ends_with_the_job(job: TrainingJob, notes: Callable[[], list[str]]) -> None:
+    said: list[str] = []
+    run_job(replace(job, tensorboard="logs"), ("docker",), said.append)
+    assert said == ["TensorBoard: http://127.0.0.1:32768/"]
+    assert [line.split()[0] for line in notes()[-3:]] == ["run", "rm", "rm"]
+    assert notes()[-2:] == [
+        "rm --force --volumes train",
+        "rm --force --volumes train-tensorboard",
+    ]
+
+
+def test_an_interrupt_ends_both(
+    job: TrainingJob,
+    notes: Callable[[], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SECONDS_", "50")
+
+    def interrupt(_: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_job(replace(job, tensorboard="logs"), ("docker",), interrupt)
+    assert notes()[-1] == "rm --force --volumes train-tensorboard"
+    assert not any("python train.py" in line for line in notes())
+
+
+def test_a_volume_that_cannot_be_prepared_ends_it(
+    job: TrainingJob,
+    notes: Callable[[], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CHOWN", "1")
+    own = replace(job, checkpoints="kept", user="1000:1000")
+    with pytest.raises(MachineError, match="the volume cannot be prepared: exit code 1"):
+        run_job(own, ("docker",), print)
+    assert len(notes()) == 1

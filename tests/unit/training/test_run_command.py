@@ -1,0 +1,135 @@
+"""``imgbuild run``: what a user gives, and what is refused before anything happens."""
+
+import os
+from pathlib import Path
+
+import pytest
+from run_words import IMAGE, PROGRAM, docker_lines, printed, ran
+
+from imgbuild.cli import own_words
+
+MPIRUN = "mpirun -np {} --oversubscribe -bind-to none "
+
+
+def _train(text: str) -> list[str]:
+    (words,) = docker_lines(text)
+    return words
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "Name the program to run, after `--`: imgbuild run -- python train.py"),
+        (("--", "-c", "x"), "Name the program to run"),
+        (("--", "python", "\x1b[1m"), "has characters that do not print"),
+        (("--all-is-well", *PROGRAM), "No such option"),
+        (("--mount", "data", *PROGRAM), "--mount 'data': give SOURCE:TARGET"),
+        (("--mount", "data:relative", *PROGRAM), "TARGET is an absolute path"),
+        (("--mount", "data:/data:wx", *PROGRAM), "give SOURCE:TARGET or SOURCE:TARGET:ro"),
+        (("--mount", "./none:/data", *PROGRAM), "--mount './none': no such folder. Make it"),
+        (("--mount", "-x:/data", *PROGRAM), "--mount '-x': it is no name of a volume"),
+        (("--mount", "data:/work", *PROGRAM), "/work is that of --code"),
+        (("--mount", "data:/model", *PROGRAM), "/model is that of --checkpoints"),
+        (("--checkpoints", "a b", *PROGRAM), "--checkpoints 'a b': it is no name of a volume"),
+        (("--checkpoints", "./none", *PROGRAM), "--checkpoints './none': no such folder"),
+        (("--code", "none", *PROGRAM), "--code 'none': no such folder"),
+        (("--env", "1A=2", *PROGRAM), "--env '1A=2': give NAME=VALUE"),
+        (("--user", "me", *PROGRAM), "--user 'me': give UID or UID:GID"),
+        (("--gpus", "some", *PROGRAM), "--gpus 'some': give all, none, a number"),
+        (("--shm-size", "1t", *PROGRAM), "--shm-size '1t': give MiB or GiB"),
+        (("--time-limit", "5", *PROGRAM), "--time-limit: '5' is not a duration"),
+        (("-np", "0", *PROGRAM), "0 is not in the range"),
+        (("--job", "Train", *PROGRAM), "--job 'Train': give up to 40 lower-case letters"),
+        (("--tensorboard", "--logs", *PROGRAM), "--tensorboard '--logs': name a folder"),
+        (("--image", "a b", *PROGRAM), "--image 'a b': that is no name of an image"),
+        (("--image", "a:1", "--tf", "2.2", *PROGRAM), "only --cpu, --gpu and --mpi can say"),
+        (("--image", "a:1", "--mpi", "mpich", *PROGRAM), "--mpi 'mpich': there is none"),
+        (("--tf", "2.1", "--tf", "2.2", *PROGRAM), "`run` takes one image, and these are"),
+        (("--tf", "2.2", "--gpu", "--stack", "none", *PROGRAM), "--stack 'none': there is none"),
+    ],
+)
+def test_bad_input_is_one_paragraph(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
+    selection = () if {"--image", "--tf"} & {*words} else ("--image", "a:1")
+    code, text = ran(tmp_path, *selection, *words)
+    assert code == 2
+    if "option" not in says and "range" not in says:  # Typer's own have a usage before them
+        assert says in text
+        assert "\n" not in text
+
+
+def test_a_colon_cannot_be_mounted(tmp_path: Path) -> None:
+    folder = tmp_path / "a:b"
+    folder.mkdir()
+    assert "cannot mount a path with a colon" in ran(folder, *PROGRAM)[1]
+
+
+def test_the_user_is_who_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 4321)
+    monkeypatch.setattr(os, "getgid", lambda: 99)
+    words = _train(ran(tmp_path, "--tf", "2.2", *PROGRAM)[1])
+    assert words[words.index("--user") + 1] == "4321:99"
+    assert "HOME=/tmp" in words
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    assert "--user" not in _train(ran(tmp_path, "--tf", "2.2", *PROGRAM)[1])
+    words = _train(ran(tmp_path, "--tf", "2.2", "--user", "1000", *PROGRAM)[1])
+    assert "HOME=/tmp" not in words, "mpiuser has a home"
+
+
+@pytest.mark.parametrize(
+    ("words", "image", "gpus"),
+    [
+        (("--tf", "2.2"), IMAGE, None),
+        (("--tf", "2.12", "--gpu"), "imgbuild/tensorflow:2.12-gpu-debian", "all"),
+        (("--tf", "2.12", "--gpu", "--gpus", "none"), "imgbuild/tensorflow:2.12-gpu-debian", None),
+        (("--tf", "2.12", "--gpu", "--gpus", "2"), "imgbuild/tensorflow:2.12-gpu-debian", "2"),
+        (("--image", "team/train:7"), "team/train:7", None),
+        (("--image", "team/train:7", "--gpu"), "team/train:7", "all"),
+        (("--image", "a", "--gpus", "device=0,1"), "a", '"device=0,1"'),
+    ],
+)
+def test_gpus_are_those_that_the_image_can_use(
+    tmp_path: Path, words: tuple[str, ...], image: str, gpus: str | None
+) -> None:
+    found = _train(ran(tmp_path, *words, *PROGRAM)[1])
+    assert found[-3:] == [image, "python", "train.py"]
+    assert (found[found.index("--gpus") + 1] if gpus else None) == gpus
+    assert ("--gpus" in found, "memlock=-1" in found) == (gpus is not None, gpus is not None)
+
+
+@pytest.mark.parametrize(("ranks", "size"), [(1, "1g"), (8, "1g"), (9, "1152m"), (16, "2g")])
+def test_shared_memory_grows_with_the_ranks(tmp_path: Path, ranks: int, size: str) -> None:
+    words = _train(printed(tmp_path, "-np", str(ranks), *PROGRAM))
+    assert words[words.index("--shm-size") + 1] == size
+    words = _train(printed(tmp_path, "-np", str(ranks), "--shm-size", "3g", *PROGRAM))
+    assert words[words.index("--shm-size") + 1] == "3g"
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        ((), ""),
+        (("-np", "2"), MPIRUN.format(2)),
+        (("-np", "2", "--mpi", "intelmpi"), "mpirun -np 2 "),
+        (
+            ("--time-limit", "1m30s"),
+            "timeout --foreground --signal=TERM --kill-after=30 90 ",
+        ),
+        (
+            ("-np", "3", "--time-limit", "1h"),
+            f"timeout --foreground --signal=USR1 --kill-after=30 3600 {MPIRUN.format(3)}",
+        ),
+    ],
+)
+def test_what_starts_the_ranks_and_ends_them(
+    tmp_path: Path, words: tuple[str, ...], command: str
+) -> None:
+    line = printed(tmp_path, *words, *PROGRAM).splitlines()[-1].strip()
+    assert line == f"{command}python train.py"
+
+
+def test_what_is_after_the_dashes_is_the_program_s(tmp_path: Path) -> None:
+    words = _train(printed(tmp_path, "--", "python", "a b.py", "--tf", "$HOME", "", "--help"))
+    assert words[-5:] == ["a b.py", "--tf", "$HOME", "", "--help"]
+    assert own_words(["run", "--tf", "2.2", "--", "x", "--log-format", "json", "--y", ""]) == [
+        *("run", "--tf", "2.2")
+    ]
