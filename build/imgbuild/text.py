@@ -69,6 +69,20 @@ def printable(text: str) -> str:
     return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
+def ranges(found: Iterable[str], every: Sequence[str]) -> str:
+    """Return some of ``every``, in its order; three or more that are together as ``a to c``."""
+    wanted, runs = {*found}, [[""]]
+    for one in every:
+        if one in wanted and runs[-1] != [""]:
+            runs[-1].append(one)
+        elif one in wanted:
+            runs[-1] = [one]
+        elif runs[-1] != [""]:
+            runs.append([""])
+    texts = (f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run) for run in runs)
+    return ", ".join(filter(None, texts))
+
+
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return the rows as lines, each column as wide as its widest cell."""
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]

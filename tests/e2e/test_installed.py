@@ -65,6 +65,8 @@ def test_a_family_of_one_s_own_is_built_and_tested(
     there = json.loads(checkout.run("build", *IMAGE, "--plan", "--json").stdout)
     assert here[0]["input_digest"] == there[0]["input_digest"]
     assert [*installed.root.iterdir()] == []
+    picked = installed.run("pick", "--gpu-model", "Tesla V100", "--driver", "450.80").stdout
+    assert "tf-2.2-gpu-ubuntu" in picked
     compared = json.loads(installed.run("diff", "2.2", "2.2-gpu", "--json").stdout)
     assert compared["differing"]["packages"]["tensorflow-gpu"] == [None, "2.2.0"]
 

@@ -11,6 +11,7 @@ from imgbuild.text import (
     duration_text,
     parse_duration,
     printable,
+    ranges,
     size_text,
     without_logins,
 )
@@ -29,6 +30,14 @@ def test_durations_are_read_and_written(text: str, seconds: float) -> None:
 def test_other_forms_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="such as 90s, 30m"):
         parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [("ade", "a, d, e"), ("abc", "a to c"), ("edcb", "b to e"), ("acdea", "a, c to e"), ("", "")],
+)
+def test_what_follows_each_other_is_a_range(found: str, text: str) -> None:
+    assert ranges(found, "abcde") == text
 
 
 def test_a_text_for_terminals() -> None:

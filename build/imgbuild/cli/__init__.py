@@ -35,7 +35,7 @@ app = typer.Typer(
 
 #: The commands in the order of ``--help``; each is a function of ``imgbuild.cli.<name>_command``.
 COMMANDS = (
-    *("list", "show", "diff", "render", "build", "test", "push", "size", "run"),
+    *("list", "show", "pick", "diff", "render", "build", "test", "push", "size", "run"),
     *("matrix", "published", "catalog", "fetch", "lock", "audit", "doctor"),
     *("init", "clean"),
 )

@@ -23,11 +23,11 @@ def diff(
     as_json: options.JsonOption = False,
     project: options.ProjectOption = None,
 ) -> None:
-    """Show in what two images differ: pins, GPUs, packages, size, suites.
+    """Show in what two images differ.
 
-    Each is an image of the matrix by its name, tag or alias, such as 2.2-gpu; with a release of it,
-    2.2-gpu@20261120.1 or 2.2-gpu@published; or the reference of an image in the engine or a
-    registry, such as me/train:1.
+    That is their pins, GPUs, Python packages, size and suites. Each is an image of the matrix by
+    its name, tag or alias, such as 2.2-gpu; with a release of it, 2.2-gpu@20261120.1 or
+    2.2-gpu@published; or the reference of an image in the engine or a registry, such as me/train:1.
     """
     from imgbuild.catalog.comparison import ImageFinder, differing
 

@@ -13,6 +13,7 @@ from imgbuild.engine.types import EngineVersion
 from imgbuild.matrix.gpus import KernelSupport, service
 from imgbuild.matrix.images import Image
 from imgbuild.process import find_program, run
+from imgbuild.text import ranges
 
 #: It takes a second or two where the driver is not kept loaded; a broken GPU lets it hang.
 SECONDS = 10.0
@@ -117,10 +118,7 @@ def _check_images(gpu: Gpu, images: Sequence[Image], selected: set[str]) -> Iter
     for image in images:
         groups.setdefault(service(image, gpu.capability, gpu.driver), []).append(image)
     for (support, why), alike in groups.items():
-        found = [*dict.fromkeys(image.minor for image in alike)]
-        between = every[every.index(found[0]) : every.index(found[-1]) + 1]
-        together = len(found) > 2 and found == between
-        names = f"{found[0]} to {found[-1]}" if together else ", ".join(found)
+        names = ranges([image.minor for image in alike], every)
         concerns = not selected.isdisjoint(image.name for image in alike)
         status = Status.WARNING if concerns else Status.SKIPPED
         status = Status.FINE if support is KernelSupport.NATIVE else status

@@ -6,11 +6,14 @@ CUDA release (cuBLAS, cuDNN) have code for the capabilities that the release kno
 ones. Source: CUDA C++ Programming Guide, "Application Compatibility".
 """
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 from packaging.version import Version
 
+from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Cuda, GpuWheel
 
@@ -44,6 +47,14 @@ GENERATIONS = (
     Generation("Hopper", "9.0", "H100, H200"),
     Generation("Blackwell", "10.0", "B200, GB200"),
     Generation("Blackwell", "12.0", "GeForce RTX 5090, RTX PRO 6000"),
+)
+
+
+_MODELS = Path(__file__).with_name("gpu_models.txt")
+#: Words that nvidia-smi and people add to the name of a model.
+_NO_MODEL = re.compile(
+    r"\b(nvidia|tesla|geforce|quadro|grid|gpu|laptop|mobile|max-?q|with|design|generation|pcie|nvl"
+    r"|sxm\d?|hbm\w*|\d+ ?gb|blackwell|server|workstation|edition)\b"
 )
 
 
@@ -106,7 +117,7 @@ def service(
         if _numbers(capability) > _numbers(cuda.newest):
             return support, f"{release} knows no capability above {cuda.newest}"
         return support, f"the wheels have no code for capability {capability}"
-    if cuda and driver and Version(driver) < Version(cuda.driver):
+    if cuda and driver and _is_older(driver, cuda.driver):
         why = f"driver {driver} is too old for {release}, which needs {cuda.driver}"
         return KernelSupport.NOTHING, why
     if support is None or driver is None:
@@ -129,3 +140,34 @@ def driver_cuda(image: Image) -> str:
 def _numbers(capability: str) -> tuple[int, int]:
     major, minor = capability.split(".")
     return int(major), int(minor)
+
+
+def _is_older(driver: str, needed: str) -> bool:
+    """Return whether a driver is too old; 450.80 counts as the 450.80.02 that it stands for."""
+    given = Version(driver).release
+    return given < Version(needed).release[: len(given)]
+
+
+def gpu_capability(model: str) -> str:
+    """Return the compute capability of a GPU's model, in NVIDIA's or people's spelling.
+
+    InputError: it is not in the table; the most similar ones are listed.
+    """
+    lines = _MODELS.read_text(encoding="utf-8").splitlines()
+    pairs = (line.split(": ") for line in lines if not line.startswith("#"))
+    known = {_model_key(m): (m, found) for found, models in pairs for m in models.split(", ")}
+    key = _model_key(model)
+    if key in known:
+        return known[key][1]
+    import difflib  # noqa: PLC0415 - for the error alone
+
+    near = difflib.get_close_matches(key, known, n=3, cutoff=0.0)
+    raise InputError(
+        f"No GPU {model!r} is known here. Most similar: {', '.join(known[k][0] for k in near)}. "
+        "Or give its compute capability, such as 7.0."
+    )
+
+
+def _model_key(model: str) -> str:
+    """Return what tells models apart: not the maker, the memory, the form."""
+    return re.sub("[^a-z0-9]", "", _NO_MODEL.sub("", model.lower()))

@@ -2,10 +2,13 @@
 
 import pytest
 
+from imgbuild.errors import InputError
 from imgbuild.matrix.gpus import (
+    _MODELS,
     GENERATIONS,
     KernelSupport,
     driver_cuda,
+    gpu_capability,
     gpu_support,
     kernel_support,
     unsupported_gpus,
@@ -81,3 +84,41 @@ def test_from_cuda_11_on_a_driver_of_the_first_minor_release_is_enough(
 def test_a_cpu_image_serves_no_gpu(images: dict[str, Image]) -> None:
     assert gpu_support(images["tf-2.1-cpu-ubuntu"]) == ()
     assert unsupported_gpus(images["tf-2.1-cpu-ubuntu"]) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "capability"),
+    [
+        ("Tesla V100-SXM2-16GB", "7.0"),
+        ("tesla v100", "7.0"),
+        ("NVIDIA A100-SXM4-40GB", "8.0"),
+        ("NVIDIA H100 80GB HBM3", "9.0"),
+        ("Quadro RTX 6000", "7.5"),
+        ("NVIDIA RTX 6000 Ada Generation", "8.9"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "12.0"),
+        ("RTX2080Ti", "7.5"),
+        ("NVIDIA TITAN X (Pascal)", "6.1"),
+        ("GeForce GTX TITAN X", "5.2"),
+        ("GeForce GTX 1060 6GB", "6.1"),
+    ],
+)
+def test_the_capability_of_a_model(model: str, capability: str) -> None:
+    assert gpu_capability(model) == capability
+
+
+def test_the_table_of_models() -> None:
+    """Each capability is a generation's, and each model has one."""
+    lines = [line for line in _MODELS.read_text().splitlines() if not line.startswith("#")]
+    table = dict(line.split(": ") for line in lines)
+    assert [*table] == [generation.capability for generation in GENERATIONS]
+    for capability, models in table.items():
+        for model in models.split(", "):
+            assert gpu_capability(model) == capability, model
+    for generation in GENERATIONS:
+        first, *_ = generation.examples.split(", ")
+        assert gpu_capability(first) == generation.capability
+
+
+def test_an_unknown_model_names_the_nearest() -> None:
+    with pytest.raises(InputError, match=r"Most similar: Tesla V100, Tesla V100S, .* such as 7\.0"):
+        gpu_capability("Tesla V1000")

@@ -1,0 +1,115 @@
+"""Which images serve a GPU, a Python and a list of packages, and why the others do not."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
+
+from imgbuild.dockerfile.lockfile import locked_packages
+from imgbuild.doctor.gpu_checks import Gpu, find_gpus
+from imgbuild.errors import InputError
+from imgbuild.matrix.gpus import KernelSupport, gpu_capability, kernel_support, service
+from imgbuild.matrix.images import Image
+
+_SYSTEM = {"sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64"}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What an image shall serve: requirements are by ``FILE:LINE``.
+
+    ``no_gpu`` is why images for GPUs have none to run on.
+    """
+
+    gpus: tuple[Gpu, ...] = ()
+    no_gpu: str = ""
+    python: SpecifierSet = field(default_factory=SpecifierSet)
+    requirements: tuple[tuple[str, Requirement], ...] = ()
+
+    def refusals(self, image: Image, locks: Path) -> Iterator[tuple[str, str]]:
+        """Yield why an image does not serve, and the version that it has for the wanted one."""
+        if self.no_gpu and image.cuda:
+            yield f"they are for GPUs: {self.no_gpu}", ""
+        if self.gpus and not image.cuda:
+            yield "they are for CPUs, and leave a GPU unused (--cpu takes them)", ""
+        for gpu in self.gpus:
+            support, why = service(image, gpu.capability, gpu.driver)
+            if support is KernelSupport.NOTHING:
+                yield why, ""
+        python = image.version_of("python")
+        if not self.python.contains(python):
+            yield f"their Python is not {self.python}", python
+        packages = _packages(image, locks)
+        for where, wanted in self._applicable(image):
+            found = packages.get(canonicalize_name(wanted.name))
+            if found and not wanted.specifier.contains(found, prereleases=True):
+                yield f"{where} wants {wanted}", found
+
+    def added(self, image: Image, locks: Path) -> list[str]:
+        """Return the required packages that an image does not have."""
+        names = (canonicalize_name(one.name) for _, one in self._applicable(image))
+        return [name for name in names if name not in _packages(image, locks)]
+
+    def code(self, image: Image) -> str:
+        """Return the kind of code that an image has for the GPUs."""
+        known = [gpu.capability for gpu in self.gpus if gpu.capability]
+        kinds = (kernel_support(one, image.wheel.gpu, image.cuda) for one in known if image.cuda)
+        return ", ".join(dict.fromkeys(map(str, kinds))) or "-"
+
+    def _applicable(self, image: Image) -> Iterator[tuple[str, Requirement]]:
+        versions = {"python_version": image.python_minor, "implementation_name": "cpython"}
+        here = {**_SYSTEM, **versions, "python_full_version": image.version_of("python")}
+        for where, one in self.requirements:
+            if not one.marker or one.marker.evaluate(here):
+                yield where, one
+
+
+def _packages(image: Image, locks: Path) -> dict[str, str]:
+    """Return the packages of an image; its TensorFlow under every name that others have."""
+    names = {*image.wheel.distribution.values(), "tensorflow"}
+    return {**locked_packages(image, locks), **dict.fromkeys(names, image.tensorflow)}
+
+
+def gpus_here() -> tuple[tuple[Gpu, ...], str]:
+    """Return the GPUs of this machine, each kind once, or why there are none."""
+    gpus, problem = find_gpus()
+    known = (gpu._replace(capability=gpu.capability or gpu_capability(gpu.name)) for gpu in gpus)
+    return tuple(dict.fromkeys(known)), "" if gpus else problem or "this machine has no nvidia-smi"
+
+
+def gpu_called(model: str | None, driver: str | None) -> Gpu:
+    """Return a GPU by its model or compute capability, behind a driver; None: any."""
+    if driver and not re.fullmatch(r"\d+(\.\d+)*", driver):
+        raise InputError(f"--driver {driver!r} is no version: give 450.80.02, or 450.80.")
+    given = re.fullmatch(r"\d{1,2}\.\d", model or "")
+    return Gpu(model or "any", driver, model if given or not model else gpu_capability(model))
+
+
+def python_range(text: str) -> SpecifierSet:
+    """Return the versions that ``3.6``, ``3.6.15`` or ``>=3.8`` means."""
+    number = re.fullmatch(r"\d+(\.\d+)?(\.\d+)?", text)
+    try:
+        return SpecifierSet(f"=={text}{'' if number[2] else '.*'}" if number else text)
+    except InvalidSpecifier:
+        raise InputError(f"--python {text!r} is no version: give 3.6, 3.6.15 or >=3.8.") from None
+
+
+def read_requirements(path: Path) -> Iterator[tuple[str, Requirement]]:
+    """Yield the requirements of a file by their place; lines of options are not read."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise InputError(f"--requirements {path}: {said}. Name a file of pip's.") from error
+    for number, line in enumerate(lines, 1):
+        text = re.sub(r"(^|\s)(#|--hash).*|\\$", "", line).strip()
+        try:
+            if text and not text.startswith("-"):
+                yield f"{path.name}:{number}", Requirement(text)
+        except InvalidRequirement as error:
+            said = str(error).partition("\n")[0]
+            raise InputError(f"{path}:{number}: {text!r} is no requirement: {said}.") from None

@@ -1,0 +1,111 @@
+"""``imgbuild pick``: the images that will run, and why the others will not."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from imgbuild.cli import options
+from imgbuild.cli.options import echo, option, print_json, select, takes_selection
+from imgbuild.errors import CheckFailedError, InputError
+from imgbuild.matrix.selection import Selection
+from imgbuild.text import aligned, ranges, wrapped
+
+if TYPE_CHECKING:
+    from imgbuild.matrix.images import Image
+
+
+@takes_selection(without="everything")
+def pick(
+    selection: Selection,
+    gpu_model: Annotated[
+        str | None,
+        option("--gpu-model MODEL", "The GPU, such as 'Tesla V100', or its capability, 7.0."),
+    ] = None,
+    driver: Annotated[
+        str | None, option("--driver VERSION", "NVIDIA's driver, such as 450.80.")
+    ] = None,
+    here: Annotated[
+        bool, option("--here", "The GPUs and the driver of this machine, or none.")
+    ] = False,
+    python: Annotated[
+        str | None, option("--python VERSION", "The Python, such as 3.6 or >=3.8.")
+    ] = None,
+    requirements: Annotated[
+        Path | None,
+        option("--requirements FILE", "What of it an image has must be of a version that fits."),
+    ] = None,
+    as_json: options.JsonOption = False,
+    project: options.ProjectOption = None,
+) -> None:
+    """Show which images will run, and why the others will not.
+
+    Of several reasons the first is shown. Packages that an image lacks are listed; whether they fit
+    is not tried. Exit 1 if no image will run.
+    """
+    from imgbuild.catalog.choice import (
+        Wanted,
+        gpu_called,
+        gpus_here,
+        python_range,
+        read_requirements,
+    )
+
+    if here and (gpu_model or driver):
+        raise InputError("--here is the GPU and driver of this machine: leave out the other two.")
+    gpus, no_gpu = gpus_here() if here else ((), "")
+    gpus = (gpu_called(gpu_model, driver),) if gpu_model or driver else gpus
+    lines = tuple(read_requirements(requirements)) if requirements else ()
+    need = Wanted(gpus, no_gpu, python_range(python or ">=0"), lines)
+    opened = options.open_project(project)
+    images = select(opened, selection.without_defaults)
+    if selection.cpu and not selection.gpu:
+        need = replace(need, gpus=())
+    fit, refused = [], defaultdict(list)
+    for image in images:
+        if refusal := next(need.refusals(image, opened.locks), None):
+            refused[refusal[0]].append((image, refusal[1]))
+        else:
+            fit.append((image, need.code(image), need.added(image, opened.locks)))
+    if as_json:
+        runs = [{**i.as_json(), "gpu": gpu, "would_be_added": added} for i, gpu, added in fit]
+        others = [
+            {"why": why, "images": {image.name: has for image, has in alike}}
+            for why, alike in refused.items()
+        ]
+        print_json({"gpus": [one._asdict() for one in gpus], "run": runs, "refused": others})
+    else:
+        for gpu in need.gpus:
+            echo(f"GPU: {gpu.name}, capability {gpu.capability}, driver {gpu.driver or 'any'}\n")
+        echo("\n".join((*_fitting(fit), *_refused(refused, [image.minor for image in images]))))
+    if not fit:
+        raise CheckFailedError("No image will run. The reasons stand above.")
+
+
+def _fitting(fit: "Sequence[tuple[Image, str, list[str]]]") -> Iterator[str]:
+    """Yield the images that will run, and all that one of them lacks."""
+    missing: dict[str, None] = {}
+    rows = [("will run", "python", "cuda", "driver from", "code")]
+    for image, gpu, added in fit:
+        cuda, driver = (image.version_of("cuda"), image.cuda.driver) if image.cuda else ("-", "-")
+        rows.append((image.name, image.version_of("python"), cuda, driver, gpu))
+        missing.update(dict.fromkeys(added))
+    yield from aligned(rows) if fit else ()
+    yield from ["", *wrapped(f"would be added: {', '.join(missing)}", "")] if missing else ()
+
+
+def _refused(
+    refused: "Mapping[str, Sequence[tuple[Image, str]]]", minors: Sequence[str]
+) -> Iterator[str]:
+    """Yield each reason with the images that it is true of, by kind and range of versions."""
+    every = sorted({*minors}, key=lambda minor: [int(number) for number in minor.split(".")])
+    for why, alike in refused.items():
+        has = dict.fromkeys(version for _, version in alike if version)
+        yield ""
+        yield from wrapped(f"{why}; they have {', '.join(has)}" if has else why, "")
+        kinds = defaultdict(list)
+        for image, _ in alike:
+            kinds[image.name.split("-", 2)[2]].append(image.minor)
+        texts = (f"{kind} {ranges(found, every)}" for kind, found in kinds.items())
+        yield from wrapped(f"{len(alike)} will not run: {'; '.join(texts)}")

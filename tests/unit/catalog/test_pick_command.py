@@ -1,0 +1,155 @@
+"""``imgbuild pick``: which images fit a GPU, a driver, a Python, packages, this machine."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT
+from typer.testing import CliRunner
+
+from imgbuild.catalog import choice
+from imgbuild.catalog.choice import gpu_called, python_range, read_requirements
+from imgbuild.cli import app, register
+from imgbuild.doctor.gpu_checks import Gpu
+from imgbuild.errors import CheckFailedError, ImgbuildError, InputError
+
+V100 = ("--gpu-model", "Tesla V100")
+
+
+def run(*words: str, fails: bool = False) -> str:
+    """Return what the command prints; an error other than that nothing fits is raised."""
+    if not app.registered_commands:
+        register(app)
+    result = CliRunner().invoke(app, ["pick", *words, "--project", str(ROOT)])
+    if isinstance(result.exception, ImgbuildError) and not fails:
+        raise result.exception
+    assert isinstance(result.exception, CheckFailedError) if fails else result.exit_code == 0
+    return result.stdout
+
+
+def found(*words: str) -> dict[str, Any]:
+    answer = json.loads(run(*words, "--json"))
+    why = {name: one["why"] for one in answer["refused"] for name in one["images"]}
+    return {"run": {one["name"]: one for one in answer["run"]}, "why": why}
+
+
+@pytest.mark.parametrize(
+    ("driver", "oldest", "refused"),
+    [
+        ("450.80", {"tf-1.10-gpu-ubuntu", "tf-2.2-gpu-ubuntu", "tf-2.12-gpu-debian"}, {}),
+        (
+            "418",
+            {"tf-1.10-gpu-ubuntu", "tf-2.2-gpu-ubuntu"},
+            {"tf-2.12-gpu-debian": "driver 418 is too old for CUDA 11.8, which needs 450.80.02"},
+        ),
+        (
+            "400.1",
+            {"tf-1.10-gpu-ubuntu"},
+            {"tf-2.2-gpu-ubuntu": "driver 400.1 is too old for CUDA 10.1, which needs 418.39"},
+        ),
+    ],
+)
+def test_a_gpu_behind_a_driver(driver: str, oldest: set[str], refused: dict[str, str]) -> None:
+    answer = found(*V100, "--driver", driver)
+    assert oldest <= {*answer["run"]}
+    assert all(one["variant"] == "gpu" for one in answer["run"].values())
+    assert answer["run"]["tf-1.10-gpu-ubuntu"]["gpu"] == "native kernels"
+    assert refused.items() <= answer["why"].items()
+    assert answer["why"]["tf-2.2-cpu-debian"].startswith("they are for CPUs")
+    assert not {*answer["run"]} & {*answer["why"]}, "each image is in one of them"
+
+
+def test_a_gpu_alone_and_a_driver_alone() -> None:
+    assert found("--gpu-model", "8.0")["why"]["tf-2.2-gpu-ubuntu"] == (
+        "CUDA 10.1 knows no capability above 7.5"
+    )
+    assert found("--gpu-model", "H100")["run"]["tf-2.12-gpu-debian"]["gpu"] == "PTX only"
+    answer = found("--driver", "450.80.02")
+    assert "tf-2.12-gpu-debian" in answer["run"]
+    assert found("--driver", "450.80.01")["why"]["tf-2.12-gpu-debian"].endswith("450.80.02")
+
+
+def test_the_selection_narrows() -> None:
+    answer = found(*V100, "--cpu", "--tf", "2.2")
+    assert {*answer["run"]} == {
+        *("tf-2.2-cpu-ubuntu", "tf-2.2-cpu-debian", "tf-2.2-cpu-debian-intelmpi")
+    }
+    assert answer["why"] == {}
+    assert {*found(*V100, "--name", "TensorFlow 2.2 GPU")["run"]} == {"tf-2.2-gpu-ubuntu"}
+
+
+def test_a_list_of_packages(tmp_path: Path) -> None:
+    file = tmp_path / "requirements.txt"
+    file.write_text(
+        "# ours\n-r other.txt\nnumpy >= 1.18  # a comment\nPandas==1.1.5 \\\n"
+        "    --hash=sha256:00\ntensorflow<2.6\nh5py>9; python_version>='3.8'\n"
+    )
+    answer = found("--requirements", str(file))
+    assert answer["why"]["tf-1.10-cpu-debian"] == "requirements.txt:3 wants numpy>=1.18"
+    assert answer["why"]["tf-2.6-cpu-debian"] == "requirements.txt:6 wants tensorflow<2.6"
+    assert answer["why"]["tf-2.5-cpu-debian"].startswith("requirements.txt:7 wants h5py>9")
+    assert answer["run"]["tf-2.2-gpu-ubuntu"]["would_be_added"] == ["pandas"]
+    text = run("--requirements", str(file), "--tf", "2.2", "--tf", "1.10")
+    assert "\nwould be added: pandas\n" in text
+    assert "\nrequirements.txt:3 wants numpy>=1.18; they have 1.14.5\n" in text
+    assert "  3 will not run: cpu-ubuntu 1.10; gpu-ubuntu 1.10; cpu-debian 1.10\n" in text
+
+
+def test_python_and_readable_groups() -> None:
+    text = run("--python", "3.6")
+    assert "\ntf-2.2-cpu-debian            3.6.15  -     -            -\n" in text
+    assert "their Python is not ==3.6.*; they have 3.8.18, 3.11.2\n" in text
+    text = run("--gpu-model", "RTX 5090", fails=True)
+    assert "gpu-ubuntu 2.1 to 2.3" in text
+    assert max(map(len, text.splitlines())) <= 80
+    assert len(text.splitlines()) < 30
+
+
+@pytest.mark.parametrize(
+    ("text", "fits", "other"),
+    [("3.6", "3.6.15", "3.8.18"), ("3.6.2", "3.6.2", "3.6.15"), (">=3.8,<3.10", "3.8.18", "3.11")],
+)
+def test_python_range(text: str, fits: str, other: str) -> None:
+    assert python_range(text).contains(fits)
+    assert not python_range(text).contains(other)
+
+
+def test_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: list[tuple[list[Gpu], str]] = [([], ""), ([], "no driver"), ([], "")]
+    listed[2] = ([Gpu("NVIDIA A100-SXM4-40GB", "470.1"), Gpu("T4", "470.1", "7.5")] * 2, "")
+    monkeypatch.setattr(choice, "find_gpus", lambda: listed.pop(0))
+    answer = found("--here")
+    assert "tf-2.2-cpu-debian" in answer["run"]
+    assert answer["why"]["tf-2.2-gpu-ubuntu"].endswith("GPUs: this machine has no nvidia-smi")
+    assert found("--here")["why"]["tf-2.2-gpu-ubuntu"].endswith("GPUs: no driver")
+    answer = found("--here")
+    assert answer["why"]["tf-2.2-gpu-ubuntu"] == "CUDA 10.1 knows no capability above 7.5"
+    assert answer["run"]["tf-2.12-gpu-debian"]["gpu"] == "native kernels"
+
+
+def test_what_no_question_is(tmp_path: Path) -> None:
+    file = tmp_path / "requirements.txt"
+    file.write_text("numpy\n\n./wheel.whl\n")
+    for words, expected in (
+        ((*V100, "--here"), "leave out the other two"),
+        (("--gpu-model", "RTX 2080x"), "Most similar: GeForce RTX 2080, "),
+        (("--driver", "new"), "--driver 'new' is no version: give 450.80.02"),
+        (("--python", "three"), "--python 'three' is no version: give 3.6"),
+        (("--requirements", str(file)), f"{file}:3: './wheel.whl' is no requirement: Expected"),
+        (("--requirements", str(tmp_path)), "Is a directory. Name a file of pip's."),
+    ):
+        with pytest.raises(InputError) as caught:
+            run(*words)
+        assert expected in str(caught.value)
+
+
+def test_options_of_a_requirements_file_are_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "r.txt"
+    file.write_text("--index-url https://example.org/\nsix\n")
+    assert [(place, str(one)) for place, one in read_requirements(file)] == [("r.txt:2", "six")]
+
+
+def test_a_model_in_the_words_of_nvidia_smi() -> None:
+    assert gpu_called("NVIDIA GeForce RTX 3060 Laptop GPU", None).capability == "8.6"
+    assert gpu_called("9.0", "525.1") == Gpu("9.0", "525.1", "9.0")
