@@ -74,12 +74,12 @@ def export_stage(
         context.buildx,
         context.host,
         [replace(target, output=f"type=local,dest={folder}")],
-        log=_log_path(f"{target.name}-{target.target}", context),
+        log=log_path(f"{target.name}-{target.target}", context),
         listener=context.display.on_event if shown else lambda _: None,
     )
 
 
-def _log_path(name: str, context: BuildContext) -> Path:
+def log_path(name: str, context: BuildContext) -> Path:
     return context.state / "logs" / f"{time.strftime('%Y%m%dT%H%M%S')}-{name}.log"
 
 
@@ -102,7 +102,7 @@ def _bake(
             context.buildx,
             context.host,
             targets,
-            log=_log_path(images[0].name if len(items) == 1 else f"{len(items)}-images", context),
+            log=log_path(images[0].name if len(items) == 1 else f"{len(items)}-images", context),
             listener=context.display.on_event,
             epoch=epoch_seconds(images[0]),
             exported=exported,

@@ -25,6 +25,8 @@ INDEX = "python-index"
 PLATFORM = "x86_64-manylinux2014"
 #: uv's own retries included; a resolution takes about 3 s.
 TIMEOUT_SECONDS = 300
+#: How uv writes locks: with every hash, and nothing that depends on the machine.
+_FORM = ("--quiet", "--no-header", "--no-annotate", "--generate-hashes", "--no-emit-index-url")
 _UNREACHABLE = ("error sending request", "dns error", "failed to fetch", "connection refused")
 
 
@@ -193,23 +195,30 @@ def _run_uv(request: LockRequest, previous: str, environment: Mapping[str, str])
         (folder / "constraints.txt").write_text("\n".join(request.constraints) + "\n")
         output = folder / "lock.txt"
         output.write_text(previous)
-        options = ["--quiet", "--no-header", "--no-annotate", "--generate-hashes"]
-        options += ["--no-emit-index-url", "--python-version", request.python]
-        options += ["--python-platform", PLATFORM, "--constraint", "constraints.txt"]
-        options += ["--output-file", "lock.txt", "requirements.in"]
-        options += ["--no-deps"] if request.alone else []
-        result = call_uv(options, folder, environment)
-        if result.ok:
+        options = ["--python-version", request.python, "--python-platform", PLATFORM]
+        options += ["--constraint", "constraints.txt", "--output-file", "lock.txt"]
+        options += ["requirements.in", *(["--no-deps"] if request.alone else [])]
+        reason = refused_by_uv(request.file_name, options, folder, environment)
+        if not reason:
             return output.read_text()
-    reason = " ".join(result.errors.split())
-    if any(sign in reason.lower() for sign in _UNREACHABLE):
-        raise MachineError(
-            f"The Python package index cannot be reached for {request.file_name}: {reason}"
-        )
     raise CheckFailedError(
         f"No set of packages satisfies {request.file_name} ({request.title}): {reason} "
         "If the release exists, change `requirements` or `constraints` in matrix.yaml."
     )
+
+
+def refused_by_uv(
+    lock: str, options: Sequence[str], folder: Path, environment: Mapping[str, str]
+) -> str:
+    """Write a lock with uv; return why no packages satisfy, nothing if they do.
+
+    MachineError: the index cannot be reached.
+    """
+    result = call_uv([*_FORM, *options], folder, environment)
+    reason = "" if result.ok else " ".join(result.errors.split()) or result.last()
+    if any(sign in reason.lower() for sign in _UNREACHABLE):
+        raise MachineError(f"The Python package index cannot be reached for {lock}: {reason}")
+    return reason
 
 
 def call_uv(options: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Finished:

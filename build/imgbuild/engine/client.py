@@ -131,6 +131,13 @@ class Engine:
             except NotFound:
                 return None
 
+    def need(self, reference: str, name: str | None = None) -> StoredImage:
+        """Return the image; InputError if there is none, which says how to build ``name``."""
+        if stored := self.inspect(reference):
+            return stored
+        hint = f"Build it first: imgbuild build --name {name}" if name else "Pull it first."
+        raise InputError(f"The engine has no image {reference}. {hint}")
+
     def history(self, image_id: str) -> list[HistoryEntry]:
         """Return the steps that the image was made by, the newest first."""
         found = self._get(f"/images/{quote(image_id)}/history")

@@ -32,7 +32,8 @@ class StoredImage:
     """One image of the engine. ``size`` is in bytes, ``created`` in seconds since 1970.
 
     ``layers`` are the sha256 of the layers' tar files, the lowest first: the same on every engine,
-    which the id is not. Only ``inspect`` has them.
+    which the id is not; ``user`` is whom containers run as. Only ``inspect`` has both. ``digests``
+    are references by digest under which registries have the image.
     """
 
     id: str
@@ -41,6 +42,8 @@ class StoredImage:
     size: int = 0
     created: int = 0
     layers: tuple[str, ...] = ()
+    user: str = ""
+    digests: tuple[str, ...] = ()
 
 
 class HistoryEntry(NamedTuple):
@@ -105,6 +108,8 @@ def stored_image(answer: Answer) -> StoredImage:
         size=int(answer.get("Size") or 0),
         created=_seconds(answer.get("Created") or 0),
         layers=tuple(str(one) for one in (answer.get("RootFS") or {}).get("Layers") or ()),
+        user=str((answer.get("Config") or {}).get("User") or ""),
+        digests=tuple(str(one) for one in answer.get("RepoDigests") or ()),
     )
 
 

@@ -202,6 +202,7 @@ class ImageContents:
     os: tuple[str, str]
     horovodrun: bool = False
     packages: Mapping[str, str] = field(default_factory=dict)
+    glibc: str = ""
 
     @property
     def tensorflow_versions(self) -> tuple[str, ...]:

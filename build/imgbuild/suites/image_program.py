@@ -107,6 +107,7 @@ if __name__ == "__main__":
     answer = {
         "distributions": installed(DISTRIBUTION),
         "packages": {re.sub("[-.]+", "-", name.lower()): v for name, v in installed(PACKAGE)},
+        "glibc": platform.libc_ver()[1],
         "built_with_cuda": built_with_cuda(),
         "kernels": has_kernels(),
         "python": platform.python_version(),
