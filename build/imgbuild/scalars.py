@@ -1,8 +1,9 @@
 """The scalar types of the matrix and the settings.
 
 Every value that can reach a Dockerfile line or a shell word is one of these, and none of them
-admits white space, quotes, ``$``, ``;``, back-quotes, parentheses or line ends. That is what keeps
-YAML and command-line values from breaking out; there is no escaping anywhere else.
+admits white space, quotes, ``$``, ``;``, back-quotes, parentheses or line ends, but one, which is
+quoted where it is written. That is what keeps YAML and command-line values from breaking out; there
+is no escaping anywhere else.
 """
 
 import re
@@ -82,6 +83,10 @@ _SITE_URL = _matching(
     "the URL of a site; allowed: http or https, a host, then letters, digits and ._~/%+,=?@-",
 )
 _APT_PACKAGE = _matching(r"[a-z0-9][a-z0-9+.-]+", "a Debian package name, such as libopenmpi-dev")
+_APT_CHOICE = _matching(
+    r"[a-z0-9][a-z0-9+.-]+(=[0-9A-Za-z.+:~-]+\*?)?",
+    "a package of the system's archive, such as libsndfile1 or git=1:2.39.*",
+)
 _APT_PIN = _matching(
     r"[a-z0-9][a-z0-9+.-]+=[0-9A-Za-z.+:~-]+\*?",
     "a pinned Debian package; allowed: NAME=VERSION, VERSION may end in '*'",
@@ -89,6 +94,15 @@ _APT_PIN = _matching(
 _REPOSITORY = _matching(
     r"([a-z0-9.-]+(:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*",
     "an image repository, such as imgbuild/tensorflow",
+)
+_NAME_AND_TAG = (
+    r"([a-z0-9.-]+(:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*:"
+)
+_NAME_AND_TAG += r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
+_IMAGE_TAG = _matching(_NAME_AND_TAG, "the name of an image with its tag, such as me/train:1")
+_IMAGE_REFERENCE = _matching(
+    rf"{_NAME_AND_TAG}(@sha256:[0-9a-f]{{64}})?|[a-z0-9][a-z0-9._/:-]*@sha256:[0-9a-f]{{64}}",
+    "an image by tag or digest, such as registry.example.org/ml/tensorflow:2.2-cpu-debian",
 )
 _DIGEST_REFERENCE = _matching(
     r"[a-z0-9][a-z0-9._/:-]*@sha256:[0-9a-f]{64}",
@@ -132,6 +146,19 @@ _ABSOLUTE_PATH = _matching(r"/[A-Za-z0-9._@+/-]*", "an absolute path of letters,
 NO_SSH = (
     "ssh:// cannot be used; forward the engine's socket, `ssh -nNT -L "
     "/tmp/engine.sock:/var/run/docker.sock HOST`, and name unix:///tmp/engine.sock"
+)
+_COPY = _matching(
+    r"(?!/|.*(^|/)\.\.(/|:))[A-Za-z0-9._@+/-]+:/[A-Za-z0-9._@+/-]*",
+    "SOURCE:TARGET, such as src:/opt/app; allowed: letters, digits and ._@+/-, a source below the "
+    "folder that is worked in, and an absolute target",
+)
+_IMAGE_USER = _matching(
+    r"([a-z_][a-z0-9_-]*|[0-9]{1,9})(:([a-z_][a-z0-9_-]*|[0-9]{1,9}))?",
+    "a user, or user and group, by name or number, such as 1000 or 1000:1000",
+)
+_VARIABLE = _matching(r"[A-Za-z_][A-Za-z0-9_]*", "a variable's name, such as NCCL_DEBUG")
+_VARIABLE_VALUE = _matching(
+    r"[^\x00-\x1f\x7f]*", "a variable's value (no line ends or control characters)"
 )
 _ENGINE_HOST = _matching(
     r"(unix:///[A-Za-z0-9._@+/-]+|(tcp|https?)://[A-Za-z0-9._@:/-]+)",
@@ -182,6 +209,14 @@ Release = Annotated[str, *_RELEASE]
 Name = Annotated[str, *_NAME]
 Sha256 = Annotated[str, *_SHA256]
 Url = Annotated[str, *_URL]
+ImageTag = Annotated[str, *_IMAGE_TAG]
+ImageReference = Annotated[str, *_IMAGE_REFERENCE]
+AptChoice = Annotated[str, *_APT_CHOICE]
+Copied = Annotated[str, *_COPY]
+ImageUser = Annotated[str, *_IMAGE_USER]
+Variable = Annotated[str, *_VARIABLE]
+#: The one that admits quotes and "$"; imgbuild.extend.extended quotes it.
+VariableValue = Annotated[str, *_VARIABLE_VALUE]
 #: The path may be absent, and need not end with a file's name.
 SiteUrl = Annotated[str, *_SITE_URL]
 AptPackage = Annotated[str, *_APT_PACKAGE]

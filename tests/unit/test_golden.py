@@ -30,8 +30,8 @@ from imgbuild.settings import Settings
 
 GOLDEN = Path(__file__).parent / "golden"
 COMMANDS = (
-    "list show pick diff render lock build test push published catalog matrix size audit doctor "
-    "clean fetch init run"
+    "list show pick diff render lock build extend test push published catalog matrix size audit "
+    "doctor clean fetch init run"
 )
 
 

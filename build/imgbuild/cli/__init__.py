@@ -35,7 +35,7 @@ app = typer.Typer(
 
 #: The commands in the order of ``--help``; each is a function of ``imgbuild.cli.<name>_command``.
 COMMANDS = (
-    *("list", "show", "pick", "diff", "render", "build", "test", "push", "size", "run"),
+    *("list", "show", "pick", "diff", "render", "build", "extend", "test", "push", "size", "run"),
     *("matrix", "published", "catalog", "fetch", "lock", "audit", "doctor"),
     *("init", "clean"),
 )
@@ -43,6 +43,7 @@ COMMANDS = (
 _AFTER_INTERRUPT = {
     "build": "Images that passed are tagged; no other tag was made or moved. Nothing is left "
     "running.",
+    "extend": "No tag was made or moved; a lock that was written stays. Nothing is left running.",
     "push": "What was pushed stays in the registry, and every moving tag names a complete image. "
     "Run the same command again to continue.",
 }

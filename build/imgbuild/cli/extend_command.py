@@ -1,0 +1,171 @@
+"""``imgbuild extend``: add packages, files and settings to an image that stays what it is."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from imgbuild.cli import options
+from imgbuild.cli.options import echo, info, option, select, takes_selection
+from imgbuild.errors import InputError
+from imgbuild.matrix.selection import Selection
+from imgbuild.text import clock_time, size_text
+
+if TYPE_CHECKING:
+    from imgbuild.extend.base_image import BaseImage
+    from imgbuild.extend.extended import Extended
+    from imgbuild.extend.extension import Extension
+    from imgbuild.project import Project
+
+
+@dataclass(frozen=True)
+class ExtendOptions:
+    """How to extend: where copies are from, which lock is kept, whether suites run."""
+
+    folder: Path
+    lock: Path
+    upgrade: bool
+    test: bool
+    jobs: int
+
+
+@takes_selection(without="everything")
+def extend(
+    selection: Selection,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", "-f", metavar="FILE", help="A YAML file with what options say."),
+    ] = None,
+    tag: Annotated[
+        str | None, typer.Option("--tag", "-t", metavar="NAME:TAG", help="The name of the result.")
+    ] = None,
+    base: Annotated[
+        str | None, option("--base IMAGE", "Extend this image, by its reference.")
+    ] = None,
+    pip: Annotated[
+        list[str] | None, option("--pip REQUIREMENT", "A Python package; repeatable.")
+    ] = None,
+    requirements: Annotated[
+        list[str] | None, option("--requirements FILE", "Packages in pip's format; repeatable.")
+    ] = None,
+    conda_file: Annotated[
+        str | None, option("--conda-file FILE", "Packages of an environment.yml, through pip.")
+    ] = None,
+    apt: Annotated[
+        list[str] | None, option("--apt PACKAGE", "A package of the system; repeatable.")
+    ] = None,
+    env: Annotated[
+        list[str] | None, option("--env NAME=VALUE", "A variable; repeatable. Never a secret.")
+    ] = None,
+    copy: Annotated[
+        list[str] | None, option("--copy SOURCE:TARGET", "Files to copy; repeatable.")
+    ] = None,
+    user: Annotated[str | None, option("--user USER", "Whom containers run as.")] = None,
+    lock: Annotated[
+        Path | None,
+        option("--lock FILE", "The lock of what is added. Default: FILE.lock.txt or TAG.lock.txt."),
+    ] = None,
+    upgrade: Annotated[
+        bool, option("--upgrade", "Take the newest versions that fit, not those of the lock.")
+    ] = False,
+    print_only: Annotated[bool, option("--print", "Print the Dockerfile; build nothing.")] = False,
+    no_test: Annotated[bool, option("--no-test", "Tag without running the base's suites.")] = False,
+    jobs: options.JobsOption = options.JOBS,
+    project: options.ProjectOption = None,
+) -> None:
+    """Put packages, files and settings on an image, locked and tested.
+
+    What does not fit the base's own packages is refused before anything is built.
+    """
+    from imgbuild.extend.extension import Extension, extension_of
+    from imgbuild.yaml_file import load_model
+
+    if wrong := [one for one in env or () if "=" not in one]:
+        raise InputError(f"--env {wrong[0]}: give NAME=VALUE.")
+    variables = dict(one.partition("=")[::2] for one in env or ())
+    values: dict[str, object] = {"base": base, "pip": pip, "requirements": requirements}
+    values |= {"conda_file": conda_file, "apt": apt, "env": variables, "copy": copy, "user": user}
+    given = {key: value for key, value in values.items() if value}
+    if file and (given or selection != Selection()):
+        raise InputError(
+            f"--file {file} says what is extended by what: put that into it. Beside it are --tag, "
+            "--lock, --upgrade, --print, --no-test, --jobs and --project."
+        )
+    extension = load_model(file, Extension) if file else extension_of(given)
+    if tag:
+        extension = extension.model_copy(update={"tag": extension_of({"tag": tag}).tag})
+    if not extension.tag and not print_only:
+        raise InputError("Say what the result is called: --tag NAME:TAG, or tag in the file.")
+    selection = extension.selection if file else selection
+    if extension.base and selection != Selection():
+        raise InputError(f"The base is {extension.base}; leave out what selects another: --tf, …")
+    name = file.stem if file else (extension.tag or "extend").rpartition("/")[2].partition(":")[0]
+    folder = file.absolute().parent if file else Path.cwd()
+    work = ExtendOptions(folder, lock or folder / f"{name}.lock.txt", upgrade, not no_test, jobs)
+    _extend(extension, selection, options.open_project(project), work, print_only=print_only)
+
+
+def _extend(
+    extension: "Extension",
+    selection: Selection,
+    project: "Project",
+    work: ExtendOptions,
+    *,
+    print_only: bool,
+) -> None:
+    """Find the base, lock what is added, then build or print."""
+    from contextlib import ExitStack
+
+    from imgbuild.build.context import BuildOptions, open_context
+    from imgbuild.dockerfile.requirements import index_environment
+    from imgbuild.extend.additions import lock_additions
+    from imgbuild.extend.base_image import family_base, referenced_base
+    from imgbuild.extend.extended import build_extension, extension_dockerfile
+    from imgbuild.extend.extension import check_use, wanted_packages
+    from imgbuild.matrix.images import all_images
+    from imgbuild.matrix.load import load_matrix
+    from imgbuild.settings import Sites, load_settings
+
+    matrix = load_matrix(project.matrix)
+    check_use(extension, work.folder, matrix.repository)
+    # Of a base that the matrix does not have, any image says how this machine builds.
+    images = all_images(matrix)[:1] if extension.base else select(project, selection)
+    if len(images) > 1:
+        raise InputError(f"One image is extended; {len(images)} are selected.")
+    with ExitStack() as stack:
+        base, context = family_base(images[0], project), None
+        if extension.base or not print_only:
+            build_options = BuildOptions(test=work.test, jobs=work.jobs, make_inputs=False)
+            context = stack.enter_context(open_context(project, images, build_options, info))
+            base = family_base(context.images[0], project)
+        if context and extension.base:
+            base = referenced_base(extension.base, context)
+        elif context:
+            context.engine.need(base.reference, base.name)
+        lock, wanted = None, wanted_packages(extension, work.folder, base.python)
+        if wanted:
+            info(f"resolving {len(wanted)} requirements against {base.name}")
+            sites = Sites(matrix.upstream_urls, load_settings(project.settings))
+            environment = index_environment(sites)
+            lock = lock_additions(wanted, base, work.lock, environment, upgrade=work.upgrade)
+            added = ", ".join(f"{name} {version}" for name, version in lock.versions.items())
+            info(f"{work.lock.name}: adds {added or 'nothing, the base has all of it'}")
+        if context and not print_only:
+            made = build_extension(extension, base, lock, work.folder, context)
+            echo(_result_lines(made, base, context.host))
+        else:
+            echo(extension_dockerfile(extension, base, lock, images[0], project).rstrip())
+
+
+def _result_lines(made: "Extended", base: "BaseImage", host: str | None) -> str:
+    """Return what was made, of what size and in which time, and how to use it."""
+    client = f"docker -H {host}" if host and host != "unix:///var/run/docker.sock" else "docker"
+    tested = "no suite was run in it"
+    if made.report:
+        tested = f"{len(made.report.suites)} suites of {base.name} passed in it"
+    size, time = size_text(made.size), clock_time(made.seconds)
+    return (
+        f"{made.tag}: {size} on {base.name}, {time}; {tested}.\n\nUse it:\n"
+        f'  {client} run --rm -it -v "$PWD:/work" -w /work {made.tag} python train.py'
+    )

@@ -1,0 +1,87 @@
+"""The image that is extended: one of the matrix by its lock, any other by what is in it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from imgbuild.build.context import BuildContext, image_locks
+from imgbuild.dockerfile.labels import NAME
+from imgbuild.dockerfile.lockfile import read_lock
+from imgbuild.matrix.images import Image, whole_family
+from imgbuild.project import Project
+from imgbuild.suites.container import read_contents, remove_leftovers
+from imgbuild.suites.runner import folder_name
+
+#: Packages with the same files.
+_TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu")
+#: uv knows a platform for each of these minor versions of glibc.
+_PLATFORMS = range(31, 41)
+
+
+@dataclass(frozen=True)
+class BaseImage:
+    """An image to build on; ``image`` is the one of the matrix that it is, if any.
+
+    ``packages`` are the versions of its Python packages by canonical name, of which ``local`` are
+    not taken from the index, such as a Horovod that was compiled for it. ``system`` is such as
+    ``debian-12``, ``user`` whom its containers run as.
+    """
+
+    name: str
+    reference: str
+    python: str
+    glibc: str
+    system: str
+    packages: Mapping[str, str]
+    local: Iterable[str]
+    image: Image | None = None
+    user: str = ""
+
+    @property
+    def platform(self) -> str:
+        """What uv calls the system: that of the newest wheels that run on it."""
+        minor = int(self.glibc.partition(".")[2] or 0)
+        newest = max((one for one in _PLATFORMS if one <= minor), default=None)
+        return f"x86_64-manylinux_2_{newest}" if newest else "x86_64-manylinux2014"
+
+    @property
+    def stubs(self) -> dict[str, str]:
+        """What uv must not look for in the index: `local`, and its TensorFlow's other names.
+
+        A package that asks for ``tensorflow`` has it where ``tensorflow-cpu`` is.
+        """
+        own = [self.packages[name] for name in _TENSORFLOWS if name in self.packages]
+        others = {name: own[0] for name in _TENSORFLOWS if own and name not in self.packages}
+        return {**{name: self.packages[name] for name in self.local}, **others}
+
+
+def family_base(image: Image, project: Project) -> BaseImage:
+    """Return an image of the matrix, which need not be built yet; InputError for a faulty lock."""
+    locked = read_lock(project.locks / image.lock_name).versions
+    packages = {**locked, "horovod": image.version_of("horovod")}
+    python, system = image.version_of("python"), (image.os.glibc, image.os_name)
+    return BaseImage(image.name, image.tags[0], python, *system, packages, ["horovod"], image)
+
+
+def referenced_base(reference: str, context: BuildContext) -> BaseImage:
+    """Return any image by its reference; it is pulled if the engine lacks it.
+
+    One with a name of the matrix and the very packages of that image's lock is taken for it.
+
+    CheckFailedError: no registry gives it, or it has no Python.
+    """
+    engine, locks = context.engine, context.state / "locks"
+    if not (stored := engine.inspect(reference)):
+        context.say(f"pulling {reference}")
+        engine.pull(reference)
+        stored = engine.need(reference)
+    with image_locks([folder_name(reference)], context.host, locks):
+        remove_leftovers([reference], engine)
+        found = read_contents(reference, stored.id, engine)
+    packages = dict(found.packages)
+    for image in whole_family(context.images[0].matrix):
+        if image.name == stored.labels.get(NAME):
+            base = family_base(image, context.project)
+            if base.packages == packages:
+                return replace(base, reference=reference, user=stored.user)
+    facts = (found.python, found.glibc, "-".join(found.os), packages, packages)
+    return BaseImage(reference, reference, *facts, user=stored.user)

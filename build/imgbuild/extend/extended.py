@@ -1,0 +1,164 @@
+"""Build an extension on its base, run the base's suites in it, and tag it."""
+
+import json
+import re
+import threading
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from imgbuild.build.context import BuildContext, image_locks
+from imgbuild.build.display import BuildDisplay
+from imgbuild.build.gate import image_size, target_of, test_session
+from imgbuild.build.one_bake import log_path
+from imgbuild.dockerfile.labels import NAMESPACE
+from imgbuild.dockerfile.lockfile import Lock
+from imgbuild.dockerfile.render import template_environment
+from imgbuild.dockerfile.variables import UV_SHA256, UV_VERSION, epoch_seconds
+from imgbuild.engine.bake import BakeTarget, run_bake
+from imgbuild.errors import CheckFailedError
+from imgbuild.extend.base_image import BaseImage
+from imgbuild.extend.extension import Extension
+from imgbuild.files import sha256, work_folder
+from imgbuild.matrix.images import Image, minor_of
+from imgbuild.project import Project
+from imgbuild.suites.container import remove_leftovers
+from imgbuild.suites.results import Report
+from imgbuild.suites.runner import TestOptions, folder_name
+from imgbuild.suites.session import report_on
+
+HERE = Path(__file__).parent
+_EXTENDS = f"{NAMESPACE}.extends"
+_BASE = "org.opencontainers.image.base"
+#: The stages: what is tested, and the same for another user.
+_TESTED, _FINAL = "extended", "final"
+
+
+@dataclass(frozen=True)
+class Extended:
+    """An extension that has its tag; ``size`` is that of the added layers in bytes."""
+
+    tag: str
+    size: int
+    seconds: float
+    report: Report | None
+
+
+def extension_dockerfile(
+    extension: Extension, base: BaseImage, lock: Lock | None, image: Image, project: Project
+) -> str:
+    """Return the Dockerfile, which needs no other file of imgbuild's; ``image`` is any."""
+    paths, labels = {}, {f"{_BASE}.name": base.reference, _EXTENDS: base.name}
+    if extension.apt:
+        paths["apt-install"] = project.files / "apt" / "install"
+        labels[f"{NAMESPACE}.added.apt"] = " ".join(extension.apt)
+    entries = lock.entries if lock else {}
+    if lock and entries:
+        paths |= {name: project.files / name for name in ("fetch-uv", "network.sh")}
+        paths["install"] = HERE / "install.sh"
+        known = project.locks / f"build-py{minor_of(base.python)}.txt"
+        paths |= {"build.txt": known} if known.exists() else {}
+        pins = (f"{name}=={version}" for name, version in lock.versions.items())
+        labels[f"{NAMESPACE}.added.pip"] = " ".join(pins)
+    files = {name: path.read_text(encoding="utf-8") for name, path in paths.items()}
+    if entries:
+        files["packages.txt"] = "".join(f"{entry}\n" for entry in entries.values())
+        labels[f"{NAMESPACE}.added.lock"] = f"sha256:{sha256(files['packages.txt'].encode())}"
+    environment = template_environment(HERE)
+    environment.filters |= {"quoted": _quoted, "to_json": json.dumps}
+    values = {"extension": extension, "base": base, "files": files, "labels": labels}
+    values |= {"uv": (UV_VERSION, UV_SHA256), "epoch": epoch_seconds(image)}
+    return environment.get_template("Dockerfile.j2").render(values).rstrip() + "\n"
+
+
+def _quoted(value: str) -> str:
+    """Return a word of ENV or LABEL in which nothing is expanded.
+
+    Source: Dockerfile reference, "Environment replacement".
+    """
+    escaped = re.sub(r'(["\\$])', r"\\\1", value)
+    return f'"{escaped}"'
+
+
+def build_extension(
+    extension: Extension, base: BaseImage, lock: Lock | None, folder: Path, context: BuildContext
+) -> Extended:
+    """Build the extension, test it unless the options say otherwise, and tag it if it passed.
+
+    ``folder`` is where copies are from. One that fails or is interrupted leaves no image.
+
+    InputError: the base is not in the engine. CheckFailedError: a step or a suite failed.
+    """
+    tag, engine, started = extension.tag or "", context.engine, time.monotonic()
+    name, stored = folder_name(tag), engine.need(base.reference)
+    repository = base.reference.partition("@")[0].rpartition(":")[0]
+    digests = dict(one.split("@") for one in stored.digests)
+    uv = {"uv": str(context.inputs.uv)} if context.inputs.uv else {}
+    made = set[str]()
+    with (
+        image_locks([name], context.host, context.state / "locks"),
+        work_folder("dockerfile") as work,
+        BuildDisplay([tag]) as display,
+    ):
+        target = BakeTarget(
+            name,
+            folder,
+            work / "Dockerfile",
+            contexts={"base": f"docker-image://{base.reference}", **uv},
+            # Its id where no registry has it.
+            labels={f"{_BASE}.digest": digests.get(repository, stored.id)},
+            secrets=tuple(f"id={one},src={path}" for one, path in context.inputs.secrets.items()),
+        )
+        text = extension_dockerfile(extension, base, lock, context.images[0], context.project)
+        target.dockerfile.write_text(text, encoding="utf-8")
+        log = log_path(name, context)
+
+        def bake(stage: str) -> str:
+            stages = [replace(target, target=stage)]
+            listener = display.on_event
+            built = run_bake(context.buildx, context.host, stages, log=log, listener=listener)
+            made.add(built[name].image_id)
+            return built[name].image_id
+
+        try:
+            image_id, report = bake(_TESTED), None
+            if context.options.test and base.image:
+                report = _passed(tag, image_id, base.image, lock, display, context)
+            if extension.user or base.user:
+                image_id = bake(_FINAL)
+            before = engine.inspect(tag)
+            engine.tag(image_id, tag)
+            made |= {before.id} if before and _EXTENDS in before.labels else set()
+        finally:
+            for one in made:
+                engine.discard(one)
+    size = image_size(engine.history(image_id)) - image_size(engine.history(stored.id))
+    return Extended(tag, size, time.monotonic() - started, report)
+
+
+def _passed(  # noqa: PLR0913, PLR0917 - what, and how it is tested
+    tag: str,
+    image_id: str,
+    image: Image,
+    lock: Lock | None,
+    display: BuildDisplay,
+    context: BuildContext,
+) -> Report:
+    """Return the report of the base's suites in the extension: no more packages than the lock's.
+
+    CheckFailedError: one failed.
+    """
+    target = target_of(image, image_id, context, tag)
+    packages = {**target.expected["packages"], **(lock.versions if lock else {})}
+    target = replace(target, name=tag, expected={**target.expected, "packages": packages})
+    remove_leftovers([tag], context.engine)
+    session = replace(test_session(context), listener=display.on_event)
+    places = threading.Semaphore(context.options.jobs)
+    report = report_on(target, session, TestOptions(places=places))
+    if not report.ok:
+        problems = "; ".join(f"{one.suite}: {one.problem}" for one in report.suites if not one.ok)
+        raise CheckFailedError(
+            f"{tag} was not tagged, since suites of {image.name} fail in it: {problems}. Report: "
+            f"{context.reports / folder_name(tag)}/report.json. --no-test tags it all the same."
+        )
+    return report

@@ -1,0 +1,192 @@
+"""What is added to an image: by a YAML file or by options, with the files that they name."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from pydantic import AfterValidator, Field, ValidationError
+
+from imgbuild.errors import InputError
+from imgbuild.matrix.selection import Selection
+from imgbuild.scalars import (
+    AptChoice,
+    Copied,
+    ImageReference,
+    ImageTag,
+    ImageUser,
+    Prose,
+    Variable,
+    VariableValue,
+    refusal_reason,
+)
+from imgbuild.yaml_file import Fault, Section, check, read_document
+
+_OTHER_FILE = re.compile(r"(?:-r|--requirement)[ =]?\s*(\S+)")
+#: ``channel::name``, then a version. Source: conda's documentation, "Package match specifications".
+_CONDA = re.compile(r"(?:[\w./-]+::)?([A-Za-z0-9_][A-Za-z0-9._-]*)\s*(.*)")
+#: Packages of conda that are of no Python, or have another name in the index.
+_CONDA_ONLY = re.compile(
+    r"(lib|_|cuda|mkl|impi|gcc|gxx|gfortran|r-).*|.*-(ng|mpi|linux-64)|cudnn|nccl|blas|openblas|openmpi"
+    r"|mpich|openssl|ca-certificates|sqlite|readline|ncurses|tk|xz|zlib|zstd|ffmpeg|opencv"
+    r"|py-opencv|hdf5|pytorch|git|boost|nodejs"
+)
+
+
+def plain_requirement(value: str) -> str:
+    """Return a requirement as it is written; ValueError for one that cannot be locked by hash."""
+    try:
+        if value.isprintable() and not Requirement(value).url:
+            return value
+    except InvalidRequirement:
+        pass
+    raise ValueError(
+        f"{value!r} is not a requirement of the package index, such as keras==2.3.1; options, "
+        "addresses and folders cannot be locked by hash"
+    )
+
+
+PipRequirement = Annotated[str, AfterValidator(plain_requirement)]
+
+
+class Extension(Section):
+    """What to add to which image; in a file, its keys are the options of the command.
+
+    Paths are relative to the file, or to the folder that the command is given in.
+    """
+
+    tag: ImageTag | None = None
+    base: ImageReference | None = None
+    tf: Prose | None = None
+    cpu: bool = False
+    gpu: bool = False
+    stack: Prose | None = None
+    mpi: Prose | None = None
+    as_documented: bool = False
+    name: Prose | None = None
+    pip: tuple[PipRequirement, ...] = ()
+    requirements: tuple[Prose, ...] = ()
+    conda_file: Prose | None = None
+    apt: tuple[AptChoice, ...] = ()
+    env: dict[Variable, VariableValue] = Field(default_factory=dict)
+    copied: Annotated[tuple[Copied, ...], Field(alias="copy")] = ()
+    user: ImageUser | None = None
+
+    @property
+    def selection(self) -> Selection:
+        """Which image of the matrix a file names."""
+        tf, name = ((one,) if one else () for one in (self.tf, self.name))
+        options = (self.cpu, self.gpu, self.stack, self.mpi, False, self.as_documented)
+        return Selection(tf, *options, name)
+
+
+def extension_of(values: dict[str, Any]) -> Extension:
+    """Return what options say; InputError names the one that is wrong."""
+    try:
+        return Extension.model_validate(values)
+    except ValidationError as error:
+        option = str(error.errors()[0]["loc"][0]).replace("_", "-")
+        raise InputError(f"--{option}: {refusal_reason(error)}.") from None
+
+
+def check_use(extension: Extension, folder: Path, repository: str) -> None:
+    """Raise InputError for a copy of what is not in ``folder``, and for a tag of ``repository``."""
+    for pair in extension.copied:
+        if not (folder / pair.partition(":")[0]).exists():
+            raise InputError(f"copy {pair}: {folder} has no such file or folder.")
+    if extension.tag and extension.tag.rpartition(":")[0] == repository:
+        raise InputError(
+            f"The tag {extension.tag}: names of {repository} are those of the matrix's own images. "
+            "Give the result another one, such as me/train:1."
+        )
+
+
+def wanted_packages(extension: Extension, folder: Path, python: str) -> tuple[str, ...]:
+    """Return all requirements for Python packages: own ones, those of the files in ``folder``.
+
+    ``python`` is the base's version. InputError: a line is none, or asks for what pip has not.
+    """
+    found = [*extension.pip]
+    for name in extension.requirements:
+        found += _required(folder / name)
+    if extension.conda_file:
+        found += _of_conda(folder / extension.conda_file, python)
+    return tuple(dict.fromkeys(found))
+
+
+def _required(path: Path, *above: Path) -> Iterator[str]:
+    """Yield the requirements of a file in pip's format, and of those that it includes."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        what = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise InputError(f"Cannot read {path}: {what}.") from error
+    for number, line in enumerate(lines, 1):
+        text = re.sub(r"(^|\s)#.*", "", line).strip()
+        place, other = f"{path.name}:{number}", _OTHER_FILE.fullmatch(text)
+        if other and (path.parent / other[1]).resolve() in {*above, path.resolve()}:
+            raise InputError(f"{place}: {other[1]} includes itself. Take the line out.")
+        if other:
+            yield from _required(path.parent / other[1], *above, path.resolve())
+        elif text:
+            try:
+                yield plain_requirement(text)
+            except ValueError as error:
+                raise InputError(f"{place}: {error}.") from None
+
+
+class PipSection(Section):
+    """The packages of a conda file that conda leaves to pip."""
+
+    pip: tuple[PipRequirement, ...]
+
+
+class CondaFile(Section):
+    """An ``environment.yml``; the interpreter is the base's, and channels do not count."""
+
+    name: Prose | None = None
+    channels: tuple[Prose, ...] = ()
+    dependencies: tuple[Prose | PipSection, ...] = ()
+    prefix: Prose | None = None
+
+
+def _of_conda(path: Path, python: str) -> list[str]:
+    """Return the requirements of a conda file; a Python package has the same name at pip."""
+    document = read_document(path)
+    parsed, faults = check(document, CondaFile)
+    found = list[str]()
+    for number, entry in enumerate(parsed.dependencies if parsed else ()):
+        if isinstance(entry, PipSection):
+            found += entry.pip
+            continue
+        match = _CONDA.fullmatch(entry)
+        name, versions = (match[1].lower(), _versions(match[2])) if match else ("", None)
+        message = ""
+        if versions is None:
+            message = "not a package of conda, such as numpy=1.18 or numpy>=1.18,<2"
+        elif name == "python" and not SpecifierSet(versions).contains(python):
+            message = f"the base has Python {python}"
+        elif _CONDA_ONLY.fullmatch(name):
+            message = (
+                "only conda has it, or pip by another name. Leave out what the base has (MPI, "
+                "CUDA, BLAS, libraries of compilers); `apt` takes packages of the system. conda's "
+                "own come into the stack ubuntu alone, in a family of your own: docs/extend.md"
+            )
+        elif name not in {"python", "pip"}:
+            found.append(f"{name}{versions}")
+        faults += [Fault(("dependencies", number), f"{entry!r}: {message}")] if message else []
+    if faults:
+        raise document.reject(faults)
+    return found
+
+
+def _versions(text: str) -> str | None:
+    """Return pip's form of conda's versions: ``=1.18`` is any 1.18; None where it has none."""
+    if found := re.fullmatch(r"=?\s*([0-9][0-9A-Za-z.]*?)(\.?\*)?(=[\w.*]+)?", text):
+        return f"=={found[1]}{'' if found[3] else '.*'}"
+    try:
+        return str(SpecifierSet(text))
+    except InvalidSpecifier:
+        return None

@@ -1,0 +1,24 @@
+#!/bin/sh
+# Install the lock of an extension, checked by hash, into a tree of its own: /out, which is copied onto /.
+#
+#     install EPOCH
+#
+# EPOCH is the time of every file, in seconds. Beside this file: network.sh, packages.txt, and build.txt, the lock of
+# what builds source distributions.
+set -eu
+here=${0%/*}
+. "$here/network.sh"
+# The lock has been made to fit: an image's own constraints have no hashes.
+unset UV_CONSTRAINT PIP_CONSTRAINT
+python=$(command -v python3)
+prefix=$("$python" -c 'import sys; print(sys.prefix)')
+if [ -e "$here/build.txt" ]; then set -- "$1" --build-constraints "$here/build.txt"; fi
+epoch=$1
+shift
+uv pip install --no-config --cache-dir /run/uv-cache --python "$python" --prefix "/out$prefix" \
+    --link-mode copy --no-deps --require-hashes --requirement "$here/packages.txt" "$@"
+rm -f "/out$prefix/.lock"
+# A .pyc is valid only for the exact time of its source: set the times, then compile.
+find /out -exec touch --no-dereference --date="@$epoch" {} +
+site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+if [ -d "/out$site" ]; then "$python" -m compileall -q -j 0 -d "$site" "/out$site" || true; fi

@@ -1,0 +1,143 @@
+"""What `imgbuild extend` adds to a base: resolved by uv itself, from a folder for an index."""
+
+import os
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from imgbuild.errors import InputError, MachineError
+from imgbuild.extend.additions import lock_additions
+from imgbuild.extend.base_image import BaseImage
+from imgbuild.files import file_sha256
+
+PACKAGES = {"numpy": "1.18.5", "tensorflow-cpu": "2.2.0"}
+BASE = BaseImage("me/base:1", "me/base:1", "3.6.15", "2.36", "debian-12", PACKAGES, PACKAGES)
+Publish = Callable[..., Path]
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Path:
+    (tmp_path / "index").mkdir()
+    return tmp_path / "index"
+
+
+@pytest.fixture
+def environment(index: Path) -> Mapping[str, str]:
+    own = {"UV_OFFLINE": "1", "UV_FIND_LINKS": str(index), "UV_CACHE_DIR": str(index / "cache")}
+    return {**os.environ, **own}
+
+
+@pytest.fixture
+def publish(index: Path) -> Publish:
+    """Return how to put a wheel into the index."""
+
+    def put(name: str, version: str, *requires: str) -> Path:
+        path = index / f"{name}-{version}-py3-none-any.whl"
+        lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+        lines += [f"Requires-Dist: {one}" for one in requires]
+        with zipfile.ZipFile(path, "w") as archive:
+            info = f"{name}-{version}.dist-info"
+            archive.writestr(f"{info}/METADATA", "\n".join(lines) + "\n")
+            archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+            archive.writestr(f"{info}/RECORD", "")
+        return path
+
+    return put
+
+
+def test_only_what_the_base_lacks_is_locked(
+    publish: Publish, environment: Mapping[str, str], tmp_path: Path
+) -> None:
+    wheel = publish("app", "1.0", "numpy>=1.10", "helper")
+    publish("helper", "2.0", "tensorflow>=2.2")
+    path = tmp_path / "train.lock.txt"
+    lock = lock_additions(["app", "numpy"], BASE, path, environment)
+    assert lock.versions == {"app": "1.0", "helper": "2.0"}
+    assert lock.hashes["app"] == (file_sha256(wheel),)
+    text = path.read_text(encoding="utf-8")
+    assert "what is added to me/base:1" in text
+    assert str(tmp_path) not in text
+
+
+@pytest.mark.parametrize(
+    ("requires", "says"),
+    [
+        ("numpy>=1.19", ("app depend on numpy>=1.19", "me/base:1 depends on numpy==1.18.5")),
+        ("tensorflow>=2.5", ("app depend on tensorflow>=2.5", "tensorflow==2.2.0")),
+        ("nowhere", ("nowhere", "app depend on nowhere")),
+    ],
+)
+def test_a_conflict_says_who_wants_what(
+    publish: Publish,
+    environment: Mapping[str, str],
+    tmp_path: Path,
+    requires: str,
+    says: tuple[str, ...],
+) -> None:
+    publish("app", "1.0", requires)
+    path = tmp_path / "train.lock.txt"
+    with pytest.raises(InputError) as error:
+        lock_additions(["app"], BASE, path, environment)
+    for words in (*says, "does not fit me/base:1", "Nothing was changed"):
+        assert words in str(error.value)
+    assert "me-base-1" not in str(error.value)
+    assert not path.exists()
+
+
+def test_the_newest_python_of_a_package_is_no_hint_about_options(
+    publish: Publish, environment: Mapping[str, str], tmp_path: Path
+) -> None:
+    publish("app", "1.0")
+    with pytest.raises(InputError, match="app==2") as error:
+        lock_additions(["app==2"], BASE, tmp_path / "lock.txt", environment)
+    assert "--python-version" not in str(error.value)
+
+
+def test_a_lock_for_the_same_request_asks_nobody(
+    publish: Publish, environment: Mapping[str, str], tmp_path: Path
+) -> None:
+    publish("app", "1.0")
+    path = tmp_path / "train.lock.txt"
+    first = lock_additions(["app"], BASE, path, environment)
+    publish("app", "1.1")
+    publish("other", "1.0")
+    nobody = {**environment, "PATH": "", "UV_FIND_LINKS": str(tmp_path / "gone")}
+    assert lock_additions(["app"], BASE, path, nobody) == first
+    more = lock_additions(["app", "other"], BASE, path, environment)
+    assert more.versions == {"app": "1.0", "other": "1.0"}
+    newest = lock_additions(["app", "other"], BASE, path, environment, upgrade=True)
+    assert newest.versions == {"app": "1.1", "other": "1.0"}
+
+
+@pytest.mark.parametrize("upgrade", [False, True])
+def test_another_file_is_not_replaced(
+    environment: Mapping[str, str], tmp_path: Path, upgrade: bool
+) -> None:
+    path = tmp_path / "train.lock.txt"
+    path.write_text("my notes\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"train\.lock\.txt:1: not a lock"):
+        lock_additions(["app"], BASE, path, environment, upgrade=upgrade)
+    assert path.read_text(encoding="utf-8") == "my notes\n"
+
+
+def test_an_index_that_does_not_answer(environment: Mapping[str, str], tmp_path: Path) -> None:
+    kept = {name: one for name, one in environment.items() if name != "UV_OFFLINE"}
+    gone = {**kept, "UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple", "UV_HTTP_RETRIES": "0"}
+    with pytest.raises(MachineError, match="cannot be reached for the additions"):
+        lock_additions(["app"], BASE, tmp_path / "lock.txt", gone)
+
+
+@pytest.mark.parametrize(
+    ("glibc", "platform"),
+    [
+        ("2.17", "x86_64-manylinux2014"),
+        ("2.27", "x86_64-manylinux2014"),
+        ("2.36", "x86_64-manylinux_2_36"),
+        ("2.99", "x86_64-manylinux_2_40"),
+        ("", "x86_64-manylinux2014"),
+    ],
+)
+def test_wheels_are_for_the_systems_glibc(glibc: str, platform: str) -> None:
+    assert BaseImage("b", "b:1", "3.11.2", glibc, "x", {}, {}).platform == platform

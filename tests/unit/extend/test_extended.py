@@ -1,0 +1,286 @@
+"""The Dockerfile of an extension, and what becomes of its build on an engine in memory."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench import NEW, Bench
+
+from imgbuild.dockerfile.lockfile import Lock, parse_lock
+from imgbuild.engine.bake import BakeTarget, BuiltImage
+from imgbuild.engine.types import HistoryEntry, StoredImage
+from imgbuild.errors import CheckFailedError, InputError
+from imgbuild.extend.base_image import BaseImage, family_base, referenced_base
+from imgbuild.extend.extended import Extended, build_extension, extension_dockerfile
+from imgbuild.extend.extension import extension_of
+from imgbuild.matrix.images import Image
+from imgbuild.project import Project
+from imgbuild.suites.container import ImageContents
+
+TAG = "me/train:1"
+LOCK = parse_lock(
+    f"# request: sha256:{'0' * 64}\nkeras==2.3.1 \\\n    --hash=sha256:{'1' * 64}\n", "x"
+)
+Print = Callable[..., str]
+
+
+@pytest.fixture
+def base(images: dict[str, Image], project: Project) -> BaseImage:
+    return family_base(images[NEW], project)
+
+
+@pytest.fixture
+def printed(base: BaseImage, images: dict[str, Image], project: Project) -> Print:
+    def text(lock: Lock | None = None, base_user: str = "", **values: Any) -> str:
+        on = replace(base, user=base_user)
+        return extension_dockerfile(extension_of(values), on, lock, images[NEW], project)
+
+    return text
+
+
+def _instructions(text: str) -> list[str]:
+    """Return the instructions, without here-documents and comments."""
+    whole = re.sub(r"<<'END_OF_FILE'(.*)\n(?:.*\n)*?END_OF_FILE\n", r"<<\1\n", text)
+    lines = re.sub(r"\\\n\s*", "", whole).splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def test_the_family_base_is_its_lock_and_horovod(base: BaseImage) -> None:
+    assert (base.reference, base.system) == ("imgbuild/tensorflow:2.2-cpu-debian", "debian-12")
+    assert (base.python, base.platform) == ("3.6.15", "x86_64-manylinux_2_36")
+    assert (base.packages["numpy"], base.packages["horovod"]) == ("1.18.5", "0.19.5")
+    assert base.stubs == {"horovod": "0.19.5", "tensorflow": "2.2.0", "tensorflow-gpu": "2.2.0"}
+
+
+def test_packages_are_installed_by_hash_in_a_tree_of_their_own(printed: Print) -> None:
+    text = printed(LOCK)
+    assert f"keras==2.3.1 \\\n    --hash=sha256:{'1' * 64}\nEND_OF_FILE\n" in text
+    assert "--require-hashes" in text
+    lines = _instructions(text)
+    assert "COPY --link --from=packages /out/ /" in lines
+    runs = [line for line in lines if line.startswith("RUN ")]
+    assert len(runs) == 2  # uv, packages
+    assert all("--mount=type=secret,id=ca " in line for line in runs)
+    assert "--mount=type=cache,id=imgbuild-uv,target=/run/uv-cache" in runs[1]
+    (labels,) = [line for line in lines if line.startswith("LABEL ")]
+    assert 'imgbuild.added.pip="keras==2.3.1"' in labels
+    assert 'imgbuild.extends="tf-2.2-cpu-debian"' in labels
+    assert 'org.opencontainers.image.base.name="imgbuild/tensorflow:2.2-cpu-debian"' in labels
+
+
+def test_nothing_that_is_not_needed(printed: Print) -> None:
+    assert _instructions(printed())[:-1] == [
+        "FROM imgbuild/tensorflow:2.2-cpu-debian AS base",
+        "FROM base AS system",
+        "FROM system AS extended",
+    ]
+
+
+def test_values_cannot_break_out(printed: Print) -> None:
+    value = "a\"; USER 0 'b' $HOME \\ `id` END_OF_FILE"
+    lines = _instructions(
+        printed(
+            apt=["git=1:2.39.*"], env={"K": value}, copy=["src:/opt/app", ".:/all/"], user="1000"
+        )
+    )
+    assert any(line.endswith("sh /run/files/apt-install 'git=1:2.39.*'") for line in lines)
+    assert 'COPY ["src", "/opt/app"]' in lines
+    assert 'COPY [".", "/all/"]' in lines
+    assert 'ENV K="a\\"; USER 0 \'b\' \\$HOME \\\\ `id` END_OF_FILE"' in lines
+    assert lines[-2:] == ["FROM extended AS final", "USER 1000"]
+    assert sum(line.startswith("USER") for line in lines) == 1
+
+
+def test_the_user_of_the_base_comes_back(printed: Print) -> None:
+    lines = _instructions(printed(apt=["git"], base_user="1000:1000"))
+    assert lines.index("USER 0") < next(i for i, line in enumerate(lines) if "-install git" in line)
+    assert lines[-1] == "USER 1000:1000"
+
+
+@dataclass
+class Extending:
+    """An engine with the base; ``fails`` is the stage that does not build."""
+
+    bench: Bench
+    base: BaseImage
+    folder: Path
+    fails: str = ""
+    targets: list[BakeTarget] = field(default_factory=list)
+    text: str = ""
+
+    def bake(self, _b: object, _h: object, targets: Sequence[BakeTarget], **_: object) -> Any:
+        (target,) = targets
+        self.targets.append(target)
+        self.text = target.dockerfile.read_text(encoding="utf-8")
+        if target.target == self.fails:
+            raise CheckFailedError("exit code 1")
+        image_id = f"sha256:{target.target}"
+        labels = {"imgbuild.extends": self.base.name, **target.labels}
+        self.bench.engine.stored[image_id] = StoredImage(image_id, (), labels, 10**9 + 5)
+        return {target.name: BuiltImage(image_id)}
+
+    def build(self, *, test: bool = True, **values: Any) -> Extended:
+        options = replace(self.bench.context.options, test=test)
+        context = replace(self.bench.context, options=options)
+        extension = extension_of({"tag": TAG, **values})
+        return build_extension(extension, self.base, LOCK, self.folder, context)
+
+    @property
+    def stored(self) -> dict[str, tuple[str, ...]]:
+        return {one.id: one.tags for one in self.bench.engine.stored.values()}
+
+
+@pytest.fixture
+def extending(
+    bench: Bench, base: BaseImage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Extending:
+    made = Extending(bench, base, tmp_path)
+    digests = ("imgbuild/tensorflow@sha256:d", "other@sha256:e")
+    stored = StoredImage("sha256:base", (base.reference,), size=10**9, digests=digests)
+    bench.engine.stored[stored.id] = stored
+    monkeypatch.setattr("imgbuild.extend.extended.run_bake", made.bake)
+    return made
+
+
+BASE_ALONE = {"sha256:base": ("imgbuild/tensorflow:2.2-cpu-debian",)}
+
+
+def test_it_is_built_on_the_base_tested_and_tagged(extending: Extending) -> None:
+    made = extending.build()
+    assert (made.tag, made.size) == (TAG, 5)
+    assert extending.stored == {**BASE_ALONE, "sha256:extended": (TAG,)}
+    (target,) = extending.targets
+    assert target.contexts["base"] == "docker-image://imgbuild/tensorflow:2.2-cpu-debian"
+    assert target.labels == {"org.opencontainers.image.base.digest": "sha256:d"}
+    assert target.secrets == ("id=ca,src=/ca.pem",)
+    assert (target.context, target.output) == (extending.folder, "type=docker")
+    assert extending.bench.tested == [TAG]
+    assert made.report
+    assert made.report.ok
+
+
+def test_suites_expect_what_was_added_and_no_more(
+    extending: Extending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    run = extending.bench.suites
+
+    def suites(target: Any, *more: Any) -> Any:
+        seen.append(target.expected)
+        return run(target, *more)
+
+    monkeypatch.setattr("imgbuild.suites.session.run_suites", suites)
+    extending.build()
+    assert seen[0]["packages"] == {**extending.base.packages, "keras": "2.3.1"}
+    assert seen[0]["name"] == NEW
+
+
+def test_without_suites(extending: Extending) -> None:
+    assert extending.build(test=False).report is None
+    assert extending.bench.tested == []
+
+
+def test_another_user_is_added_after_the_suites(extending: Extending) -> None:
+    extending.build(user="1000")
+    assert [one.target for one in extending.targets] == ["extended", "final"]
+    assert extending.stored == {**BASE_ALONE, "sha256:final": (TAG,)}
+
+
+@pytest.mark.parametrize("fails", ["extended", "final"])
+def test_a_failed_step_leaves_nothing(extending: Extending, fails: str) -> None:
+    extending.fails = fails
+    with pytest.raises(CheckFailedError, match="exit code 1"):
+        extending.build(user="1000")
+    assert extending.stored == BASE_ALONE
+
+
+def test_a_failed_suite_leaves_the_tag_where_it_is(extending: Extending) -> None:
+    extending.bench.engine.stored["sha256:old"] = StoredImage("sha256:old", (TAG,))
+    extending.bench.faulty.add(TAG)
+    with pytest.raises(CheckFailedError, match=f"{TAG} was not tagged, since suites of {NEW} fail"):
+        extending.build()
+    assert extending.stored == {**BASE_ALONE, "sha256:old": (TAG,)}
+
+
+@pytest.mark.parametrize(
+    ("labels", "left"), [({"imgbuild.extends": "x"}, False), ({"mine": "x"}, True)]
+)
+def test_the_predecessor_goes_if_it_was_an_extension(
+    extending: Extending, labels: dict[str, str], left: bool
+) -> None:
+    extending.bench.engine.stored["sha256:old"] = StoredImage("sha256:old", (TAG,), labels)
+    extending.build()
+    assert ("sha256:old" in extending.stored) is left
+
+
+def test_an_interrupt_leaves_nothing(extending: Extending, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("imgbuild.suites.session.run_suites", stop)
+    with pytest.raises(KeyboardInterrupt):
+        extending.build()
+    assert extending.stored == BASE_ALONE
+
+
+def test_a_base_that_is_not_there(extending: Extending) -> None:
+    del extending.bench.engine.stored["sha256:base"]
+    with pytest.raises(InputError, match=r"has no image imgbuild/tensorflow:2\.2-cpu-debian"):
+        extending.build()
+    assert extending.targets == []
+
+
+CONTENTS = ImageContents((), None, None, "3.11.4", "", (), ("debian", "12"), glibc="2.36")
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, str]], None]:
+    """Return how to say which packages an image has."""
+
+    def give(packages: dict[str, str]) -> None:
+        contents = replace(CONTENTS, packages=packages)
+        monkeypatch.setattr("imgbuild.extend.base_image.read_contents", lambda *_: contents)
+
+    return give
+
+
+def test_a_foreign_base_is_pulled_and_read(
+    bench: Bench, read: Callable[[dict[str, str]], None]
+) -> None:
+    read({"numpy": "1.26.0"})
+    reference = "registry.example.org/own:1"
+    bench.engine.registry[reference] = StoredImage("sha256:own", (reference,), user="jovyan")
+    found = referenced_base(reference, bench.context)
+    assert (found.name, found.python, found.system, found.user) == (
+        *(reference, "3.11.4", "debian-12", "jovyan"),
+    )
+    assert found.image is None
+    assert found.stubs == {"numpy": "1.26.0"}
+    assert "pulling registry.example.org/own:1" in bench.said
+
+
+@pytest.mark.parametrize("more", [{}, {"keras": "2.3.1"}])
+def test_a_published_image_is_known_by_name_and_packages(
+    bench: Bench,
+    read: Callable[[dict[str, str]], None],
+    base: BaseImage,
+    more: dict[str, str],
+) -> None:
+    read({**base.packages, **more})
+    reference = "registry.example.org/ml:2.2-cpu-debian"
+    stored = StoredImage("sha256:own", (reference,), {"imgbuild.name": NEW})
+    bench.engine.stored[stored.id] = stored
+    found = referenced_base(reference, bench.context)
+    assert found.reference == reference
+    assert (found.image is None) == bool(more)
+    assert found.name == (reference if more else NEW)
+
+
+def test_added_layers_are_measured(extending: Extending) -> None:
+    engine = extending.bench.engine
+    engine.histories["sha256:base"] = [HistoryEntry("COPY", 100)]
+    engine.histories["sha256:extended"] = [HistoryEntry("RUN", 7), HistoryEntry("COPY", 100)]
+    assert extending.build().size == 7

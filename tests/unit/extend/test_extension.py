@@ -1,0 +1,182 @@
+"""What `imgbuild extend` is asked for: files and options, and what is refused of them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from imgbuild.errors import InputError
+from imgbuild.extend.extension import Extension, check_use, extension_of, wanted_packages
+from imgbuild.matrix.selection import Selection
+from imgbuild.yaml_file import load_model
+
+PYTHON = "3.6.15"
+Write = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def to(name: str, text: str) -> Path:
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        return tmp_path / name
+
+    return to
+
+
+def test_a_file_says_what_options_say(write: Write) -> None:
+    path = write(
+        "train.yaml",
+        """\
+tag: me/train:1
+tf: 2.2
+gpu: true
+pip: [keras==2.3.1, "pandas>=1,<2"]
+requirements: [requirements.txt]
+conda_file: environment.yml
+apt: [libsndfile1, git=1:2.39.*]
+env: {NCCL_DEBUG: INFO, WORDS: 'a "b" $c'}
+copy: [src:/opt/app, main.py:/opt/]
+user: 1000:1000
+""",
+    )
+    found = load_model(path, Extension)
+    values: dict[str, Any] = {
+        "tag": "me/train:1",
+        "pip": ["keras==2.3.1", "pandas>=1,<2"],
+        "requirements": ["requirements.txt"],
+        "conda_file": "environment.yml",
+        "apt": ["libsndfile1", "git=1:2.39.*"],
+        "env": {"NCCL_DEBUG": "INFO", "WORDS": 'a "b" $c'},
+        "copy": ["src:/opt/app", "main.py:/opt/"],
+        "user": "1000:1000",
+    }
+    assert found.model_copy(update={"tf": None, "gpu": False}) == extension_of(values)
+    assert found.selection == Selection(("2.2",), gpu=True)
+
+
+@pytest.mark.parametrize(
+    ("line", "place", "says"),
+    [
+        (
+            "pips: [keras]",
+            "1:1",
+            "unknown key 'pips'; allowed: apt, as_documented, base, conda_file",
+        ),
+        ("pip: ['keras @ https://x.example/k.whl']", "1:7", "cannot be locked by hash"),
+        ("pip: [-e .]", "1:7", "is not a requirement"),
+        ("apt: ['x; rm -rf /']", "1:7", "a package of the system's archive"),
+        ('env: {A: "b\\nUSER 0"}', "1:7", "no line ends"),
+        ("env: {A B: c}", "1:7", "a variable's name"),
+        ("env: {DATA: 'https://ann:secret@x.example/'}", "1:7", "an address with a login"),
+        ("copy: [../x:/opt]", "1:8", "SOURCE:TARGET"),
+        ("copy: [/etc/passwd:/opt]", "1:8", "SOURCE:TARGET"),
+        ("copy: [a/../../x:/opt]", "1:8", "SOURCE:TARGET"),
+        ("copy: ['src:/opt/$HOME']", "1:8", "SOURCE:TARGET"),
+        ("copy: [src:opt]", "1:8", "SOURCE:TARGET"),
+        ("user: 'root; id'", "1:1", "a user"),
+        ("tag: Me/Train", "1:1", "the name of an image with its tag"),
+        ("base: 'x:1 AS y'", "1:1", "an image by tag or digest"),
+        ("gpu: perhaps", "1:1", "true or false"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_its_line(
+    write: Write, line: str, place: str, says: str
+) -> None:
+    with pytest.raises(InputError) as error:
+        load_model(write("train.yaml", f"{line}\n"), Extension)
+    assert f"train.yaml:{place}: " in str(error.value)
+    assert says in str(error.value)
+    assert "secret" not in str(error.value)
+
+
+def test_a_wrong_option_is_named() -> None:
+    with pytest.raises(InputError, match=r"^--apt: 'x y' is not a package of the system's archive"):
+        extension_of({"apt": ["x y"]})
+    with pytest.raises(InputError, match=r"^--tag: 'x' is not the name of an image with its tag"):
+        extension_of({"tag": "x"})
+
+
+def test_requirements_of_files(write: Write, tmp_path: Path) -> None:
+    write("more.txt", "pandas >= 1  # frames\n")
+    write("requirements.txt", "# ours\n\nkeras==2.3.1\n-r more.txt\nnumpy; python_version<'4'\n")
+    extension = extension_of({"pip": ["keras==2.3.1"], "requirements": ["requirements.txt"]})
+    found = wanted_packages(extension, tmp_path, PYTHON)
+    assert found == ("keras==2.3.1", "pandas >= 1", "numpy; python_version<'4'")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("keras\n--index-url https://x.example\n", "requirements.txt:2: '--index-url"),
+        ("keras==1 --hash=sha256:00\n", "requirements.txt:1: 'keras==1 --hash"),
+        ("-e .\n", "requirements.txt:1: '-e .' is not a requirement"),
+        ("a\n-r requirements.txt\n", "requirements.txt:2: requirements.txt includes itself"),
+        ("-r none.txt\n", "none.txt: No such file"),
+    ],
+)
+def test_a_requirement_that_cannot_be_locked(
+    write: Write, tmp_path: Path, text: str, says: str
+) -> None:
+    write("requirements.txt", text)
+    with pytest.raises(InputError) as error:
+        wanted_packages(extension_of({"requirements": ["requirements.txt"]}), tmp_path, PYTHON)
+    assert says in str(error.value)
+
+
+def test_a_conda_file_goes_to_pip(write: Write, tmp_path: Path) -> None:
+    write(
+        "environment.yml",
+        """\
+name: train
+channels: [conda-forge]
+dependencies:
+  - python=3.6
+  - pip
+  - pandas=1.1
+  - scikit-learn==0.24.2
+  - conda-forge::tqdm>=4,<5
+  - matplotlib=3.3.4=py36h_0
+  - pillow 8.*
+  - pip:
+      - keras==2.3.1
+""",
+    )
+    found = wanted_packages(extension_of({"conda_file": "environment.yml"}), tmp_path, PYTHON)
+    assert found == (
+        "pandas==1.1.*",
+        "scikit-learn==0.24.2",
+        "tqdm<5,>=4",
+        "matplotlib==3.3.4",
+        "pillow==8.*",
+        "keras==2.3.1",
+    )
+
+
+def test_what_only_conda_has_is_refused_with_its_line(write: Write, tmp_path: Path) -> None:
+    write(
+        "environment.yml",
+        "dependencies:\n- python=3.8\n- cudatoolkit=10.1\n- keras\n- pytorch\n- a=1|2\n",
+    )
+    with pytest.raises(InputError) as error:
+        wanted_packages(extension_of({"conda_file": "environment.yml"}), tmp_path, PYTHON)
+    lines = str(error.value).splitlines()
+    assert lines[0] == "environment.yml:2:3: 'python=3.8': the base has Python 3.6.15"
+    assert lines[1].startswith("environment.yml:3:3: 'cudatoolkit=10.1': only conda has it")
+    assert lines[2].startswith("environment.yml:5:3: 'pytorch': only conda has it")
+    assert lines[3].startswith("environment.yml:6:3: 'a=1|2': not a package of conda")
+    assert lines[4].endswith("4 faults; nothing was done.")
+
+
+def test_what_is_copied_must_be_there(tmp_path: Path) -> None:
+    extension = extension_of({"copy": ["src:/opt/app"]})
+    with pytest.raises(InputError, match=r"copy src:/opt/app: .* has no such file or folder"):
+        check_use(extension, tmp_path, "imgbuild/tensorflow")
+    (tmp_path / "src").mkdir()
+    check_use(extension, tmp_path, "imgbuild/tensorflow")
+
+
+def test_a_name_of_the_matrix_is_refused(tmp_path: Path) -> None:
+    extension = extension_of({"tag": "imgbuild/tensorflow:2.2-cpu-debian"})
+    with pytest.raises(InputError, match="names of imgbuild/tensorflow are those of the matrix"):
+        check_use(extension, tmp_path, "imgbuild/tensorflow")
