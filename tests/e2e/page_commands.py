@@ -1,26 +1,69 @@
-"""Read the commands of a page of the documentation."""
+"""Read the commands of a page of the documentation, and type them as its reader does."""
 
 import re
+import subprocess
 from dataclasses import dataclass
+from pathlib import Path
+
+from checkout import Checkout
 
 _BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
 class PageCommand:
-    """A command line, and what the page says that it prints."""
+    """A command, and what the page says that it prints."""
 
     line: str
     prints: tuple[str, ...] = ()
 
 
 def page_commands(text: str) -> list[PageCommand]:
-    """Return the commands of a page's `console` blocks, in their order; each is one line."""
+    """Return the commands of a page's `console` blocks, in their order.
+
+    A command goes on after a backslash at the end of its line, and in lines that begin with `>`.
+    """
     found: list[PageCommand] = []
     for block in _BLOCK.findall(text):
         for line in block.splitlines():
             if line.startswith("$ "):
                 found.append(PageCommand(line.removeprefix("$ ")))
+                continue
+            last = found.pop()
+            if line.startswith("> ") or last.line.endswith("\\"):
+                found.append(PageCommand(f"{last.line}\n{line.removeprefix('> ')}"))
             else:
-                found[-1] = PageCommand(found[-1].line, (*found[-1].prints, line))
+                found.append(PageCommand(last.line, (*last.prints, line)))
     return found
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Types what a page says, in a folder, with this machine's names for the page's.
+
+    `names` are regular expressions of the page's, each with what stands for it here.
+    """
+
+    checkout: Checkout
+    folder: Path
+    names: dict[str, str]
+
+    def type(self, command: PageCommand) -> str:
+        """Type one command; return what it printed."""
+        result = subprocess.run(
+            ["bash", "-euc", self.here(command.line)],
+            cwd=self.folder,
+            env=self.checkout.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=600,
+        )
+        assert result.returncode == 0, f"{command.line}\n{result.stdout}{result.stderr}"
+        return result.stdout
+
+    def here(self, text: str) -> str:
+        """Return a text of the page as it is here."""
+        for name, mine in self.names.items():
+            text = re.sub(name, mine, text)
+        return text

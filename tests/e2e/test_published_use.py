@@ -5,11 +5,9 @@ The test is a user without imgbuild: `docker`, the page's own command lines, a b
 
 import re
 import shutil
-import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ import pytest
 import requests
 from checkout import ROOT, Base, Checkout
 from own_registry import free_port, own_registry
-from page_commands import PageCommand, page_commands
+from page_commands import PageCommand, Reader, page_commands
 
 PAGE = (ROOT / "docs" / "images.md").read_text(encoding="utf-8")
 REPOSITORY = "registry.example.org/ml/tensorflow"
@@ -28,35 +26,6 @@ USER = 4321
 SECONDS = 60
 #: What the page trains, and where it logs.
 RUNS = {"root", "user", "horovodrun"}
-
-
-@dataclass(frozen=True)
-class Reader:
-    """Types what the page says, with this machine's registry, ports and names for the page's."""
-
-    checkout: Checkout
-    folder: Path
-    names: dict[str, str]
-
-    def type(self, command: PageCommand) -> str:
-        """Type one line; return what it printed."""
-        line = f"id() {{ echo {USER}; }}\n{self.here(command.line)}"
-        result = subprocess.run(
-            ["bash", "-euc", line],
-            cwd=self.folder,
-            env=self.checkout.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=600,
-        )
-        assert result.returncode == 0, f"{command.line}\n{result.stdout}{result.stderr}"
-        return result.stdout
-
-    def here(self, text: str) -> str:
-        for name, mine in self.names.items():
-            text = re.sub(name, mine, text)
-        return text
 
 
 @pytest.fixture
@@ -80,6 +49,7 @@ def reader(checkout: Checkout, published: tuple[str, str], tmp_path: Path) -> It
     mark = uuid.uuid4().hex[:12]
     names = {
         re.escape(REPOSITORY): published[0],
+        r"\$\(id -[ug]\)": str(USER),
         r"\bjob\b(?!/)": f"imgbuild-e2e/job-{mark}",
         r"\bboard\b": f"imgbuild-e2e-board-{mark}",
         r"127\.0\.0\.1:6006": f"127.0.0.1:{free_port()}",

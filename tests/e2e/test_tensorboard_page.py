@@ -9,51 +9,24 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
 
 import pytest
 import requests
 from browser import Browser, open_browser
 from checkout import ROOT, Checkout
 from path_proxy import PREFIX, path_proxy
-from png_pixels import Rows, pixels
+from tensorboard_page import ALMOST_ALL, ELEMENTS, drawn, follows, keep, lines
 
 #: Three generations of the page; no other test of `make test` needs the last one's image.
 VERSIONS = ("1.10", "1.15", pytest.param("2.3", marks=pytest.mark.nightly))
 #: Whose projector's tab stays empty behind a proxy's path.
 FAULTY = "1.15"
 PROGRAMS = ROOT / "tests" / "image" / "programs"
-SCREENSHOTS = ROOT / "reports" / "screenshots"
 PORT = 6006
 LOGDIR = "/tmp/logs"  # noqa: S108 - in the container
 SECONDS = 60
 VALUES = [10.0 / (step + 10) for step in range(60)]  # programs/events_curve.py
-ALMOST_ALL = 0.9
-NEARLY = 90  # of 765: red, green and blue together, at the rim of a line
 
-#: Every element of the page, those in shadow trees and in frames too.
-ELEMENTS = """
-    const every = root => [...root.querySelectorAll("*")].flatMap(element => [
-        element,
-        ...(element.shadowRoot ? every(element.shadowRoot) : []),
-        ...(element.contentDocument ? every(element.contentDocument) : []),
-    ]);
-    const elements = every(document);
-"""
-#: The lines of charts. Plottable draws the smoothed line in full colour over the pale one of the
-#: values themselves; both have a corner a point.
-LINES = (
-    ELEMENTS
-    + """
-    return elements.filter(element => element.matches("svg path.line")).map(path => ({
-        corners: (path.getAttribute("d") || "").split(/[ML]/).filter(Boolean)
-            .map(pair => pair.split(",").map(Number)),
-        colour: getComputedStyle(path).stroke.match(/\\d+/g).slice(0, 3).map(Number),
-        left: path.getBoundingClientRect().left,
-        top: path.getBoundingClientRect().top,
-    }));
-"""
-)
 #: Whether the projector says how many points it shows, and how much of their variance that is.
 PROJECTED = (
     ELEMENTS
@@ -125,54 +98,6 @@ def _wait_for_points(port: int) -> None:
         points = len(response.json()) if response.ok else 0
 
 
-def _lines(browser: Browser) -> list[dict[str, Any]]:
-    lines = browser.run(LINES)
-    return [line for line in lines if len(line["corners"]) == len(VALUES)]
-
-
-def _follows_the_values(line: dict[str, Any]) -> bool:
-    """Return whether the heights of the line's corners are the values, to a chart's scale."""
-    heights = [y for _, y in line["corners"]]
-    scale = (heights[-1] - heights[0]) / (VALUES[-1] - VALUES[0])
-    drawn = [VALUES[0] + (height - heights[0]) / scale for height in heights]
-    return drawn == pytest.approx(VALUES, abs=1e-3)
-
-
-def _share_seen(line: dict[str, Any], screen: Rows) -> float:
-    """Return at how many of its corners, of 1, the line's colour is on the screen."""
-    least_x = min(x for x, _ in line["corners"])
-    least_y = min(y for _, y in line["corners"])
-    places = [(line["left"] + x - least_x, line["top"] + y - least_y) for x, y in line["corners"]]
-    return sum(_is_near(screen, x, y, line["colour"]) for x, y in places) / len(places)
-
-
-def _is_near(screen: Rows, x: float, y: float, colour: list[int]) -> bool:
-    """Return whether a pixel at this place, or beside it, has the colour, or nearly so."""
-    around = [
-        pixel[:3]
-        for row in screen[max(0, round(y) - 1) : round(y) + 2]
-        for pixel in row[max(0, round(x) - 1) : round(x) + 2]
-    ]
-    return any(sum(map(abs, map(int.__sub__, pixel, colour))) < NEARLY for pixel in around)
-
-
-def _drawn(browser: Browser) -> tuple[float, bytes]:
-    """Return the share of the best line that can be seen, once it is nearly all, and the screen."""
-    end = time.monotonic() + SECONDS
-    while True:
-        screenshot = browser.screenshot()
-        screen = pixels(screenshot)
-        share = max((_share_seen(line, screen) for line in _lines(browser)), default=0.0)
-        if share > ALMOST_ALL or time.monotonic() > end:
-            return share, screenshot
-        time.sleep(0.5)
-
-
-def _keep(name: str, screenshot: bytes) -> None:
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    (SCREENSHOTS / name).write_bytes(screenshot)
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_scalar_chart_is_drawn(
     checkout: Checkout, browser: Browser, image: Callable[[str], str], version: str
@@ -186,11 +111,11 @@ def test_the_scalar_chart_is_drawn(
     with served(checkout, image(version)) as port:
         url = f"http://127.0.0.1:{port}/"
         browser.open(url)
-        share, screenshot = _drawn(browser)
-        _keep(f"tensorboard-{version}.png", screenshot)
-        lines, answers = _lines(browser), browser.answers()
-    assert share > ALMOST_ALL, f"{share:.0%} of the line can be seen, of {len(lines)} lines"
-    assert any(_follows_the_values(line) for line in lines), f"no line is the data: {lines}"
+        share, screenshot = drawn(browser, len(VALUES))
+        keep(f"tensorboard-{version}.png", screenshot)
+        found, answers = lines(browser, len(VALUES)), browser.answers()
+    assert share > ALMOST_ALL, f"{share:.0%} of the line can be seen, of {len(found)} lines"
+    assert any(follows(line, VALUES) for line in found), f"no line is the data: {found}"
     assert (url, 200) in answers
     assert [pair for pair in answers if not pair[0].startswith(url) or pair[1] != 200] == []
 
@@ -202,11 +127,11 @@ def test_the_projectors_fault_behind_a_path_and_the_way_round_it(
     with served(checkout, image(FAULTY)) as port, path_proxy(port) as url:
         root = url.removesuffix(f"{PREFIX}/")
         browser.wait_for_answer(f"{url}#projector", f"{root}/data/plugin/projector/index.js", 404)
-        _keep(f"projector-{FAULTY}-fault.png", browser.screenshot())
+        keep(f"projector-{FAULTY}-fault.png", browser.screenshot())
         assert not browser.run(PROJECTOR)
         browser.open(f"{url}data/plugin/projector/projector_binary.html")
         browser.wait_for("the projector's points", PROJECTED, POINTS)
-        _keep(f"projector-{FAULTY}-way-round.png", browser.screenshot())
+        keep(f"projector-{FAULTY}-way-round.png", browser.screenshot())
 
 
 @pytest.mark.nightly
