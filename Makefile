@@ -29,7 +29,7 @@ INSTALL = install() { \
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; }
 
 # No target is called "build": that is the source folder.
-.PHONY: help demo quick test check nightly standin unit gpu bench machine base-tools stub-tools browser clean own-venv
+.PHONY: help demo quick test check nightly standin unit gpu bench machine base-tools stub-tools browser compose clean own-venv
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -42,7 +42,7 @@ demo: machine
 quick: machine base-tools check
 	$(BIN)/pytest tests/e2e/test_faults.py -k test_only_what_changed_is_rebuilt
 
-test: machine base-tools browser check
+test: machine base-tools browser compose check
 	$(BIN)/pytest tests/e2e -m "not nightly"
 
 check: $(READY)
@@ -61,7 +61,7 @@ check: $(READY)
 	$(BIN)/imgbuild lock --check
 	$(BIN)/imgbuild audit --offline
 
-nightly: machine base-tools stub-tools browser
+nightly: machine base-tools stub-tools browser compose
 	$(BIN)/pytest tests/fuzz
 	$(BIN)/pytest tests/e2e -m nightly
 
@@ -113,6 +113,11 @@ machine: $(READY)
 # They make the base image from Debian's archive where no registry gives it, and in the tests.
 base-tools:
 	@command -v mmdebstrap >/dev/null || { $(INSTALL); install mmdebstrap debian-archive-keyring; }
+
+# Runs the files of `imgbuild run --format compose` in the tests.
+compose:
+	@docker compose version >/dev/null 2>&1 || command -v docker-compose >/dev/null || { \
+	$(INSTALL); install docker-compose; }
 
 # Another user's environment serves as long as it need not be changed.
 own-venv:

@@ -20,10 +20,20 @@ if TYPE_CHECKING:
     from imgbuild.matrix.images import Image
     from imgbuild.matrix.model import Flavour
     from imgbuild.project import Project
+    from imgbuild.training.training_job import TrainingJob
 
 
 class JobFormat(StrEnum):
     DOCKER = "docker"
+    COMPOSE = "compose"
+
+
+#: The options that not every format can take, and those that can.
+_TAKEN_BY = {
+    "--exec": {JobFormat.DOCKER},
+    "--nodes": {JobFormat.COMPOSE},
+    "--ps": {JobFormat.COMPOSE},
+}
 
 
 @takes_selection(without="everything")
@@ -37,10 +47,26 @@ def run(
         str | None,
         option("--image IMAGE", "Any other image; --gpu and --mpi say what is in it."),
     ] = None,
+    form: Annotated[
+        JobFormat, option("--format", "docker: a command line; compose: a file, also of nodes.")
+    ] = JobFormat.DOCKER,
     execute: Annotated[
         bool, option("--exec", "Run it, to its end; exit with the code of the program.")
     ] = False,
-    ranks: Annotated[int, option("-np COUNT", "How many ranks to start.", min=1, max=4096)] = 1,
+    ranks: Annotated[
+        int | None,
+        option("-np COUNT", "How many ranks to start. Default: one a node.", min=1, max=4096),
+    ] = None,
+    nodes: Annotated[
+        int,
+        option(
+            "--nodes COUNT", "Containers that train: nodes, or chief and workers.", min=1, max=512
+        ),
+    ] = 1,
+    servers: Annotated[
+        int,
+        option("--ps COUNT", "Parameter servers: TF_CONFIG tells each its part.", min=0, max=512),
+    ] = 0,
     code: Annotated[
         str, option("--code DIR", "The folder that the program is in; it is mounted at /work.")
     ] = ".",
@@ -86,11 +112,12 @@ def run(
     The folder of the code is mounted at /work, where the program starts as the user that you are.
     """
     from imgbuild.training import training_job as training
-    from imgbuild.training.docker_run import docker_script, run_job
 
     opened = options.open_project(project)
+    given = {"--exec": execute, "--nodes": nodes > 1, "--ps": servers}
+    _check_format(form, [name for name, value in given.items() if value])
     reference, gpu, flavour, known = _image(opened, image, selection)
-    shm = training.parse_size(shm_size) if shm_size else training.shared_memory(ranks)
+    count = ranks or (1 if servers else nodes)
     planned = training.TrainingJob(
         name=job,
         image=reference,
@@ -98,9 +125,13 @@ def run(
         code=Path(training.parse_folder(code, "--code")),
         mpi=flavour,
         gpus=None if gpus == "none" else gpus or ("all" if gpu else None),
-        ranks=ranks,
-        user=_user(user),
-        shm_bytes=shm,
+        ranks=count,
+        nodes=nodes,
+        servers=servers,
+        user=_user(user, nodes > 1 and not servers),
+        shm_bytes=training.parse_size(shm_size)
+        if shm_size
+        else training.shared_memory(count // nodes),
         seconds=_seconds(time_limit),
         further=tuple(map(training.parse_mount, mount or ())),
         given=tuple(map(training.parse_variable, env or ())),
@@ -108,6 +139,11 @@ def run(
         tensorboard=tensorboard,
     )
     training.check_job(planned)
+    if form != JobFormat.DOCKER:
+        echo(_file(form, planned))
+        return
+    from imgbuild.training.docker_run import docker_script, run_job
+
     client = _client(opened)
     if not execute:
         echo(docker_script(planned, client))
@@ -117,6 +153,21 @@ def run(
     # A name of its own: what is removed at the end is this run's.
     own = replace(planned, name=f"{planned.name}-{secrets.token_hex(3)}")
     raise typer.Exit(run_job(own, client, info))
+
+
+def _check_format(form: JobFormat, given: list[str]) -> None:
+    for name in given:
+        if form not in _TAKEN_BY[name]:
+            able = " or ".join(one for one in JobFormat if one in _TAKEN_BY[name])
+            raise InputError(f"{name}: --format {form} cannot express it. Give --format {able}.")
+
+
+def _file(form: JobFormat, job: "TrainingJob") -> str:
+    """Return the file for another tool."""
+    from imgbuild.training.compose_file import compose_text
+
+    texts = {JobFormat.COMPOSE: compose_text}
+    return texts[form](job).rstrip()
 
 
 def _image(
@@ -140,8 +191,15 @@ def _image(
     return reference, selection.gpu, "intelmpi" if selection.mpi == "intelmpi" else "openmpi", None
 
 
-def _user(given: str | None) -> str | None:
-    """Return who runs the program: the caller, who then owns what it writes; None for root."""
+def _user(given: str | None, several: bool) -> str | None:
+    """Return who runs the program: the caller, who then owns what it writes; None for root.
+
+    On several nodes it is MPI's plain user, whom ssh knows.
+    """
+    if several:
+        if given and given.split(":")[0] != "1000":
+            raise InputError(f"--user {given}: ssh between nodes knows the user 1000 alone.")
+        return "1000:1000"
     user = given or f"{os.getuid()}:{os.getgid()}"
     return None if user.split(":")[0] == "0" else user
 

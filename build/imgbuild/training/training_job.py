@@ -195,25 +195,33 @@ def parse_variable(text: str) -> tuple[str, str | None]:
 
 def check_job(job: TrainingJob) -> None:
     """Raise InputError for a value that no tool could take."""
-    problems = {
-        f"--job {job.name!r}: give up to 40 lower-case letters, digits and '-', such as "
-        "train-1.": _NAME.fullmatch(job.name),
-        f"--image {job.image!r}: that is no name of an image.": _IMAGE.fullmatch(job.image),
-        f"--user {job.user!r}: give UID or UID:GID, such as 1000:1000.": job.user is None
-        or _USER.fullmatch(job.user),
-        f"--gpus {job.gpus!r}: give all, none, a number, or device=0,1.": job.gpus is None
-        or _GPUS.fullmatch(job.gpus),
-        f"-np {job.ranks} on --nodes {job.nodes}: each node needs the same number of ranks, at "
-        "least one.": job.servers or job.ranks % job.nodes == 0,
-        "Name the program to run, after `--`: imgbuild run -- python train.py": job.command
-        and not job.command[0].startswith("-"),
-        "The command has characters that do not print. Leave them out.": all(
-            word == printable(word) for word in job.command
+    command = job.command
+    named = bool(command) and not command[0].startswith("-")
+    board = not (job.tensorboard or "").startswith("-")
+    rules: tuple[tuple[object, str], ...] = (
+        (named, "Name the program to run, after `--`: imgbuild run -- python train.py"),
+        (all(map(_shown, command)), "The command has characters that do not print."),
+        (_NAME.fullmatch(job.name), f"--job {job.name!r}: give a name such as train-1."),
+        (_IMAGE.fullmatch(job.image), f"--image {job.image!r}: that is no name of an image."),
+        (_USER.fullmatch(job.user or "0"), f"--user {job.user!r}: give UID or UID:GID."),
+        (
+            _GPUS.fullmatch(job.gpus or "all"),
+            f"--gpus {job.gpus!r}: give all, none, 2, device=0,1.",
         ),
-        f"--tensorboard {job.tensorboard!r}: name a folder, such as logs.": not (
-            job.tensorboard or ""
-        ).startswith("-"),
-    }
-    for problem, fine in problems.items():
+        (board, f"--tensorboard {job.tensorboard!r}: name a folder, such as logs."),
+        (
+            job.servers == 0 or job.ranks == 1,
+            "-np counts ranks of MPI, and parameter servers have none: give --nodes.",
+        ),
+        (
+            job.servers or job.ranks % job.nodes == 0,
+            f"-np {job.ranks} on --nodes {job.nodes}: give each node the same number of ranks.",
+        ),
+    )
+    for fine, problem in rules:
         if not fine:
             raise InputError(problem)
+
+
+def _shown(word: str) -> bool:
+    return word == printable(word)

@@ -1,0 +1,163 @@
+"""A training job as a Compose file: one container, nodes that ssh connects, or parameter servers.
+
+Its keys are those of the Compose Specification that docker-compose 1.29 knows, which Debian 12 has.
+"""
+
+import json
+from typing import Any
+
+import yaml
+
+from imgbuild.training.training_job import (
+    MODEL,
+    SAVE_SECONDS,
+    TENSORBOARD_PORT,
+    WORK,
+    Mount,
+    TrainingJob,
+    size_words,
+)
+
+Service = dict[str, Any]
+_HEADER = """\
+# Save it as compose.yaml. In Debian 12 the command is `docker-compose`.
+#   {create}docker compose -p {job} run --rm --use-aliases {main}
+#   docker compose -p {job} down --volumes
+# `run` ends with the exit code of the training, `down` ends what else runs. Checkpoints stay.
+"""
+#: The keys of MPI's user, and the ports of that user's sshd and of a task of TensorFlow.
+_KEYS, _SSH_PORT, _TASK_PORT = "/home/mpiuser/.ssh", 2222, 2223
+#: A key pair for this job alone, which is also the host key of each node. ssh refuses a private key
+#: that others can read if it is its user's own; this one is root's.
+_MAKE_KEYS = f"""\
+cd {_KEYS} && test -e id_rsa || ssh-keygen -q -t ecdsa -b 521 -N '' -f id_rsa
+cp id_rsa.pub authorized_keys && chmod 0644 id_rsa"""
+
+
+def compose_text(job: TrainingJob) -> str:
+    """Return the file; the comment at its beginning says how to run it."""
+    main = "chief" if job.servers else "train"
+    services = _tasks(job) if job.servers else _nodes(job)
+    volumes = {one.source: {"external": True, "name": one.source} for one in _volumes(job)}
+    if job.tensorboard:
+        services["tensorboard"] = _board(job)
+        _wait(services[main], "tensorboard", "service_started")
+    if steps := _preparation(job):
+        volumes |= {"ssh": {}} if _several(job) else {}
+        for service in services.values():
+            _wait(service, "prepare", "service_completed_successfully")
+        services = {"prepare": _prepare(job, steps), **services}
+    document = {"services": services, **({"volumes": volumes} if volumes else {})}
+    create = "".join(f"docker volume create {one.source}\n#   " for one in _volumes(job))
+    header = _HEADER.format(create=create, job=job.name, main=main)
+    return header + yaml.safe_dump(_escaped(document), sort_keys=False, width=1_000_000)
+
+
+def _several(job: TrainingJob) -> bool:
+    return job.nodes > 1 and not job.servers
+
+
+def _volumes(job: TrainingJob) -> list[Mount]:
+    return [one for one in job.mounts if one.is_volume]
+
+
+def _nodes(job: TrainingJob) -> dict[str, Service]:
+    """Return the services of an MPI job: all but the first node wait for it with sshd."""
+    others = [f"node-{number}" for number in range(1, job.nodes)]
+    hosts = ("train", *others) if others else ()
+    train = {**_service(job, "train"), "command": [*job.launched(hosts)]}
+    probe = f": < /dev/tcp/127.0.0.1/{_SSH_PORT}"
+    services = {"train": train}
+    for name in others:
+        _wait(train, name, "service_healthy")
+        services[name] = {
+            **_service(job, name),
+            "command": ["/usr/sbin/sshd", "-De", "-f", "/home/mpiuser/.sshd_config"],
+            "healthcheck": {"test": ["CMD", "bash", "-c", probe], "interval": "2s", "retries": 30},
+        }
+    return services
+
+
+def _tasks(job: TrainingJob) -> dict[str, Service]:
+    """Return a service for each task, which reads its part and all addresses from TF_CONFIG."""
+    counts = {"chief": 1, "worker": job.nodes - 1, "ps": job.servers}
+    tasks = [(kind, number) for kind, count in counts.items() for number in range(count)]
+    cluster: dict[str, list[str]] = {}
+    for kind, number in tasks:
+        cluster.setdefault(kind, []).append(f"{_task_name(kind, number)}:{_TASK_PORT}")
+    services = {}
+    for kind, number in tasks:
+        service = _service(job, name := _task_name(kind, number))
+        config = {"cluster": cluster, "task": {"type": kind, "index": number}}
+        service["environment"] = {**service["environment"], "TF_CONFIG": json.dumps(config)}
+        services[name] = {**service, "command": [*job.launched()]}
+        if kind != "chief":
+            _wait(services["chief"], name, "service_started")
+    return services
+
+
+def _task_name(kind: str, number: int) -> str:
+    return kind if kind == "chief" else f"{kind}-{number}"
+
+
+def _service(job: TrainingJob, name: str) -> Service:
+    mounts = [one.text for one in job.mounts]
+    mounts += [f"ssh:{_KEYS}:ro"] if _several(job) else []
+    gpus = {"deploy": {"resources": {"reservations": {"devices": [_devices(job.gpus)]}}}}
+    return {
+        "image": job.image,
+        "hostname": name,
+        **({"user": job.user} if job.user else {}),
+        "working_dir": WORK,
+        "volumes": mounts,
+        "environment": job.variables,
+        "shm_size": size_words(job.shm_bytes),
+        "stop_grace_period": f"{SAVE_SECONDS}s",
+        **({**gpus, "ulimits": {"memlock": -1}} if job.gpus else {}),
+    }
+
+
+def _devices(gpus: str | None) -> Service:
+    text = str(gpus)
+    which: Service = {"count": int(text) if text.isdigit() else "all"}
+    if text.startswith("device="):
+        which = {"device_ids": text.removeprefix("device=").split(",")}
+    return {"driver": "nvidia", **which, "capabilities": ["gpu"]}
+
+
+def _board(job: TrainingJob) -> Service:
+    listen = ["--host", "0.0.0.0", "--port", str(TENSORBOARD_PORT)]  # noqa: S104 - its container's
+    kept = ("image", "user", "working_dir", "environment")
+    return {
+        **{key: value for key, value in _service(job, "").items() if key in kept},
+        "volumes": [Mount(one.source, one.target, read_only=True).text for one in job.mounts],
+        "ports": [f"127.0.0.1::{TENSORBOARD_PORT}"],
+        "command": ["tensorboard", "--logdir", job.tensorboard, *listen],
+    }
+
+
+def _preparation(job: TrainingJob) -> list[str]:
+    """Return what root does first: keys for the nodes, and a volume that the user may write to."""
+    kept = any(one.target == MODEL for one in _volumes(job))
+    owner = [f"chown {job.user} {MODEL}"] if kept and job.user else []
+    return [*([_MAKE_KEYS] if _several(job) else []), *owner]
+
+
+def _prepare(job: TrainingJob, steps: list[str]) -> Service:
+    mounts = [one.text for one in _volumes(job) if one.target == MODEL]
+    mounts += [f"ssh:{_KEYS}"] if _several(job) else []
+    command = ["sh", "-ec", "\n".join(steps)]
+    return {"image": job.image, "user": "0", "volumes": mounts, "command": command}
+
+
+def _wait(service: Service, name: str, condition: str) -> None:
+    service.setdefault("depends_on", {})[name] = {"condition": condition}
+
+
+def _escaped(value: Any) -> Any:  # noqa: ANN401 - whatever YAML holds
+    """Return the value with the dollars doubled that Compose would take for variables."""
+    if isinstance(value, dict):
+        return {key: _escaped(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_escaped(one) for one in value]
+    return value.replace("$", "$$") if isinstance(value, str) else value

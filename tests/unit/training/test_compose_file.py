@@ -1,0 +1,146 @@
+"""A job as a Compose file: valid, and with what each service must have."""
+
+import json
+import shlex
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from run_words import IMAGE, PROGRAM, printed, ran
+
+#: The package has the schema of the Compose Specification.
+SPECIFICATION = files("check_jsonschema") / "builtin_schemas/vendor/compose-spec.json"
+
+
+def _compose(folder: Path, *words: str) -> dict[str, Any]:
+    text = printed(folder, "--format", "compose", *words)
+    document = yaml.safe_load(text)
+    schema = json.loads(SPECIFICATION.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(document)
+    found: dict[str, Any] = document
+    return found
+
+
+def test_the_schema_refuses_a_wrong_key() -> None:
+    schema = json.loads(SPECIFICATION.read_text(encoding="utf-8"))
+    with pytest.raises(jsonschema.ValidationError, match="shm_sizes"):
+        jsonschema.Draft202012Validator(schema).validate({"services": {"a": {"shm_sizes": "1g"}}})
+
+
+def test_one_node_is_what_docker_run_has(tmp_path: Path) -> None:
+    words = ("-np", "9", "--time-limit", "5m", "--env", "A=$HOME", "--env", "TOKEN")
+    found = _compose(tmp_path, *words, *PROGRAM)
+    limit = "timeout --foreground --signal=USR1 --kill-after=30 300"
+    ranks = "mpirun -np 9 --oversubscribe -bind-to none"
+    assert found == {
+        "services": {
+            "train": {
+                "image": IMAGE,
+                "hostname": "train",
+                "user": "1000:1000",
+                "working_dir": "/work",
+                "volumes": [f"{tmp_path}:/work"],
+                "environment": {"A": "$$HOME", "TOKEN": None},
+                "shm_size": "1152m",
+                "stop_grace_period": "30s",
+                "command": [*limit.split(), *ranks.split(), "python", "train.py"],
+            }
+        }
+    }
+
+
+def test_nodes_wait_for_each_other_and_for_keys(tmp_path: Path) -> None:
+    options = ("--nodes", "3", "-np", "6", "--checkpoints", "kept", "--env", "A=1")
+    found = _compose(tmp_path, *options, *PROGRAM)
+    services = found["services"]
+    assert [*services] == ["prepare", "train", "node-1", "node-2"]
+    assert found["volumes"] == {"kept": {"external": True, "name": "kept"}, "ssh": {}}
+    hosts = "mpirun -np 6 -H train:2,node-1:2,node-2:2 -bind-to none -x MODEL_DIR -x A"
+    assert services["train"]["command"] == [*hosts.split(), "python", "train.py"]
+    conditions = {name: one["condition"] for name, one in services["train"]["depends_on"].items()}
+    assert conditions == {
+        "node-1": "service_healthy",
+        "node-2": "service_healthy",
+        "prepare": "service_completed_successfully",
+    }
+    for name in ("train", "node-1", "node-2"):
+        assert services[name]["user"] == "1000:1000"
+        assert "ssh:/home/mpiuser/.ssh:ro" in services[name]["volumes"]
+        assert services[name]["depends_on"]["prepare"]
+    assert services["prepare"]["user"] == "0"
+    assert services["prepare"]["command"][-1].endswith("chown 1000:1000 /model")
+
+
+def test_intel_mpi_names_nodes_in_its_own_way(tmp_path: Path) -> None:
+    options = ("--mpi", "intelmpi", "--nodes", "2", "-np", "4")
+    command = _compose(tmp_path, *options, *PROGRAM)["services"]["train"]["command"]
+    assert command[:-2] == ["mpirun", "-np", "4", "-ppn", "2", "-hosts", "train,node-1"]
+
+
+def test_each_task_knows_its_part(tmp_path: Path) -> None:
+    options = ("--nodes", "3", "--ps", "1", "--checkpoints", "kept", "--time-limit", "1m")
+    services = _compose(tmp_path, *options, *PROGRAM)["services"]
+    assert [*services] == ["prepare", "chief", "worker-0", "worker-1", "ps-0"]
+    cluster = {
+        "chief": ["chief:2223"],
+        "worker": ["worker-0:2223", "worker-1:2223"],
+        "ps": ["ps-0:2223"],
+    }
+    for name, service in services.items():
+        if name == "prepare":
+            assert service["volumes"] == ["kept:/model"]
+            continue
+        kind, _, number = name.partition("-")
+        task = {"type": kind, "index": int(number or 0)}
+        config = json.loads(service["environment"]["TF_CONFIG"])
+        assert config == {"cluster": cluster, "task": task}
+        limit = "timeout --foreground --signal=TERM --kill-after=30 60 python train.py"
+        assert shlex.join(service["command"]) == limit
+    assert set(services["chief"]["depends_on"]) == {"worker-0", "worker-1", "ps-0", "prepare"}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "device"),
+    [
+        ("all", {"count": "all"}),
+        ("2", {"count": 2}),
+        ("device=0,1", {"device_ids": ["0", "1"]}),
+    ],
+)
+def test_gpus_are_reserved(tmp_path: Path, gpus: str, device: dict[str, Any]) -> None:
+    service = _compose(tmp_path, "--gpus", gpus, *PROGRAM)["services"]["train"]
+    (found,) = service["deploy"]["resources"]["reservations"]["devices"]
+    assert found == {"driver": "nvidia", **device, "capabilities": ["gpu"]}
+    assert service["ulimits"] == {"memlock": -1}
+
+
+def test_tensorboard_only_reads(tmp_path: Path) -> None:
+    options = ("--tensorboard", "logs", "--checkpoints", "kept")
+    services = _compose(tmp_path, *options, *PROGRAM)["services"]
+    board = services["tensorboard"]
+    assert board["volumes"] == [f"{tmp_path}:/work:ro", "kept:/model:ro"]
+    assert board["ports"] == ["127.0.0.1::6006"]
+    assert board["command"][:3] == ["tensorboard", "--logdir", "logs"]
+    assert services["train"]["depends_on"]["tensorboard"] == {"condition": "service_started"}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--exec",), "--exec: --format compose cannot express it. Give --format docker."),
+        (("--nodes", "2", "-np", "3"), "-np 3 on --nodes 2: give each node the same number"),
+        (("--ps", "1", "-np", "2"), "-np counts ranks of MPI, and parameter servers have none"),
+        (("--nodes", "2", "--user", "7"), "--user 7: ssh between nodes knows the user 1000 alone"),
+        (("--format", "docker", "--nodes", "2"), "--nodes: --format docker cannot express it"),
+        (("--format", "docker", "--ps", "2"), "--ps: --format docker cannot express it"),
+    ],
+)
+def test_what_the_format_lacks_is_refused(
+    tmp_path: Path, words: tuple[str, ...], says: str
+) -> None:
+    code, text = ran(tmp_path, "--image", "a:1", "--format", "compose", *words, *PROGRAM)
+    assert (code, text.count("\n")) == (2, 0)
+    assert says in text
