@@ -9,7 +9,6 @@ returns, and from 2.9 on a constant of ``_pywrap_tf_session.so``.
 """
 
 import ast
-import importlib
 import io
 import re
 import struct
@@ -20,11 +19,13 @@ from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 from packaging.version import Version
+from uv import find_uv_bin
 
 from imgbuild.audit.compare import OfferedFile, WheelFacts
 from imgbuild.dockerfile.requirements import index_environment
 from imgbuild.errors import InputError, MachineError
 from imgbuild.http import HttpClient, shown
+from imgbuild.process import run
 from imgbuild.settings import Sites
 
 #: One request of this many bytes; a wheel has up to 500 MB, of which some MB are read.
@@ -42,6 +43,8 @@ _GPU_SONAME = re.compile(rf"lib(?:{_GPU})\.so(?:\.[0-9]+)*")
 _HANDLE = re.compile(r"_ZN(?:15stream_executor|3tsl)8internal9DsoLoader\d+Get(\w+)DsoHandleEv")
 #: The libraries whose functions are not called as they are.
 _OPENED = {"CudaDriver": "cuda", "CudaRuntime": "cudart", "NvInferPlugin": "nvinfer_plugin"}
+#: What the help of uv says of ``--default-index``.
+_DEFAULT = re.compile(r"default package index\s+\(by\s+default:\s+<(https://\S+?)>\)")
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)*")
 _SONAME_IN_TABLE = re.compile(rb"\0(lib[a-zA-Z_+-]+\.so(?:\.[0-9]+)*)(?=\0)")
 _GLIBC = re.compile(rb"\0GLIBC_(\d+(?:\.\d+)+)(?=\0)")
@@ -62,17 +65,18 @@ _SHORT = 16
 
 
 def index_url(sites: Sites) -> str:
-    """Return the index: the mirror, else that of uv's and pip's variables, else pip's default.
+    """Return the index: the mirror, else that of uv's and pip's variables, else uv's default.
 
-    InputError: none is named, and there is no pip here; or the address is none.
+    InputError: the address is none. Only the help of uv says its default; uv's version is pinned.
     """
     environment = index_environment(sites)
     names = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
     url = next((environment[name] for name in names if environment.get(name)), "")
-    try:
-        url = url or importlib.import_module("pip._internal.models.index").PyPI.simple_url
-    except (ImportError, AttributeError) as error:
-        raise InputError("No package index is named: set UV_DEFAULT_INDEX.") from error
+    if not url:
+        told = _DEFAULT.search(run([find_uv_bin(), "pip", "compile", "--help"], timeout=10).output)
+        if told is None:
+            raise InputError("No package index is named: set UV_DEFAULT_INDEX.")
+        url = told[1]
     try:
         urlsplit(url)
     except ValueError as error:  # the address is not quoted: it may hold a login
