@@ -17,6 +17,7 @@ from imgbuild.dockerfile.variables import variables
 from imgbuild.errors import InputError
 from imgbuild.files import write_texts
 from imgbuild.matrix.images import Image
+from imgbuild.matrix.load import version_note
 from imgbuild.project import Project
 
 DOCKERFILE = "Dockerfile"
@@ -38,7 +39,8 @@ def render_dockerfile(image: Image, templates: Path) -> Dockerfile:
         what = " ".join(f"{type(error).__name__}: {error}".split())
         if not os.access(templates, os.R_OK | os.X_OK):  # Jinja says that there is no template
             what = "you may not read this folder"
-        raise InputError(f"images/templates/{where}: {what} (for {image.name}).") from error
+        note = version_note(templates.parents[1])
+        raise InputError(f"images/templates/{where}: {what} (for {image.name}).{note}") from error
     return read_dockerfile(text.rstrip("\n") + "\n")
 
 

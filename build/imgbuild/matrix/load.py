@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from imgbuild.errors import InputError
 from imgbuild.matrix.images import all_images, resolve_image, whole_family
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.pins import NVIDIA, MissingError
@@ -60,8 +62,23 @@ def load_matrix(path: Path) -> Matrix:
         faults += _alias_faults(matrix)
         faults += _upstream_faults(matrix, Project(path.parent).keyrings)
     if matrix is None or faults:
-        raise document.reject(faults)
+        raise InputError(f"{document.reject(faults)}{version_note(path.parent)}")
     return matrix
+
+
+def version_note(checkout: Path) -> str:
+    """Return a paragraph if another version of imgbuild wrote the checkout's generated files.
+
+    What that version allows, and this one does not, are then no faults of the user's.
+    """
+    with suppress(OSError, ValueError):
+        if (checkout / "images" / SCHEMA_NAME).read_text(encoding="utf-8") != schema_text():
+            return (
+                "\nAnother version of imgbuild rendered this folder than this one, which is in "
+                f"{Path(__file__).parents[1]}. Run that version here; or adapt the files, as "
+                "CHANGELOG.md says, and `imgbuild render`."
+            )
+    return ""
 
 
 def schema_text() -> str:

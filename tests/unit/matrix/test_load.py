@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
+from imgbuild.matrix import load
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import SCHEMA_NAME, load_matrix, schema_text
 from imgbuild.matrix.model import Matrix
@@ -273,3 +274,17 @@ def test_the_schema_refuses_what_the_loader_refuses(
     section[key] = value
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(document, schema)
+
+
+def test_a_folder_that_another_version_rendered(
+    edited: Edited, refusal: Refusal, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is a fault to this version may be none to the one that wrote the schema beside it."""
+    path = edited("repository:", "newer_key: 1\nrepository:")
+    assert (path.parent / "images" / SCHEMA_NAME).read_text() == schema_text()
+    assert "Another version" not in refusal(path)
+    monkeypatch.setattr(load, "schema_text", lambda: "{}")
+    text = refusal(path)
+    assert "1 fault; nothing was done.\nAnother version of imgbuild rendered this folder" in text
+    assert str(project.root / "build" / "imgbuild") in text
+    assert load.version_note(path.parent / "images") == "", "it has no schema"
