@@ -30,7 +30,7 @@ KEY_DIGITS = 16
 TAKEN = "taken"
 #: Stages that the compiler's stage stands on or copies from, known by more than their instructions:
 #: the system by its release, the interpreter by its ABI, the packages by those that matter.
-_KNOWN_OTHERWISE = ("os", "binutils", "python", "cpython", "cuda", "installer", *SUPPLIED)
+_KNOWN_OTHERWISE = ("os", "python", "cpython", "cuda", "installer", "framework", *SUPPLIED)
 #: What compiles Horovod beside TensorFlow itself: its setup.py imports or builds with these.
 BUILDERS = ("cffi", "numpy", "pip", "setuptools", "wheel")
 

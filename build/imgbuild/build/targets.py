@@ -156,13 +156,10 @@ def shared_layers(image: Image, project: Project) -> tuple[str, ...]:
     The last packages are the image's TensorFlow; what lies above stands on it.
     """
     dockerfile = render_dockerfile(image, project.templates)
-    stages, final = dockerfile.stages, dockerfile.final
-    below = [final.parent]
-    while (parent := stages[below[0]].parent) in stages:
-        below.insert(0, parent)
-    copied = [name for name in stages if f"--from={name} " in final.text]
-    below += copied[: copied.index(PACKAGES)] if PACKAGES in copied else copied
-    return tuple(filter(None, (_commands(stages[name]) for name in below)))
+    *below, framework, _ = dockerfile.chain
+    copied = [one for one in dockerfile.stages.values() if f"--from={one.name} " in framework.text]
+    below += [one for one in copied if one.name != PACKAGES]
+    return tuple(filter(None, map(_commands, below)))
 
 
 def _commands(stage: Stage) -> str:

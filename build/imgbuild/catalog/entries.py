@@ -121,7 +121,7 @@ def read_catalog(
     for image, one in shown:
         found = known.get(image.name)
         if found:
-            found = with_stages(found, render_dockerfile(image, project.templates).final)
+            found = with_stages(found, render_dockerfile(image, project.templates).chain)
         packages = read_lock(project.locks / image.lock_name).versions
         records = tuple(one for one in published.whole[::-1] if one.image == image.name)
         moving = published.moving(records[0]) if records else ()
@@ -169,13 +169,14 @@ def published_image(
     return replace(known, layers=layers)
 
 
-def with_stages(known: KnownImage, final: Stage) -> KnownImage:
+def with_stages(known: KnownImage, chain: Iterable[Stage]) -> KnownImage:
     """Return the image with the stages that its layers are copied from.
 
-    A history does not say them, the final stage of the Dockerfile does: where their last copies are
-    the same, they are the same steps.
+    A history does not say them, the Dockerfile's stages do: where their last copies are the same,
+    they are the same steps.
     """
-    copies = [one.line for one in final.instructions if one.line.startswith("COPY ")]
+    lines = [one.line for stage in chain for one in stage.instructions]
+    copies = [line for line in lines if line.startswith("COPY ")]
     layers = [*known.layers]
     places = [index for index, layer in enumerate(layers) if layer.made_by.startswith("COPY ")]
     places = places[-len(copies) :] if copies else []

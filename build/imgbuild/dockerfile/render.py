@@ -21,8 +21,8 @@ from imgbuild.matrix.load import version_note
 from imgbuild.project import Project
 
 DOCKERFILE = "Dockerfile"
-#: Of a list of packages or labels; longer lines are long words.
-WIDTH = 105
+#: Of a line with packages, variables or labels; longer lines are long words.
+WIDTH = 130
 
 
 def render_dockerfile(image: Image, templates: Path) -> Dockerfile:
@@ -132,11 +132,12 @@ def template_environment(*folders: Path) -> Environment:
     return environment
 
 
-def _wrapped(words: Iterable[str], indent: int = 4) -> str:
-    """Return the words in lines that go on; none is broken."""
-    lines = [""]
+def _wrapped(words: Iterable[str], before: int, indent: int = 4) -> str:
+    """Return the words in lines that go on, the first after ``before`` columns; none is broken."""
+    lines, room = [""], WIDTH - len(" \\") - before
     for word in words:
-        if lines[-1] and len(lines[-1]) + len(word) > WIDTH:
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > room:
             lines.append("")
+            room = WIDTH - len(" \\") - indent
         lines[-1] += f" {word}" if lines[-1] else word
     return f" \\\n{' ' * indent}".join(lines)

@@ -70,6 +70,14 @@ class Dockerfile:
         return self.stages[next(reversed(self.stages))]
 
     @property
+    def chain(self) -> tuple[Stage, ...]:
+        """The stages whose layers are the image's: the last one, before it those it stands on."""
+        found = [self.final]
+        while (parent := self.stages.get(found[0].parent)) is not None:
+            found.insert(0, parent)
+        return tuple(found)
+
+    @property
     def paths(self) -> tuple[str, ...]:
         """The paths of the build context that it mounts or copies, sorted."""
         return tuple(sorted({path for stage in self.stages.values() for path in stage.paths}))

@@ -87,7 +87,8 @@ def epoch_seconds(image: Image) -> int:
 
 def variables(image: Image, locks: Path) -> dict[str, object]:
     """Return what the templates may name of an image; InputError if its lock is damaged."""
-    minor, layers = image.python_minor, package_layers(image, locks)
+    minor = image.python_minor
+    *layers, rest = package_layers(image, locks)
     return {
         "image": image,
         "epoch": epoch_seconds(image),
@@ -105,7 +106,7 @@ def variables(image: Image, locks: Path) -> dict[str, object]:
         **_cuda(image),
         **_index_cuda(image, layers),
         "package_layers": layers,
-        "layered_packages": sorted(package for layer in layers for package in layer.packages),
+        "other_packages": rest,
     }
 
 

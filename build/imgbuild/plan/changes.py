@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from imgbuild.dockerfile.labels import INPUT_PARTS, NAMESPACE
+from imgbuild.dockerfile.lockfile import FOLDER
 from imgbuild.files import parse_json
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import DOWNLOAD, PACKAGES, STAGE, InputDigest
@@ -84,14 +85,16 @@ def _inputs(old: Mapping[str, str] | None, new: Mapping[str, str]) -> Iterator[C
     if old is None:
         return
     for name in sorted({*old, *new}, key=lambda name: (name.startswith(STAGE), name)):
-        if name.endswith(PACKAGES) or old.get(name) == new.get(name):
+        # A lock's layers follow from its packages; the stage that mounts another one is named, too.
+        packages = name.endswith(PACKAGES) and not name.startswith(STAGE)
+        if packages or name.startswith(f"locks/{FOLDER}/") or old.get(name) == new.get(name):
             continue
         # Of a lock, its packages; none of them differ where only hashes or comments do.
         before, after = (_versions(parts.get(name + PACKAGES, "")) for parts in (old, new))
-        packages = [*_differences(before, after, f"{name}: ")]
+        changed = [*_differences(before, after, f"{name}: ")]
         # A download is named without its context.
         shown = DOWNLOAD + name.rpartition("/")[2] if name.startswith(DOWNLOAD) else name
-        yield from packages or [Change(shown, old.get(name), new.get(name))]
+        yield from changed or [Change(shown, old.get(name), new.get(name))]
 
 
 def _versions(packages: str) -> dict[str, str]:

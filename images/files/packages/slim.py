@@ -1,6 +1,6 @@
 """Make a tree of installed Python packages smaller, without anything that a program can miss.
 
-    slim.py SITE_PACKAGES --binutils FOLDER [--below SITE_PACKAGES]
+    slim.py SITE_PACKAGES [--below SITE_PACKAGES]
 
 Removed are the tests of packages that bring megabytes of them, and the symbols of shared libraries
 that only a debugger reads: what is exported stays, for custom operations too. A bundled library
@@ -28,16 +28,13 @@ def main():
     """Slim the tree that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tree")
-    parser.add_argument("--binutils", required=True, help="the folder of strip")
     parser.add_argument("--below")
     arguments = parser.parse_args()
     changed = remove_tests(arguments.tree)
     libraries = list(shared_libraries(arguments.tree))
     if arguments.below:
         changed += [path for path in libraries if link(path, arguments.tree, arguments.below)]
-    changed += [
-        path for path in libraries if not os.path.islink(path) and strip(path, arguments.binutils)
-    ]
+    changed += [path for path in libraries if not os.path.islink(path) and strip(path)]
     update_records(arguments.tree, {os.path.relpath(path, arguments.tree) for path in changed})
 
 
@@ -69,28 +66,16 @@ def is_elf(path):
         return stream.read(6) == b"\x7fELF\x02\x01"
 
 
-def strip(path, binutils):
+def strip(path):
     """Take away what only debuggers read; return whether the file was replaced.
 
     strip spoils libraries that patchelf moved segments of: the loader then refuses them
     ("address/offset not page-aligned"), so these stay as they are.
     """
     smaller = path + ".stripped"
-    command = [
-        os.path.join(binutils, "strip"),
-        "--strip-unneeded",
-        "--preserve-dates",
-        "-o",
-        smaller,
-        path,
-    ]
-    libraries = {"LD_LIBRARY_PATH": binutils}
-    made = (
-        subprocess.call(
-            command, env=libraries, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        == 0
-    )
+    command = ["strip", "--strip-unneeded", "--preserve-dates", "-o", smaller, path]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    made = subprocess.call(command, **quiet) == 0
     if made and loadable(smaller) and os.path.getsize(smaller) < os.path.getsize(path):
         shutil.copymode(path, smaller)
         os.replace(smaller, path)

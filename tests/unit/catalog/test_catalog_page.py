@@ -207,13 +207,13 @@ def test_layers_of_a_published_image() -> None:
 
 
 def test_copied_layers_are_named_by_the_stages_that_they_are_from() -> None:
-    text = "FROM x AS a\nFROM a AS final\nCOPY --link --from=a /opt/python /opt/python\n"
-    text += "COPY --link --from=b /out/ /\n"
-    final = read_dockerfile(text).final
-    steps = [one.made_by for one in with_stages(KnownImage((), LAYERS), final).layers]
+    text = "FROM x AS a\nFROM a AS below\nCOPY --link --from=a /opt/python /opt/python\n"
+    text += "FROM below AS final\nCOPY --link --from=b /out/ /\n"
+    chain = read_dockerfile(text).chain
+    steps = [one.made_by for one in with_stages(KnownImage((), LAYERS), chain).layers]
     assert steps[1::2] == ["COPY --from=a /opt/python /opt/python", "COPY --from=b /out/ /"]
     other = KnownImage((), LAYERS[:3])
-    assert with_stages(other, final) == other
+    assert with_stages(other, chain) == other
 
 
 @pytest.mark.parametrize(

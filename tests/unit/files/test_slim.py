@@ -4,6 +4,7 @@ import base64
 import csv
 import hashlib
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -46,17 +47,6 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def binutils(tmp_path: Path) -> Path:
-    """Return a folder with strip."""
-    program = shutil.which("strip")
-    assert program
-    folder = tmp_path / "binutils"
-    folder.mkdir()
-    (folder / "strip").symlink_to(program)
-    return folder
-
-
-@pytest.fixture
 def tree(tmp_path: Path, library: Path) -> Path:
     """Return site-packages with one distribution of a library, a module and tests."""
     folder = tmp_path / "site-packages"
@@ -89,12 +79,21 @@ def recorded(tree: Path, name: str) -> dict[str, list[str]]:
 
 
 @pytest.fixture
-def run(slim: ModuleType, binutils: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def run(slim: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def call(tree: Path, *options: str) -> None:
-        monkeypatch.setattr(sys, "argv", ["slim", str(tree), "--binutils", str(binutils), *options])
+        monkeypatch.setattr(sys, "argv", ["slim", str(tree), *options])
         slim.main()
 
     return call
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return where a test may put another `strip`, before this machine's."""
+    folder = tmp_path / "binutils"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    return folder / "strip"
 
 
 def symbols(path: Path, *options: str) -> str:
@@ -135,11 +134,9 @@ def test_tests_of_some_packages_go_and_interfaces_stay(
 
 
 def test_a_library_that_strip_would_spoil_stays_as_it_is(
-    tree: Path, run: Callable[..., None], binutils: Path, library: Path
+    tree: Path, run: Callable[..., None], program: Path, library: Path
 ) -> None:
     """As strip does to what patchelf moved: a segment no longer at its offset in a page."""
-    program = binutils / "strip"
-    program.unlink()
     program.write_text(
         f"#!{sys.executable}\n"
         "import struct, sys\n"
@@ -157,10 +154,8 @@ def test_a_library_that_strip_would_spoil_stays_as_it_is(
 
 
 def test_a_strip_that_fails_changes_nothing(
-    tree: Path, run: Callable[..., None], binutils: Path, library: Path
+    tree: Path, run: Callable[..., None], program: Path, library: Path
 ) -> None:
-    program = binutils / "strip"
-    program.unlink()
     program.write_text("#!/bin/sh\nexit 1\n")
     program.chmod(0o755)
     run(tree)

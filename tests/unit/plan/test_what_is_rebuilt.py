@@ -178,7 +178,11 @@ ROWS: list[Row] = [
     (_change_macro, {"variant": "gpu", "stack": "ubuntu"}, "Dockerfile: stages? [a-z, -]+"),
     *(_file(name) for name in ("mpiexec-ssh", "keyrings/README.md", "ssh/ssh_config_mpi")),
     (_make_executable, "files/network.sh", f"files/network.sh {HEX}"),
-    (_change_package, {"lock_name": FIRST}, r"lock: [a-z0-9-]+ ([0-9.]+) → \1\.1"),
+    (
+        _change_package,
+        {"lock_name": FIRST},
+        r"lock: [a-z0-9-]+ ([0-9.]+) → \1\.1; Dockerfile: stage packages",
+    ),
     (_append_to_lock("lock_name"), {"lock_name": FIRST}, f"lock {HEX}"),
     (_append_to_lock("build_lock_name"), {"build_lock_name": FIRST}, f"build lock {HEX}"),
     (_append_to_lock("mpi_lock_name"), {"mpi_lock_name": FIRST}, f"MPI lock {HEX}"),
