@@ -4,11 +4,14 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from checkout import ROOT, Base, Checkout
 from kubeflow import Cluster
 
+from imgbuild.inputs.build_inputs import uv_context
+from imgbuild.project import cache_dir
 from imgbuild.settings import load_settings
 
 pytestmark = pytest.mark.nightly
@@ -105,3 +108,24 @@ def test_standalone_keras_is_added_to_an_image(
     assert ran.returncode == 0, ran.stderr
     assert f"Keras {keras} on TensorFlow {version}." in ran.stdout
     assert LEARNT.search(ran.stdout)
+
+
+def test_uv_keeps_to_the_packages_of_an_image(
+    image: Callable[[str], str], checkout: Checkout, tmp_path: Path
+) -> None:
+    """As pip does, which the suite `pins` sees; no image has uv."""
+    name = image("imgbuild/tensorflow:2.2-cpu-debian")
+    with ZipFile(tmp_path / "numpy-9999-py3-none-any.whl", "w") as wheel:
+        metadata = "Metadata-Version: 2.1\nName: numpy\nVersion: 9999\n"
+        wheel.writestr("numpy-9999.dist-info/METADATA", metadata)
+        wheel.writestr("numpy-9999.dist-info/WHEEL", "Wheel-Version: 1.0\n")
+    volumes = {"/run/uv": uv_context(cache_dir()), "/run/wheels": tmp_path}
+    mounts = [f"--volume={folder}:{place}:ro" for place, folder in volumes.items()]
+    command = "echo numpy | %s /run/uv/uv pip compile --offline --no-index -f /run/wheels -"
+    kept, replaced = (
+        checkout.docker("run", "--rm", *mounts, name, "sh", "-c", command % variable)
+        for variable in ("", "UV_CONSTRAINT=")
+    )
+    assert kept.returncode == 1
+    assert "numpy==1.18.5" in kept.stderr
+    assert "numpy==9999" in replaced.stdout

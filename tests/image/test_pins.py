@@ -23,6 +23,8 @@ STANDIN = "imgbuild.standin"
 #: What `pip check` may say, by TensorFlow's version, each with its reason. There is none: the locks
 #: were solved together, and a conflict that someone has to live with is to be written here.
 KNOWN_CONFLICTS: dict[str, frozenset[str]] = {}
+#: What pip and uv read, each by a variable of its own.
+CONSTRAINTS = f"{PREFIX}/constraints.txt"
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +118,33 @@ def test_requirements_agree(container: Container, expect: Expectation) -> None:
     assert not ran.failed or found, f"pip check failed: {ran.stderr.strip()}"
     assert found <= known, "\n".join(["not known:", *sorted(found - known)])
     assert known <= found, "\n".join(["known, but no longer so:", *sorted(known - found)])
+
+
+@pytest.mark.usefixtures("of_a_stack")
+def test_constraints_are_what_is_installed(
+    container: Container, distributions: list[tuple[str, str]]
+) -> None:
+    """The file that `PIP_CONSTRAINT` and `UV_CONSTRAINT` name has each package in its version."""
+    named = container.run("printenv", "PIP_CONSTRAINT", "UV_CONSTRAINT", seconds=10)
+    assert named.stdout.split() == [CONSTRAINTS] * 2
+    lines = container.run("cat", CONSTRAINTS, seconds=10).output.split()
+    held = {canonicalize_name(name): one for name, _, one in (x.partition("==") for x in lines)}
+    wrong = [
+        f"{name}: the image has {found}, {CONSTRAINTS} {held.get(name, 'nothing')}"
+        for name, found in sorted({**dict.fromkeys(held, "none"), **dict(distributions)}.items())
+        if held.get(name) != found
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.usefixtures("of_a_stack")
+def test_pip_leaves_what_is_installed(container: Container) -> None:
+    """Of wheels of a newer release pip takes none; told to, it fails and names the constraint."""
+    found = container.program("newer_packages.py", seconds=120).json
+    replaced = ", ".join(sorted({*found["installed"]} - {*found["kept"]}))
+    assert not replaced, f"pip would replace {replaced}:\n{found['said']}"
+    held = f"The user requested (constraint) numpy=={found['installed']['numpy']}"
+    assert held in found["refused"], found["refused"]
 
 
 @pytest.mark.usefixtures("importable")

@@ -51,6 +51,9 @@ MPI_ROOT = "/opt/impi"
 #: command; env becomes the command, or ends with 127 (126: it cannot be run), as shells do.
 INIT = (f"{PREFIX}/bin/dumb-init", "--", "/usr/bin/env", "--")
 
+#: What is installed, as constraints: pip and uv keep to the file that their variables name.
+CONSTRAINTS = f"{PREFIX}/constraints.txt"
+
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
 #: What NVIDIA's container runtime reads: all devices, the libraries for computing, and the CUDA
@@ -119,6 +122,8 @@ def _paths(image: Image) -> dict[str, object]:
     environment = (
         ("PATH", path),
         ("LANG", "C.UTF-8"),
+        ("PIP_CONSTRAINT", CONSTRAINTS),
+        ("UV_CONSTRAINT", CONSTRAINTS),
         *MPI_ENVIRONMENT[mpi.flavour],
         *(LIBFABRIC_ENVIRONMENT if root and Version(mpi.version) >= LIBFABRIC else ()),
         *(GPU_ENVIRONMENT if image.cuda else ()),

@@ -18,6 +18,12 @@ shift
 uv pip install --no-config --cache-dir /run/uv-cache --python "$python" --prefix "/out$prefix" \
     --link-mode copy --no-deps --require-hashes --requirement "$here/packages.txt" "$@"
 rm -f "/out$prefix/.lock"
+# These packages are kept as the base's own are, by the file that its PIP_CONSTRAINT names.
+held=$prefix/constraints.txt
+if [ -e "$held" ]; then
+    sed -nE 's/^([A-Za-z0-9._-]+==[^ ;\\]+).*/\1/p' "$here/packages.txt" > /tmp/added.txt
+    cat "$held" /tmp/added.txt > "/out$held"
+fi
 # A .pyc is valid only for the exact time of its source: set the times, then compile.
 find /out -exec touch --no-dereference --date="@$epoch" {} +
 site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
