@@ -1,5 +1,7 @@
 # Read by the steps that download Python packages: mirrors, login data, authorities, or no network.
 # Environment alone, so that the commands that follow are the same everywhere.
+# The cache mount of steps with uv.
+export UV_CACHE_DIR=/run/uv
 if [ -s /run/secrets/ca ]; then
     export SSL_CERT_FILE=/run/secrets/ca PIP_CERT=/run/secrets/ca
 fi
