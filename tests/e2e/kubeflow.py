@@ -111,9 +111,8 @@ class Cluster:
         named = {one["name"]: one["value"] for one in container.get("env", ())}
         options += [f"--env={name}={value}" for name, value in {**variables, **named}.items()]
         options += [f"--volume={source}:{target}:ro" for source, target in mounts]
-        for mount in container.get("volumeMounts", ()):
-            mode = "ro" if mount.get("readOnly") else "rw"
-            options += [f"--volume={self.volumes[mount['name']]}:{mount['mountPath']}:{mode}"]
+        options += _mounts(replica, container, self.volumes)
+        options += [f"--workdir={container['workingDir']}"]
         program, *rest = (str(word) for word in container["command"] + container.get("args", []))
         self._pods.append(f"{self._name}-{name}")
         self._docker(
@@ -152,6 +151,25 @@ class Cluster:
         ran = self.checkout.docker(*arguments)
         assert ran.returncode == 0, f"docker {' '.join(arguments)}: {ran.stderr}"
         return ran.stdout
+
+
+def _mounts(replica: Any, container: Any, volumes: dict[str, Path]) -> list[str]:
+    """Return what mounts a pod's volumes; one in memory is what Docker itself mounts there."""
+    memory = {
+        one["name"]: one["emptyDir"]["sizeLimit"].removesuffix("i")
+        for one in replica["template"]["spec"]["volumes"]
+        if one.get("emptyDir", {}).get("medium") == "Memory"
+    }
+    options = []
+    for mount in container["volumeMounts"]:
+        name, path = mount["name"], mount["mountPath"]
+        if name in memory:
+            assert path == "/dev/shm"  # noqa: S108
+            options.append(f"--shm-size={memory[name]}")
+        else:
+            mode = "ro" if mount.get("readOnly") else "rw"
+            options.append(f"--volume={volumes[name]}:{path}:{mode}")
+    return options
 
 
 def _volume(folder: Path, files: dict[str, bytes], mode: int = 0o1777) -> Path:

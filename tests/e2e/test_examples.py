@@ -40,7 +40,8 @@ def cluster(checkout: Checkout, tmp_path: Path) -> Iterator[Cluster]:
     """Give a network for one job, a copy of the examples, and a folder that all may write to."""
     model = tmp_path / "model"
     model.mkdir()
-    volumes = {"train": shutil.copytree(EXAMPLES, tmp_path / "examples"), "model": model}
+    code = shutil.copytree(EXAMPLES, tmp_path / "examples")
+    volumes = {"code": code, "imgbuild-model": model}
     model.chmod(0o777)
     # pytest's own folders are closed to others, and the containers' user is one.
     for folder in (tmp_path, *tmp_path.parents[:2]):

@@ -26,13 +26,25 @@ if TYPE_CHECKING:
 class JobFormat(StrEnum):
     DOCKER = "docker"
     COMPOSE = "compose"
+    MPIJOB = "mpijob"
+    TFJOB = "tfjob"
+    SLURM = "slurm"
+    DEVCONTAINER = "devcontainer"
 
 
-#: The options that not every format can take, and those that can.
+_EVERY = frozenset(JobFormat)
+_KUBERNETES = {JobFormat.MPIJOB, JobFormat.TFJOB}
+#: Who can express the options that not every format can.
 _TAKEN_BY = {
     "--exec": {JobFormat.DOCKER},
-    "--nodes": {JobFormat.COMPOSE},
-    "--ps": {JobFormat.COMPOSE},
+    "--nodes": _EVERY - {JobFormat.DOCKER, JobFormat.DEVCONTAINER},
+    "--ps": {JobFormat.COMPOSE, JobFormat.TFJOB},
+    "-np": _EVERY - {JobFormat.TFJOB, JobFormat.DEVCONTAINER},
+    "--user": _EVERY - _KUBERNETES - {JobFormat.SLURM},
+    "--shm-size": _EVERY - {JobFormat.SLURM},
+    "--time-limit": _EVERY - {JobFormat.DEVCONTAINER},
+    "--tensorboard": _EVERY - _KUBERNETES - {JobFormat.SLURM},
+    "a program": _EVERY - {JobFormat.DEVCONTAINER},
 }
 
 
@@ -48,7 +60,8 @@ def run(
         option("--image IMAGE", "Any other image; --gpu and --mpi say what is in it."),
     ] = None,
     form: Annotated[
-        JobFormat, option("--format", "docker: a command line; compose: a file, also of nodes.")
+        JobFormat,
+        option("--format", "docker is a command line; the others are files for these tools."),
     ] = JobFormat.DOCKER,
     execute: Annotated[
         bool, option("--exec", "Run it, to its end; exit with the code of the program.")
@@ -114,10 +127,11 @@ def run(
     from imgbuild.training import training_job as training
 
     opened = options.open_project(project)
-    given = {"--exec": execute, "--nodes": nodes > 1, "--ps": servers}
-    _check_format(form, [name for name, value in given.items() if value])
+    values = (execute, nodes > 1, servers, ranks, user, shm_size, time_limit, tensorboard, command)
+    _check_format(form, [name for name, value in zip(_TAKEN_BY, values, strict=True) if value])
     reference, gpu, flavour, known = _image(opened, image, selection)
-    count = ranks or (1 if servers else nodes)
+    tasks = servers or form == JobFormat.TFJOB
+    count = ranks or (1 if tasks else nodes)
     planned = training.TrainingJob(
         name=job,
         image=reference,
@@ -128,17 +142,17 @@ def run(
         ranks=count,
         nodes=nodes,
         servers=servers,
-        user=_user(user, nodes > 1 and not servers),
+        user=_user(user, form in _KUBERNETES or (nodes > 1 and not tasks)),
         shm_bytes=training.parse_size(shm_size)
         if shm_size
-        else training.shared_memory(count // nodes),
+        else training.shared_memory(-(-count // nodes)),
         seconds=_seconds(time_limit),
         further=tuple(map(training.parse_mount, mount or ())),
         given=tuple(map(training.parse_variable, env or ())),
         checkpoints=checkpoints and training.parse_source(checkpoints, "--checkpoints"),
         tensorboard=tensorboard,
     )
-    training.check_job(planned)
+    training.check_job(planned, runs=form != JobFormat.DEVCONTAINER)
     if form != JobFormat.DOCKER:
         echo(_file(form, planned))
         return
@@ -164,9 +178,18 @@ def _check_format(form: JobFormat, given: list[str]) -> None:
 
 def _file(form: JobFormat, job: "TrainingJob") -> str:
     """Return the file for another tool."""
+    from imgbuild.training.batch_script import batch_text
     from imgbuild.training.compose_file import compose_text
+    from imgbuild.training.devcontainer import devcontainer_text
+    from imgbuild.training.kubeflow import mpijob_text, tfjob_text
 
-    texts = {JobFormat.COMPOSE: compose_text}
+    texts = {
+        JobFormat.COMPOSE: compose_text,
+        JobFormat.MPIJOB: mpijob_text,
+        JobFormat.TFJOB: tfjob_text,
+        JobFormat.SLURM: batch_text,
+        JobFormat.DEVCONTAINER: devcontainer_text,
+    }
     return texts[form](job).rstrip()
 
 

@@ -33,8 +33,8 @@ def docker_script(job: TrainingJob, client: Line) -> str:
 
     ``client`` is the Docker client, with what names its engine.
     """
-    owner = _owner(job, client)
-    commands = [owner] if owner else []
+    owner = owner_words(job, client)
+    commands: list[Lines] = [((*owner,),)] if owner else []
     if job.tensorboard:
         name, *board = _board(job, client)
         commands += [((*name, "--detach"), *board), (_port(job, client),)]
@@ -52,8 +52,8 @@ def run_job(job: TrainingJob, client: Line, log: Callable[[str], None]) -> int:
 
     MachineError: the engine cannot start TensorBoard, or cannot prepare the volume.
     """
-    if owner := _owner(job, client):
-        _require(run(_words(owner), timeout=_ENGINE_SECONDS), "the volume cannot be prepared")
+    if owner := owner_words(job, client):
+        _require(run(owner, timeout=_ENGINE_SECONDS), "the volume cannot be prepared")
     with ExitStack() as stack:
         begin = partial(start, leader_first=True, grace=SAVE_SECONDS + _ENGINE_SECONDS)
         if job.tensorboard:
@@ -93,13 +93,13 @@ def _board(job: TrainingJob, client: Line) -> Lines:
     )
 
 
-def _owner(job: TrainingJob, client: Line) -> Lines:
+def owner_words(job: TrainingJob, client: Line) -> list[str]:
     """Return what gives the volume of checkpoints, which is root's when it is new, to the user."""
     kept = [one for one in job.mounts if one.target == MODEL and one.is_volume]
     if not kept or job.user is None:
-        return ()
+        return []
     root = ("--rm", "--user", "0", "--volume", kept[0].text)
-    return ((*client, "run", *root, job.image, "chown", job.user, MODEL),)
+    return [*client, "run", *root, job.image, "chown", job.user, MODEL]
 
 
 def _container(

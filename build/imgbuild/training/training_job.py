@@ -193,13 +193,13 @@ def parse_variable(text: str) -> tuple[str, str | None]:
     return name, value if given else None
 
 
-def check_job(job: TrainingJob) -> None:
-    """Raise InputError for a value that no tool could take."""
+def check_job(job: TrainingJob, *, runs: bool = True) -> None:
+    """Raise InputError for a value that no tool could take; ``runs``: a program is named."""
     command = job.command
     named = bool(command) and not command[0].startswith("-")
     board = not (job.tensorboard or "").startswith("-")
     rules: tuple[tuple[object, str], ...] = (
-        (named, "Name the program to run, after `--`: imgbuild run -- python train.py"),
+        (named or not runs, "Name the program to run, after `--`: imgbuild run -- python train.py"),
         (all(map(_shown, command)), "The command has characters that do not print."),
         (_NAME.fullmatch(job.name), f"--job {job.name!r}: give a name such as train-1."),
         (_IMAGE.fullmatch(job.image), f"--image {job.image!r}: that is no name of an image."),
@@ -214,7 +214,7 @@ def check_job(job: TrainingJob) -> None:
             "-np counts ranks of MPI, and parameter servers have none: give --nodes.",
         ),
         (
-            job.servers or job.ranks % job.nodes == 0,
+            job.ranks == 1 or job.ranks % job.nodes == 0,
             f"-np {job.ranks} on --nodes {job.nodes}: give each node the same number of ranks.",
         ),
     )

@@ -22,7 +22,8 @@ def ran(folder: Path, *words: str, env: dict[str, str] | None = None) -> tuple[i
     """Run the command with the code in `folder`; return its exit code, and what it says."""
     app = typer.Typer(rich_markup_mode=None)
     app.command()(run)
-    given = ["--project", str(ROOT), "--code", str(folder), *words]
+    code = () if "--code" in words else ("--code", str(folder))
+    given = ["--project", str(ROOT), *code, *words]
     result = CliRunner().invoke(app, given, env={**ENVIRONMENT, **(env or {})})
     if isinstance(result.exception, ImgbuildError):
         return result.exception.exit_code, str(result.exception)

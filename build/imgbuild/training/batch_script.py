@@ -1,0 +1,62 @@
+"""A training job as a batch script of Slurm, which runs the image with Apptainer."""
+
+import shlex
+from collections.abc import Iterator
+
+from imgbuild.errors import InputError
+from imgbuild.training.training_job import WORK, TrainingJob
+
+_HEADER = """\
+# The image as a file, once, where it is in an engine or in a registry:
+#   apptainer build {file} docker-daemon:{image}
+#   apptainer build {file} docker://{image}"""
+
+
+def batch_text(job: TrainingJob) -> str:
+    """Return the script. Slurm, too, sends SIGTERM at the time limit and kills 30 seconds later.
+
+    InputError: the job has a volume, or ranks of Intel MPI on several nodes.
+    """
+    for mount in job.mounts:
+        if mount.is_volume:
+            problem = "Slurm has no volumes; name a folder that all nodes share, such as"
+            raise InputError(f"{mount.source}: {problem} ./{mount.source}.")
+    if job.nodes > 1 and job.mpi == "intelmpi":
+        raise InputError(
+            "--nodes: Intel MPI of the image cannot start ranks on other nodes of Slurm without "
+            "that cluster's libpmi2.so. Take an image with Open MPI, or one node."
+        )
+    return "\n".join(_lines(job))
+
+
+def _lines(job: TrainingJob) -> Iterator[str]:
+    file = f"{job.name}.sif"
+    yield "#!/bin/bash"
+    yield from (f"#SBATCH {option}" for option in _allocation(job))
+    yield _HEADER.format(file=file, image=job.image)
+    yield "set -eu"
+    # Packages in the user's home, which Apptainer mounts, would go before those of the image.
+    variables = {"PYTHONNOUSERSITE": "1", **job.variables}
+    variables.pop("HOME", None)
+    for name, value in variables.items():
+        if value is not None:  # the others are handed on
+            yield f"export APPTAINERENV_{name}={shlex.quote(value)}"
+    binds = [("--bind", mount.text) for mount in job.mounts]
+    lines = [("apptainer", "exec", *(["--nv"] if job.gpus else [])), *binds, ("--pwd", WORK)]
+    # On one node mpirun of the image starts the ranks; on several Slurm does, and tells Debian's
+    # Open MPI, which is built for PMIx alone (`ompi_info`), about them.
+    command = job.command if job.nodes > 1 else job.launched()
+    start = [("srun", "--mpi=pmix")] if job.nodes > 1 else []
+    yield " \\\n    ".join(shlex.join(line) for line in [*start, *lines, (file,), command])
+
+
+def _allocation(job: TrainingJob) -> Iterator[str]:
+    yield f"--job-name={job.name}"
+    yield f"--nodes={job.nodes}"
+    yield f"--ntasks-per-node={job.ranks_per_node}"
+    if job.gpus:
+        yield f"--gpus-per-node={job.gpus if job.gpus.isdigit() else job.ranks_per_node}"
+    if job.seconds:
+        # timeout ends ranks that mpirun started, in time to save; Slurm those that it started.
+        minutes = -(-job.seconds // 60) + (job.nodes == 1)
+        yield f"--time={minutes}"

@@ -1,0 +1,37 @@
+"""A training job as ``devcontainer.json``: its image, folders and limits, to work in."""
+
+import json
+from typing import Any
+
+from imgbuild.training.docker_run import owner_words
+from imgbuild.training.training_job import TENSORBOARD_PORT, WORK, TrainingJob, size_words
+
+
+def devcontainer_text(job: TrainingJob) -> str:
+    """Return the file; the folder that it is opened in is the code."""
+    run = [f"--volume={one.text}" for one in job.mounts[1:]]
+    run += [f"--shm-size={size_words(job.shm_bytes)}"]
+    run += [f"--gpus={job.gpus}", "--ulimit=memlock=-1"] if job.gpus else []
+    variables = {
+        name: f"${{localEnv:{name}}}" if value is None else value
+        for name, value in job.variables.items()
+    }
+    variables.pop("HOME", None)
+    document: dict[str, Any] = {
+        "name": job.name,
+        "image": job.image,
+        "workspaceMount": f"source=${{localWorkspaceFolder}},target={WORK},type=bind",
+        "workspaceFolder": WORK,
+        "remoteUser": "mpiuser" if job.user else "root",
+        "runArgs": run,
+        "containerEnv": variables,
+    }
+    if job.gpus:
+        document["hostRequirements"] = {"gpu": True}
+    if job.tensorboard:
+        document["forwardPorts"] = [TENSORBOARD_PORT]
+        board = ["tensorboard", "--logdir", job.tensorboard, "--port", str(TENSORBOARD_PORT)]
+        document["postAttachCommand"] = {"tensorboard": board}
+    if owner := owner_words(job, ("docker",)):
+        document["initializeCommand"] = owner
+    return json.dumps(document, indent=2)

@@ -1,0 +1,182 @@
+"""A training job as a resource of Kubeflow's operators: MPIJob v2beta1, TFJob v1.
+
+What the operators and the image promise each other is in docs/kubernetes.md.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from imgbuild.errors import InputError
+from imgbuild.training.training_job import MPI_USER, WORK, Mount, TrainingJob, size_words
+
+Resource = dict[str, Any]
+_HEADER = """\
+# {title}
+#   kubectl create configmap {name}-code --from-file={code}
+#   kubectl apply -f THIS_FILE
+"""
+_CLAIM = "# The claim {} is a folder that all pods share: its access mode is ReadWriteMany.\n"
+#: What Kubernetes calls volumes and claims (RFC 1123).
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SSH_PORT, _TASK_PORT = 2222, 2222
+#: Intel MPI's workers call back to the launcher by its name, which they must know by then.
+_WAIT_FOR_NAMES = """\
+worker=$(head -n 1 /etc/mpi/hostfile) && worker=${worker%%:*}
+for _ in {1..60}; do
+    if ssh -F /etc/ssh/ssh_config_mpi "$worker" getent hosts "$(hostname)"; then break; fi
+    sleep 1
+done
+exec "$@"
+"""
+
+
+def mpijob_text(job: TrainingJob) -> str:
+    """Return the manifest of an MPIJob: a launcher, and a worker for each node."""
+    _check(job)
+    start = [*map(_escaped, replace(job, seconds=0).launched(hostfile=True))]
+    intel = job.mpi == "intelmpi"
+    launcher = ["/bin/bash", "-c", _WAIT_FOR_NAMES, "bash", *start] if intel else start
+    sshd = ["/usr/sbin/sshd", "-De", "-f", "/home/mpiuser/.sshd_config"]
+    ready = {"tcpSocket": {"port": _SSH_PORT}, "initialDelaySeconds": 1, "periodSeconds": 2}
+    worker = {**_container(job, "worker", sshd), **_power(job), "readinessProbe": ready}
+    replicas = {
+        "Launcher": _replica(job, 1, _container(job, "launcher", launcher)),
+        "Worker": {**_replica(job, job.nodes, worker), "restartPolicy": "Never"},
+    }
+    spec = {
+        **({"mpiImplementation": "Intel"} if intel else {}),
+        "slotsPerWorker": job.ranks_per_node,
+        "sshAuthMountPath": "/home/mpiuser/.ssh",
+        "launcherCreationPolicy": "WaitForWorkersReady",
+        "runPolicy": _run_policy(job, "Running"),
+        "mpiReplicaSpecs": replicas,
+    }
+    title = f"{job.ranks} ranks on {job.nodes} workers, by Kubeflow's MPI operator (v2beta1)."
+    return _text(job, title, "kubeflow.org/v2beta1", "MPIJob", spec)
+
+
+def tfjob_text(job: TrainingJob) -> str:
+    """Return the manifest of a TFJob; the operator tells each pod its part in TF_CONFIG."""
+    _check(job)
+    command = [*map(_escaped, replace(job, seconds=0).launched())]
+    # The operator looks for both by name.
+    ports = [{"name": "tfjob-port", "containerPort": _TASK_PORT}]
+    container = {**_container(job, "tensorflow", command), "ports": ports}
+    counts = {"Chief": 1, "Worker": job.nodes - 1, "PS": job.servers}
+    replicas = {
+        kind: _replica(job, count, {**container, **(_power(job) if kind != "PS" else {})})
+        for kind, count in counts.items()
+        if count
+    }
+    spec = {"runPolicy": _run_policy(job, "All"), "tfReplicaSpecs": replicas}
+    parts = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    title = f"{parts}, by Kubeflow's training operator (v1)."
+    return _text(job, title, "kubeflow.org/v1", "TFJob", spec)
+
+
+def _check(job: TrainingJob) -> None:
+    """Raise InputError for what is of this machine, and what a manifest cannot name."""
+    folders = [one for one in job.mounts[1:] if not one.is_volume]
+    names = [one.source for one in _claims(job) if not _LABEL.fullmatch(one.source)]
+    unset = [name for name, value in job.variables.items() if value is None]
+    for found, problem in (
+        ([one.source for one in folders], "a cluster has no folder of this machine; name a claim"),
+        (names, "a claim's name has lower-case letters, digits and '-'"),
+        (unset, "--env without a value cannot be handed on to a cluster; give NAME=VALUE"),
+    ):
+        if found:
+            raise InputError(f"{found[0]}: {problem}.")
+    if job.gpus and job.gpus.startswith("device="):
+        raise InputError(f"--gpus {job.gpus}: Kubernetes chooses the GPUs; give their number.")
+
+
+def _claims(job: TrainingJob) -> list[Mount]:
+    return [one for one in job.mounts if one.is_volume]
+
+
+def _container(job: TrainingJob, name: str, command: Sequence[str]) -> Resource:
+    mounts = [{"name": "code", "mountPath": WORK, "readOnly": True}]
+    for one in _claims(job):
+        mount = {"name": one.source, "mountPath": one.target}
+        mounts.append({**mount, **({"readOnly": True} if one.read_only else {})})
+    variables = [
+        {"name": name, "value": _escaped(str(value))} for name, value in job.variables.items()
+    ]
+    return {
+        "name": name,
+        "image": job.image,
+        "workingDir": WORK,
+        "securityContext": {"runAsUser": int(MPI_USER)},
+        "command": [*command],
+        **({"env": variables} if variables else {}),
+        "volumeMounts": [*mounts, {"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108
+    }
+
+
+def _power(job: TrainingJob) -> Resource:
+    """Return what a container that trains has: a GPU for each of its ranks, or as many as asked."""
+    if not job.gpus:
+        return {}
+    count = int(job.gpus) if job.gpus.isdigit() else job.ranks_per_node
+    return {"resources": {"limits": {"nvidia.com/gpu": count}}}
+
+
+def _replica(job: TrainingJob, count: int, container: Resource) -> Resource:
+    """Return so many pods; a claim's folder becomes writable for their group."""
+    group = {"securityContext": {"fsGroup": int(MPI_USER)}} if _claims(job) else {}
+    shared = {"medium": "Memory", "sizeLimit": f"{size_words(job.shm_bytes).upper()}i"}
+    volumes: list[Resource] = [{"name": "code", "configMap": {"name": f"{job.name}-code"}}]
+    volumes += [
+        {"name": one.source, "persistentVolumeClaim": {"claimName": one.source}}
+        for one in _claims(job)
+    ]
+    pod = {
+        **group,
+        "containers": [container],
+        "volumes": [*volumes, {"name": "shm", "emptyDir": shared}],
+    }
+    return {"replicas": count, "restartPolicy": "OnFailure", "template": {"spec": pod}}
+
+
+def _run_policy(job: TrainingJob, clean: str) -> Resource:
+    limit = {"activeDeadlineSeconds": job.seconds} if job.seconds else {}
+    return {"cleanPodPolicy": clean, "backoffLimit": 3, **limit}
+
+
+def _text(job: TrainingJob, title: str, version: str, kind: str, spec: Resource) -> str:
+    here = Path.cwd()
+    code = job.code.relative_to(here) if job.code.is_relative_to(here) else job.code
+    header = _HEADER.format(title=title, name=job.name, code=code)
+    header += "".join(_CLAIM.format(one.source) for one in _claims(job))
+    document = {
+        "apiVersion": version,
+        "kind": kind,
+        "metadata": {"name": job.name},
+        "spec": spec,
+    }
+    return header + yaml.dump(document, Dumper=_Plain, sort_keys=False, width=1_000_000)
+
+
+class _Plain(yaml.SafeDumper):
+    """Writes what stands twice twice, without anchors, and scripts line by line."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ANN401, ARG002 - as in yaml
+        return True
+
+
+def _lines(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Plain.add_representer(str, _lines)
+
+
+def _escaped(word: str) -> str:
+    """Return a word in which Kubernetes finds no variable of its own, ``$(NAME)``."""
+    return word.replace("$(", "$$(")

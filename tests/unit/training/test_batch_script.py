@@ -1,0 +1,104 @@
+"""A job as a batch script of Slurm: run by bash, with players for srun and Apptainer."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from run_words import IMAGE, PROGRAM, ran
+
+#: Says its words and Apptainer's variables; `srun` starts what is given to it.
+PLAYER = """#!{python}
+import json, os, sys
+name, words = os.path.basename(sys.argv[0]), sys.argv[1:]
+if name == "srun":
+    assert words.pop(0) == "--mpi=pmix"
+    os.execvp(words[0], words)
+variables = {{k: v for k, v in os.environ.items() if k.startswith("APPTAINERENV_")}}
+print(json.dumps([words, variables]))
+sys.exit(7)
+"""
+
+
+def _script(folder: Path, *words: str) -> str:
+    code, text = ran(folder, "--tf", "2.2", "--format", "slurm", *words)
+    assert code == 0, text
+    return text
+
+
+def _options(text: str) -> list[str]:
+    prefix = "#SBATCH "
+    return [line.removeprefix(prefix) for line in text.splitlines() if line.startswith(prefix)]
+
+
+def _ran(folder: Path, text: str) -> tuple[list[str], dict[str, str]]:
+    """Run the script; return the words that Apptainer got, and its variables."""
+    for name in ("srun", "apptainer"):
+        path = folder / name
+        path.write_text(PLAYER.format(python=sys.executable), encoding="utf-8")
+        path.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+    result = subprocess.run(
+        ["bash"], input=text, env=environment, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 7, result.stderr
+    words, variables = json.loads(result.stdout)
+    return words, variables
+
+
+def test_ranks_on_one_node_are_started_by_the_image(tmp_path: Path) -> None:
+    text = _script(tmp_path, "-np", "2", "--time-limit", "1h30m5s", *PROGRAM)
+    allocation = ["--job-name=train", "--nodes=1", "--ntasks-per-node=2", "--time=92"]
+    assert _options(text) == allocation
+    assert f"apptainer build train.sif docker-daemon:{IMAGE}\n" in text
+    words, variables = _ran(tmp_path, text)
+    assert words == [
+        *("exec", "--bind", f"{tmp_path}:/work", "--pwd", "/work", "train.sif"),
+        *("timeout", "--foreground", "--signal=USR1", "--kill-after=30", "5405"),
+        *("mpirun", "-np", "2", "--oversubscribe", "-bind-to", "none", "python", "train.py"),
+    ]
+    assert variables == {"APPTAINERENV_PYTHONNOUSERSITE": "1"}
+
+
+def test_ranks_on_several_nodes_are_started_by_slurm(tmp_path: Path) -> None:
+    kept = tmp_path / "it's kept"
+    kept.mkdir()
+    nodes = ("--nodes", "2", "-np", "6", "--gpus", "all", "--time-limit", "1h")
+    options = ("--checkpoints", str(kept))
+    program = ("--", "python", "train.py", "$HOME", "a b", "`id`", "")
+    text = _script(
+        tmp_path, *nodes, *options, "--env", "A=it's $5, B=6", "--env", "TOKEN", *program
+    )
+    assert _options(text) == [
+        *("--job-name=train", "--nodes=2", "--ntasks-per-node=3"),
+        *("--gpus-per-node=3", "--time=60"),
+    ]
+    words, variables = _ran(tmp_path, text)
+    assert words == [
+        *("exec", "--nv", "--bind", f"{tmp_path}:/work", "--bind", f"{kept}:/model"),
+        *("--pwd", "/work", "train.sif", *program[1:]),
+    ]
+    assert variables == {
+        "APPTAINERENV_PYTHONNOUSERSITE": "1",
+        "APPTAINERENV_MODEL_DIR": "/model",
+        "APPTAINERENV_A": "it's $5, B=6",
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--checkpoints", "kept"), "kept: Slurm has no volumes; name a folder that all nodes"),
+        (("--nodes", "2", "--mpi", "intelmpi"), "--nodes: Intel MPI of the image cannot start"),
+        (("--shm-size", "2g"), "--shm-size: --format slurm cannot express it. Give --format doc"),
+        (("--user", "0"), "--user: --format slurm cannot express it"),
+        (("--tensorboard", "logs"), "--tensorboard: --format slurm cannot express it"),
+        (("--ps", "2"), "--ps: --format slurm cannot express it. Give --format compose or tfjob"),
+    ],
+)
+def test_what_slurm_lacks_is_refused(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
+    code, text = ran(tmp_path, "--image", "a:1", "--format", "slurm", *words, *PROGRAM)
+    assert (code, text.count("\n")) == (2, 0)
+    assert text.startswith(says)

@@ -1,0 +1,113 @@
+"""A job as a manifest: what Kubeflow's operators take, and what the examples are."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from closed_schema import faults, schema_of
+from conftest import ROOT
+from run_words import PROGRAM, ran
+
+DEFINITIONS = {
+    kind: yaml.safe_load((ROOT / "tests/data/kubernetes" / f"{kind}s.yaml").read_text())
+    for kind in ("mpijob", "tfjob")
+}
+_MADE = re.compile(r"^\$ (imgbuild run .*) > (examples/kubernetes/\S+)$", re.MULTILINE)
+
+
+def _manifest(folder: Path, form: str, *words: str) -> Any:
+    code, text = ran(folder, "--tf", "2.2", "--format", form, *words, *PROGRAM)
+    assert code == 0, text
+    document = yaml.safe_load(text)
+    assert faults(document, schema_of(DEFINITIONS[form], document["apiVersion"])) == []
+    return document["spec"]
+
+
+def _pod(spec: Any, kind: str) -> tuple[Any, Any]:
+    """Return a replica's pod, and its one container."""
+    replicas = spec.get("mpiReplicaSpecs") or spec["tfReplicaSpecs"]
+    pod = replicas[kind]["template"]["spec"]
+    (container,) = pod["containers"]
+    return pod, container
+
+
+def test_the_examples_are_made_as_the_page_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = _MADE.findall((ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8"))
+    there = {str(path.relative_to(ROOT)) for path in ROOT.glob("examples/kubernetes/*")}
+    assert {path for _, path in made} == there
+    monkeypatch.chdir(ROOT)
+    for line, path in made:
+        code, text = ran(ROOT, *shlex.split(line)[2:])
+        assert (code, text) == (0, (ROOT / path).read_text(encoding="utf-8")), path
+
+
+def test_an_mpijob_has_what_the_job_asks_for(tmp_path: Path) -> None:
+    options = ("--nodes", "2", "-np", "6", "--time-limit", "1h", "--checkpoints", "kept")
+    more = ("--gpus", "all", "--env", "A=$(B) $C", "--mount", "data:/data:ro")
+    spec = _manifest(tmp_path, "mpijob", *options, *more)
+    assert spec["runPolicy"]["activeDeadlineSeconds"] == 3600
+    assert spec["slotsPerWorker"] == 3
+    assert spec["mpiReplicaSpecs"]["Worker"]["replicas"] == 2
+    for kind in ("Launcher", "Worker"):
+        pod, container = _pod(spec, kind)
+        assert pod["securityContext"] == {"fsGroup": 1000}
+        assert {"name": "A", "value": "$$(B) $C"} in container["env"]
+        assert [(one["name"], one["mountPath"]) for one in container["volumeMounts"]] == [
+            *(("code", "/work"), ("kept", "/model"), ("data", "/data"), ("shm", "/dev/shm")),  # noqa: S108
+        ]
+        assert pod["volumes"][-1]["emptyDir"] == {"medium": "Memory", "sizeLimit": "1Gi"}
+    launcher, worker = _pod(spec, "Launcher")[1], _pod(spec, "Worker")[1]
+    ranks = "mpirun -np 6 -bind-to none -x MODEL_DIR -x A python train.py"
+    assert shlex.join(launcher["command"]) == ranks
+    assert "resources" not in launcher
+    assert worker["resources"]["limits"] == {"nvidia.com/gpu": 3}
+
+
+def test_intel_mpi_waits_for_names_and_no_word_of_the_user_is_in_the_script(
+    tmp_path: Path,
+) -> None:
+    spec = _manifest(tmp_path, "mpijob", "--mpi", "intelmpi", "--nodes", "2")
+    assert spec["mpiImplementation"] == "Intel"
+    shell, flag, script, *words = _pod(spec, "Launcher")[1]["command"]
+    assert (shell, flag) == ("/bin/bash", "-c")
+    assert script.endswith('exec "$@"\n')
+    assert shlex.join(words) == "bash mpirun -np 2 python train.py"
+
+
+def test_a_tfjob_has_a_pod_for_each_task(tmp_path: Path) -> None:
+    """The operator sets TF_CONFIG in the container of that name alone; the schema does not say."""
+    spec = _manifest(tmp_path, "tfjob", "--nodes", "3", "--ps", "2", "--gpus", "2")
+    counts = {kind: one["replicas"] for kind, one in spec["tfReplicaSpecs"].items()}
+    assert counts == {"Chief": 1, "Worker": 2, "PS": 2}
+    for kind in counts:
+        container = _pod(spec, kind)[1]
+        assert container["name"] == "tensorflow"
+        assert container["ports"] == [{"name": "tfjob-port", "containerPort": 2222}]
+        assert container["command"] == ["python", "train.py"]
+        assert ("resources" in container) == (kind != "PS")
+    assert set(_manifest(tmp_path, "tfjob")["tfReplicaSpecs"]) == {"Chief"}
+
+
+@pytest.mark.parametrize(
+    ("form", "words", "says"),
+    [
+        ("mpijob", ("--mount", "/usr:/data"), "/usr: a cluster has no folder of this machine"),
+        ("mpijob", ("--checkpoints", "My_Claim"), "My_Claim: a claim's name has lower-case"),
+        ("mpijob", ("--env", "TOKEN"), "TOKEN: --env without a value cannot be handed on"),
+        ("mpijob", ("--gpus", "device=0"), "--gpus device=0: Kubernetes chooses the GPUs"),
+        ("mpijob", ("--user", "1000"), "--user: --format mpijob cannot express it. Give"),
+        ("mpijob", ("--ps", "1"), "--ps: --format mpijob cannot express it. Give --format comp"),
+        ("mpijob", ("--tensorboard", "logs"), "--tensorboard: --format mpijob cannot express it"),
+        ("tfjob", ("-np", "2"), "-np: --format tfjob cannot express it"),
+        ("tfjob", ("--exec",), "--exec: --format tfjob cannot express it"),
+    ],
+)
+def test_what_a_cluster_lacks_is_refused(
+    tmp_path: Path, form: str, words: tuple[str, ...], says: str
+) -> None:
+    code, text = ran(tmp_path, "--image", "a:1", "--format", form, *words, *PROGRAM)
+    assert (code, text.count("\n")) == (2, 0)
+    assert text.startswith(says)
