@@ -41,8 +41,8 @@ def pick(
 ) -> None:
     """Show which images will run, and why the others will not.
 
-    Of several reasons the first is shown. Packages that an image lacks are listed; whether they fit
-    is not tried. Exit 1 if no image will run.
+    Of several reasons the first is shown. Packages that an image lacks are listed; `imgbuild
+    extend` finds out whether they fit. Exit 1 if no image will run.
     """
     from imgbuild.catalog.choice import (
         Wanted,
