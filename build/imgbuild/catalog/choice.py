@@ -10,9 +10,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from imgbuild.dockerfile.lockfile import locked_packages
-from imgbuild.doctor.gpu_checks import Gpu, find_gpus
 from imgbuild.errors import InputError
-from imgbuild.matrix.gpus import KernelSupport, gpu_capability, kernel_support, service
+from imgbuild.matrix.gpus import Gpu, KernelSupport, gpu_capability, kernel_support, service
 from imgbuild.matrix.images import Image
 
 _SYSTEM = {"sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64"}
@@ -76,6 +75,8 @@ def _packages(image: Image, locks: Path) -> dict[str, str]:
 
 def gpus_here() -> tuple[tuple[Gpu, ...], str]:
     """Return the GPUs of this machine, each kind once, or why there are none."""
+    from imgbuild.doctor.gpu_checks import find_gpus  # noqa: PLC0415 - brings all of doctor
+
     gpus, problem = find_gpus()
     known = (gpu._replace(capability=gpu.capability or gpu_capability(gpu.name)) for gpu in gpus)
     return tuple(dict.fromkeys(known)), "" if gpus else problem or "this machine has no nvidia-smi"

@@ -4,13 +4,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from glob import glob
-from typing import NamedTuple
 
 from imgbuild.doctor.checks import Finding, Status, answer_of
 from imgbuild.doctor.host_system import as_root, install_command, is_wsl
 from imgbuild.engine.discovery import DEFAULT_HOST
 from imgbuild.engine.types import EngineVersion
-from imgbuild.matrix.gpus import KernelSupport, service
+from imgbuild.matrix.gpus import Gpu, KernelSupport, service
 from imgbuild.matrix.images import Image
 from imgbuild.process import find_program, run
 from imgbuild.text import ranges
@@ -33,14 +32,6 @@ _VERBS = {
     None: "may run",
 }
 _TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/"
-
-
-class Gpu(NamedTuple):
-    """A GPU as nvidia-smi names it; None for what it does not tell."""
-
-    name: str
-    driver: str | None = None
-    capability: str | None = None
 
 
 def find_gpus() -> tuple[list[Gpu], str]:

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 from packaging.version import Version
 
@@ -56,6 +57,14 @@ _NO_MODEL = re.compile(
     r"\b(nvidia|tesla|geforce|quadro|grid|gpu|laptop|mobile|max-?q|with|design|generation|pcie|nvl"
     r"|sxm\d?|hbm\w*|\d+ ?gb|blackwell|server|workstation|edition)\b"
 )
+
+
+class Gpu(NamedTuple):
+    """A GPU as nvidia-smi names it; None for what it does not tell."""
+
+    name: str
+    driver: str | None = None
+    capability: str | None = None
 
 
 class KernelSupport(StrEnum):

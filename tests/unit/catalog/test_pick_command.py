@@ -8,11 +8,11 @@ import pytest
 from conftest import ROOT
 from typer.testing import CliRunner
 
-from imgbuild.catalog import choice
 from imgbuild.catalog.choice import gpu_called, python_range, read_requirements
 from imgbuild.cli import app, register
-from imgbuild.doctor.gpu_checks import Gpu
+from imgbuild.doctor import gpu_checks
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError
+from imgbuild.matrix.gpus import Gpu
 
 V100 = ("--gpu-model", "Tesla V100")
 
@@ -118,7 +118,7 @@ def test_python_range(text: str, fits: str, other: str) -> None:
 def test_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     listed: list[tuple[list[Gpu], str]] = [([], ""), ([], "no driver"), ([], "")]
     listed[2] = ([Gpu("NVIDIA A100-SXM4-40GB", "470.1"), Gpu("T4", "470.1", "7.5")] * 2, "")
-    monkeypatch.setattr(choice, "find_gpus", lambda: listed.pop(0))
+    monkeypatch.setattr(gpu_checks, "find_gpus", lambda: listed.pop(0))
     answer = found("--here")
     assert "tf-2.2-cpu-debian" in answer["run"]
     assert answer["why"]["tf-2.2-gpu-ubuntu"].endswith("GPUs: this machine has no nvidia-smi")

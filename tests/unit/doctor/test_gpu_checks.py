@@ -10,8 +10,9 @@ from fake_engine import VERSION
 
 from imgbuild.doctor import gpu_checks
 from imgbuild.doctor.checks import Finding, Status
-from imgbuild.doctor.gpu_checks import Gpu, check_gpus, find_gpus
+from imgbuild.doctor.gpu_checks import check_gpus, find_gpus
 from imgbuild.engine.types import EngineVersion
+from imgbuild.matrix.gpus import Gpu
 from imgbuild.matrix.images import Image
 
 pytest_plugins = ("doctor_fixtures",)
