@@ -8,11 +8,12 @@ from standin.apt_repository import SigningKey, write_flat
 from standin.context import Context
 from standin.deb import LDCONFIG, Package, write_deb
 from standin.nvidia_files import Headers, files_of
+from standin.wheel_functions import locked_wheels, wheel_functions
 from standin.workbench import files_below, wheels
 
 _SOURCES = (
-    "nvidia.py", "nvidia_files.py", "stub_library.py", "symbols", "deb.py", "apt_repository.py",
-    "files/nvcc.pl", "requirements-headers.txt",
+    "nvidia.py", "nvidia_files.py", "stub_library.py", "wheel_functions.py", "deb.py",
+    "apt_repository.py", "files/nvcc.pl", "requirements-headers.txt",
 )  # fmt: skip
 #: Depended upon by NVIDIA's packages without being pinned. The compiler's package had another name
 #: in 9.0, where the matrix pins it.
@@ -49,7 +50,8 @@ Pins = dict[str, list[tuple[str, str, str]]]
 
 def _repositories(context: Context, name: str, pins: Pins, key: SigningKey) -> Path:
     """Return the repositories of all Ubuntu releases: package, version and CUDA by release."""
-    made_from = [pins, key.fingerprint, {s: _nvidia_name(context.matrix, s) for s in pins}]
+    names = {system: _nvidia_name(context.matrix, system) for system in pins}
+    made_from = [pins, key.fingerprint, names, locked_wheels(context)]
 
     def make(folder: Path) -> None:
         headers = _headers(context)
@@ -142,7 +144,7 @@ def _headers(context: Context) -> Headers:
         for name in ("cuda_runtime", "cuda_nvcc")
     )
     nccl = _below(found["nvidia_nccl_cu11"], "nvidia/nccl/include/")["nccl.h"]
-    return Headers(runtime, compiler, nccl.decode())
+    return Headers(runtime, compiler, nccl.decode(), wheel_functions(context))
 
 
 def _below(wheel: Path, folder: str) -> dict[str, bytes]:

@@ -15,9 +15,9 @@ from standin.stub_library import (
     StubLibrary,
     compile_library,
     cuda_number,
-    functions_of,
     release_number,
 )
+from standin.wheel_functions import Functions
 from standin.workbench import scratch
 
 Files = dict[str, Member]
@@ -25,16 +25,28 @@ SYSTEM = "usr/lib/x86_64-linux-gnu"
 _CUDA_LIBRARY = re.compile(
     r"cuda-(cublas|cufft|curand|cusolver|cusparse|cudart|cupti|nvtx)(-dev)?-(\d+-\d+)"
 )
+_DECLARED = re.compile(r"\bCUDARTAPI (cuda[A-Z]\w+)\(")
 _SYSTEM_LIBRARY = re.compile(r"lib(cublas|cudnn|nccl)(\d+|-dev)")
 
 
 @dataclass(frozen=True)
 class Headers:
-    """NVIDIA's headers: the run time's and the compiler's by path, and the text of ``nccl.h``."""
+    """NVIDIA's headers: the run time's and the compiler's by path, and the text of ``nccl.h``.
+
+    ``wheels`` are the functions that TensorFlow's wheels ask for, by CUDA and library.
+    """
 
     runtime: Mapping[str, bytes]
     compiler: Mapping[str, bytes]
     nccl: str
+    wheels: Mapping[str, Functions]
+
+    def functions_of(self, library: str, cuda: str) -> list[str]:
+        """Return the names that TensorFlow and Horovod ask a library for."""
+        found = {*self.wheels.get(cuda, {}).get(library, ())}
+        if library == "cudart":  # Horovod's are in no wheel: all that its compiler knows
+            found |= {*_DECLARED.findall(self.runtime["cuda_runtime_api.h"].decode())}
+        return sorted(found)
 
 
 def files_of(name: str, version: str, cuda: str, headers: Headers) -> Files:
@@ -43,28 +55,28 @@ def files_of(name: str, version: str, cuda: str, headers: Headers) -> Files:
     if library and library[2]:
         return _development_files(library[1], version, cuda, headers)
     if library:
-        return _library_files(library[1], version, cuda)
+        return _library_files(library[1], version, cuda, headers)
     if system:
         return _system_files(system[1], version, cuda, headers, dev=system[2] == "-dev")
     if name.startswith("cuda-driver-dev-"):
-        return _driver_stub(cuda)
+        return _driver_stub(cuda, headers)
     if name.startswith(("cuda-core-", "cuda-nvcc-")):
         return {**_headers(cuda, headers.compiler), **_compiler(cuda)}
     return _common_files(cuda) if name.startswith("cuda-license-") else {}
 
 
-def _library_files(library: str, version: str, cuda: str) -> Files:
+def _library_files(library: str, version: str, cuda: str, headers: Headers) -> Files:
     release = version.partition("-")[0]
     if library == "nvtx":
         stub = StubLibrary("nvToolsExt", "libnvToolsExt.so.1", cuda)
         return _shared(stub, f"{_folder(cuda)}/lib", "1.0.0", ["nvtxRangePushA", "nvtxRangePop"])
     if library == "cupti":
         stub = StubLibrary("cupti", f"libcupti.so.{cuda}", cuda)
-        names = functions_of("cupti", cuda) or ["cuptiGetVersion"]
+        names = headers.functions_of("cupti", cuda) or ["cuptiGetVersion"]
         place = f"usr/local/cuda-{cuda}/extras/CUPTI/lib64"
         return _shared(stub, place, release, names)
     stub = StubLibrary(library, _soname(library, cuda), cuda, cuda_number(cuda))
-    names = functions_of(library, cuda) or [f"{library}Create"]
+    names = headers.functions_of(library, cuda) or [f"{library}Create"]
     return _shared(stub, f"{_folder(cuda)}/lib", release, names)
 
 
@@ -107,7 +119,9 @@ def _system_files(library: str, version: str, cuda: str, headers: Headers, *, de
         text = adapted_nccl_header(headers.nccl, release).encode()
         return {**link, **({"usr/include/nccl.h": Member(text)} if library == "nccl" else {})}
     stub = StubLibrary(library, f"lib{library}.so.{major}", cuda, release_number(release))
-    names = declared_functions(headers.nccl) if library == "nccl" else functions_of(library, cuda)
+    names = headers.functions_of(library, cuda)
+    if library == "nccl":
+        names = declared_functions(headers.nccl)
     found = _shared(stub, SYSTEM, release, names)
     if library == "cublas":
         light = StubLibrary("cublasLt", f"libcublasLt.so.{major}", cuda)
@@ -115,10 +129,10 @@ def _system_files(library: str, version: str, cuda: str, headers: Headers, *, de
     return found
 
 
-def _driver_stub(cuda: str) -> Files:
+def _driver_stub(cuda: str, headers: Headers) -> Files:
     """Return the libcuda.so that programs are linked with; only a driver brings libcuda.so.1."""
     stub = StubLibrary("cuda", "libcuda.so.1", cuda, cuda_number(cuda))
-    content = _compiled(stub, functions_of("cuda", cuda))
+    content = _compiled(stub, headers.functions_of("cuda", cuda))
     return {f"{_folder(cuda)}/lib/stubs/libcuda.so": Member(content)}
 
 

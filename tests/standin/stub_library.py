@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from standin.context import HERE
 from standin.workbench import scratch
 
 #: What a function returns that cannot do its work. From NVIDIA's documentation of the enumerations
@@ -38,13 +37,6 @@ class StubLibrary:
     """The CUDA release that it belongs to, such as ``10.0``."""
     version: int = 0
     """What its version function answers, such as 7603 for cuDNN 7.6.3."""
-
-
-def functions_of(library: str, cuda: str) -> list[str]:
-    """Return the names that TensorFlow and Horovod ask this library for."""
-    files = [HERE / "symbols" / group / f"{library}.txt" for group in (cuda, "horovod")]
-    found = {name for path in files if path.exists() for name in path.read_text().split()}
-    return sorted(found)
 
 
 def source_of(library: StubLibrary, functions: Iterable[str]) -> str:
