@@ -37,8 +37,11 @@ _SINCE = {
     "tomllib": 11,
 }
 _GONE = {"dummy_threading": 9, "formatter": 10, "parser": 10, "symbol": 10, "binhex": 11}
-#: What users read about in docs/images.md: of Python that was compiled, and of Debian's own.
-MAY_BE_MISSING = frozenset({"_hashlib", "dbm.gnu", "dbm.ndbm", "nis", "tkinter", "turtle"})
+#: What users read about in docs/images.md: of Python that was compiled, or is Anaconda's.
+LEFT_OUT = frozenset({"dbm.gnu", "dbm.ndbm", "tkinter", "turtle"})
+#: Not in a Python 3.6 compiled where OpenSSL is 3: on Debian 12, and so in stand-ins for Ubuntu.
+OPENSSLS = frozenset({"_hashlib"})
+OF_ANACONDA = frozenset({"nis"})
 NOT_IN_DEBIANS = frozenset({"dbm.gnu", "ensurepip", "tkinter", "turtle"})
 #: Debian's own Python is this one.
 DEBIANS = 11
@@ -51,6 +54,11 @@ def modules(python: str) -> list[str]:
     return early + [name for name, since in _SINCE.items() if minor >= since]
 
 
-def may_be_missing(python: str) -> frozenset[str]:
-    """Return what the images' Python of this release may be without."""
-    return NOT_IN_DEBIANS if int(python.split(".")[1]) == DEBIANS else MAY_BE_MISSING
+def may_be_missing(python: str, os_id: str, *, standin: bool) -> frozenset[str]:
+    """Return what the Python of this release may be without, in an image of this distribution."""
+    minor = int(python.split(".")[1])
+    if minor == DEBIANS:
+        return NOT_IN_DEBIANS
+    if os_id != "debian" and not standin:
+        return LEFT_OUT | OF_ANACONDA
+    return LEFT_OUT | OPENSSLS if minor == 6 else LEFT_OUT
