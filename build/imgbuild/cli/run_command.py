@@ -12,7 +12,7 @@ import typer
 
 from imgbuild.cli import options
 from imgbuild.cli.options import echo, info, option, select, takes_selection
-from imgbuild.errors import InputError
+from imgbuild.errors import InputError, MachineError
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import parse_duration
 
@@ -156,12 +156,17 @@ def run(
     if form != JobFormat.DOCKER:
         echo(_file(form, planned))
         return
+    from imgbuild.process import find_program
     from imgbuild.training.docker_run import docker_script, run_job
 
     client = _client(opened)
     if not execute:
         echo(docker_script(planned, client))
         return
+    if find_program(client[0]) is None:
+        raise MachineError(
+            "--exec: there is no docker client on PATH. Install one (Debian: docker-cli)."
+        )
     if known:
         _require_built(opened, known)
     # A name of its own: what is removed at the end is this run's.
@@ -248,8 +253,6 @@ def _require_built(project: "Project", image: "Image") -> None:
     from imgbuild.engine.client import Engine
     from imgbuild.engine.discovery import resolve_host
     from imgbuild.settings import load_settings
-    from imgbuild.suites.container import require_docker_client
 
-    require_docker_client()
     with closing(Engine(resolve_host(load_settings(project.settings).engine))) as engine:
         stored_id(engine, image.tags[0], image)

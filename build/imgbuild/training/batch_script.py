@@ -15,12 +15,14 @@ _HEADER = """\
 def batch_text(job: TrainingJob) -> str:
     """Return the script. Slurm, too, sends SIGTERM at the time limit and kills 30 seconds later.
 
-    InputError: the job has a volume, or ranks of Intel MPI on several nodes.
+    InputError: the job has a volume, a path with a comma, or ranks of Intel MPI on several nodes.
     """
     for mount in job.mounts:
         if mount.is_volume:
             problem = "Slurm has no volumes; name a folder that all nodes share, such as"
             raise InputError(f"{mount.source}: {problem} ./{mount.source}.")
+        if "," in mount.text:
+            raise InputError(f"{mount.text}: Apptainer cannot mount a path with a comma.")
     if job.nodes > 1 and job.mpi == "intelmpi":
         raise InputError(
             "--nodes: Intel MPI of the image cannot start ranks on other nodes of Slurm without "

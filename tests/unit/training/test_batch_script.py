@@ -102,3 +102,10 @@ def test_what_slurm_lacks_is_refused(tmp_path: Path, words: tuple[str, ...], say
     code, text = ran(tmp_path, "--image", "a:1", "--format", "slurm", *words, *PROGRAM)
     assert (code, text.count("\n")) == (2, 0)
     assert text.startswith(says)
+
+
+def test_a_comma_cannot_be_mounted(tmp_path: Path) -> None:
+    folder = tmp_path / "a,b"
+    folder.mkdir()
+    text = ran(folder, "--image", "a:1", "--format", "slurm", *PROGRAM)[1]
+    assert text == f"{folder}:/work: Apptainer cannot mount a path with a comma."

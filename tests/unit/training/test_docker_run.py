@@ -88,6 +88,13 @@ def test_the_engine_of_the_settings_is_named(tmp_path: Path) -> None:
     assert text.startswith("docker -H unix:///run/other.sock run --rm --name train ")
 
 
+def test_without_a_client_nothing_is_run(tmp_path: Path) -> None:
+    words = ("--image", "a", "--exec", *PROGRAM)
+    code, text = ran(tmp_path, *words, env={"PATH": str(tmp_path)})
+    assert (code, text.count("\n")) == (3, 0)
+    assert text.startswith("--exec: there is no docker client on PATH. Install one")
+
+
 def test_a_folder_or_root_needs_no_other_owner(tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     assert "chown" not in printed(tmp_path, "--checkpoints", f"{tmp_path}/kept", *PROGRAM)
