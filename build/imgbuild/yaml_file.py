@@ -72,6 +72,22 @@ class Document:
         return self.marks.get(location, (1, 1))
 
 
+class _ShallowLoader(_Loader):
+    """Refuses a file before what composes it, calling itself, would end the process."""
+
+    _depth = 0
+
+    def descend_resolver(self, current_node: yaml.Node | None, _: object) -> None:
+        """Note that a node inside of another begins: what both loaders call for each."""
+        self._depth += 1
+        if current_node and self._depth > DEEPEST + 1:
+            problem = f"over {DEEPEST} lists and mappings in each other; nothing was done"
+            raise yaml.MarkedYAMLError(None, None, problem, current_node.start_mark)
+
+    def ascend_resolver(self) -> None:
+        self._depth -= 1
+
+
 def read_document(path: Path) -> Document:
     """Return the YAML document in ``path``.
 
@@ -84,8 +100,7 @@ def read_document(path: Path) -> Document:
         if len(content) > LARGEST:
             raise InputError(f"{path} is no file of imgbuild: it has over {LARGEST} bytes.")
         text = content.decode("utf-8")
-        _require_shallow(text)
-        node = yaml.compose(text, Loader=_Loader)
+        node = yaml.compose(text, Loader=_ShallowLoader)
         document.value = {} if node is None else _Reader(document).plain(node)
     except OSError as error:
         raise InputError(f"Cannot read {path}: {error.strerror}.") from error
@@ -98,17 +113,6 @@ def read_document(path: Path) -> Document:
     except yaml.YAMLError as error:
         raise InputError(f"{path.name}: not YAML: {error}.") from error
     return document
-
-
-def _require_shallow(text: str) -> None:
-    """Refuse a file before what composes it, calling itself, would end the process."""
-    depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEEPEST:
-            problem = f"over {DEEPEST} lists and mappings in each other; nothing was done"
-            raise yaml.MarkedYAMLError(None, None, problem, event.start_mark)  # type: ignore[arg-type]
 
 
 class _Reader:

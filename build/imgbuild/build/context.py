@@ -15,7 +15,6 @@ from imgbuild.engine.types import StoredImage
 from imgbuild.errors import MachineError
 from imgbuild.files import lock_owner, locked
 from imgbuild.inputs.build_inputs import BuildInputs, prepare_inputs
-from imgbuild.inputs.fetched import FetchedInputs, open_fetched
 from imgbuild.matrix.images import Image, standin_image
 from imgbuild.plan.digest import InputDigest, InputReader, input_digest
 from imgbuild.plan.plan import PlanItem, make_plan
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from imgbuild.build.display import BuildDisplay
     from imgbuild.build.remote import RemoteStore
     from imgbuild.engine.discovery import Buildx
+    from imgbuild.inputs.fetched import FetchedInputs
 
 Say = Callable[[str], None]
 
@@ -76,7 +76,7 @@ class BuildContext:
     inputs: BuildInputs
     say: Say
     stored: tuple[StoredImage, ...] = ()
-    fetched: FetchedInputs | None = None
+    fetched: "FetchedInputs | None" = None
     sources: "tuple[RemoteStore, ...]" = ()
     targets: "tuple[RemoteStore, ...]" = ()
     state: Path = field(default_factory=state_dir)
@@ -177,10 +177,13 @@ def open_context(
     """
     if options.refresh_base:
         Settings().remember_made()  # none: the registries are asked again
-    settings, fetched = load_settings(project.settings), None
+    settings = load_settings(project.settings)
+    fetched: FetchedInputs | None = None
     if settings.standin:
         images = tuple(map(standin_image, images))
     if options.offline:
+        from imgbuild.inputs.fetched import open_fetched  # noqa: PLC0415 - rarely needed
+
         fetched = open_fetched(options.offline, images, project, settings, cache_dir())
         for listing in fetched.listings.values():
             contents = listing.contents(options.offline)

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-from imgbuild.engine.failure import BuildStoppedError
 from imgbuild.engine.faults import EngineUnusableError
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.plan.plan import Action, PlanItem
@@ -19,6 +18,8 @@ def concerns_all(error: ImgbuildError) -> bool:
 
     Another `MachineError`, such as an upstream that cannot be reached, may concern one image only.
     """
+    from imgbuild.engine.failure import BuildStoppedError  # noqa: PLC0415 - only where one failed
+
     if isinstance(error, BuildStoppedError):
         return error.failure.fault is not None and error.failure.fault.of_all
     return isinstance(error, EngineUnusableError)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from imgbuild.dockerfile.labels import INPUT_DIGEST, INPUT_PARTS, NAMESPACE, REPOSITORY, STANDIN
 from imgbuild.dockerfile.render import dockerfile_path, render_dockerfile
-from imgbuild.dockerfile.stages import ARGUMENTS, Stage, needed, read_dockerfile
+from imgbuild.dockerfile.stages import ARGUMENTS, Dockerfile, Stage, needed
 from imgbuild.engine.bake import BakeTarget
 from imgbuild.inputs.build_inputs import BuildInputs
 from imgbuild.matrix.images import Image
@@ -120,7 +120,7 @@ def share_packages(targets: Sequence[BakeTarget], stacks: Mapping[str, str]) -> 
 
 def _package_stages(target: BakeTarget) -> dict[str, str]:
     """Return each package stage's text by its name, with the texts of those that it looks into."""
-    stages = read_dockerfile(target.dockerfile.read_text(encoding="utf-8")).stages
+    stages = Dockerfile(target.dockerfile.read_text(encoding="utf-8")).stages
     packages = {name: stage for name, stage in stages.items() if name.split("-")[0] == PACKAGES}
     return {
         name: "\n".join(packages[one].text for one in sorted(needed(packages, name)))

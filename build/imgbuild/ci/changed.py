@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from imgbuild.ci.revision import revision
 from imgbuild.dockerfile.labels import INPUT_PARTS, pin_labels
 from imgbuild.dockerfile.render import dockerfile_path
-from imgbuild.dockerfile.stages import Dockerfile, read_dockerfile
+from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.errors import InputError
 from imgbuild.inputs.build_inputs import (
     BaseInput,
@@ -64,7 +64,7 @@ class RevisionReader(InputReader):
         """
         path = dockerfile_path(image, self.project.dockerfiles)
         try:
-            return read_dockerfile(path.read_text(encoding="utf-8"))
+            return Dockerfile(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeError):
             raise InputError("it had no Dockerfile that can be read") from None
 

@@ -2,11 +2,13 @@
 
 import atexit
 import errno
+import gc
 import importlib
 import io
 import os
 import signal
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from itertools import pairwise, takewhile
 from pathlib import Path
@@ -49,15 +51,17 @@ _AFTER_INTERRUPT = {
 }
 
 
-def register(app: typer.Typer) -> None:
-    for name in COMMANDS:
+def register(app: typer.Typer, names: Iterable[str] = COMMANDS) -> None:
+    for name in names:
         module = importlib.import_module(f"imgbuild.cli.{name}_command")
         app.command(name)(module.list_images if name == "list" else getattr(module, name))
 
 
 def main() -> NoReturn:
     """Run the command line; an expected error is one paragraph on stderr and an exit code."""
-    register(app)
+    gc.set_threshold(20_000)  # what commands import and read is no garbage
+    # One that is named first is made alone; an option before it may have a value named so.
+    register(app, [word for word in sys.argv[1:2] if word in COMMANDS] or COMMANDS)
     own = own_words(sys.argv[1:])
     if json_log.requested(own):
         json_log.begin()

@@ -17,11 +17,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from imgbuild.dockerfile.lockfile import UnreadableLockError, lock_text
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.matrix.model import CondaPython, Python
-from imgbuild.settings import Sites
+
+if TYPE_CHECKING:  # a Dockerfile is rendered without settings
+    from imgbuild.settings import Sites
 
 #: conda-forge's largest channel has 60 MB packed and 300 MB unpacked.
 _LIMIT = 1 << 30
@@ -119,7 +122,7 @@ def conda_downloads(version: str, python: Python, locks: Path) -> tuple[tuple[st
 
 
 def resolve_conda(
-    version: str, python: CondaPython, folder: Path, sites: Sites, *, upgrade: bool
+    version: str, python: CondaPython, folder: Path, sites: "Sites", *, upgrade: bool
 ) -> tuple[str, list[str]]:
     """Return the lock of one interpreter, and which channels could not be read; nothing is written.
 
@@ -145,7 +148,7 @@ def resolve_conda(
     return HEADER.format(version=version) + "".join(entry.line for entry in entries), faults
 
 
-def _repodata(channel: str, sites: Sites) -> str:
+def _repodata(channel: str, sites: "Sites") -> str:
     """Return the channel's ``repodata.json``, from the packed file if the channel has one."""
     answer = sites.get(f"{channel}/repodata.json.bz2", limit=_LIMIT)
     packed = answer.status == 200

@@ -111,7 +111,12 @@ class PackageLayer:
 
 def package_layers(image: Image, locks: Path) -> tuple[PackageLayer, ...]:
     """Return the layers of the image's lock, in the order of the matrix; the rest is the last."""
-    entries = read_lock(locks / image.lock_name).entries
+    return _layers_of(image, lock_text(locks / image.lock_name))
+
+
+@lru_cache(maxsize=512)
+def _layers_of(image: Image, lock: str) -> tuple[PackageLayer, ...]:
+    entries = parse_lock(lock, image.lock_name).entries
     named = image.matrix.package_layers
     rest = tuple(entries.keys() - {one for packages in named.values() for one in packages})
     layers = []

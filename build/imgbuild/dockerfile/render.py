@@ -12,7 +12,7 @@ from traceback import extract_tb
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from imgbuild.dockerfile.lockfile import FOLDER, package_layers
-from imgbuild.dockerfile.stages import Dockerfile, read_dockerfile
+from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.dockerfile.variables import variables
 from imgbuild.errors import InputError
 from imgbuild.files import write_texts
@@ -41,7 +41,7 @@ def render_dockerfile(image: Image, templates: Path) -> Dockerfile:
             what = "you may not read this folder"
         note = version_note(templates.parents[1])
         raise InputError(f"images/templates/{where}: {what} (for {image.name}).{note}") from error
-    return read_dockerfile(text.rstrip("\n") + "\n")
+    return Dockerfile(text.rstrip("\n") + "\n")
 
 
 def committed_dockerfile(image: Image, project: Project) -> Dockerfile:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -17,7 +18,9 @@ from imgbuild.matrix.images import Image, all_images, images_of
 from imgbuild.matrix.model import CondaPython, Condition, Matrix
 from imgbuild.matrix.rules import admits
 from imgbuild.process import TIMED_OUT, Finished, run
-from imgbuild.settings import Sites
+
+if TYPE_CHECKING:
+    from imgbuild.settings import Sites
 
 #: The upstream of the matrix that stands for the Python package index.
 INDEX = "python-index"
@@ -236,7 +239,7 @@ def call_uv(options: Sequence[str], folder: Path, environment: Mapping[str, str]
     return result
 
 
-def index_environment(sites: Sites) -> Mapping[str, str]:
+def index_environment(sites: "Sites") -> Mapping[str, str]:
     """Return the environment in which uv uses the mirror, logins and CAs of this machine.
 
     Without a mirror uv's own configuration files and variables name the index.

@@ -59,10 +59,26 @@ class Stage:
 
 @dataclass(frozen=True)
 class Dockerfile:
-    """A Dockerfile's text, and its stages by name in the file's order."""
+    """A Dockerfile as the templates make them.
+
+    Every line that begins with FROM begins a stage, and COPY and ADD name paths in plain words.
+    """
 
     text: str
-    stages: dict[str, Stage]
+
+    @cached_property
+    def stages(self) -> dict[str, Stage]:
+        """Its stages by name, in the file's order."""
+        stages: dict[str, Stage] = {}
+        for part in re.split(r"^(?=FROM )", self.text, flags=re.MULTILINE):
+            instructions = tuple(_instructions(part))
+            head = _FROM.match(part)
+            if head:
+                name = head[2] or str(len(stages))
+                stages[name] = Stage(name, head[1], part.partition("\n")[2], instructions)
+            elif instructions:
+                stages[ARGUMENTS] = Stage(ARGUMENTS, "", part, instructions)
+        return stages
 
     @property
     def final(self) -> Stage:
@@ -81,23 +97,6 @@ class Dockerfile:
     def paths(self) -> tuple[str, ...]:
         """The paths of the build context that it mounts or copies, sorted."""
         return tuple(sorted({path for stage in self.stages.values() for path in stage.paths}))
-
-
-def read_dockerfile(text: str) -> Dockerfile:
-    """Return the stages of a Dockerfile as the templates make them.
-
-    Every line that begins with FROM begins a stage, and COPY and ADD name paths in plain words.
-    """
-    stages: dict[str, Stage] = {}
-    for part in re.split(r"^(?=FROM )", text, flags=re.MULTILINE):
-        instructions = tuple(_instructions(part))
-        head = _FROM.match(part)
-        if head:
-            name = head[2] or str(len(stages))
-            stages[name] = Stage(name, head[1], part.partition("\n")[2], instructions)
-        elif instructions:
-            stages[ARGUMENTS] = Stage(ARGUMENTS, "", part, instructions)
-    return Dockerfile(text, stages)
 
 
 def needed(

@@ -63,7 +63,7 @@ def prefix_digest(prefix: Path, version: str, dockerfile: Path, cache: Path) -> 
     """
     minor = version.rpartition(".")[0]
     files = sorted(_files(prefix, minor))
-    states = [(name, (prefix / name).lstat()) for name in files]
+    states = [(name, os.lstat(f"{prefix}/{name}")) for name in files]
     touched = json_sha256([[n, s.st_mode, s.st_size, s.st_mtime_ns] for n, s in states])
     stamp = cache / "cpython" / f"{version}-{sha256(str(prefix).encode())[:16]}.json"
     content = None

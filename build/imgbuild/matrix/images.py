@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from imgbuild.errors import InputError
@@ -53,7 +53,7 @@ class Image:
         """The first two numbers of its Python, e.g. ``3.6``."""
         return minor_of(self.version_of("python"))
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The image's name in files, logs and reports, e.g. ``tf-2.2-cpu-debian``."""
         return f"tf-{self.minor}-{self._suffix}"
@@ -69,7 +69,7 @@ class Image:
         """Its names elsewhere, such as Azure Machine Learning's."""
         return self.matrix.aliases.get(self.name, ())
 
-    @property
+    @cached_property
     def _suffix(self) -> str:
         known = f"{self.variant}-{self.stack}"
         if not self.usual_mpi:
@@ -109,7 +109,7 @@ class Image:
     def _by_component(self) -> dict[str, ResolvedPin]:
         return {pin.component: pin for pin in self.pins}
 
-    @property
+    @cached_property
     def keys(self) -> dict[str, str]:
         """The pins by component, each as the matrix's tables spell it, e.g. ``openmpi-4.1.4``."""
         return {pin.component: pin.key or pin.version for pin in self.pins}
@@ -238,6 +238,8 @@ def as_documented_image(image: Image) -> Image:
     return other if corrections(other) else image
 
 
+# Every fault of the matrix is looked for in all images, and options are compared with them.
+@lru_cache(maxsize=1024)
 def resolve_image(matrix: Matrix, row: Row, variant: Variant, *, documented: bool = False) -> Image:
     """Return one image of a row; LookupError if it lacks a pin or refers to what is not there."""
     return Image(

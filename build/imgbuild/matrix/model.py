@@ -339,6 +339,8 @@ class Row(StackPins):
     cuda: AnyPin | None = None
     budget: dict[Variant, Megabytes] = Field(default_factory=dict)
 
+    __hash__ = object.__hash__  # of this very row
+
     @model_validator(mode="after")
     def _budgets_of_its_images(self) -> Self:
         for variant in {*self.budget} - {*self.variants}:
@@ -379,6 +381,8 @@ class Matrix(Section):
     rules: tuple[Rule, ...] = ()
     images: tuple[Row, ...] = Field(min_length=1)
     aliases: dict[Name, tuple[Alias, ...]] = Field(default_factory=dict)
+
+    __hash__ = object.__hash__  # of this very matrix
 
     @property
     def upstream_urls(self) -> dict[str, str]:

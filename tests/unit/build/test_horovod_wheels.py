@@ -11,7 +11,7 @@ from bench import NEW, OLD, Bench
 
 from imgbuild.build.horovod_wheels import find_wheel, keep_wheel, usable_wheel, wheel_key
 from imgbuild.dockerfile.render import render_dockerfile
-from imgbuild.dockerfile.stages import read_dockerfile
+from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 
@@ -93,7 +93,7 @@ def test_of_the_dockerfile_only_what_compiles_it_matters(
     before = _key(bench, project)
     text = render_dockerfile(bench.context.images[1], project.templates).text
     assert change[0] in text
-    changed = read_dockerfile(text.replace(*change))
+    changed = Dockerfile(text.replace(*change))
     monkeypatch.setattr("imgbuild.build.horovod_wheels.render_dockerfile", lambda *_: changed)
     assert (_key(bench, project) != before) is matters
 

@@ -21,7 +21,7 @@ from imgbuild.catalog.entries import (
     with_stages,
 )
 from imgbuild.catalog.page import page_file
-from imgbuild.dockerfile.stages import read_dockerfile
+from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
@@ -209,7 +209,7 @@ def test_layers_of_a_published_image() -> None:
 def test_copied_layers_are_named_by_the_stages_that_they_are_from() -> None:
     text = "FROM x AS a\nFROM a AS below\nCOPY --link --from=a /opt/python /opt/python\n"
     text += "FROM below AS final\nCOPY --link --from=b /out/ /\n"
-    chain = read_dockerfile(text).chain
+    chain = Dockerfile(text).chain
     steps = [one.made_by for one in with_stages(KnownImage((), LAYERS), chain).layers]
     assert steps[1::2] == ["COPY --from=a /opt/python /opt/python", "COPY --from=b /out/ /"]
     other = KnownImage((), LAYERS[:3])

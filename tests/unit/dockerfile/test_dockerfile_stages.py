@@ -2,7 +2,7 @@
 
 import pytest
 
-from imgbuild.dockerfile.stages import needed, read_dockerfile
+from imgbuild.dockerfile.stages import Dockerfile, needed
 
 DOCKERFILE = """# A comment.
 ARG EPOCH=1
@@ -25,13 +25,13 @@ ADD files/j/ /
 
 
 def test_paths_of_the_context() -> None:
-    assert read_dockerfile(DOCKERFILE).paths == tuple(f"files/{name}" for name in "adefhj")
+    assert Dockerfile(DOCKERFILE).paths == tuple(f"files/{name}" for name in "adefhj")
     # A bind mount without a source is the whole context.
-    assert read_dockerfile("FROM x\nRUN --mount=type=bind,target=/d ls\n").paths == (".",)
+    assert Dockerfile("FROM x\nRUN --mount=type=bind,target=/d ls\n").paths == (".",)
 
 
 def test_a_stage_has_a_name_a_parent_and_what_it_needs() -> None:
-    stages = read_dockerfile(DOCKERFILE).stages
+    stages = Dockerfile(DOCKERFILE).stages
     parents = {name: one.parent for name, one in stages.items()}
     assert parents == {"ARG": "", "os": "base", "2": "os"}
     assert stages["2"].text == "ADD files/j/ /\n"
@@ -40,13 +40,13 @@ def test_a_stage_has_a_name_a_parent_and_what_it_needs() -> None:
 
 def test_needed_stages() -> None:
     text = "FROM x AS a\nFROM a AS b\nFROM x AS c\nFROM x AS d\nCOPY --from=b / /\n"
-    stages = read_dockerfile(text).stages
+    stages = Dockerfile(text).stages
     assert [*needed(stages, "d")] == ["a", "b", "d"]
     assert [*needed(stages, "d", {"b"})] == ["d"]
 
 
 def test_instructions_are_whole() -> None:
-    found = read_dockerfile(DOCKERFILE).stages["os"].instructions
+    found = Dockerfile(DOCKERFILE).stages["os"].instructions
     assert [one.line.split()[0] for one in found][:3] == ["FROM", "RUN", "RUN"]
     assert found[1].line.endswith("target=/c sh /a")
     assert found[1].text in DOCKERFILE
@@ -67,7 +67,7 @@ def test_instructions_are_whole() -> None:
 )
 def test_an_edit_changes_its_stage(old: str, new: str, stages: set[str]) -> None:
     before, after = (
-        {name: stage.digest for name, stage in read_dockerfile(text).stages.items()}
+        {name: stage.digest for name, stage in Dockerfile(text).stages.items()}
         for text in (DOCKERFILE, DOCKERFILE.replace(old, new))
     )
     assert {name for name in before if before[name] != after[name]} == stages

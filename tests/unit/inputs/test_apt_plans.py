@@ -3,14 +3,14 @@
 import pytest
 
 from imgbuild.dockerfile.render import render_dockerfile
-from imgbuild.dockerfile.stages import read_dockerfile
+from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.inputs.fetched import install_stages, packages
 from imgbuild.inputs.upstream_files import plan_name, with_plans
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.settings import Settings
 
-DOCKERFILE = read_dockerfile("""\
+DOCKERFILE = Dockerfile("""\
 FROM base AS os
 RUN --mount=type=bind,from=offline,target=/run/offline \\
     --mount=type=cache,id=x,target=/var/cache/apt,sharing=locked \\
