@@ -127,16 +127,17 @@ class ImageFinder:
     def _referred(self, reference: str) -> ComparedImage:
         """Return an image of the engine; one that it lacks is looked for in its registry."""
         host = resolve_host(self.settings.engine)
-        try:
-            with closing(Engine(host)) as engine:
-                if (stored := engine.inspect(reference)) is None:
-                    return self._of_registry(reference)
-                with image_locks([folder_name(reference)], host, state_dir() / "locks"):
-                    contents = read_contents(reference, stored.id, engine)
-                size = {UNPACKED: measure(reference, stored.id, engine).size}
-        except MachineError as error:
-            self.say(f"note: {error}")
-            return self._of_registry(reference)
+        stored = None
+        with closing(Engine(host)) as engine:
+            try:
+                stored = engine.inspect(reference)
+            except MachineError as error:
+                self.say(f"note: {error}")
+            if stored is None:
+                return self._of_registry(reference)
+            with image_locks([folder_name(reference)], host, state_dir() / "locks"):
+                contents = read_contents(reference, stored.id, engine)
+            size = {UNPACKED: measure(reference, stored.id, engine).size}
         report = ReportStore(state_dir() / "reports").document(stored.id)
         suites = _verdicts(KnownImage(suite_lines(self.suites, report), ()))
         seen = {"tensorflow": contents.tensorflow, "python": contents.python}

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import cache
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -31,7 +32,8 @@ def diff(
     """
     from imgbuild.catalog.comparison import ImageFinder, differing
 
-    finder = ImageFinder(options.open_project(project), source, info)
+    say = cache(info)  # of both images the same
+    finder = ImageFinder(options.open_project(project), source, say)
     images = finder.find(first), finder.find(second)
     if as_json:
         a, b = (asdict(image) for image in images)

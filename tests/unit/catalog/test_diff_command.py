@@ -131,7 +131,7 @@ def test_an_older_record_has_no_packages(server: RegistryServer) -> None:
 
 
 @pytest.mark.usefixtures("engine")
-def test_references_of_the_engine(tmp_path: Path) -> None:
+def test_references_of_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = ReportStore(tmp_path / "state" / "imgbuild" / "reports")
     store.adopt("sha256:1", {"pins": {"verdict": "failed", "passed": 1}})
     found = json.loads(run("me/train:1", "other/tf:1", "--json"))
@@ -144,6 +144,13 @@ def test_references_of_the_engine(tmp_path: Path) -> None:
     assert [*(tmp_path / "state" / "imgbuild" / "locks").iterdir()]
     with pytest.raises(InputError, match=r"beside/it:1 is not in the engine, and as one of a reg"):
         run("beside/it:1", "2.2")
+
+    def busy(*_: object) -> ImageContents:
+        raise MachineError("me-train-1 is being tested")
+
+    monkeypatch.setattr(comparison, "read_contents", busy)
+    with pytest.raises(MachineError, match="me-train-1 is being tested"):
+        run("me/train:1", "2.2")
 
 
 def test_a_reference_of_a_registry(server: RegistryServer) -> None:
