@@ -126,6 +126,7 @@ def _extend(
     from imgbuild.matrix.images import all_images
     from imgbuild.matrix.load import load_matrix
     from imgbuild.settings import Sites, load_settings
+    from imgbuild.suites.container import require_docker_client
 
     matrix = load_matrix(project.matrix)
     check_use(extension, work.folder, matrix.repository)
@@ -136,6 +137,8 @@ def _extend(
     with ExitStack() as stack:
         base, context = family_base(images[0], project), None
         if extension.base or not print_only:
+            if work.test:
+                require_docker_client()
             build_options = BuildOptions(test=work.test, jobs=work.jobs, make_inputs=False)
             context = stack.enter_context(open_context(project, images, build_options, info))
             base = family_base(context.images[0], project)

@@ -126,13 +126,13 @@ def build_extension(
                 report = _passed(tag, image_id, base.image, lock, display, context)
             if extension.user or base.user:
                 image_id = bake(_FINAL)
+            size = image_size(engine.history(image_id)) - image_size(engine.history(stored.id))
             before = engine.inspect(tag)
             engine.tag(image_id, tag)
             made |= {before.id} if before and _EXTENDS in before.labels else set()
         finally:
             for one in made:
                 engine.discard(one)
-    size = image_size(engine.history(image_id)) - image_size(engine.history(stored.id))
     return Extended(tag, size, time.monotonic() - started, report)
 
 

@@ -15,7 +15,7 @@ prefix=$("$python" -c 'import sys; print(sys.prefix)')
 if [ -e "$here/build.txt" ]; then set -- "$1" --build-constraints "$here/build.txt"; fi
 epoch=$1
 shift
-uv pip install --no-config --cache-dir /run/uv-cache --python "$python" --prefix "/out$prefix" \
+uv pip install --no-config --python "$python" --prefix "/out$prefix" \
     --link-mode copy --no-deps --require-hashes --requirement "$here/packages.txt" "$@"
 rm -f "/out$prefix/.lock"
 # These packages are kept as the base's own are, by the file that its PIP_CONSTRAINT names.

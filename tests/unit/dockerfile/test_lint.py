@@ -54,6 +54,7 @@ def test_no_dockerfile_has_a_finding(
 
 def _scripts(project: Project) -> list[Path]:
     files = [path for path in project.files.rglob("*") if path.is_file()]
+    files += (project.root / "build" / "imgbuild").rglob("*.sh")
     return [path for path in files if path.suffix in {"", ".sh"} and "sshd_" not in path.name]
 
 

@@ -64,7 +64,7 @@ def test_packages_are_installed_by_hash_in_a_tree_of_their_own(printed: Print) -
     runs = [line for line in lines if line.startswith("RUN ")]
     assert len(runs) == 2  # uv, packages
     assert all("--mount=type=secret,id=ca " in line for line in runs)
-    assert "--mount=type=cache,id=imgbuild-uv,target=/run/uv-cache" in runs[1]
+    assert "--mount=type=cache,id=imgbuild-uv,target=/run/uv" in runs[1]
     (labels,) = [line for line in lines if line.startswith("LABEL ")]
     assert 'imgbuild.added.pip="keras==2.3.1"' in labels
     assert 'imgbuild.extends="tf-2.2-cpu-debian"' in labels
@@ -284,3 +284,12 @@ def test_added_layers_are_measured(extending: Extending) -> None:
     engine.histories["sha256:base"] = [HistoryEntry("COPY", 100)]
     engine.histories["sha256:extended"] = [HistoryEntry("RUN", 7), HistoryEntry("COPY", 100)]
     assert extending.build().size == 7
+
+
+def test_an_extension_of_itself_takes_its_place(extending: Extending) -> None:
+    stored = extending.bench.engine.stored["sha256:base"]
+    own = replace(stored, tags=(TAG,), labels={"imgbuild.extends": "x"})
+    extending.bench.engine.stored["sha256:base"] = own
+    extending.base = replace(extending.base, reference=TAG)
+    assert extending.build().size == 5
+    assert extending.stored == {"sha256:extended": (TAG,)}
