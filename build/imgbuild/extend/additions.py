@@ -77,6 +77,9 @@ def _resolved(
         r"\1 depends on \2.",
         said,
     )
+    there = {**base.packages, **stubs}.items()
+    named = [f"{one} {v}" for one, v in there if re.search(rf"(?<![\w-]){one}(?![\w-])", said)]
+    said += f" It has {', '.join(named)}." if named else ""
     raise InputError(
         f"What is to be added does not fit {base.name}, whose packages stay as they are: {said} "
         "Ask for other versions, or leave it out. Nothing was changed."
