@@ -150,6 +150,7 @@ def scratch_engine() -> Iterator[tuple[dict[str, str], Path]]:
             "XDG_STATE_HOME": str(folder / "state"),
             "BUILDX_NO_DEFAULT_ATTESTATIONS": "1",
             "NO_COLOR": "1",
+            "PYTHONDONTWRITEBYTECODE": "",  # as users have it: no module is compiled again
         }
         process = None
         try:
