@@ -516,7 +516,7 @@ def test_help_has_whole_summaries_and_words_for_values() -> None:
     summaries = found.partition("Commands:\n")[2].splitlines()
     assert len(summaries) == len(COMMANDS)
     assert [line for line in summaries if line.endswith("...")] == []
-    word = re.compile(r"[A-Z]{2,}([=/][A-Z]+)?|<[a-z|]+>")
+    word = re.compile(r"[A-Z]{2,}([=/:][A-Z]+)?|<[a-z|]+>")
     for name in COMMANDS:
         text = CliRunner().invoke(app, [name, "--help"]).output
         values = re.findall(r"^  --[\w-]+ ([^\s/]\S*)", text.partition("Options:")[2], re.MULTILINE)
