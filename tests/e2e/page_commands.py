@@ -2,11 +2,15 @@
 
 import re
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from checkout import Checkout
+from checkout import ROOT, Checkout
 
+#: A name of `Reader`: imgbuild of this checkout, in whatever folder it is typed.
+IMGBUILD = {r"^imgbuild\b": f"IMGBUILD_PROJECT={ROOT} {Path(sys.executable).parent}/imgbuild"}
+_NUMBER = re.compile(r"\d+(\.\d+)?")
 _BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -37,6 +41,16 @@ def page_commands(text: str) -> list[PageCommand]:
     return found
 
 
+def section(text: str, title: str) -> str:
+    """Return what stands below a title of the second level."""
+    return text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def forms(said: str) -> set[str]:
+    """Return the lines without their numbers, which differ from run to run."""
+    return {_NUMBER.sub("#", line) for line in said.splitlines()}
+
+
 @dataclass(frozen=True)
 class Reader:
     """Types what a page says, in a folder, with this machine's names for the page's.
@@ -61,6 +75,13 @@ class Reader:
         )
         assert result.returncode == 0, f"{command.line}\n{result.stdout}{result.stderr}"
         return result.stdout
+
+    def see(self, command: PageCommand) -> str:
+        """Type a command; fail unless it prints the page's lines, if any, in whatever numbers."""
+        printed = self.type(command)
+        if command.prints:
+            assert forms(printed) == forms("\n".join(command.prints)), printed
+        return printed
 
     def here(self, text: str) -> str:
         """Return a text of the page as it is here."""

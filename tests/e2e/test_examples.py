@@ -1,7 +1,9 @@
 """The examples, run as their README says: programs in the images, manifests as operators would."""
 
+import json
 import re
 import shutil
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from zipfile import ZipFile
@@ -9,6 +11,7 @@ from zipfile import ZipFile
 import pytest
 from checkout import ROOT, Base, Checkout
 from kubeflow import Cluster
+from page_commands import IMGBUILD, PageCommand, Reader, page_commands, section
 
 from imgbuild.inputs.build_inputs import uv_context
 from imgbuild.project import cache_dir
@@ -17,6 +20,7 @@ from imgbuild.settings import load_settings
 pytestmark = pytest.mark.nightly
 
 EXAMPLES = ROOT / "examples"
+DOCS = ROOT / "docs"
 KERAS_TAG = "imgbuild-e2e/keras"
 KERAS = (("1.10", "2.2.5"), ("1.15", "2.3.1"), ("2.2", "2.4.3"))
 SYSTEM_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
@@ -130,3 +134,85 @@ def test_uv_keeps_to_the_packages_of_an_image(
     assert kept.returncode == 1
     assert "numpy==1.18.5" in kept.stderr
     assert "numpy==9999" in replaced.stdout
+
+
+@pytest.fixture
+def reader(checkout: Checkout, tmp_path: Path) -> Iterator[Reader]:
+    """Give a reader of the documentation with a copy of the examples; what it starts is removed."""
+    mark = f"imgbuild-e2e-{uuid.uuid4().hex[:8]}"
+    names = {
+        **IMGBUILD,
+        # Parameter servers: in the job's own network they have the page's names.
+        r"--name \$task": f"--name {mark}-$task --network-alias $task",
+        "network (create |rm |)job": rf"network \1{mark}",
+        "volume (create|rm) model": rf"volume \1 {mark}",
+        "-v model:": f"-v {mark}:",
+        r"\b(wait|logs) chief": rf"\1 {mark}-chief",
+        "(?<=-chief) worker": f" {mark}-worker",
+        "rm -f ps worker chief": f"rm -f {mark}-ps {mark}-worker {mark}-chief",
+        # Derived images: under another name, and without the base's suites.
+        r"(extend -f \S+)": rf"\1 --no-test --tag {mark}:1",
+        r"tensorflow-(onnx|notebook):\S+": f"{mark}:1",
+        "--code": f"--job {mark} --code",
+    }
+    shutil.copytree(EXAMPLES, tmp_path / "examples")
+    yield Reader(checkout, tmp_path, names)
+    started = checkout.docker("ps", "-aq", f"--filter=name={mark}").stdout.split()
+    checkout.docker("rm", "--force", "--volumes", *started)
+    for kind in ("network", "volume"):
+        checkout.docker(kind, "rm", mark)
+    checkout.docker("rmi", "--force", f"{mark}:1")
+
+
+@pytest.mark.parametrize(
+    ("version", "program"),
+    [("1.15", "train_ps.py"), ("2.2", "train_ps.py"), ("2.15", "train_ps_keras.py")],
+)
+def test_the_page_of_parameter_servers(
+    image: Callable[[str], str], reader: Reader, version: str, program: str
+) -> None:
+    """The page's commands in one shell, since later ones take variables of the first."""
+    page = section((DOCS / "distributed.md").read_text(encoding="utf-8"), "Parameter servers")
+    reader.names[r"\$IMAGE"] = image(f"imgbuild/tensorflow:{version}-cpu-debian")
+    if program == "train_ps_keras.py":
+        reader.names.update({"train_ps.py": program, "(?<=-chief) worker": ""})
+    commands = page_commands(page)
+    printed = reader.type(PageCommand("\n".join(command.line for command in commands)))
+    assert LEARNT.search(printed), printed
+
+
+def _same_lock(reader: Reader, name: str) -> bool:
+    """Return whether an example's lock was taken as it is."""
+    lock = EXAMPLES / name / f"{name}.lock.txt"
+    return lock.read_bytes() == (reader.folder / lock.relative_to(ROOT)).read_bytes()
+
+
+def test_the_tutorials_model_is_converted_to_onnx(
+    image: Callable[[str], str], reader: Reader
+) -> None:
+    image("imgbuild/tensorflow:2.2-cpu-debian")
+    tutorial = page_commands((DOCS / "tutorial.md").read_text(encoding="utf-8"))
+    pages = section((DOCS / "frameworks.md").read_text(encoding="utf-8"), "ONNX")
+    for command in (*tutorial[:2], *page_commands(pages)[:2]):
+        reader.see(command)
+    assert (reader.folder / "runs" / "digits.onnx").stat().st_size > 0
+    assert _same_lock(reader, "onnx")
+
+
+def test_the_notebook_shows_tensorboard(image: Callable[[str], str], reader: Reader) -> None:
+    image("imgbuild/tensorflow:2.2-cpu-debian")
+    page = section((DOCS / "tensorboard.md").read_text(encoding="utf-8"), "In a notebook")
+    extend, _, execute = page_commands(page)
+    for command in (extend, execute):
+        reader.see(command)
+    notebook = json.loads((reader.folder / "runs" / "digits.ipynb").read_text(encoding="utf-8"))
+    outputs = [output for cell in notebook["cells"] for output in cell.get("outputs", ())]
+    losses = json.loads("".join(outputs[0]["data"]["text/plain"]))
+    assert losses[-1] < losses[0] / 2
+    frames = ["".join(o["data"]["text/html"]) for o in outputs if "text/html" in o.get("data", ())]
+    assert [("<iframe" in frame, "url.port = 6006" in frame) for frame in frames] == 2 * [
+        (True, True)
+    ]
+    (listed, _) = ["".join(output["text"]) for output in outputs if "text" in output]
+    assert re.search(r"- port 6006: logdir /tmp/\w+ \(started 0:\d\d:\d\d ago; pid \d+\)", listed)
+    assert _same_lock(reader, "notebook")
