@@ -33,7 +33,7 @@ def new_model():
     """Return the network, ready to be trained: the rate grows with the number of ranks."""
     model = network()
     optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.SGD(RATE * hvd.size(), momentum=0.5))
-    # Keras of TensorFlow 2.0 and 2.1 bypasses Horovod's optimizer without it; newer ones do not need it.
+    # Without it Keras of TensorFlow 2.0 and 2.1 bypasses Horovod's optimizer; newer ones need none.
     old = tf.__version__.startswith(("2.0.", "2.1."))
     options = {"experimental_run_tf_function": False} if old else {}
     model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"], **options)
