@@ -29,7 +29,12 @@ librosa numba cython:Cython dask pyarrow sqlalchemy pymongo boto3 requests beaut
 lxml jupyterlab notebook ipywidgets mlflow wandb optuna shap networkx tqdm
 """
 LIMIT = 900  # seconds
-_ERROR = re.compile(r"^ERROR: (.*)", re.MULTILINE)
+#: The most telling first: what a build from source lacks, what the index lacks, pip's own words.
+_ERRORS = (
+    r"unable to execute .*",
+    r"No matching distribution found for .*",
+    r"(?m)(?<=^ERROR: ).*",
+)
 _HELD = re.compile(r"The user requested \(constraint\) (\S+)")
 _WANTED = re.compile(r"^ {4}(.* depends on .*|The user requested (?!\().*)", re.MULTILINE)
 #: What is installed, what pip says and its exit code, what is installed then, what an import says.
@@ -50,7 +55,7 @@ def main() -> None:
     chosen = parser.parse_args()
     packages = [name.partition(":")[::2] for name in NAMES.split()]
     jobs = [(image, name, module) for name, module in packages for image in chosen.images]
-    cells = iter(in_parallel(lambda job: outcome(*job, chosen.ca), jobs, 2))
+    cells = iter(in_parallel(lambda job: outcome(*job, chosen.ca), jobs, 3))
     rows = [(f"`{name}`", *(next(cells) for _ in chosen.images)) for name, _ in packages]
     changed = sum(cell.startswith("CHANGED") for row in rows for cell in row)
     command = " ".join(["benchmarks/packages.py", *chosen.images])
@@ -89,7 +94,9 @@ def verdict(name: str, ran: Finished) -> str:
     if status != "0":
         return f"refused: {reason(parts[1])}"
     more = len(after) - len(before)
-    done = f"{after[name]}, {f'with {more - 1} more' if more else 'there already'}"
+    done = after[name] + (
+        f", with {more - 1} more" if more > 1 else "" if more else ", there already"
+    )
     failed = parts[3].strip()[:80].replace("|", "\\|")
     return f"{done}, but `{failed}`" if failed else done
 
@@ -101,8 +108,8 @@ def _versions(listed: str) -> dict[str, str]:
 def reason(said: str) -> str:
     """Return why pip refused, in its own words."""
     held, wanted = _HELD.findall(said), _WANTED.findall(said)
-    errors: list[str] = _ERROR.findall(said) or [said.strip()]
-    words = f"{wanted[0]}, held is {held[0]}" if held and wanted else errors[0]
+    found = [one[0] for one in (re.search(error, said) for error in _ERRORS) if one]
+    words = f"{wanted[0]}, held is {held[0]}" if held and wanted else [*found, said.strip()][0]
     return words.replace("|", "\\|")[:110]
 
 
