@@ -5,6 +5,7 @@ import re
 import threading
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from imgbuild.build.context import BuildContext, image_locks
@@ -21,6 +22,7 @@ from imgbuild.extend.base_image import BaseImage
 from imgbuild.extend.extension import Extension
 from imgbuild.files import sha256, work_folder
 from imgbuild.matrix.images import Image, minor_of
+from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
 from imgbuild.suites.container import remove_leftovers
 from imgbuild.suites.results import Report
@@ -154,7 +156,10 @@ def _passed(  # noqa: PLR0913, PLR0917 - what, and how it is tested
     remove_leftovers([tag], context.engine)
     session = replace(test_session(context), listener=display.on_event)
     places = threading.Semaphore(context.options.jobs)
-    report = report_on(target, session, TestOptions(places=places))
+    options = TestOptions(places=places)
+    # In a thread: an interrupt comes to this one, and stops the suites.
+    tested = partial(report_on, session=session, options=options)
+    (report,) = in_parallel(tested, [target], 1, stop=options.stop.set, grace=None)
     if not report.ok:
         problems = "; ".join(f"{one.suite}: {one.problem}" for one in report.suites if not one.ok)
         raise CheckFailedError(
