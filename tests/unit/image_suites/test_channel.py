@@ -84,7 +84,7 @@ def test_the_environment_is_that_of_the_first_shell(
     argv: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FOO", "a b\nc")
-    for name in ("SHLVL", "OLDPWD", "_"):
+    for name in ("SHLVL", "OLDPWD", "_", "PS1"):  # a bash that nobody types into unsets PS1
         monkeypatch.delenv(name, raising=False)
     shell = Shell(argv)
     try:
