@@ -1,6 +1,7 @@
 """The charts of TensorBoard's page in a browser: their lines, and whether they can be seen."""
 
 import time
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -33,6 +34,7 @@ LINES = (
         colour: getComputedStyle(path).stroke.match(/\\d+/g).slice(0, 3).map(Number),
         left: path.getBoundingClientRect().left,
         top: path.getBoundingClientRect().top,
+        chart: path.ownerSVGElement.getBoundingClientRect().toJSON(),
     }));
 """
 )
@@ -55,11 +57,31 @@ def follows(line: Line, values: list[float]) -> bool:
 
 
 def _share_seen(line: Line, screen: Rows) -> float:
-    """Return at how many of its corners, of 1, the line's colour is on the screen."""
+    """Return at how many places along it, of 1, the line's colour is on the screen.
+
+    What lies outside of its chart counts as no place: TensorBoard leaves outliers out of the scale.
+    """
     least_x = min(x for x, _ in line["corners"])
     least_y = min(y for _, y in line["corners"])
-    places = [(line["left"] + x - least_x, line["top"] + y - least_y) for x, y in line["corners"]]
-    return sum(_is_near(screen, x, y, line["colour"]) for x, y in places) / len(places)
+    right, down = line["left"] - least_x, line["top"] - least_y
+    places = [(right + x, down + y) for x, y in _places(line["corners"])]
+    inside = [place for place in places if _is_inside(line["chart"], *place)]
+    seen = sum(_is_near(screen, x, y, line["colour"]) for x, y in inside)
+    return seen / len(inside) if 2 * len(inside) > len(places) else 0.0
+
+
+def _places(corners: list[list[float]]) -> list[list[float]]:
+    """Return the corners and nine places between each two: where lines meet, one hides others."""
+    between = [
+        [x + (next_x - x) * tenth / 10, y + (next_y - y) * tenth / 10]
+        for (x, y), (next_x, next_y) in pairwise(corners)
+        for tenth in range(10)
+    ]
+    return [*between, corners[-1]]
+
+
+def _is_inside(chart: dict[str, float], x: float, y: float) -> bool:
+    return chart["left"] <= x < chart["right"] and chart["top"] <= y < chart["bottom"]
 
 
 def _is_near(screen: Rows, x: float, y: float, colour: list[int]) -> bool:
