@@ -15,7 +15,8 @@ _HEADER = """\
 def batch_text(job: TrainingJob) -> str:
     """Return the script. Slurm, too, sends SIGTERM at the time limit and kills 30 seconds later.
 
-    InputError: the job has a volume, a path with a comma, or ranks of Intel MPI on several nodes.
+    InputError: the job has a volume, a path with a comma, GPUs by their number or name, or ranks of
+    Intel MPI on several nodes.
     """
     for mount in job.mounts:
         if mount.is_volume:
@@ -23,6 +24,8 @@ def batch_text(job: TrainingJob) -> str:
             raise InputError(f"{mount.source}: {problem} ./{mount.source}.")
         if "," in mount.text:
             raise InputError(f"{mount.text}: Apptainer cannot mount a path with a comma.")
+    if (job.gpus or "").startswith("device="):
+        raise InputError(f"--gpus {job.gpus}: Slurm chooses the GPUs; give their number.")
     if job.nodes > 1 and job.mpi == "intelmpi":
         raise InputError(
             "--nodes: Intel MPI of the image cannot start ranks on other nodes of Slurm without "

@@ -25,6 +25,8 @@ _HEADER = """\
 #   docker compose -p {job} down --volumes
 # `run` ends with the exit code of the training, `down` ends what else runs. Checkpoints stay.
 """
+#: A volume that no other can be called: names of Docker's begin with a letter or digit.
+_KEY_VOLUME = "_ssh"
 #: The keys of MPI's user, and the ports of that user's sshd and of a task of TensorFlow.
 _KEYS, _SSH_PORT, _TASK_PORT = "/home/mpiuser/.ssh", 2222, 2223
 #: A key pair for this job alone, which is also the host key of each node. ssh refuses a private key
@@ -43,7 +45,7 @@ def compose_text(job: TrainingJob) -> str:
         services["tensorboard"] = _board(job)
         _wait(services[main], "tensorboard", "service_started")
     if steps := _preparation(job):
-        volumes |= {"ssh": {}} if _several(job) else {}
+        volumes |= {_KEY_VOLUME: {}} if _several(job) else {}
         for service in services.values():
             _wait(service, "prepare", "service_completed_successfully")
         services = {"prepare": _prepare(job, steps), **services}
@@ -102,7 +104,7 @@ def _task_name(kind: str, number: int) -> str:
 
 def _service(job: TrainingJob, name: str) -> Service:
     mounts = [one.text for one in job.mounts]
-    mounts += [f"ssh:{_KEYS}:ro"] if _several(job) else []
+    mounts += [f"{_KEY_VOLUME}:{_KEYS}:ro"] if _several(job) else []
     gpus = {"deploy": {"resources": {"reservations": {"devices": [_devices(job.gpus)]}}}}
     return {
         "image": job.image,
@@ -145,7 +147,7 @@ def _preparation(job: TrainingJob) -> list[str]:
 
 def _prepare(job: TrainingJob, steps: list[str]) -> Service:
     mounts = [one.text for one in _volumes(job) if one.target == MODEL]
-    mounts += [f"ssh:{_KEYS}"] if _several(job) else []
+    mounts += [f"{_KEY_VOLUME}:{_KEYS}"] if _several(job) else []
     command = ["sh", "-ec", "\n".join(steps)]
     return {"image": job.image, "user": "0", "volumes": mounts, "command": command}
 

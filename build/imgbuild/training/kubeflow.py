@@ -4,6 +4,7 @@ What the operators and the image promise each other is in docs/kubernetes.md.
 """
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,8 @@ _HEADER = """\
 _CLAIM = "# The claim {} is a folder that all pods share: its access mode is ReadWriteMany.\n"
 #: What Kubernetes calls volumes and claims (RFC 1123).
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+#: The volumes of every manifest beside the claims: configuration map and shared memory.
+_OWN = ("code", "shm")
 _SSH_PORT, _TASK_PORT = 2222, 2222
 #: Intel MPI's workers call back to the launcher by its name, which they must know by then.
 _WAIT_FOR_NAMES = """\
@@ -82,11 +85,13 @@ def tfjob_text(job: TrainingJob) -> str:
 def _check(job: TrainingJob) -> None:
     """Raise InputError for what is of this machine, and what a manifest cannot name."""
     folders = [one for one in job.mounts[1:] if not one.is_volume]
-    names = [one.source for one in _claims(job) if not _LABEL.fullmatch(one.source)]
+    names = [one for one in _claims(job) if not _LABEL.fullmatch(one)]
+    taken = [one for one in _claims(job) if one in _OWN]
     unset = [name for name, value in job.variables.items() if value is None]
     for found, problem in (
         ([one.source for one in folders], "a cluster has no folder of this machine; name a claim"),
         (names, "a claim's name has lower-case letters, digits and '-'"),
+        (taken, "the manifest has a volume of that name; call the claim otherwise"),
         (unset, "--env without a value cannot be handed on to a cluster; give NAME=VALUE"),
     ):
         if found:
@@ -95,13 +100,18 @@ def _check(job: TrainingJob) -> None:
         raise InputError(f"--gpus {job.gpus}: Kubernetes chooses the GPUs; give their number.")
 
 
-def _claims(job: TrainingJob) -> list[Mount]:
+def _mounted_claims(job: TrainingJob) -> list[Mount]:
     return [one for one in job.mounts if one.is_volume]
+
+
+def _claims(job: TrainingJob) -> list[str]:
+    """Return the names of the claims; one may be mounted at several places."""
+    return [*dict.fromkeys(one.source for one in _mounted_claims(job))]
 
 
 def _container(job: TrainingJob, name: str, command: Sequence[str]) -> Resource:
     mounts = [{"name": "code", "mountPath": WORK, "readOnly": True}]
-    for one in _claims(job):
+    for one in _mounted_claims(job):
         mount = {"name": one.source, "mountPath": one.target}
         mounts.append({**mount, **({"readOnly": True} if one.read_only else {})})
     variables = [
@@ -131,10 +141,7 @@ def _replica(job: TrainingJob, count: int, container: Resource) -> Resource:
     group = {"securityContext": {"fsGroup": int(MPI_USER)}} if _claims(job) else {}
     shared = {"medium": "Memory", "sizeLimit": f"{size_words(job.shm_bytes).upper()}i"}
     volumes: list[Resource] = [{"name": "code", "configMap": {"name": f"{job.name}-code"}}]
-    volumes += [
-        {"name": one.source, "persistentVolumeClaim": {"claimName": one.source}}
-        for one in _claims(job)
-    ]
+    volumes += [{"name": one, "persistentVolumeClaim": {"claimName": one}} for one in _claims(job)]
     pod = {
         **group,
         "containers": [container],
@@ -151,8 +158,8 @@ def _run_policy(job: TrainingJob, clean: str) -> Resource:
 def _text(job: TrainingJob, title: str, version: str, kind: str, spec: Resource) -> str:
     here = Path.cwd()
     code = job.code.relative_to(here) if job.code.is_relative_to(here) else job.code
-    header = _HEADER.format(title=title, name=job.name, code=code)
-    header += "".join(_CLAIM.format(one.source) for one in _claims(job))
+    header = _HEADER.format(title=title, name=job.name, code=shlex.quote(str(code)))
+    header += "".join(map(_CLAIM.format, _claims(job)))
     document = {
         "apiVersion": version,
         "kind": kind,
@@ -178,5 +185,8 @@ _Plain.add_representer(str, _lines)
 
 
 def _escaped(word: str) -> str:
-    """Return a word in which Kubernetes finds no variable of its own, ``$(NAME)``."""
-    return word.replace("$(", "$$(")
+    """Return a word in which Kubernetes finds no variable, ``$(NAME)``; it reads ``$$`` as ``$``.
+
+    Source: its documentation, "Define Dependent Environment Variables".
+    """
+    return word.replace("$", "$$")

@@ -1,9 +1,11 @@
 """A training job: what runs in which image, on how many ranks, with which folders and limits."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from posixpath import normpath
 from typing import TYPE_CHECKING
 
 from imgbuild.errors import InputError
@@ -94,7 +96,8 @@ class TrainingJob:
 
     @property
     def ranks_per_node(self) -> int:
-        return self.ranks // self.nodes
+        """How many processes a node has; a task of TF_CONFIG is one, which no rank counts."""
+        return max(1, self.ranks // self.nodes)
 
     def launched(self, hosts: Sequence[str] = (), *, hostfile: bool = False) -> tuple[str, ...]:
         """Return the command under what starts its ranks and what ends it in time.
@@ -152,6 +155,7 @@ def parse_mount(text: str) -> Mount:
     """Return what ``SOURCE:TARGET[:ro]`` means; a folder must be there."""
     source, _, rest = text.partition(":")
     target, _, mode = rest.partition(":")
+    target = normpath(target)
     if not source or not _TARGET.fullmatch(target) or mode not in {"", "ro", "rw"}:
         raise InputError(
             f"--mount {text!r}: give SOURCE:TARGET or SOURCE:TARGET:ro; TARGET is an absolute path "
@@ -177,8 +181,11 @@ def parse_folder(text: str, option: str) -> str:
     path = Path(text).expanduser().resolve()
     if not path.is_dir():
         raise InputError(f"{option} {text!r}: no such folder. Make it, or name another.")
-    if ":" in str(path):
-        raise InputError(f"{option} {text!r}: Docker cannot mount a path with a colon.")
+    if ":" in str(path) or not _shown(str(path)) or "\n" in str(path):
+        raise InputError(
+            f"{option} {text!r}: a path with a colon, which Docker cannot mount, or with what does "
+            "not print. Name another."
+        )
     return str(path)
 
 
@@ -196,7 +203,8 @@ def parse_variable(text: str) -> tuple[str, str | None]:
 def check_job(job: TrainingJob, *, runs: bool = True) -> None:
     """Raise InputError for a value that no tool could take; ``runs``: a program is named."""
     command = job.command
-    named = bool(command) and not command[0].startswith("-")
+    named = any(command[:1]) and not command[0].startswith("-")
+    twice = [one for one, count in Counter(one.target for one in job.mounts).items() if count > 1]
     board = not (job.tensorboard or "").startswith("-")
     rules: tuple[tuple[object, str], ...] = (
         (named or not runs, "Name the program to run, after `--`: imgbuild run -- python train.py"),
@@ -208,6 +216,7 @@ def check_job(job: TrainingJob, *, runs: bool = True) -> None:
             _GPUS.fullmatch(job.gpus or "all"),
             f"--gpus {job.gpus!r}: give all, none, 2, device=0,1.",
         ),
+        (not twice, f"--mount: {', '.join(twice)} is the target of two; give each its own."),
         (board, f"--tensorboard {job.tensorboard!r}: name a folder, such as logs."),
         (
             job.servers == 0 or job.ranks == 1,

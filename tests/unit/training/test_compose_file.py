@@ -57,7 +57,7 @@ def test_nodes_wait_for_each_other_and_for_keys(tmp_path: Path) -> None:
     found = _compose(tmp_path, *options, *PROGRAM)
     services = found["services"]
     assert [*services] == ["prepare", "train", "node-1", "node-2"]
-    assert found["volumes"] == {"kept": {"external": True, "name": "kept"}, "ssh": {}}
+    assert found["volumes"] == {"kept": {"external": True, "name": "kept"}, "_ssh": {}}
     hosts = "mpirun -np 6 -H train:2,node-1:2,node-2:2 -bind-to none -x MODEL_DIR -x A"
     assert services["train"]["command"] == [*hosts.split(), "python", "train.py"]
     conditions = {name: one["condition"] for name, one in services["train"]["depends_on"].items()}
@@ -68,10 +68,20 @@ def test_nodes_wait_for_each_other_and_for_keys(tmp_path: Path) -> None:
     }
     for name in ("train", "node-1", "node-2"):
         assert services[name]["user"] == "1000:1000"
-        assert "ssh:/home/mpiuser/.ssh:ro" in services[name]["volumes"]
+        assert "_ssh:/home/mpiuser/.ssh:ro" in services[name]["volumes"]
         assert services[name]["depends_on"]["prepare"]
     assert services["prepare"]["user"] == "0"
     assert services["prepare"]["command"][-1].endswith("chown 1000:1000 /model")
+
+
+def test_no_volume_of_the_user_is_that_of_the_keys(tmp_path: Path) -> None:
+    """`down --volumes` removes the keys, and never what the user keeps."""
+    words = ("--nodes", "2", "--checkpoints", "ssh", "--mount", "keys:/keys")
+    volumes = _compose(tmp_path, *words, *PROGRAM)["volumes"]
+    kept = {name for name, one in volumes.items() if one == {"external": True, "name": name}}
+    assert (kept, len(volumes)) == ({"ssh", "keys"}, 3)
+    code, text = ran(tmp_path, "--image", "a:1", "--mount", "_ssh:/keys", *PROGRAM)
+    assert (code, "no name of a volume" in text) == (2, True)
 
 
 def test_intel_mpi_names_nodes_in_its_own_way(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_the_examples_are_made_as_the_page_says(monkeypatch: pytest.MonkeyPatch)
 
 def test_an_mpijob_has_what_the_job_asks_for(tmp_path: Path) -> None:
     options = ("--nodes", "2", "-np", "6", "--time-limit", "1h", "--checkpoints", "kept")
-    more = ("--gpus", "all", "--env", "A=$(B) $C", "--mount", "data:/data:ro")
+    more = ("--gpus", "all", "--env", "A=$(B) $C $$", "--mount", "data:/data:ro")
     spec = _manifest(tmp_path, "mpijob", *options, *more)
     assert spec["runPolicy"]["activeDeadlineSeconds"] == 3600
     assert spec["slotsPerWorker"] == 3
@@ -54,7 +54,7 @@ def test_an_mpijob_has_what_the_job_asks_for(tmp_path: Path) -> None:
     for kind in ("Launcher", "Worker"):
         pod, container = _pod(spec, kind)
         assert pod["securityContext"] == {"fsGroup": 1000}
-        assert {"name": "A", "value": "$$(B) $C"} in container["env"]
+        assert {"name": "A", "value": "$$(B) $$C $$$$"} in container["env"]
         assert [(one["name"], one["mountPath"]) for one in container["volumeMounts"]] == [
             *(("code", "/work"), ("kept", "/model"), ("data", "/data"), ("shm", "/dev/shm")),  # noqa: S108
         ]
@@ -88,7 +88,31 @@ def test_a_tfjob_has_a_pod_for_each_task(tmp_path: Path) -> None:
         assert container["ports"] == [{"name": "tfjob-port", "containerPort": 2222}]
         assert container["command"] == ["python", "train.py"]
         assert ("resources" in container) == (kind != "PS")
+        if kind != "PS":
+            assert container["resources"]["limits"] == {"nvidia.com/gpu": 2}
     assert set(_manifest(tmp_path, "tfjob")["tfReplicaSpecs"]) == {"Chief"}
+
+
+def test_a_task_has_a_gpu_of_all(tmp_path: Path) -> None:
+    spec = _manifest(tmp_path, "tfjob", "--nodes", "3", "--gpus", "all")
+    for kind in ("Chief", "Worker"):
+        limits = _pod(spec, kind)[1]["resources"]["limits"]
+        assert limits == {"nvidia.com/gpu": 1}
+
+
+def test_a_claim_at_two_places_is_one_volume(tmp_path: Path) -> None:
+    spec = _manifest(tmp_path, "mpijob", "--mount", "data:/a:ro", "--mount", "data:/b")
+    pod, container = _pod(spec, "Worker")
+    assert [one["name"] for one in pod["volumes"]] == ["code", "data", "shm"]
+    places = [one["mountPath"] for one in container["volumeMounts"] if one["name"] == "data"]
+    assert places == ["/a", "/b"]
+
+
+def test_the_folder_of_the_code_is_one_word_of_the_comment(tmp_path: Path) -> None:
+    folder = tmp_path / "it's $HOME"
+    folder.mkdir()
+    line = ran(folder, "--image", "a:1", "--format", "mpijob", *PROGRAM)[1].splitlines()[1]
+    assert shlex.split(line)[-1] == f"--from-file={folder}"
 
 
 @pytest.mark.parametrize(
@@ -96,6 +120,8 @@ def test_a_tfjob_has_a_pod_for_each_task(tmp_path: Path) -> None:
     [
         ("mpijob", ("--mount", "/usr:/data"), "/usr: a cluster has no folder of this machine"),
         ("mpijob", ("--checkpoints", "My_Claim"), "My_Claim: a claim's name has lower-case"),
+        ("mpijob", ("--mount", "shm:/d"), "shm: the manifest has a volume of that name"),
+        ("tfjob", ("--checkpoints", "code"), "code: the manifest has a volume of that name"),
         ("mpijob", ("--env", "TOKEN"), "TOKEN: --env without a value cannot be handed on"),
         ("mpijob", ("--gpus", "device=0"), "--gpus device=0: Kubernetes chooses the GPUs"),
         ("mpijob", ("--user", "1000"), "--user: --format mpijob cannot express it. Give"),

@@ -7,6 +7,7 @@ import pytest
 from run_words import IMAGE, PROGRAM, docker_lines, printed, ran
 
 from imgbuild.cli import own_words
+from imgbuild.text import printable
 
 MPIRUN = "mpirun -np {} --oversubscribe -bind-to none "
 
@@ -21,6 +22,7 @@ def _train(text: str) -> list[str]:
     [
         ((), "Name the program to run, after `--`: imgbuild run -- python train.py"),
         (("--", "-c", "x"), "Name the program to run"),
+        (("--", "", "x"), "Name the program to run"),
         (("--", "python", "\x1b[1m"), "has characters that do not print"),
         (("--all-is-well", *PROGRAM), "No such option"),
         (("--mount", "data", *PROGRAM), "--mount 'data': give SOURCE:TARGET"),
@@ -30,6 +32,10 @@ def _train(text: str) -> list[str]:
         (("--mount", "-x:/data", *PROGRAM), "--mount '-x': it is no name of a volume"),
         (("--mount", "data:/work", *PROGRAM), "/work is that of --code"),
         (("--mount", "data:/model", *PROGRAM), "/model is that of --checkpoints"),
+        (("--mount", "data:/./work", *PROGRAM), "/work is that of --code"),
+        (("--mount", "data:/a/../model", *PROGRAM), "/model is that of --checkpoints"),
+        (("--mount", "data:/a/..", *PROGRAM), "TARGET is an absolute path"),
+        (("--mount", "a1:/d", "--mount", "a2:/d/", *PROGRAM), "--mount: /d is the target of two"),
         (("--checkpoints", "a b", *PROGRAM), "--checkpoints 'a b': it is no name of a volume"),
         (("--checkpoints", "./none", *PROGRAM), "--checkpoints './none': no such folder"),
         (("--code", "none", *PROGRAM), "--code 'none': no such folder"),
@@ -57,10 +63,13 @@ def test_bad_input_is_one_paragraph(tmp_path: Path, words: tuple[str, ...], says
         assert "\n" not in text
 
 
-def test_a_colon_cannot_be_mounted(tmp_path: Path) -> None:
-    folder = tmp_path / "a:b"
+@pytest.mark.parametrize("name", ["a:b", "a\n- b", "a\x1bb"])
+def test_a_path_that_cannot_be_mounted_or_shown(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
     folder.mkdir()
-    assert "cannot mount a path with a colon" in ran(folder, *PROGRAM)[1]
+    code, text = ran(folder, *PROGRAM)
+    assert (code, "a path with a colon, which Docker cannot mount, or with" in text) == (2, True)
+    assert text == printable(text).replace("\n", "")
 
 
 def test_the_user_is_who_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
