@@ -117,7 +117,10 @@ def run(
         str | None,
         option("--tensorboard DIR", "Show this folder of the container in TensorBoard meanwhile."),
     ] = None,
-    job: Annotated[str, option("--job NAME", "The name of its container.")] = "train",
+    job: Annotated[
+        str,
+        option("--job NAME", "The name of the job and its container; --exec adds a random end."),
+    ] = "train",
     project: options.ProjectOption = None,
 ) -> None:
     """Print the `docker run` of a training, or run it.
