@@ -219,6 +219,7 @@ def _explain(document: Document, model: type[BaseModel], item: dict[str, Any]) -
     """Return pydantic's finding in this project's words."""
     kind, path, got = item["type"], item["loc"], item["input"]
     name = str(path[-1]) if path else "the document"
+    name = "an entry" if path and isinstance(path[-1], int) else name
     location: Location = ()
     for part in path:  # without what pydantic adds: tags of unions, ``[key]``
         if (*location, part) in document.marks:

@@ -14,6 +14,8 @@ from imgbuild.errors import InputError
 from imgbuild.matrix.gpus import Gpu, KernelSupport, gpu_capability, kernel_support, service
 from imgbuild.matrix.images import Image
 
+#: Characters of a requirement; Python reads no number of over 4,300 digits.
+_LONGEST = 2000
 _SYSTEM = {"sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64"}
 
 
@@ -84,19 +86,23 @@ def gpus_here() -> tuple[tuple[Gpu, ...], str]:
 
 def gpu_called(model: str | None, driver: str | None) -> Gpu:
     """Return a GPU by its model or compute capability, behind a driver; None: any."""
-    if driver and not re.fullmatch(r"\d+(\.\d+)*", driver):
+    if driver and not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})*", driver):
         raise InputError(f"--driver {driver!r} is no version: give 450.80.02, or 450.80.")
-    given = re.fullmatch(r"\d{1,2}\.\d", model or "")
+    given = re.fullmatch(r"[0-9]{1,2}\.[0-9]", model or "")
     return Gpu(model or "any", driver, model if given or not model else gpu_capability(model))
 
 
 def python_range(text: str) -> SpecifierSet:
     """Return the versions that ``3.6``, ``3.6.15`` or ``>=3.8`` means."""
-    number = re.fullmatch(r"\d+(\.\d+)?(\.\d+)?", text)
+    number = re.fullmatch(r"[0-9]+(\.[0-9]+)?(\.[0-9]+)?", text)
+    shown = text[:_LONGEST]
+    wrong = InputError(f"--python {shown!r} is no version: give 3.6, 3.6.15 or >=3.8.")
+    if shown != text:
+        raise wrong
     try:
         return SpecifierSet(f"=={text}{'' if number[2] else '.*'}" if number else text)
     except InvalidSpecifier:
-        raise InputError(f"--python {text!r} is no version: give 3.6, 3.6.15 or >=3.8.") from None
+        raise wrong from None
 
 
 def read_requirements(path: Path) -> Iterator[tuple[str, Requirement]]:
@@ -108,6 +114,8 @@ def read_requirements(path: Path) -> Iterator[tuple[str, Requirement]]:
         raise InputError(f"--requirements {path}: {said}. Name a file of pip's.") from error
     for number, line in enumerate(lines, 1):
         text = re.sub(r"(^|\s)(#|--hash).*|\\$", "", line).strip()
+        if len(text) > _LONGEST:
+            raise InputError(f"{path}:{number}: over {_LONGEST} characters; no requirement has.")
         try:
             if text and not text.startswith("-"):
                 yield f"{path.name}:{number}", Requirement(text)

@@ -81,7 +81,9 @@ def lock_text(path: Path) -> str:
 def parse_lock(text: str, name: str) -> Lock:
     request = _REQUEST.search(text)
     if not request:
-        raise InputError(f"{name}:1: not a lock of `imgbuild lock`: no '# request:' line.")
+        raise InputError(
+            f"{name}:1: not a lock of `imgbuild lock` or `extend`: no '# request:' line."
+        )
     versions: dict[str, str] = {}
     hashes: dict[str, tuple[str, ...]] = {}
     entries: dict[str, str] = {}

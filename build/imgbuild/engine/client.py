@@ -125,6 +125,8 @@ class Engine:
 
         if not reference:
             raise InputError("The name of an image is empty: give the name or id of one.")
+        if not all(part.strip(".") for part in reference.split("/")):  # another address of the API
+            raise InputError(f"{reference!r} is no name of an image: give the name or id of one.")
         with self._api() as api:
             try:
                 return stored_image(api.inspect_image(reference))  # type: ignore[no-untyped-call]

@@ -38,7 +38,12 @@ def lock_additions(
     MachineError: the index cannot be reached.
     """
     digest = json_sha256([wanted, base.python, base.platform, sorted(base.packages.items())])
-    previous = path.read_text(encoding="utf-8") if path.exists() else ""
+    try:
+        previous = path.read_text(encoding="utf-8") if path.exists() else ""
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path.name} is no lock: not UTF-8 text. Name another: --lock."
+        ) from error
     if previous:  # also where it is not used: no other file is replaced
         lock = parse_lock(previous, path.name)
         if lock.request_digest == digest and not upgrade:

@@ -93,7 +93,7 @@ def build_extension(
     """
     tag, engine, started = extension.tag or "", context.engine, time.monotonic()
     name, stored = folder_name(tag), engine.need(base.reference)
-    repository = base.reference.partition("@")[0].rpartition(":")[0]
+    repository = re.sub(r":[^/]*$", "", base.reference.partition("@")[0])
     digests = dict(one.split("@") for one in stored.digests)
     uv = {"uv": str(context.inputs.uv)} if context.inputs.uv else {}
     made = set[str]()

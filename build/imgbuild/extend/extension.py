@@ -1,5 +1,6 @@
 """What is added to an image: by a YAML file or by options, with the files that they name."""
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Annotated, Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError
 
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
@@ -24,7 +25,7 @@ from imgbuild.scalars import (
 )
 from imgbuild.yaml_file import Fault, Section, check, read_document
 
-_OTHER_FILE = re.compile(r"(?:-r|--requirement)[ =]?\s*(\S+)")
+_OTHER_FILE = re.compile(r"(?:-r|--requirement)[ =]?\s*([^\s\0]+)")
 #: ``channel::name``, then a version. Source: conda's documentation, "Package match specifications".
 _CONDA = re.compile(r"(?:[\w./-]+::)?([A-Za-z0-9_][A-Za-z0-9._-]*)\s*(.*)")
 #: Packages of conda that are of no Python, or have another name in the index.
@@ -116,7 +117,7 @@ def wanted_packages(extension: Extension, folder: Path, python: str) -> tuple[st
     return tuple(dict.fromkeys(found))
 
 
-def _required(path: Path, *above: Path) -> Iterator[str]:
+def _required(path: Path, *above: str) -> Iterator[str]:
     """Yield the requirements of a file in pip's format, and of those that it includes."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -126,10 +127,11 @@ def _required(path: Path, *above: Path) -> Iterator[str]:
     for number, line in enumerate(lines, 1):
         text = re.sub(r"(^|\s)#.*", "", line).strip()
         place, other = f"{path.name}:{number}", _OTHER_FILE.fullmatch(text)
-        if other and (path.parent / other[1]).resolve() in {*above, path.resolve()}:
+        here = {*above, os.path.realpath(path)}
+        if other and os.path.realpath(path.parent / other[1]) in here:
             raise InputError(f"{place}: {other[1]} includes itself. Take the line out.")
         if other:
-            yield from _required(path.parent / other[1], *above, path.resolve())
+            yield from _required(path.parent / other[1], *here)
         elif text:
             try:
                 yield plain_requirement(text)
@@ -143,12 +145,19 @@ class PipSection(Section):
     pip: tuple[PipRequirement, ...]
 
 
+CondaEntry = Annotated[Prose, Tag("an entry")] | Annotated[PipSection, Tag("pip")]
+
+
+def _entry_kind(value: object) -> str:
+    return "pip" if isinstance(value, dict) else "an entry"
+
+
 class CondaFile(Section):
     """An ``environment.yml``; the interpreter is the base's, and channels do not count."""
 
     name: Prose | None = None
     channels: tuple[Prose, ...] = ()
-    dependencies: tuple[Prose | PipSection, ...] = ()
+    dependencies: tuple[Annotated[CondaEntry, Discriminator(_entry_kind)], ...] = ()
     prefix: Prose | None = None
 
 
@@ -185,7 +194,7 @@ def _of_conda(path: Path, python: str) -> list[str]:
 def _versions(text: str) -> str | None:
     """Return pip's form of conda's versions: ``=1.18`` is any 1.18; None where it has none."""
     if found := re.fullmatch(r"=?\s*([0-9][0-9A-Za-z.]*?)(\.?\*)?(=[\w.*]+)?", text):
-        return f"=={found[1]}{'' if found[3] else '.*'}"
+        text = f"=={found[1]}{'' if found[3] else '.*'}"
     try:
         return str(SpecifierSet(text))
     except InvalidSpecifier:

@@ -1,5 +1,6 @@
 """A training job: what runs in which image, on how many ranks, with which folders and limits."""
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -178,7 +179,7 @@ def parse_source(text: str, option: str) -> str:
 
 def parse_folder(text: str, option: str) -> str:
     """Return the absolute path of a folder; InputError: it is not there, or cannot be mounted."""
-    path = Path(text).expanduser().resolve()
+    path = Path(os.path.realpath(os.path.expanduser(text)))  # noqa: PTH111 - Path's raises
     if not path.is_dir():
         raise InputError(f"{option} {text!r}: no such folder. Make it, or name another.")
     if ":" in str(path) or not _shown(str(path)) or "\n" in str(path):

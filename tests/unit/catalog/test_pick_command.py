@@ -131,10 +131,17 @@ def test_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_no_question_is(tmp_path: Path) -> None:
     file = tmp_path / "requirements.txt"
     file.write_text("numpy\n\n./wheel.whl\n")
+    long = tmp_path / "long.txt"
+    long.write_text(f"numpy=={'9' * 5000}\n")
     for words, expected in (
         ((*V100, "--here"), "leave out the other two"),
         (("--gpu-model", "RTX 2080x"), "Most similar: GeForce RTX 2080, "),
         (("--driver", "new"), "--driver 'new' is no version: give 450.80.02"),
+        (("--driver", "\u0664\u0665\u0660"), "is no version: give 450.80.02"),
+        (("--driver", "9" * 5000), "is no version: give 450.80.02"),
+        (("--gpu-model", "\u0667.\u0660"), "Or give its compute capability, such as 7.0."),
+        (("--python", "9" * 5000), "is no version: give 3.6"),
+        (("--requirements", str(long)), f"{long}:1: over 2000 characters"),
         (("--python", "three"), "--python 'three' is no version: give 3.6"),
         (("--requirements", str(file)), f"{file}:3: './wheel.whl' is no requirement: Expected"),
         (("--requirements", str(tmp_path)), "Is a directory. Name a file of pip's."),

@@ -113,6 +113,9 @@ def test_errors_are_not_taken_for_others() -> None:
         Engine(HOST).untag(ID)
     with pytest.raises(InputError, match="name of an image is empty"):
         Engine(HOST).inspect("")
+    for other in ("/", "../containers", "a//b", "a/.."):  # the API has something else there
+        with pytest.raises(InputError, match="is no name of an image"):
+            Engine(HOST).inspect(other)
     checked = Engine(HOST)._checked([{"status": "x"}, {"error": "no space left on device"}])
     assert next(checked) == {"status": "x"}
     with pytest.raises(MachineError, match="disk is full"):

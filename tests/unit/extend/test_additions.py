@@ -122,6 +122,14 @@ def test_another_file_is_not_replaced(
     assert path.read_text(encoding="utf-8") == "my notes\n"
 
 
+def test_what_is_no_text_is_not_replaced(environment: Mapping[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "train.lock.txt"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError, match=r"train\.lock\.txt is no lock: not UTF-8 text"):
+        lock_additions(["app"], BASE, path, environment)
+    assert path.read_bytes() == b"\xff\xfe"
+
+
 def test_an_index_that_does_not_answer(environment: Mapping[str, str], tmp_path: Path) -> None:
     kept = {name: one for name, one in environment.items() if name != "UV_OFFLINE"}
     gone = {**kept, "UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple", "UV_HTTP_RETRIES": "0"}

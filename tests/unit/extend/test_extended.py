@@ -162,6 +162,21 @@ def test_it_is_built_on_the_base_tested_and_tagged(extending: Extending) -> None
     assert made.report.ok
 
 
+@pytest.mark.parametrize("name", ["{}:1", "{}:1@sha256:d", "{}@sha256:d"])
+@pytest.mark.parametrize("repository", ["own", "registry.example.org:5000/ml/own"])
+def test_the_digest_is_that_of_the_registry(
+    extending: Extending, name: str, repository: str
+) -> None:
+    reference = name.format(repository)
+    digests = ("other@sha256:e", f"{repository}@sha256:d")
+    extending.bench.engine.stored["sha256:base"] = StoredImage(
+        "sha256:base", (reference,), digests=digests
+    )
+    extending.base = replace(extending.base, reference=reference)
+    extending.build(test=False)
+    assert extending.targets[0].labels == {"org.opencontainers.image.base.digest": "sha256:d"}
+
+
 def test_suites_expect_what_was_added_and_no_more(
     extending: Extending, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,12 +113,15 @@ def test_requirements_of_files(write: Write, tmp_path: Path) -> None:
         ("-e .\n", "requirements.txt:1: '-e .' is not a requirement"),
         ("a\n-r requirements.txt\n", "requirements.txt:2: requirements.txt includes itself"),
         ("-r none.txt\n", "none.txt: No such file"),
+        ("-r loop.txt\n", "loop.txt: Too many levels of symbolic links"),
+        ("-r \0.txt\n", "requirements.txt:1: '-r \\x00.txt' is not a requirement"),
     ],
 )
 def test_a_requirement_that_cannot_be_locked(
     write: Write, tmp_path: Path, text: str, says: str
 ) -> None:
     write("requirements.txt", text)
+    (tmp_path / "loop.txt").symlink_to("loop.txt")
     with pytest.raises(InputError) as error:
         wanted_packages(extension_of({"requirements": ["requirements.txt"]}), tmp_path, PYTHON)
     assert says in str(error.value)
@@ -156,7 +159,8 @@ dependencies:
 def test_what_only_conda_has_is_refused_with_its_line(write: Write, tmp_path: Path) -> None:
     write(
         "environment.yml",
-        "dependencies:\n- python=3.8\n- cudatoolkit=10.1\n- keras\n- pytorch\n- a=1|2\n",
+        "dependencies:\n- python=3.8\n- cudatoolkit=10.1\n- keras\n- pytorch\n- a=1|2\n"
+        "- python=3..6\n- a=1..2\n",
     )
     with pytest.raises(InputError) as error:
         wanted_packages(extension_of({"conda_file": "environment.yml"}), tmp_path, PYTHON)
@@ -165,7 +169,23 @@ def test_what_only_conda_has_is_refused_with_its_line(write: Write, tmp_path: Pa
     assert lines[1].startswith("environment.yml:3:3: 'cudatoolkit=10.1': only conda has it")
     assert lines[2].startswith("environment.yml:5:3: 'pytorch': only conda has it")
     assert lines[3].startswith("environment.yml:6:3: 'a=1|2': not a package of conda")
-    assert lines[4].endswith("4 faults; nothing was done.")
+    assert lines[4].startswith("environment.yml:7:3: 'python=3..6': not a package of conda")
+    assert lines[5].startswith("environment.yml:8:3: 'a=1..2': not a package of conda")
+    assert lines[6].endswith("6 faults; nothing was done.")
+
+
+def test_an_entry_of_a_conda_file_is_a_name_or_the_list_of_pip(
+    write: Write, tmp_path: Path
+) -> None:
+    write("environment.yml", "dependencies:\n- [a]\n- {pips: [a]}\n- pip: [a, './b']\n")
+    with pytest.raises(InputError) as error:
+        wanted_packages(extension_of({"conda_file": "environment.yml"}), tmp_path, PYTHON)
+    assert [line.partition(" is not ")[0] for line in str(error.value).splitlines()[:-1]] == [
+        "environment.yml:2:3: an entry must be text",
+        "environment.yml:3:3: missing key 'pip'",
+        "environment.yml:3:4: unknown key 'pips'; allowed: pip",
+        "environment.yml:4:12: './b'",
+    ]
 
 
 def test_what_is_copied_must_be_there(tmp_path: Path) -> None:

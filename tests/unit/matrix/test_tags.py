@@ -82,7 +82,7 @@ def _renamed_stack(path: Path, name: str) -> Path:
         ),
         ((IMMUTABLE, "mpi, ", "mpi, mpi, "), "the part 'mpi' is listed twice; leave one out"),
         ((IMMUTABLE, IMMUTABLE[1:-1], ""), "immutable must be a list that is not empty"),
-        ((FIRST, FIRST[1:-1], ""), "0 must be a list that is not empty"),
+        ((FIRST, FIRST[1:-1], ""), "an entry must be a list that is not empty"),
     ],
 )
 def test_a_scheme_that_cannot_be_is_refused(

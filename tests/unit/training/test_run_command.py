@@ -38,6 +38,7 @@ def _train(text: str) -> list[str]:
         (("--mount", "a1:/d", "--mount", "a2:/d/", *PROGRAM), "--mount: /d is the target of two"),
         (("--checkpoints", "a b", *PROGRAM), "--checkpoints 'a b': it is no name of a volume"),
         (("--checkpoints", "./none", *PROGRAM), "--checkpoints './none': no such folder"),
+        (("--code", "~nobody-of-this-name", *PROGRAM), "no such folder"),
         (("--code", "none", *PROGRAM), "--code 'none': no such folder"),
         (("--env", "1A=2", *PROGRAM), "--env '1A=2': give NAME=VALUE"),
         (("--user", "me", *PROGRAM), "--user 'me': give UID or UID:GID."),
