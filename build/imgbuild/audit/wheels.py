@@ -274,7 +274,8 @@ def _gpu_libraries(wheel: zipfile.ZipFile, library: Library) -> tuple[set[str], 
         version = next((one for one in strings if _VERSION.fullmatch(one)), None)
         if name in _GPU.split("|") and version:
             versions[name] = version
-    if set(versions) == {"cuda"}:  # a CPU build: it has the driver's name, and never opens it
+    # A CPU build has the driver's name, that of 2.9 TensorRT's too, and opens neither.
+    if "cudart" not in versions:
         return set(), "opened"
     return {f"lib{name}.so.{version}" for name, version in versions.items()}, "opened"
 

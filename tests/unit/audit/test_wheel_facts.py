@@ -118,6 +118,8 @@ def test_a_wheel_as_from_2_9_on(read: Read, compiler: str, version: str) -> None
     assert (facts.loading, facts.cuda_build) == ("opened", True)
     facts = read(replace(recent, loader=dict(CPU)))
     assert (facts.libraries, facts.loading) == ((), "none")
+    facts = read(replace(recent, loader={**CPU, "NvInfer": "0"}))  # as 2.9.3 has it
+    assert (facts.libraries, facts.loading) == ((), "none")
 
 
 @pytest.mark.parametrize("info", ["build_info = 5\n", "build_info = ['x']\n"])
