@@ -25,8 +25,8 @@ OF_A_MODEL = re.compile(
 #: program asks for their classes.
 PICKLES_MODELS, ASKS_FOR_CLASSES = (2, 7), (2, 11)
 UNKNOWN_LAYER = r"ValueError: Unknown layer: '?Scale"
-#: From 2.14 on it calls the name that stands for such a class.
-CALLS_NAMES, CALLED_NAME = (2, 14), r"TypeError: 'str' object is not callable"
+#: From 2.13 on it calls the name that stands for such a class.
+CALLS_NAMES, CALLED_NAME = (2, 13), r"TypeError: 'str' object is not callable"
 
 
 def fault_of_module(tensorflow: tuple[int, int], sender: str | None, answer: object) -> str | None:

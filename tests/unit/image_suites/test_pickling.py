@@ -77,8 +77,9 @@ UNKNOWN = "ValueError: Unknown layer: 'Scale'. Please ensure you are using a `ke
         ((2, 11), None, UNKNOWN, True),
         ((2, 11), None, "AttributeError: no such model", False),
         ((2, 11), None, 7, False),
-        ((2, 14), None, "TypeError: 'str' object is not callable", True),
-        ((2, 14), None, UNKNOWN, False),
+        ((2, 13), None, "TypeError: 'str' object is not callable", True),
+        ((2, 12), None, UNKNOWN, True),
+        ((2, 13), None, UNKNOWN, False),
     ],
 )
 def test_a_model_is_refused_or_arrives_or_asks_for_its_layer(
