@@ -13,7 +13,7 @@ from contextlib import suppress
 from itertools import pairwise, takewhile
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import NoReturn
 
 import typer
 
@@ -168,24 +168,19 @@ def _version(requested: bool) -> None:
 
 @app.callback()
 def _options(
-    settings: Annotated[
-        Path | None, option("--settings FILE", "Settings file, instead of imgbuild.local.yaml.")
-    ] = None,
-    mirror: Annotated[
-        list[str] | None,
-        option(
-            "--mirror NAME=URL", "Use this site instead of an upstream of the matrix; repeatable."
-        ),
-    ] = None,
-    _: Annotated[
-        bool,
-        option(
-            "--version",
-            "Show the version and whose images it uses.",
-            callback=_version,
-            is_eager=True,
-        ),
-    ] = False,
+    settings: Path | None = option(
+        "--settings FILE", "Settings file, instead of imgbuild.local.yaml."
+    ),
+    mirror: list[str] | None = option(
+        "--mirror NAME=URL", "Use this site instead of an upstream of the matrix; repeatable."
+    ),
+    _: bool = option(
+        "--version",
+        "Show the version and whose images it uses.",
+        default=False,
+        callback=_version,
+        is_eager=True,
+    ),
 ) -> None:
     """Build, test and publish container images for TensorFlow 1.10 to 2.15."""
     # The environment carries them to wherever settings are read, in this process and its children.

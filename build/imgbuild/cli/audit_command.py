@@ -2,10 +2,11 @@
 
 import textwrap
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from imgbuild.cli import options
-from imgbuild.cli.options import echo, info, option, print_json, select, takes_selection
+from imgbuild.cli.options import echo, flag, info, print_json, select, takes_selection
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.matrix.selection import Selection
 
@@ -22,19 +23,13 @@ _HEADER = (
 @takes_selection(without="as_documented")
 def audit(
     selection: Selection,
-    offline: Annotated[
-        bool, option("--offline", "Compare with images/evidence.json only; use no network.")
-    ] = False,
-    write: Annotated[bool, option("--write", "Write the facts to images/evidence.json.")] = False,
-    refresh: Annotated[bool, option("--refresh", "Read all wheels again.")] = False,
-    download: Annotated[
-        bool, option("--download", "Download the other inputs, to verify their sha256.")
-    ] = False,
-    strict: Annotated[
-        bool, option("--strict", "Exit 1 also if an input cannot be reached.")
-    ] = False,
-    as_json: options.JsonOption = False,
-    project: options.ProjectOption = None,
+    offline: bool = flag("--offline", "Compare with images/evidence.json only; use no network."),
+    write: bool = flag("--write", "Write the facts to images/evidence.json."),
+    refresh: bool = flag("--refresh", "Read all wheels again."),
+    download: bool = flag("--download", "Download the other inputs, to verify their sha256."),
+    strict: bool = flag("--strict", "Exit 1 also if an input cannot be reached."),
+    as_json: bool = options.JSON,
+    project: Path | None = options.PROJECT,
 ) -> None:
     """Compare the pins with wheels, sources and downloads."""
     from imgbuild.audit.audit import (

@@ -3,10 +3,10 @@
 from collections import Counter
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from imgbuild.cli import options
-from imgbuild.cli.options import echo, info, option, print_json, select, takes_selection
+from imgbuild.cli.options import echo, flag, info, option, print_json, select, takes_selection
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import aligned, clock_time, parse_duration
@@ -32,76 +32,47 @@ class LogFormat(StrEnum):
 @takes_selection()
 def build(
     selection: Selection,
-    plan: Annotated[
-        bool, option("--plan", "Show what would be built and why; build nothing.")
-    ] = False,
-    no_test: Annotated[
-        bool, option("--no-test", "Tag the image without running its suites.")
-    ] = False,
-    keep_going: Annotated[
-        bool | None,
-        option(
-            "--keep-going/--fail-fast",
-            "After a failure build the other images, or stop. Default: go on with --all only.",
-        ),
-    ] = None,
-    jobs: options.JobsOption = options.JOBS,
-    refresh_base: Annotated[
-        bool, option("--refresh-base", "Make base images again, with the newest updates.")
-    ] = False,
-    offline: Annotated[
-        Path | None,
-        option(
-            "--offline DIR",
-            "Take every input from this folder of `imgbuild fetch`; use no network.",
-        ),
-    ] = None,
-    step_timeout: Annotated[
-        str | None,
-        option(
-            "--step-timeout DURATION",
-            "Limit of one build step: 90s, 30m, 1h, or 0 for none. Default: 1h.",
-        ),
-    ] = None,
-    log_format: Annotated[
-        LogFormat,
-        option(
-            "--log-format",
-            "Format of standard error: text, or one JSON object a line.",
-            envvar="IMGBUILD_LOG_FORMAT",
-        ),
-    ] = LogFormat.TEXT,
-    cache_from: Annotated[
-        list[str] | None,
-        option(
-            "--cache-from REPOSITORY",
-            "Take images, Horovod wheels and suite results from HOST[:PORT]/REPOSITORY; "
-            "repeatable.",
-        ),
-    ] = None,
-    cache_to: Annotated[
-        list[str] | None,
-        option(
-            "--cache-to REPOSITORY",
-            "Store images that passed, Horovod wheels and suite results in "
-            "HOST[:PORT]/REPOSITORY; repeatable.",
-        ),
-    ] = None,
-    pull: Annotated[
-        bool,
-        option("--pull", "Take published images with the same inputs instead of building them."),
-    ] = False,
-    source: Annotated[str | None, options.repository("--from", "The repository of --pull.")] = None,
-    report: Annotated[
-        Path | None,
-        option(
-            "--report DIR",
-            "Folder for the results of the suites, one folder an image.",
-            file_okay=False,
-        ),
-    ] = None,
-    as_json: options.JsonOption = False,
-    project: options.ProjectOption = None,
+    plan: bool = flag("--plan", "Show what would be built and why; build nothing."),
+    no_test: bool = flag("--no-test", "Tag the image without running its suites."),
+    keep_going: bool | None = option(
+        "--keep-going/--fail-fast",
+        "After a failure build the other images, or stop. Default: go on with --all only.",
+    ),
+    jobs: int = options.JOBS,
+    refresh_base: bool = flag("--refresh-base", "Make base images again, with the newest updates."),
+    offline: Path | None = option(
+        "--offline DIR", "Take every input from this folder of `imgbuild fetch`; use no network."
+    ),
+    step_timeout: str | None = option(
+        "--step-timeout DURATION",
+        "Limit of one build step: 90s, 30m, 1h, or 0 for none. Default: 1h.",
+    ),
+    log_format: LogFormat = option(
+        "--log-format",
+        "Format of standard error: text, or one JSON object a line.",
+        envvar="IMGBUILD_LOG_FORMAT",
+        default=LogFormat.TEXT,
+    ),
+    cache_from: list[str] | None = option(
+        "--cache-from REPOSITORY",
+        "Take images, Horovod wheels and suite results from HOST[:PORT]/REPOSITORY; repeatable.",
+    ),
+    cache_to: list[str] | None = option(
+        "--cache-to REPOSITORY",
+        "Store images that passed, Horovod wheels and suite results in "
+        "HOST[:PORT]/REPOSITORY; repeatable.",
+    ),
+    pull: bool = flag(
+        "--pull", "Take published images with the same inputs instead of building them."
+    ),
+    source: str | None = options.repository("--from", "The repository of --pull."),
+    report: Path | None = option(
+        "--report DIR",
+        "Folder for the results of the suites, one folder an image.",
+        file_okay=False,
+    ),
+    as_json: bool = options.JSON,
+    project: Path | None = options.PROJECT,
 ) -> None:
     """Build what is missing, run the suites, and tag what passed.
 

@@ -1,22 +1,20 @@
 """``imgbuild catalog``: write a page to choose an image from, and the table of the README."""
 
 from pathlib import Path
-from typing import Annotated
 
 from imgbuild.cli import options
 from imgbuild.cli.options import echo, info, option
 
 
 def catalog(
-    output: Annotated[Path, option("--output DIR", "Folder for index.html.")] = Path("catalog"),
-    published: Annotated[
-        str | None, options.repository("--published", "The repository of published images.")
-    ] = None,
-    readme: Annotated[
-        Path | None,
-        option("--readme FILE", "Write only the table of images, between the markers of FILE."),
-    ] = None,
-    project: options.ProjectOption = None,
+    output: Path = option("--output DIR", "Folder for index.html.", default=Path("catalog")),
+    published: str | None = options.repository(
+        "--published", "The repository of published images."
+    ),
+    readme: Path | None = option(
+        "--readme FILE", "Write only the table of images, between the markers of FILE."
+    ),
+    project: Path | None = options.PROJECT,
 ) -> None:
     """Write a page to choose an image from, with all that is known.
 

@@ -4,12 +4,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.options import echo, info, option, print_json
+from imgbuild.cli.options import echo, flag, info, option, print_json
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.text import aligned, size_text
 
@@ -22,29 +22,19 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def clean(
-    remove: Annotated[
-        bool, typer.Option("--yes", "--remove", help="Remove what is listed.")
-    ] = False,
-    only: Annotated[
-        list[str] | None,
-        option(
-            "--only KIND",
-            "Only this kind: leftovers, untagged, work, images or build-cache; repeatable.",
-        ),
-    ] = None,
-    images: Annotated[bool, option("--images", "Also every image that imgbuild tagged.")] = False,
-    build_cache: Annotated[
-        bool, option("--build-cache", "Also the engine's build cache, of all projects.")
-    ] = False,
-    elsewhere: Annotated[
-        bool,
-        option(
-            "--elsewhere",
-            "Also what other state folders left on the engine; make sure that none is in use.",
-        ),
-    ] = False,
-    as_json: options.JsonOption = False,
-    project: options.ProjectOption = None,
+    remove: bool = typer.Option(False, "--yes", "--remove", help="Remove what is listed."),
+    only: list[str] | None = option(
+        "--only KIND",
+        "Only this kind: leftovers, untagged, work, images or build-cache; repeatable.",
+    ),
+    images: bool = flag("--images", "Also every image that imgbuild tagged."),
+    build_cache: bool = flag("--build-cache", "Also the engine's build cache, of all projects."),
+    elsewhere: bool = flag(
+        "--elsewhere",
+        "Also what other state folders left on the engine; make sure that none is in use.",
+    ),
+    as_json: bool = options.JSON,
+    project: Path | None = options.PROJECT,
 ) -> None:
     """List unused images and leftovers; with --yes, remove them.
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import asdict
 from functools import cache
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -16,13 +17,11 @@ if TYPE_CHECKING:
 
 
 def diff(
-    first: Annotated[str, typer.Argument(metavar="A", help="An image.", show_default=False)],
-    second: Annotated[str, typer.Argument(metavar="B", help="Another one.", show_default=False)],
-    source: Annotated[
-        str | None, options.repository("--from", "The repository of releases.")
-    ] = None,
-    as_json: options.JsonOption = False,
-    project: options.ProjectOption = None,
+    first: str = typer.Argument(metavar="A", help="An image.", show_default=False),
+    second: str = typer.Argument(metavar="B", help="Another one.", show_default=False),
+    source: str | None = options.repository("--from", "The repository of releases."),
+    as_json: bool = options.JSON,
+    project: Path | None = options.PROJECT,
 ) -> None:
     """Show in what two images differ.
 

@@ -4,10 +4,11 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from imgbuild.cli import options
-from imgbuild.cli.options import info, option, print_json, select, takes_selection
+from imgbuild.cli.options import flag, info, print_json, select, takes_selection
 from imgbuild.errors import MachineError
 from imgbuild.matrix.selection import Selection
 from imgbuild.process import find_program
@@ -22,11 +23,9 @@ if TYPE_CHECKING:
 @takes_selection()
 def doctor(
     selection: Selection,
-    write: Annotated[
-        bool, option("--write", "Write the inputs of this machine to imgbuild.local.yaml.")
-    ] = False,
-    as_json: options.JsonOption = False,
-    project: options.ProjectOption = None,
+    write: bool = flag("--write", "Write the inputs of this machine to imgbuild.local.yaml."),
+    as_json: bool = options.JSON,
+    project: Path | None = options.PROJECT,
 ) -> None:
     """Check whether images can be built here, and name what mends it."""
     from rich.console import Console

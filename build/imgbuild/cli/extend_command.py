@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.options import echo, info, option, select, takes_selection
+from imgbuild.cli.options import echo, flag, info, option, select, takes_selection
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import clock_time, size_text
@@ -33,46 +33,32 @@ class ExtendOptions:
 @takes_selection(without="everything")
 def extend(
     selection: Selection,
-    file: Annotated[
-        Path | None,
-        typer.Option("--file", "-f", metavar="FILE", help="A YAML file with what options say."),
-    ] = None,
-    tag: Annotated[
-        str | None, typer.Option("--tag", "-t", metavar="NAME:TAG", help="The name of the result.")
-    ] = None,
-    base: Annotated[
-        str | None, option("--base IMAGE", "Extend this image, by its reference.")
-    ] = None,
-    pip: Annotated[
-        list[str] | None, option("--pip REQUIREMENT", "A Python package; repeatable.")
-    ] = None,
-    requirements: Annotated[
-        list[str] | None, option("--requirements FILE", "Packages in pip's format; repeatable.")
-    ] = None,
-    conda_file: Annotated[
-        str | None, option("--conda-file FILE", "Packages of an environment.yml, through pip.")
-    ] = None,
-    apt: Annotated[
-        list[str] | None, option("--apt PACKAGE", "A package of the system; repeatable.")
-    ] = None,
-    env: Annotated[
-        list[str] | None, option("--env NAME=VALUE", "A variable; repeatable. Never a secret.")
-    ] = None,
-    copy: Annotated[
-        list[str] | None, option("--copy SOURCE:TARGET", "Files to copy; repeatable.")
-    ] = None,
-    user: Annotated[str | None, option("--user USER", "Whom containers run as.")] = None,
-    lock: Annotated[
-        Path | None,
-        option("--lock FILE", "The lock of what is added. Default: FILE.lock.txt or TAG.lock.txt."),
-    ] = None,
-    upgrade: Annotated[
-        bool, option("--upgrade", "Take the newest versions that fit, not those of the lock.")
-    ] = False,
-    print_only: Annotated[bool, option("--print", "Print the Dockerfile; build nothing.")] = False,
-    no_test: Annotated[bool, option("--no-test", "Tag without running the base's suites.")] = False,
-    jobs: options.JobsOption = options.JOBS,
-    project: options.ProjectOption = None,
+    file: Path | None = typer.Option(
+        None, "--file", "-f", metavar="FILE", help="A YAML file with what options say."
+    ),
+    tag: str | None = typer.Option(
+        None, "--tag", "-t", metavar="NAME:TAG", help="The name of the result."
+    ),
+    base: str | None = option("--base IMAGE", "Extend this image, by its reference."),
+    pip: list[str] | None = option("--pip REQUIREMENT", "A Python package; repeatable."),
+    requirements: list[str] | None = option(
+        "--requirements FILE", "Packages in pip's format; repeatable."
+    ),
+    conda_file: str | None = option(
+        "--conda-file FILE", "Packages of an environment.yml, through pip."
+    ),
+    apt: list[str] | None = option("--apt PACKAGE", "A package of the system; repeatable."),
+    env: list[str] | None = option("--env NAME=VALUE", "A variable; repeatable. Never a secret."),
+    copy: list[str] | None = option("--copy SOURCE:TARGET", "Files to copy; repeatable."),
+    user: str | None = option("--user USER", "Whom containers run as."),
+    lock: Path | None = option(
+        "--lock FILE", "The lock of what is added. Default: FILE.lock.txt or TAG.lock.txt."
+    ),
+    upgrade: bool = flag("--upgrade", "Take the newest versions that fit, not those of the lock."),
+    print_only: bool = flag("--print", "Print the Dockerfile; build nothing."),
+    no_test: bool = flag("--no-test", "Tag without running the base's suites."),
+    jobs: int = options.JOBS,
+    project: Path | None = options.PROJECT,
 ) -> None:
     """Put packages, files and settings on an image, locked and tested.
 

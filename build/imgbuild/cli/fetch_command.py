@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.options import echo, info, option, select, takes_selection
+from imgbuild.cli.options import echo, flag, info, select, takes_selection
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import aligned, size_text
@@ -15,15 +14,12 @@ from imgbuild.text import aligned, size_text
 
 @takes_selection()
 def fetch(
-    folder: Annotated[
-        Path,
-        typer.Argument(metavar="DIR", help="The folder; files in it are kept.", show_default=False),
-    ],
     selection: Selection,
-    refresh: Annotated[
-        bool, option("--refresh", "Ask the archives again for the newest packages.")
-    ] = False,
-    project: options.ProjectOption = None,
+    folder: Path = typer.Argument(
+        metavar="DIR", help="The folder; files in it are kept.", show_default=False
+    ),
+    refresh: bool = flag("--refresh", "Ask the archives again for the newest packages."),
+    project: Path | None = options.PROJECT,
 ) -> None:
     """Fetch each input of the selected images for `build --offline`."""
     from imgbuild.build.context import BuildOptions, open_context

@@ -4,11 +4,10 @@ import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from imgbuild.cli.options import ProjectOption, echo, open_project
+from imgbuild.cli.options import PROJECT, echo, open_project
 from imgbuild.errors import InputError, MachineError
 from imgbuild.project import PARTS
 
@@ -16,10 +15,8 @@ _IGNORED = "/imgbuild.local.yaml\n__pycache__/\n"
 
 
 def init(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A new or empty folder.", show_default=False)
-    ],
-    project: ProjectOption = None,
+    folder: Path = typer.Argument(metavar="DIR", help="A new or empty folder.", show_default=False),
+    project: Path | None = PROJECT,
 ) -> None:
     """Copy the images into DIR, to make a family of your own.
 

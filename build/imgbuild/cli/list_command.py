@@ -1,5 +1,6 @@
 """``imgbuild list``: the matrix as a table."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imgbuild.cli import options
@@ -15,9 +16,7 @@ NOTE = "as-documented: the documented pins that the matrix corrects (`imgbuild s
 
 @takes_selection(without="everything")
 def list_images(
-    selection: Selection,
-    as_json: options.JsonOption = False,
-    project: options.ProjectOption = None,
+    selection: Selection, as_json: bool = options.JSON, project: Path | None = options.PROJECT
 ) -> None:
     """List the images of the matrix, or those that fit the options.
 

@@ -1,21 +1,16 @@
 """``imgbuild lock``: resolve the packages of every image, or check the locks."""
 
 from pathlib import Path
-from typing import Annotated
 
-from imgbuild.cli.options import ProjectOption, StackOption, echo, info, open_project, option
+from imgbuild.cli.options import PROJECT, STACK, echo, flag, info, open_project
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 
 
 def lock(
-    stack: StackOption = None,
-    check: Annotated[
-        bool, option("--check", "Write nothing; exit 1 if a lock is not current.")
-    ] = False,
-    upgrade: Annotated[
-        bool, option("--upgrade", "Take the newest versions that the matrix allows.")
-    ] = False,
-    project: ProjectOption = None,
+    stack: str | None = STACK,
+    check: bool = flag("--check", "Write nothing; exit 1 if a lock is not current."),
+    upgrade: bool = flag("--upgrade", "Take the newest versions that the matrix allows."),
+    project: Path | None = PROJECT,
 ) -> None:
     """Lock the Python packages of the images, with their hashes."""
     from imgbuild.dockerfile import conda, requirements

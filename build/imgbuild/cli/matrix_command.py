@@ -1,10 +1,10 @@
 """``imgbuild matrix``: list the images that CI has to build, as its jobs."""
 
 from enum import StrEnum
-from typing import Annotated
+from pathlib import Path
 
 from imgbuild.cli import options
-from imgbuild.cli.options import echo, info, option, select, takes_selection
+from imgbuild.cli.options import echo, flag, info, option, select, takes_selection
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
 
@@ -18,51 +18,33 @@ class Format(StrEnum):
 @takes_selection()
 def matrix(
     selection: Selection,
-    form: Annotated[
-        Format,
-        option(
-            "--format",
-            "json: all facts of each image; github: one line for fromJSON; gitlab: jobs of a "
-            "child pipeline.",
-        ),
-    ] = Format.JSON,
-    changed_since: Annotated[
-        str | None,
-        option(
-            "--changed-since REVISION",
-            "Only images whose input digest differs from that at this Git revision.",
-        ),
-    ] = None,
-    missing: Annotated[
-        bool,
-        option(
-            "--missing",
-            "Only images that are not published with their input digest. Bootstraps base "
-            "images that are not made yet, as a build does.",
-        ),
-    ] = False,
-    source: Annotated[
-        str | None, options.repository("--from", "The repository of --missing.")
-    ] = None,
-    make_bases: Annotated[
-        bool,
-        option(
-            "--make-bases", "Bootstrap base images that are not made yet, even without --missing."
-        ),
-    ] = False,
-    without_gpu: Annotated[
-        bool, option("--without-gpu", "Leave out GPU images, where no GPU can test them.")
-    ] = False,
-    shards: Annotated[
-        int | None,
-        option(
-            "--shards COUNT", "So many jobs of several images, not a job an image.", min=1, max=1000
-        ),
-    ] = None,
-    shard: Annotated[
-        str | None, option("--shard NUMBER/COUNT", "Only the images of one shard, such as 1/4.")
-    ] = None,
-    project: options.ProjectOption = None,
+    form: Format = option(
+        "--format",
+        "json: all facts of each image; github: one line for fromJSON; gitlab: jobs of a "
+        "child pipeline.",
+        default=Format.JSON,
+    ),
+    changed_since: str | None = option(
+        "--changed-since REVISION",
+        "Only images whose input digest differs from that at this Git revision.",
+    ),
+    missing: bool = flag(
+        "--missing",
+        "Only images that are not published with their input digest. Bootstraps base "
+        "images that are not made yet, as a build does.",
+    ),
+    source: str | None = options.repository("--from", "The repository of --missing."),
+    make_bases: bool = flag(
+        "--make-bases", "Bootstrap base images that are not made yet, even without --missing."
+    ),
+    without_gpu: bool = flag("--without-gpu", "Leave out GPU images, where no GPU can test them."),
+    shards: int | None = option(
+        "--shards COUNT", "So many jobs of several images, not a job an image.", min=1, max=1000
+    ),
+    shard: str | None = option(
+        "--shard NUMBER/COUNT", "Only the images of one shard, such as 1/4."
+    ),
+    project: Path | None = options.PROJECT,
 ) -> None:
     """List the images that CI has to build.
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -24,10 +24,15 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"tf-(?P<tf>[^-]+)-[cg]pu-(?P<stack>.+?)(-(open|intel)mpi)?(-as-documented)?")
 
 
-def option(spelling: str, help_text: str, **more: Any) -> Any:  # noqa: ANN401 - as typer.Option
-    """Return an option spelled as in ``--help``: ``--json`` is a flag, ``--tf VERSION`` is none."""
+def option(spelling: str, help_text: str, *, default: Any = None, **more: Any) -> Any:  # noqa: ANN401
+    """Return an option spelled as in ``--help``, ``--tf VERSION``; ``more`` is for typer.Option."""
     name, _, value = spelling.partition(" ")
-    return typer.Option(name, metavar=value or None, help=help_text, **more)
+    return typer.Option(default, name, metavar=value or None, help=help_text, **more)
+
+
+def flag(name: str, help_text: str) -> Any:  # noqa: ANN401 - as typer.Option
+    """Return an option without a value."""
+    return option(name, help_text, default=False)
 
 
 def repository(name: str, help_text: str) -> Any:  # noqa: ANN401 - as typer.Option
@@ -52,31 +57,21 @@ def completed(part: str | int) -> Callable[[typer.Context], list[str]]:
     return values
 
 
-ProjectOption = Annotated[
-    Path | None,
-    option(
-        "--project DIR",
-        "The checkout to work on. Default: the one around the current folder.",
-        envvar="IMGBUILD_PROJECT",
-    ),
-]
-StackOption = Annotated[
-    str | None,
-    option("--stack STACK", "The stack, such as debian.", autocompletion=completed("stack")),
-]
-JsonOption = Annotated[bool, option("--json", "Print JSON.")]
-JobsOption = Annotated[
-    int,
-    option(
-        "--jobs COUNT",
-        "How many suites to run at once.",
-        min=1,
-        max=64,
-        show_default="cores + 1, at most 5",
-    ),
-]
-#: The default of ``--jobs`` where images are tested: now and then a suite waits.
-JOBS = min(os.cpu_count() or 1, 4) + 1
+PROJECT = option(
+    "--project DIR",
+    "The checkout to work on. Default: the one around the current folder.",
+    envvar="IMGBUILD_PROJECT",
+)
+STACK = option("--stack STACK", "The stack, such as debian.", autocompletion=completed("stack"))
+JSON = flag("--json", "Print JSON.")
+JOBS = option(
+    "--jobs COUNT",
+    "How many suites to run at once.",
+    default=min(os.cpu_count() or 1, 4) + 1,  # now and then a suite waits
+    min=1,
+    max=64,
+    show_default="cores + 1, at most 5",
+)
 
 
 def echo(text: str, *, err: bool = False) -> None:
@@ -130,42 +125,29 @@ def select(project: Project, selection: Selection) -> "tuple[Image, ...]":
 
 
 def _selection(
-    tf: Annotated[
-        list[str] | None,
-        option(
-            "--tf VERSION",
-            "TensorFlow version, such as 2.2 or 2.2.0; repeatable.",
-            autocompletion=completed("tf"),
-        ),
-    ] = None,
-    cpu: Annotated[bool, option("--cpu", "The CPU variant.")] = False,
-    gpu: Annotated[bool, option("--gpu", "The GPU variant.")] = False,
-    stack: StackOption = None,
-    mpi: Annotated[
-        str | None,
-        option(
-            "--mpi FLAVOUR",
-            "The MPI: openmpi or intelmpi.",
-            autocompletion=lambda: ["openmpi", "intelmpi"],
-        ),
-    ] = None,
-    everything: Annotated[bool, option("--all", "All that fits, not the defaults alone.")] = False,
-    as_documented: Annotated[
-        bool,
-        option(
-            "--as-documented",
-            "The documented pins, even where they cannot work (--tf 2.1 --gpu).",
-        ),
-    ] = False,
-    name: Annotated[
-        list[str] | None,
-        option(
-            "--name IMAGE",
-            "This image, by its name, tag or alias: tf-2.2-cpu-debian, 2.2-cpu-debian, "
-            "'TensorFlow 2.2 CPU'; repeatable. Excludes --tf and the other selection options.",
-            autocompletion=completed(0),
-        ),
-    ] = None,
+    tf: list[str] | None = option(
+        "--tf VERSION",
+        "TensorFlow version, such as 2.2 or 2.2.0; repeatable.",
+        autocompletion=completed("tf"),
+    ),
+    cpu: bool = flag("--cpu", "The CPU variant."),
+    gpu: bool = flag("--gpu", "The GPU variant."),
+    stack: str | None = STACK,
+    mpi: str | None = option(
+        "--mpi FLAVOUR",
+        "The MPI: openmpi or intelmpi.",
+        autocompletion=lambda: ["openmpi", "intelmpi"],
+    ),
+    everything: bool = flag("--all", "All that fits, not the defaults alone."),
+    as_documented: bool = flag(
+        "--as-documented", "The documented pins, even where they cannot work (--tf 2.1 --gpu)."
+    ),
+    name: list[str] | None = option(
+        "--name IMAGE",
+        "This image, by its name, tag or alias: tf-2.2-cpu-debian, 2.2-cpu-debian, "
+        "'TensorFlow 2.2 CPU'; repeatable. Excludes --tf and the other selection options.",
+        autocompletion=completed(0),
+    ),
 ) -> Selection:
     versions, names = tuple(tf or ()), tuple(name or ())
     return Selection(versions, cpu, gpu, stack, mpi, everything, as_documented, names)
@@ -175,22 +157,22 @@ def takes_selection(*, without: str = "") -> Callable[[Callable[..., None]], Cal
     """Return a decorator: a command gets the selection options for its parameter ``selection``.
 
     Typer reads a command's options from its signature, so the signature gets them. ``without`` is
-    one that the command lacks.
+    a flag that the command lacks.
     """
-    shared = dict(inspect.signature(_selection).parameters)
-    shared.pop(without, None)
+    every = inspect.signature(_selection).parameters
+    shared = [one for name, one in every.items() if name != without]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = dict(inspect.signature(command).parameters)
-        del own["selection"]
+        own = inspect.signature(command).parameters.values()
         parameters = [
             one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            for one in (*shared.values(), *own.values())
+            for one in (*shared, *own)
+            if one.name != "selection"
         ]
 
         @functools.wraps(command)
         def run(**values: Any) -> None:  # noqa: ANN401 - what Typer parsed
-            selection = _selection(**{name: values.pop(name) for name in shared})
+            selection = _selection(**{name: values.pop(name, False) for name in every})
             command(selection=selection, **values)
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

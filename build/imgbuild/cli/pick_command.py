@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from imgbuild.cli import options
-from imgbuild.cli.options import echo, option, print_json, select, takes_selection
+from imgbuild.cli.options import echo, flag, option, print_json, select, takes_selection
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import aligned, ranges, wrapped
@@ -19,25 +19,17 @@ if TYPE_CHECKING:
 @takes_selection(without="everything")
 def pick(
     selection: Selection,
-    gpu_model: Annotated[
-        str | None,
-        option("--gpu-model MODEL", "The GPU, such as 'Tesla V100', or its capability, 7.0."),
-    ] = None,
-    driver: Annotated[
-        str | None, option("--driver VERSION", "NVIDIA's driver, such as 450.80.")
-    ] = None,
-    here: Annotated[
-        bool, option("--here", "The GPUs and the driver of this machine, or none.")
-    ] = False,
-    python: Annotated[
-        str | None, option("--python VERSION", "The Python, such as 3.6 or >=3.8.")
-    ] = None,
-    requirements: Annotated[
-        Path | None,
-        option("--requirements FILE", "What of it an image has must be of a version that fits."),
-    ] = None,
-    as_json: options.JsonOption = False,
-    project: options.ProjectOption = None,
+    gpu_model: str | None = option(
+        "--gpu-model MODEL", "The GPU, such as 'Tesla V100', or its capability, 7.0."
+    ),
+    driver: str | None = option("--driver VERSION", "NVIDIA's driver, such as 450.80."),
+    here: bool = flag("--here", "The GPUs and the driver of this machine, or none."),
+    python: str | None = option("--python VERSION", "The Python, such as 3.6 or >=3.8."),
+    requirements: Path | None = option(
+        "--requirements FILE", "What of it an image has must be of a version that fits."
+    ),
+    as_json: bool = options.JSON,
+    project: Path | None = options.PROJECT,
 ) -> None:
     """Show which images will run, and why the others will not.
 

@@ -1,10 +1,11 @@
 """``imgbuild published``: list what is in a repository. 1 MB is 10⁶ bytes."""
 
 from contextlib import closing
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from imgbuild.cli import options
-from imgbuild.cli.options import echo, info, option, print_json
+from imgbuild.cli.options import echo, flag, info, print_json
 from imgbuild.errors import CheckFailedError
 from imgbuild.text import table_with_notes
 
@@ -13,15 +14,12 @@ if TYPE_CHECKING:
 
 
 def published(
-    source: Annotated[str | None, options.repository("--from", "The repository.")] = None,
-    check: Annotated[
-        bool,
-        option(
-            "--check", "Compare every tag with the records; exit 1 if one is missing or differs."
-        ),
-    ] = False,
-    as_json: options.JsonOption = False,
-    project: options.ProjectOption = None,
+    source: str | None = options.repository("--from", "The repository."),
+    check: bool = flag(
+        "--check", "Compare every tag with the records; exit 1 if one is missing or differs."
+    ),
+    as_json: bool = options.JSON,
+    project: Path | None = options.PROJECT,
 ) -> None:
     """List what is published, from the registry's tags and records."""
     from imgbuild.publish.record import read_published

@@ -1,10 +1,11 @@
 """``imgbuild push``: publish images whose suites passed."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from imgbuild.cli import options
-from imgbuild.cli.options import echo, info, option, print_json, select, takes_selection
+from imgbuild.cli.options import echo, flag, info, option, print_json, select, takes_selection
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import table_with_notes
@@ -16,46 +17,32 @@ if TYPE_CHECKING:
 @takes_selection()
 def push(
     selection: Selection,
-    to: Annotated[str | None, options.repository("--to", "The target.")] = None,
-    release: Annotated[
-        str | None,
-        option(
-            "--release RELEASE",
-            "YYYYMMDD.N, which is in the immutable tag. Default: the image's own if it is "
-            "published, else the next of today.",
-        ),
-    ] = None,
-    plan: Annotated[
-        bool, option("--plan", "Show what would be published; publish nothing.")
-    ] = False,
-    allow_substituted: Annotated[
-        bool,
-        option(
-            "--allow-substituted",
-            "Also images with inputs other than the matrix's, such as a CPython of this "
-            "machine; their record says so.",
-        ),
-    ] = False,
-    allow_skipped: Annotated[
-        list[str] | None,
-        option(
-            "--allow-skipped SUITE",
-            "Also images that skipped this suite, such as gpu_runs; repeatable.",
-        ),
-    ] = None,
-    allow_cached: Annotated[
-        bool,
-        option(
-            "--allow-cached",
-            "Also images, Horovod wheels and suite results that were not made here; their record "
-            "says so.",
-        ),
-    ] = False,
-    jobs: Annotated[
-        int, option("--jobs COUNT", "How many images to push at once.", min=1, max=32)
-    ] = 3,
-    as_json: options.JsonOption = False,
-    project: options.ProjectOption = None,
+    to: str | None = options.repository("--to", "The target."),
+    release: str | None = option(
+        "--release RELEASE",
+        "YYYYMMDD.N, which is in the immutable tag. Default: the image's own if it is "
+        "published, else the next of today.",
+    ),
+    plan: bool = flag("--plan", "Show what would be published; publish nothing."),
+    allow_substituted: bool = flag(
+        "--allow-substituted",
+        "Also images with inputs other than the matrix's, such as a CPython of this "
+        "machine; their record says so.",
+    ),
+    allow_skipped: list[str] | None = option(
+        "--allow-skipped SUITE",
+        "Also images that skipped this suite, such as gpu_runs; repeatable.",
+    ),
+    allow_cached: bool = flag(
+        "--allow-cached",
+        "Also images, Horovod wheels and suite results that were not made here; their record "
+        "says so.",
+    ),
+    jobs: int = option(
+        "--jobs COUNT", "How many images to push at once.", min=1, max=32, default=3
+    ),
+    as_json: bool = options.JSON,
+    project: Path | None = options.PROJECT,
 ) -> None:
     """Publish images whose suites passed.
 

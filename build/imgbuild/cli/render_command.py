@@ -1,16 +1,14 @@
 """``imgbuild render``: write the Dockerfiles, or check that the committed ones are current."""
 
-from typing import Annotated
+from pathlib import Path
 
-from imgbuild.cli.options import ProjectOption, echo, open_project, option
+from imgbuild.cli.options import PROJECT, echo, flag, open_project
 from imgbuild.errors import CheckFailedError
 
 
 def render(
-    check: Annotated[
-        bool, option("--check", "Write nothing; exit 1 if a Dockerfile differs.")
-    ] = False,
-    project: ProjectOption = None,
+    check: bool = flag("--check", "Write nothing; exit 1 if a Dockerfile differs."),
+    project: Path | None = PROJECT,
 ) -> None:
     """Write images/dockerfiles from matrix.yaml and images/templates."""
     from imgbuild.dockerfile.render import find_drift, render_all, write_all

@@ -6,12 +6,12 @@ from contextlib import closing
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.options import echo, info, option, select, takes_selection
+from imgbuild.cli.options import echo, flag, info, option, select, takes_selection
 from imgbuild.errors import InputError, MachineError
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import parse_duration
@@ -51,77 +51,63 @@ _TAKEN_BY = {
 @takes_selection(without="everything")
 def run(
     selection: Selection,
-    command: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="-- COMMAND", help="The program to run, with its arguments."),
-    ] = None,
-    image: Annotated[
-        str | None,
-        option("--image IMAGE", "Any other image; --gpu and --mpi say what is in it."),
-    ] = None,
-    form: Annotated[
-        JobFormat,
-        option("--format", "docker is a command line; the others are files for these tools."),
-    ] = JobFormat.DOCKER,
-    execute: Annotated[
-        bool, option("--exec", "Run it, to its end; exit with the code of the program.")
-    ] = False,
-    ranks: Annotated[
-        int | None,
-        option("-np COUNT", "How many ranks to start. Default: one a node.", min=1, max=4096),
-    ] = None,
-    nodes: Annotated[
-        int,
-        option(
-            "--nodes COUNT", "Containers that train: nodes, or chief and workers.", min=1, max=512
-        ),
-    ] = 1,
-    servers: Annotated[
-        int,
-        option("--ps COUNT", "Parameter servers: TF_CONFIG tells each its part.", min=0, max=512),
-    ] = 0,
-    code: Annotated[
-        str, option("--code DIR", "The folder that the program is in; it is mounted at /work.")
-    ] = ".",
-    mount: Annotated[
-        list[str] | None,
-        option("--mount MOUNT", "SOURCE:TARGET or SOURCE:TARGET:ro, also mounted; repeatable."),
-    ] = None,
-    checkpoints: Annotated[
-        str | None,
-        option(
-            "--checkpoints VOLUME",
-            "A volume (or ./FOLDER) that is kept from run to run, at MODEL_DIR=/model.",
-        ),
-    ] = None,
-    env: Annotated[
-        list[str] | None,
-        option("--env NAME=VALUE", "A variable; NAME alone hands it on. Repeatable."),
-    ] = None,
-    user: Annotated[
-        str | None, option("--user USER", "Who runs the program, as UID:GID. Default: you.")
-    ] = None,
-    gpus: Annotated[
-        str | None,
-        option("--gpus GPUS", "all, none, a number, device=0,1. Default: all, for GPU images."),
-    ] = None,
-    shm_size: Annotated[
-        str | None,
-        option("--shm-size SIZE", "Shared memory, such as 2g. Default: 1g, more from 9 ranks on."),
-    ] = None,
-    time_limit: Annotated[
-        str | None,
-        option("--time-limit DURATION", "End it after 90s, 30m or 1h30m, so that it can save."),
-    ] = None,
-    tensorboard: Annotated[
-        str | None,
-        option("--tensorboard DIR", "Show this folder of the container in TensorBoard meanwhile."),
-    ] = None,
-    job: Annotated[
-        str,
-        option("--job NAME", "The name of the job and its container; --exec adds a random end."),
-    ] = "train",
-    project: options.ProjectOption = None,
+    command: list[str] | None = typer.Argument(
+        None, metavar="-- COMMAND", help="The program to run, with its arguments."
+    ),
+    image: str | None = option(
+        "--image IMAGE", "Any other image; --gpu and --mpi say what is in it."
+    ),
+    form: JobFormat = option(
+        "--format",
+        "docker is a command line; the others are files for these tools.",
+        default=JobFormat.DOCKER,
+    ),
+    execute: bool = flag("--exec", "Run it, to its end; exit with the code of the program."),
+    ranks: int | None = option(
+        "-np COUNT", "How many ranks to start. Default: one a node.", min=1, max=4096
+    ),
+    nodes: int = option(
+        "--nodes COUNT",
+        "Containers that train: nodes, or chief and workers.",
+        min=1,
+        max=512,
+        default=1,
+    ),
+    servers: int = option(
+        "--ps COUNT", "Parameter servers: TF_CONFIG tells each its part.", min=0, max=512, default=0
+    ),
+    code: str = option(
+        "--code DIR", "The folder that the program is in; it is mounted at /work.", default="."
+    ),
+    mount: list[str] | None = option(
+        "--mount MOUNT", "SOURCE:TARGET or SOURCE:TARGET:ro, also mounted; repeatable."
+    ),
+    checkpoints: str | None = option(
+        "--checkpoints VOLUME",
+        "A volume (or ./FOLDER) that is kept from run to run, at MODEL_DIR=/model.",
+    ),
+    env: list[str] | None = option(
+        "--env NAME=VALUE", "A variable; NAME alone hands it on. Repeatable."
+    ),
+    user: str | None = option("--user USER", "Who runs the program, as UID:GID. Default: you."),
+    gpus: str | None = option(
+        "--gpus GPUS", "all, none, a number, device=0,1. Default: all, for GPU images."
+    ),
+    shm_size: str | None = option(
+        "--shm-size SIZE", "Shared memory, such as 2g. Default: 1g, more from 9 ranks on."
+    ),
+    time_limit: str | None = option(
+        "--time-limit DURATION", "End it after 90s, 30m or 1h30m, so that it can save."
+    ),
+    tensorboard: str | None = option(
+        "--tensorboard DIR", "Show this folder of the container in TensorBoard meanwhile."
+    ),
+    job: str = option(
+        "--job NAME",
+        "The name of the job and its container; --exec adds a random end.",
+        default="train",
+    ),
+    project: Path | None = options.PROJECT,
 ) -> None:
     """Print the `docker run` of a training, or run it.
 

@@ -21,9 +21,7 @@ GPU_TITLE = (
 
 @takes_selection()
 def show(
-    selection: Selection,
-    as_json: options.JsonOption = False,
-    project: options.ProjectOption = None,
+    selection: Selection, as_json: bool = options.JSON, project: Path | None = options.PROJECT
 ) -> None:
     """Show the pins of an image, each with its reason, and its GPUs."""
     opened = options.open_project(project)

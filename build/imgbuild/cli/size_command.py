@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from imgbuild.cli import options
 from imgbuild.cli.options import echo, option, print_json, select, takes_selection
@@ -22,12 +23,11 @@ _ARGUMENTS = re.compile(r"^(RUN )?(\|\d+ (\S+=\S* )*)?(/bin/(ba)?sh -e?c )?")
 @takes_selection()
 def size(
     selection: Selection,
-    image: Annotated[
-        list[str] | None,
-        option("--image IMAGE", "An image of the engine, by name or id; repeatable."),
-    ] = None,
-    as_json: options.JsonOption = False,
-    project: options.ProjectOption = None,
+    image: list[str] | None = option(
+        "--image IMAGE", "An image of the engine, by name or id; repeatable."
+    ),
+    as_json: bool = options.JSON,
+    project: Path | None = options.PROJECT,
 ) -> None:
     """Show the layers of images; exit 1 if one exceeds its budget.
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from imgbuild.cli import options
-from imgbuild.cli.options import echo, info, option, print_json, select, takes_selection
+from imgbuild.cli.options import echo, flag, info, option, print_json, select, takes_selection
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import aligned
@@ -24,36 +24,28 @@ if TYPE_CHECKING:
 @takes_selection()
 def test(
     selection: Selection,
-    suite: Annotated[
-        list[str] | None, option("--suite NAME", "Run only this suite; repeatable.")
-    ] = None,
-    list_suites: Annotated[bool, option("--list-suites", "List the suites; run none.")] = False,
-    image: Annotated[
-        str | None, option("--image IMAGE", "Test this image of the engine, not the matrix's own.")
-    ] = None,
-    expect: Annotated[
-        list[str] | None,
-        option(
-            "--expect KEY=VALUE",
-            "The versions that an external --image must have: tf=2.2,horovod=0.19.5.",
-        ),
-    ] = None,
-    jobs: options.JobsOption = options.JOBS,
-    fail_fast: Annotated[bool, option("--fail-fast", "Stop at the first failed check.")] = False,
-    rerun: Annotated[bool, option("--rerun", "Also run suites that passed before.")] = False,
-    require_gpu: Annotated[
-        bool, option("--require-gpu", "Fail where no GPU could be used by an image for GPUs.")
-    ] = False,
-    report: Annotated[
-        Path | None,
-        option(
-            "--report DIR",
-            "Folder for report.json and summary.md, with one folder an image.",
-            file_okay=False,
-        ),
-    ] = None,
-    as_json: options.JsonOption = False,
-    project: options.ProjectOption = None,
+    suite: list[str] | None = option("--suite NAME", "Run only this suite; repeatable."),
+    list_suites: bool = flag("--list-suites", "List the suites; run none."),
+    image: str | None = option(
+        "--image IMAGE", "Test this image of the engine, not the matrix's own."
+    ),
+    expect: list[str] | None = option(
+        "--expect KEY=VALUE",
+        "The versions that an external --image must have: tf=2.2,horovod=0.19.5.",
+    ),
+    jobs: int = options.JOBS,
+    fail_fast: bool = flag("--fail-fast", "Stop at the first failed check."),
+    rerun: bool = flag("--rerun", "Also run suites that passed before."),
+    require_gpu: bool = flag(
+        "--require-gpu", "Fail where no GPU could be used by an image for GPUs."
+    ),
+    report: Path | None = option(
+        "--report DIR",
+        "Folder for report.json and summary.md, with one folder an image.",
+        file_okay=False,
+    ),
+    as_json: bool = options.JSON,
+    project: Path | None = options.PROJECT,
 ) -> None:
     """Run the test suites in built images; exit 1 if a check fails.
 
