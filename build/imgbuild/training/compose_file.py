@@ -128,13 +128,12 @@ def _devices(gpus: str | None) -> Service:
 
 
 def _board(job: TrainingJob) -> Service:
-    listen = ["--host", "0.0.0.0", "--port", str(TENSORBOARD_PORT)]  # noqa: S104 - its container's
     kept = ("image", "user", "working_dir", "environment")
     return {
         **{key: value for key, value in _service(job, "").items() if key in kept},
-        "volumes": [Mount(one.source, one.target, read_only=True).text for one in job.mounts],
+        "volumes": [one.text for one in job.board_mounts],
         "ports": [f"127.0.0.1::{TENSORBOARD_PORT}"],
-        "command": ["tensorboard", "--logdir", job.tensorboard, *listen],
+        "command": [*job.board_command],
     }
 
 

@@ -67,30 +67,16 @@ def run_job(job: TrainingJob, client: Line, log: Callable[[str], None]) -> int:
 
 
 def _train(job: TrainingJob, client: Line) -> Lines:
-    return (
-        *_container(job, client, job.name, job.mounts),
-        *_gpus(job),
-        ("--shm-size", size_words(job.shm_bytes)),
-        ("--stop-timeout", str(SAVE_SECONDS)),
-        *_environment(job),
-        ("--workdir", WORK),
-        (job.image,),
-        job.launched(),
-    )
+    limits = (("--shm-size", size_words(job.shm_bytes)), ("--stop-timeout", str(SAVE_SECONDS)))
+    own = (*_gpus(job), *limits)
+    return (*_container(job, client, job.name, job.mounts, own), job.launched())
 
 
 def _board(job: TrainingJob, client: Line) -> Lines:
     """Return TensorBoard's command line; the engine chooses a free port of this machine."""
-    mounts = [Mount(one.source, one.target, read_only=True) for one in job.mounts]
-    listen = ("--host", "0.0.0.0", "--port", str(TENSORBOARD_PORT))  # noqa: S104 - in its container
-    return (
-        *_container(job, client, _board_name(job), mounts),
-        ("--publish", f"127.0.0.1::{TENSORBOARD_PORT}"),
-        *_environment(job),
-        ("--workdir", WORK),
-        (job.image,),
-        ("tensorboard", "--logdir", str(job.tensorboard), *listen),
-    )
+    port = (("--publish", f"127.0.0.1::{TENSORBOARD_PORT}"),)
+    container = _container(job, client, _board_name(job), job.board_mounts, port)
+    return (*container, job.board_command)
 
 
 def owner_words(job: TrainingJob, client: Line) -> list[str]:
@@ -103,13 +89,18 @@ def owner_words(job: TrainingJob, client: Line) -> list[str]:
 
 
 def _container(
-    job: TrainingJob, client: Line, name: str, mounts: Sequence[Mount]
+    job: TrainingJob, client: Line, name: str, mounts: Sequence[Mount], own: Lines
 ) -> Iterator[Line]:
+    """Yield all before the command; ``own`` are options that the other container has not."""
     yield (*client, "run", "--rm", "--name", name)
     if job.user:
         yield ("--user", job.user)
     for mount in mounts:
         yield ("--volume", mount.text)
+    yield from own
+    for variable, value in job.variables.items():
+        yield ("--env", variable if value is None else f"{variable}={value}")
+    yield from (("--workdir", WORK), (job.image,))
 
 
 def _gpus(job: TrainingJob) -> Lines:
@@ -119,11 +110,6 @@ def _gpus(job: TrainingJob) -> Lines:
     # Docker reads the value as CSV.
     gpus = f'"{job.gpus}"' if "," in job.gpus else job.gpus
     return (("--gpus", gpus), ("--ulimit", "memlock=-1"))
-
-
-def _environment(job: TrainingJob) -> Iterator[Line]:
-    for name, value in job.variables.items():
-        yield ("--env", name if value is None else f"{name}={value}")
 
 
 def _board_name(job: TrainingJob) -> str:

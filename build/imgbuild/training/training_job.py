@@ -4,7 +4,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from posixpath import normpath
 from typing import TYPE_CHECKING
@@ -86,6 +86,16 @@ class TrainingJob:
     def mounts(self) -> tuple[Mount, ...]:
         kept = (Mount(self.checkpoints, MODEL),) if self.checkpoints else ()
         return (Mount(str(self.code), WORK), *kept, *self.further)
+
+    @property
+    def board_mounts(self) -> tuple[Mount, ...]:
+        """What TensorBoard's container has of them: it writes nowhere."""
+        return tuple(replace(one, read_only=True) for one in self.mounts)
+
+    @property
+    def board_command(self) -> tuple[str, ...]:
+        listen = ("--host", "0.0.0.0", "--port", str(TENSORBOARD_PORT))  # noqa: S104 - its container's
+        return ("tensorboard", "--logdir", str(self.tensorboard), *listen)
 
     @property
     def variables(self) -> dict[str, str | None]:

@@ -32,9 +32,9 @@ cpython: {{3.6.2: {{from: prefix, path: /opt/other}}}}
 """
 
 
-def judge(checkout: Path, *words: str, **options: bool) -> None:
+def judge(checkout: Path, *words: str, write: bool = False, as_json: bool = False) -> None:
     selection = Selection(words or ("2.2",))
-    unwrap(doctor)(selection=selection, project=checkout, **options)
+    unwrap(doctor)(selection=selection, project=checkout, write=write, as_json=as_json)
 
 
 @pytest.fixture
