@@ -10,8 +10,7 @@ from imgbuild.build.context import image_locks
 from imgbuild.catalog.entries import KnownImage, Say, built_images, published_image, suite_lines
 from imgbuild.dockerfile.labels import NAMESPACE
 from imgbuild.dockerfile.lockfile import locked_packages
-from imgbuild.engine.client import Engine
-from imgbuild.engine.discovery import resolve_host
+from imgbuild.engine.client import open_engine
 from imgbuild.errors import InputError, MachineError
 from imgbuild.files import parse_json
 from imgbuild.matrix.gpus import KernelSupport, gpu_support
@@ -126,16 +125,15 @@ class ImageFinder:
 
     def _referred(self, reference: str) -> ComparedImage:
         """Return an image of the engine; one that it lacks is looked for in its registry."""
-        host = resolve_host(self.settings.engine)
         stored = None
-        with closing(Engine(host)) as engine:
+        with open_engine(self.settings.engine) as engine:
             try:
                 stored = engine.inspect(reference)
             except MachineError as error:
                 self.say(f"note: {error}")
             if stored is None:
                 return self._of_registry(reference)
-            with image_locks([folder_name(reference)], host, state_dir() / "locks"):
+            with image_locks([folder_name(reference)], engine.host, state_dir() / "locks"):
                 contents = read_contents(reference, stored.id, engine)
             size = {UNPACKED: measure(reference, stored.id, engine).size}
         report = ReportStore(state_dir() / "reports").document(stored.id)

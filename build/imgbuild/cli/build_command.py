@@ -9,7 +9,7 @@ from imgbuild.cli import options
 from imgbuild.cli.options import echo, flag, info, option, print_json, select, takes_selection
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
-from imgbuild.text import aligned, clock_time, parse_duration
+from imgbuild.text import aligned, clock_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,10 +94,6 @@ def build(
         raise InputError("--from needs --pull.")
     if offline and not offline.is_dir():
         raise InputError(f"--offline {offline}: no such folder; `imgbuild fetch` fills one.")
-    try:
-        step_seconds = None if step_timeout is None else parse_duration(step_timeout)
-    except ValueError as error:
-        raise InputError(f"--step-timeout: {error}.") from None
     checkout = options.open_project(project)
     images = select(checkout, selection)
     for image in images:
@@ -110,7 +106,7 @@ def build(
         make_inputs=not plan,
         refresh_base=refresh_base,
         offline=offline.absolute() if offline else None,
-        step_seconds=step_seconds,
+        step_seconds=options.seconds("--step-timeout", step_timeout),
         cache_from=tuple(cache_from or ()),
         cache_to=tuple(cache_to or ()),
         pull=pull,
@@ -224,10 +220,11 @@ def _idle_line(items: "Sequence[PlanItem]") -> str:
 
 def usage_lines(images: "Sequence[Image]", host: str | None) -> str:
     """Return how to use the first image, a shell, two ranks, TensorBoard; then the others."""
+    from imgbuild.engine.discovery import client_words
+
     image, *others = images
-    client = f"docker -H {host}" if host and host != "unix:///var/run/docker.sock" else "docker"
     name = image.tags[0]
-    run = f"{client} run --rm{' --gpus all' if image.variant == 'gpu' else ''}"
+    run = f"{client_words(host)} run --rm{' --gpus all' if image.variant == 'gpu' else ''}"
     ranks = "-np 2 --oversubscribe" if image.mpi.flavour == "openmpi" else "-np 2"
     lines = f"""
 Use {"them, such as the first" if others else "it"}:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,8 +41,7 @@ def clean(
     nothing that a running imgbuild or a container uses.
     """
     from imgbuild.cleanup import DEFAULT, Cleanup, CleanupKind
-    from imgbuild.engine.client import Engine
-    from imgbuild.engine.discovery import resolve_host
+    from imgbuild.engine.client import open_engine
     from imgbuild.project import cache_dir, state_dir
 
     known = sorted(CleanupKind)
@@ -52,7 +50,7 @@ def clean(
             raise InputError(f"--only {kind}: no such kind; allowed: {', '.join(known)}.")
     also = {CleanupKind.IMAGES: images, CleanupKind.BUILD_CACHE: build_cache}
     kinds = {*(only or DEFAULT), *(kind for kind, flag in also.items() if flag)}
-    with closing(Engine(resolve_host(_settings(project).engine))) as engine:
+    with open_engine(_settings(project).engine) as engine:
         there = engine if _answers(engine) else None
         cleanup = Cleanup(there, state_dir(), cache_dir(), elsewhere)
         found = cleanup.find()

@@ -131,7 +131,7 @@ def _extend(
         if context and extension.base:
             base = referenced_base(extension.base, context)
         elif context:
-            context.engine.need(base.reference, base.name)
+            context.engine.need(base.reference, base.image)
         lock, wanted = None, wanted_packages(extension, work.folder, base.python)
         if wanted:
             info(f"resolving {len(wanted)} requirements against {base.name}")
@@ -149,12 +149,13 @@ def _extend(
 
 def _result_lines(made: "Extended", base: "BaseImage", host: str | None) -> str:
     """Return what was made, of what size and in which time, and how to use it."""
-    client = f"docker -H {host}" if host and host != "unix:///var/run/docker.sock" else "docker"
+    from imgbuild.engine.discovery import client_words
+
     tested = "no suite was run in it"
     if made.report:
         tested = f"{len(made.report.suites)} suites of {base.name} passed in it"
     size, time = size_text(made.size), clock_time(made.seconds)
     return (
         f"{made.tag}: {size} on {base.name}, {time}; {tested}.\n\nUse it:\n"
-        f'  {client} run --rm -it -v "$PWD:/work" -w /work {made.tag} python train.py'
+        f'  {client_words(host)} run --rm -it -v "$PWD:/work" -w /work {made.tag} python train.py'
     )

@@ -15,7 +15,7 @@ import typer
 from imgbuild.errors import ImgbuildError, InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.project import Project, find_project
-from imgbuild.text import printable
+from imgbuild.text import parse_duration, printable
 
 if TYPE_CHECKING:
     from imgbuild.matrix.images import Image
@@ -102,6 +102,14 @@ def open_project(path: Path | None, *, writer: str = "") -> Project:
             f"({project.root}). Make one of your own with `imgbuild init DIR`, and run it there."
         )
     return project
+
+
+def seconds(name: str, duration: str | None) -> float | None:
+    """Return the seconds that the option ``name`` says, if it is given."""
+    try:
+        return None if duration is None else parse_duration(duration)
+    except ValueError as error:
+        raise InputError(f"{name}: {error}.") from None
 
 
 def select(project: Project, selection: Selection) -> "tuple[Image, ...]":

@@ -2,7 +2,6 @@
 
 import os
 import secrets
-from contextlib import closing
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +13,6 @@ from imgbuild.cli import options
 from imgbuild.cli.options import echo, flag, info, option, select, takes_selection
 from imgbuild.errors import InputError, MachineError
 from imgbuild.matrix.selection import Selection
-from imgbuild.text import parse_duration
 
 if TYPE_CHECKING:
     from imgbuild.matrix.images import Image
@@ -117,7 +115,10 @@ def run(
 
     opened = options.open_project(project)
     values = (execute, nodes > 1, servers, ranks, user, shm_size, time_limit, tensorboard, command)
-    _check_format(form, [name for name, value in zip(_TAKEN_BY, values, strict=True) if value])
+    for (name, formats), value in zip(_TAKEN_BY.items(), values, strict=True):
+        if value and form not in formats:
+            able = " or ".join(one for one in JobFormat if one in formats)
+            raise InputError(f"{name}: --format {form} cannot express it. Give --format {able}.")
     reference, gpu, flavour, known = _image(opened, image, selection)
     tasks = servers or form == JobFormat.TFJOB
     count = ranks or (1 if tasks else nodes)
@@ -135,7 +136,7 @@ def run(
         shm_bytes=training.parse_size(shm_size)
         if shm_size
         else training.shared_memory(-(-count // nodes)),
-        seconds=_seconds(time_limit),
+        seconds=round(options.seconds("--time-limit", time_limit) or 0),
         further=tuple(map(training.parse_mount, mount or ())),
         given=tuple(map(training.parse_variable, env or ())),
         checkpoints=checkpoints and training.parse_source(checkpoints, "--checkpoints"),
@@ -145,10 +146,14 @@ def run(
     if form != JobFormat.DOCKER:
         echo(_file(form, planned))
         return
+    from imgbuild.engine.client import open_engine
     from imgbuild.process import find_program
+    from imgbuild.settings import load_settings
     from imgbuild.training.docker_run import docker_script, run_job
 
-    client = _client(opened)
+    engine_settings = load_settings(opened.settings).engine
+    host = engine_settings.host  # an engine that the settings do not name the client finds itself
+    client = ("docker", "-H", host) if host else ("docker",)
     if not execute:
         echo(docker_script(planned, client))
         return
@@ -157,17 +162,11 @@ def run(
             "--exec: there is no docker client on PATH. Install one (Debian: docker-cli)."
         )
     if known:
-        _require_built(opened, known)
+        with open_engine(engine_settings) as engine:
+            engine.need(reference, known)  # Docker would look for it elsewhere
     # A name of its own: what is removed at the end is this run's.
     own = replace(planned, name=f"{planned.name}-{secrets.token_hex(3)}")
     raise typer.Exit(run_job(own, client, info))
-
-
-def _check_format(form: JobFormat, given: list[str]) -> None:
-    for name in given:
-        if form not in _TAKEN_BY[name]:
-            able = " or ".join(one for one in JobFormat if one in _TAKEN_BY[name])
-            raise InputError(f"{name}: --format {form} cannot express it. Give --format {able}.")
 
 
 def _file(form: JobFormat, job: "TrainingJob") -> str:
@@ -219,29 +218,3 @@ def _user(given: str | None, several: bool) -> str | None:
         return "1000:1000"
     user = given or f"{os.getuid()}:{os.getgid()}"
     return None if user.split(":")[0] == "0" else user
-
-
-def _seconds(duration: str | None) -> int:
-    try:
-        return round(parse_duration(duration or "0"))
-    except ValueError as error:
-        raise InputError(f"--time-limit: {error}.") from error
-
-
-def _client(project: "Project") -> tuple[str, ...]:
-    """Return the Docker client; the engine of the settings is named, others it finds itself."""
-    from imgbuild.settings import load_settings
-
-    host = load_settings(project.settings).engine.host
-    return ("docker", "-H", host) if host else ("docker",)
-
-
-def _require_built(project: "Project", image: "Image") -> None:
-    """Raise for an image that was not built: Docker would look for it elsewhere."""
-    from imgbuild.cli.test_command import stored_id
-    from imgbuild.engine.client import Engine
-    from imgbuild.engine.discovery import resolve_host
-    from imgbuild.settings import load_settings
-
-    with closing(Engine(resolve_host(load_settings(project.settings).engine))) as engine:
-        stored_id(engine, image.tags[0], image)

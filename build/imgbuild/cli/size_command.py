@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,8 +33,7 @@ def size(
     By default of every image of the matrix that is built, with the step that made each layer.
     """
     from imgbuild import sizes
-    from imgbuild.engine.client import Engine
-    from imgbuild.engine.discovery import resolve_host
+    from imgbuild.engine.client import open_engine
     from imgbuild.matrix.images import standin_image
     from imgbuild.settings import load_settings
 
@@ -49,7 +47,7 @@ def size(
     # What is built from stand-ins has no budget.
     named = [(one.name, one.tags[0], None if settings.standin else one.budget) for one in images]
     named += [(reference, reference, None) for reference in image or ()]
-    with closing(Engine(resolve_host(settings.engine))) as engine:
+    with open_engine(settings.engine) as engine:
         found = [sizes.measure(name, tag, engine, budget) for name, tag, budget in named]
     missing = ", ".join(one.name for one in found if one.image_id is None)
     if missing and (image or not any(one.image_id for one in found)):

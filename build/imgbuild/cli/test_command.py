@@ -1,7 +1,6 @@
 """``imgbuild test``: run the suites in built images."""
 
 from collections.abc import Iterable, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,6 @@ from imgbuild.matrix.selection import Selection
 from imgbuild.text import aligned
 
 if TYPE_CHECKING:
-    from imgbuild.engine.client import Engine
     from imgbuild.matrix.images import Image
     from imgbuild.project import Project
     from imgbuild.suites.catalog import Suite
@@ -118,8 +116,8 @@ def _test_family(
         targets = []
         for image in context.images:
             name = reference or image.tags[0]
-            image_id = stored_id(context.engine, name, None if reference else image)
-            targets.append(target_of(image, image_id, context, reference))
+            stored = context.engine.need(name, None if reference else image)
+            targets.append(target_of(image, stored.id, context, reference))
         remove_leftovers(names, context.engine)
         return run_targets(targets, test_session(context), test_options, jobs)
 
@@ -135,8 +133,7 @@ def _test_external(
     """Test one external image against ``--expect``."""
     from imgbuild.build.context import image_locks
     from imgbuild.build.display import BuildDisplay
-    from imgbuild.engine.client import Engine
-    from imgbuild.engine.discovery import resolve_host
+    from imgbuild.engine.client import open_engine
     from imgbuild.matrix.load import load_matrix
     from imgbuild.project import state_dir
     from imgbuild.settings import load_settings
@@ -147,12 +144,11 @@ def _test_external(
     from imgbuild.suites.session import run_targets
 
     option = parse_expect(expect, load_matrix(project.matrix))
-    host = resolve_host(load_settings(project.settings).engine)
     state = state_dir()
-    with closing(Engine(host)) as engine:
-        image_id = stored_id(engine, reference)
+    with open_engine(load_settings(project.settings).engine) as engine:
+        image_id = engine.need(reference).id
         with (
-            image_locks([folder_name(reference)], host, state / "locks"),
+            image_locks([folder_name(reference)], engine.host, state / "locks"),
             BuildDisplay([reference]) as display,
         ):
             remove_leftovers([reference], engine)
@@ -161,23 +157,6 @@ def _test_external(
             store, folder = ReportStore(state / "reports"), reports or state / "runs"
             session = TestSession(project, engine, store, folder, display.on_event)
             return run_targets([target], session, test_options, jobs)
-
-
-def stored_id(engine: "Engine", reference: str, image: "Image | None" = None) -> str:
-    """Return the id of what is to be tested; ``image`` is that of the matrix whose name it is."""
-    stored = engine.inspect(reference)
-    if stored:
-        return stored.id
-    if image:
-        untested = " --no-test" if image.documented else ""
-        hint = f"Build it first: imgbuild build --name {image.name}{untested}"
-    else:
-        client = f"docker -H {engine.host}" if engine.host else "docker"
-        hint = (
-            f"imgbuild pulls no image to test it; if a registry has it: {client} pull {reference}"
-        )
-    where = engine.host or "its default"
-    raise InputError(f"The engine at {where} has no image {reference}. {hint}")
 
 
 def raise_failures(run: "TestRun", *, require_gpu: bool) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import quote
 
-from imgbuild.engine.discovery import DEFAULT_HOST
+from imgbuild.engine.discovery import DEFAULT_HOST, client_words, resolve_host
 from imgbuild.engine.faults import answered_error, engine_error, translated
 from imgbuild.engine.types import (
     IMAGE_PLATFORM,
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from docker import APIClient
+
+    from imgbuild.matrix.images import Image
+    from imgbuild.settings import EngineSettings
 
 #: The longest silence of an engine in seconds: while it answers; while it unpacks a large layer or
 #: removes gigabytes of build cache.
@@ -133,12 +136,17 @@ class Engine:
             except NotFound:
                 return None
 
-    def need(self, reference: str, name: str | None = None) -> StoredImage:
-        """Return the image; InputError if there is none, which says how to build ``name``."""
+    def need(self, reference: str, image: Image | None = None) -> StoredImage:
+        """Return the image, that of the matrix if one is given; InputError if there is none."""
         if stored := self.inspect(reference):
             return stored
-        hint = f"Build it first: imgbuild build --name {name}" if name else "Pull it first."
-        raise InputError(f"The engine has no image {reference}. {hint}")
+        pull = f"{client_words(self.host)} pull {reference}"
+        hint = f"imgbuild pulls no image to test it; if a registry has it: {pull}"
+        if image:
+            untested = " --no-test" if image.documented else ""
+            hint = f"Build it first: imgbuild build --name {image.name}{untested}"
+        where = self.host or "its default"
+        raise InputError(f"The engine at {where} has no image {reference}. {hint}")
 
     def history(self, image_id: str) -> list[HistoryEntry]:
         """Return the steps that the image was made by, the newest first."""
@@ -271,6 +279,11 @@ class Engine:
                 if message.get("error"):
                     raise answered_error(str(message["error"]), self.host, refused=True)
                 yield message
+
+
+def open_engine(settings: EngineSettings) -> closing[Engine]:
+    """Give the engine that the settings, else the environment, name; raises as `resolve_host`."""
+    return closing(Engine(resolve_host(settings)))
 
 
 class _SocketConnection(http.client.HTTPConnection):

@@ -68,6 +68,11 @@ def resolve_host(settings: EngineSettings, environ: Mapping[str, str] = os.envir
     return host
 
 
+def client_words(host: str | None) -> str:
+    """Return the Docker client as people call it for an engine: ``docker -H HOST``."""
+    return f"docker -H {host}" if host and host != DEFAULT_HOST else "docker"
+
+
 def _host_of_context(environ: Mapping[str, str]) -> str | None:
     folder = _config_folder(environ)
     name = environ.get("DOCKER_CONTEXT") or _read(folder / "config.json").get("currentContext")

@@ -92,7 +92,7 @@ def build_extension(
     InputError: the base is not in the engine. CheckFailedError: a step or a suite failed.
     """
     tag, engine, started = extension.tag or "", context.engine, time.monotonic()
-    name, stored = folder_name(tag), engine.need(base.reference)
+    name, stored = folder_name(tag), engine.need(base.reference, base.image)
     repository = re.sub(r":[^/]*$", "", base.reference.partition("@")[0])
     digests = dict(one.split("@") for one in stored.digests)
     uv = {"uv": str(context.inputs.uv)} if context.inputs.uv else {}
