@@ -7,6 +7,7 @@ tests/unit/test_golden.py`` writes the files again; the diff is the review.
 import json
 import os
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +93,7 @@ def test_bake_definition(
 
 def test_tags(digests: list[tuple[Image, InputDigest]]) -> None:
     found = {
-        i.name: {"local": list(i.tags), **planned_tags(i, "2026.01.02").as_json()}
-        for i, _ in digests
+        i.name: {"local": list(i.tags), **asdict(planned_tags(i, "2026.01.02"))} for i, _ in digests
     }
     _compare("tags.json", _json(found))
 

@@ -1,5 +1,6 @@
 """``imgbuild list``: the matrix as a table."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ def list_images(
         others = map(as_documented_image, images)
         images = (*images, *(one for one in others if one.documented and one not in images))
     if as_json:
-        print_json([{**one.as_json(), "published": planned_tags(one).as_json()} for one in images])
+        print_json([{**one.as_json(), "published": asdict(planned_tags(one))} for one in images])
     else:
         echo("\n".join(_lines(images)))
 

@@ -51,7 +51,7 @@ def described(image: "Image", locks: Path) -> dict[str, Any]:
     return {
         **image.as_json(),
         "aliases": list(image.aliases),
-        "published": planned_tags(image).as_json(),
+        "published": asdict(planned_tags(image)),
         "pins": [
             {
                 **{name: value for name, value in asdict(pin).items() if name != "key"},

@@ -58,7 +58,6 @@ def committed_dockerfile(image: Image, project: Project) -> Dockerfile:
 
 
 def dockerfile_path(image: Image, folder: Path) -> Path:
-    """Return where the image's Dockerfile is committed."""
     return folder / image.name / DOCKERFILE
 
 
@@ -119,7 +118,6 @@ def _read(path: Path) -> str | None:
 
 @cache
 def template_environment(*folders: Path) -> Environment:
-    """Return what renders the templates of these folders."""
     environment = Environment(  # noqa: S701 - Dockerfiles are not HTML; scalars.py keeps them safe
         loader=FileSystemLoader(folders),
         undefined=StrictUndefined,

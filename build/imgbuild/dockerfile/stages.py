@@ -93,11 +93,6 @@ class Dockerfile:
             found.insert(0, parent)
         return tuple(found)
 
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """The paths of the build context that it mounts or copies, sorted."""
-        return tuple(sorted({path for stage in self.stages.values() for path in stage.paths}))
-
 
 def needed(
     stages: Mapping[str, Stage], target: str, replaced: Collection[str] = ()

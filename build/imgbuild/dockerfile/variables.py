@@ -220,12 +220,11 @@ class NamedSource:
 
     @property
     def file_name(self) -> str:
-        """The last part of its URL: its name in the build context."""
         return file_name(self.url)
 
 
 def file_name(url: str) -> str:
-    """Return the last part of a URL."""
+    """Return the name of a download in the build context."""
     return url.rsplit("/", 1)[1]
 
 

@@ -141,7 +141,6 @@ class Image:
 
     @property
     def mpi_name(self) -> str:
-        """Its MPI's key in the matrix, e.g. ``openmpi-4.1.4``."""
         return self.keys["mpi"]
 
     @property

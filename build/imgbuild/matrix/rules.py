@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion
@@ -29,12 +30,10 @@ Pins = Mapping[str, str]
 Value = tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """Whether a value fits a fact, and how to say which values would."""
+class Comparison(NamedTuple):
+    """Whether a value fits a fact; which values would, by the fact and its first two numbers."""
 
     holds: Callable[[str, Value], bool]
-    #: Says which values would fit; ``{0}`` is the fact, ``{1}`` its first two numbers.
     requires: str
 
 
@@ -162,7 +161,9 @@ def _judge(matrix: Matrix, rule: Rule, pins: Pins) -> BrokenRule | None:
         minimum = rule.minimum.get(pins.get(rule.judges, ""))
         fact = (minimum,) if minimum else None
     judged = rule.judges in pins  # a CPU image has no CUDA, whatever the rule compares
-    if not judged or value is None or fact is None or not _applies(matrix, rule, pins):
+    where = ((_look_up(matrix, pins, one), range_) for one, range_ in rule.where.items())
+    applies = all(found and admits(range_, found[0]) for found, range_ in where)
+    if not judged or value is None or fact is None or not applies:
         return None
     comparison, found = COMPARISONS[rule.check], ", ".join(value)
     if comparison.holds(found, fact):
@@ -183,11 +184,6 @@ def _look_up(matrix: Matrix, pins: Pins, fact: str) -> Value | None:
     for part in path:
         found = getattr(found, part, None)
     return (found,) if isinstance(found, str) else found if isinstance(found, tuple) else None
-
-
-def _applies(matrix: Matrix, rule: Rule, pins: Pins) -> bool:
-    facts = ((_look_up(matrix, pins, fact), range_) for fact, range_ in rule.where.items())
-    return all(fact and admits(range_, fact[0]) for fact, range_ in facts)
 
 
 def _location(image: Image, broken: BrokenRule) -> Location:

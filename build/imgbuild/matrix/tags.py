@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 from imgbuild.matrix.images import DOCUMENTED, Image, minor_of, whole_family
 from imgbuild.matrix.model import Matrix
@@ -28,7 +27,6 @@ INDEX_TAG = "index"
 
 #: The parts of a tag by name; one of which an image has nothing to say is empty or missing.
 Parts = Mapping[Part, str]
-_NamedParts = tuple[str, Parts]
 
 
 @dataclass(frozen=True)
@@ -37,10 +35,6 @@ class PlannedTags:
 
     immutable: str
     moving: tuple[str, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return what ``--json`` prints."""
-        return {"immutable": self.immutable, "moving": list(self.moving)}
 
 
 def planned_tags(image: Image, release: str = PLACEHOLDER) -> PlannedTags:
@@ -91,55 +85,46 @@ def _joined(scheme: Iterable[Part], parts: Mapping[Part, str]) -> str:
     return "-".join(filter(None, (parts.get(part, "") for part in scheme)))
 
 
-@dataclass(frozen=True)
-class _Scheme:
-    """One list of parts in the matrix, and where it is written."""
-
-    at: Location
-    parts: tuple[Part, ...]
-
-    @property
-    def moves(self) -> bool:
-        return "moving" in self.at
-
-    @property
-    def name(self) -> str:
-        return f"tags.{self.at[1]}" + (f", entry {int(self.at[2]) + 1}" if self.moves else "")
-
-    def tags(self, images: Sequence[_NamedParts]) -> Iterator[tuple[str, str]]:
-        """Yield each image's name and its tag with the longest release."""
-        for name, parts in images:
-            yield name, _joined(self.parts, {**parts, "release": LONGEST_RELEASE})
-
-
 def tag_faults(matrix: Matrix) -> Iterator[Fault]:
     """Yield every fault of the scheme of tags.
 
     Every tag is one that registries take, leaves space for its record, and belongs to one image.
     """
-    schemes = [_Scheme(("tags", "immutable"), matrix.tags.immutable)]
-    schemes += [_Scheme(("tags", "moving", i), p) for i, p in enumerate(matrix.tags.moving)]
     images = [(image.name, parts_of(image)) for image in whole_family(matrix)]
-    owners: dict[str, tuple[str, _Scheme]] = {}
-    for scheme in schemes:
-        faults = (_part_faults(scheme), _unusable(scheme, images), _shared(scheme, images, owners))
-        yield from (Fault(scheme.at, f"{scheme.name}: {text}") for text in chain(*faults))
+    schemes: dict[Location, tuple[Part, ...]] = {("tags", "immutable"): matrix.tags.immutable}
+    schemes |= {("tags", "moving", i): parts for i, parts in enumerate(matrix.tags.moving)}
+    owners: dict[str, tuple[str, Location]] = {}
+    for at, scheme in schemes.items():
+        moves = _moves(at)
+        tags = [
+            (name, _joined(scheme, {**own, "release": LONGEST_RELEASE})) for name, own in images
+        ]
+        faults = (_part_faults(scheme, moves), _unusable(tags, moves), _shared(at, tags, owners))
+        yield from (Fault(at, f"{_title(at)}: {text}") for text in chain(*faults))
 
 
-def _part_faults(scheme: _Scheme) -> Iterator[str]:
-    for part in sorted({part for part in scheme.parts if scheme.parts.count(part) > 1}):
+def _moves(at: Location) -> bool:
+    return "moving" in at
+
+
+def _title(at: Location) -> str:
+    return f"tags.{at[1]}" + (f", entry {int(at[2]) + 1}" if _moves(at) else "")
+
+
+def _part_faults(scheme: tuple[Part, ...], moves: bool) -> Iterator[str]:
+    for part in sorted({part for part in scheme if scheme.count(part) > 1}):
         yield f"the part {part!r} is listed twice; leave one out"
-    if scheme.moves and "release" in scheme.parts:
+    if moves and "release" in scheme:
         yield "a tag that names its release cannot move to the next one"
-    if not scheme.moves and "release" not in scheme.parts:
+    if not moves and "release" not in scheme:
         yield "the part 'release' is missing: without it the next release would have the same tag"
 
 
-def _unusable(scheme: _Scheme, images: Sequence[_NamedParts]) -> Iterable[str]:
+def _unusable(tags: Sequence[tuple[str, str]], moves: bool) -> Iterable[str]:
     """Return each reason why tags are refused, with the first such image."""
-    longest = LONGEST_TAG - (0 if scheme.moves else len(RECORD_SUFFIX))
+    longest = LONGEST_TAG - (0 if moves else len(RECORD_SUFFIX))
     found: dict[str, str] = {}
-    for name, tag in scheme.tags(images):
+    for name, tag in tags:
         if reason := _refusal(tag, longest):
             found.setdefault(reason, f"{name} would be {tag!r}: {reason}")
     return found.values()
@@ -156,15 +141,15 @@ def _refusal(tag: str, longest: int) -> str | None:
 
 
 def _shared(
-    scheme: _Scheme, images: Sequence[_NamedParts], owners: dict[str, tuple[str, _Scheme]]
+    at: Location, tags: Sequence[tuple[str, str]], owners: dict[str, tuple[str, Location]]
 ) -> Iterator[str]:
     """Yield a tag that is another image's or another scheme's too; ``owners`` has the others'."""
     clashes = []
-    for name, tag in scheme.tags(images):
+    for name, tag in tags:
         # Whatever looks like a release counts as one: it could be that of another image.
-        owner, first = owners.setdefault(RELEASE.sub("RELEASE", tag), (name, scheme))
-        if tag and (owner != name or first.moves != scheme.moves):
-            clashes.append(f"{name} would be {tag}, as {owner} is by {first.name}")
+        owner, first = owners.setdefault(RELEASE.sub("RELEASE", tag), (name, at))
+        if tag and (owner != name or _moves(first) != _moves(at)):
+            clashes.append(f"{name} would be {tag}, as {owner} is by {_title(first)}")
     if clashes:
         more = f" (and {len(clashes) - 1} more)" if len(clashes) > 1 else ""
         yield f"{clashes[0]}{more}; add a part that tells them apart"

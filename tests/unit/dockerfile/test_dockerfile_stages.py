@@ -25,9 +25,11 @@ ADD files/j/ /
 
 
 def test_paths_of_the_context() -> None:
-    assert Dockerfile(DOCKERFILE).paths == tuple(f"files/{name}" for name in "adefhj")
+    stages = Dockerfile(DOCKERFILE).stages.values()
+    found = sorted({path for stage in stages for path in stage.paths})
+    assert found == [f"files/{name}" for name in "adefhj"]
     # A bind mount without a source is the whole context.
-    assert Dockerfile("FROM x\nRUN --mount=type=bind,target=/d ls\n").paths == (".",)
+    assert Dockerfile("FROM x\nRUN --mount=type=bind,target=/d ls\n").final.paths == (".",)
 
 
 def test_a_stage_has_a_name_a_parent_and_what_it_needs() -> None:
