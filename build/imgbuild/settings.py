@@ -13,24 +13,10 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, PlainSerializer, PrivateAttr, ValidationError
 
+from imgbuild import scalars
 from imgbuild.errors import InputError, MachineError
 from imgbuild.files import write_text
 from imgbuild.project import SETTINGS_VARIABLE, cache_dir
-from imgbuild.scalars import (
-    AbsolutePath,
-    DigestReference,
-    EngineHost,
-    FileName,
-    Name,
-    Prose,
-    PublishingRepository,
-    RegistryPrefix,
-    Release,
-    Sha256,
-    SiteUrl,
-    Version,
-    refusal_reason,
-)
 from imgbuild.text import duration_text, parse_duration
 from imgbuild.yaml_file import Section, load_model
 
@@ -62,8 +48,8 @@ class EngineSettings(Section):
     ``step_timeout`` is how long a step of a build may run (``30m``; 0: for ever), in seconds.
     """
 
-    host: EngineHost | None = None
-    buildx: AbsolutePath | None = None
+    host: scalars.EngineHost | None = None
+    buildx: scalars.AbsolutePath | None = None
     step_timeout: Seconds = None
 
 
@@ -77,14 +63,14 @@ class RegistryBase(Section):
     """The base image is pulled, by digest."""
 
     source: Annotated[Literal["registry"], Field(alias="from")]
-    image: DigestReference
+    image: scalars.DigestReference
 
 
 class LayoutBase(Section):
     """The base image is an OCI layout on this machine, as ``imgbuild fetch`` writes it."""
 
     source: Annotated[Literal["layout"], Field(alias="from")]
-    path: AbsolutePath
+    path: scalars.AbsolutePath
 
 
 class SourceInterpreter(Section):
@@ -97,7 +83,7 @@ class PrefixInterpreter(Section):
     """CPython is taken from a prefix of this machine (pyenv, an own build)."""
 
     source: Annotated[Literal["prefix"], Field(alias="from")]
-    path: AbsolutePath
+    path: scalars.AbsolutePath
 
 
 class Mirror(Section):
@@ -107,8 +93,8 @@ class Mirror(Section):
     its own index (a binary OpenPGP keyring, the kind apt reads).
     """
 
-    url: SiteUrl
-    keyring: AbsolutePath | None = None
+    url: scalars.SiteUrl
+    keyring: scalars.AbsolutePath | None = None
 
 
 def _mirror_spelled_out(value: Any) -> Any:  # noqa: ANN401 - whatever YAML holds
@@ -124,8 +110,8 @@ class StandIn(Section):
     ``versions`` are their true versions by component, which the suites expect in place of the pins.
     """
 
-    note: Prose
-    versions: dict[Name, Version] = Field(default_factory=dict)
+    note: scalars.Prose
+    versions: dict[scalars.Name, scalars.Version] = Field(default_factory=dict)
 
 
 Base = Annotated[BootstrapBase | RegistryBase | LayoutBase, Field(discriminator="source")]
@@ -138,7 +124,7 @@ class PublishingSettings(Section):
     Between two tries a random time passes, of at most ``first_wait`` seconds, which doubles.
     """
 
-    repository: PublishingRepository | None = None
+    repository: scalars.PublishingRepository | None = None
     attempts: Annotated[int, Field(ge=1, le=20)] = 5
     first_wait: Annotated[float, Field(ge=0, le=60)] = 1.0
     #: `doctor --write` of earlier versions wrote it.
@@ -150,16 +136,16 @@ class Settings(Section):
 
     engine: EngineSettings = EngineSettings()
     base: dict[str, Base] = Field(default_factory=dict)
-    cpython: dict[Release, Interpreter] = Field(default_factory=dict)
-    ca_bundle: AbsolutePath | None = None
+    cpython: dict[scalars.Release, Interpreter] = Field(default_factory=dict)
+    ca_bundle: scalars.AbsolutePath | None = None
     #: Login data for mirrors, in the format of ``netrc``; reaches builds as a secret only.
-    netrc: AbsolutePath | None = None
+    netrc: scalars.AbsolutePath | None = None
     #: Other sites for the matrix's upstreams, by name.
-    mirrors: dict[Name, AnyMirror] = Field(default_factory=dict)
+    mirrors: dict[scalars.Name, AnyMirror] = Field(default_factory=dict)
     #: The registry (and path) that base images are pulled from, in place of their own.
-    registry: RegistryPrefix | None = None
+    registry: scalars.RegistryPrefix | None = None
     #: Other content under the name of a download, by its file name.
-    substitutes: dict[FileName, Sha256] = Field(default_factory=dict)
+    substitutes: dict[scalars.FileName, scalars.Sha256] = Field(default_factory=dict)
     standin: StandIn | None = None
     publishing: PublishingSettings = PublishingSettings()
     #: The base images of registries in whose place this machine makes its own: `remember_made`.
@@ -210,7 +196,7 @@ def load_settings(path: Path, *, new: bool = False) -> Settings:
         try:
             mirrors[name] = Mirror.model_validate({"url": url})
         except ValidationError as error:
-            raise InputError(f"--mirror {name}: {refusal_reason(error)}.") from None
+            raise InputError(f"--mirror {name}: {scalars.refusal_reason(error)}.") from None
     settings = settings.model_copy(update={"mirrors": mirrors})
     with suppress(OSError, UnicodeError):
         return settings.with_made(*_made_here_file().read_text("utf-8").split())

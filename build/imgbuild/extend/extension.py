@@ -10,19 +10,9 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError
 
+from imgbuild import scalars
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
-from imgbuild.scalars import (
-    AptChoice,
-    Copied,
-    ImageReference,
-    ImageTag,
-    ImageUser,
-    Prose,
-    Variable,
-    VariableValue,
-    refusal_reason,
-)
 from imgbuild.yaml_file import Fault, Section, check, read_document
 
 _OTHER_FILE = re.compile(r"(?:-r|--requirement)[ =]?\s*([^\s\0]+)")
@@ -58,22 +48,22 @@ class Extension(Section):
     Paths are relative to the file, or to the folder that the command is given in.
     """
 
-    tag: ImageTag | None = None
-    base: ImageReference | None = None
-    tf: Prose | None = None
+    tag: scalars.ImageTag | None = None
+    base: scalars.ImageReference | None = None
+    tf: scalars.Prose | None = None
     cpu: bool = False
     gpu: bool = False
-    stack: Prose | None = None
-    mpi: Prose | None = None
+    stack: scalars.Prose | None = None
+    mpi: scalars.Prose | None = None
     as_documented: bool = False
-    name: Prose | None = None
+    name: scalars.Prose | None = None
     pip: tuple[PipRequirement, ...] = ()
-    requirements: tuple[Prose, ...] = ()
-    conda_file: Prose | None = None
-    apt: tuple[AptChoice, ...] = ()
-    env: dict[Variable, VariableValue] = Field(default_factory=dict)
-    copied: Annotated[tuple[Copied, ...], Field(alias="copy")] = ()
-    user: ImageUser | None = None
+    requirements: tuple[scalars.Prose, ...] = ()
+    conda_file: scalars.Prose | None = None
+    apt: tuple[scalars.AptChoice, ...] = ()
+    env: dict[scalars.Variable, scalars.VariableValue] = Field(default_factory=dict)
+    copied: Annotated[tuple[scalars.Copied, ...], Field(alias="copy")] = ()
+    user: scalars.ImageUser | None = None
 
     @property
     def selection(self) -> Selection:
@@ -89,7 +79,7 @@ def extension_of(values: dict[str, Any]) -> Extension:
         return Extension.model_validate(values)
     except ValidationError as error:
         option = str(error.errors()[0]["loc"][0]).replace("_", "-")
-        raise InputError(f"--{option}: {refusal_reason(error)}.") from None
+        raise InputError(f"--{option}: {scalars.refusal_reason(error)}.") from None
 
 
 def check_use(extension: Extension, folder: Path, repository: str) -> None:
@@ -145,7 +135,7 @@ class PipSection(Section):
     pip: tuple[PipRequirement, ...]
 
 
-CondaEntry = Annotated[Prose, Tag("an entry")] | Annotated[PipSection, Tag("pip")]
+CondaEntry = Annotated[scalars.Prose, Tag("an entry")] | Annotated[PipSection, Tag("pip")]
 
 
 def _entry_kind(value: object) -> str:
@@ -155,10 +145,10 @@ def _entry_kind(value: object) -> str:
 class CondaFile(Section):
     """An ``environment.yml``; the interpreter is the base's, and channels do not count."""
 
-    name: Prose | None = None
-    channels: tuple[Prose, ...] = ()
+    name: scalars.Prose | None = None
+    channels: tuple[scalars.Prose, ...] = ()
     dependencies: tuple[Annotated[CondaEntry, Discriminator(_entry_kind)], ...] = ()
-    prefix: Prose | None = None
+    prefix: scalars.Prose | None = None
 
 
 def _of_conda(path: Path, python: str) -> list[str]:

@@ -8,30 +8,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from imgbuild import scalars
 from imgbuild.matrix.rule_model import Rule, Tags
-from imgbuild.scalars import (
-    Alias,
-    AptPackage,
-    AptPin,
-    Capability,
-    Compiler,
-    DigestReference,
-    Distribution,
-    FileName,
-    KeyFingerprint,
-    Megabytes,
-    Name,
-    Prose,
-    Release,
-    Repository,
-    Requirement,
-    Sha256,
-    SiteUrl,
-    Specifier,
-    Timestamp,
-    Url,
-    Version,
-)
 from imgbuild.yaml_file import Section
 
 Variant = Literal["cpu", "gpu"]
@@ -46,40 +24,40 @@ class Pin(Section):
     of another release of the system; then ``--as-documented`` keeps the corrected one.
     """
 
-    version: Version
-    documented: Version | None = None
+    version: scalars.Version
+    documented: scalars.Version | None = None
     documented_exists: bool = True
-    why: Prose | None = None
+    why: scalars.Prose | None = None
 
 
 class NamedPin(Pin):
     """A pin whose value is a key of a table of the matrix, such as ``openmpi-4.1.4``."""
 
-    version: Name
+    version: scalars.Name
 
 
 def _spelled_out(value: Any) -> Any:  # noqa: ANN401 - whatever YAML holds
     return {"version": value} if isinstance(value, str) else value
 
 
-AnyPin = Annotated[Pin, BeforeValidator(_spelled_out, json_schema_input_type=Version | Pin)]
+AnyPin = Annotated[Pin, BeforeValidator(_spelled_out, json_schema_input_type=scalars.Version | Pin)]
 TablePin = Annotated[
-    NamedPin, BeforeValidator(_spelled_out, json_schema_input_type=Name | NamedPin)
+    NamedPin, BeforeValidator(_spelled_out, json_schema_input_type=scalars.Name | NamedPin)
 ]
 
 
 class Source(Section):
     """A file to download. The sha256 is trusted, never the address."""
 
-    url: Url
-    sha256: Sha256
+    url: scalars.Url
+    sha256: scalars.Sha256
 
 
 class Keyring(Section):
     """The key that signs an apt repository: a file of ``images/files/keyrings``, and its id."""
 
-    file: FileName
-    fingerprint: KeyFingerprint
+    file: scalars.FileName
+    fingerprint: scalars.KeyFingerprint
 
 
 class Upstream(Section):
@@ -89,17 +67,17 @@ class Upstream(Section):
     """
 
     kind: Literal["files", "apt", "index"]
-    url: SiteUrl | None = None
+    url: scalars.SiteUrl | None = None
     keyring: Keyring | None = None
 
 
 class OsPackages(Section):
     """Packages of the distribution's archive, by what needs them."""
 
-    runtime: tuple[AptPackage, ...]
-    compiler: tuple[AptPackage, ...]
-    cpython: tuple[AptPackage, ...] = ()
-    gpu: tuple[AptPackage, ...] = ()
+    runtime: tuple[scalars.AptPackage, ...]
+    compiler: tuple[scalars.AptPackage, ...]
+    cpython: tuple[scalars.AptPackage, ...] = ()
+    gpu: tuple[scalars.AptPackage, ...] = ()
 
 
 class StackPins(Section):
@@ -120,16 +98,16 @@ class OperatingSystem(Section):
     """What an image stands on."""
 
     distribution: Literal["debian", "ubuntu"]
-    version: Version
-    suite: Name
-    glibc: Version
-    support: Prose
+    version: scalars.Version
+    suite: scalars.Name
+    glibc: scalars.Version
+    support: scalars.Prose
     #: The image of a registry, by digest; without one the base is made from the archive.
-    image: DigestReference | None = None
+    image: scalars.DigestReference | None = None
     #: NVIDIA's name of it in its repositories.
-    nvidia: Name | None = None
+    nvidia: scalars.Name | None = None
     #: g++ versions of packages.compiler beside the default one, as g++-VERSION.
-    compilers: tuple[Version, ...] = ()
+    compilers: tuple[scalars.Version, ...] = ()
     packages: OsPackages
     pins: StackPins = StackPins()
 
@@ -138,7 +116,7 @@ class SourcePython(Section):
     """CPython compiled from python.org's source."""
 
     origin: Annotated[Literal["source"], Field(alias="from")]
-    source: Name
+    source: scalars.Name
     wheel_tag: WheelTag
 
 
@@ -146,7 +124,7 @@ class CondaPython(Section):
     """CPython of a conda environment; every package by URL, its sha256 in images/locks."""
 
     origin: Annotated[Literal["conda"], Field(alias="from")]
-    packages: tuple[Url, ...] = Field(min_length=1)
+    packages: tuple[scalars.Url, ...] = Field(min_length=1)
     wheel_tag: WheelTag
 
     @field_validator("packages")
@@ -165,8 +143,8 @@ class AptPython(Section):
     """The distribution's own CPython; the image's is a virtual environment of it."""
 
     origin: Annotated[Literal["apt"], Field(alias="from")]
-    os: Name
-    packages: tuple[AptPin, ...] = Field(min_length=1)
+    os: scalars.Name
+    packages: tuple[scalars.AptPin, ...] = Field(min_length=1)
     wheel_tag: WheelTag
 
 
@@ -175,7 +153,7 @@ Python = Annotated[SourcePython | CondaPython | AptPython, Field(discriminator="
 
 class AnyMpi(Section):
     flavour: Flavour
-    version: Version
+    version: scalars.Version
 
 
 class AptMpi(AnyMpi):
@@ -185,18 +163,18 @@ class AptMpi(AnyMpi):
     """
 
     origin: Annotated[Literal["apt"], Field(alias="from")]
-    os: Name
-    runtime: tuple[AptPin, ...]
-    build: tuple[AptPin, ...]
-    without: tuple[AptPin, ...] = ()
+    os: scalars.Name
+    runtime: tuple[scalars.AptPin, ...]
+    build: tuple[scalars.AptPin, ...]
+    without: tuple[scalars.AptPin, ...] = ()
 
 
 class SourceMpi(AnyMpi):
     """An MPI compiled from its source."""
 
     origin: Annotated[Literal["source"], Field(alias="from")]
-    source: Name
-    os: tuple[Name, ...]
+    source: scalars.Name
+    os: tuple[scalars.Name, ...]
 
 
 class IndexMpi(AnyMpi):
@@ -206,12 +184,12 @@ class IndexMpi(AnyMpi):
     """
 
     origin: Annotated[Literal["index"], Field(alias="from")]
-    version: Release
-    runtime: Requirement
-    build: Requirement
-    os: tuple[Name, ...]
-    licence: Prose
-    licence_name: Name
+    version: scalars.Release
+    runtime: scalars.Requirement
+    build: scalars.Requirement
+    os: tuple[scalars.Name, ...]
+    licence: scalars.Prose
+    licence_name: scalars.Name
 
 
 Mpi = Annotated[AptMpi | SourceMpi | IndexMpi, Field(discriminator="origin")]
@@ -224,19 +202,19 @@ class AnyCuda(Section):
     libraries know; ``cudnn`` and ``nccl`` list the releases that were published for it.
     """
 
-    driver: Version
-    newest: Capability
-    cudnn: tuple[Version, ...]
-    nccl: tuple[Version, ...]
-    os: tuple[Name, ...]
+    driver: scalars.Version
+    newest: scalars.Capability
+    cudnn: tuple[scalars.Version, ...]
+    nccl: tuple[scalars.Version, ...]
+    os: tuple[scalars.Name, ...]
 
 
 class AptCuda(AnyCuda):
     """Packages of NVIDIA's repositories."""
 
     origin: Annotated[Literal["apt"], Field(alias="from")]
-    runtime: tuple[AptPin, ...]
-    build: tuple[AptPin, ...]
+    runtime: tuple[scalars.AptPin, ...]
+    build: tuple[scalars.AptPin, ...]
 
 
 class IndexCuda(AnyCuda):
@@ -248,17 +226,17 @@ class IndexCuda(AnyCuda):
     """
 
     origin: Annotated[Literal["index"], Field(alias="from")]
-    runtime: tuple[Requirement, ...]
-    cudnn_package: Distribution
-    nccl_package: Distribution
-    headers: tuple[Requirement, ...]
-    build: tuple[AptPin, ...]
-    suite: Name
-    component: Name
-    compiler: Version
-    kernels: tuple[Capability, ...]
-    licence: Prose
-    licence_name: Name
+    runtime: tuple[scalars.Requirement, ...]
+    cudnn_package: scalars.Distribution
+    nccl_package: scalars.Distribution
+    headers: tuple[scalars.Requirement, ...]
+    build: tuple[scalars.AptPin, ...]
+    suite: scalars.Name
+    component: scalars.Name
+    compiler: scalars.Version
+    kernels: tuple[scalars.Capability, ...]
+    licence: scalars.Prose
+    licence_name: scalars.Name
 
 
 Cuda = Annotated[AptCuda | IndexCuda, Field(discriminator="origin")]
@@ -271,10 +249,10 @@ class GpuWheel(Section):
     capabilities that its kernels exist for, as machine code and as PTX.
     """
 
-    cuda: Version
-    cudnn: Version
-    native: tuple[Capability, ...]
-    ptx: tuple[Capability, ...]
+    cuda: scalars.Version
+    cudnn: scalars.Version
+    native: tuple[scalars.Capability, ...]
+    ptx: tuple[scalars.Capability, ...]
 
 
 class TensorFlow(Section):
@@ -284,11 +262,11 @@ class TensorFlow(Section):
     ``glibc`` the oldest C library that their platform tag admits.
     """
 
-    tensorboard: Release
-    compiler: Compiler
+    tensorboard: scalars.Release
+    compiler: scalars.Compiler
     pythons: tuple[WheelTag, ...]
-    glibc: Version
-    distribution: dict[Variant, Distribution]
+    glibc: scalars.Version
+    distribution: dict[Variant, scalars.Distribution]
     gpu: GpuWheel
 
 
@@ -299,9 +277,9 @@ class Horovod(Section):
     with here or by its authors, ``nccl`` the operations that it can do with NCCL.
     """
 
-    sha256: Sha256
+    sha256: scalars.Sha256
     launcher: bool
-    tensorflow: Specifier
+    tensorflow: scalars.Specifier
     nccl: tuple[
         Literal["allreduce", "allgather", "broadcast", "alltoall", "reducescatter"], ...
     ] = ("allreduce",)
@@ -310,17 +288,17 @@ class Horovod(Section):
 class Condition(Section):
     """A requirement or constraint, for which images it holds, and why."""
 
-    require: Requirement
-    tensorflow: Specifier | None = None
-    python: Specifier | None = None
-    why: Prose
+    require: scalars.Requirement
+    tensorflow: scalars.Specifier | None = None
+    python: scalars.Specifier | None = None
+    why: scalars.Prose
 
 
 class Stack(Section):
     """What an image stands on, as a whole."""
 
-    summary: Prose
-    os: Name
+    summary: scalars.Prose
+    os: scalars.Name
     pins: StackPins = StackPins()
 
 
@@ -331,13 +309,13 @@ class Row(StackPins):
     is no input of the image.
     """
 
-    tensorflow: Release
-    stack: Name
+    tensorflow: scalars.Release
+    stack: scalars.Name
     variants: tuple[Variant, ...] = Field(min_length=1)
-    os: Name | None = None
+    os: scalars.Name | None = None
     horovod: AnyPin
     cuda: AnyPin | None = None
-    budget: dict[Variant, Megabytes] = Field(default_factory=dict)
+    budget: dict[Variant, scalars.Megabytes] = Field(default_factory=dict)
 
     __hash__ = object.__hash__  # of this very row
 
@@ -352,8 +330,8 @@ class Row(StackPins):
 class Defaults(Section):
     """What a selection means that does not say it; each only where there is such an image."""
 
-    tensorflow: Release | None = None
-    stack: Name
+    tensorflow: scalars.Release | None = None
+    stack: scalars.Name
     variant: Variant
 
 
@@ -361,26 +339,26 @@ class Matrix(Section):
     """The whole file."""
 
     schema_version: Annotated[Literal["1"], Field(alias="schema")]
-    repository: Repository
-    epoch: Timestamp
+    repository: scalars.Repository
+    epoch: scalars.Timestamp
     defaults: Defaults
     tags: Tags
-    upstreams: dict[Name, Upstream] = Field(default_factory=dict)
-    stacks: dict[Name, Stack]
-    operating_systems: dict[Name, OperatingSystem]
-    sources: dict[Name, Source]
-    python: dict[Release, Python]
-    mpi: dict[Name, Mpi]
-    cuda: dict[Version, Cuda] = Field(default_factory=dict)
-    tensorflow: dict[Release, TensorFlow]
-    horovod: dict[Release, Horovod]
+    upstreams: dict[scalars.Name, Upstream] = Field(default_factory=dict)
+    stacks: dict[scalars.Name, Stack]
+    operating_systems: dict[scalars.Name, OperatingSystem]
+    sources: dict[scalars.Name, Source]
+    python: dict[scalars.Release, Python]
+    mpi: dict[scalars.Name, Mpi]
+    cuda: dict[scalars.Version, Cuda] = Field(default_factory=dict)
+    tensorflow: dict[scalars.Release, TensorFlow]
+    horovod: dict[scalars.Release, Horovod]
     requirements: tuple[Condition, ...] = ()
     constraints: tuple[Condition, ...] = ()
     build_requirements: tuple[Condition, ...] = ()
-    package_layers: dict[Name, tuple[Name, ...]] = Field(default_factory=dict)
+    package_layers: dict[scalars.Name, tuple[scalars.Name, ...]] = Field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
     images: tuple[Row, ...] = Field(min_length=1)
-    aliases: dict[Name, tuple[Alias, ...]] = Field(default_factory=dict)
+    aliases: dict[scalars.Name, tuple[scalars.Alias, ...]] = Field(default_factory=dict)
 
     __hash__ = object.__hash__  # of this very matrix
 
