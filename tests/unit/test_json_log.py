@@ -15,7 +15,6 @@ from imgbuild.engine.progress import (
     BuildEvent,
     ImagesPlanned,
     ImageState,
-    StepPlanned,
     Transfer,
 )
 from imgbuild.json_log import JsonLog, requested
@@ -67,7 +66,7 @@ def test_a_build_is_objects() -> None:
         display.on_event(ImagesPlanned({"a": "build", "b": "nothing"}))
         display.on_event(ImageState("b", "up to date"))
         display.on_event(BakeBegun(("a",)))
-        display.on_event(StepPlanned("a", RUN, 1))
+        display.on_event(BuildEvent("a", RUN, "planned", number=1))
         display.on_event(BuildEvent("a", "[internal] load", "done", number=2))
         display.on_event(BuildEvent("a", RUN, "running", number=1))
         display.on_event(BuildEvent("a", "[internal] load", "running", number=2))

@@ -12,7 +12,6 @@ from imgbuild.engine.progress import (
     ImageNote,
     ImagesPlanned,
     ImageState,
-    StepPlanned,
     Transfer,
     is_export,
     is_internal,
@@ -137,7 +136,7 @@ class BuildStatus:
             case ImageState():
                 self.images[event.image].set_state(event.state, event.text, now)
                 return self.images[event.image]
-            case StepPlanned() | BuildEvent():
+            case BuildEvent():
                 return self._take_step(event, now)
         return None
 
@@ -145,13 +144,12 @@ class BuildStatus:
         """Return the images among targets: a wheel's export and a shared stage are none."""
         return [self.images[name] for name in targets if name in self.images]
 
-    def _take_step(self, event: StepPlanned | BuildEvent, now: float) -> ImageStatus | None:
+    def _take_step(self, event: BuildEvent, now: float) -> ImageStatus | None:
         image = self.images.get(event.target or "")
-        failed = isinstance(event, BuildEvent) and event.state == "failed"
-        if image is None or (is_internal(event.step) and not failed):
+        if image is None or (is_internal(event.step) and event.state != "failed"):
             return None
         step = image.steps.setdefault(event.number, Step(event.step))
-        if isinstance(event, StepPlanned):
+        if event.state == "planned":
             return None
         image.take(step, event, now)
         return image

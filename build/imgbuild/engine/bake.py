@@ -146,7 +146,7 @@ class StepLimit:
         elif isinstance(item, BuildEvent) and item.state == "running":
             self._since.setdefault(item.number, now)
             self._events.setdefault(item.number, {})[item.target] = item
-        elif isinstance(item, BuildEvent):
+        elif isinstance(item, BuildEvent) and item.state != "planned":
             self._since.pop(item.number, None)
             self._events.pop(item.number, None)
 
@@ -253,8 +253,8 @@ def _follow(
         late = limit.exceeded(now)
         for item in (*items, *late):
             record.add(item, now)
-            if isinstance(item, BuildEvent | Remark | StepOutput):
-                log.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {log_line(item)}\n")
+            if text := log_line(item):
+                log.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text}\n")
             if not isinstance(item, Remark | StepOutput):
                 listener(item)
         if late:

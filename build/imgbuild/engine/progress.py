@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-State = Literal["running", "cached", "done", "failed", "cancelled"]
+State = Literal["planned", "running", "cached", "done", "failed", "cancelled"]
 Message = Mapping[str, Any]
 
 
@@ -22,7 +22,8 @@ class BuildEvent:
     """A step of a target changed its state. ``elapsed`` is in seconds, 0 while it runs.
 
     ``target`` is an image name, or ``None`` for a step of bake itself. A step that several targets
-    share has one number, and one event for each of them.
+    share has one number, and one event for each of them. A planned one has not begun: it is known
+    as soon as BuildKit has read the Dockerfile.
     """
 
     target: str | None
@@ -38,15 +39,6 @@ class BakeBegun:
     """A bake of these images begins: step numbers start anew, what was done before is cached."""
 
     targets: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class StepPlanned:
-    """A step of a target that has not begun: known as soon as BuildKit has read the Dockerfile."""
-
-    target: str | None
-    step: str
-    number: int
 
 
 @dataclass(frozen=True)
@@ -100,7 +92,7 @@ class ImageNote:
     text: str
 
 
-BakeEvent = BakeBegun | BuildEvent | StepPlanned | Transfer
+BakeEvent = BakeBegun | BuildEvent | Transfer
 Event = BakeEvent | ImagesPlanned | ImageState | ImageNote
 #: Gets every event of a build, from whichever thread.
 Listener = Callable[[Event], None]
@@ -187,7 +179,7 @@ class ProgressParser:
         for _, vertex, target, step in steps:
             if target not in vertex.states:
                 vertex.states[target] = None
-                yield StepPlanned(target, step, vertex.number)
+                yield BuildEvent(target, step, "planned", number=vertex.number)
         # Output goes first: the last lines of a step can come together with its end.
         for log in message.get("logs") or ():
             yield from self._output(log)
@@ -261,8 +253,8 @@ def _decoded(data: str) -> bytes:
     return base64.b64decode(data, validate=True)
 
 
-def log_line(item: BuildEvent | Remark | StepOutput) -> str:
-    """Return an item as the log shows it, without the time."""
+def log_line(item: Item) -> str:
+    """Return an item as the log shows it, without the time; nothing of one that it does not."""
     match item:
         case Remark():
             return item.text
@@ -270,8 +262,10 @@ def log_line(item: BuildEvent | Remark | StepOutput) -> str:
             first, *others = item.targets or ("bake",)
             more = f" and {len(others)} more" if others else ""
             return f"[{first}{more}] #{item.number} {item.text}"
-        case BuildEvent():
+        case BuildEvent() if item.state != "planned":
             error = f": {item.error}" if item.error else ""
             ended = f"{item.state} after {item.elapsed:.1f} s{error}"
             ended = "started" if item.state == "running" else ended
             return f"[{item.target or 'bake'}] #{item.number} {item.step} ({ended})"
+        case _:
+            return ""

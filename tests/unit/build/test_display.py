@@ -13,7 +13,6 @@ from imgbuild.engine.progress import (
     ImagesPlanned,
     ImageState,
     State,
-    StepPlanned,
     Transfer,
 )
 
@@ -133,8 +132,8 @@ def test_on_a_terminal_there_is_a_line_for_each_image_and_a_bar(
 def begin(status: BuildStatus, image: str, state: State = "running") -> None:
     step = "[horovod 2/2] RUN --mount=type=cache make " + "x" * 300
     events: tuple[Event, ...] = (
-        StepPlanned(image, step, 1),
-        StepPlanned(image, "[final 1/2] COPY a b", 2),
+        BuildEvent(image, step, "planned", number=1),
+        BuildEvent(image, "[final 1/2] COPY a b", "planned", number=2),
         BuildEvent(image, step, state, number=1),
         Transfer((image,), 1, "layer", 12 * 10**6),
     )

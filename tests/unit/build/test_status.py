@@ -9,7 +9,6 @@ from imgbuild.engine.progress import (
     ImagesPlanned,
     ImageState,
     State,
-    StepPlanned,
 )
 
 RUN = "[horovod 2/2] RUN make"
@@ -33,8 +32,8 @@ def event(state: State, step: str = RUN, number: int = 1, elapsed: float = 0.0) 
 def test_the_step_shown_is_the_oldest_that_runs_and_a_shared_one_counts_once() -> None:
     status = BuildStatus(["a", "b"])
     for image in ("a", "b"):
-        status.take(StepPlanned(image, RUN, 1), 0)
-        status.take(StepPlanned(image, f"[final 1/1] COPY {image}", 2), 0)
+        status.take(BuildEvent(image, RUN, "planned", number=1), 0)
+        status.take(BuildEvent(image, f"[final 1/1] COPY {image}", "planned", number=2), 0)
         status.take(BuildEvent(image, RUN, "running", 0, 1), 1)
     status.take(event("running", "[final 1/1] COPY a", 2), 2)
     assert status.images["a"].step == RUN
@@ -57,7 +56,7 @@ def test_an_exported_image_is_built_and_a_second_bake_begins_anew(
     status: BuildStatus, one: ImageStatus
 ) -> None:
     for number in range(1, 6):
-        status.take(StepPlanned("a", f"[x {number}/5] RUN", number), 0)
+        status.take(BuildEvent("a", f"[x {number}/5] RUN", "planned", number=number), 0)
     status.take(event("cached", "[x 5/5] RUN", 5), 1)
     assert 0 < status.fraction < 0.5
     status.take(event("running", EXPORT, 9), 2)

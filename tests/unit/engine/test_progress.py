@@ -12,7 +12,6 @@ from imgbuild.engine.progress import (
     ProgressParser,
     Remark,
     StepOutput,
-    StepPlanned,
     Transfer,
     is_internal,
     log_line,
@@ -57,7 +56,7 @@ def test_a_shared_step_is_one_step_with_an_event_for_each_target_and_one_output(
     shared = [event for event in events if "[shared 1/2]" in event.step and event.state == "done"]
     assert {event.target for event in shared} == {*TARGETS}
     assert len({event.number for event in shared}) == 1
-    planned = [item for item in items if isinstance(item, StepPlanned)]
+    planned = [item for item in items if isinstance(item, BuildEvent) and item.state == "planned"]
     assert len(planned) == len(set(planned))
     assert {item.target for item in planned if item.step.startswith("[shared 1/2]")} == {*TARGETS}
     lines = [item for item in items if isinstance(item, StepOutput)]
@@ -113,7 +112,7 @@ def test_output_is_joined_to_lines_for_each_stream() -> None:
 def test_a_state_is_reported_once_and_a_warning_is_a_remark() -> None:
     parser = ProgressParser(["one"])
     planned, running = feed(parser, vertexes=vertex(started="2026-01-01T00:00:00Z"))
-    assert planned == StepPlanned("one", "[1/1] RUN x", 1)
+    assert planned == BuildEvent("one", "[1/1] RUN x", "planned", number=1)
     assert running == BuildEvent("one", "[1/1] RUN x", "running", number=1)
     assert feed(parser, vertexes=vertex(started="2026-01-01T00:00:00Z")) == []
     (failed,) = feed(parser, vertexes=vertex(error="context canceled by the program: exit code: 1"))
