@@ -13,7 +13,6 @@ from imgbuild.training.training_job import (
     SAVE_SECONDS,
     TENSORBOARD_PORT,
     WORK,
-    Mount,
     TrainingJob,
     size_words,
 )
@@ -40,7 +39,7 @@ def compose_text(job: TrainingJob) -> str:
     """Return the file; the comment at its beginning says how to run it."""
     main = "chief" if job.servers else "train"
     services = _tasks(job) if job.servers else _nodes(job)
-    volumes = {one.source: {"external": True, "name": one.source} for one in _volumes(job)}
+    volumes = {one.source: {"external": True, "name": one.source} for one in job.volumes}
     if job.tensorboard:
         services["tensorboard"] = _board(job)
         _wait(services[main], "tensorboard", "service_started")
@@ -50,17 +49,13 @@ def compose_text(job: TrainingJob) -> str:
             _wait(service, "prepare", "service_completed_successfully")
         services = {"prepare": _prepare(job, steps), **services}
     document = {"services": services, **({"volumes": volumes} if volumes else {})}
-    create = "".join(f"docker volume create {one.source}\n#   " for one in _volumes(job))
+    create = "".join(f"docker volume create {one.source}\n#   " for one in job.volumes)
     header = _HEADER.format(create=create, job=job.name, main=main)
     return header + yaml.safe_dump(_escaped(document), sort_keys=False, width=1_000_000)
 
 
 def _several(job: TrainingJob) -> bool:
     return job.nodes > 1 and not job.servers
-
-
-def _volumes(job: TrainingJob) -> list[Mount]:
-    return [one for one in job.mounts if one.is_volume]
 
 
 def _nodes(job: TrainingJob) -> dict[str, Service]:
@@ -139,13 +134,13 @@ def _board(job: TrainingJob) -> Service:
 
 def _preparation(job: TrainingJob) -> list[str]:
     """Return what root does first: keys for the nodes, and a volume that the user may write to."""
-    kept = any(one.target == MODEL for one in _volumes(job))
+    kept = any(one.target == MODEL for one in job.volumes)
     owner = [f"chown {job.user} {MODEL}"] if kept and job.user else []
     return [*([_MAKE_KEYS] if _several(job) else []), *owner]
 
 
 def _prepare(job: TrainingJob, steps: list[str]) -> Service:
-    mounts = [one.text for one in _volumes(job) if one.target == MODEL]
+    mounts = [one.text for one in job.volumes if one.target == MODEL]
     mounts += [f"{_KEY_VOLUME}:{_KEYS}"] if _several(job) else []
     command = ["sh", "-ec", "\n".join(steps)]
     return {"image": job.image, "user": "0", "volumes": mounts, "command": command}

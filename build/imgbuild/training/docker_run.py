@@ -81,7 +81,7 @@ def _board(job: TrainingJob, client: Line) -> Lines:
 
 def owner_words(job: TrainingJob, client: Line) -> list[str]:
     """Return what gives the volume of checkpoints, which is root's when it is new, to the user."""
-    kept = [one for one in job.mounts if one.target == MODEL and one.is_volume]
+    kept = [one for one in job.volumes if one.target == MODEL]
     if not kept or job.user is None:
         return []
     root = ("--rm", "--user", "0", "--volume", kept[0].text)

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from imgbuild.errors import InputError
-from imgbuild.training.training_job import MPI_USER, WORK, Mount, TrainingJob, size_words
+from imgbuild.training.training_job import MPI_USER, WORK, TrainingJob, size_words
 
 Resource = dict[str, Any]
 _HEADER = """\
@@ -100,18 +100,14 @@ def _check(job: TrainingJob) -> None:
         raise InputError(f"--gpus {job.gpus}: Kubernetes chooses the GPUs; give their number.")
 
 
-def _mounted_claims(job: TrainingJob) -> list[Mount]:
-    return [one for one in job.mounts if one.is_volume]
-
-
 def _claims(job: TrainingJob) -> list[str]:
     """Return the names of the claims; one may be mounted at several places."""
-    return [*dict.fromkeys(one.source for one in _mounted_claims(job))]
+    return [*dict.fromkeys(one.source for one in job.volumes)]
 
 
 def _container(job: TrainingJob, name: str, command: Sequence[str]) -> Resource:
     mounts = [{"name": "code", "mountPath": WORK, "readOnly": True}]
-    for one in _mounted_claims(job):
+    for one in job.volumes:
         mount = {"name": one.source, "mountPath": one.target}
         mounts.append({**mount, **({"readOnly": True} if one.read_only else {})})
     variables = [
@@ -138,7 +134,7 @@ def _power(job: TrainingJob) -> Resource:
 
 def _replica(job: TrainingJob, count: int, container: Resource) -> Resource:
     """Return so many pods; a claim's folder becomes writable for their group."""
-    group = {"securityContext": {"fsGroup": int(MPI_USER)}} if _claims(job) else {}
+    group = {"securityContext": {"fsGroup": int(MPI_USER)}} if job.volumes else {}
     shared = {"medium": "Memory", "sizeLimit": f"{size_words(job.shm_bytes).upper()}i"}
     volumes: list[Resource] = [{"name": "code", "configMap": {"name": f"{job.name}-code"}}]
     volumes += [{"name": one, "persistentVolumeClaim": {"claimName": one}} for one in _claims(job)]

@@ -88,6 +88,10 @@ class TrainingJob:
         return (Mount(str(self.code), WORK), *kept, *self.further)
 
     @property
+    def volumes(self) -> tuple[Mount, ...]:
+        return tuple(one for one in self.mounts if one.is_volume)
+
+    @property
     def board_mounts(self) -> tuple[Mount, ...]:
         """What TensorBoard's container has of them: it writes nowhere."""
         return tuple(replace(one, read_only=True) for one in self.mounts)
