@@ -191,19 +191,24 @@ def check(document: Document, model: type[ModelT]) -> tuple[ModelT | None, list[
 
 
 #: What pydantic's error types mean in this project's words.
-_TYPES = {
-    "model_type": "a mapping (key: value)",
-    "model_attributes_type": "a mapping (key: value)",
-    "dict_type": "a mapping (key: value)",
-    "tuple_type": "a list",
-    "list_type": "a list",
-    "too_short": "a list that is not empty",
-    "string_type": "text",
-    "bool_parsing": "true or false",
-    "int_parsing": "a whole number",
-    "float_parsing": "a number",
-    "greater_than_equal": "at least {ge}",
-    "less_than_equal": "at most {le}",
+_WORDS = {
+    "missing": "missing key {name!r}",
+    "union_tag_invalid": "{tag!r} is not allowed; allowed: {expected_tags}",
+    "literal_error": "{got!r} is not allowed; allowed: {expected}",
+    "value_error": "{error}",
+    "tuple_type": "{name} must be a list",
+    "list_type": "{name} must be a list",
+    "too_short": "{name} must be a list that is not empty",
+    "string_type": "{name} must be text",
+    "bool_parsing": "{name} must be true or false",
+    "int_parsing": "{name} must be a whole number",
+    "float_parsing": "{name} must be a number",
+    "greater_than_equal": "{name} must be at least {ge}",
+    "less_than_equal": "{name} must be at most {le}",
+    **dict.fromkeys(
+        ("model_type", "model_attributes_type", "dict_type"),
+        "{name} must be a mapping (key: value)",
+    ),
 }
 
 
@@ -224,20 +229,13 @@ def _explain(document: Document, model: type[BaseModel], item: dict[str, Any]) -
     for part in path:  # without what pydantic adds: tags of unions, ``[key]``
         if (*location, part) in document.marks:
             location = (*location, part)
-    if kind == "missing":
-        message = f"missing key {name!r}"
-    elif kind == "union_tag_not_found":  # named as 'source' | 'from': the model's and the file's
-        message = f"missing key {item['ctx']['discriminator'].rpartition(' ')[2]}"
-    elif kind == "union_tag_invalid":
-        message = f"{item['ctx']['tag']!r} is not allowed; allowed: {item['ctx']['expected_tags']}"
+    said, context = _WORDS.get(kind), item.get("ctx", {})
+    if kind == "union_tag_not_found":  # named as 'source' | 'from': the model's and the file's
+        message = f"missing key {context['discriminator'].rpartition(' ')[2]}"
     elif kind == "extra_forbidden":
         message = f"unknown key {name!r}; allowed: {_keys_at(model, path[:-1]) or 'none'}"
-    elif kind == "value_error":
-        message = str(item["ctx"]["error"])
-    elif kind in _TYPES:
-        message = f"{name} must be {_TYPES[kind].format_map(item.get('ctx', {}))}"
-    elif kind == "literal_error":
-        message = f"{got!r} is not allowed; allowed: {item['ctx']['expected']}"
+    elif said:
+        message = said.format(name=name, got=got, **context)
     else:
         types: dict[type, str] = {str: repr(got), dict: "a mapping", list: "a list"}
         found = types.get(type(got), "a value of another type")
