@@ -24,6 +24,7 @@ NOT_FOUND, TIMED_OUT = 127, 124
 #: Daemons live here, and users other than root often lack it in PATH.
 _SYSTEM_FOLDERS = "/usr/local/sbin:/usr/sbin:/sbin"
 _CHUNK_BYTES = 65536
+_which = cache(shutil.which)
 
 
 @dataclass(frozen=True)
@@ -144,13 +145,8 @@ def dies_with_parent(command: Sequence[str]) -> list[str]:
     Without setpriv the command stays as it is, and survives a ``kill -9`` of imgbuild. Source:
     prctl(2), "PR_SET_PDEATHSIG".
     """
-    setpriv = _setpriv()
+    setpriv = _which("setpriv")
     return [setpriv, "--pdeathsig", "TERM", "--", *command] if setpriv else list(command)
-
-
-@cache
-def _setpriv() -> str | None:
-    return shutil.which("setpriv")
 
 
 def lines_of(

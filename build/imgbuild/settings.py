@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, PlainSerializer, PrivateAttr, ValidationError
@@ -97,11 +97,10 @@ class Mirror(Section):
     keyring: scalars.AbsolutePath | None = None
 
 
-def _mirror_spelled_out(value: Any) -> Any:  # noqa: ANN401 - whatever YAML holds
-    return {"url": value} if isinstance(value, str) else value
-
-
-AnyMirror = Annotated[Mirror, BeforeValidator(_mirror_spelled_out)]
+#: A URL alone stands for a mirror without a key of its own.
+AnyMirror = Annotated[
+    Mirror, BeforeValidator(lambda value: {"url": value} if isinstance(value, str) else value)
+]
 
 
 class StandIn(Section):

@@ -44,7 +44,11 @@ def catalog_page(catalog: Catalog, instruction: Callable[[str], str]) -> str:
         instruction=instruction,
         generator=GENERATOR,
         code=code,
-        hashes={name: _csp_hash(text) for name, text in code.items()},
+        # How a Content-Security-Policy names a style or script.
+        hashes={
+            name: f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+            for name, text in code.items()
+        },
         groups=[(version, [*same]) for version, same in groups],
         entries=entries,
         versions=versions,
@@ -113,8 +117,3 @@ def _rendered(name: str, **values: Any) -> str:  # noqa: ANN401 - what the templ
 def megabytes(size: int) -> str:
     """Return a size in MB (10⁶ bytes)."""
     return f"{size / 1e6:,.0f} MB" if size >= 9_950_000 else f"{size / 1e6:.1f} MB"
-
-
-def _csp_hash(text: str) -> str:
-    """Return how a Content-Security-Policy names a style or script."""
-    return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

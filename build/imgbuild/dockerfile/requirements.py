@@ -30,6 +30,7 @@ PLATFORM = "x86_64-manylinux2014"
 TIMEOUT_SECONDS = 300
 #: How uv writes locks: with every hash, and nothing that depends on the machine.
 _FORM = ("--quiet", "--no-header", "--no-annotate", "--generate-hashes", "--no-emit-index-url")
+_parsed = cache(Requirement)
 _UNREACHABLE = ("error sending request", "dns error", "failed to fetch", "connection refused")
 
 
@@ -165,11 +166,6 @@ def _unmet(request: LockRequest, lock: Lock) -> Iterator[str]:
         elif not one.specifier.contains(version, prereleases=True):
             rule = "requires" if required else "allows only"
             yield f"has {one.name} {version}; the matrix {rule} {text}"
-
-
-@cache
-def _parsed(text: str) -> Requirement:
-    return Requirement(text)
 
 
 def resolve(

@@ -120,12 +120,15 @@ def prepare_inputs(  # noqa: PLR0913, PLR0917 - what inputs are made of
 
 def check_settings(settings: Settings, matrix: Matrix) -> None:
     """Raise InputError for settings that mean nothing here, or name files that cannot be used."""
+    pythons = (one for one in matrix.python.values() if one.origin == "conda")
+    sources = (source.url for source in matrix.sources.values())
+    urls = (*sources, *(url for python in pythons for url in python.packages))
     # Settings for what the matrix does not have would silently do nothing.
     pairs = (
         ("base", settings.base, matrix.operating_systems),
         ("cpython", settings.cpython, matrix.python),
         ("mirrors", settings.mirrors, matrix.upstreams),
-        ("substitutes", settings.substitutes, _file_names(matrix)),
+        ("substitutes", settings.substitutes, [*map(file_name, urls)]),
     )
     for section, named, known in pairs:
         unknown = sorted({*named} - {*known})
@@ -141,16 +144,6 @@ def check_settings(settings: Settings, matrix: Matrix) -> None:
     for base in settings.base.values():
         if isinstance(base, LayoutBase):
             read_layout(Path(base.path), verify_layer=False)
-
-
-def _file_names(matrix: Matrix) -> list[str]:
-    """Return the names of all downloads of the matrix, for its sources and conda packages."""
-    pythons = (one for one in matrix.python.values() if one.origin == "conda")
-    packages = (url for python in pythons for url in python.packages)
-    return [file_name(url) for url in (*(s.url for s in matrix.sources.values()), *packages)]
-
-
-# --- base images and interpreters -----------------------------------------------------------------
 
 
 def base_recipe(image: Image) -> BaseRecipe:
@@ -194,9 +187,6 @@ def _interpreter(image: Image, settings: Settings, project: Project) -> Interpre
     prefix = Path(choice.path)
     digest = prefix_digest(prefix, python, project.prefix_dockerfile, cache_dir())
     return InterpreterInput(prefix, digest, "local prefix")
-
-
-# --- downloads and uv -----------------------------------------------------------------------------
 
 
 def image_downloads(image: Image, locks: Path, settings: Settings) -> ImageDownloads:
@@ -243,9 +233,6 @@ def uv_context(cache: Path) -> Path:
         return same and os.access(stored, os.X_OK)
 
     return stored_folder(final, lambda folder: link_or_copy(source, folder / "uv"), is_whole)
-
-
-# --- files that the settings name -----------------------------------------------------------------
 
 
 def _build_secrets(settings: Settings, cache: Path) -> dict[str, Path]:

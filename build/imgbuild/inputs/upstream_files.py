@@ -35,9 +35,6 @@ _PLAIN_LISTS = """RUN echo 'Acquire::GzipIndexes "false";' > /etc/apt/apt.conf.d
 _URI = re.compile(r"'([^']+)' (\S+) (\d+) SHA256:([0-9a-f]{64})")
 
 
-# --- the base image -------------------------------------------------------------------------------
-
-
 def find_image(reference: str, sites: Sites) -> tuple[RegistryClient, Manifest]:
     """Return the manifest of ``NAME@sha256:DIGEST``; of several platforms that for linux/amd64.
 
@@ -101,9 +98,6 @@ def _manifest(client: RegistryClient, digest: str, reference: str) -> Manifest:
     if manifest is None:
         raise MachineError(f"{reference}: the registry does not have it.")
     return manifest
-
-
-# --- Python packages ------------------------------------------------------------------------------
 
 
 def python_items(image: Image, locks: Path, sites: Sites) -> tuple[Download, ...]:
@@ -177,9 +171,6 @@ def _ask_uv(lock: Lock, name: str, python: str, sites: Sites) -> dict[str, Any]:
             reason = " ".join(result.errors.split())
             raise MachineError(f"The files of {name} cannot be found: {reason}")
         return tomllib.loads((folder / "pylock.toml").read_text(encoding="utf-8"))
-
-
-# --- packages of the operating system's archive ---------------------------------------------------
 
 
 def with_plans(dockerfile: Dockerfile, stages: Sequence[Stage], target: str) -> str:

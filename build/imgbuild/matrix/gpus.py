@@ -126,7 +126,9 @@ def service(
         if _numbers(capability) > _numbers(cuda.newest):
             return support, f"{release} knows no capability above {cuda.newest}"
         return support, f"the wheels have no code for capability {capability}"
-    if cuda and driver and _is_older(driver, cuda.driver):
+    # 450.80 counts as the 450.80.02 that it stands for.
+    given = Version(driver).release if driver else ()
+    if cuda and given < Version(cuda.driver).release[: len(given)]:
         why = f"driver {driver} is too old for {release}, which needs {cuda.driver}"
         return KernelSupport.NOTHING, why
     if support is None or driver is None:
@@ -149,12 +151,6 @@ def driver_cuda(image: Image) -> str:
 def _numbers(capability: str) -> tuple[int, int]:
     major, minor = capability.split(".")
     return int(major), int(minor)
-
-
-def _is_older(driver: str, needed: str) -> bool:
-    """Return whether a driver is too old; 450.80 counts as the 450.80.02 that it stands for."""
-    given = Version(driver).release
-    return given < Version(needed).release[: len(given)]
 
 
 def gpu_capability(model: str) -> str:

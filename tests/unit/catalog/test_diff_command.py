@@ -73,7 +73,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     """Give an engine with an image of this family, and one of others."""
     ours = StoredImage("sha256:1", ("me/train:1",), LABELS, 2_000_000)
     fake = FakeEngine([ours, StoredImage("sha256:2", ("other/tf:1",), {}, 3_000_000)])
-    monkeypatch.setattr(comparison, "Engine", lambda _: fake)
+    monkeypatch.setattr("imgbuild.engine.client.Engine", lambda _: fake)
     monkeypatch.setattr(comparison, "read_contents", lambda *_: CONTENTS)
     return fake
 
