@@ -180,30 +180,25 @@ def resolve(
     Versions of the lock in ``folder`` are kept where they still satisfy, unless ``upgrade``. uv
     runs in ``environment``, which may name another index.
     """
-    path = folder / request.file_name
-    previous = path.read_text(encoding="utf-8") if path.exists() else ""
-    body = _run_uv(request, "" if upgrade else previous, environment)
-    text = f"{HEADER}\n# {request.title}\n# request: sha256:{request.digest}\n{body}"
-    parse_lock(text, request.file_name)
-    return text
-
-
-def _run_uv(request: LockRequest, previous: str, environment: Mapping[str, str]) -> str:
-    with work_folder("lock") as folder:
-        (folder / "requirements.in").write_text("\n".join(request.requirements) + "\n")
-        (folder / "constraints.txt").write_text("\n".join(request.constraints) + "\n")
-        output = folder / "lock.txt"
-        output.write_text(previous)
+    known = folder / request.file_name
+    with work_folder("lock") as work:
+        (work / "requirements.in").write_text("\n".join(request.requirements) + "\n")
+        (work / "constraints.txt").write_text("\n".join(request.constraints) + "\n")
+        output = work / "lock.txt"
+        output.write_text(known.read_text("utf-8") if known.exists() and not upgrade else "")
         options = ["--python-version", request.python, "--python-platform", PLATFORM]
         options += ["--constraint", "constraints.txt", "--output-file", "lock.txt"]
         options += ["requirements.in", *(["--no-deps"] if request.alone else [])]
-        reason = refused_by_uv(request.file_name, options, folder, environment)
-        if not reason:
-            return output.read_text()
-    raise CheckFailedError(
-        f"No set of packages satisfies {request.file_name} ({request.title}): {reason} "
-        "If the release exists, change `requirements` or `constraints` in matrix.yaml."
-    )
+        reason = refused_by_uv(request.file_name, options, work, environment)
+        body = output.read_text()
+    if reason:
+        raise CheckFailedError(
+            f"No set of packages satisfies {request.file_name} ({request.title}): {reason} "
+            "If the release exists, change `requirements` or `constraints` in matrix.yaml."
+        )
+    text = f"{HEADER}\n# {request.title}\n# request: sha256:{request.digest}\n{body}"
+    parse_lock(text, request.file_name)
+    return text
 
 
 def refused_by_uv(

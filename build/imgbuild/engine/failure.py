@@ -225,11 +225,14 @@ class BuildRecord:
         failed = self._failed_targets(errors)
         ended = {*failed, *self._exported}
         fault = find_fault([first.error, *tail[-LAST_LINES:], *errors])
+        # Without the command that it quotes, which the step's name already shows.
+        essence = first.error.rpartition("did not complete successfully: ")[2]
+        essence = essence.removeprefix("failed to solve: ")
         failure = BuildFailure(
             failed=failed,
             cancelled=tuple(name for name in self.targets if name not in ended),
             step=first.step,
-            error=_essence(first.error),
+            error=" ".join(essence.split()).rstrip(".?!"),
             tail=tail,
             log=log,
             fault=fault,
@@ -258,9 +261,3 @@ def find_fault(lines: Iterable[str]) -> BuildFault | None:
     text = "\n".join(" ".join(line.lower().split()) for line in lines)
     found = (one for one in FAULTS if any(sign in text for sign in one.signs.split("|")))
     return next(found, None)
-
-
-def _essence(error: str) -> str:
-    """Return an error without the command it quotes, which the step's name already shows."""
-    text = error.rpartition("did not complete successfully: ")[2].removeprefix("failed to solve: ")
-    return " ".join(text.split()).rstrip(".?!")

@@ -104,7 +104,13 @@ def bootstrap_base(
     final, name = recipe.folder(cache), recipe.os_name
 
     def make(folder: Path) -> None:
-        _require_tools(recipe.distribution)
+        if missing := missing_packages(recipe.distribution):
+            raise MachineError(
+                f"A base image of {recipe.distribution} is made by mmdebstrap from the "
+                f"distribution's archive, and this machine lacks: {', '.join(missing)}. Install "
+                f"with `sudo apt-get install -y {' '.join(missing)}`, or take the base image from "
+                "a registry (imgbuild.local.yaml, base: from: registry)."
+            )
         damaged = final.exists() and not refresh
         why = "the base image in the cache is damaged; " if damaged else ""
         say(f"{why}making the base image {name} (about half a minute)")
@@ -133,16 +139,6 @@ def missing_packages(distribution: str) -> list[str]:
         "uidmap": os.geteuid() == 0 or find_program("newuidmap") is not None,
     }
     return [name for name, there in present.items() if not there]
-
-
-def _require_tools(distribution: str) -> None:
-    if missing := missing_packages(distribution):
-        raise MachineError(
-            f"A base image of {distribution} is made by mmdebstrap from the distribution's "
-            f"archive, and this machine lacks: {', '.join(missing)}. Install with `sudo apt-get "
-            f"install -y {' '.join(missing)}`, or take the base image from a registry "
-            "(imgbuild.local.yaml, base: from: registry)."
-        )
 
 
 def _run_mmdebstrap(recipe: BaseRecipe, scratch: Path, log: Path) -> Path:
