@@ -7,7 +7,7 @@ ones. Source: CUDA C++ Programming Guide, "Application Compatibility".
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -19,39 +19,23 @@ from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Cuda, GpuWheel
 
 
-@dataclass(frozen=True)
-class Generation:
-    """One compute capability: its generation's name, and examples of its cards."""
+class Generation(NamedTuple):
+    """One compute capability: its generation's name, well-known cards, all models."""
 
     name: str
     capability: str
     examples: str
+    models: str
 
 
-#: NVIDIA's GPU generations with well-known cards. Tegra and Jetson boards are left out: no x86-64
-#: image runs there. Sources: https://developer.nvidia.com/cuda-gpus and
-#: https://developer.nvidia.com/cuda-legacy-gpus (capability of each card); CUDA C++ Programming
-#: Guide, "Compute Capabilities" (generations).
-GENERATIONS = (
-    Generation("Kepler", "3.0", "GeForce GTX 680, GRID K520"),
-    Generation("Kepler", "3.5", "Tesla K40, GeForce GTX Titan"),
-    Generation("Kepler", "3.7", "Tesla K80"),
-    Generation("Maxwell", "5.0", "GeForce GTX 750 Ti, Quadro K2200"),
-    Generation("Maxwell", "5.2", "Tesla M40, M60, GeForce GTX 980"),
-    Generation("Pascal", "6.0", "Tesla P100"),
-    Generation("Pascal", "6.1", "Tesla P4, P40, GeForce GTX 1080"),
-    Generation("Volta", "7.0", "Tesla V100, Titan V"),
-    Generation("Turing", "7.5", "Tesla T4, GeForce RTX 2080"),
-    Generation("Ampere", "8.0", "A100, A30"),
-    Generation("Ampere", "8.6", "A10, A40, GeForce RTX 3090"),
-    Generation("Ada", "8.9", "L4, L40, GeForce RTX 4090"),
-    Generation("Hopper", "9.0", "H100, H200"),
-    Generation("Blackwell", "10.0", "B200, GB200"),
-    Generation("Blackwell", "12.0", "GeForce RTX 5090, RTX PRO 6000"),
-)
+def _generations() -> Iterator[Generation]:
+    for line in Path(__file__).with_name("gpu_models.txt").read_text("utf-8").splitlines():
+        if found := re.fullmatch(r"(\w+) ([\d.]+) \((.+?)\): (.+)", line):
+            yield Generation(*found.groups())
 
 
-_MODELS = Path(__file__).with_name("gpu_models.txt")
+#: NVIDIA's GPU generations, the oldest first.
+GENERATIONS = (*_generations(),)
 #: Words that nvidia-smi and people add to the name of a model.
 _NO_MODEL = re.compile(
     r"\b(nvidia|tesla|geforce|quadro|grid|gpu|laptop|mobile|max-?q|with|design|generation|pcie|nvl"
@@ -158,9 +142,8 @@ def gpu_capability(model: str) -> str:
 
     InputError: it is not in the table; the most similar ones are listed.
     """
-    lines = _MODELS.read_text(encoding="utf-8").splitlines()
-    pairs = (line.split(": ") for line in lines if not line.startswith("#"))
-    known = {_model_key(m): (m, found) for found, models in pairs for m in models.split(", ")}
+    pairs = ((one, model) for one in GENERATIONS for model in one.models.split(", "))
+    known = {_model_key(model): (model, one.capability) for one, model in pairs}
     key = _model_key(model)
     if key in known:
         return known[key][1]
