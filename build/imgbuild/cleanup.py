@@ -65,7 +65,6 @@ class Garbage:
     kept: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return what ``clean --json`` prints of it."""
         shown = ("kind", "name", "why", "size", "since", "kept")
         return {name: getattr(self, name) for name in shown}
 

@@ -154,7 +154,6 @@ def locked(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[N
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether a process holds the lock file."""
     with suppress(OSError), path.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -230,7 +229,6 @@ class ContentStore:
     folder: Path
 
     def path(self, digest: str) -> Path:
-        """Return where the file with this sha256 is, or would be."""
         return self.folder / "sha256" / digest[:2] / digest
 
     def find(self, digest: str, size: int | None = None) -> Path | None:

@@ -76,5 +76,4 @@ def requested(arguments: Sequence[str], environ: Mapping[str, str] = os.environ)
 
 
 def begin() -> None:
-    """Let standard error be JSON from now on."""
     sys.stderr = JsonLog(sys.stderr)

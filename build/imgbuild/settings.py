@@ -173,7 +173,6 @@ class Settings(Section):
         write_text(_made_here_file(), "".join(f"{one}\n" for one in sorted(self._made_here)))
 
     def interpreter_for(self, version: str) -> Interpreter:
-        """Return where one CPython version comes from."""
         return self.cpython.get(version, SourceInterpreter())
 
 

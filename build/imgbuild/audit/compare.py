@@ -113,14 +113,12 @@ class Need:
 
     @property
     def what(self) -> str:
-        """What the index has to offer."""
         if self.python_tag:
             return f"wheel of {self.subject} for {self.python_tag} on Linux x86-64"
         return f"source distribution of {self.subject}"
 
     @property
     def place(self) -> Location:
-        """Where the matrix names it."""
         image = self.images[0]
         if self.python_tag:
             return ("images", image.matrix.images.index(image.row))

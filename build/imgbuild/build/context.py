@@ -88,7 +88,6 @@ class BuildContext:
 
     @property
     def store(self) -> ReportStore:
-        """The verdicts that this machine remembers."""
         return ReportStore(self.state / "reports")
 
     @cached_property
@@ -117,7 +116,6 @@ class BuildContext:
 
     @cached_property
     def digests(self) -> Mapping[str, InputDigest]:
-        """The input digest of each image by name."""
         reader = InputReader(self.project)
         return {image.name: input_digest(image, self.inputs, reader) for image in self.images}
 
@@ -142,7 +140,6 @@ class BuildContext:
 
     @cached_property
     def suite_keys(self) -> Mapping[str, Mapping[str, str]]:
-        """The keys of the suites that each image must pass, by image and suite."""
         suites = read_suites(self.project.suites)
         return {
             image.name: suite_keys(required(suites, image.variant), self.expected(image))
@@ -151,7 +148,6 @@ class BuildContext:
 
     @cached_property
     def gpus(self) -> str | None:
-        """The fingerprint of the GPUs that the engine offers."""
         from imgbuild.suites.container import gpu_fingerprint  # noqa: PLC0415 - rarely asked for
 
         return gpu_fingerprint(self.engine)

@@ -48,7 +48,6 @@ class BuildResult:
 
     @property
     def ok(self) -> bool:
-        """Whether the image has its tags now."""
         return self.tagged and self.error is None
 
     @property

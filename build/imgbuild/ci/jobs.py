@@ -56,7 +56,6 @@ class ListedImage:
     shard: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return what ``--format json`` prints."""
         found = {**_facts(self.image), "input_digest": self.digest, "reason": self.reason}
         return found if self.shard is None else {**found, "shard": self.shard}
 
@@ -70,7 +69,6 @@ class Job:
 
     @property
     def names(self) -> str:
-        """The images' names, with blanks between them."""
         return " ".join(image.name for image in self.images)
 
     @property
@@ -188,7 +186,6 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 
 def json_text(found: JobList) -> str:
-    """Return the images for programs."""
     return json.dumps([one.as_json() for one in found.listed], indent=2)
 
 

@@ -108,7 +108,6 @@ def require_values(words: list[str]) -> None:
 
 
 def interruption(words: list[str]) -> str:
-    """Return the message for an interrupted command line."""
     command = next((word for word in words if word in COMMANDS), "")
     return f"interrupted. {_AFTER_INTERRUPT.get(command, 'Nothing is left running.')}"
 

@@ -31,7 +31,6 @@ def option(spelling: str, help_text: str, *, default: Any = None, **more: Any) -
 
 
 def flag(name: str, help_text: str) -> Any:  # noqa: ANN401 - as typer.Option
-    """Return an option without a value."""
     return option(name, help_text, default=False)
 
 

@@ -170,7 +170,6 @@ def run(
 
 
 def _file(form: JobFormat, job: "TrainingJob") -> str:
-    """Return the file for another tool."""
     from imgbuild.training.batch_script import batch_text
     from imgbuild.training.compose_file import compose_text
     from imgbuild.training.devcontainer import devcontainer_text

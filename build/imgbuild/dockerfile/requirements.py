@@ -67,7 +67,6 @@ class LockFamily:
 
 
 def lock_family(matrix: Matrix, stack: str | None = None) -> LockFamily:
-    """Return the locks of one stack's images, or of all."""
     images, selected = all_images(matrix), images_of(matrix, stack)
     pythons = {v: one for v, one in matrix.python.items() if isinstance(one, CondaPython)}
     versions = {image.version_of("python") for image in selected}
@@ -129,7 +128,6 @@ def family_problems(family: LockFamily, folder: Path) -> list[str]:
 
 
 def stale_locks(family: LockFamily, folder: Path) -> list[Path]:
-    """Return the locks that belong to no image of the matrix any more."""
     return sorted(path for path in folder.glob("*.txt") if path.name not in family.names)
 
 

@@ -70,7 +70,6 @@ class Listing:
     schema: Literal[3] = 3
 
     def base_folder(self, folder: Path) -> Path:
-        """Return where the fetched ``folder`` has the base image, as an OCI layout."""
         return folder / "base" / self.layout
 
     def contents(self, folder: Path) -> str:
@@ -90,7 +89,6 @@ class Listing:
         return f"{self.image} sha256:{digest}: {', '.join(named)}"
 
     def missing(self, store: ContentStore) -> tuple[Download, ...]:
-        """Return the files that ``store`` does not have, by name and size."""
         return tuple(item for item in self.items if not store.find(item.sha256, item.size))
 
 

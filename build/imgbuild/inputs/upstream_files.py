@@ -187,7 +187,6 @@ def with_plans(dockerfile: Dockerfile, stages: Sequence[Stage], target: str) -> 
 
 
 def plan_name(stage: Stage) -> str:
-    """Return the name of the stage that plans another."""
     return f"plan-{stage.name}"
 
 

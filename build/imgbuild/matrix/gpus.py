@@ -89,7 +89,6 @@ def unsupported_gpus(image: Image) -> str | None:
 
 
 def kernel_support(capability: str, wheel: GpuWheel, cuda: Cuda) -> KernelSupport:
-    """Return the kind of code that a wheel has for a compute capability."""
     device = _numbers(capability)
     for code in map(_numbers, wheel.native):
         if code[0] == device[0] and code[1] <= device[1]:

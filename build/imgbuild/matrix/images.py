@@ -83,7 +83,6 @@ class Image:
 
     @property
     def build_lock_name(self) -> str:
-        """The lock of what builds source distributions for this Python."""
         return f"build-py{self.python_minor}.txt"
 
     @property
@@ -101,7 +100,6 @@ class Image:
 
     @property
     def lock_names(self) -> tuple[str, ...]:
-        """All locks of packages of the Python package index that the image is built with."""
         names = self.lock_name, self.build_lock_name, self.mpi_lock_name, self.cuda_lock_name
         return tuple(filter(None, names))
 
@@ -145,7 +143,6 @@ class Image:
 
     @property
     def usual_mpi(self) -> bool:
-        """Whether its MPI is the default one of its stack."""
         return self.mpi_name == usual_mpi(self.matrix, self.row)
 
     @property
@@ -181,7 +178,6 @@ class Image:
         return None if megabytes is None else megabytes * 1_000_000
 
     def as_json(self) -> dict[str, Any]:
-        """Return what ``--json`` prints of this image."""
         return {
             "name": self.name,
             "tensorflow": self.tensorflow,

@@ -38,7 +38,6 @@ class ResolvedPin:
 
 
 def os_of(matrix: Matrix, row: Row) -> str:
-    """Return the key of a row's operating system."""
     return row.os or matrix.stacks[row.stack].os
 
 

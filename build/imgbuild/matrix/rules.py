@@ -64,7 +64,6 @@ class BrokenRule:
 
 
 def broken_rules(matrix: Matrix, pins: Pins) -> list[BrokenRule]:
-    """Return the rules that the pins break, in the order of the matrix."""
     found = (_judge(matrix, rule, pins) for rule in matrix.rules)
     return [broken for broken in found if broken is not None]
 

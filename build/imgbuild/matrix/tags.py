@@ -45,7 +45,6 @@ def planned_tags(image: Image, release: str = PLACEHOLDER) -> PlannedTags:
 
 
 def record_tag(immutable: str) -> str:
-    """Return the tag of the record of what was published under an immutable tag."""
     return f"{immutable}{RECORD_SUFFIX}"
 
 

@@ -122,7 +122,6 @@ def input_digest(image: Image, inputs: BuildInputs, reader: InputReader) -> Inpu
 
 
 def _outside(image: Image, inputs: BuildInputs) -> dict[str, str]:
-    """Return the inputs that are not in the checkout."""
     found = {
         "base": inputs.bases[image.os_name].digest or NOT_MADE,
         "CPython": inputs.interpreters[image.version_of("python")].digest,

@@ -42,11 +42,9 @@ class PlanItem:
 
     @property
     def busy(self) -> bool:
-        """Whether anything is to be done."""
         return self.action is not Action.NOTHING
 
     def as_json(self) -> dict[str, Any]:
-        """Return what ``--plan --json`` prints."""
         return {
             "image": self.image.name,
             "action": str(self.action),

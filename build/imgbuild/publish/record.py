@@ -86,7 +86,6 @@ _RECORD = TypeAdapter(Record)
 
 
 def suite_record(suite: str, entry: Mapping[str, Any]) -> SuiteRecord:
-    """Return what a record says of a suite's entry in the store of reports."""
     skipped, reasons = len(entry.get("skipped", ())), skip_reasons(entry)
     return SuiteRecord(suite, str(entry["verdict"]), int(entry["passed"]), skipped, reasons)
 

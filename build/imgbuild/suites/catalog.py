@@ -45,7 +45,6 @@ class Suite:
         return ("gpu",) if self.name.startswith(GPU_PREFIX) else ("cpu", "gpu")
 
     def as_json(self) -> dict[str, Any]:
-        """Return what ``test --list-suites --json`` prints."""
         return {
             "suite": self.name,
             "proves": self.proves,
@@ -126,7 +125,6 @@ def suite_keys(suites: Iterable[Suite], expected: Mapping[str, Any]) -> dict[str
 
 
 def code_digest(folder: Path) -> str:
-    """Return the sha256 of the code of all suites."""
     return _sha256("\n".join(suite.code for suite in read_suites(folder)).encode())
 
 

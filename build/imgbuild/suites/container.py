@@ -206,7 +206,6 @@ class ImageContents:
 
     @property
     def tensorflow_versions(self) -> tuple[str, ...]:
-        """The versions of every TensorFlow that is installed."""
         return tuple(version for name, version in self.distributions if name != "horovod")
 
     @property
