@@ -41,7 +41,7 @@ def reader(checkout: Checkout, tmp_path: Path) -> Iterator[Reader]:
     names = {
         **IMGBUILD,
         "--code": f"--job imgbuild-e2e-{mark} --code",
-        r"\bname=train\b": f"name=imgbuild-e2e-{mark}",
+        r"\bname=\^train-": f"name=^imgbuild-e2e-{mark}-",
         r"(-f|--name) board\b": rf"\1 imgbuild-e2e-{mark}-board",
         r"127\.0\.0\.1:6006": f"127.0.0.1:{free_port()}",
     }
@@ -120,7 +120,7 @@ def _watch(url: str, version: str, losses_said: dict[str, list[float]]) -> None:
 
 def _wait_for_the_end(reader: Reader) -> None:
     """Wait until the killed container is gone: a user types more slowly than a test."""
-    ask = PageCommand("docker ps -aq --filter name=train")
+    ask = PageCommand("docker ps -aq --filter name=^train-")
     end = time.monotonic() + SECONDS
     while reader.type(ask):
         assert time.monotonic() < end, "a killed container is still there"

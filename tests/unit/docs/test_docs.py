@@ -147,8 +147,10 @@ def test_paths_exist(path: Path) -> None:
 
 def test_the_code_names_pages_that_exist() -> None:
     files = [*(ROOT / "build").rglob("*.py"), *(ROOT / ".github").rglob("*.yml")]
+    files += [*(ROOT / "examples").rglob("*"), *(ROOT / "images" / "templates").rglob("*.j2")]
     files += [ROOT / "matrix.yaml", ROOT / "Makefile"]
-    named = {n for f in files for n in re.findall(r"docs/[a-z-]+\.md", f.read_text("utf-8"))}
+    texts = [file.read_text("utf-8", "replace") for file in files if file.is_file()]
+    named = {name for text in texts for name in re.findall(r"docs/[a-z-]+\.md", text)}
     assert {name for name in named if not (ROOT / name).exists()} == set()
 
 
