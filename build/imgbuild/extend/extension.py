@@ -107,13 +107,16 @@ def wanted_packages(extension: Extension, folder: Path, python: str) -> tuple[st
     return tuple(dict.fromkeys(found))
 
 
-def _required(path: Path, *above: str) -> Iterator[str]:
-    """Yield the requirements of a file in pip's format, and of those that it includes."""
+def _required(path: Path, *above: str, place: str = "") -> Iterator[str]:
+    """Yield the requirements of a file in pip's format, and of those that it includes.
+
+    ``place`` is where another file includes this one.
+    """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         what = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise InputError(f"Cannot read {path}: {what}.") from error
+        raise InputError(f"{place}Cannot read {path}: {what}.") from error
     for number, line in enumerate(lines, 1):
         text = re.sub(r"(^|\s)#.*", "", line).strip()
         place, other = f"{path.name}:{number}", _OTHER_FILE.fullmatch(text)
@@ -121,7 +124,7 @@ def _required(path: Path, *above: str) -> Iterator[str]:
         if other and os.path.realpath(path.parent / other[1]) in here:
             raise InputError(f"{place}: {other[1]} includes itself. Take the line out.")
         if other:
-            yield from _required(path.parent / other[1], *here)
+            yield from _required(path.parent / other[1], *here, place=f"{place}: ")
         elif text:
             try:
                 yield plain_requirement(text)

@@ -176,13 +176,20 @@ def test_the_plan_says_what_would_be_taken(machines: Machines) -> None:
     assert not bench.engine.stored
 
 
-def test_wheels_come_for_what_must_be_built(machines: Machines) -> None:
+def _built_with_a_wheel(machines: Machines) -> str:
+    """Build images that fail, by a wheel that this machine has kept; return the wheel's key."""
     bench = machines.bench
     key = wheel_key(bench.context.images[0], bench.context)
     assert key
     keep_wheel(key, WHEEL, bench.context.cache)
     bench.faulty = {OLD, NEW}
     machines.build()
+    return key
+
+
+def test_wheels_come_for_what_must_be_built(machines: Machines) -> None:
+    bench = machines.bench
+    key = _built_with_a_wheel(machines)
     assert WHEEL_NAME in bench.said[0]
     machines.another()
     machines.build()
@@ -196,11 +203,7 @@ def test_a_taken_wheel_is_used_only_with_its_store_and_its_image_says_so(
     machines: Machines,
 ) -> None:
     bench = machines.bench
-    key = wheel_key(bench.context.images[0], bench.context)
-    assert key
-    keep_wheel(key, WHEEL, bench.context.cache)
-    bench.faulty = {OLD, NEW}
-    machines.build()
+    _built_with_a_wheel(machines)
     for read in (True, False):
         if read:
             machines.another()

@@ -112,7 +112,7 @@ def test_requirements_of_files(write: Write, tmp_path: Path) -> None:
         ("keras==1 --hash=sha256:00\n", "requirements.txt:1: 'keras==1 --hash"),
         ("-e .\n", "requirements.txt:1: '-e .' is not a requirement"),
         ("a\n-r requirements.txt\n", "requirements.txt:2: requirements.txt includes itself"),
-        ("-r none.txt\n", "none.txt: No such file"),
+        ("a\n-r none.txt\n", "requirements.txt:2: Cannot read {}/none.txt: No such file"),
         ("-r loop.txt\n", "loop.txt: Too many levels of symbolic links"),
         ("-r \0.txt\n", "requirements.txt:1: '-r \\x00.txt' is not a requirement"),
     ],
@@ -124,7 +124,7 @@ def test_a_requirement_that_cannot_be_locked(
     (tmp_path / "loop.txt").symlink_to("loop.txt")
     with pytest.raises(InputError) as error:
         wanted_packages(extension_of({"requirements": ["requirements.txt"]}), tmp_path, PYTHON)
-    assert says in str(error.value)
+    assert says.replace("{}", str(tmp_path)) in str(error.value)
 
 
 def test_a_conda_file_goes_to_pip(write: Write, tmp_path: Path) -> None:
