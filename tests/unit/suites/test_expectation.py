@@ -167,7 +167,7 @@ def test_what_cannot_be_meant_is_refused(matrix: Matrix, texts: list[str], fault
 def test_a_tensorflow_that_the_suites_do_not_know_is_refused(
     external: Callable[..., TestTarget],
 ) -> None:
-    with pytest.raises(InputError, match=r"is to have TensorFlow 2\.9; the suites know 1\.10, "):
-        external("tf=2.9")
+    with pytest.raises(InputError, match=r"is to have TensorFlow 3\.0; the suites know 1\.10, "):
+        external("tf=3.0")
     with pytest.raises(InputError, match=r"No TensorFlow was found in me/mine:1; say which"):
         external("git=1", _image())
