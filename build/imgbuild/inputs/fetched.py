@@ -131,8 +131,8 @@ def fetch_request(image: Image, project: Project, settings: Settings) -> dict[st
         "packages": json.dumps([[stage.parent, packages(stage)] for stage in stages]),
         BASE: settings.base_for(image.os_name, image.os.image).model_dump_json(),
     }
-    for name, lock in zip(("lock", "build lock", "MPI lock"), image.lock_names, strict=False):
-        parts[name] = lock_text(project.locks / lock)
+    for title, lock in image.titled_locks.items():
+        parts[title] = lock_text(project.locks / lock)
     return {name: sha256(value.encode())[:_SHORT] for name, value in parts.items()}
 
 

@@ -99,9 +99,19 @@ class Image:
         return name if self.index_cuda else None
 
     @property
+    def titled_locks(self) -> dict[str, str]:
+        """All locks of the Python package index that it is built with, by what each is called."""
+        named = {
+            "lock": self.lock_name,
+            "build lock": self.build_lock_name,
+            "MPI lock": self.mpi_lock_name,
+            "CUDA lock": self.cuda_lock_name,
+        }
+        return {title: name for title, name in named.items() if name}
+
+    @property
     def lock_names(self) -> tuple[str, ...]:
-        names = self.lock_name, self.build_lock_name, self.mpi_lock_name, self.cuda_lock_name
-        return tuple(filter(None, names))
+        return tuple(self.titled_locks.values())
 
     @cached_property
     def _by_component(self) -> dict[str, ResolvedPin]:

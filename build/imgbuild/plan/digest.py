@@ -98,11 +98,7 @@ def input_digest(image: Image, inputs: BuildInputs, reader: InputReader) -> Inpu
     InputError: the committed Dockerfile or a lock is missing or not the current one.
     """
     reader.require_locks(image)
-    locks = {"lock": image.lock_name, "build lock": image.build_lock_name}
-    if image.mpi_lock_name:
-        locks["MPI lock"] = image.mpi_lock_name
-    if image.cuda_lock_name:
-        locks["CUDA lock"] = image.cuda_lock_name
+    locks = image.titled_locks
     # Every build puts something in the place of the others, which is a part of its own.
     whole_file = reader.dockerfile(image).stages.values()
     stages = [stage for stage in whole_file if stage.name not in SUPPLIED]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import ROOT
 
 from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.errors import InputError, MachineError
@@ -347,3 +348,10 @@ def test_what_is_no_listing_is_refused(tmp_path: Path, change: dict[str, Any]) -
     with pytest.raises(InputError, match=r"tf-x\.json is no listing of this imgbuild") as caught:
         read_listing(tmp_path, "tf-x")
     assert "Value error" not in str(caught.value)
+
+
+def test_every_lock_is_compared(images: dict[str, Image]) -> None:
+    """Also the headers of CUDA, of an image whose MPI is in no lock."""
+    image = images["tf-2.12-gpu-debian"]
+    request = fetch_request(image, Project(ROOT), SETTINGS)
+    assert {"lock", "build lock", "CUDA lock"} == {key for key in request if key.endswith("lock")}
