@@ -9,6 +9,7 @@ from typing import Literal
 
 from imgbuild.audit.compare import Contradiction
 from imgbuild.dockerfile.conda import conda_packages
+from imgbuild.dockerfile.variables import NVIDIA_UPSTREAMS
 from imgbuild.errors import CheckFailedError, ImgbuildError
 from imgbuild.files import work_folder
 from imgbuild.http import HttpClient, TransientError
@@ -23,7 +24,6 @@ from imgbuild.yaml_file import Location
 State = Literal["verified", "reachable", "unlocked", "not reachable from here", "differs"]
 AWAY: State = "not reachable from here"
 _CHUNK = 1 << 20
-_NVIDIA = ("nvidia-cuda", "nvidia-machine-learning")
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _repositories(image: Image, project: Project, settings: Settings) -> Iterato
         url = f"{upstreams['ubuntu'].rstrip('/')}/dists/{system.suite}/InRelease"
         place: Location = ("upstreams", "ubuntu", "url")
         yield OtherInput(f"ubuntu {system.suite}", url, None, place, signed=True)
-    for name in _NVIDIA if image.apt_cuda else ():
+    for name in NVIDIA_UPSTREAMS if image.apt_cuda else ():
         key, mirror = image.matrix.upstreams[name].keyring, settings.mirrors.get(name)
         if key and name in upstreams:
             url = f"{upstreams[name].rstrip('/')}/{system.nvidia}/x86_64/InRelease"

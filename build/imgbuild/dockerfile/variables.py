@@ -171,13 +171,18 @@ def _packages(image: Image) -> dict[str, object]:
     }
 
 
+def nvidia_libraries(image: Image) -> list[str]:
+    """Return the packages of cuDNN and NCCL for the image's CUDA of NVIDIA's repositories."""
+    cuda, cudnn, nccl = (image.version_of(name) for name in ("cuda", "cudnn", "nccl"))
+    return [f"libcudnn7={cudnn}-1+cuda{cuda}", f"libnccl2={nccl}-1+cuda{cuda}"]
+
+
 def _cuda(image: Image) -> dict[str, object]:
     """Return the packages of the image's CUDA, cuDNN and NCCL, and where they come from."""
     if image.apt_cuda is None:
         return {}
-    cuda, cudnn, nccl = (image.version_of(name) for name in ("cuda", "cudnn", "nccl"))
-    libraries = [f"libcudnn7={cudnn}-1+cuda{cuda}", f"libnccl2={nccl}-1+cuda{cuda}"]
-    runtime = sorted({*image.apt_cuda.runtime, *libraries, *image.os.packages.gpu})
+    cuda, nccl = image.version_of("cuda"), image.version_of("nccl")
+    runtime = sorted({*image.apt_cuda.runtime, *nvidia_libraries(image), *image.os.packages.gpu})
     return {
         "cuda_version": cuda,
         "cuda_packages": runtime,

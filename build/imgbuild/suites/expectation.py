@@ -13,6 +13,7 @@ from packaging.version import Version
 
 from imgbuild.dockerfile.labels import pin_labels
 from imgbuild.dockerfile.lockfile import locked_packages
+from imgbuild.dockerfile.variables import nvidia_libraries
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import Image, all_images, minor_of
 from imgbuild.matrix.model import Matrix, Variant
@@ -58,10 +59,7 @@ def _held(image: Image) -> dict[str, str]:
     """Return the packages that apt must not move, with their versions: those of NVIDIA's."""
     if image.apt_cuda is None:
         return {}
-    pinned = dict(pin.split("=", 1) for pin in image.apt_cuda.runtime)
-    for name, component in (("libcudnn7", "cudnn"), ("libnccl2", "nccl")):
-        pinned[name] = f"{image.version_of(component)}-1+cuda{image.version_of('cuda')}"
-    return pinned
+    return dict(one.split("=", 1) for one in (*image.apt_cuda.runtime, *nvidia_libraries(image)))
 
 
 def _gpu(image: Image) -> dict[str, str]:
