@@ -11,22 +11,9 @@ from imgbuild.build.one_bake import export_stage, stage_target
 from imgbuild.build.prepare import load_base
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.files import ContentStore, stored_folder, work_folder
+from imgbuild.inputs import fetched, upstream_files
 from imgbuild.inputs.download import Download, fetch_all
-from imgbuild.inputs.fetched import (
-    Listing,
-    fetch_request,
-    install_stages,
-    read_listing,
-    write_listing,
-)
 from imgbuild.inputs.oci_layout import BaseLayout, is_whole
-from imgbuild.inputs.upstream_files import (
-    apt_items,
-    fetch_layout,
-    plan_name,
-    python_items,
-    with_plans,
-)
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.settings import Settings, Sites
@@ -51,17 +38,17 @@ class FetchJob:
         return ContentStore(self.folder)
 
 
-def known_listing(image: Image, job: FetchJob) -> Listing | None:
+def known_listing(image: Image, job: FetchJob) -> fetched.Listing | None:
     """Return the image's listing if it was made for the inputs of now and can be completed."""
-    listing = read_listing(job.folder, image.name)
-    if listing is None or listing.request != fetch_request(image, job.project, job.settings):
+    listing = fetched.read_listing(job.folder, image.name)
+    request = fetched.fetch_request(image, job.project, job.settings)
+    if listing is None or listing.request != request:
         return None
-    if not is_whole(listing.base_folder(job.folder)):
-        return None
-    return listing if all(item.url for item in listing.missing(job.store)) else None
+    whole = is_whole(listing.base_folder(job.folder))
+    return listing if whole and all(item.url for item in listing.missing(job.store)) else None
 
 
-def plan_listing(image: Image, job: FetchJob, context: BuildContext) -> Listing:
+def plan_listing(image: Image, job: FetchJob, context: BuildContext) -> fetched.Listing:
     """Return the list of the image's inputs, and write it: what is interrupted goes on from there.
 
     CheckFailedError: an upstream has something else than what is pinned.
@@ -72,16 +59,16 @@ def plan_listing(image: Image, job: FetchJob, context: BuildContext) -> Listing:
         load_base(image.os_name, context)
         layout = _copied(base.layout, bases)
     else:
-        layout = fetch_layout(base.reference, image.os_name, bases, job.sites)
+        layout = upstream_files.fetch_layout(base.reference, image.os_name, bases, job.sites)
     items = (
         *context.inputs.downloads[image.name].all,
-        *python_items(image, job.project.locks, job.sites),
+        *upstream_files.python_items(image, job.project.locks, job.sites),
         *_apt_items(image, job, context),
     )
-    request = fetch_request(image, job.project, job.settings)
+    request = fetched.fetch_request(image, job.project, job.settings)
     reference = "" if base.layout else base.reference
-    listing = Listing(image.name, request, reference, layout.name, items)
-    write_listing(listing, job.folder)
+    listing = fetched.Listing(image.name, request, reference, layout.name, items)
+    fetched.write_listing(listing, job.folder)
     return listing
 
 
@@ -98,23 +85,25 @@ def _apt_items(image: Image, job: FetchJob, context: BuildContext) -> Iterable[D
     Each plan is made by apt itself, in the build stage where the packages would be installed, from
     the archive's signed lists.
     """
-    stages = install_stages(image, job.project, job.settings)
+    stages = fetched.install_stages(image, job.project, job.settings)
     with work_folder("apt") as folder:
         dockerfile = folder / "Dockerfile"
         rendered = render_dockerfile(image, job.project.templates)
-        dockerfile.write_text(with_plans(rendered, stages, _APT_PLAN), encoding="utf-8")
+        dockerfile.write_text(
+            upstream_files.with_plans(rendered, stages, _APT_PLAN), encoding="utf-8"
+        )
         target = replace(
             stage_target(image, _APT_PLAN, {}, context),
             dockerfile=dockerfile,
-            uncached=tuple(plan_name(stage) for stage in stages),
+            uncached=tuple(upstream_files.plan_name(stage) for stage in stages),
         )
         export_stage(target, folder / "out", context, shown=True)
-        return dict.fromkeys(apt_items(folder / "out", stages, job.store))
+        return dict.fromkeys(upstream_files.apt_items(folder / "out", stages, job.store))
 
 
 def fetch_files(
-    listings: Sequence[Listing], job: FetchJob, progress: "Progress"
-) -> tuple[list[Listing], int]:
+    listings: Sequence[fetched.Listing], job: FetchJob, progress: "Progress"
+) -> tuple[list[fetched.Listing], int]:
     """Fetch what the folder lacks; return the listings with all sizes, and how many files came."""
     store, complete = job.store, []
     missing = {item.sha256: item for listing in listings for item in listing.missing(store)}
@@ -122,5 +111,5 @@ def fetch_files(
     for listing in listings:
         items = (replace(one, size=store.path(one.sha256).stat().st_size) for one in listing.items)
         complete.append(replace(listing, items=tuple(items)))
-        write_listing(complete[-1], job.folder)
+        fetched.write_listing(complete[-1], job.folder)
     return complete, len(missing)

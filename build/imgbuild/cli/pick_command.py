@@ -36,20 +36,14 @@ def pick(
     Of several reasons the first is shown. Packages that an image lacks are listed; `imgbuild
     extend` finds out whether they fit. Exit 1 if no image will run.
     """
-    from imgbuild.catalog.choice import (
-        Wanted,
-        gpu_called,
-        gpus_here,
-        python_range,
-        read_requirements,
-    )
+    from imgbuild.catalog import choice
 
     if here and (gpu_model or driver):
         raise InputError("--here is the GPU and driver of this machine: leave out the other two.")
-    gpus, no_gpu = gpus_here() if here else ((), "")
-    gpus = (gpu_called(gpu_model, driver),) if gpu_model or driver else gpus
-    lines = tuple(read_requirements(requirements)) if requirements else ()
-    need = Wanted(gpus, no_gpu, python_range(python or ">=0"), lines)
+    gpus, no_gpu = choice.gpus_here() if here else ((), "")
+    gpus = (choice.gpu_called(gpu_model, driver),) if gpu_model or driver else gpus
+    lines = tuple(choice.read_requirements(requirements)) if requirements else ()
+    need = choice.Wanted(gpus, no_gpu, choice.python_range(python or ">=0"), lines)
     opened = options.open_project(project)
     images = select(opened, selection.without_defaults)
     if selection.cpu and not selection.gpu:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from imgbuild import settings
 from imgbuild.dockerfile.requirements import index_environment
 from imgbuild.dockerfile.variables import NVIDIA_UPSTREAMS
 from imgbuild.doctor.checks import WRITE, Finding, Status, answer_of
@@ -22,16 +23,6 @@ from imgbuild.matrix.model import Matrix, OperatingSystem
 from imgbuild.parallel import in_parallel
 from imgbuild.process import run
 from imgbuild.project import cache_dir
-from imgbuild.settings import (
-    CA_VARIABLES,
-    SYSTEM_BUNDLES,
-    BootstrapBase,
-    Interpreter,
-    LayoutBase,
-    PrefixInterpreter,
-    Sites,
-    SourceInterpreter,
-)
 
 SOURCE_SECONDS = 5.0
 ARCHIVE_SECONDS = 15.0
@@ -47,7 +38,7 @@ _PUBLIC_CAS = Path("/usr/share/ca-certificates")
 def check_base(
     name: str,
     system: OperatingSystem,
-    sites: Sites,
+    sites: settings.Sites,
     reaches: Callable[[str], bool] = lambda _: False,
 ) -> Finding:
     """Return whether the base image of ``system`` can be had from where the settings say.
@@ -55,13 +46,13 @@ def check_base(
     ``reaches`` says whether the engine has an image, or its registry answers the engine.
     """
     base, what = sites.settings.base_for(name, system.image), f"base {name}"
-    if isinstance(base, BootstrapBase):
+    if isinstance(base, settings.BootstrapBase):
         found = _check_bootstrap(name, system)
         if system.image and name not in sites.settings.base:
             why = f"no registry gave {system.image}; `imgbuild build --refresh-base` asks again"
             found = replace(found, detail=f"{found.detail}: {why}")
         return found
-    if isinstance(base, LayoutBase):
+    if isinstance(base, settings.LayoutBase):
         return Finding(Status.FINE, what, f"the OCI layout {base.path}")
     image, problem = answer_of(lambda: find_image(base.image, sites), ARCHIVE_SECONDS)
     if image or reaches(base.image):
@@ -121,7 +112,7 @@ def _check_bootstrap(name: str, system: OperatingSystem) -> Finding:
     return Finding(Status.MISSING, what, detail, fix)
 
 
-def check_interpreter(version: str, matrix: Matrix, sites: Sites) -> Finding:
+def check_interpreter(version: str, matrix: Matrix, sites: settings.Sites) -> Finding:
     """Return whether CPython can be had: from the settings' prefix, its source, or another prefix.
 
     The settings' prefix stays while it is valid.
@@ -132,7 +123,7 @@ def check_interpreter(version: str, matrix: Matrix, sites: Sites) -> Finding:
     if python.origin == "apt":
         return Finding(Status.SKIPPED, what, f"a package of the archive of {python.os}")
     current = sites.settings.interpreter_for(version)
-    named = [Path(current.path)] if isinstance(current, PrefixInterpreter) else []
+    named = [Path(current.path)] if isinstance(current, settings.PrefixInterpreter) else []
     prefixes, faults = [], []
     for path in dict.fromkeys([*named, *find_prefixes(version)]):
         try:
@@ -143,10 +134,10 @@ def check_interpreter(version: str, matrix: Matrix, sites: Sites) -> Finding:
     address = sites.address(matrix.sources[python.source].url)
     _, problem = answer_of(lambda: _ask(address, sites), SOURCE_SECONDS)
     unreachable = f"{address} does not answer ({problem})"
-    way: Interpreter = SourceInterpreter()
+    way: settings.Interpreter = settings.SourceInterpreter()
     detail = "compiled from its source, which can be downloaded"
     if prefixes and (problem or prefixes[0] in named):
-        way = PrefixInterpreter(source="prefix", path=str(prefixes[0]))
+        way = settings.PrefixInterpreter(source="prefix", path=str(prefixes[0]))
         detail = f"local prefix {way.path}" + (f"; {unreachable}" if problem else "")
     elif problem:
         causes = [fault.partition(". ")[0] for fault in faults]
@@ -163,14 +154,14 @@ def check_interpreter(version: str, matrix: Matrix, sites: Sites) -> Finding:
     return Finding(Status.MISSING, what, detail, WRITE, choice)
 
 
-def _ask(url: str, sites: Sites, *, exists: bool = True) -> None:
+def _ask(url: str, sites: settings.Sites, *, exists: bool = True) -> None:
     """Ask for the first byte, since some mirrors refuse HEAD; a folder need not ``exist``."""
     with sites.client().stream("GET", url, {"Range": "bytes=0-0"}) as response:
         if exists and not response.ok:
             raise MachineError(f"HTTP status {response.status_code}")
 
 
-def check_sites(images: Sequence[Image], locks: Path, sites: Sites) -> list[Finding]:
+def check_sites(images: Sequence[Image], locks: Path, sites: settings.Sites) -> list[Finding]:
     """Return whether the sites answer that downloads and system packages come from.
 
     CPython and Python packages have their own checks; what the cache has is not asked for.
@@ -204,7 +195,7 @@ def check_sites(images: Sequence[Image], locks: Path, sites: Sites) -> list[Find
     return in_parallel(ask, sorted(wanted), len(named))
 
 
-def check_index(sites: Sites) -> Finding:
+def check_index(sites: settings.Sites) -> Finding:
     """Return whether uv, as it is configured here, can resolve one small requirement."""
     from uv import find_uv_bin  # noqa: PLC0415 - only needed here
 
@@ -234,8 +225,8 @@ def check_ca(configured: str | None, environment: Mapping[str, str] = os.environ
     if configured and Path(configured).is_file():
         detail = f"{configured}, given to builds as a secret (imgbuild.local.yaml)"
         return Finding(Status.FINE, what, detail)
-    name = next((name for name in CA_VARIABLES if environment.get(name)), None)
-    bundles = (Path(environment[name]),) if name else SYSTEM_BUNDLES
+    name = next((name for name in settings.CA_VARIABLES if environment.get(name)), None)
+    bundles = (Path(environment[name]),) if name else settings.SYSTEM_BUNDLES
     bundle = next((path for path in bundles if path.is_file()), None)
     choice = {"ca_bundle": None}
     if name and not bundle:

@@ -11,13 +11,7 @@ from pathlib import Path
 
 from imgbuild.errors import MachineError
 from imgbuild.files import remove_tree, sha256, stored_folder
-from imgbuild.inputs.oci_layout import (
-    BaseLayout,
-    DamagedLayoutError,
-    is_whole,
-    read_layout,
-    write_layout,
-)
+from imgbuild.inputs import oci_layout
 from imgbuild.process import find_program, run, start
 
 #: Raise it when this code makes another image from the same recipe and options.
@@ -94,7 +88,7 @@ def bootstrap_base(
     refresh: bool = False,
     log: Path,
     say: Callable[[str], None] = lambda _: None,
-) -> BaseLayout:
+) -> oci_layout.BaseLayout:
     """Return the base image of ``recipe``, from ``cache`` or made by mmdebstrap (20 to 40 s).
 
     The same recipe gives the same image until the archive changes; ``refresh`` makes it again from
@@ -116,17 +110,17 @@ def bootstrap_base(
         say(f"{why}making the base image {name} (about half a minute)")
         with _scratch_folder(f"{name}-{sha256(bytes(final.resolve()))[:12]}") as scratch:
             rootfs = _run_mmdebstrap(recipe, scratch, log)
-            write_layout(folder, rootfs, name=name, epoch=recipe.epoch)
+            oci_layout.write_layout(folder, rootfs, name=name, epoch=recipe.epoch)
 
     wait = partial(say, f"another imgbuild is making {name}; waiting for it")
-    stored_folder(final, make, is_whole, refresh=refresh, on_wait=wait)
-    return read_layout(final, verify_layer=False)
+    stored_folder(final, make, oci_layout.is_whole, refresh=refresh, on_wait=wait)
+    return oci_layout.read_layout(final, verify_layer=False)
 
 
-def find_base(recipe: BaseRecipe, cache: Path) -> BaseLayout | None:
+def find_base(recipe: BaseRecipe, cache: Path) -> oci_layout.BaseLayout | None:
     """Return the base image of ``recipe`` if it was made before; its layer is not read."""
-    with suppress(DamagedLayoutError):
-        return read_layout(recipe.folder(cache), verify_layer=False)
+    with suppress(oci_layout.DamagedLayoutError):
+        return oci_layout.read_layout(recipe.folder(cache), verify_layer=False)
     return None
 
 

@@ -200,7 +200,7 @@ def test_a_private_ca_is_one_that_no_public_list_has(
     found = check_ca(__file__, {"PIP_CERT": str(bundle)})
     assert (found.status, found.choice) == (Status.FINE, {}), "the user's own stays"
     bundle.write_text(certificate(b"public"))
-    monkeypatch.setattr(input_checks, "SYSTEM_BUNDLES", (Path("/gone"), bundle))
+    monkeypatch.setattr("imgbuild.settings.SYSTEM_BUNDLES", (Path("/gone"), bundle))
     found = check_ca(None, {})
     assert (found.status, found.choice) == (Status.FINE, {"ca_bundle": None})
     found = check_ca(None, {"SSL_CERT_FILE": "/gone.pem"})
