@@ -1,6 +1,5 @@
 """``imgbuild extend``: add packages, files and settings to an image that stays what it is."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,21 +12,11 @@ from imgbuild.matrix.selection import Selection
 from imgbuild.text import clock_time, size_text
 
 if TYPE_CHECKING:
+    from imgbuild.build.context import BuildOptions
     from imgbuild.extend.base_image import BaseImage
     from imgbuild.extend.extended import Extended
     from imgbuild.extend.extension import Extension
     from imgbuild.project import Project
-
-
-@dataclass(frozen=True)
-class ExtendOptions:
-    """How to extend: where copies are from, which lock is kept, whether suites run."""
-
-    folder: Path
-    lock: Path
-    upgrade: bool
-    test: bool
-    jobs: int
 
 
 @takes_selection(without="everything")
@@ -64,6 +53,7 @@ def extend(
 
     What does not fit the base's own packages is refused before anything is built.
     """
+    from imgbuild.build.context import BuildOptions
     from imgbuild.extend.extension import Extension, extension_of
     from imgbuild.yaml_file import load_model
 
@@ -88,22 +78,27 @@ def extend(
         raise InputError(f"The base is {extension.base}; leave out what selects another: --tf, …")
     name = file.stem if file else (extension.tag or "extend").rpartition("/")[2].partition(":")[0]
     folder = file.absolute().parent if file else Path.cwd()
-    work = ExtendOptions(folder, lock or folder / f"{name}.lock.txt", upgrade, not no_test, jobs)
-    _extend(extension, selection, options.open_project(project), work, print_only=print_only)
+    lock, opened = lock or folder / f"{name}.lock.txt", options.open_project(project)
+    build_options = BuildOptions(test=not no_test, jobs=jobs, make_inputs=False)
+    extended = (extension, selection, opened, folder, lock, build_options)
+    _extend(*extended, upgrade=upgrade, print_only=print_only)
 
 
 def _extend(
     extension: "Extension",
     selection: Selection,
     project: "Project",
-    work: ExtendOptions,
+    folder: Path,
+    lock_path: Path,
+    build_options: "BuildOptions",
     *,
+    upgrade: bool,
     print_only: bool,
 ) -> None:
-    """Find the base, lock what is added, then build or print."""
+    """Find the base, lock what is added, then build or print; copies are from ``folder``."""
     from contextlib import ExitStack
 
-    from imgbuild.build.context import BuildOptions, open_context
+    from imgbuild.build.context import open_context
     from imgbuild.dockerfile.requirements import index_environment
     from imgbuild.extend.additions import lock_additions
     from imgbuild.extend.base_image import family_base, referenced_base
@@ -115,7 +110,7 @@ def _extend(
     from imgbuild.suites.container import require_docker_client
 
     matrix = load_matrix(project.matrix)
-    check_use(extension, work.folder, matrix.repository)
+    check_use(extension, folder, matrix.repository)
     # Of a base that the matrix does not have, any image says how this machine builds.
     images = all_images(matrix)[:1] if extension.base else select(project, selection)
     if len(images) > 1:
@@ -123,25 +118,24 @@ def _extend(
     with ExitStack() as stack:
         base, context = family_base(images[0], project), None
         if extension.base or not print_only:
-            if work.test:
+            if build_options.test:
                 require_docker_client()
-            build_options = BuildOptions(test=work.test, jobs=work.jobs, make_inputs=False)
             context = stack.enter_context(open_context(project, images, build_options, info))
             base = family_base(context.images[0], project)
         if context and extension.base:
             base = referenced_base(extension.base, context)
         elif context:
             context.engine.need(base.reference, base.image)
-        lock, wanted = None, wanted_packages(extension, work.folder, base.python)
+        lock, wanted = None, wanted_packages(extension, folder, base.python)
         if wanted:
             info(f"resolving {len(wanted)} requirements against {base.name}")
             sites = Sites(matrix.upstream_urls, load_settings(project.settings))
             environment = index_environment(sites)
-            lock = lock_additions(wanted, base, work.lock, environment, upgrade=work.upgrade)
+            lock = lock_additions(wanted, base, lock_path, environment, upgrade=upgrade)
             added = ", ".join(f"{name} {version}" for name, version in lock.versions.items())
-            info(f"{work.lock.name}: adds {added or 'nothing, the base has all of it'}")
+            info(f"{lock_path.name}: adds {added or 'nothing, the base has all of it'}")
         if context and not print_only:
-            made = build_extension(extension, base, lock, work.folder, context)
+            made = build_extension(extension, base, lock, folder, context)
             echo(_result_lines(made, base, context.host))
         else:
             echo(extension_dockerfile(extension, base, lock, images[0], project).rstrip())
