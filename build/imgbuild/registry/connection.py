@@ -13,19 +13,9 @@ from math import ceil
 from typing import TypeVar
 from urllib.parse import urlencode
 
+from imgbuild import http
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.files import parse_json
-from imgbuild.http import (
-    LARGEST_ANSWER,
-    Answer,
-    GaveUpError,
-    HttpClient,
-    TransientError,
-    is_loopback,
-    raise_transient,
-    same_site,
-    shown,
-)
 from imgbuild.registry.repository import DOCKER_MANIFEST, INDEXES, OCI_MANIFEST, RepositoryName
 from imgbuild.settings import Credentials
 
@@ -70,16 +60,16 @@ class RegistryConnection:
     def __init__(
         self,
         name: RepositoryName,
-        http: HttpClient,
+        client: http.HttpClient,
         find_credentials: FindCredentials | None = None,
     ) -> None:
         #: ``HOST[:PORT]/REPOSITORY``, for messages and as an engine names it.
         self.name = str(name)
         self._repository = name
-        self._http = http
+        self._http = client
         self._find = find_credentials or docker_credentials
         self._lock = threading.Lock()
-        self._scheme = "" if is_loopback(name.host) else "https"
+        self._scheme = "" if http.is_loopback(name.host) else "https"
         #: The ``Authorization`` header; empty before the registry has asked for one.
         self._header = ""
         self._writes = False
@@ -96,7 +86,7 @@ class RegistryConnection:
         """Return what ``work`` returns, tried again from its start after a transient fault."""
         try:
             return self._http.retry(f"{self.name}: {what}", work)
-        except GaveUpError as error:
+        except http.GaveUpError as error:
             raise _gave_up(self._repository.host, error) from None
 
     def ask(  # noqa: PLR0913, PLR0917 - the parts of a request
@@ -107,8 +97,8 @@ class RegistryConnection:
         expected: Container[int] = (200, 404),
         headers: Mapping[str, str] | None = None,
         content: bytes | None = None,
-        most: int = LARGEST_ANSWER,
-    ) -> Answer:
+        most: int = http.LARGEST_ANSWER,
+    ) -> http.Answer:
         """Return the answer to one request; ``path`` is below the repository, or an address.
 
         TransientError: there was no answer, or 429, or a server error.
@@ -119,14 +109,14 @@ class RegistryConnection:
         url = path if "://" in path else f"{root}{path}"
         sent = {**_ACCEPT, **(headers or {})}
         send = partial(self._http.ask, method, url, sent, content=content, limit=most)
-        if same_site(url, root):
+        if http.same_site(url, root):
             answer = self._authorized(send, write=content is not None)
         else:
             answer = send()  # another site gets no login of this one
         text = error_text(answer)
-        raise_transient(answer.status, answer.headers, text)
+        http.raise_transient(answer.status, answer.headers, text)
         if answer.status == 400 and _WRITTEN_NOW in text:
-            raise TransientError(f"it answered 400{text}")
+            raise http.TransientError(f"it answered 400{text}")
         if answer.status not in expected:
             hint = _HINTS.get(answer.status, "").format(host=self._repository.host)
             raise CheckFailedError(
@@ -145,7 +135,7 @@ class RegistryConnection:
         host = self._repository.registry
         try:
             self._http.ask("GET", f"https://{host}/v2/")
-        except TransientError as error:
+        except http.TransientError as error:
             if "Connection refused" in str(error):
                 raise
             # 400 is what servers answer that want TLS; this request is right in HTTP.
@@ -154,7 +144,7 @@ class RegistryConnection:
             return "http"
         return "https"
 
-    def _authorized(self, send: Callable[..., Answer], *, write: bool) -> Answer:
+    def _authorized(self, send: Callable[..., http.Answer], *, write: bool) -> http.Answer:
         """Return the answer to a request, which is sent again with a new header after a 401."""
         header = self._known(write=write)
         answer = send(authorization=header)
@@ -165,12 +155,12 @@ class RegistryConnection:
                 raise self._login_error(self._find(self._repository.host))
         return answer
 
-    def _requires_login(self, answer: Answer) -> bool:
+    def _requires_login(self, answer: http.Answer) -> bool:
         """Return whether the registry itself asks for a login; no site that it leads to may."""
-        if answer.status == 401 and not same_site(answer.url, self._root()):
+        if answer.status == 401 and not http.same_site(answer.url, self._root()):
             raise CheckFailedError(
-                f"{self.name}: the registry leads to {shown(answer.url)}, which asks for a login; "
-                "none was sent there. Check the registry, or a proxy before it."
+                f"{self.name}: the registry leads to {http.shown(answer.url)}, which asks for a "
+                "login; none was sent there. Check the registry, or a proxy before it."
             )
         return answer.status == 401
 
@@ -199,7 +189,7 @@ class RegistryConnection:
         if not bearer.get("realm"):
             return login.basic if login and "basic" in challenges else ""
         answer = self._ask_for_token(bearer, login, write=write)
-        raise_transient(answer.status, answer.headers)
+        http.raise_transient(answer.status, answer.headers)
         try:
             document = parse_json(answer.body)
             token = str(document.get("token") or document["access_token"])
@@ -209,7 +199,7 @@ class RegistryConnection:
 
     def _ask_for_token(
         self, challenge: Mapping[str, str], login: Credentials | None, *, write: bool
-    ) -> Answer:
+    ) -> http.Answer:
         """Return the token server's answer; an identity token is exchanged as in OAuth 2."""
         realm = challenge["realm"]
         query = {
@@ -278,7 +268,7 @@ def docker_credentials(host: str) -> Credentials | None:
     return made if made.user or made.identity else None
 
 
-def error_text(answer: Answer) -> str:
+def error_text(answer: http.Answer) -> str:
     """Return the registry's own words, as ``: CODE: message``; empty if there are none."""
     try:
         error = parse_json(answer.body)["errors"][0]
@@ -293,7 +283,7 @@ def error_text(answer: Answer) -> str:
     return f": {text}" if text else ""
 
 
-def _gave_up(host: str, error: GaveUpError) -> MachineError:
+def _gave_up(host: str, error: http.GaveUpError) -> MachineError:
     """Return the error after the last try, with what to do."""
     hint = f"Check that {host} can be reached and is well (its log, its disk), then run this again."
     if _DISK_FULL in error.reason.lower():
