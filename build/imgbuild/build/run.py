@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from imgbuild.build.context import BuildContext, image_locks
 from imgbuild.build.gate import open_gate
 from imgbuild.build.one_bake import bake_images
-from imgbuild.build.pinned_base import with_pinned_bases
-from imgbuild.build.prepare import full_disk, prepare, require_disk_space
+from imgbuild.build.prepare import full_disk, prepare, require_disk_space, with_pinned_bases
 from imgbuild.build.remote import store_results, take_from_stores, untag_pulled
 from imgbuild.build.result import Build, BuildResult, CancelledBuildError
 from imgbuild.build.targets import phases

@@ -24,7 +24,7 @@ def fetch(
     """Fetch each input of the selected images for `build --offline`."""
     from imgbuild.build.context import BuildOptions, open_context
     from imgbuild.build.fetch import FetchJob, fetch_files, known_listing, plan_listing
-    from imgbuild.build.pinned_base import with_pinned_bases
+    from imgbuild.build.prepare import with_pinned_bases
     from imgbuild.inputs.download import shown_progress
     from imgbuild.settings import Sites, load_settings
 

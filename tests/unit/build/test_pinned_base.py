@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from bench import NEW, OLD, Bench
 
-from imgbuild.build import pinned_base
+from imgbuild.build import prepare
 from imgbuild.build.context import BuildContext
-from imgbuild.build.pinned_base import with_pinned_bases
+from imgbuild.build.prepare import with_pinned_bases
 from imgbuild.engine.faults import answered_error, engine_error
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
@@ -64,7 +64,7 @@ def machine(
     monkeypatch.setattr(build_inputs, "find_base", lambda *_: None)
     monkeypatch.setattr(build_inputs, "bootstrap_base", bootstrap)
     monkeypatch.setattr(build_inputs, "uv_context", lambda _: Path("/uv"))
-    monkeypatch.setattr(pinned_base, "missing_packages", lambda _: [])
+    monkeypatch.setattr(prepare, "missing_packages", lambda _: [])
     bench.change(settings=Settings())
     return found
 
@@ -134,7 +134,7 @@ def test_what_a_registry_refuses_is_not_made_here(machine: Unsettled, said: str)
 
 def test_without_its_tools_both_ways_out_are_named(machine: Unsettled) -> None:
     machine.pulls_fail(NO_ANSWER)
-    machine.patch.setattr(pinned_base, "missing_packages", lambda _: ["mmdebstrap", "uidmap"])
+    machine.patch.setattr(prepare, "missing_packages", lambda _: ["mmdebstrap", "uidmap"])
     with pytest.raises(MachineError) as caught:
         machine.settle()
     text = str(caught.value)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from git_checkout import commit, git
 
-from imgbuild.ci.revision import PARTS, resolve, revision
+from imgbuild.ci.changed import PARTS, resolve, revision
 from imgbuild.errors import InputError, MachineError
 from imgbuild.project import Project
 
