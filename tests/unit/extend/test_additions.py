@@ -3,6 +3,7 @@
 import os
 import zipfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,16 @@ def test_only_what_the_base_lacks_is_locked(
     text = path.read_text(encoding="utf-8")
     assert "what is added to me/base:1" in text
     assert str(tmp_path) not in text
+
+
+def test_what_the_base_has_of_the_index_is_not_locked_again(
+    publish: Publish, environment: Mapping[str, str], tmp_path: Path
+) -> None:
+    for name, version in PACKAGES.items():
+        publish(name.replace("-", "_"), version)
+    publish("app", "1.0", "numpy>=1.10")
+    lock = lock_additions(["app"], replace(BASE, local=()), tmp_path / "lock.txt", environment)
+    assert lock.versions == {"app": "1.0"}
 
 
 @pytest.mark.parametrize(
