@@ -97,13 +97,19 @@ def test_a_conflict_says_who_wants_what(
     assert not path.exists()
 
 
-def test_the_newest_python_of_a_package_is_no_hint_about_options(
+def test_a_package_for_newer_pythons_is_refused_without_a_hint_about_options(
     publish: Publish, environment: Mapping[str, str], tmp_path: Path
 ) -> None:
-    publish("app", "1.0")
-    with pytest.raises(InputError, match="app==2") as error:
-        lock_additions(["app==2"], BASE, tmp_path / "lock.txt", environment)
-    assert "--python-version" not in str(error.value)
+    """An index with pages, as all but a folder are, says for which Pythons a file is."""
+    page = tmp_path / "simple" / "app" / "index.html"
+    page.parent.mkdir(parents=True)
+    wheel = publish("app", "2").rename(page.parent / "app-2-py3-none-any.whl")
+    link = f'<a href="{wheel.name}" data-requires-python="&gt;=3.8">{wheel.name}</a>'
+    page.write_text(f"<!DOCTYPE html><html><body>{link}</body></html>")
+    index = {**environment, "UV_DEFAULT_INDEX": page.parents[1].as_uri()}
+    with pytest.raises(InputError, match=r"does not satisfy Python>=3\.8") as error:
+        lock_additions(["app==2"], BASE, tmp_path / "lock.txt", index)
+    assert "hint" not in str(error.value)
 
 
 def test_a_lock_for_the_same_request_asks_nobody(

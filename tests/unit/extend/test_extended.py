@@ -58,7 +58,7 @@ def test_the_family_base_is_its_lock_and_horovod(base: BaseImage) -> None:
 def test_packages_are_installed_by_hash_in_a_tree_of_their_own(printed: Print) -> None:
     text = printed(LOCK)
     assert f"keras==2.3.1 \\\n    --hash=sha256:{'1' * 64}\nEND_OF_FILE\n" in text
-    assert "--require-hashes" in text
+    assert '--require-hashes --requirement "$here/packages.txt"' in text
     lines = _instructions(text)
     assert "COPY --link --from=packages /out/ /" in lines
     runs = [line for line in lines if line.startswith("RUN ")]
