@@ -12,7 +12,7 @@ from socket_server import SocketServer, socket_server
 from imgbuild.engine import types
 from imgbuild.engine.client import Engine
 from imgbuild.engine.faults import EngineUnusableError, answered_error, engine_error, translated
-from imgbuild.engine.types import StoredImage
+from imgbuild.engine.types import StoredImage, stored_image
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 
 ID = "sha256:" + "1" * 64
@@ -143,6 +143,13 @@ def test_images_and_history_come_in_one_call_each_without_docker_py(server: Sock
     assert engine.history(ID) == [("CMD x", 0), ("", 7)]
     assert len(server.asked) == 2
     assert engine._client is None
+
+
+def test_what_inspect_has_beside_it() -> None:
+    config = {"Config": {"User": "1000:1000"}, "RootFS": {"Layers": ["sha256:1"]}}
+    found = stored_image({**IMAGE, **config, "RepoDigests": ["a@sha256:2"]})
+    assert (found.user, found.layers) == ("1000:1000", ("sha256:1",))
+    assert found.digests == ("a@sha256:2",)
 
 
 def test_an_image_that_the_engine_can_pull(
