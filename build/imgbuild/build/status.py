@@ -4,18 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from imgbuild.engine import progress
 from imgbuild.engine.failure import works
-from imgbuild.engine.progress import (
-    BakeBegun,
-    BuildEvent,
-    Event,
-    ImageNote,
-    ImagesPlanned,
-    ImageState,
-    Transfer,
-    is_export,
-    is_internal,
-)
 
 #: The states after which nothing more is done for an image.
 FINAL = frozenset(
@@ -53,14 +43,14 @@ class ImageStatus:
     steps: dict[int, Step] = field(default_factory=dict)
     moved: dict[tuple[int, str], int] = field(default_factory=dict)
 
-    def take(self, step: Step, event: BuildEvent, now: float) -> None:
+    def take(self, step: Step, event: progress.BuildEvent, now: float) -> None:
         step.state, step.since = event.state, now
         if works(event):
             begun = now - event.elapsed
             self.since = begun if self.since is None else min(self.since, begun)
         if self.state == "failed":
             return
-        if is_export(event.step) and event.state in {"running", "done"}:
+        if progress.is_export(event.step) and event.state in {"running", "done"}:
             # What has not begun by now is not needed: it lies below something cached.
             self.steps = {n: step for n, step in self.steps.items() if step.state != "planned"}
             self.state = "built" if event.state == "done" else "exporting"
@@ -115,28 +105,28 @@ class BuildStatus:
         self.images = {image: ImageStatus(image) for image in images}
         self.begun = begun
 
-    def take(self, event: Event, now: float) -> ImageStatus | None:
+    def take(self, event: progress.Event, now: float) -> ImageStatus | None:
         """Take in an event; return the image whose step or state changed.
 
         BuildKit's own steps count only if they fail.
         """
         match event:
-            case ImagesPlanned():
+            case progress.ImagesPlanned():
                 for name, action in event.actions.items():
                     self.images[name].action = action
-            case BakeBegun():
+            case progress.BakeBegun():
                 # Steps get new numbers, and what was done comes from the cache.
                 for one in self._known(event.targets):
                     self.images[one.image] = ImageStatus(one.image, one.action, since=one.since)
-            case Transfer():
+            case progress.Transfer():
                 for one in self._known(event.targets):
                     one.moved[event.number, event.name] = event.current
-            case ImageNote():
+            case progress.ImageNote():
                 self.images[event.image].text = event.text
-            case ImageState():
+            case progress.ImageState():
                 self.images[event.image].set_state(event.state, event.text, now)
                 return self.images[event.image]
-            case BuildEvent():
+            case progress.BuildEvent():
                 return self._take_step(event, now)
         return None
 
@@ -144,9 +134,9 @@ class BuildStatus:
         """Return the images among targets: a wheel's export and a shared stage are none."""
         return [self.images[name] for name in targets if name in self.images]
 
-    def _take_step(self, event: BuildEvent, now: float) -> ImageStatus | None:
+    def _take_step(self, event: progress.BuildEvent, now: float) -> ImageStatus | None:
         image = self.images.get(event.target or "")
-        if image is None or (is_internal(event.step) and event.state != "failed"):
+        if image is None or (progress.is_internal(event.step) and event.state != "failed"):
             return None
         step = image.steps.setdefault(event.number, Step(event.step))
         if event.state == "planned":
@@ -174,7 +164,7 @@ class BuildStatus:
         every = {(n, step.text): step for one in self.busy for n, step in one.steps.items()}
         return sum(step.ended for step in every.values()), len(every)
 
-    def sharers(self, event: BuildEvent) -> int:
+    def sharers(self, event: progress.BuildEvent) -> int:
         steps = (one.steps.get(event.number) for one in self.images.values())
         return sum(step is not None and step.text == event.step for step in steps)
 

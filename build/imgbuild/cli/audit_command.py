@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from imgbuild.yaml_file import Location
 
 _WIDTH = 100
+#: What JSON has of an input that is no Python package, beside its seconds.
+_INPUT = ("name", "url", "sha256", "state", "detail", "bytes_read")
 _HEADER = (
     "artifact", "version", "size", "state", "CUDA", "cuDNN", "compiler", "ABI", "glibc", "read", "s"
 )  # fmt: skip
@@ -128,15 +130,7 @@ def _as_json(outcome: "AuditOutcome", position: "Callable[[Location], str]") -> 
         "sdists": [_artifact_json(one) for one in outcome.artifacts if not one.need.python_tag],
         "locks": outcome.locks,
         "inputs": [
-            {
-                "name": one.name,
-                "url": one.url,
-                "sha256": one.sha256,
-                "state": one.state,
-                "detail": one.detail,
-                "bytes_read": one.bytes_read,
-                "seconds": round(one.seconds, 2),
-            }
+            {**{key: getattr(one, key) for key in _INPUT}, "seconds": round(one.seconds, 2)}
             for one in outcome.inputs
         ],
         "contradictions": [

@@ -13,19 +13,8 @@ from urllib.parse import quote
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import parse_json
 from imgbuild.http import LARGEST_ANSWER, Answer, HttpClient, RetryPolicy, TransientError, moved
+from imgbuild.registry import repository
 from imgbuild.registry.connection import RegistryConnection, error_text
-from imgbuild.registry.repository import (
-    EMPTY,
-    EMPTY_TYPE,
-    OCI_MANIFEST,
-    Artifact,
-    DamagedError,
-    Manifest,
-    descriptor,
-    digest_of,
-    is_digest,
-    parse_repository,
-)
 from imgbuild.settings import Sites
 
 if TYPE_CHECKING:
@@ -56,23 +45,23 @@ class RegistryClient(RegistryConnection):
         manifest = self.manifest(tag)  # the header is optional
         return manifest.digest if manifest else None
 
-    def manifest(self, reference: str) -> Manifest | None:
+    def manifest(self, reference: str) -> repository.Manifest | None:
         """Return a manifest, or ``None`` if there is none."""
         answer = self._read("GET", f"/manifests/{reference}", f"reading {reference}")
         if answer is None:
             return None
-        told = answer.headers.get("Docker-Content-Digest") or digest_of(answer.body)
-        digest = reference if is_digest(reference) else told
+        told = answer.headers.get("Docker-Content-Digest") or repository.digest_of(answer.body)
+        digest = reference if repository.is_digest(reference) else told
         self._check_digest(answer.body, digest, reference)
         kind = answer.headers.get("Content-Type", "").partition(";")[0].strip()
-        return Manifest(digest, kind, answer.body)
+        return repository.Manifest(digest, kind, answer.body)
 
     def put_manifest(self, reference: str, content: bytes, media_type: str) -> str:
         """Store a manifest whose blobs are all there; return its digest. A tag moves."""
         what = f"writing {reference}"
         path, kind = f"/manifests/{reference}", {"Content-Type": media_type}
         answer = self.retry(what, lambda: self.ask(what, "PUT", path, (200, 201), kind, content))
-        digest = digest_of(content)
+        digest = repository.digest_of(content)
         told = answer.headers.get("Docker-Content-Digest") or digest
         if told != digest:
             raise CheckFailedError(
@@ -93,7 +82,7 @@ class RegistryClient(RegistryConnection):
 
     def put_blob(self, content: bytes) -> str:
         """Store a blob, unless it is there; return its digest. A failed upload starts again."""
-        digest = digest_of(content)
+        digest = repository.digest_of(content)
         what = f"writing {digest}"
 
         def upload() -> None:
@@ -133,7 +122,7 @@ class RegistryClient(RegistryConnection):
         return tuple(sorted(found))
 
     def put_artifact(
-        self, tag: str, kind: str, content: bytes, subject: Manifest | None = None
+        self, tag: str, kind: str, content: bytes, subject: repository.Manifest | None = None
     ) -> str:
         """Store a file of this media type under a tag; return the digest. A tag moves.
 
@@ -142,16 +131,16 @@ class RegistryClient(RegistryConnection):
         """
         manifest: dict[str, Any] = {
             "schemaVersion": 2,
-            "mediaType": OCI_MANIFEST,
+            "mediaType": repository.OCI_MANIFEST,
             "artifactType": kind,
-            "config": descriptor(EMPTY_TYPE, EMPTY),
-            "layers": [descriptor(kind, content)],
+            "config": repository.descriptor(repository.EMPTY_TYPE, repository.EMPTY),
+            "layers": [repository.descriptor(kind, content)],
         }
         if subject:
-            manifest["subject"] = descriptor(subject.media_type, subject.content)
-        self.put_blob(EMPTY)
+            manifest["subject"] = repository.descriptor(subject.media_type, subject.content)
+        self.put_blob(repository.EMPTY)
         self.put_blob(content)
-        digest = self.put_manifest(tag, json.dumps(manifest).encode(), OCI_MANIFEST)
+        digest = self.put_manifest(tag, json.dumps(manifest).encode(), repository.OCI_MANIFEST)
         if self.manifest(tag) is None:  # its digest is checked as it is read
             raise MachineError(
                 f"{self.name}:{tag} was written and is not there. Check that the registry is well "
@@ -159,7 +148,7 @@ class RegistryClient(RegistryConnection):
             )
         return digest
 
-    def read_artifact(self, tag: str, kind: str) -> Artifact | None:
+    def read_artifact(self, tag: str, kind: str) -> repository.Artifact | None:
         """Return the file under a tag, or ``None``; DamagedError if it is of another type."""
         manifest = self.manifest(tag)
         if manifest is None:
@@ -171,10 +160,10 @@ class RegistryClient(RegistryConnection):
             digest, subject = str(layer["digest"]), document.get("subject")
             about = str(subject["digest"]) if subject else None
         except (CheckFailedError, KeyError, TypeError, ValueError) as error:
-            raise DamagedError(f"{where} is not an artifact of imgbuild.") from error
+            raise repository.DamagedError(f"{where} is not an artifact of imgbuild.") from error
         if found != kind:
-            raise DamagedError(f"{where} is of the type {found}, not {kind}.")
-        return Artifact(self.blob(digest), about, where)
+            raise repository.DamagedError(f"{where} is of the type {found}, not {kind}.")
+        return repository.Artifact(self.blob(digest), about, where)
 
     def _read(self, method: str, path: str, what: str, most: int = LARGEST_ANSWER) -> Answer | None:
         """Return the answer 200 to a request, or None for 404."""
@@ -182,7 +171,7 @@ class RegistryClient(RegistryConnection):
         return None if answer.status == 404 else answer
 
     def _check_digest(self, content: bytes, digest: str, what: str) -> None:
-        found = digest_of(content)
+        found = repository.digest_of(content)
         if found != digest:
             raise CheckFailedError(
                 f"{self.name}: {what}: the registry gave content with digest {found} for {digest}. "
@@ -191,21 +180,21 @@ class RegistryClient(RegistryConnection):
 
 
 def connect(
-    repository: str | None, settings: "Settings", log: Callable[[str], None], option: str
+    named: str | None, settings: "Settings", log: Callable[[str], None], option: str
 ) -> RegistryClient:
-    """Return a client of a repository, by default the settings'; no request is sent yet.
+    """Return a client of the repository that is ``named``, or the settings'; it sends nothing yet.
 
     Logins are the Docker client's. http is spoken on this machine only. TLS is verified with the
     settings' CA bundle, else the system's. ``option`` is where the repository was named. It is an
     InputError if none is named, or it is not the name of a repository.
     """
-    if repository is None:
+    if named is None:
         if not settings.publishing.repository:
             raise InputError(
                 f"Which registry? Give {option} HOST[:PORT]/REPOSITORY, or set publishing: "
                 "{repository: …} in imgbuild.local.yaml."
             )
-        repository, option = settings.publishing.repository, "publishing.repository"
+        named, option = settings.publishing.repository, "publishing.repository"
     policy = RetryPolicy(settings.publishing.attempts, settings.publishing.first_wait)
     http = HttpClient(Sites(settings=settings).verify, policy=policy, log=log)
-    return RegistryClient(parse_repository(repository, option), http)
+    return RegistryClient(repository.parse_repository(named, option), http)
