@@ -23,7 +23,7 @@ CUDA_OF_2_1 = (
 )
 ROW_1_10 = "{tensorflow: 1.10.0, stack: ubuntu, os: ubuntu-16.04, variants: [cpu, gpu],"
 ROW_2_0 = "{tensorflow: 2.0.0, stack: ubuntu, variants: [cpu, gpu],"
-OF_2_12 = 'horovod: 0.28.1, cuda: "11.8'
+OF_2_12 = 'python: 3.11.2, horovod: 0.28.1, cuda: "11.8'
 MPI = "mpi: openmpi-4.1.4"
 CPYTHON = "source: cpython-3.6.15\n    wheel_tag: cp36"
 HOROVOD = "stack: debian, variants: [cpu], horovod: "
