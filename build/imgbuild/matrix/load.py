@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from imgbuild.errors import InputError
-from imgbuild.matrix.images import all_images, resolve_image, whole_family
+from imgbuild.matrix.images import all_images, minor_of, resolve_image, whole_family
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.pins import NVIDIA, MissingError
 from imgbuild.matrix.rules import rule_faults
@@ -23,7 +23,6 @@ SCHEMA_NAME = "matrix.schema.json"
 _OS = ("operating_systems", "operating system")
 _REFERENCES: dict[Location, tuple[str, str]] = {
     ("defaults", "stack"): ("stacks", "stack"),
-    ("defaults", "tensorflow"): ("tensorflow", "TensorFlow"),
     ("tags", "unnamed_stack"): ("stacks", "stack"),
     ("stacks", "*", "os"): _OS,
     ("python", "*", "source"): ("sources", "source"),
@@ -57,7 +56,7 @@ def load_matrix(path: Path) -> Matrix:
     # Looked up in the plain document, so that they are found beside the faults of the schema.
     faults += _broken_references(document.value)
     if matrix:
-        faults += [*_image_faults(matrix), *_layer_faults(matrix)]
+        faults += [*_image_faults(matrix), *_default_faults(matrix), *_layer_faults(matrix)]
         faults += [*rule_faults(matrix), *tag_faults(matrix)]
         faults += _alias_faults(matrix)
         faults += _upstream_faults(matrix, Project(path.parent).keyrings)
@@ -143,6 +142,16 @@ def _image_faults(matrix: Matrix) -> Iterator[Fault]:
             if first.setdefault(name, index) != index or variant in row.variants[:place]:
                 what = f"{name} is already image {first[name] + 1} of the list"
                 yield Fault(("images", index), what)
+
+
+def _default_faults(matrix: Matrix) -> Iterator[Fault]:
+    """Yield the default TensorFlow if no row has it, neither as its minor nor as its release."""
+    wanted, releases = matrix.defaults.tensorflow, [row.tensorflow for row in matrix.images]
+    minors = dict.fromkeys(map(minor_of, releases))
+    if wanted and wanted not in {*releases, *minors}:
+        listed = ", ".join(minors)
+        what = f"no image of TensorFlow {wanted!r} in the matrix; there are: {listed}"
+        yield Fault(("defaults", "tensorflow"), what)
 
 
 def _upstream_faults(matrix: Matrix, keyrings: Path) -> Iterator[Fault]:

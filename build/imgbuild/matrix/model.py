@@ -328,9 +328,13 @@ class Row(StackPins):
 
 
 class Defaults(Section):
-    """What a selection means that does not say it; each only where there is such an image."""
+    """What a selection means that does not say it; each only where there is such an image.
 
-    tensorflow: scalars.Release | None = None
+    ``tensorflow`` is what ``--tf`` takes: a minor, which each stack has in a release of its own, or
+    a release.
+    """
+
+    tensorflow: scalars.Version | None = None
     stack: scalars.Name
     variant: Variant
 

@@ -92,7 +92,16 @@ def test_a_corrected_pin_that_no_table_has_is_named(
         ("      git: 2.39.5\n", "", "pin 'git' is missing; set it here or in stacks.debian.pins"),
         ("python: 3.6.15", "python: 3.6.9", "no Python '3.6.9' in the matrix; there are: 3.6.2"),
         ("    os: debian-12\n    pins", "    os: beos\n    pins", "no operating system 'beos'"),
-        ("defaults: {tensorflow: 2.2.0", "defaults: {tensorflow: 2.4.0", "no TensorFlow '2.4.0'"),
+        (
+            'defaults: {tensorflow: "2.2"',
+            "defaults: {tensorflow: 2.2.9",
+            "no image of TensorFlow '2.2.9'",
+        ),
+        (
+            'defaults: {tensorflow: "2.2"',
+            'defaults: {tensorflow: "2"',
+            "TensorFlow '2' in the matrix; there are: 1.10, 1",
+        ),
         ("unnamed_stack: ubuntu", "unnamed_stack: beos", "no stack 'beos' in the matrix"),
         ("source: cpython-3.6.15", "source: nowhere", "no source 'nowhere'"),
         ("a227614135d91", "a227614135d9", "is not a sha256; allowed: 64 lower-case"),

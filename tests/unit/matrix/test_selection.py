@@ -23,6 +23,7 @@ def _names(matrix: Matrix, selection: Selection) -> list[str]:
         # The default version, variant, stack and MPI; each counts where it has an image.
         (Selection(), ["tf-2.2-cpu-debian"]),
         (Selection(gpu=True), ["tf-2.2-gpu-ubuntu"]),
+        (Selection(stack="ubuntu"), ["tf-2.2-cpu-ubuntu"]),
         (Selection(mpi="intelmpi"), ["tf-2.2-cpu-debian-intelmpi"]),
         (Selection(("2.3",)), ["tf-2.3-cpu-debian"]),
         (Selection(("2.3.0",), stack="ubuntu"), ["tf-2.3-cpu-ubuntu"]),
