@@ -60,10 +60,10 @@ def catalog_page(catalog: Catalog, instruction: Callable[[str], str]) -> str:
 
 
 def images_table(matrix: Matrix) -> str:
-    """Return the table of images in Markdown: a row a TensorFlow release, a column a stack."""
+    """Return the table of images in Markdown: a row a minor of TensorFlow, a column a stack."""
     ordered = sorted(all_images(matrix), key=lambda one: numbers(one.tensorflow))
-    groups = groupby(ordered, key=lambda one: one.tensorflow)
-    rows = [(version, [*same]) for version, same in groups]
+    groups = groupby(ordered, key=lambda one: one.minor)
+    rows = [(minor, [*same]) for minor, same in groups]
     return _rendered("readme.md.j2", groups=rows, stacks=matrix.stacks, support=gpu_support)
 
 

@@ -12,6 +12,7 @@ from imgbuild.cli import app, register
 from imgbuild.matrix.gpus import GENERATIONS, gpu_support
 from imgbuild.matrix.images import Image, all_images, corrections, documented_family
 from imgbuild.matrix.model import Matrix
+from imgbuild.matrix.rules import numbers
 from imgbuild.matrix.tags import planned_tags
 
 TAGGED = (
@@ -35,15 +36,15 @@ def _versions(versions: Sequence[str]) -> str:
 
 def _catalogue(matrix: Matrix) -> str:
     rows = []
-    for _, group in groupby(sorted(all_images(matrix), key=_release), key=_release):
+    ordered = sorted(all_images(matrix), key=lambda one: numbers(one.tensorflow))
+    for minor, group in groupby(ordered, key=lambda one: one.minor):
         images = list(group)
-        one = images[0]
         cuda = sorted({i.version_of("cuda") for i in images if i.variant == "gpu"})
         rows.append(
             (
-                one.version_of("tensorflow"),
-                one.version_of("horovod"),
-                one.version_of("tensorboard"),
+                minor,
+                _versions_of(images, "horovod"),
+                _versions_of(images, "tensorboard"),
                 *(_variants(images, stack, cuda) for stack in matrix.stacks),
             )
         )
@@ -51,8 +52,8 @@ def _catalogue(matrix: Matrix) -> str:
     return table(("TensorFlow", "Horovod", "TensorBoard", *stacks), rows)
 
 
-def _release(image: Image) -> tuple[int, ...]:
-    return tuple(int(n) for n in image.version_of("tensorflow").split("."))
+def _versions_of(images: Iterable[Image], component: str) -> str:
+    return ", ".join(dict.fromkeys(one.version_of(component) for one in images))
 
 
 def _variants(images: Sequence[Image], stack: str, cuda: Sequence[str]) -> str:
@@ -61,7 +62,8 @@ def _variants(images: Sequence[Image], stack: str, cuda: Sequence[str]) -> str:
         return "-"
     mpi = dict.fromkeys(_mpi(i) for i in found if i.variant == "cpu")
     gpu = any(i.variant == "gpu" for i in found)
-    return f"CPU{', GPU (CUDA ' + ', '.join(cuda) + ')' if gpu else ''}; {', '.join(mpi)}"
+    variants = f"CPU{', GPU (CUDA ' + ', '.join(cuda) + ')' if gpu else ''}"
+    return f"{_versions_of(found, 'tensorflow')}: {variants}; {', '.join(mpi)}"
 
 
 def _mpi(image: Image) -> str:
