@@ -24,16 +24,18 @@ from copied_checkout import (
     take_base,
 )
 
+from releases import release_of
+
 LOCAL = "imgbuild-publishing/tensorflow"
 REPOSITORY = "ml/tensorflow"
 ONE = ("--tf", "1.10")
 TWO = ("--tf", "1.10", "--tf", "1.11")
 #: What the matrix's tags are for these images, but for the release.
 IMMUTABLE = {
-    "1.10": "1.10.0-cpu-py36-openmpi4.1.4-debian12",
-    "1.11": "1.11.0-cpu-py36-openmpi4.1.4-debian12",
+    "1.10": f"{release_of('1.10')}-cpu-py36-openmpi4.1.4-debian12",
+    "1.11": f"{release_of('1.11')}-cpu-py36-openmpi4.1.4-debian12",
 }
-MOVING = {"1.10": ("1.10.0-cpu", "1.10-cpu"), "1.11": ("1.11.0-cpu", "1.11-cpu")}
+MOVING = {minor: (f"{release_of(minor)}-cpu", f"{minor}-cpu") for minor in ("1.10", "1.11")}
 #: What is said of an image whose source of CPython is a substitute.
 SUBSTITUTED = "downloads are substituted: SHA256_CPYTHON"
 _TEMPLATE = """\

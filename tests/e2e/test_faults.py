@@ -9,6 +9,7 @@ import pytest
 from checkout import COPY_REPOSITORY, Checkout
 
 from imgbuild.engine.client import Engine
+from releases import release_of
 from waiting import wait_for
 
 #: The quickest image to build.
@@ -139,7 +140,7 @@ def test_a_wrong_sha256_stops_the_build(copy: Checkout, engine: Engine) -> None:
 
 
 def test_a_wrong_hash_in_a_lock_stops_the_build(copy: Checkout, engine: Engine) -> None:
-    lock = copy.root / "images" / "locks" / "tf-1.10.0-py3.6-cpu.txt"
+    lock = copy.root / "images" / "locks" / f"tf-{release_of('1.10')}-py3.6-cpu.txt"
     lines = lock.read_text().splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("absl-py=="))
     end = next(i for i in range(start + 1, len(lines)) if not lines[i].startswith("    "))

@@ -15,11 +15,13 @@ from publishing_project import publishing_project
 from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import resolve_host
 from imgbuild.settings import EngineSettings
+from releases import release_of
 
 #: The row whose Horovod is changed, and what its image is called before the release.
-ROW = "  - {tensorflow: 1.13.1, stack: debian, variants: [cpu], horovod: 0.16.1"
-CHANGED, TAG = "tf-1.13-cpu-debian", "1.13.1-cpu-py36-openmpi4.1.4-debian12"
-OTHER_TAG = "1.12.0-cpu-py36-openmpi4.1.4-debian12"
+RELEASE = release_of("1.13")
+ROW = f"  - {{tensorflow: {RELEASE}, stack: debian, variants: [cpu], horovod: 0.16.1"
+CHANGED, TAG = "tf-1.13-cpu-debian", f"{RELEASE}-cpu-py36-openmpi4.1.4-debian12"
+OTHER_TAG = f"{release_of('1.12')}-cpu-py36-openmpi4.1.4-debian12"
 
 
 @pytest.fixture
@@ -85,7 +87,7 @@ def test_a_changed_pin_is_all_that_is_published(project: CiProject) -> None:
     immutable = f"{TAG}-{second.release}"
     assert _images(after) - _images(before) == {immutable}
     moved = {tag for tag in _images(before) if before[tag] != after[tag]}
-    assert moved == {"1.13.1-cpu-debian", "1.13-cpu-debian"}
+    assert moved == {f"{RELEASE}-cpu-debian", "1.13-cpu-debian"}
     assert {after[tag] for tag in moved} == {after[immutable]}
 
     third = project.publish()

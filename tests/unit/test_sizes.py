@@ -15,10 +15,11 @@ from imgbuild.engine.types import HistoryEntry, StoredImage
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError
 from imgbuild.project import Project
 from imgbuild.sizes import image_layers
+from releases import release_of
 
 MB = 1_000_000
 OLD, NEW, ABSENT = "tf-2.0-cpu-debian", "tf-2.2-cpu-debian", "tf-2.3-cpu-debian"
-ROW = "{tensorflow: 2.2.0, stack: debian, variants: [cpu], horovod: 0.19.5"
+ROW = f"{{tensorflow: {release_of('2.2')}, stack: debian, variants: [cpu], horovod: 0.19.5"
 #: The images have 17 and 18 MB, and share the lowest layer.
 LAYERS = {OLD: (("a", 16 * MB), ("b", MB)), NEW: (("a", 16 * MB), ("c", 2 * MB))}
 STEPS = ("COPY /out/ / # buildkit", "base")

@@ -20,7 +20,7 @@ def gpu_need(images: dict[str, Image]) -> Need:
 
 @pytest.fixture
 def cpu_need(images: dict[str, Image]) -> Need:
-    return needs_of([images["tf-2.2-cpu-debian"], images["tf-2.2-cpu-ubuntu"]])[0]
+    return needs_of([images["tf-2.2-cpu-debian"], images["tf-2.2-cpu-debian-intelmpi"]])[0]
 
 
 @pytest.fixture
@@ -43,11 +43,12 @@ def gpu_facts() -> WheelFacts:
 
 
 @pytest.fixture
-def cpu_facts(gpu_facts: WheelFacts) -> WheelFacts:
+def cpu_facts(gpu_facts: WheelFacts, cpu_need: Need) -> WheelFacts:
     changes = {
         "sha256": "ef" * 32,
-        "file": "tensorflow_cpu-2.2.0-cp36-cp36m-manylinux2010_x86_64.whl",
+        "file": f"tensorflow_cpu-{cpu_need.version}-cp36-cp36m-manylinux2010_x86_64.whl",
         "name": "tensorflow-cpu",
+        "version": cpu_need.version,
         "libraries": (),
         "loading": "none",
         "cuda_build": False,

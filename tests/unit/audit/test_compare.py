@@ -67,9 +67,9 @@ def test_a_cpu_wheel_with_cuda_is_named_once_for_all_images(
 
 
 def test_a_wheel_that_is_not_the_locked_one(cpu_need: Need, cpu_facts: WheelFacts) -> None:
-    name = cpu_need.images[0].lock_name
-    other = Lock("", {"tensorflow-cpu": "2.2.0"}, {"tensorflow-cpu": ("cd" * 32,)})
-    right = Lock("", {"tensorflow-cpu": "2.2.0"}, {"tensorflow-cpu": (cpu_facts.sha256,)})
+    name, locked = cpu_need.images[0].lock_name, {"tensorflow-cpu": cpu_need.version}
+    other = Lock("", locked, {"tensorflow-cpu": ("cd" * 32,)})
+    right = Lock("", locked, {"tensorflow-cpu": (cpu_facts.sha256,)})
     for wrong, hashes in ((other, 1), (Lock("", {}, {}), 0)):
         [found] = compare(cpu_need, cpu_facts, {name: wrong})
         assert (found.kind, found.place) == ("lock", f"images/locks/{name}")

@@ -14,9 +14,10 @@ from imgbuild.matrix.images import Image, all_images, as_documented_image
 from imgbuild.matrix.load import load_matrix
 from imgbuild.project import Project
 from imgbuild.suites.expectation import expectation
+from releases import release_of
 
 NAME = "tf-2.2-cpu-debian"
-ROW = "{tensorflow: 2.2.0, stack: debian, variants: [cpu], horovod: 0.19.5}"
+ROW = f"{{tensorflow: {release_of('2.2')}, stack: debian, variants: [cpu], horovod: 0.19.5}}"
 Edited = Callable[..., Path]
 
 

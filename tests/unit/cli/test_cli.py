@@ -21,6 +21,7 @@ from imgbuild.matrix.images import whole_family
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
 from imgbuild.text import printable
+from releases import release_of
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +168,7 @@ def test_lock_check_fails_on_a_changed_matrix_and_a_stale_lock(checkout: Path) -
     (checkout / "images" / "locks" / "tf-9.9.9-py3.6-cpu.txt").write_text("")
     code, message = _run(checkout, "lock", "--check")
     assert code == 1
-    assert "images/locks/tf-1.10.0-py3.6-cpu.txt: has protobuf 3.19.6" in message
+    assert f"images/locks/tf-{release_of('1.10')}-py3.6-cpu.txt: has protobuf 3.19.6" in message
     assert "tf-9.9.9-py3.6-cpu.txt: belongs to no image of the matrix" in message
 
 
@@ -187,8 +188,8 @@ def test_lock_writes_all_locks_or_none(checkout: Path, monkeypatch: pytest.Monke
     assert before == {path: path.read_bytes() for path in locks.glob("*.txt")}
     code, output = _run(checkout, "lock", "--stack", "debian")
     assert code == 0
-    assert "resolving tf-2.2.0-py3.6-cpu.txt" in output, "it takes minutes"
-    assert "written    tf-2.2.0-py3.6-cpu.txt" in output
+    assert f"resolving tf-{release_of('2.2')}-py3.6-cpu.txt" in output, "it takes minutes"
+    assert f"written    tf-{release_of('2.2')}-py3.6-cpu.txt" in output
     assert "deleted    tf-9.9.9-py3.6-cpu.txt" in output
     after = {path: path.read_bytes() for path in locks.glob("*.txt")}
     assert sum(before[path] != after[path] for path in after) == output.count("written")
@@ -205,7 +206,7 @@ def test_lock_writes_what_came_where_a_channel_cannot_be_read(
     code, message = _run(checkout, "lock", "--upgrade")
     assert (code, "no connection. The lines of it in the locks stay" in message) == (3, True)
     locks = checkout / "images" / "locks"
-    assert (locks / "tf-2.2.0-py3.6-cpu.txt").read_text() == "new\n"
+    assert (locks / f"tf-{release_of('2.2')}-py3.6-cpu.txt").read_text() == "new\n"
     assert "unlocked" not in (locks / "conda-3.6.2.txt").read_text()
 
 

@@ -14,6 +14,7 @@ from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import SCHEMA_NAME, load_matrix, schema_text
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
+from releases import release_of
 
 Edited = Callable[..., Path]
 Refusal = Callable[[Path], str]
@@ -119,8 +120,8 @@ def test_a_corrected_pin_that_no_table_has_is_named(
         ),
         (f"0.18.2, {OTHER_MPI}", "0.18.2, mpi: openmpi-4.1.4}", "tf-1.15-cpu-debian is already"),
         (
-            f"{{tensorflow: 1.15.0, {ROW} 0.18.2, {OTHER_MPI}",
-            f"{{tensorflow: 1.12.0, {ROW} 0.15.2, {OTHER_MPI}",
+            f"{{tensorflow: {release_of('1.15')}, {ROW} 0.18.2, {OTHER_MPI}",
+            f"{{tensorflow: {release_of('1.12')}, {ROW} 0.15.2, {OTHER_MPI}",
             "tf-1.12-cpu-debian-intelmpi is already image",
         ),
         ("cpu: tensorflow, gpu", "gpu", "tensorflow.1.10.0.distribution names no cpu"),

@@ -23,11 +23,12 @@ from imgbuild.publish.candidate import PushCandidate
 from imgbuild.publish.push import Push, PushedImage, PushResult, push_all
 from imgbuild.publish.record import Record, put_record, read_record
 from imgbuild.registry.repository import digest_of
+from releases import release_of
 
 NAME = "tf-2.2-cpu-debian"
-STEM = "2.2.0-cpu-py36-openmpi4.1.4-debian12"
+STEM = f"{release_of('2.2')}-cpu-py36-openmpi4.1.4-debian12"
 FIRST, SECOND = f"{STEM}-20261120.1", f"{STEM}-20261120.2"
-MOVING = ("2.2.0-cpu-debian", "2.2-cpu-debian")
+MOVING = (f"{release_of('2.2')}-cpu-debian", "2.2-cpu-debian")
 REPORT = {"pins": {"verdict": "passed", "passed": 3, "skipped": []}}
 PACKAGES = {"numpy": "1.18.5"}
 
@@ -157,7 +158,8 @@ def test_another_image_gets_the_next_release_and_keeps_the_moving_tags(bench: Be
 def test_a_moving_tag_that_another_image_took_is_taken_back(bench: Bench) -> None:
     """Only a later one of the same image keeps it."""
     record = bench.push().record
-    publish(bench.registry, "other", image="tf-2.2-cpu-other", published="2026-12-01T00:00:00Z")
+    taken = {"image": "tf-2.2-cpu-other", "moving": MOVING}
+    publish(bench.registry, "other", **taken, published="2026-12-01T00:00:00Z")
     found = bench.push()
     assert (found.moves, found.kept) == (MOVING, ())
     assert {bench.registry.tagged[tag] for tag in MOVING} == {record.digest}
