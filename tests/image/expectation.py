@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from packaging.version import Version
 from skip_reasons import not_asked, skip
 
 if TYPE_CHECKING:
@@ -62,6 +63,11 @@ class Expectation:
         """Return TensorFlow's major and minor number, by which the API differs."""
         major, minor = self.tensorflow.split(".")[:2]
         return int(major), int(minor)
+
+    @property
+    def tensorflow_release(self) -> tuple[int, ...]:
+        """Return TensorFlow's three numbers; of one that is given by its minor the first release."""
+        return (*Version(self.tensorflow).release, 0)[:3]
 
     @property
     def needs_driver(self) -> bool:

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import re
 
-#: By TensorFlow: who raises, and what. With all others the module arrives.
+_MISSING = r"AttributeError: module 'tensorflow' has no attribute"
+#: By TensorFlow, the first releases in their order: who raises, and what; then the module arrives.
 OF_THE_MODULE = {
+    (1, 10, 0): ("nobody", ""),
     # The module is wrapped; what is unpickled asks for an attribute before it has any, for ever.
-    (1, 15): ("receiver", r"RecursionError: maximum recursion depth exceeded"),
-    (2, 0): ("sender", r"TypeError: can't pickle _LazyLoader objects"),
-    # What it loads at first use is missing where it arrives: keras, estimator, summary, compat.
-    (2, 1): ("receiver", r"AttributeError: module 'tensorflow' has no attribute"),
+    (1, 15, 0): ("receiver", r"RecursionError: maximum recursion depth exceeded"),
+    # What it loads at first use is missing where it arrives: keras, estimator, summary, compat. 1.15.1
+    # to 1.15.4 were not tried.
+    (1, 15, 1): ("receiver", _MISSING),
+    (2, 0, 0): ("sender", r"TypeError: can't pickle _LazyLoader objects"),
+    (2, 1, 0): ("receiver", _MISSING),
+    (2, 2, 0): ("nobody", ""),
 }
 #: A compiled model holds a lock; in 1.12 and 1.13 its variables refuse before that is met.
 OF_A_MODEL = re.compile(
@@ -29,12 +34,12 @@ UNKNOWN_LAYER = r"ValueError: Unknown layer: '?Scale"
 CALLS_NAMES, CALLED_NAME = (2, 13), r"TypeError: 'str' object is not callable"
 
 
-def fault_of_module(tensorflow: tuple[int, int], sender: str | None, answer: object) -> str | None:
+def fault_of_module(tensorflow: tuple[int, ...], sender: str | None, answer: object) -> str | None:
     """Return what is not as documented where a function names the module; None where all is.
 
     `sender` is the sender's fault, if any; `answer` what the receiver returned or raised.
     """
-    who, words = OF_THE_MODULE.get(tensorflow, ("nobody", ""))
+    who, words = OF_THE_MODULE[max(first for first in OF_THE_MODULE if first <= tensorflow)]
     return _fault(who, words, sender, answer)
 
 
