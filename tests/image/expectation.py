@@ -66,7 +66,7 @@ class Expectation:
 
     @property
     def tensorflow_release(self) -> tuple[int, ...]:
-        """Return TensorFlow's three numbers; of one that is given by its minor the first release."""
+        """Return TensorFlow's three numbers; of a minor alone those of its first release."""
         return (*Version(self.tensorflow).release, 0)[:3]
 
     @property

@@ -14,8 +14,8 @@ OF_THE_MODULE = {
     (1, 10, 0): ("nobody", ""),
     # The module is wrapped; what is unpickled asks for an attribute before it has any, for ever.
     (1, 15, 0): ("receiver", r"RecursionError: maximum recursion depth exceeded"),
-    # What it loads at first use is missing where it arrives: keras, estimator, summary, compat. 1.15.1
-    # to 1.15.4 were not tried.
+    # What it loads at first use is missing where it arrives: keras, estimator, summary, compat. Of
+    # 1.15 this is so in 1.15.5; the four releases before were not tried.
     (1, 15, 1): ("receiver", _MISSING),
     (2, 0, 0): ("sender", r"TypeError: can't pickle _LazyLoader objects"),
     (2, 1, 0): ("receiver", _MISSING),
