@@ -43,7 +43,7 @@ def test_every_image_has_its_names(
     entry = built[f"tf-{version}-cpu-debian"]
     assert entry["tags"] == [
         f"imgbuild/tensorflow:{version}-cpu-debian",
-        f"imgbuild/tensorflow:{version}.0-cpu-debian",
+        f"imgbuild/tensorflow:{release_of(version)}-cpu-debian",
     ]
     for tag in entry["tags"]:
         stored = engine.inspect(tag)
