@@ -67,7 +67,7 @@ def test_what_is_added_is_there(
     made = checkout.run("extend", "-f", str(folder / "train.yaml"), "-t", tag, "--no-test")
     assert f"{tag}: " in made.stdout
     locked = parse_lock((folder / "train.lock.txt").read_text(encoding="utf-8"), "train.lock.txt")
-    assert {*locked.versions} == {"docopt", "keras", "keras-applications"}
+    assert {*locked.versions} == {"docopt", "keras", "keras-applications", "scipy"}
     assert all(locked.hashes.values())
     program = "import keras, docopt, os; print(keras.__version__, os.getuid(), os.environ['WORDS'])"
     assert _printed(checkout, tag, "python", "-c", program) == f"2.3.1 1000 {VALUE}"
