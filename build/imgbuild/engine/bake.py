@@ -30,6 +30,8 @@ from imgbuild.text import duration_text
 
 #: How often a waiting reader looks at the clock, in seconds, while steps run.
 LOOK_SECONDS = 1.0
+#: Steps that began within so many seconds began together.
+TOGETHER_SECONDS = 1.0
 #: What a step writes every 10 s while it waits for another to compile, and when its turn has come.
 #: Source: images/files/compiling.sh.
 WAITS = "imgbuild: waits for a place to compile"
@@ -174,9 +176,13 @@ class StepLimit:
         ]
 
     def _first(self) -> float:
-        """Return when the first limit is reached."""
-        running = (since for since in self._since.values() if since is not None)
-        return min(running, default=self.now) + self.seconds
+        """Return when the first limit is reached, by all steps that began with the first one.
+
+        Those that hang together are blamed together, though their events come one by one.
+        """
+        running = [since for since in self._since.values() if since is not None] or [self.now]
+        begun = min(running)
+        return max(since for since in running if since < begun + TOGETHER_SECONDS) + self.seconds
 
 
 def run_bake(  # noqa: PLR0913  # where, what, and where its progress goes

@@ -27,6 +27,15 @@ def test_only_late_steps_fail_but_all_who_share_them() -> None:
     assert [late.target for late in limit.exceeded(60)] == ["a", "b"]
 
 
+def test_steps_that_hang_together_are_blamed_together() -> None:
+    limit = StepLimit(60, 0)
+    limit.take(event("running", 1, "a"), 0)
+    limit.take(event("running", 2, "b"), 0.4)
+    limit.take(event("running", 3, "c"), 1.1)
+    assert limit.exceeded(60.3) == []
+    assert [late.target for late in limit.exceeded(60.4)] == ["a", "b"]
+
+
 def test_between_steps_and_while_all_wait_a_build_must_say_something() -> None:
     limit = StepLimit(60, 0)
     limit.take(event("running"), 0)
