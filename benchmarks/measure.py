@@ -3,7 +3,6 @@
 import argparse
 import os
 import platform
-import re
 import shutil
 import signal
 import statistics
@@ -15,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 EVIDENCE = ROOT / "docs" / "evidence.md"
@@ -171,11 +172,8 @@ def scratch_engine() -> Iterator[tuple[dict[str, str], Path]]:
 def _settings(host: str) -> str:
     """Return this machine's settings with another engine."""
     own = ROOT / "imgbuild.local.yaml"
-    text = own.read_text(encoding="utf-8") if own.is_file() else ""
-    return (
-        re.sub(r"^engine:\n(  .*\n)*", "", text, flags=re.MULTILINE)
-        + f"engine: {{host: '{host}'}}\n"
-    )
+    settings = (yaml.safe_load(own.read_text("utf-8")) if own.is_file() else None) or {}
+    return str(yaml.safe_dump({**settings, "engine": {"host": host}}))
 
 
 def _wait(env: Mapping[str, str]) -> None:
