@@ -36,8 +36,8 @@ from imgbuild.project import Project
 NOTHING_TO_DO = ["build", "--all", "--no-test"]
 #: What the copies of a Dockerfile name; the emptied commands make all of them.
 FOLDERS = (
-    "/opt/python/bin /opt/miniconda /out/opt/python/lib/python3.6/site-packages /build /wheels "
-    "/uv /usr/bin/strip /usr/lib/x86_64-linux-gnu/libbfd"
+    "/opt/python/bin /opt/miniconda /out/opt/python /build /wheels /uv /usr/bin/strip "
+    "/usr/lib/x86_64-linux-gnu/libbfd"
 )
 IMAGES = all_images(load_matrix(ROOT / "matrix.yaml"))
 
@@ -133,7 +133,8 @@ def emptied(text: str) -> str:
     Stages, mounts, copies, arguments and labels stay, and each command keeps its text, which
     the engine compares, behind an exit.
     """
-    first, out, in_run = f"mkdir -p {FOLDERS} && exit 0", list[str](), False
+    mounted = " ".join(sorted({*re.findall(r"--mount=from=[^, ]+,source=(/[^, ]+)", text)}))
+    first, out, in_run = f"mkdir -p {FOLDERS} {mounted} && exit 0", list[str](), False
     for line in text.splitlines():
         in_run = in_run or line.startswith("RUN ")
         parts = OPTIONS.match(line)
