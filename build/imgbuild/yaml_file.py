@@ -33,7 +33,7 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 class Section(BaseModel):
     """A part of a file as a frozen model; unknown keys are faults."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,17 @@ from itertools import zip_longest
 from pathlib import Path
 from traceback import extract_tb
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
+from jinja2.bccache import Bucket
 
 from imgbuild.dockerfile.lockfile import FOLDER, package_layers
 from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.dockerfile.variables import variables
-from imgbuild.errors import InputError
+from imgbuild.errors import InputError, MachineError
 from imgbuild.files import write_texts
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.load import version_note
-from imgbuild.project import Project
+from imgbuild.project import Project, cache_dir
 
 DOCKERFILE = "Dockerfile"
 #: Of a line with packages, variables or labels; longer lines are long words.
@@ -124,10 +125,22 @@ def template_environment(*folders: Path) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=False,
+        optimized=False,  # what is kept must not have the result of a filter, which may change
     )
+    with suppress(OSError, MachineError):  # no cache yet: they are compiled each time
+        (compiled := cache_dir() / "templates").mkdir(exist_ok=True)
+        environment.bytecode_cache = _CompiledTemplates(str(compiled))
     environment.filters["shell_word"] = shlex.quote
     environment.filters["wrapped"] = _wrapped
     return environment
+
+
+class _CompiledTemplates(FileSystemBytecodeCache):
+    """Templates compiled before, which takes longer than to render one image."""
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        with suppress(OSError):  # the folder is another user's, or full
+            super().dump_bytecode(bucket)
 
 
 def _wrapped(words: Iterable[str], before: int, indent: int = 4) -> str:

@@ -14,6 +14,7 @@ from imgbuild.dockerfile.render import (
     find_drift,
     render_all,
     render_dockerfile,
+    template_environment,
     write_all,
 )
 from imgbuild.dockerfile.stages import Dockerfile
@@ -46,6 +47,31 @@ def test_the_committed_dockerfiles_are_the_rendered_ones(
     found = render_all(family, project.templates, project.dockerfiles)
     assert len([path for path in found if path.name == "Dockerfile"]) == len(family)
     assert find_drift(found, project.dockerfiles) == []
+
+
+def test_compiled_templates_are_kept_where_there_is_a_cache(
+    images: dict[str, Image],
+    rendered: Rendered,
+    project: Project,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A template that changed is compiled again; without the folder they are compiled each time."""
+    name, image = next(iter(images.items()))
+    shutil.copytree(project.root / "images", tmp_path / "images")
+    templates, kept = tmp_path / "images" / "templates", tmp_path / "imgbuild" / "templates"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for cached in (False, True, True):
+        template_environment.cache_clear()
+        assert render_dockerfile(image, templates).text == rendered(name).text
+        assert kept.exists() == cached
+        (tmp_path / "imgbuild").mkdir(exist_ok=True)
+    with (templates / "Dockerfile.j2").open("a", encoding="utf-8") as file:
+        file.write("# changed\n")
+    shutil.rmtree(kept)  # beneath an environment that keeps them
+    for _ in range(2):
+        assert render_dockerfile(image, templates).text.endswith("# changed\n")
+        template_environment.cache_clear()
 
 
 def test_a_dockerfile_is_short_enough_to_be_read(
