@@ -96,8 +96,8 @@ bench: machine
 
 # The stand-ins of the tests compile small libraries and sign archives of packages.
 stub-tools:
-	@command -v g++ >/dev/null && command -v gpg >/dev/null || { $(INSTALL); \
-	install g++ gnupg patchelf binutils; }
+	@for tool in g++ gpg patchelf strip; do command -v $$tool >/dev/null || { $(INSTALL); \
+	install g++ gnupg patchelf binutils; break; }; done
 
 # Tests open TensorBoard's page and the catalogue in a real browser; npm fetches what judges the latter.
 browser:

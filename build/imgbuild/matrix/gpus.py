@@ -36,10 +36,10 @@ def _generations() -> Iterator[Generation]:
 
 #: NVIDIA's GPU generations, the oldest first.
 GENERATIONS = (*_generations(),)
-#: Words that nvidia-smi and people add to the name of a model.
+#: Words that nvidia-smi and people add to the name of a model. An "RTX 6000" may be two.
 _NO_MODEL = re.compile(
-    r"\b(nvidia|tesla|geforce|quadro|grid|gpu|laptop|mobile|max-?q|with|design|generation|pcie|nvl"
-    r"|sxm\d?|hbm\w*|\d+ ?gb|blackwell|server|workstation|edition)\b"
+    r"\b(nvidia|tesla|geforce|quadro(?! rtx)|grid|gpu|laptop|mobile|max-?q|with|design|generation"
+    r"|pcie|nvl|sxm\d?|hbm\w*|\d+ ?gb|blackwell|server|workstation|edition)\b"
 )
 
 
@@ -148,7 +148,7 @@ def gpu_capability(model: str) -> str:
         return known[key][1]
     import difflib  # noqa: PLC0415 - for the error alone
 
-    near = difflib.get_close_matches(key, known, n=3, cutoff=0.0)
+    near = difflib.get_close_matches(key, known, n=4, cutoff=0.0)
     raise InputError(
         f"No GPU {model!r} is known here. Most similar: {', '.join(known[k][0] for k in near)}. "
         "Or give its compute capability, such as 7.0."

@@ -121,3 +121,8 @@ def test_the_table_of_models() -> None:
 def test_an_unknown_model_names_the_nearest() -> None:
     with pytest.raises(InputError, match=r"Most similar: Tesla V100, Tesla V100S, .* such as 7\.0"):
         gpu_capability("Tesla V1000")
+
+
+def test_a_name_of_two_models_is_not_guessed() -> None:
+    with pytest.raises(InputError, match=r"Most similar: .*RTX 6000 Ada"):
+        gpu_capability("RTX 6000")
