@@ -54,8 +54,7 @@ def extend(
     What does not fit the base's own packages is refused before anything is built.
     """
     from imgbuild.build.context import BuildOptions
-    from imgbuild.extend.extension import Extension, extension_of
-    from imgbuild.yaml_file import load_model
+    from imgbuild.extend.extension import extension_of, read_extension
 
     if wrong := [one for one in env or () if "=" not in one]:
         raise InputError(f"--env {wrong[0]}: give NAME=VALUE.")
@@ -68,7 +67,7 @@ def extend(
             f"--file {file} says what is extended by what: put that into it. Beside it are --tag, "
             "--lock, --upgrade, --print, --no-test, --jobs and --project."
         )
-    extension = load_model(file, Extension) if file else extension_of(given)
+    extension = read_extension(file) if file else extension_of(given)
     if tag:
         extension = extension.model_copy(update={"tag": extension_of({"tag": tag}).tag})
     if not extension.tag and not print_only:

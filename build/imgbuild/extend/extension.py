@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError
 from imgbuild import scalars
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
-from imgbuild.yaml_file import Fault, Section, check, read_document
+from imgbuild.yaml_file import Fault, Location, Section, check, read_document
 
 _OTHER_FILE = re.compile(r"(?:-r|--requirement)[ =]?\s*([^\s\0]+)")
 #: ``channel::name``, then a version. Source: conda's documentation, "Package match specifications".
@@ -80,6 +80,29 @@ def extension_of(values: dict[str, Any]) -> Extension:
     except ValidationError as error:
         option = str(error.errors()[0]["loc"][0]).replace("_", "-")
         raise InputError(f"--{option}: {scalars.refusal_reason(error)}.") from None
+
+
+def read_extension(path: Path) -> Extension:
+    """Return what a YAML file says; InputError names every fault, and files that are not there."""
+    document = read_document(path)
+    extension, faults = check(document, Extension)
+    for place, name in _files_named(extension) if extension else ():
+        if not (path.absolute().parent / name).exists():
+            message = f"{name!r} is not there; paths are relative to this file"
+            faults.append(Fault(place, message))
+    if extension is None or faults:
+        raise document.reject(faults)
+    return extension
+
+
+def _files_named(extension: Extension) -> Iterator[tuple[Location, str]]:
+    """Yield each path beside its place in a file."""
+    for number, name in enumerate(extension.requirements):
+        yield ("requirements", number), name
+    for number, pair in enumerate(extension.copied):
+        yield ("copy", number), pair.partition(":")[0]
+    if extension.conda_file:
+        yield ("conda_file",), extension.conda_file
 
 
 def check_use(extension: Extension, folder: Path, repository: str) -> None:

@@ -22,6 +22,9 @@ PROJECT = ("--project", str(ROOT))
         (("-f", "train.yaml", "--pip", "x"), "--file train.yaml says what is extended by what"),
         (("-f", "train.yaml", "--gpu"), "--file train.yaml says what is extended by what"),
         (("-f", "wrong.yaml"), "wrong.yaml:2:1: unknown key 'pips'"),
+        (("-f", "lost.yaml"), "lost.yaml:2:8: 'app' is not there; paths are relative to this file"),
+        (("-f", "lost.yaml"), "lost.yaml:3:16: 'none.txt' is not there"),
+        (("-f", "lost.yaml"), "lost.yaml:4:1: 'none.yml' is not there"),
         (("-t", "me/x:1", "--requirements", "none.txt", "--print"), "none.txt: No such file"),
     ],
 )
@@ -30,6 +33,8 @@ def test_misuse_is_one_paragraph_and_changes_nothing(
 ) -> None:
     (tmp_path / "train.yaml").write_text("tf: 2.2\ntag: me/x:1\n", encoding="utf-8")
     (tmp_path / "wrong.yaml").write_text("tf: 2.2\npips: [x]\n", encoding="utf-8")
+    lost = "tf: 2.2\ncopy: [app:/opt/app]\nrequirements: [none.txt]\nconda_file: none.yml\n"
+    (tmp_path / "lost.yaml").write_text(lost, encoding="utf-8")
     before = sorted(tmp_path.iterdir())
     ran = imgbuild(tmp_path, "extend", *words, *PROJECT, env=NO_ENGINE)
     assert ran.returncode == 2, ran.stderr

@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 
 from imgbuild.errors import InputError
-from imgbuild.extend.extension import Extension, check_use, extension_of, wanted_packages
+from imgbuild.extend.extension import (
+    check_use,
+    extension_of,
+    read_extension,
+    wanted_packages,
+)
 from imgbuild.matrix.selection import Selection
-from imgbuild.yaml_file import load_model
 
 PYTHON = "3.6.15"
 Write = Callable[[str, str], Path]
@@ -40,7 +44,10 @@ copy: [src:/opt/app, main.py:/opt/]
 user: 1000:1000
 """,
     )
-    found = load_model(path, Extension)
+    for name in ("requirements.txt", "environment.yml", "main.py"):
+        write(name, "")
+    (path.parent / "src").mkdir()
+    found = read_extension(path)
     values: dict[str, Any] = {
         "tag": "me/train:1",
         "pip": ["keras==2.3.1", "pandas>=1,<2"],
@@ -84,7 +91,7 @@ def test_a_wrong_file_is_refused_with_its_line(
     write: Write, line: str, place: str, says: str
 ) -> None:
     with pytest.raises(InputError) as error:
-        load_model(write("train.yaml", f"{line}\n"), Extension)
+        read_extension(write("train.yaml", f"{line}\n"))
     assert f"train.yaml:{place}: " in str(error.value)
     assert says in str(error.value)
     assert "secret" not in str(error.value)
