@@ -12,8 +12,8 @@ import os
 import sys
 import sysconfig
 import time
+from array import array
 
-import numpy as np
 from elf_file import opened
 
 # mpi.h of MPICH and of Intel MPI, whose handles are numbers; Open MPI's are addresses.
@@ -41,12 +41,12 @@ def number(mpi, function):
     return result.value
 
 
-def total(mpi, array):
-    """Return the sum of what all ranks bring."""
-    result = np.zeros_like(array)
-    pointers = (ctypes.c_void_p(one.ctypes.data) for one in (array, result))
+def total(mpi, numbers):
+    """Return the sum of what all ranks bring, arrays of float32."""
+    result = array("f", bytes(numbers.itemsize * len(numbers)))
+    pointers = (ctypes.c_void_p(one.buffer_info()[0]) for one in (numbers, result))
     kinds = (handle(mpi, name) for name in ("float", "op_sum", "comm_world"))
-    if mpi.MPI_Allreduce(*pointers, ctypes.c_int(array.size), *kinds) != 0:
+    if mpi.MPI_Allreduce(*pointers, ctypes.c_int(len(numbers)), *kinds) != 0:
         sys.exit("MPI_Allreduce failed")
     return result
 
@@ -63,9 +63,10 @@ def main(argument):
         print("ready", flush=True)
         time.sleep(600)
     rank, size = number(mpi, mpi.MPI_Comm_rank), number(mpi, mpi.MPI_Comm_size)
-    array = np.full(int(argument) * 2**20 // 4, rank + 1, "float32")
-    right = bool((total(mpi, array) == size * (size + 1) // 2).all())
-    ranks = int(total(mpi, np.array([right], "float32"))[0])
+    numbers = array("f", [rank + 1]) * (int(argument) * 2**20 // 4)
+    expected = array("f", [size * (size + 1) // 2]) * len(numbers)
+    right = total(mpi, numbers).tobytes() == expected.tobytes()
+    ranks = int(total(mpi, array("f", [right]))[0])
     mpi.MPI_Finalize()
     if rank == 0:
         print(json.dumps({"size": size, "right": ranks, "shared memory": shared_memory()}))
