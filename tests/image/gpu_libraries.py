@@ -25,6 +25,8 @@ NAMED_APART = {
     "12": {"cublas": "12", "cublasLt": "12", "cudart": "12", "cufft": "11", "curand": "10",
            "cusolver": "11", "cusparse": "12"},
 }  # fmt: skip
+#: Since when no function of DsoLoader names cuRAND, so that TensorFlow opens it no more.
+WITHOUT_CURAND = (2, 14)
 NCCL = "libnccl.so.2"
 #: Which cuDNN the wheels open: 7 up to CUDA 10, 8 for 11 and 12.
 CUDNN, CUDNN_8 = "libcudnn.so.7", "libcudnn.so.8"
@@ -39,11 +41,17 @@ def opened_sonames(tensorflow: tuple[int, int], cuda: str) -> list[str]:
     ['libnccl.so.2']
     >>> [name for name in opened_sonames((2, 2), "10.1") if "u" in name[:5]][:3]
     ['libcublas.so.10', 'libcudart.so.10.1', 'libcudnn.so.7']
+    >>> "libcurand.so.10" in opened_sonames((2, 13), "11.8")
+    True
+    >>> "libcurand.so.10" in opened_sonames((2, 14), "11.8")
+    False
     """
     if tensorflow < (1, 13):
         return [NCCL]
     if apart := NAMED_APART.get(cuda.partition(".")[0]):
-        return sorted([*(soname(library, cuda) for library in apart), CUDNN_8, NCCL])
+        names = {soname(library, cuda) for library in apart}
+        unasked = {soname("curand", cuda)} if tensorflow >= WITHOUT_CURAND else set()
+        return sorted([*(names - unasked), CUDNN_8, NCCL])
     libraries = OPENED if tensorflow >= (1, 14) else OPENED_LATER
     later = [CUDNN] if tensorflow >= (1, 14) else []
     return sorted([*(soname(library, cuda) for library in libraries), *later, NCCL])

@@ -138,6 +138,22 @@ def test_a_piece_of_the_toolkit_is_found(path: str) -> None:
                 "libnccl.so.2",
             },
         ),
+        (
+            (2, 14),
+            "11.8",
+            {
+                *("libcublas.so.11", "libcublasLt.so.11", "libcudart.so.11.0", "libcufft.so.10"),
+                *("libcusolver.so.11", "libcusparse.so.11", "libcudnn.so.8", "libnccl.so.2"),
+            },
+        ),
+        (
+            (2, 15),
+            "12.2",
+            {
+                *("libcublas.so.12", "libcublasLt.so.12", "libcudart.so.12", "libcufft.so.11"),
+                *("libcusolver.so.11", "libcusparse.so.12", "libcudnn.so.8", "libnccl.so.2"),
+            },
+        ),
     ],
 )
 def test_what_tensorflow_opens(tensorflow: tuple[int, int], cuda: str, names: set[str]) -> None:
