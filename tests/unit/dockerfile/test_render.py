@@ -127,9 +127,10 @@ def test_the_compiler_of_the_wheel_compiles_horovod(
     old = [name for name, image in images.items() if image.wheel.compiler.startswith("4.8")]
     ubuntu = [name for name in old if images[name].stack == "ubuntu"]
     assert having("CXX=g++-4.8 ") == ubuntu
-    # The nvcc of CUDA 11.8 refuses Debian 12's own.
-    nvcc = [name for name, image in images.items() if image.index_cuda]
-    assert having("CXX=g++-11 ") == nvcc
+    # The nvcc of CUDA 11.8 refuses Debian 12's own, that of CUDA 12 takes it.
+    nvcc = {name: image.index_cuda.compiler for name, image in images.items() if image.index_cuda}
+    for release in ("11", "12"):
+        assert having(f"CXX=g++-{release} ") == [n for n, g in nvcc.items() if g == release]
     assert having("CXX=g++ ") == [n for n in images if n not in {*ubuntu, *nvcc}]
     header = {images[name].minor for name in having("gcc4_std_function.py")}
     assert header == {"1.10", "1.11", "1.12", "1.13", "1.14"}
@@ -235,6 +236,13 @@ def test_cuda_of_the_index_has_its_compiler_in_no_layer(rendered: Rendered) -> N
     assert {"NVIDIA_REQUIRE_CUDA=cuda>=11.0", "CUDA_CACHE_MAXSIZE=4294967296"} <= {
         *final.text.split()
     }
+
+
+def test_the_compiler_of_cuda_12_is_that_of_a_newer_debian(rendered: Rendered) -> None:
+    stages = rendered("tf-2.15-gpu-debian").stages
+    assert "sh /run/cuda/archive trixie non-free" in stages["nvcc"].text
+    assert "'nvidia-cuda-toolkit=12.4.131~12.4.1-*'" in stages["nvcc"].text
+    assert "HOROVOD_BUILD_CUDA_CC_LIST=50,60,70,75,80,86,89,90" in stages["horovod-build"].text
 
 
 def test_horovod_of_a_gpu_image_reduces_with_nccl(images: dict[str, Image], having: Having) -> None:

@@ -41,6 +41,11 @@ def test_capabilities_are_in_order_and_once() -> None:
             ],
             ["9.0"],
         ),
+        (
+            "tf-2.15-gpu-debian",
+            ["5.0", "5.2", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6", "8.9"],
+            ["9.0"],
+        ),
     ],
 )
 def test_what_a_wheel_has(
@@ -77,6 +82,7 @@ def test_from_cuda_11_on_a_driver_of_the_first_minor_release_is_enough(
     images: dict[str, Image],
 ) -> None:
     assert driver_cuda(images["tf-2.12-gpu-debian"]) == "11.0"
+    assert driver_cuda(images["tf-2.15-gpu-debian"]) == "12.0"
     assert driver_cuda(images["tf-2.3-gpu-ubuntu"]) == "10.1"
     assert driver_cuda(images["tf-2.3-cpu-ubuntu"]) == ""
     blackwell = unsupported_gpus(images["tf-2.12-gpu-debian"]) or ""
