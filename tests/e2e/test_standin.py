@@ -95,7 +95,7 @@ def test_every_upstream_is_asked_through_its_mirror(
     """
     server, settings_file = upstreams
     monkeypatch.setenv(SETTINGS_VARIABLE, str(settings_file))
-    monkeypatch.setattr("imgbuild.build.fetch.python_items", lambda *_: ())
+    monkeypatch.setattr("imgbuild.inputs.upstream_files.python_items", lambda *_: ())
     project, settings = Project(checkout.root), load_settings(settings_file)
     matrix = load_matrix(project.matrix)
     images = tuple(image for image in all_images(matrix) if image.name in GPU_IMAGES)
