@@ -70,8 +70,9 @@ GTX1080 = ("GeForce GTX 1080", "470.256.02", "[N/A]")
         (A100, Status.WARNING, "2.1 to 2.3 do not run", "CUDA 10.1 knows no capability above 7.5"),
         (GTX750, Status.WARNING, "1.10 to 2.2 run by PTX", "at the first start"),
         (GTX750, Status.SKIPPED, "2.3 do not run", "the wheels have no code for capability 5.0"),
-        (K20M, Status.WARNING, "1.10 to 2.12 may run", "nvidia-smi does not tell enough"),
-        (GTX1080, Status.WARNING, "1.10 to 2.12 may run", "docs/gpus.md has cards by name"),
+        (K20M, Status.SKIPPED, "2.15 do not run", "the wheels have no code for capability 3.5"),
+        (K20M, Status.WARNING, "1.10 to 2.14 may run", "nvidia-smi does not tell enough"),
+        (GTX1080, Status.WARNING, "1.10 to 2.14 may run", "docs/gpus.md has cards by name"),
     ],
 )
 def test_drivers_and_gpus(  # noqa: PLR0913, PLR0917 - a GPU and what is said of it
@@ -105,8 +106,14 @@ def test_several_gpus(program: Program, found: Callable[..., list[Finding]]) -> 
         "2 x Tesla V100-PCIE-32GB, compute capability 7.0, driver 470.82.01",
         "1 x Tesla K80, compute capability 3.7, driver 470.82.01",
     ]
-    names = [row.detail.split(" on ")[1] for row in findings if row.what == "GPU images"]
-    assert names == ["Tesla V100-PCIE-32GB", "Tesla K80"]
+    said = [row.detail for row in findings if row.what == "GPU images"]
+    old = "driver 470.82.01 is too old for CUDA 12.2, which needs 525.60.13"
+    assert said == [
+        "TensorFlow 1.10 to 2.14 run natively on Tesla V100-PCIE-32GB",
+        f"TensorFlow 2.15 do not run on Tesla V100-PCIE-32GB: {old}",
+        "TensorFlow 1.10 to 2.14 run natively on Tesla K80",
+        "TensorFlow 2.15 do not run on Tesla K80: the wheels have no code for capability 3.7",
+    ]
 
 
 def test_an_old_program_does_not_know_the_capability(program: Program) -> None:
