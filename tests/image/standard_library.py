@@ -41,6 +41,7 @@ _GONE = {"dummy_threading": 9, "formatter": 10, "parser": 10, "symbol": 10, "bin
 LEFT_OUT = frozenset({"dbm.gnu", "dbm.ndbm", "tkinter", "turtle"})
 #: Not in a Python 3.6 compiled where OpenSSL is 3: on Debian 12, and so in stand-ins for Ubuntu.
 OPENSSLS = frozenset({"_hashlib"})
+#: Stand-ins for Anaconda's Python leave it out, too.
 OF_ANACONDA = frozenset({"nis"})
 NOT_IN_DEBIANS = frozenset({"dbm.gnu", "ensurepip", "tkinter", "turtle"})
 #: Debian's own Python is this one.
@@ -59,6 +60,5 @@ def may_be_missing(python: str, os_id: str, *, standin: bool) -> frozenset[str]:
     minor = int(python.split(".")[1])
     if minor == DEBIANS:
         return NOT_IN_DEBIANS
-    if os_id != "debian" and not standin:
-        return LEFT_OUT | OF_ANACONDA
-    return LEFT_OUT | OPENSSLS if minor == 6 else LEFT_OUT
+    missing = LEFT_OUT if os_id == "debian" else LEFT_OUT | OF_ANACONDA
+    return missing | OPENSSLS if minor == 6 and (os_id == "debian" or standin) else missing
