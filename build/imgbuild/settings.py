@@ -183,7 +183,7 @@ def load_settings(path: Path, *, new: bool = False) -> Settings:
     Mirrors of ``imgbuild --mirror NAME=URL`` take the place of the file's; with them goes what
     `remember_made` wrote. InputError: the file (each fault with its line) or a mirror does not fit.
     """
-    if SETTINGS_VARIABLE in os.environ and not new and not path.exists():
+    if os.environ.get(SETTINGS_VARIABLE) and not new and not path.exists():
         raise InputError(f"--settings {path}: no such file.")
     settings = load_model(path, Settings) if path.exists() else Settings()
     mirrors = {**settings.mirrors}

@@ -20,7 +20,11 @@ def test_what_is_no_mirror_is_refused(
         load_settings(tmp_path / "absent.yaml")
 
 
-def test_a_file_that_is_not_named_need_not_exist(tmp_path: Path) -> None:
+def test_a_file_that_is_not_named_need_not_exist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the project takes an empty variable, too: it names no file."""
+    monkeypatch.setenv("IMGBUILD_SETTINGS", "")
     assert load_settings(tmp_path / "absent.yaml") == Settings()
 
 
