@@ -14,6 +14,8 @@ TEMPLATE, FINAL = "images/templates/Dockerfile.j2", "FROM os AS final\n"
 #: Its export takes half a second.
 HEAVY = "RUN --network=none head -c 100000000 /dev/urandom > /heavy\n"
 EXPORTED = "exporting to image (done"
+#: Writes the same bytes whatever the word is, so that the graph driver has one layer for all.
+SAME = "RUN --network=none echo > /same && touch -d @1 /same / /etc /run # {}\n"
 
 
 def _in_export(project: SmallProject) -> bool:
@@ -77,3 +79,24 @@ def test_an_engine_that_is_not_there(project: SmallProject, dockerd: OwnDockerd)
     assert "Start it, read in its log why it was stopped" in result.stderr
     dockerd.start()
     project.run(*ONE)
+
+
+def test_a_layer_that_the_engine_lost_is_built_again(
+    project: SmallProject, dockerd: OwnDockerd
+) -> None:
+    """Docker 28 restarts, and prunes one of two steps that share a layer: the other's is gone."""
+    for word in ("one", "two"):
+        project.edit(TEMPLATE, FINAL, SAME.format(word) + FINAL)
+        project.run(*ONE, "--no-test")
+        project.edit(TEMPLATE, SAME.format(word), "")
+    dockerd.stop()
+    dockerd.start()
+    project.forget()
+    said = project.docker("buildx", "du", "--verbose", "--filter=description~=same.*one", code=0)
+    (entry,) = (line.split()[1] for line in said.stdout.splitlines() if line.startswith("ID:"))
+    project.docker("builder", "prune", "--all", "--force", f"--filter=id!={entry}", code=0)
+    project.edit(TEMPLATE, FINAL, SAME.format("one") + FINAL)
+    project.forget_logs()
+    project.finish(2, *ONE)
+    assert f"failed to prepare {entry}" in project.log()
+    project.edit(TEMPLATE, SAME.format("one"), "")

@@ -1,6 +1,7 @@
 """Build images with ``docker buildx bake``: run it, follow it, say what failed."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from imgbuild.engine.discovery import Buildx, build_environment
+from imgbuild.engine.discovery import ANSWER_SECONDS, Buildx, build_environment
 from imgbuild.engine.failure import BuildRecord
 from imgbuild.engine.progress import (
     BakeBegun,
@@ -25,7 +26,7 @@ from imgbuild.engine.progress import (
 from imgbuild.engine.types import IMAGE_PLATFORM
 from imgbuild.errors import MachineError
 from imgbuild.files import work_folder
-from imgbuild.process import Process, lines_of, start
+from imgbuild.process import Process, lines_of, run, start
 from imgbuild.text import duration_text
 
 #: How often a waiting reader looks at the clock, in seconds, while steps run.
@@ -36,6 +37,9 @@ TOGETHER_SECONDS = 1.0
 #: Source: images/files/compiling.sh.
 WAITS = "imgbuild: waits for a place to compile"
 GOES_ON = "imgbuild: has a place to compile"
+#: A cached step whose files are gone. In a graph driver, steps that wrote the same bytes share one
+#: layer; after a restart of the engine, it goes with the first of them that is pruned (Docker 28).
+_LOST = re.compile(r"failed to prepare (\w+) as \w+: .*no such file or directory")
 
 
 @dataclass(frozen=True)
@@ -224,14 +228,22 @@ def run_bake(  # noqa: PLR0913  # where, what, and where its progress goes
             *(f"--file={definition}", f"--metadata-file={metadata}"),
         ]
         names = tuple(target.name for target in targets)
-        record = BuildRecord(names)
-        listener(BakeBegun(names))
-        with start(command, env=build_environment(host)) as process:
-            limit = StepLimit(buildx.step_seconds, time.monotonic())
-            hung = _follow(process, limit, record, file, tell)
-            code = 1 if hung else process.wait()
-        if code != 0:
-            raise record.error(log)
+        forgotten: set[str] = set()
+        while True:
+            record = BuildRecord(names)
+            listener(BakeBegun(names))
+            with start(command, env=build_environment(host)) as process:
+                limit = StepLimit(buildx.step_seconds, time.monotonic())
+                hung = _follow(process, limit, record, file, tell)
+                code = 1 if hung else process.wait()
+            if code == 0:
+                break
+            error = record.error(log)
+            lost = _LOST.match(error.failure.error)
+            if not lost or lost[1] in forgotten:
+                raise error
+            forgotten.add(lost[1])
+            _forget_layer(lost[1], buildx, host)
         found = json.loads(metadata.read_text(encoding="utf-8")) if metadata.is_file() else {}
     built = {}
     for name in (one.name for one in targets if one.output.startswith("type=docker")):
@@ -240,6 +252,12 @@ def run_bake(  # noqa: PLR0913  # where, what, and where its progress goes
             raise MachineError(f"buildx built {name} but gave no image id.")
         built[name] = BuiltImage(image_id, record.seconds(name))
     return built
+
+
+def _forget_layer(layer: str, buildx: Buildx, host: str | None) -> None:
+    """Take an entry out of the build cache whose files the engine has lost."""
+    entry = (f"--filter=id={layer}", "--builder=default", "--force", "--all")
+    run([str(buildx.path), "prune", *entry], env=build_environment(host), timeout=ANSWER_SECONDS)
 
 
 def _follow(

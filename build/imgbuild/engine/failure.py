@@ -89,6 +89,12 @@ FAULTS = (
         "build again: finished steps are kept. 'imgbuild doctor' checks it.",
         of_all=True,
     ),
+    BuildFault(
+        "cache",
+        "invalid output path: stat|layer does not exist",
+        "The engine has lost a part of its build cache. Remove the cache with 'docker builder "
+        "prune --all', and build again.",
+    ),
     # Before what its deadline looks like. The step is one for all who build it at the same moment.
     BuildFault(
         "session",

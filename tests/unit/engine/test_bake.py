@@ -118,6 +118,20 @@ def test_the_words_of_buildx_say_whose_fault_it_is(
     assert odd in (tmp_path / "logs" / "build.log").read_text(), "unknown lines are kept"
 
 
+def test_a_lost_layer_is_forgotten_and_the_build_begun_again(tmp_path: Path) -> None:
+    """Once for each entry of the cache: the one that cannot be forgotten is an error."""
+    lost = (
+        "ERROR: failed to solve: failed to prepare a9bgam as xnxbaj: invalid output path: stat "
+        "/docker/overlay2/4iay: no such file or directory\n"
+    )
+    images, _ = bake(fake_buildx.forgetful(tmp_path, lost, BUILT), tmp_path)
+    assert {*images} == {*FAMILY}
+    assert (tmp_path / "forgotten").read_text() == "id=a9bgam"
+    (tmp_path / "lost.rawjson").write_text(lost)
+    with pytest.raises(BuildStoppedError, match="docker builder prune --all"):
+        bake(fake_buildx.replaying(tmp_path, tmp_path / "lost", code=1), tmp_path)
+
+
 def wait_for_death(folder: Path) -> None:
     """Wait until none of the fake's two processes runs."""
     pids = [int(word) for word in (folder / "pids").read_text().split()]
