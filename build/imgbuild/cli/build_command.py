@@ -218,13 +218,18 @@ def _idle_line(items: "Sequence[PlanItem]") -> str:
     return f"Nothing to do: {count} up to date ({names})."
 
 
-def usage_lines(images: "Sequence[Image]", host: str | None) -> str:
-    """Return how to use the first image, a shell, two ranks, TensorBoard; then the others."""
+def run_words(host: str | None, image: "Image | None") -> str:
+    """Return the words before an image's name that run it, or what was built on it, once."""
     from imgbuild.engine.discovery import client_words
 
+    gpus = " --gpus all" if image and image.variant == "gpu" else ""
+    return f"{client_words(host)} run --rm{gpus}"
+
+
+def usage_lines(images: "Sequence[Image]", host: str | None) -> str:
+    """Return how to use the first image, a shell, two ranks, TensorBoard; then the others."""
     image, *others = images
-    name = image.tags[0]
-    run = f"{client_words(host)} run --rm{' --gpus all' if image.variant == 'gpu' else ''}"
+    name, run = image.tags[0], run_words(host, image)
     ranks = "-np 2 --oversubscribe" if image.mpi.flavour == "openmpi" else "-np 2"
     lines = f"""
 Use {"them, such as the first" if others else "it"}:

@@ -135,14 +135,14 @@ def _extend(
             info(f"{lock_path.name}: adds {added or 'nothing, the base has all of it'}")
         if context and not print_only:
             made = build_extension(extension, base, lock, folder, context)
-            echo(_result_lines(made, base, context.host))
+            echo(result_lines(made, base, context.host))
         else:
             echo(extension_dockerfile(extension, base, lock, images[0], project).rstrip())
 
 
-def _result_lines(made: "Extended", base: "BaseImage", host: str | None) -> str:
+def result_lines(made: "Extended", base: "BaseImage", host: str | None) -> str:
     """Return what was made, of what size and in which time, and how to use it."""
-    from imgbuild.engine.discovery import client_words
+    from imgbuild.cli.build_command import run_words
 
     tested = "no suite was run in it"
     if made.report:
@@ -150,5 +150,5 @@ def _result_lines(made: "Extended", base: "BaseImage", host: str | None) -> str:
     size, time = size_text(made.size), clock_time(made.seconds)
     return (
         f"{made.tag}: {size} on {base.name}, {time}; {tested}.\n\nUse it:\n"
-        f'  {client_words(host)} run --rm -it -v "$PWD:/work" -w /work {made.tag} python train.py'
+        f'  {run_words(host, base.image)} -it -v "$PWD:/work" -w /work {made.tag} python train.py'
     )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from bench import NEW, Bench
 
+from imgbuild.cli.extend_command import result_lines
 from imgbuild.dockerfile.lockfile import Lock, parse_lock
 from imgbuild.engine.bake import BakeTarget, BuiltImage
 from imgbuild.engine.types import HistoryEntry, StoredImage
@@ -55,6 +56,19 @@ def test_the_family_base_is_its_lock_and_horovod(base: BaseImage) -> None:
     assert (base.packages["numpy"], base.packages["horovod"]) == ("1.18.5", "0.19.5")
     release = release_of("2.2")
     assert base.stubs == {"horovod": "0.19.5", "tensorflow": release, "tensorflow-gpu": release}
+
+
+@pytest.mark.parametrize(
+    ("name", "run"),
+    [("tf-2.12-gpu-debian", "docker run --rm --gpus all -it"), (NEW, "docker run --rm -it")],
+)
+def test_what_is_built_for_gpus_is_run_with_them(
+    images: dict[str, Image], project: Project, name: str, run: str
+) -> None:
+    made = Extended(TAG, size=7_600_000, seconds=28, report=None)
+    lines = result_lines(made, family_base(images[name], project), None).splitlines()
+    assert lines[0] == f"{TAG}: 7.6 MB on {name}, 28.0s; no suite was run in it."
+    assert lines[-1] == f'  {run} -v "$PWD:/work" -w /work {TAG} python train.py'
 
 
 def test_packages_are_installed_by_hash_in_a_tree_of_their_own(printed: Print) -> None:
