@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 INDEX = "python-index"
 #: Wheels for glibc 2.17 and older: they run on every operating system of the matrix.
 PLATFORM = "x86_64-manylinux2014"
+#: uv knows a platform for each of these minor versions of glibc 2.
+_UV_GLIBCS = range(31, 41)
 #: uv's own retries included; a resolution takes about 3 s.
 TIMEOUT_SECONDS = 300
 #: How uv writes locks: with every hash, and nothing that depends on the machine.
@@ -211,6 +213,13 @@ def refused_by_uv(
     if any(sign in reason.lower() for sign in _UNREACHABLE):
         raise MachineError(f"The Python package index cannot be reached for {lock}: {reason}")
     return reason
+
+
+def uv_platform(glibc: str) -> str:
+    """Return what uv calls a system with this glibc: that of the newest wheels that run on it."""
+    minor = int(glibc.partition(".")[2] or 0)
+    newest = max((one for one in _UV_GLIBCS if one <= minor), default=None)
+    return f"x86_64-manylinux_2_{newest}" if newest else PLATFORM
 
 
 def call_uv(options: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Finished:

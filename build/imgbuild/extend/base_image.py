@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from imgbuild.build.context import BuildContext, image_locks
 from imgbuild.dockerfile.labels import NAME
 from imgbuild.dockerfile.lockfile import read_lock
+from imgbuild.dockerfile.requirements import uv_platform
 from imgbuild.matrix.images import Image, whole_family
 from imgbuild.project import Project
 from imgbuild.suites.container import read_contents, remove_leftovers
@@ -13,8 +14,6 @@ from imgbuild.suites.runner import folder_name
 
 #: Packages with the same files.
 _TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu")
-#: uv knows a platform for each of these minor versions of glibc.
-_PLATFORMS = range(31, 41)
 
 
 @dataclass(frozen=True)
@@ -38,10 +37,7 @@ class BaseImage:
 
     @property
     def platform(self) -> str:
-        """What uv calls the system: that of the newest wheels that run on it."""
-        minor = int(self.glibc.partition(".")[2] or 0)
-        newest = max((one for one in _PLATFORMS if one <= minor), default=None)
-        return f"x86_64-manylinux_2_{newest}" if newest else "x86_64-manylinux2014"
+        return uv_platform(self.glibc)
 
     @property
     def stubs(self) -> dict[str, str]:

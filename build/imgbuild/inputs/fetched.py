@@ -128,6 +128,7 @@ def fetch_request(image: Image, project: Project, settings: Settings) -> dict[st
     parts = {
         "downloads": contents_digest({file.name: file.sha256 for file in downloads}),
         "Horovod": image.horovod.sha256,
+        "glibc": image.os.glibc,
         "packages": json.dumps([[stage.parent, packages(stage)] for stage in stages]),
         BASE: settings.base_for(image.os_name, image.os.image).model_dump_json(),
     }

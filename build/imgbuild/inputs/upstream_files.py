@@ -13,7 +13,7 @@ from packaging.pylock import PackageSdist, PackageWheel, Pylock, PylockSelectErr
 from packaging.tags import Tag, compatible_tags, cpython_tags
 
 from imgbuild.dockerfile.lockfile import Lock, read_lock
-from imgbuild.dockerfile.requirements import PLATFORM, call_uv, index_environment
+from imgbuild.dockerfile.requirements import call_uv, index_environment, uv_platform
 from imgbuild.dockerfile.stages import Dockerfile, Stage
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.files import ContentStore, file_sha256, stored_folder, work_folder
@@ -109,25 +109,26 @@ def python_items(image: Image, locks: Path, sites: Sites) -> tuple[Download, ...
     CheckFailedError: the index has no file of a package, or another than the lock's.
     MachineError: the index cannot be reached.
     """
-    python, horovod = image.version_of("python"), image.version_of("horovod")
+    horovod = image.version_of("horovod")
     source = Lock("", {"horovod": horovod}, {"horovod": (image.horovod.sha256,)})
-    tags = _wheel_tags(image.python_minor)
+    tags = _wheel_tags(image.python_minor, image.os.glibc)
     found = [
         item
         for name in image.lock_names
-        for item in _python_files(read_lock(locks / name), name, python, tags, sites)
+        for item in _python_files(read_lock(locks / name), name, image, tags, sites)
     ]
-    found += _python_files(source, "matrix.yaml", python, [], sites)
+    found += _python_files(source, "matrix.yaml", image, [], sites)
     return tuple(dict.fromkeys(found))
 
 
 def _python_files(
-    lock: Lock, name: str, python: str, tags: Sequence[Tag], sites: Sites
+    lock: Lock, name: str, image: Image, tags: Sequence[Tag], sites: Sites
 ) -> Iterator[Download]:
     """Yield the files with the first of ``tags``, else the source distributions."""
+    python = image.version_of("python")
     environment: Environment = {**default_environment(), "python_full_version": python}
     try:
-        found = _ask_uv(lock, name, python, sites)
+        found = _ask_uv(lock, name, image, sites)
         for package, file in Pylock.from_dict(found).select(environment=environment, tags=tags):
             if not isinstance(file, PackageWheel | PackageSdist) or not file.url:
                 continue  # uv finds nothing else for a version
@@ -144,26 +145,28 @@ def _python_files(
         ) from error
 
 
-def _wheel_tags(python: str) -> list[Tag]:
-    """Return the tags of wheels for this Python on `PLATFORM`, best first.
+def _wheel_tags(python: str, glibc: str) -> list[Tag]:
+    """Return the tags of wheels for this Python on a system with this glibc, best first.
 
-    glibc 2.17 to 2.5, the newer one first, with their old names (PEP 600).
+    From its own glibc down to 2.5, with the old names of some (PEP 600), as uv does in the build.
     """
     version = tuple(int(part) for part in python.split("."))
     cpython = f"cp{python.replace('.', '')}"
     old = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
-    names = [(f"manylinux_2_{minor}", old.get(minor)) for minor in range(17, 4, -1)]
+    minors = range(int(glibc.partition(".")[2] or 17), 4, -1)
+    names = [(f"manylinux_2_{minor}", old.get(minor)) for minor in minors]
     platforms = [f"{name}_x86_64" for pair in (*names, ("linux",)) for name in pair if name]
     abi = f"{cpython}m" if version < (3, 8) else cpython
     return [*cpython_tags(version, [abi], platforms), *compatible_tags(version, cpython, platforms)]
 
 
-def _ask_uv(lock: Lock, name: str, python: str, sites: Sites) -> dict[str, Any]:
+def _ask_uv(lock: Lock, name: str, image: Image, sites: Sites) -> dict[str, Any]:
     """Return what uv finds for exactly these versions (PEP 751)."""
     with work_folder("python-files") as folder:
         pins = "".join(f"{package}=={version}\n" for package, version in lock.versions.items())
         (folder / "requirements.in").write_text(pins, encoding="utf-8")
-        target = ["--python-version", python, "--python-platform", PLATFORM]
+        target = ["--python-version", image.version_of("python")]
+        target += ["--python-platform", uv_platform(image.os.glibc)]
         output = ["--format", "pylock.toml", "--output-file", "pylock.toml"]
         command = ["--quiet", "--no-deps", *target, *output, "requirements.in"]
         result = call_uv(command, folder, index_environment(sites))

@@ -60,6 +60,7 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, image: Image) -> Ca
         script = tmp_path / "uv"
         script.write_text(
             "#!/bin/sh\nread -r line < requirements.in\n"
+            f'echo "$*" | grep -o "manylinux[^ ]*" >> "{tmp_path}/asked"\n'
             f'exec cp "{tmp_path}/${{line%%=*}}" pylock.toml\n'
         )
         script.chmod(0o755)
@@ -91,6 +92,32 @@ def test_the_best_file_is_taken(
     answers(_package("h5py", "2.10.0", _file("h5py-2.10.0.tar.gz", SOURCE), *wheels))
     names = [item.name for item in python_items(image, locks, Sites())]
     assert names == [expected, "wheel-0.37.1.tar.gz", "horovod-0.19.5.tar.gz"]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected", "asked"),
+    [
+        ("tf-2.2-cpu-debian", "h5py-2.10.0-cp36-cp36m-manylinux_2_28_x86_64.whl", "_2_36"),
+        ("tf-2.2-cpu-ubuntu", "h5py-2.10.0-cp36-cp36m-manylinux2010_x86_64.whl", "2014"),
+    ],
+)
+def test_wheels_are_for_the_glibc_of_the_image(  # noqa: PLR0913, PLR0917 - fixtures and cases
+    images: dict[str, Image],
+    locks: Path,
+    answers: Callable[..., None],
+    name: str,
+    expected: str,
+    asked: str,
+) -> None:
+    """As uv takes them in the build: some releases have no wheel for glibc 2.17 any more."""
+    old = _file("h5py-2.10.0-cp36-cp36m-manylinux2010_x86_64.whl", OLD)
+    new = _file("h5py-2.10.0-cp36-cp36m-manylinux_2_28_x86_64.whl", NEW)
+    answers(_package("h5py", "2.10.0", _file("h5py-2.10.0.tar.gz", SOURCE), old, new))
+    image = images[name]
+    for lock in image.lock_names:
+        (locks / lock).write_text((locks / images["tf-2.2-cpu-debian"].lock_name).read_text())
+    assert python_items(image, locks, Sites())[0].name == expected
+    assert {*(locks.parent / "asked").read_text().split()} == {f"manylinux{asked}"}
 
 
 @pytest.mark.parametrize(
