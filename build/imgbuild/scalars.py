@@ -91,15 +91,14 @@ _APT_PIN = _matching(
     r"[a-z0-9][a-z0-9+.-]+=[0-9A-Za-z.+:~-]+\*?",
     "a pinned Debian package; allowed: NAME=VERSION, VERSION may end in '*'",
 )
-_REPOSITORY = _matching(
-    r"([a-z0-9.-]+(:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*",
-    "an image repository, such as imgbuild/tensorflow",
+_IMAGE_NAME = r"([a-z0-9.-]+(:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
+_REPOSITORY = _matching(_IMAGE_NAME, "an image repository, such as imgbuild/tensorflow")
+# Engines and registries take names of 255 characters.
+_NAME_AND_TAG = rf"(?![^@]{{256,}}:[^:@]*(@|$)){_IMAGE_NAME}:[A-Za-z0-9_][A-Za-z0-9._-]{{0,127}}"
+_IMAGE_TAG = _matching(
+    _NAME_AND_TAG,
+    "the name of an image with its tag, such as me/train:1, of at most 255 and 128 characters",
 )
-_NAME_AND_TAG = (
-    r"([a-z0-9.-]+(:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*:"
-)
-_NAME_AND_TAG += r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
-_IMAGE_TAG = _matching(_NAME_AND_TAG, "the name of an image with its tag, such as me/train:1")
 _IMAGE_REFERENCE = _matching(
     rf"{_NAME_AND_TAG}(@sha256:[0-9a-f]{{64}})?|[a-z0-9][a-z0-9._/:-]*@sha256:[0-9a-f]{{64}}",
     "an image by tag or digest, such as registry.example.org/ml/tensorflow:2.2-cpu-debian",

@@ -102,6 +102,11 @@ def test_a_wrong_option_is_named() -> None:
         extension_of({"apt": ["x y"]})
     with pytest.raises(InputError, match=r"^--tag: 'x' is not the name of an image with its tag"):
         extension_of({"tag": "x"})
+    name = f"h.example:5000/{'x' * 240}"  # 255 characters
+    assert extension_of({"tag": f"{name}:1", "base": f"{name}:1@sha256:{'0' * 64}"})
+    for tag in (f"{name}x:1", "x:" + "1" * 129):
+        with pytest.raises(InputError, match=r"^--tag: .* is not the name of an image"):
+            extension_of({"tag": tag})
 
 
 def test_requirements_of_files(write: Write, tmp_path: Path) -> None:
