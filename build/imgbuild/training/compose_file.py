@@ -43,11 +43,11 @@ def compose_text(job: TrainingJob) -> str:
     if job.tensorboard:
         services["tensorboard"] = _board(job)
         _wait(services[main], "tensorboard", "service_started")
-    if steps := _preparation(job):
+    if prepare := _prepare(job):
         volumes |= {_KEY_VOLUME: {}} if _several(job) else {}
         for service in services.values():
             _wait(service, "prepare", "service_completed_successfully")
-        services = {"prepare": _prepare(job, steps), **services}
+        services = {"prepare": prepare, **services}
     document = {"services": services, **({"volumes": volumes} if volumes else {})}
     create = "".join(f"docker volume create {one.source}\n#   " for one in job.volumes)
     header = _HEADER.format(create=create, job=job.name, main=main)
@@ -77,24 +77,21 @@ def _nodes(job: TrainingJob) -> dict[str, Service]:
 
 def _tasks(job: TrainingJob) -> dict[str, Service]:
     """Return a service for each task, which reads its part and all addresses from TF_CONFIG."""
-    counts = {"chief": 1, "worker": job.nodes - 1, "ps": job.servers}
-    tasks = [(kind, number) for kind, count in counts.items() for number in range(count)]
-    cluster: dict[str, list[str]] = {}
-    for kind, number in tasks:
-        cluster.setdefault(kind, []).append(f"{_task_name(kind, number)}:{_TASK_PORT}")
+    names = {"chief": ["chief"]}
+    for kind, count in (("worker", job.nodes - 1), ("ps", job.servers)):
+        if count:
+            names[kind] = [f"{kind}-{number}" for number in range(count)]
+    cluster = {kind: [f"{name}:{_TASK_PORT}" for name in names[kind]] for kind in names}
     services = {}
-    for kind, number in tasks:
-        service = _service(job, name := _task_name(kind, number))
-        config = {"cluster": cluster, "task": {"type": kind, "index": number}}
-        service["environment"] = {**service["environment"], "TF_CONFIG": json.dumps(config)}
-        services[name] = {**service, "command": [*job.launched()]}
-        if kind != "chief":
-            _wait(services["chief"], name, "service_started")
+    for kind, each in names.items():
+        for number, name in enumerate(each):
+            config = {"cluster": cluster, "task": {"type": kind, "index": number}}
+            variables = {**job.variables, "TF_CONFIG": json.dumps(config)}
+            own = {"environment": variables, "command": [*job.launched()]}
+            services[name] = {**_service(job, name), **own}
+            if kind != "chief":
+                _wait(services["chief"], name, "service_started")
     return services
-
-
-def _task_name(kind: str, number: int) -> str:
-    return kind if kind == "chief" else f"{kind}-{number}"
 
 
 def _service(job: TrainingJob, name: str) -> Service:
@@ -132,15 +129,13 @@ def _board(job: TrainingJob) -> Service:
     }
 
 
-def _preparation(job: TrainingJob) -> list[str]:
+def _prepare(job: TrainingJob) -> Service:
     """Return what root does first: keys for the nodes, and a volume that the user may write to."""
-    kept = any(one.target == MODEL for one in job.volumes)
-    owner = [f"chown {job.user} {MODEL}"] if kept and job.user else []
-    return [*([_MAKE_KEYS] if _several(job) else []), *owner]
-
-
-def _prepare(job: TrainingJob, steps: list[str]) -> Service:
     mounts = [one.text for one in job.volumes if one.target == MODEL]
+    owner = [f"chown {job.user} {MODEL}"] if mounts and job.user else []
+    steps = [*([_MAKE_KEYS] if _several(job) else []), *owner]
+    if not steps:
+        return {}
     mounts += [f"{_KEY_VOLUME}:{_KEYS}"] if _several(job) else []
     command = ["sh", "-ec", "\n".join(steps)]
     return {"image": job.image, "user": "0", "volumes": mounts, "command": command}

@@ -59,10 +59,10 @@ def run_job(job: TrainingJob, client: Line, log: Callable[[str], None]) -> int:
         if job.tensorboard:
             stack.callback(_remove, client, _board_name(job))
             board = _board(job, client)
-            stack.enter_context(begin(_words(board), output=_ERRORS, errors=_ERRORS))
+            stack.enter_context(begin([*chain(*board)], output=_ERRORS, errors=_ERRORS))
             log(f"TensorBoard: http://{_address(job, client)}/")
         stack.callback(_remove, client, job.name)
-        train = _words(_train(job, client))
+        train = [*chain(*_train(job, client))]
         return stack.enter_context(begin(train, output=_OUTPUT, errors=_ERRORS)).wait()
 
 
@@ -120,17 +120,11 @@ def _port(job: TrainingJob, client: Line) -> Line:
     return (*client, "port", _board_name(job), str(TENSORBOARD_PORT))
 
 
-def _words(lines: Lines) -> list[str]:
-    return [*chain.from_iterable(lines)]
-
-
 def _address(job: TrainingJob, client: Line) -> str:
     """Return where TensorBoard listens, once the engine has started its container."""
     end = time.monotonic() + _ENGINE_SECONDS
-    while (
-        not (answer := run(_port(job, client), timeout=_ENGINE_SECONDS)).ok
-        and time.monotonic() < end
-    ):
+    port = _port(job, client)
+    while not (answer := run(port, timeout=_ENGINE_SECONDS)).ok and time.monotonic() < end:
         time.sleep(0.1)
     _require(answer, "TensorBoard was not started")
     return answer.output.split()[0]
