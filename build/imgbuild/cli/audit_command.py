@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from imgbuild.cli import options
-from imgbuild.cli.options import echo, flag, info, print_json, select, takes_selection
+from imgbuild.cli.options import flag, info, print_result, select, takes_selection
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.matrix.selection import Selection
 
@@ -68,10 +68,7 @@ def audit(
         online = OnlineAudit(sites.client(), sites, locks, known, download, info)
         outcome = online.run(needs, others)
     position = read_document(opened.matrix).position
-    if as_json:
-        print_json(_as_json(outcome, position))
-    else:
-        echo("\n".join(_lines(outcome, position)))
+    print_result(_as_json(outcome, position), _lines(outcome, position), as_json=as_json)
     if write:
         found = [one.facts for one in outcome.artifacts if one.facts]
         changed = write_evidence(opened.evidence, found, needs_of(all_images(matrix)))

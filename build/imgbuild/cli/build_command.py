@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imgbuild.cli import options
-from imgbuild.cli.options import echo, flag, info, option, print_json, select, takes_selection
+from imgbuild.cli.options import echo, flag, info, option, print_result, select, takes_selection
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import aligned, clock_time
@@ -129,13 +129,10 @@ def _plan(context: "BuildContext", *, as_json: bool) -> None:
         from imgbuild.build.remote import predicted
 
         items = tuple(predicted(item, context) for item in items)
-    if as_json:
-        print_json([item.as_json() for item in items])
-        return
     rows = [(item.image.name, f"{item.action:<7}", item.reason) for item in items]
     busy = sum(item.busy for item in items)
     last = f"Something to do for {busy} of {len(items)}." if busy else _idle_line(items)
-    echo("\n".join([*aligned(rows), last]))
+    print_result([item.as_json() for item in items], [*aligned(rows), last], as_json=as_json)
 
 
 def _build(context: "BuildContext", *, as_json: bool) -> None:
@@ -151,10 +148,7 @@ def _build(context: "BuildContext", *, as_json: bool) -> None:
         made = Build(
             tuple(BuildResult(item, item.image_id, tagged=True) for item in items), len(items)
         )
-    if as_json:
-        print_json([one.as_json() for one in made.results])
-    else:
-        echo(build_lines(made))
+    print_result([one.as_json() for one in made.results], [build_lines(made)], as_json=as_json)
     if failure := made.failure():
         raise failure
     if not as_json:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from imgbuild.cli import options
-from imgbuild.cli.options import echo, flag, info, option, print_json
+from imgbuild.cli.options import flag, info, option, print_result
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.text import aligned, size_text
 
@@ -57,11 +57,9 @@ def clean(
         selected = [one for one in found if one.kind in kinds]
         if remove:
             selected = [*cleanup.remove(selected)]
-    if as_json:
-        print_json([{**one.as_json(), "removed": remove and not one.kept} for one in selected])
-    else:
-        others = [one for one in found if one.kind not in {other.kind for other in selected}]
-        echo("\n".join(_lines(selected, others, removed=remove)))
+    result = [{**one.as_json(), "removed": remove and not one.kept} for one in selected]
+    others = [one for one in found if one.kind not in {other.kind for other in selected}]
+    print_result(result, _lines(selected, others, removed=remove), as_json=as_json)
     kept = sum(one.kept is not None for one in selected)
     if remove and kept:
         raise CheckFailedError(

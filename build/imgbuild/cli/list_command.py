@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imgbuild.cli import options
-from imgbuild.cli.options import echo, print_json, select, takes_selection
+from imgbuild.cli.options import print_result, select, takes_selection
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import aligned
 
@@ -31,10 +31,8 @@ def list_images(
     if not selection.names:
         others = map(as_documented_image, images)
         images = (*images, *(one for one in others if one.documented and one not in images))
-    if as_json:
-        print_json([{**one.as_json(), "published": asdict(planned_tags(one))} for one in images])
-    else:
-        echo("\n".join(_lines(images)))
+    result = [{**one.as_json(), "published": asdict(planned_tags(one))} for one in images]
+    print_result(result, _lines(images), as_json=as_json)
 
 
 def _lines(images: "tuple[Image, ...]") -> list[str]:

@@ -5,7 +5,7 @@ import inspect
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,6 +85,14 @@ def info(text: str) -> None:
 
 def print_json(result: Any) -> None:  # noqa: ANN401 - whatever JSON holds
     echo(json.dumps(result, indent=2))
+
+
+def print_result(result: Any, lines: Iterable[str], *, as_json: bool) -> None:  # noqa: ANN401
+    """Print the result as JSON, or its lines, which are made only then."""
+    if as_json:
+        print_json(result)
+    else:
+        echo("\n".join(lines))
 
 
 def open_project(path: Path | None, *, writer: str = "") -> Project:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from imgbuild.cli import options
-from imgbuild.cli.options import echo, print_json, select, takes_selection
+from imgbuild.cli.options import print_result, select, takes_selection
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import WIDTH, wrapped
 
@@ -26,10 +26,7 @@ def show(
     """Show the pins of an image, each with its reason, and its GPUs."""
     opened = options.open_project(project)
     shown = [described(image, opened.locks) for image in select(opened, selection)]
-    if as_json:
-        print_json(shown)
-    else:
-        echo("\n\n".join(map(image_text, shown)))
+    print_result(shown, ["\n\n".join(map(image_text, shown))], as_json=as_json)
 
 
 def described(image: "Image", locks: Path) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imgbuild.cli import options
-from imgbuild.cli.options import echo, option, print_json, select, takes_selection
+from imgbuild.cli.options import option, print_result, select, takes_selection
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import aligned
@@ -55,10 +55,7 @@ def size(
         raise InputError(
             f"The engine has {what}. Build or pull it first; `docker images` lists the engine's."
         )
-    if as_json:
-        print_json(sizes.as_json(found))
-    else:
-        echo("\n".join(_lines(found)))
+    print_result(sizes.as_json(found), _lines(found), as_json=as_json)
     excess = [f"{one.name}: {one.excess}" for one in found if one.excess]
     if excess:
         raise CheckFailedError("\n".join(excess))

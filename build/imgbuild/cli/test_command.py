@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imgbuild.cli import options
-from imgbuild.cli.options import echo, flag, info, option, print_json, select, takes_selection
+from imgbuild.cli.options import flag, info, option, print_result, select, takes_selection
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import aligned
@@ -56,10 +56,7 @@ def test(
     opened = options.open_project(project)
     if list_suites:
         suites = read_suites(opened.suites)
-        if as_json:
-            print_json([one.as_json() for one in suites])
-        else:
-            echo(suite_lines(suites))
+        print_result([one.as_json() for one in suites], suite_lines(suites), as_json=as_json)
         return
     test_options = TestOptions(tuple(suite or ()), rerun=rerun, fail_fast=fail_fast)
     reports = report and report.absolute()
@@ -84,11 +81,8 @@ def test(
         run = _test_external(opened, image, expect, test_options, jobs, reports)
     else:
         run = _test_family(opened, images, image, test_options, jobs, reports)
-    if as_json:
-        print_json([report.as_json() for report in run.reports])
-    else:
-        echo(report_lines(run.reports, run.not_begun))
-        echo(f"Summary: {run.summary}")
+    lines = (report_lines(run.reports, run.not_begun), f"Summary: {run.summary}")
+    print_result([report.as_json() for report in run.reports], lines, as_json=as_json)
     raise_failures(run, require_gpu=require_gpu)
 
 
@@ -186,7 +180,7 @@ def failure_lines(report: "Report") -> list[str]:
     return [f"{report.image}: {suite.suite}: {suite.problem}" for suite in bad]
 
 
-def suite_lines(suites: "Iterable[Suite]") -> str:
+def suite_lines(suites: "Iterable[Suite]") -> list[str]:
     """Return the table of the suites: when each runs, in which images, what it needs and proves."""
     from imgbuild.suites.results import NEEDS_GPU
 
@@ -201,7 +195,7 @@ def suite_lines(suites: "Iterable[Suite]") -> str:
         )
         for suite in suites
     ]
-    return "\n".join(aligned(rows))
+    return aligned(rows)
 
 
 def report_lines(reports: "Sequence[Report]", not_begun: Sequence[str] = ()) -> str:

@@ -56,7 +56,7 @@ def test_what_does_not_say_how_long_it_lasts_shares_a_process_which_comes_first(
 
 
 def test_the_list_says_what_each_suite_proves_needs_and_is_for(folder: Path) -> None:
-    lines = [line.split("  ") for line in suite_lines(read_suites(folder)).splitlines()]
+    lines = [line.split("  ") for line in suite_lines(read_suites(folder))]
     rows = [[cell.strip() for cell in line if cell] for line in lines]
     assert rows[0] == ["suite", "runs", "images", "needs", "proves"]
     assert ["pins", "always", "all", "-", "every pin is right."] in rows
