@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from imgbuild.build.context import image_locks
@@ -118,10 +118,9 @@ class ImageFinder:
         known = published_image(record, registry, self.suites)
         flavour = _FLAVOURS.search(record.tag)
         pins = {**record.pins, **({_MPI: flavour[0]} if flavour else {})}
-        image = ComparedImage(f"{record.image}@{record.release}", pins)
-        packages = record.packages or image.packages
-        size = {PACKED: record.size}
-        return replace(image, packages=packages, size=size, suites=_verdicts(known))
+        title, size = f"{record.image}@{record.release}", {PACKED: record.size}
+        packages = record.packages or ComparedImage.packages
+        return ComparedImage(title, pins, packages=packages, size=size, suites=_verdicts(known))
 
     def _referred(self, reference: str) -> ComparedImage:
         """Return an image of the engine; one that it lacks is looked for in its registry."""

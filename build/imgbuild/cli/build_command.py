@@ -123,7 +123,6 @@ def build(
 
 
 def _plan(context: "BuildContext", *, as_json: bool) -> None:
-    """Print one line an image: what would be done, and why."""
     items = context.plan(test=context.options.test, stored=context.stored)
     if context.sources:
         from imgbuild.build.remote import predicted

@@ -112,7 +112,6 @@ def open_project(path: Path | None, *, writer: str = "") -> Project:
 
 
 def seconds(name: str, duration: str | None) -> float | None:
-    """Return the seconds that the option ``name`` says, if it is given."""
     try:
         return None if duration is None else parse_duration(duration)
     except ValueError as error:

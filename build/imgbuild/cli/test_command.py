@@ -124,7 +124,6 @@ def _test_external(
     jobs: int,
     reports: Path | None,
 ) -> "TestRun":
-    """Test one external image against ``--expect``."""
     from imgbuild.build.context import image_locks
     from imgbuild.build.display import BuildDisplay
     from imgbuild.engine.client import open_engine

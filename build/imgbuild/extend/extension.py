@@ -67,7 +67,6 @@ class Extension(Section):
 
     @property
     def selection(self) -> Selection:
-        """Which image of the matrix a file names."""
         tf, name = ((one,) if one else () for one in (self.tf, self.name))
         options = (self.cpu, self.gpu, self.stack, self.mpi, False, self.as_documented)
         return Selection(tf, *options, name)
@@ -96,7 +95,6 @@ def read_extension(path: Path) -> Extension:
 
 
 def _files_named(extension: Extension) -> Iterator[tuple[Location, str]]:
-    """Yield each path beside its place in a file."""
     for number, name in enumerate(extension.requirements):
         yield ("requirements", number), name
     for number, pair in enumerate(extension.copied):

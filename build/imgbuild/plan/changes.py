@@ -24,7 +24,6 @@ class Change(NamedTuple):
 
     @property
     def arrow(self) -> str:
-        """The change as people read it."""
         return f"{self.old or 'nothing'} → {self.new or 'nothing'}"
 
 

@@ -82,21 +82,17 @@ def make_plan(
         for one in stored
         if one in sure or (one.labels.get(NAME) in unclear and is_own(one, history))
     ]
-    return tuple(
-        _plan_one(
-            image, digest, [one for one in own if one.labels[NAME] == image.name], passed, test
-        )
-        for image, digest in digests
-    )
+    return tuple(_plan_one(image, digest, own, passed, test) for image, digest in digests)
 
 
 def _plan_one(
     image: Image,
     digest: InputDigest,
-    mine: Sequence[StoredImage],
+    own: Sequence[StoredImage],
     passed: Callable[[Image, str], bool | None],
     test: bool,
 ) -> PlanItem:
+    mine = [one for one in own if one.labels[NAME] == image.name]
     verdicts = {one.id: passed(image, one.id) for one in mine if _is_of(image, digest, one)}
     if not verdicts:
         return _to_build(image, digest, mine)

@@ -41,9 +41,7 @@ def report_on(target: TestTarget, session: TestSession, options: TestOptions) ->
     suites = choose_suites(session.project.suites, options.suites, target.variant)
     keys = suite_keys(suites, target.expected)
     gpus = gpu_fingerprint(session.engine) if target.variant == "gpu" else None
-    known: Mapping[str, SuiteResult] = {}
-    if not options.rerun:
-        known = session.store.passed(target.image_id, keys, gpus=gpus)
+    known = {} if options.rerun else session.store.passed(target.image_id, keys, gpus=gpus)
     todo = tuple(name for name in keys if name not in known)
     before = f"not run again: {', '.join(sorted(known))}" if known else ""
     text = "; ".join(filter(None, (", ".join(todo), before)))
