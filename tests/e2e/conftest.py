@@ -20,6 +20,7 @@ from store_trip import OtherEngine, other_engine
 
 from imgbuild.engine.client import Engine
 from imgbuild.engine.discovery import resolve_host
+from imgbuild.files import locked
 from imgbuild.project import Project
 from imgbuild.settings import load_settings
 from standin.__main__ import gateway, open_context, prepare
@@ -155,7 +156,8 @@ ALSO_TESTED = ("tf-1.12-cpu-debian-intelmpi",)
 
 
 def _have(checkout: Checkout, selection: tuple[str, ...], *, test: bool) -> None:
-    """Build an image that is not there."""
-    plan = checkout.run("build", *selection, "--plan", "--no-test", "--json")
-    if json.loads(plan.stdout)[0]["action"] != "nothing":
-        checkout.run("build", *selection, *(() if test else ("--no-test",)))
+    """Build an image that is not there; of several workers (pytest -n) one does."""
+    with locked(checkout.state.parents[1] / "bases.lock"):
+        plan = checkout.run("build", *selection, "--plan", "--no-test", "--json")
+        if json.loads(plan.stdout)[0]["action"] != "nothing":
+            checkout.run("build", *selection, *(() if test else ("--no-test",)))
