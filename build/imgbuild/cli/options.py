@@ -88,7 +88,7 @@ def print_json(result: Any) -> None:  # noqa: ANN401 - whatever JSON holds
 
 
 def print_result(result: Any, lines: Iterable[str], *, as_json: bool) -> None:  # noqa: ANN401
-    """Print the result as JSON, or its lines, which are made only then."""
+    """Print the result as JSON, or its lines."""
     if as_json:
         print_json(result)
     else:
