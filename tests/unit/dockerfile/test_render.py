@@ -182,6 +182,21 @@ def test_the_documented_way_to_conda_forge_has_nothing_of_anaconda(
     assert 'image.licenses="Apache-2.0 AND LicenseRef-NVIDIA-EULA"' in text
 
 
+def test_horovod_waits_for_no_copy_of_tensorflow(
+    images: dict[str, Image], rendered: Rendered
+) -> None:
+    """Copies of gigabytes are made while Horovod is compiled, not before."""
+    for name in images:
+        stages = rendered(name).stages
+        needed, todo = set[str](), ["horovod-wheel"]
+        while todo:
+            if (stage := todo.pop()) in stages and stage not in needed:
+                needed.add(stage)
+                todo += stages[stage].needs
+        assert "packages-tensorflow" in needed, name
+        assert "framework" not in needed, name
+
+
 def test_equal_stages_are_shared(rendered: Rendered) -> None:
     """BuildKit's cache and the shared layers rest on equal text."""
     first, second, intel = (
