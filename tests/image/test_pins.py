@@ -5,6 +5,7 @@ Documented pins of such images have been wrong; the only proof is what the image
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -138,12 +139,15 @@ def test_constraints_are_what_is_installed(
 
 
 @pytest.mark.usefixtures("of_a_stack")
-def test_pip_leaves_what_is_installed(container: Container) -> None:
+def test_pip_leaves_what_is_installed(
+    container: Container, distributions: list[tuple[str, str]]
+) -> None:
     """Of wheels of a newer release pip takes none; told to, it fails and names the constraint."""
-    found = container.program("newer_packages.py", seconds=120).json
-    replaced = ", ".join(sorted({*found["installed"]} - {*found["kept"]}))
+    installed = dict(distributions)
+    found = container.program("newer_packages.py", json.dumps(installed), seconds=120).json
+    replaced = ", ".join(sorted({*installed} - {*found["kept"]}))
     assert not replaced, f"pip would replace {replaced}:\n{found['said']}"
-    held = f"The user requested (constraint) numpy=={found['installed']['numpy']}"
+    held = f"The user requested (constraint) numpy=={installed['numpy']}"
     assert held in found["refused"], found["refused"]
 
 

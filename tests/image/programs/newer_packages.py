@@ -1,7 +1,8 @@
 """Ask pip for every installed package where a newer release of each is on offer; print what it takes.
 
-What is on offer is made here: wheels with nothing but metadata, of the installed release of each
-package and of release 9999. pip downloads, so that the image stays as it is.
+Argument: the version of each installed package, by name, as JSON. What is on offer is made
+here: wheels with nothing but metadata, of the installed release of each package and of release 9999.
+pip downloads, so that the image stays as it is.
 """
 
 import json
@@ -39,9 +40,7 @@ def download(offered, taken, *packages):
     ).stdout
 
 
-def main():
-    listed = subprocess.check_output(PIP + ["list", "--format=json"], universal_newlines=True)
-    installed = {one["name"]: one["version"] for one in json.loads(listed)}
+def main(installed):
     with tempfile.TemporaryDirectory() as offered, tempfile.TemporaryDirectory() as taken:
         for name, version in installed.items():
             offer(offered, name, version)
@@ -50,8 +49,7 @@ def main():
         files = set(os.listdir(taken))
         refused = download(offered, taken, "numpy==" + NEWER)
     kept = [name for name, version in installed.items() if file_name(name, version) in files]
-    found = {"installed": installed, "kept": kept, "said": said[-500:], "refused": refused[-500:]}
-    print(json.dumps(found))
+    print(json.dumps({"kept": kept, "said": said[-500:], "refused": refused[-500:]}))
 
 
-main()
+main(json.loads(sys.argv[1]))
