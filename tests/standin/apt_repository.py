@@ -5,7 +5,8 @@ import hashlib
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from email.utils import formatdate
 from pathlib import Path
@@ -34,7 +35,7 @@ class SigningKey:
 
     def sign(self, release: Path) -> None:
         """Write ``InRelease`` and ``Release.gpg`` beside the file ``Release``."""
-        with tempfile.TemporaryDirectory(prefix="standin-") as home:
+        with _gpg_home() as home:
             _gpg(home, "--import", str(self.folder / "secret.gpg"))
             inline = str(release.with_name("InRelease"))
             detached = str(release.with_name("Release.gpg"))
@@ -48,7 +49,7 @@ def signing_key(context: Context, name: str) -> SigningKey:
 
 
 def _make_key(folder: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix="standin-") as home:
+    with _gpg_home() as home:
         _gpg(home, "--passphrase", "", "--quick-generate-key", _USER, "rsa3072", "sign", "10y")
         _gpg(home, "--output", str(folder / "keyring.gpg"), "--export")
         _gpg(home, "--output", str(folder / "secret.gpg"), "--export-secret-keys")
@@ -58,13 +59,24 @@ def _make_key(folder: Path) -> None:
     (folder / "secret.gpg").chmod(0o600)
 
 
+@contextmanager
+def _gpg_home() -> Iterator[str]:
+    """Give a home of gpg's, short since sockets have short names; its agent ends with it.
+
+    Not before: a gpg that begins while the agent ends cannot sign.
+    """
+    with tempfile.TemporaryDirectory(prefix="standin-", ignore_cleanup_errors=True) as home:
+        try:
+            yield home
+        finally:
+            kill = ["gpgconf", "--homedir", home, "--kill", "gpg-agent"]
+            subprocess.run(kill, capture_output=True, check=False)
+
+
 def _gpg(home: str, *arguments: str) -> str:
-    """Run gpg with a home of its own, which must be short: sockets have short names."""
     command = ["gpg", "--batch", "--quiet", "--no-tty", "--pinentry-mode", "loopback", *arguments]
     environment = {**os.environ, "GNUPGHOME": home}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    kill = ["gpgconf", "--kill", "gpg-agent"]
-    subprocess.run(kill, env=environment, capture_output=True, check=False)
     if done.returncode:
         raise RuntimeError(f"gpg {' '.join(arguments)}: {done.stderr}")
     return done.stdout
