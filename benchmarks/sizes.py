@@ -1,8 +1,8 @@
-"""Sizes of the built images beside their budgets and the documented way, and what they share.
+"""Sizes of the CPU images of debian beside their budgets and the documented way; what they share.
 
 The documented way is the single-stage Dockerfile by hand (one_stage.j2, pip) of the same versions,
 built once with --documented on an engine of its own. The other figures are of the engine that
-imgbuild uses: `imgbuild build --all --stack debian` must have been run.
+imgbuild uses: `imgbuild build --all --cpu --stack debian` must have been run.
 """
 
 import json
@@ -16,6 +16,7 @@ from imgbuild.matrix.load import load_matrix
 from imgbuild.project import Project
 
 MEGABYTE = 1_000_000
+BUILD = "imgbuild build --all --cpu --stack debian"
 
 
 def main() -> None:
@@ -23,12 +24,13 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--documented", action="store_true", help="build the documented way, too")
     chosen = parser.parse_args()
-    images = [i for i in all_images(load_matrix(ROOT / "matrix.yaml")) if i.stack == "debian"]
+    family = all_images(load_matrix(ROOT / "matrix.yaml"))
+    images = [i for i in family if i.stack == "debian" and i.variant == "cpu"]
     names = [word for image in images for word in ("--name", image.name)]
     found = json.loads(run([IMGBUILD, "size", *names, "--json"]))
     missing = [one["name"] for one in found["images"] if not one["built"]]
     if missing:
-        sys.exit(f"Not built: {', '.join(missing)}. Run imgbuild build --all --stack debian first.")
+        sys.exit(f"Not built: {', '.join(missing)}. Run {BUILD} first.")
     sizes = {one["name"]: one["size"] for one in found["images"]}
     documented = documented_sizes(images) if chosen.documented else {}
     rows = [
