@@ -133,7 +133,10 @@ def emptied(text: str) -> str:
     Stages, mounts, copies, arguments and labels stay, and each command keeps its text, which
     the engine compares, behind an exit.
     """
-    mounted = " ".join(sorted({*re.findall(r"--mount=from=[^, ]+,source=(/[^, ]+)", text)}))
+    # What is mounted; and where, since a mount within another cannot make its folder.
+    mounts = re.findall(r"--mount=from=[^, ]+,source=(/[^, ]+)", text)
+    mounts += re.findall(r",target=(/opt/[^, ]+)", text)
+    mounted = " ".join(sorted({*mounts}))
     first, out, in_run = f"mkdir -p {FOLDERS} {mounted} && exit 0", list[str](), False
     for line in text.splitlines():
         in_run = in_run or line.startswith("RUN ")
