@@ -95,6 +95,7 @@ def test_a_changed_pin_is_all_that_is_published(project: CiProject) -> None:
     assert project.tags() == after
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("project", ["tiny"], indirect=True)
 def test_a_shard_that_fails_publishes_nothing_and_the_next_run_publishes_it(
     project: CiProject, engine: Engine
