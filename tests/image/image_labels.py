@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 from docker_command import container_of, docker
@@ -13,6 +14,7 @@ def image_labels(hosts: str) -> dict[str, str]:
     return image_config(hosts)["Labels"] or {}
 
 
+@cache
 def image_config(hosts: str) -> dict[str, Any]:
     """Return the image's configuration: labels, environment, entry point.
 
@@ -30,6 +32,7 @@ def image_history(hosts: str) -> list[str]:
     )
 
 
+@cache
 def image_of(hosts: str) -> str:
     """Return the id of the image that runs behind `--hosts`."""
     return str(inspect("container", container_of(hosts))["Image"])

@@ -73,6 +73,10 @@ class Lab:
         self._containers[name] = made
         return made
 
+    def as_user(self, name: str, user: str) -> Container:
+        """Give the container of that name to a user, as `docker exec --user` does."""
+        return self._with_programs(f"{user}@{self.id_of(name)}")
+
     def join(self, network: str, name: str, *options: str) -> Container:
         """Start a container that the others on `network` (of `network()`) know as `name`."""
         return self.start(name, f"--network={network}", f"--network-alias={name}", *options)

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from tensorboard_versions import Version
 
 pytestmark = pytest.mark.usefixtures("importable")
-LASTS = 6
+LASTS = 8
 SECONDS = 240
 BY_DEFAULT, FOR_ALL = PORTS = ("6006", "6106")  # the range's ends; the servers are started so
 

@@ -1,6 +1,6 @@
 # suite: running
 # base: tf-1.10-cpu-debian
-# fails: test_two_ranks_share_more_than_the_shared_memory\[mpiuser
+# fails: test_two_ranks_add_up\[mpiuser
 # says: module 'numpy' has no attribute 'full'
 # slow: yes
 ARG BASE

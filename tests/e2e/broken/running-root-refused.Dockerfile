@@ -1,6 +1,6 @@
 # suite: running
 # base: tf-1.12-cpu-debian
-# fails: test_two_ranks_share_more_than_the_shared_memory\[root
+# fails: test_two_ranks_add_up\[root
 # says: mpirun has detected an attempt to run as root
 ARG BASE
 FROM ${BASE}
