@@ -34,6 +34,7 @@ from imgbuild.plan.plan import CREATED
 from imgbuild.project import Project
 
 NOTHING_TO_DO = ["build", "--all", "--no-test"]
+ONE = ["build", "--tf", "2.2", "--no-test"]
 #: What the copies of a Dockerfile name; the emptied commands make all of them.
 FOLDERS = (
     "/opt/python/bin /opt/miniconda /out/opt/python /build /wheels /uv /usr/bin/strip "
@@ -59,6 +60,7 @@ def main() -> None:
             Contestant("imgbuild --help", [IMGBUILD, "--help"], env),
             Contestant("imgbuild list", [IMGBUILD, "list"], env),
             Contestant("imgbuild render", render, env, prepare=lambda: forget(checkout)),
+            Contestant("imgbuild build --tf 2.2, nothing to do", [IMGBUILD, *ONE], env),
             Contestant("imgbuild build --all, nothing to do", [IMGBUILD, *NOTHING_TO_DO], env),
             Contestant("docker buildx bake, nothing to do", bake, env),
         ]
