@@ -248,7 +248,7 @@ def picture(status: BuildStatus, height: int, now: float) -> Group:
 
 
 def _standing(status: BuildStatus, now: float) -> str:
-    """Return ``12 of 34 done, 310 of 640 steps, 3m12s, longest: 2/2 RUN make of tf-2.2 1m40s``."""
+    """Return ``12 of 34 done, 2 testing, 310 of 640 steps, 3m12s, longest: 2/2 RUN make of …``."""
     counts, (done, steps) = status.counts(), status.steps
     parts = [f"{status.done} of {len(status.busy)} done"]
     for state in ("building", "exporting", "testing", "waiting", "failed"):

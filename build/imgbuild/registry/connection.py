@@ -34,7 +34,7 @@ _WRITTEN_NOW = "DIGEST_INVALID"
 _DISK_FULL = "no space left on device"
 #: The longest text of a registry that is repeated.
 _LONGEST_TEXT = 200
-#: What to do about a status that another try would not change.
+#: What to do about a status that another try would not change; for an engine, `publish.upload`.
 _HINTS = {
     403: " The login there is, if any, does not allow it: docker login {host}, as someone who may.",
     404: " The repository does not exist, and the registry does not create it.",
