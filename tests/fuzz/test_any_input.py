@@ -162,7 +162,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
         patched.chdir(root)
         patched.setattr(socket.socket, "connect", _refused)
         patched.setattr(socket, "getaddrinfo", _refused)
-        patched.setattr("imgbuild.cli.register", lambda _: None)  # it has been
+        patched.setattr("imgbuild.cli.register", lambda *_: None)  # it has been
         patched.setattr(signal, "signal", lambda *_: None)
         patched.setattr(RetryPolicy, "wait", lambda *_: inf)
         patched.setattr(build_inputs, "bootstrap_base", _no_base)
@@ -261,7 +261,7 @@ def _options(draw: st.DrawFn, parameters: list[Any]) -> list[str]:
     known = [one for one in parameters if one.param_type_name == "option"]
     known = [one for one in known if not NOT_TRIED & {*one.opts}]
     words = []
-    for option in draw(st.lists(st.sampled_from(known), max_size=3)):
+    for option in draw(st.lists(st.sampled_from(known), max_size=3)) if known else ():
         words.append(draw(st.sampled_from([*option.opts, *option.secondary_opts])))
         if not getattr(option, "is_flag", False):
             words.append(draw(WORDS))
