@@ -1,5 +1,6 @@
 """Render Dockerfiles, write them, and compare them with the committed ones."""
 
+import hashlib
 import os
 import shlex
 from collections.abc import Iterable, Mapping
@@ -22,6 +23,7 @@ from imgbuild.matrix.load import version_note
 from imgbuild.project import Project, cache_dir
 
 DOCKERFILE = "Dockerfile"
+_SHA256_BYTES = 32
 #: Of a line with packages, variables or labels; longer lines are long words.
 WIDTH = 130
 
@@ -136,11 +138,23 @@ def template_environment(*folders: Path) -> Environment:
 
 
 class _CompiledTemplates(FileSystemBytecodeCache):
-    """Templates compiled before, which takes longer than to render one image."""
+    """Templates compiled before, which takes longer than to render one image.
+
+    Each is kept behind its sha256, so that a damaged one is compiled anew.
+    """
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        with suppress(OSError):
+            kept = Path(self._get_cache_filename(bucket)).read_bytes()
+            if kept[:_SHA256_BYTES] == hashlib.sha256(kept[_SHA256_BYTES:]).digest():
+                bucket.bytecode_from_string(kept[_SHA256_BYTES:])
 
     def dump_bytecode(self, bucket: Bucket) -> None:
+        content, path = bucket.bytecode_to_string(), Path(self._get_cache_filename(bucket))
         with suppress(OSError):  # the folder is another user's, or full
-            super().dump_bytecode(bucket)
+            part = path.with_suffix(f".{os.getpid()}")
+            part.write_bytes(hashlib.sha256(content).digest() + content)
+            part.replace(path)
 
 
 def _wrapped(words: Iterable[str], before: int, indent: int = 4) -> str:

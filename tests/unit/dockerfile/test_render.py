@@ -66,6 +66,15 @@ def test_compiled_templates_are_kept_where_there_is_a_cache(
         assert render_dockerfile(image, templates).text == rendered(name).text
         assert kept.exists() == cached
         (tmp_path / "imgbuild").mkdir(exist_ok=True)
+    whole = {path: path.read_bytes() for path in kept.iterdir()}
+    for half in (0, 1):  # a byte changed in the middle of a constant, perhaps; then the end lost
+        for path, content in whole.items():
+            middle = len(content) // 2
+            changed = content.replace(b"FROM", b"from").replace(b"RUN", b"run")
+            path.write_bytes(content[:middle] if half else changed)
+        template_environment.cache_clear()
+        assert render_dockerfile(image, templates).text == rendered(name).text
+        assert {path: path.read_bytes() for path in kept.iterdir()} == whole
     with (templates / "Dockerfile.j2").open("a", encoding="utf-8") as file:
         file.write("# changed\n")
     shutil.rmtree(kept)  # beneath an environment that keeps them
