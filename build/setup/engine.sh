@@ -108,12 +108,16 @@ install_missing() {
 # A pidfile that a kill left behind may name any process; the data folder on its command line tells.
 pid() { processes "^[^ ]*dockerd .*--data-root=$state/docker( |$)"; }
 
-# End what a dead engine leaves: its containerd, and shims with their containers.
+# End what a dead engine leaves: its containerd, shims with their containers, and mounts, of which
+# dockerd makes one of its data folder on itself; nothing can be removed below them.
 kill_leftovers() {
     local left
     for left in $(processes "^[^ ]*containerd(-shim[^ ]*)? .*$run/docker/"); do
         # shellcheck disable=SC2046 # a word for each child
         kill -KILL $(cat "/proc/$left/task/$left/children") "$left" || true
+    done 2>/dev/null
+    for left in $(findmnt -rno TARGET); do
+        if [[ $left == "$state"/* || $left == "$run"/* ]]; then umount --lazy "$left" || true; fi
     done 2>/dev/null
     rm -f "$run/docker.pid" "$run/docker.sock"
 }

@@ -176,3 +176,22 @@ def test_a_plain_user_installs_and_starts_nothing(engine: Engine, folder: Path) 
     assert (result.returncode, result.stdout) == (0, f"{own}\n"), "root has started it"
     assert not (folder / "calls").exists()
     assert not (folder / "state").exists()
+
+
+def test_mounts_of_an_engine_that_was_killed_are_in_nobodys_way(folder: Path) -> None:
+    """A dockerd mounts its data folder on itself, and takes that back where it ends itself."""
+    apart = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else [])]
+    if subprocess.run([*apart, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this machine lets nobody but root mount a file system of their own")
+    state, script = folder / "state", folder / "checkout" / "build" / "setup" / "engine.sh"
+    data = state / "docker"
+    (data / "overlay2").mkdir(parents=True)
+    mounts = f"mount --bind {data} {data} && mount -t tmpfs none {data}/overlay2"
+    command = f"{mounts} && {script} stop --store graph && ! findmnt -rno TARGET | grep {state}/"
+    variables = {
+        "IMGBUILD_ENGINE_STATE": str(state),
+        "IMGBUILD_ENGINE_RUN": str(folder / "run"),
+        "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+    }
+    subprocess.run([*apart, "bash", "-c", command], env=variables, check=True)
+    assert not state.exists()
