@@ -6,7 +6,9 @@
 #   make check    the checks and tests that need no engine: what CI says first
 #   make nightly  the tests that take longest: every fault of a push, made-up input, stand-ins
 #   make standin  the twenty images of the stack ubuntu, built and tested on stand-ins
+#   make derived  write what is made of the matrix and the code: Dockerfiles, schema, tables, golden files
 #   make unit     the unit tests alone, no engine
+#   make site     the documentation and the catalogue as a site, in the folder site (SITE)
 #   make gpu      the suites for GPUs, on a machine with one: of GPU_IMAGES in its engine, or of a BUNDLE
 #   make bench    the benchmarks, hours, and their tables into docs/evidence.md; needs root
 #   make clean    remove the virtual environment and the caches of the tools
@@ -15,6 +17,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 REQUIREMENTS := build/requirements.txt
+# Of the documentation's generator, which has an environment of its own: nothing else needs it.
+SITE_VENV := $(VENV)/site
+SITE_REQUIREMENTS := build/requirements-site.txt
+SITE ?= site
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # Tried by running it: a name on PATH may be a version manager's shim for nothing.
@@ -29,7 +35,7 @@ INSTALL = install() { \
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; }
 
 # No target is called "build": that is the source folder.
-.PHONY: help demo quick test check nightly standin unit gpu bench machine base-tools stub-tools browser compose clean own-venv
+.PHONY: help demo quick test check nightly standin derived unit site gpu bench machine base-tools stub-tools browser compose clean own-venv
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -42,7 +48,7 @@ demo: machine
 quick: machine base-tools check
 	$(BIN)/pytest tests/e2e/test_faults.py -k test_only_what_changed_is_rebuilt
 
-test: machine base-tools browser compose check
+test: machine base-tools browser compose check site
 	$(BIN)/pytest tests/e2e -m "not nightly" --ignore tests/e2e/test_broken.py
 	$(BIN)/pytest -n 2 tests/e2e/test_broken.py -m "not nightly"
 
@@ -58,7 +64,7 @@ check: $(READY)
 	$(BIN)/mypy tests/gpu
 	$(BIN)/mypy benchmarks
 	$(BIN)/pytest -q -n auto tests/unit
-	$(BIN)/imgbuild render --check
+	$(BIN)/imgbuild render --check || { echo "Out of date: make derived writes it." >&2; exit 1; }
 	$(BIN)/imgbuild lock --check
 	$(BIN)/imgbuild audit --offline
 
@@ -69,8 +75,20 @@ nightly: machine base-tools stub-tools browser compose
 standin: machine base-tools stub-tools
 	cd tests && ../$(BIN)/python -m standin.family --all
 
+derived: $(READY)
+	$(BIN)/imgbuild render
+	IMGBUILD_WRITE_GOLDEN=1 IMGBUILD_WRITE_DOCS=1 $(BIN)/pytest -q tests/unit/test_golden.py \
+		tests/unit/docs -k "golden or generated_tables"
+
 unit: $(READY)
 	$(BIN)/pytest -q -n auto tests/unit
+
+# The catalogue is the site's index.html; imgbuild replaces no other's. Without -E, Sphinx would not
+# warn again of pages that have not changed.
+site: $(SITE_VENV)/.ready
+	$(BIN)/imgbuild catalog --output $(SITE)
+	$(SITE_VENV)/bin/sphinx-build -q -W --keep-going -E -c docs -d $(SITE_VENV)/doctrees . $(SITE)
+	@echo "$(SITE)/docs/index.html"
 
 # GPU_IMAGES are options of imgbuild; what `imgbuild test` says is also written with the machine. A
 # BUNDLE is what tests/gpu/bundle.py made of an image, for a machine without Docker.
@@ -147,6 +165,12 @@ $(READY): $(REQUIREMENTS) pyproject.toml | own-venv
 	@echo "Installing $(REQUIREMENTS) into $(VENV)"
 	@$(BIN)/python -m pip install -qq --require-hashes -r $(REQUIREMENTS)
 	@$(BIN)/python -m pip install -qq --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(SITE_VENV)/.ready: $(SITE_REQUIREMENTS) $(READY)
+	@echo "Installing $(SITE_REQUIREMENTS) into $(SITE_VENV)"
+	@$(BIN)/python -m venv --clear $(SITE_VENV)
+	@$(SITE_VENV)/bin/python -m pip install -qq --require-hashes -r $(SITE_REQUIREMENTS)
 	@touch $@
 
 clean:

@@ -1,1 +1,1 @@
-"""imgbuild: build, test and publish container images for TensorFlow 1.10 to 2.15."""
+"""imgbuild: build, test and publish container images with an old TensorFlow."""

@@ -139,7 +139,7 @@ class Cleanup:
             yield Garbage(kind, note.stem, why, remove, since=since, image=note.stem)
 
     def _images(self, engine: Engine) -> Iterator[Garbage]:
-        known = ReportStore(self.state / "reports").knows
+        known = ReportStore(self.state / "reports").was_to_test
         for image in engine.images(NAME):
             names, name = own_names(image), image.labels[NAME]
             # One with tags of others only is theirs now; an untagged one may await its tests.

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -14,12 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from imgbuild.errors import MachineError
+from imgbuild.errors import InputError, MachineError
 from imgbuild.process import run
 from imgbuild.project import state_dir
 
 #: Every stored file has this time, 1980-01-02, so that a layer with it is always the same.
 FILE_TIME = 315619200
+#: Bytes of a text that a user names; the largest lock has a tenth of it.
+LARGEST_TEXT = 4 << 20
 
 
 def sha256(content: bytes) -> str:
@@ -33,11 +36,38 @@ def json_sha256(value: object) -> str:
 
 
 def parse_json(content: str | bytes) -> Any:  # noqa: ANN401 - whatever JSON holds
-    """Return JSON that anybody may have written; ValueError for one nested too deeply, too."""
+    """Return JSON that anybody may have written.
+
+    ValueError: it is none, is nested too deeply, or has a number without an end.
+    """
     try:
-        return json.loads(content)
+        return json.loads(content, parse_constant=_refuse_constant)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def read_named(path: Path, what: str = "", hint: str = "", *, largest: int = LARGEST_TEXT) -> str:
+    """Return the text of a file that a user names; ``what`` and ``hint`` are for the error.
+
+    InputError: it is no file, has more than ``largest`` bytes, or is not UTF-8 text.
+    """
+    try:
+        # A FIFO would be waited for, and a device has no end.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            known = os.fstat(file.fileno())
+            if not stat.S_ISREG(known.st_mode) and known.st_rdev != Path(os.devnull).stat().st_rdev:
+                raise OSError(0, "a device or a pipe, not a file")  # noqa: TRY301
+            content = file.read(largest + 1)
+        if len(content) > largest:
+            raise OSError(0, f"over {largest} bytes, too large for such a file")  # noqa: TRY301
+        return content.decode("utf-8")
+    except (OSError, ValueError) as error:
+        said = (isinstance(error, OSError) and error.strerror) or "not UTF-8 text"
+        raise InputError(f"{what or path}: {said}.{hint and ' '}{hint}") from None
 
 
 def file_sha256(path: Path) -> str:

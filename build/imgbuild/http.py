@@ -1,16 +1,16 @@
 """The one HTTP client: time limits, redirects, TLS, logins, and trying again."""
 
-import ipaddress
 import random
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from http.cookiejar import DefaultCookiePolicy
 from math import inf
 from typing import TypeVar
-from urllib.parse import urljoin, urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -18,7 +18,9 @@ from requests.utils import get_environ_proxies
 from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 from urllib3.util import Retry
 
+from imgbuild.addresses import PORTS, is_loopback, is_plain, moved, same_site, shown
 from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.parallel import background
 
 T = TypeVar("T")
 
@@ -26,10 +28,12 @@ T = TypeVar("T")
 LARGEST_ANSWER = 1 << 24
 #: The most seconds between two tries, and the most that a server may request.
 LONGEST_WAIT, LONGEST_REQUESTED = 60.0, 300.0
+#: The most seconds until the headers of an answer are there, and all of one that is read whole: a
+#: server that sends a byte a second keeps every shorter limit.
+HEADERS_SECONDS, ANSWER_SECONDS = 120.0, 300.0
 _CHUNK = 1 << 18
 # A file is what the server has, not what it packs for the way.
 _ALWAYS = {"User-Agent": "imgbuild", "Accept-Encoding": "identity"}
-_PORTS = {"http": 80, "https": 443}
 #: The first that fits: some are kinds of others.
 _REASONS = (
     (requests.exceptions.ProxyError, "the proxy of this machine cannot be reached"),
@@ -182,10 +186,12 @@ class HttpClient:
             method, url, headers, content=content, authorization=authorization, secret=secret
         ) as response:
             body = bytearray()
-            for chunk in response.raw.stream(_CHUNK, decode_content=True):
-                body += chunk
-                if len(body) > limit:
-                    raise MachineError(f"{shown(url)} sent more than {limit >> 20} MiB: refused.")
+            with ends_within(ANSWER_SECONDS, response):
+                for chunk in response.raw.stream(_CHUNK, decode_content=True):
+                    body += chunk
+                    if len(body) > limit:
+                        size = f"{limit >> 20} MiB"
+                        raise MachineError(f"{shown(url)} sent more than {size}: refused.")
             return Answer(response.status_code, response.headers, bytes(body), response.url)
 
     @contextmanager
@@ -208,7 +214,8 @@ class HttpClient:
             )
         sent = {**_ALWAYS, **({"Authorization": login} if login else {}), **(headers or {})}
         try:
-            response = self._session.request(
+            request = partial(
+                self._session.request,
                 method,
                 url,
                 data=content,
@@ -218,8 +225,10 @@ class HttpClient:
                 stream=True,
                 proxies=_proxies(url),
             )
-            with closing(response):
+            with closing(background(request).result(HEADERS_SECONDS)) as response:
                 yield response
+        except TimeoutError:
+            raise TransientError(f"no headers within {HEADERS_SECONDS:.0f} s") from None
         except (requests.RequestException, HTTPError) as error:
             # Not chained: the original holds the request, with what it was authorized by.
             raise _fault(error, url) from None
@@ -236,7 +245,7 @@ class _Session(requests.Session):
         self.max_redirects = 10
         # No cookie is kept: they are all that is not safe beside threads.
         self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
-        for scheme in _PORTS:
+        for scheme in PORTS:
             self.mount(f"{scheme}://", HTTPAdapter(pool_maxsize=32))
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
@@ -261,6 +270,41 @@ def _proxies(url: str) -> dict[str, str]:
     return {} if is_loopback(urlsplit(url).netloc) else dict(get_environ_proxies(url))
 
 
+@contextmanager
+def ends_within(seconds: float, response: requests.Response) -> Iterator[Callable[[], None]]:
+    """Cut the answer off when reading it takes longer; what is given begins the time anew.
+
+    TransientError: it took longer.
+    """
+    timers, late = list[threading.Timer](), threading.Event()
+
+    def cut() -> None:
+        late.set()
+        with suppress(ValueError, RuntimeError, OSError):  # it has come to its end
+            response.raw.shutdown()
+
+    def renew() -> None:
+        stop()
+        timers.append(threading.Timer(seconds, cut))
+        timers[0].daemon = True
+        timers[0].start()
+
+    def stop() -> None:
+        while timers:
+            timers.pop().cancel()
+
+    renew()
+    try:
+        yield renew
+    except (requests.RequestException, HTTPError):
+        if not late.is_set():
+            raise
+    finally:
+        stop()
+    if late.is_set():
+        raise TransientError(f"no whole answer within {seconds:.0f} s")
+
+
 def raise_transient(status: int, headers: Mapping[str, str], detail: str = "") -> None:
     """Raise `TransientError` for a status that another try may change; ``detail`` explains it."""
     if status in {408, 425, 429} or status >= 500:
@@ -269,55 +313,6 @@ def raise_transient(status: int, headers: Mapping[str, str], detail: str = "") -
             # A number of seconds, or a date (RFC 9110, 10.2.3).
             seconds = Retry().parse_retry_after(headers["Retry-After"])
         raise TransientError(f"it answered {status}{detail}", seconds)
-
-
-def shown(url: str) -> str:
-    """Return an address for messages: without login, and without query, which may be a key."""
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-
-
-def same_site(one: str, other: str) -> bool:
-    """Return whether two addresses are of one scheme, host and port."""
-    first, second = (
-        (parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme))
-        for parts in map(urlsplit, (one, other))
-    )
-    return first == second
-
-
-def is_plain(url: str) -> bool:
-    """Return whether all on the way could read what is sent to an address."""
-    parts = urlsplit(url)
-    return parts.scheme != "https" and not is_loopback(parts.netloc)
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a host, with or without port, is this machine, without resolving its name."""
-    name = ""
-    with suppress(ValueError):  # no host, or none that is an address
-        name = urlsplit(f"//{host}").hostname or ""
-        return ipaddress.ip_address(name).is_loopback
-    return name == "localhost"
-
-
-def moved(here: str, location: str) -> str:
-    """Return the address that a ``Location`` names; it may be relative. https stays https.
-
-    MachineError: it leads from https to something else, or to neither http nor https.
-    """
-    parts = urlsplit(urljoin(here, location))
-    there = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-    if parts.scheme not in _PORTS:
-        raise MachineError(
-            f"{shown(here)} leads to {shown(there)}, which is neither http nor https."
-        )
-    if here.startswith("https:") and parts.scheme != "https":
-        raise MachineError(
-            f"{shown(here)} leads from https to {shown(there)}. A proxy before the server has to "
-            "tell it X-Forwarded-Proto: https, or the server has to give relative addresses."
-        )
-    return there
 
 
 def _fault(error: Exception, url: str) -> Exception:

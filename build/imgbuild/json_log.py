@@ -10,6 +10,7 @@ import re
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TextIO
 
@@ -20,14 +21,43 @@ OPTION = "--log-format"
 Value = str | int | float | bool | None
 
 
-class JsonLog(io.TextIOBase):
-    """A text stream that turns what is written into JSON objects."""
+class ErrorStream(io.TextIOBase):
+    """Standard error, on which no login of an address is shown: Typer quotes arguments.
+
+    What cannot be written, such as on a full disk, is lost: the exit code says the same.
+    """
 
     encoding = "utf-8"
     errors = "replace"
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: "TextIO | ErrorStream") -> None:
         self._stream = stream
+        self.encoding = stream.encoding
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self._stream.write(without_logins(text))
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+
+class JsonLog(ErrorStream):
+    """A text stream that turns what is written into JSON objects."""
+
+    def __init__(self, stream: "TextIO | ErrorStream") -> None:
+        super().__init__(stream)
         self._rest = ""
         self._lock = threading.RLock()
 
@@ -58,11 +88,8 @@ class JsonLog(io.TextIOBase):
             self.write("\n")
         super().close()
 
-    def writable(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return self._stream.fileno()
+    def isatty(self) -> bool:
+        return False
 
 
 def requested(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> bool:
@@ -70,10 +97,12 @@ def requested(arguments: Sequence[str], environ: Mapping[str, str] = os.environ)
 
     Asked before the command line is parsed: what is wrong with it must be said in JSON too.
     """
-    chosen = [environ.get(VARIABLE, "")]
-    chosen += re.findall(rf"(?:^|\0){OPTION}[=\0]([^\0]*)", "\0".join(arguments))
-    return chosen[-1] == "json"
+    names = [environ.get(VARIABLE, "")]
+    names += re.findall(rf"(?:^|\0){OPTION}[=\0]([^\0]*)", "\0".join(arguments))
+    return names[-1] == "json"
 
 
-def begin() -> None:
-    sys.stderr = JsonLog(sys.stderr)
+def begin(*, as_json: bool) -> None:
+    if sys.stderr:  # a program can be started without it
+        safe = ErrorStream(sys.stderr)
+        sys.stderr = JsonLog(safe) if as_json else safe

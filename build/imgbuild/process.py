@@ -1,13 +1,16 @@
 """Run other programs so that they end with the caller, and with imgbuild when it is killed."""
 
 import codecs
+import math
 import os
 import selectors
 import shutil
 import signal
 import subprocess
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,8 +22,10 @@ TimeoutExpired = subprocess.TimeoutExpired
 #: Seconds between SIGTERM and SIGKILL. buildx uses them to stop the engine's running steps.
 GRACE_SECONDS = 10.0
 _SHORT_GRACE_SECONDS = 2.0
-#: The exit codes of a shell and of timeout(1).
-NOT_FOUND, TIMED_OUT = 127, 124
+#: The exit codes of a shell and of timeout(1), and the one of a program that printed too much.
+NOT_FOUND, TIMED_OUT, FLOODED = 127, 124, 125
+#: So many bytes a program may print; what prints more is wrong, or means harm.
+OUTPUT_LIMIT = 16 << 20
 #: Daemons live here, and users other than root often lack it in PATH.
 _SYSTEM_FOLDERS = "/usr/local/sbin:/usr/sbin:/sbin"
 _CHUNK_BYTES = 65536
@@ -62,8 +67,9 @@ def run(
 ) -> Finished:
     """Run a program to its end; ``text`` is its standard input, ``env`` its whole environment.
 
-    A program that is not there gives `NOT_FOUND`; one that takes longer than ``timeout`` seconds is
-    ended with its children and gives `TIMED_OUT`, with the reason in ``errors``.
+    A program that is not there gives `NOT_FOUND`; one that takes longer than ``timeout`` seconds,
+    or prints more than `OUTPUT_LIMIT`, is ended with its children and gives `TIMED_OUT` or
+    `FLOODED`, with the reason in ``errors``.
     """
     program = find_program(command[0], os.environ if env is None else env)
     if program is None:
@@ -73,7 +79,11 @@ def run(
         with start(
             words, env=env, cwd=cwd, stdin=pipe, errors=pipe, grace=_SHORT_GRACE_SECONDS
         ) as process:
-            output, errors = process.communicate(text, timeout)
+            output, errors = _read_all(process, text, timeout)
+            process.wait(timeout)
+    except OverflowError:
+        limit = OUTPUT_LIMIT >> 20
+        return Finished(FLOODED, errors=f"stopped, since it printed more than {limit} MiB")
     except TimeoutExpired:
         return Finished(TIMED_OUT, errors=f"no answer within {timeout:.0f} s")
     except OSError as error:
@@ -147,6 +157,41 @@ def dies_with_parent(command: Sequence[str]) -> list[str]:
     """
     setpriv = _which("setpriv")
     return [setpriv, "--pdeathsig", "TERM", "--", *command] if setpriv else list(command)
+
+
+def _read_all(process: Process, text: str, timeout: float | None) -> tuple[str, str]:
+    """Give a program its input and return what it prints on both streams.
+
+    OverflowError: that is more than `OUTPUT_LIMIT`; the program is killed.
+    """
+    ends = math.inf if timeout is None else time.monotonic() + timeout
+    stdin, process.stdin = process.stdin, None
+    threading.Thread(target=_feed, args=(stdin, text), daemon=True).start()
+    found = {stream: bytearray() for stream in (process.stdout, process.stderr) if stream}
+    with selectors.DefaultSelector() as selector:
+        for stream in found:
+            selector.register(stream, selectors.EVENT_READ)
+        while selector.get_map():
+            left = ends - time.monotonic()
+            ready = selector.select(None if left == math.inf else max(left, 0))
+            if not ready:
+                raise TimeoutExpired(process.args, timeout or 0)
+            for key, _ in ready:
+                data = os.read(key.fd, _CHUNK_BYTES)
+                found[key.fileobj] += data  # type: ignore[index]  # it was registered as a stream
+                if not data:
+                    selector.unregister(key.fileobj)
+            if sum(map(len, found.values())) > OUTPUT_LIMIT:
+                process.kill()
+                raise OverflowError
+    output, errors = (data.decode(errors="replace") for data in found.values())
+    return output, errors
+
+
+def _feed(stdin: IO[str] | None, text: str) -> None:
+    with suppress(OSError), stdin or nullcontext():  # it does not read, or has ended
+        if stdin:
+            stdin.write(text)
 
 
 def lines_of(

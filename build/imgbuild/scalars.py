@@ -15,7 +15,7 @@ from packaging.requirements import Requirement as ParsedRequirement
 from packaging.specifiers import SpecifierSet
 from pydantic import AfterValidator, BeforeValidator, ValidationError, WithJsonSchema
 
-from imgbuild.text import without_logins
+from imgbuild.text import printable, without_logins
 
 
 def _matching(
@@ -55,16 +55,24 @@ def _parse_time(value: str) -> None:
         raise ValueError(value)
 
 
+def _shown(value: str) -> None:
+    """Refuse what a terminal obeys: beside controls, what ends a line or turns its direction."""
+    if value != printable(value):
+        raise ValueError(value)
+
+
+#: 010.1 would be another name of 10.1.
+_NUMBER = "(0|[1-9][0-9]*)"
 _VERSION = _matching(
-    r"[0-9]+([-+~.][0-9A-Za-z]+)*",
+    rf"{_NUMBER}([-+~.][0-9A-Za-z]+)*",
     "a version; allowed: digits and dots, such as 2.2.0 or 2.4.8-1+cuda10.1",
 )
 _COMPILER = _matching(
-    r"(clang-)?[0-9]+(\.[0-9]+)+",
+    rf"(clang-)?{_NUMBER}(\.[0-9]+)+",
     "a compiler's version, such as 9.3.1 of g++ or clang-17.0.2",
 )
 _RELEASE = _matching(
-    r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}",  # 2.03.0 would be another name of 2.3.0
+    rf"{_NUMBER}(\.{_NUMBER}){{2}}",
     "a release of three numbers, such as 2.2.0",
 )
 _NAME = _matching(
@@ -127,7 +135,7 @@ _ALIAS = _matching(
     r"[A-Za-z0-9.]+([_-][A-Za-z0-9.]+)*",
     "an image's other name; allowed: letters, digits and ._-, such as TensorFlow-2.2-GPU",
 )
-_CAPABILITY = _matching(r"[0-9]+\.[0-9]", "a GPU's compute capability, such as 7.0")
+_CAPABILITY = _matching(rf"{_NUMBER}\.[0-9]", "a GPU's compute capability, such as 7.0")
 _PROJECT = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
 _RANGE = r"(==|!=|<=|>=|<|>|~=)[0-9][0-9A-Za-z.*+]*(,(==|!=|<=|>=|<|>|~=)[0-9][0-9A-Za-z.*+]*)*"
 _DISTRIBUTION = _matching(_PROJECT, "a Python distribution name, such as h5py")
@@ -139,6 +147,11 @@ _TIMESTAMP = _matching(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z",
     "a UTC time from 1980 to 2105, such as 2026-11-01T00:00:00Z",
     _parse_time,
+)
+_SNAPSHOT = _matching(
+    r"[0-9]{8}T[0-9]{6}Z",
+    "the time of a snapshot in UTC, such as 20261101T000000Z",
+    lambda value: datetime.strptime(value, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC),
 )
 _ABSOLUTE_PATH = _matching(r"/[A-Za-z0-9._@+/-]*", "an absolute path of letters, digits and ._@+/-")
 #: buildx and docker-py would each need an ssh of their own, for every question.
@@ -157,7 +170,7 @@ _IMAGE_USER = _matching(
 )
 _VARIABLE = _matching(r"[A-Za-z_][A-Za-z0-9_]*", "a variable's name, such as NCCL_DEBUG")
 _VARIABLE_VALUE = _matching(
-    r"[^\x00-\x1f\x7f]*", "a variable's value (no line ends or control characters)"
+    r"[^\x00-\x1f\x7f]*", "a variable's value (no line ends or control characters)", _shown
 )
 _ENGINE_HOST = _matching(
     r"(unix:///[A-Za-z0-9._@+/-]+|(tcp|https?)://[A-Za-z0-9._@:/-]+)",
@@ -186,7 +199,7 @@ _SMALLEST_MB, _LARGEST_MB = 10, 50_000
 def _megabytes(value: object) -> int:
     """Return a size in MB as a number; YAML's scalars arrive as text."""
     text = str(value)
-    if re.fullmatch(r"[0-9]{2,5}", text) and _SMALLEST_MB <= int(text) <= _LARGEST_MB:
+    if re.fullmatch(r"[1-9][0-9]{1,4}", text) and _SMALLEST_MB <= int(text) <= _LARGEST_MB:
         return int(text)
     raise ValueError(
         f"{text!r} is not an image's size in MB; allowed: whole numbers from {_SMALLEST_MB} to "
@@ -231,6 +244,7 @@ Distribution = Annotated[str, *_DISTRIBUTION]
 Specifier = Annotated[str, *_SPECIFIER]
 Requirement = Annotated[str, *_REQUIREMENT]
 Timestamp = Annotated[str, *_TIMESTAMP]
+Snapshot = Annotated[str, *_SNAPSHOT]
 AbsolutePath = Annotated[str, *_ABSOLUTE_PATH]
 EngineHost = Annotated[str, *_ENGINE_HOST]
 #: For people only: shown by ``imgbuild show``, never written into a Dockerfile or a command.

@@ -1,39 +1,21 @@
 """``imgbuild.local.yaml``: where this machine takes its inputs from. Never part of the matrix."""
 
-import netrc
 import os
-from base64 import b64encode
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
-from urllib.parse import urlsplit
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, PrivateAttr, ValidationError
 
 from imgbuild import scalars
-from imgbuild.errors import InputError, MachineError
+from imgbuild.errors import InputError
 from imgbuild.files import write_text
 from imgbuild.project import SETTINGS_VARIABLE, cache_dir
 from imgbuild.text import duration_text, parse_duration
 from imgbuild.yaml_file import Section, load_model
 
-if TYPE_CHECKING:  # requests takes 0.1 s to import, and a plan needs no network
-    from imgbuild.http import Answer, HttpClient
-
 #: Mirrors of the command line, as words NAME=URL: ``imgbuild --mirror`` sets it.
 MIRRORS_VARIABLE = "IMGBUILD_MIRRORS"
-#: What OpenSSL, requests, curl and pip read, in the order in which one is believed.
-CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT")
-#: Where distributions keep the bundle that programs use by default.
-SYSTEM_BUNDLES = (
-    Path("/etc/ssl/certs/ca-certificates.crt"),
-    Path("/etc/pki/tls/certs/ca-bundle.crt"),
-    Path("/etc/ssl/ca-bundle.pem"),
-)
-_TRIES = 3
 
 Seconds = Annotated[
     float | None,
@@ -86,21 +68,36 @@ class PrefixInterpreter(Section):
     path: scalars.AbsolutePath
 
 
+def local_prefix(path: Path) -> PrefixInterpreter:
+    return PrefixInterpreter.model_validate({"from": "prefix", "path": str(path)})
+
+
 class Mirror(Section):
     """The replacement of one upstream of the matrix.
 
     ``url`` replaces the upstream's whole URL; ``keyring`` its signing key, where a mirror signs
-    its own index (a binary OpenPGP keyring, the kind apt reads).
+    its own index (a binary OpenPGP keyring, the kind apt reads). With ``snapshot``, a time,
+    ``url`` is that of a service with archives as they were, laid out like Debian's.
     """
 
     url: scalars.SiteUrl
     keyring: scalars.AbsolutePath | None = None
+    snapshot: scalars.Snapshot | None = None
+
+    def addresses(self, name: str) -> dict[str, str]:
+        """Return the URLs that apt reads in place of ``name``, by the archives' names."""
+        if not self.snapshot:
+            return {name: self.url}
+        site = f"{self.url.rstrip('/')}/archive"
+        return {one: f"{site}/{one}/{self.snapshot}" for one in (name, f"{name}-security")}
+
+
+def _whole_mirror(value: object) -> object:
+    return {"url": value} if isinstance(value, str) else value
 
 
 #: A URL alone stands for a mirror without a key of its own.
-AnyMirror = Annotated[
-    Mirror, BeforeValidator(lambda value: {"url": value} if isinstance(value, str) else value)
-]
+AnyMirror = Annotated[Mirror, BeforeValidator(_whole_mirror)]
 
 
 class StandIn(Section):
@@ -126,8 +123,6 @@ class PublishingSettings(Section):
     repository: scalars.PublishingRepository | None = None
     attempts: Annotated[int, Field(ge=1, le=20)] = 5
     first_wait: Annotated[float, Field(ge=0, le=60)] = 1.0
-    #: `doctor --write` of earlier versions wrote it.
-    compression: Annotated[Literal["gzip"], Field(exclude=True)] = "gzip"
 
 
 class Settings(Section):
@@ -203,132 +198,3 @@ def load_settings(path: Path, *, new: bool = False) -> Settings:
 
 def _made_here_file() -> Path:
     return cache_dir() / "base" / "made-here"
-
-
-@dataclass(frozen=True)
-class Credentials:
-    """A name and password, or a token that stands for both (``identity``); nothing prints it."""
-
-    user: str = field(default="", repr=False)
-    password: str = field(default="", repr=False)
-    identity: str = field(default="", repr=False)
-
-    @property
-    def basic(self) -> str:
-        """The header's value; empty if there is no name."""
-        if not self.user:
-            return ""
-        return f"Basic {b64encode(f'{self.user}:{self.password}'.encode()).decode()}"
-
-
-@dataclass(frozen=True)
-class Sites:
-    """The matrix's upstreams by name, what replaces them here, and how to speak to them."""
-
-    upstreams: Mapping[str, str] = field(default_factory=dict)
-    settings: Settings = field(default_factory=Settings)
-
-    def address(self, url: str) -> str:
-        """Return the URL to ask: that of a mirror if ``url`` belongs to a mirrored upstream."""
-        inside = {
-            _folder(upstream): _folder(mirror.url)
-            for name, upstream in self.upstreams.items()
-            if (mirror := self.settings.mirrors.get(name))
-            and _folder(url).startswith(_folder(upstream))
-        }
-        if not inside:
-            return url
-        longest = max(inside, key=len)
-        return inside[longest] + url[len(longest) :]
-
-    def login(self, url: str) -> Credentials | None:
-        """Return the login of the URL's host, if the netrc file names that host.
-
-        Its ``default`` entry is not used: it would be sent to anyone. InputError: the netrc file
-        cannot be read.
-        """
-        found = self._logins.get(urlsplit(url).hostname or "")
-        return Credentials(found[0] or "", found[2] or "") if found else None
-
-    def check_logins(self) -> None:
-        """Raise InputError if apt or uv would send a login of the netrc file over plain http."""
-        mirrors = (mirror.url for mirror in self.settings.mirrors.values())
-        for url in filter(self.login, (*map(self.address, self.upstreams.values()), *mirrors)):
-            from imgbuild.http import is_plain  # noqa: PLC0415 - brings requests
-
-            if is_plain(url):
-                raise InputError(
-                    f"The settings: netrc {self.settings.netrc} has a login for {url}, which is "
-                    "plain http, where all can read it. Name the site by https, or remove its "
-                    "login from the file."
-                )
-
-    @property
-    def verify(self) -> str | bool:
-        """What TLS is verified with: the settings' CA bundle, the environment's, the system's.
-
-        InputError: the one that was named does not exist.
-        """
-        named = {"The settings: ca_bundle": self.settings.ca_bundle}
-        named |= {name: os.environ.get(name) for name in CA_VARIABLES}
-        source, path = next(((name, path) for name, path in named.items() if path), ("", None))
-        if path is None:
-            return next((str(bundle) for bundle in SYSTEM_BUNDLES if bundle.is_file()), True)
-        if not Path(path).exists():
-            raise InputError(f"{source} names {path}, which does not exist. Correct or remove it.")
-        return path
-
-    def client(self) -> "HttpClient":
-        """Return a new client that trusts the CAs and sends the logins of these sites.
-
-        InputError: the CA bundle does not exist, or the netrc file cannot be read.
-        """
-        from imgbuild.http import HttpClient, RetryPolicy  # noqa: PLC0415 - brings requests
-
-        def login(url: str) -> str:
-            return (self.login(url) or Credentials()).basic
-
-        return HttpClient(self.verify, policy=RetryPolicy(_TRIES), login=login)
-
-    def get(self, url: str, *, limit: int = 1 << 24) -> "Answer":
-        """Return the answer of ``url`` or of its mirror, read whole; ``limit`` is in bytes.
-
-        MachineError: there is no answer, or only a server error, or more than ``limit``.
-        """
-        address = self.address(url)
-        try:
-            return self._client.get(address, limit=limit)
-        except MachineError as error:
-            raise MachineError(f"{error} {self.advice(address)}") from None
-
-    def advice(self, address: str) -> str:
-        """Return what to do about a site that does not give what it should."""
-        if any(address.startswith(mirror.url) for mirror in self.settings.mirrors.values()):
-            return "That is a mirror of the settings or --mirror: check that it holds the file."
-        return "Where this site cannot be reached, name a mirror of it (docs/guide.md)."
-
-    @cached_property
-    def _client(self) -> "HttpClient":
-        return self.client()
-
-    @cached_property
-    def _logins(self) -> Mapping[str, tuple[str, str | None, str | None]]:
-        path = self.settings.netrc
-        if path is None:
-            return {}
-        try:
-            if Path(path).is_char_device():  # it may have no end
-                raise OSError(0, "a device, not a file")  # noqa: TRY301
-            return netrc.netrc(path).hosts
-        except (netrc.NetrcParseError, UnicodeDecodeError, OSError) as error:
-            # The parser's message quotes the token that it stumbled over: it may be a password.
-            line = f":{error.lineno}" if isinstance(error, netrc.NetrcParseError) else ""
-            fault = error.strerror if isinstance(error, OSError) else "not a netrc file"
-            raise InputError(
-                f"The settings: netrc {path}{line}: {fault}. It should exist and hold lines "
-                "such as `machine mirror.example.org login NAME password SECRET`."
-            ) from None
-
-
-def _folder(url: str) -> str:
-    return url.rstrip("/") + "/"

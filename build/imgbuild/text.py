@@ -71,11 +71,11 @@ def printable(text: str) -> str:
 
 def ranges(found: Iterable[str], every: Sequence[str]) -> str:
     """Return some of ``every``, in its order; three or more that are together as ``a to c``."""
-    wanted, runs = {*found}, [[""]]
+    positions, runs = {*found}, [[""]]
     for one in every:
-        if one in wanted and runs[-1] != [""]:
+        if one in positions and runs[-1] != [""]:
             runs[-1].append(one)
-        elif one in wanted:
+        elif one in positions:
             runs[-1] = [one]
         elif runs[-1] != [""]:
             runs.append([""])

@@ -11,6 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from imgbuild.errors import InputError
+from imgbuild.files import read_named
 
 try:
     from yaml import CSafeLoader as _Loader
@@ -31,9 +32,12 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 class Section(BaseModel):
-    """A part of a file as a frozen model; unknown keys are faults."""
+    """A part of a file as a frozen model; unknown keys are faults.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
+    A field with an alias is known by that alone, in code as in files.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 @dataclass(frozen=True)
@@ -94,18 +98,10 @@ def read_document(path: Path) -> Document:
     InputError: the file cannot be read, is not UTF-8, is not YAML, or is beyond the limits.
     """
     document = Document(path)
+    text = read_named(path, largest=LARGEST)
     try:
-        with path.open("rb") as file:  # a device has no end
-            content = file.read(LARGEST + 1)
-        if len(content) > LARGEST:
-            raise InputError(f"{path} is no file of imgbuild: it has over {LARGEST} bytes.")
-        text = content.decode("utf-8")
         node = yaml.compose(text, Loader=_ShallowLoader)
         document.value = {} if node is None else _Reader(document).plain(node)
-    except OSError as error:
-        raise InputError(f"Cannot read {path}: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 text: {error.reason}.") from error
     except yaml.MarkedYAMLError as error:
         mark, what = error.problem_mark or error.context_mark, error.problem or error.context
         place = f"{path.name}:{mark.line + 1}:{mark.column + 1}" if mark else path.name

@@ -35,7 +35,6 @@ class Broken:
 
     @property
     def tag(self) -> str:
-        """The name that its image gets for the time of a test."""
         return f"imgbuild-broken/{self.file.stem}"
 
 

@@ -1,7 +1,6 @@
 """A headless Chromium, through its driver and the W3C's WebDriver protocol.
 
-The protocol's few routes that are needed here are one request each, so no package is. The browser
-has no way out: every host name but this machine's own is unknown to it.
+The routes that are needed here are one request each, so no package is. It has no way out.
 """
 
 import base64
@@ -9,13 +8,14 @@ import json
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
 import requests
+
+from waiting import wait_for
 
 SECONDS = 60
 WIDTH, HEIGHT = 1280, 900
@@ -31,9 +31,11 @@ OPTIONS = (
     f"--window-size={WIDTH},{HEIGHT}",
 )
 CAPABILITIES = {
-    "browserName": "chrome",
-    "goog:chromeOptions": {"args": list(OPTIONS)},
-    "goog:loggingPrefs": {"performance": "ALL"},
+    "alwaysMatch": {
+        "browserName": "chrome",
+        "goog:chromeOptions": {"args": OPTIONS},
+        "goog:loggingPrefs": {"performance": "ALL"},
+    }
 }
 #: Source: WebDriver, "Keyboard actions".
 KEYS = {"Tab": "\ue004", "Enter": "\ue006"}
@@ -46,7 +48,7 @@ class Browser:
     def __init__(self, driver: str) -> None:
         self._http = requests.Session()
         self._http.trust_env = False  # no proxy between this process and its own child
-        made = self._ask("POST", f"{driver}/session", {"capabilities": _always(CAPABILITIES)})
+        made = self._ask("POST", f"{driver}/session", {"capabilities": CAPABILITIES})
         self._session = f"{driver}/session/{made['sessionId']}"
 
     def open(self, url: str) -> None:
@@ -60,22 +62,12 @@ class Browser:
 
     def wait_for(self, what: str, script: str, *arguments: object) -> Any:
         """Return what JavaScript returns as soon as it is true; fails the test in the end."""
-        end = time.monotonic() + SECONDS
-        while not (found := self.run(script, *arguments)):
-            if time.monotonic() > end:
-                pytest.fail(f"{what}: not there after {SECONDS} s", pytrace=False)
-            time.sleep(0.2)
-        return found
+        return wait_for(lambda: self.run(script, *arguments), SECONDS, what)
 
     def wait_for_answer(self, page: str, url: str, status: int) -> None:
         """Open a page and wait until a server has given this answer; fails the test in the end."""
         self.open(page)
-        end, answers = time.monotonic() + SECONDS, self.answers()
-        while (url, status) not in answers:
-            if time.monotonic() > end:
-                pytest.fail(f"{status} for {url}: not after {SECONDS} s", pytrace=False)
-            time.sleep(0.2)
-            answers += self.answers()
+        wait_for(lambda: (url, status) in self.answers(), SECONDS, f"{status} for {url}")
 
     def command(self, name: str, **parameters: object) -> Any:
         """Give a command of the DevTools protocol, such as `Emulation.setEmulatedMedia`."""
@@ -103,15 +95,20 @@ class Browser:
         return base64.b64decode(self._ask("GET", f"{self._session}/screenshot"))
 
     def answers(self) -> list[tuple[str, int]]:
-        """Return address and status of what servers have answered since the last call.
-
-        What was not answered has the status 0.
-        """
+        """Return address and status (0: none) of what servers have answered since the last call."""
         entries = self._ask("POST", f"{self._session}/se/log", {"type": "performance"})
-        return answered(json.loads(entry["message"])["message"] for entry in entries)
+        asked, found = dict[str, str](), list[tuple[str, int]]()
+        for event in (json.loads(entry["message"])["message"] for entry in entries):
+            parameters = event["params"]
+            if event["method"] == "Network.requestWillBeSent":
+                asked[parameters["requestId"]] = parameters["request"]["url"]
+            elif event["method"] == "Network.responseReceived":
+                found.append((parameters["response"]["url"], parameters["response"]["status"]))
+            elif event["method"] == "Network.loadingFailed":
+                found.append((asked.get(parameters["requestId"], "unknown"), 0))
+        return [(url, status) for url, status in found if not url.startswith(("data:", "blob:"))]
 
     def close(self) -> None:
-        """End the browser."""
         self._ask("DELETE", self._session)
 
     def _ask(self, method: str, url: str, body: dict[str, Any] | None = None) -> Any:
@@ -119,22 +116,6 @@ class Browser:
         value = response.json()["value"]
         assert response.ok, f"{url}: {value}"
         return value
-
-
-def answered(events: Iterator[dict[str, Any]]) -> list[tuple[str, int]]:
-    """Return address and status of the answers among events of the DevTools protocol."""
-    asked: dict[str, str] = {}
-    found = []
-    for event in events:
-        parameters = event["params"]
-        if event["method"] == "Network.requestWillBeSent":
-            asked[parameters["requestId"]] = parameters["request"]["url"]
-        elif event["method"] == "Network.responseReceived":
-            response = parameters["response"]
-            found.append((response["url"], response["status"]))
-        elif event["method"] == "Network.loadingFailed":
-            found.append((asked.get(parameters["requestId"], "unknown"), 0))
-    return [(url, status) for url, status in found if not url.startswith(("data:", "blob:"))]
 
 
 @contextmanager
@@ -145,22 +126,14 @@ def open_browser() -> Iterator[Browser]:
         pytest.fail("no chromedriver on PATH: `make browser` installs it", pytrace=False)
     with subprocess.Popen([program, "--port=0"], stdout=subprocess.PIPE, text=True) as driver:
         try:
-            browser = Browser(f"http://127.0.0.1:{_port_of(driver)}")
-            try:
+            with closing(Browser(f"http://127.0.0.1:{_port_of(driver)}")) as browser:
                 yield browser
-            finally:
-                browser.close()
         finally:
             driver.terminate()
 
 
-def _always(capabilities: dict[str, Any]) -> dict[str, Any]:
-    return {"alwaysMatch": capabilities}
-
-
 def _port_of(driver: subprocess.Popen[str]) -> int:
-    assert driver.stdout is not None
-    for line in driver.stdout:
+    for line in driver.stdout or ():
         if found := READY.search(line):
             return int(found[1])
     pytest.fail("chromedriver did not start", pytrace=False)

@@ -20,6 +20,8 @@ ROOT = SOURCE
 COPY_REPOSITORY = "imgbuild-e2e/tensorflow"
 #: Where inputs come from does not change what tests find; settings, log format and project do.
 _KEPT = ("IMGBUILD_MIRRORS",)
+#: What the examples print that learn a line; the last digits differ from run to run.
+LEARNT = re.compile(r"learnt: y = (1\.9\d|2\.0\d) x \+ (0\.9\d|1\.0\d)")
 
 
 def not_imgbuilds(environ: Mapping[str, str]) -> dict[str, str]:
@@ -42,11 +44,12 @@ class Base:
 
 @dataclass(frozen=True)
 class Checkout:
-    """A checkout and its own state folder; ``run`` is what a user types."""
+    """A checkout with a state folder of its own, and a cache too, unless it is the user's."""
 
     root: Path
     state: Path
     host: str | None
+    cache: Path | None = None
 
     @property
     def project(self) -> Project:
@@ -56,8 +59,9 @@ class Checkout:
     def environment(self) -> dict[str, str]:
         """The user's environment without imgbuild's, with state (reports, logs, locks) apart."""
         docker = {"DOCKER_HOST": self.host} if self.host else {}
+        cache = {"XDG_CACHE_HOME": str(self.cache)} if self.cache else {}
         own = {"XDG_STATE_HOME": str(self.state), "COLUMNS": "200"}
-        return {**not_imgbuilds(os.environ), **docker, **own}
+        return {**not_imgbuilds(os.environ), **docker, **cache, **own}
 
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-c", "from imgbuild.cli import main; main()", *arguments]
@@ -65,10 +69,14 @@ class Checkout:
     def run(
         self, *arguments: str, code: int | None = 0, timeout: int = 1800
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command line to its end, which has this exit code (None: any)."""
-        result = self._run(self.command(*arguments), code, timeout)
+        """Run what a user types to its end, which has this exit code (None: any)."""
+        result = self.typed(self.command(*arguments), code, timeout)
         assert "Traceback" not in result.stderr, result.stderr
         return result
+
+    def json(self, *arguments: str, code: int | None = 0, timeout: int = 1800) -> Any:
+        """Return what a command prints with ``--json``."""
+        return json.loads(self.run(*arguments, "--json", code=code, timeout=timeout).stdout)
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -80,12 +88,19 @@ class Checkout:
             text=True,
         )
 
-    def docker(self, *arguments: str, code: int | None = None) -> subprocess.CompletedProcess[str]:
-        return self._run(["docker", *arguments], code, 300)
-
-    def _run(
-        self, command: list[str], code: int | None, timeout: int
+    def docker(
+        self, *arguments: str, code: int | None = None, timeout: int = 300
     ) -> subprocess.CompletedProcess[str]:
+        return self.typed(["docker", *arguments], code, timeout)
+
+    def printed(self, *arguments: str, timeout: int = 300) -> str:
+        """Return what a `docker` command prints that must succeed."""
+        return self.docker(*arguments, code=0, timeout=timeout).stdout.strip()
+
+    def typed(
+        self, command: list[str], code: int | None = 0, timeout: int = 600
+    ) -> subprocess.CompletedProcess[str]:
+        """Run any command in the checkout to its end, which has this exit code (None: any)."""
         result = subprocess.run(
             command,
             cwd=self.root,
@@ -95,21 +110,18 @@ class Checkout:
             check=False,
             timeout=timeout,
         )
-        assert code in {None, result.returncode}, result.stdout + result.stderr
+        said = f"{command}\n{result.stdout}{result.stderr}"
+        assert code in {None, result.returncode}, said
         return result
 
     def started(self, engine: Engine) -> set[str]:
         """Return the containers and networks of this checkout's test runs, not of others'."""
         mine = f"@{place_of(self.state / 'imgbuild')}"
-        found = {one.id: one.labels for one in engine.containers(CONTAINER_LABEL)}
-        found |= {one.id: one.labels for one in engine.networks(CONTAINER_LABEL)}
-        return {one for one, labels in found.items() if labels[CONTAINER_LABEL].endswith(mine)}
+        labelled = [*engine.containers(CONTAINER_LABEL), *engine.networks(CONTAINER_LABEL)]
+        return {one.id for one in labelled if one.labels[CONTAINER_LABEL].endswith(mine)}
 
     def plan(self, tf: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(
-            self.run("build", "--tf", tf, "--plan", "--json").stdout
-        )[0]
-        return found
+        return dict(self.json("build", "--tf", tf, "--plan")[0])
 
     def edit(self, file: str, old: str, new: str) -> None:
         """Replace text in a file of the checkout; what is rendered from it is rendered."""
@@ -124,11 +136,9 @@ class Checkout:
 
     def say(self, word: str) -> None:
         """Change what small images say, so that they have to be built again."""
-        template = self.root / TEMPLATE
-        text = template.read_text(encoding="utf-8")
-        said = re.sub("^ENV WORD=.*$", f"ENV WORD={word}", text, flags=re.MULTILINE)
-        template.write_text(said, encoding="utf-8")
-        self.render()
+        text = (self.root / TEMPLATE).read_text(encoding="utf-8")
+        (said,) = re.findall("^ENV WORD=.*$", text, re.MULTILINE)
+        self.edit(TEMPLATE, said, f"ENV WORD={word}")
 
     def log(self) -> str:
         """Return the logs of all builds so far."""

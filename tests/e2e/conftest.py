@@ -1,13 +1,13 @@
 """The command line against a real engine, with the settings of this checkout.
 
-Tests that break something work on a copy of the checkout whose images have another repository, so
-that nothing they do can touch the images a user has.
+Tests that break something work on a copy whose images have another repository than a user's.
 """
 
-import json
 import os
 import signal
+import uuid
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,9 @@ from standin.__main__ import gateway, open_context, prepare
 from standin.family import CORNERS, Family
 from standin.server import StandInServer, serve
 
+#: Of the images that tests take as bases, those whose own suites are run: the one with the MPI that
+#: the three of test_build.py do not have.
+ALSO_TESTED = ("tf-1.12-cpu-debian-intelmpi",)
 #: The limit of a test that has none of its own, in seconds; the first of a session builds images.
 LIMIT = 1800
 
@@ -39,15 +42,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _signals() -> None:
-    """Let the commands that tests start hear Ctrl-C and hang-ups: background jobs ignore them."""
+def _no_surroundings() -> Iterator[None]:
+    """Be not deaf to Ctrl-C and hang-ups, as background jobs are; read no settings of the user."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _no_settings_of_the_user() -> Iterator[None]:
-    """Let this process, too, read the settings of the checkouts: another engine is named there."""
     with pytest.MonkeyPatch.context() as patch:
         for name in {*os.environ} - {*not_imgbuilds(os.environ)}:
             patch.delenv(name)
@@ -61,9 +59,8 @@ def host() -> str | None:
 
 @pytest.fixture(scope="session")
 def engine(host: str | None) -> Iterator[Engine]:
-    connected = Engine(host)
-    yield connected
-    connected.close()
+    with closing(Engine(host)) as connected:
+        yield connected
 
 
 @pytest.fixture(scope="session")
@@ -81,14 +78,9 @@ def dockerd() -> Iterator[OwnDockerd]:
 
 
 @pytest.fixture(scope="session")
-def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("state")
-
-
-@pytest.fixture(scope="session")
-def checkout(host: str | None, state: Path) -> Checkout:
+def checkout(host: str | None, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     """Return this checkout itself: what it builds is what users get, and stays."""
-    return Checkout(ROOT, state, host)
+    return Checkout(ROOT, tmp_path_factory.mktemp("state"), host)
 
 
 @pytest.fixture
@@ -100,6 +92,14 @@ def copy(tmp_path: Path, host: str | None, engine: Engine) -> Iterator[Checkout]
     made.render()
     yield made
     remove_images(engine, COPY_REPOSITORY)
+
+
+@pytest.fixture
+def tag(checkout: Checkout) -> Iterator[str]:
+    """Give a tag for what a test makes of an image."""
+    made = f"imgbuild-e2e-extended/{uuid.uuid4().hex[:12]}:1"
+    yield made
+    checkout.docker("rmi", "--force", made)
 
 
 @pytest.fixture(scope="session")
@@ -120,44 +120,32 @@ def built(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, dict[str, Any]]:
     family = Family(Project(checkout.root), upstreams[1], tmp_path_factory.mktemp("reports"))
-    found = [outcome for corner in CORNERS for outcome in family.build(*corner)[1]]
+    found = [outcome for corner in CORNERS for outcome in family.outcomes(*corner)]
     return {outcome["image"]: outcome for outcome in found}
 
 
 @pytest.fixture(scope="session")
 def base(checkout: Checkout, request: pytest.FixtureRequest) -> Callable[[str], Base]:
-    """Return how to get an image of the matrix by its name; it is built where it is missing.
-
-    Those of the stack ``ubuntu`` are built from the stand-ins for its upstreams.
-    """
+    """Return how to get an image of the matrix by its name; ubuntu's are built on stand-ins."""
 
     @cache
     def get(name: str) -> Base:
-        listed = json.loads(checkout.run("list", "--json").stdout)
-        (row,) = [image for image in listed if image["name"] == name]
+        (row,) = [image for image in checkout.json("list") if image["name"] == name]
         flavour = row["mpi"].partition("-")[0]
         selection = (
             *("--tf", row["tensorflow"], f"--{row['variant']}", "--stack", row["stack"]),
             *("--mpi", flavour),
         )
         if row["stack"] == "debian":
-            _have(checkout, selection, test=name in ALSO_TESTED)
+            # Of several workers (pytest -n) one builds what is not there.
+            with locked(checkout.state.parents[1] / "bases.lock"):
+                (plan,) = checkout.json("build", *selection, "--plan", "--no-test")
+                if plan["action"] != "nothing":
+                    untested = () if name in ALSO_TESTED else ("--no-test",)
+                    checkout.run("build", *selection, *untested)
             return Base(row["tags"][0], (), selection)
         built: dict[str, dict[str, Any]] = request.getfixturevalue("built")
         settings = request.getfixturevalue("upstreams")[1]
         return Base(built[name]["tags"][0], ("--settings", str(settings)), selection)
 
     return get
-
-
-#: Of the images that tests take as bases, those whose own suites are run: the one with the MPI that
-#: the three of test_build.py do not have.
-ALSO_TESTED = ("tf-1.12-cpu-debian-intelmpi",)
-
-
-def _have(checkout: Checkout, selection: tuple[str, ...], *, test: bool) -> None:
-    """Build an image that is not there; of several workers (pytest -n) one does."""
-    with locked(checkout.state.parents[1] / "bases.lock"):
-        plan = checkout.run("build", *selection, "--plan", "--no-test", "--json")
-        if json.loads(plan.stdout)[0]["action"] != "nothing":
-            checkout.run("build", *selection, *(() if test else ("--no-test",)))

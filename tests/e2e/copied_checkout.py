@@ -1,7 +1,6 @@
 """Copies of this checkout to break things in; their images have another repository.
 
-The matrix, the locks and the whole of imgbuild are the real ones; the stack is the one that needs
-nothing but what every machine reaches.
+Matrix, locks and imgbuild are the real ones; the stack is the one that every machine can build.
 """
 
 import hashlib
@@ -17,17 +16,17 @@ import yaml
 from imgbuild.dockerfile.labels import NAME, REPOSITORY
 from imgbuild.engine.client import Engine
 from imgbuild.files import ContentStore
-from imgbuild.inputs.base import find_base
+from imgbuild.inputs.base import BaseRecipe, find_base
 from imgbuild.inputs.build_inputs import base_recipe
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.project import cache_dir
+from imgbuild.settings import Settings
 
 SOURCE = Path(__file__).resolve().parents[2]
 #: What the tiny images of some tests need of ``images/``, beside templates of their own.
 INPUTS = ("images/files", "images/locks", "images/prefix")
-#: The conftest.py of small suites: imgbuild's options, and where their results go.
-CONFTEST = """\
+_CONFTEST = """\
 from result_stream import result_stream
 
 
@@ -40,8 +39,7 @@ def pytest_configure(config):
     if plugin := result_stream():
         config.pluginmanager.register(plugin)
 """
-#: How a small template ends.
-LABELS = """\
+_LABELS = """\
 LABEL {{ labels | join(" ") }}
 CMD ["/bin/bash"]
 """
@@ -52,6 +50,15 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 _SETTINGS = "imgbuild.local.yaml"
 
 
+def tiny(template: str, *, conftest: str = "", **suites: str) -> dict[str, str]:
+    """Return the files of tiny images, by path: a template without its end, and suites by name."""
+    return {
+        TEMPLATE: template + _LABELS,
+        f"{SUITES}/conftest.py": _CONFTEST + conftest,
+        **{f"{SUITES}/test_{name}.py": text for name, text in suites.items()},
+    }
+
+
 def copied_checkout(
     root: Path,
     repository: str,
@@ -59,10 +66,7 @@ def copied_checkout(
     files: Mapping[str, str] = MappingProxyType({}),
     host: str | None = None,
 ) -> None:
-    """Make a checkout in ``root``: matrix, settings, the folders ``parts``, and ``files`` by path.
-
-    Nothing is rendered. With ``host`` the settings name that engine.
-    """
+    """Make a checkout with folders and files of this one, and others by path; render nothing."""
     for part in parts:
         shutil.copytree(SOURCE / part, root / part, ignore=shutil.ignore_patterns("__pycache__"))
     matrix = (SOURCE / "matrix.yaml").read_text(encoding="utf-8")
@@ -75,13 +79,9 @@ def copied_checkout(
     ):
         assert matrix.count(old) == 1, f"matrix.yaml no longer holds {old!r} once"
         matrix = matrix.replace(old, new)
-    stream = f"{SUITES}/result_stream.py"
-    written = {
-        "matrix.yaml": matrix,
-        stream: (SOURCE / stream).read_text(encoding="utf-8"),
-        **files,
-    }
-    for path, text in written.items():
+    kept = (f"{SUITES}/result_stream.py", "images/evidence.json")
+    written = {path: (SOURCE / path).read_text(encoding="utf-8") for path in kept}
+    for path, text in {**written, "matrix.yaml": matrix, **files}.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text, encoding="utf-8")
     if (SOURCE / _SETTINGS).exists():
@@ -91,10 +91,7 @@ def copied_checkout(
 
 
 def remove_images(engine: Engine, repository: str) -> None:
-    """Remove what imgbuild built and named for this repository, and no other image.
-
-    An image of another repository with the same inputs may have got a name of this one.
-    """
+    """Remove what imgbuild built for this repository, and its names: others may have got one."""
     for image in engine.images(NAME):
         for tag in image.tags:
             if tag.startswith(f"{repository}:"):
@@ -110,29 +107,32 @@ def settings_of(root: Path) -> dict[str, Any]:
     return dict(found or {})
 
 
+def ca_bundle(root: Path) -> Path:
+    """Return the certificates that builds of a checkout are given."""
+    return Path(settings_of(root).get("ca_bundle", "/etc/ssl/certs/ca-certificates.crt"))
+
+
 def change_settings(root: Path, **settings: Any) -> None:
     """Change settings of a checkout, such as ``publishing``; None takes one away."""
     kept = {key: one for key, one in {**settings_of(root), **settings}.items() if one is not None}
     (root / _SETTINGS).write_text(yaml.safe_dump(kept), encoding="utf-8")
 
 
-def take_base(root: Path, cache: Path) -> None:
-    """Take over the base image, if this user has it, into the cache of another one.
-
-    Nothing else is taken: what tests make shall not be in the user's cache, nor the reverse.
-    """
+def base_recipe_of(root: Path, settings: Settings | None = None) -> BaseRecipe:
+    """Return what a checkout's base image of Debian is made of."""
     images = all_images(load_matrix(root / "matrix.yaml"))
-    recipe = base_recipe(next(image for image in images if image.stack == "debian"))
-    known = find_base(recipe, cache_dir())
+    return base_recipe(next(image for image in images if image.os_name == "debian-12"), settings)
+
+
+def take_base(root: Path, cache: Path) -> None:
+    """Take over the base image alone, if this user has it, into the cache of another one."""
+    known = find_base(base_recipe_of(root), cache_dir())
     if known:
         shutil.copytree(known.path, cache / "imgbuild" / "base" / known.path.name)
 
 
 def substitute_cpython(root: Path, cache: Path) -> None:
-    """Let CPython come from its source on every machine, and the source be a substitute.
-
-    It is in the cache already: nothing is fetched, and no tiny image compiles it.
-    """
+    """Let CPython come from its source, a substitute in the cache, which no tiny image compiles."""
     change_settings(root, cpython=None, substitutes={CPYTHON: SHA256})
     stored = ContentStore(cache / "imgbuild" / "downloads").path(SHA256)
     stored.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,8 @@
-"""A proxy before a plain registry that counts requests and lets chosen ones fail.
+"""A proxy before a plain server that counts requests, lets chosen ones fail, or adds a path.
 
 The answers of a registry lead back through it: a registry makes its `Location` from the `Host` that
-the client asked for, which the proxy hands on.
+the client asked for, which the proxy hands on. Notebook servers and clusters show TensorBoard under
+a path: `https://host/proxy/6006/`.
 """
 
 import http.client
@@ -38,25 +39,22 @@ class ProxiedRequest:
 
 @dataclass
 class Traffic:
-    """The requests to one repository. ``fault`` returns what happens to each: one of FAULTS, or "".
-
-    It may do anything else meanwhile, such as to end a push.
-    """
+    """The requests to one repository; ``fault`` returns what happens to each: of FAULTS, or ""."""
 
     requests: list[ProxiedRequest] = field(default_factory=list)
     fault: Callable[[ProxiedRequest], str] = lambda _: ""
 
 
 class FaultProxy(ThreadingHTTPServer):
-    """``traffic`` is by repository."""
+    """``traffic`` is by repository; only what is below the path ``prefix`` is served."""
 
     daemon_threads = True
     block_on_close = False
     request_queue_size = 128
 
-    def __init__(self, upstream: int) -> None:
+    def __init__(self, upstream: int, prefix: str) -> None:
         super().__init__(("127.0.0.1", 0), _Connection)
-        self.upstream = upstream
+        self.upstream, self.prefix = upstream, prefix
         self.traffic: dict[str, Traffic] = {}
         self._lock = threading.Lock()
 
@@ -98,13 +96,17 @@ class _Connection(BaseHTTPRequestHandler):
     def do_any(self) -> None:
         body = b"".join(self._chunks())
         fault = self.server.count(self.command, self.path)
+        if not self.path.startswith(f"{self.server.prefix}/"):
+            self.send_error(404)
+            return
         if fault in {"500", "429"}:
             self._answer(int(fault), [("Content-Type", "application/json")], _BODY)
             return
         if fault != "reset":
             registry = http.client.HTTPConnection("127.0.0.1", self.server.upstream, timeout=60)
             with suppress(OSError, http.client.HTTPException):
-                registry.request(self.command, self.path, body, self._headers(len(body)))
+                path = self.path.removeprefix(self.server.prefix)
+                registry.request(self.command, path, body, self._headers(len(body)))
                 response = registry.getresponse()
                 content = response.read()
                 registry.close()
@@ -122,25 +124,22 @@ class _Connection(BaseHTTPRequestHandler):
         """Say nothing."""
 
     def _headers(self, length: int) -> dict[str, str]:
-        kept = {
-            name: value
-            for name, value in self.headers.items()
-            if name.lower() not in _NOT_HANDED_ON
-        }
+        kept = {n: v for n, v in self.headers.items() if n.lower() not in _NOT_HANDED_ON}
         sent = {"Content-Length": str(length)} if self.command in {"POST", "PUT", "PATCH"} else {}
         return {**kept, **sent}
 
     def _answer(self, status: int, headers: list[tuple[str, str]], content: bytes) -> None:
+        """Hand an answer on; that to HEAD says the length of what it leaves out."""
         self.send_response_only(status)
-        lengths = [value for name, value in headers if name.lower() == "content-length"]
+        length = str(len(content))
         for name, value in headers:
-            if name.lower() not in _NOT_HANDED_ON:
+            if name.lower() == "content-length" and self.command == "HEAD":
+                length = value
+            elif name.lower() not in _NOT_HANDED_ON:
                 self.send_header(name, value)
-        length = lengths[0] if self.command == "HEAD" and lengths else str(len(content))
         self.send_header("Content-Length", length)
         self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(content)
+        self.wfile.write(content if self.command != "HEAD" else b"")
 
     def _chunks(self) -> Iterator[bytes]:
         if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
@@ -153,9 +152,9 @@ class _Connection(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def fault_proxy(upstream: int) -> Iterator[FaultProxy]:
-    """Give a proxy before the plain registry at a port of loopback."""
-    with FaultProxy(upstream) as proxy:
+def fault_proxy(upstream: int, prefix: str = "") -> Iterator[FaultProxy]:
+    """Give a proxy before the plain server at a port of loopback."""
+    with FaultProxy(upstream, prefix) as proxy:
         threading.Thread(target=proxy.serve_forever, args=(0.05,), daemon=True).start()
         yield proxy
         proxy.shutdown()

@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -35,16 +36,12 @@ VARIABLES = {
 }
 HOSTFILE_LINE = {"OpenMPI": "{host} slots={slots}", "Intel": "{host}:{slots}"}
 TF_PORT = 2222
-#: A folder, and where it is mounted.
-Mount = tuple["Path", str]
+Mount = tuple[Path, str]  #: a folder, and where it is mounted
 
 
 @dataclass
 class Cluster:
-    """A network, the folders that Kubernetes would mount, and the containers of one job.
-
-    `volumes` are the folders behind the manifest's volumes, by name.
-    """
+    """A network, the folders behind a manifest's `volumes`, and the containers of one job."""
 
     checkout: Checkout
     folder: Path
@@ -53,16 +50,19 @@ class Cluster:
     _pods: list[str] = field(default_factory=list)
 
     def __enter__(self) -> Self:
-        self._docker("network", "create", "--internal", self._name)
+        self.checkout.printed("network", "create", "--internal", self._name)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.checkout.docker("rm", "--force", "--volumes", *self._pods)
         self.checkout.docker("network", "rm", self._name)
 
-    def run_mpijob(self, manifest: Path) -> str:
-        """Start the workers and the launcher of a manifest; return what the launcher printed."""
+    def run(self, manifest: Path) -> str:
+        """Start the containers of a manifest; return what the launcher or the chief printed."""
         job = yaml.safe_load(manifest.read_text(encoding="utf-8"))
+        return self._run_mpijob(job) if job["kind"] == "MPIJob" else self._run_tfjob(job)
+
+    def _run_mpijob(self, job: Any) -> str:
         name, spec = job["metadata"]["name"], job["spec"]
         flavour, slots = spec.get("mpiImplementation", "OpenMPI"), spec.get("slotsPerWorker", 1)
         replicas = spec["mpiReplicaSpecs"]
@@ -80,22 +80,21 @@ class Cluster:
         self._pod(job, launcher, replicas["Launcher"], variables, ssh, (config, "/etc/mpi"))
         return self._outcome(launcher)
 
-    def run_tfjob(self, manifest: Path) -> str:
-        """Start every task of a manifest with its TF_CONFIG; return what the chief printed."""
-        job = yaml.safe_load(manifest.read_text(encoding="utf-8"))
+    def _run_tfjob(self, job: Any) -> str:
         name, replicas = job["metadata"]["name"], job["spec"]["tfReplicaSpecs"]
-        tasks = [
-            (kind, index, f"{name}-{kind.lower()}-{index}")
+        pods = {
+            kind: [f"{name}-{kind.lower()}-{index}" for index in range(replica["replicas"])]
             for kind, replica in replicas.items()
-            for index in range(replica["replicas"])
-        ]
-        cluster: dict[str, list[str]] = {}
-        for kind, _, pod in tasks:
-            cluster.setdefault(kind.lower(), []).append(f"{pod}.{NAMESPACE}.svc:{TF_PORT}")
-        for kind, index, pod in tasks:
-            task = {"type": kind.lower(), "index": index}
-            config = {"cluster": cluster, "task": task, "environment": "cloud"}
-            self._pod(job, pod, replicas[kind], {"TF_CONFIG": json.dumps(config)})
+        }
+        cluster = {
+            kind.lower(): [f"{pod}.{NAMESPACE}.svc:{TF_PORT}" for pod in names]
+            for kind, names in pods.items()
+        }
+        for kind, names in pods.items():
+            for index, pod in enumerate(names):
+                task = {"type": kind.lower(), "index": index}
+                config = {"cluster": cluster, "task": task, "environment": "cloud"}
+                self._pod(job, pod, replicas[kind], {"TF_CONFIG": json.dumps(config)})
         return self._outcome(f"{name}-chief-0")
 
     def _pod(
@@ -115,30 +114,23 @@ class Cluster:
         options += [f"--workdir={container['workingDir']}"]
         program, *rest = (str(word) for word in container["command"] + container.get("args", []))
         self._pods.append(f"{self._name}-{name}")
-        self._docker(
-            "run", "--detach", f"--entrypoint={program}", *options, container["image"], *rest
-        )
+        run = ("run", "--detach", f"--entrypoint={program}", *options)
+        self.checkout.printed(*run, container["image"], *rest)
 
     def _wait_until_ready(self, worker: str, replica: Any) -> None:
         """Wait for what the manifest's readiness probe waits for."""
         (container,) = replica["template"]["spec"]["containers"]
         port = container["readinessProbe"]["tcpSocket"]["port"]
         probe = f"timeout 30 bash -c 'until : < /dev/tcp/127.0.0.1/{port}; do sleep 0.1; done'"
-        self._docker("exec", f"{self._name}-{worker}", "bash", "-c", probe)
+        self.checkout.printed("exec", f"{self._name}-{worker}", "bash", "-c", probe)
 
     def _outcome(self, pod: str) -> str:
         """Wait for a container's end; return what it printed, or fail with that of all."""
-        container = f"{self._name}-{pod}"
-        try:
-            code = self._docker("wait", container).strip()
-        except subprocess.TimeoutExpired:
-            code = "nothing: it still runs"
-        assert code == "0", f"{pod} ended with {code}\n{self._logs()}"
-        return self.checkout.docker("logs", container).stdout
-
-    def _logs(self) -> str:
+        with suppress(subprocess.TimeoutExpired):
+            if self.checkout.printed("wait", f"{self._name}-{pod}") == "0":
+                return self.checkout.docker("logs", f"{self._name}-{pod}").stdout
         logs = {pod: self.checkout.docker("logs", "--tail=20", pod) for pod in self._pods}
-        return "\n".join(f"== {pod}\n{log.stdout}{log.stderr}" for pod, log in logs.items())
+        raise AssertionError(f"{pod} did not end with 0: {logs}")
 
     def _secret(self) -> Path:
         """Return a folder as Kubernetes mounts the operator's Secret: an ECDSA key for all."""
@@ -146,11 +138,6 @@ class Cluster:
         subprocess.run(["ssh-keygen", *options, "-f", self.folder / "key"], check=True)
         files = {name: (self.folder / key).read_bytes() for name, key in SSH_FILES.items()}
         return _volume(self.folder / "ssh", files)
-
-    def _docker(self, *arguments: str) -> str:
-        ran = self.checkout.docker(*arguments)
-        assert ran.returncode == 0, f"docker {' '.join(arguments)}: {ran.stderr}"
-        return ran.stdout
 
 
 def _mounts(replica: Any, container: Any, volumes: dict[str, Path]) -> list[str]:

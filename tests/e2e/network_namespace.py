@@ -19,18 +19,12 @@ _SIOCSIFFLAGS = 0x8914  # linux/sockios.h
 _IFF_UP = 0x1  # linux/if.h
 
 
-def listening_socket(port: int, pid: int | None = None) -> socket.socket:
-    """Listen on 127.0.0.1 here, or where the process ``pid`` is; its loopback is up then."""
-    if pid is None:
-        return _listen(port)
-    with ThreadPoolExecutor(1) as thread:  # it ends, and with it the change of namespace
-        return thread.submit(_listen_in, port, pid).result()
-
-
 @contextmanager
 def forwarded(port: int, pid: int) -> Iterator[None]:
     """Let who is in a process's namespace reach this one's 127.0.0.1:port at the same address."""
-    with listening_socket(port, pid) as listening:
+    with ThreadPoolExecutor(1) as thread:  # it ends, and with it the change of namespace
+        made = thread.submit(_listen_in, port, pid).result()
+    with made as listening:
         threading.Thread(target=_forward_all, args=(listening, port), daemon=True).start()
         try:
             yield
@@ -68,8 +62,4 @@ def _listen_in(port: int, pid: int) -> socket.socket:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", _IFF_UP))
-    return _listen(port)
-
-
-def _listen(port: int) -> socket.socket:
     return socket.create_server(("127.0.0.1", port), backlog=128)

@@ -1,9 +1,11 @@
 """Read the commands of a page of the documentation, and type them as its reader does."""
 
 import re
-import subprocess
+import shutil
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from checkout import ROOT, Checkout
@@ -23,10 +25,7 @@ class PageCommand:
 
 
 def page_commands(text: str) -> list[PageCommand]:
-    """Return the commands of a page's `console` blocks, in their order.
-
-    A command goes on after a backslash at the end of its line, and in lines that begin with `>`.
-    """
+    """Return the commands of `console` blocks; they go on after a backslash, and with `>`."""
     found: list[PageCommand] = []
     for block in _BLOCK.findall(text):
         for line in block.splitlines():
@@ -51,12 +50,20 @@ def forms(said: str) -> set[str]:
     return {_NUMBER.sub("#", line) for line in said.splitlines()}
 
 
+@contextmanager
+def reading(
+    checkout: Checkout, folder: Path, names: dict[str, str], mark: str
+) -> Iterator["Reader"]:
+    """Give a reader with a copy of the examples; containers with the mark are removed."""
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    yield Reader(checkout, folder, names)
+    started = checkout.printed("ps", "-aq", f"--filter=name={mark}").split()
+    checkout.docker("rm", "--force", "--volumes", *started)
+
+
 @dataclass(frozen=True)
 class Reader:
-    """Types what a page says, in a folder, with this machine's names for the page's.
-
-    `names` are regular expressions of the page's, each with what stands for it here.
-    """
+    """Types what a page says, with `names` here for the page's, which are regular expressions."""
 
     checkout: Checkout
     folder: Path
@@ -64,17 +71,8 @@ class Reader:
 
     def type(self, command: PageCommand) -> str:
         """Type one command; return what it printed."""
-        result = subprocess.run(
-            ["bash", "-euc", self.here(command.line)],
-            cwd=self.folder,
-            env=self.checkout.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=600,
-        )
-        assert result.returncode == 0, f"{command.line}\n{result.stdout}{result.stderr}"
-        return result.stdout
+        here = replace(self.checkout, root=self.folder)
+        return here.typed(["bash", "-euc", self.here(command.line)]).stdout
 
     def see(self, command: PageCommand) -> str:
         """Type a command; fail unless it prints the page's lines, if any, in whatever numbers."""
@@ -84,7 +82,6 @@ class Reader:
         return printed
 
     def here(self, text: str) -> str:
-        """Return a text of the page as it is here."""
         for name, mine in self.names.items():
             text = re.sub(name, mine, text)
         return text

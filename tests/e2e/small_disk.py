@@ -24,7 +24,6 @@ class SmallDisk:
         raise AssertionError("the tmpfs could not be shrunk")
 
     def empty(self) -> None:
-        """Give the room back."""
         assert self._resize(self.size)
 
     def _resize(self, size: int) -> bool:

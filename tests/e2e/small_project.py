@@ -1,24 +1,18 @@
 """A checkout whose images are built in a second and tested in two, for faults at many moments.
 
-The matrix, the locks and the whole of imgbuild are the real ones; the templates and the suites are
-small. A build writes a layer of many files on the real base image, so that there is an export; the
-second suite starts a container and a network, as the real ones do. `pause` slows one place down.
+A build writes a layer of many files on the real base image, so that there is an export; the second
+suite starts a container and a network, as the real ones do. `pause` slows one place down.
 """
 
+import json
+import re
 import subprocess
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
 from checkout import Checkout
-from copied_checkout import (
-    CONFTEST,
-    LABELS,
-    SUITES,
-    TEMPLATE,
-    copied_checkout,
-    substitute_cpython,
-)
+from copied_checkout import SUITES, TEMPLATE, copied_checkout, substitute_cpython, tiny
 
 from imgbuild.engine.client import Engine
 from imgbuild.engine.types import StoredImage
@@ -27,11 +21,13 @@ from imgbuild.project import cache_dir
 from imgbuild.suites.container import CONTAINER_LABEL
 
 REPOSITORY = "imgbuild-small/tensorflow"
-#: What is built: two images, for faults between them.
+#: What is built: two images, for faults between them, or the first alone.
 NAMES = ("tf-1.10-cpu-debian", "tf-1.11-cpu-debian")
 BUILD = ("build", "--tf", "1.10", "--tf", "1.11", "--jobs", "2")
-#: The places that can be slowed down, by seconds.
-PLACES = ("first", "middle", "last", "suite", "end")
+ONE = ("build", "--tf", "1.10")
+#: Where a template can be changed for a test.
+FINAL = "FROM os AS final\n"
+#: Each of the comments is a place that can be slowed down.
 _TEMPLATE = """\
 FROM base AS os
 ENV WORD=first
@@ -73,15 +69,14 @@ def second(request):
     docker("rm", "--force", made)
     docker("network", "rm", made)
 '''.replace("LABEL", CONTAINER_LABEL)
-_SUITES = {
-    "files": '''\
+_FILES = '''\
 """The files are whole."""
 
 def test_files(host):
     assert host.check_output("ls /files | wc -l").strip() == "9001"
     assert host.check_output("stat -c %s /files/bytes").strip() == "8000000"
-''',
-    "second": '''\
+'''
+_SECOND = '''\
 """A second container can be started."""
 
 import time
@@ -94,8 +89,7 @@ def test_second(second):
 
 def test_end():
     time.sleep(0)  # end
-''',
-}
+'''
 
 
 @dataclass(frozen=True)
@@ -103,10 +97,11 @@ class SmallProject(Checkout):
     """A checkout of small images, and what became of them on its engine."""
 
     def pause(self, place: str, seconds: float) -> None:
-        """Let a build or test wait at one of `PLACES`; 0 takes the wait away."""
+        """Let a build or test wait at a place; 0 takes the wait away."""
         for path in (self.root / TEMPLATE, self.root / SUITES / "test_second.py"):
-            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-            path.write_text("".join(_paused(line, place, seconds) for line in lines))
+            text = path.read_text(encoding="utf-8")
+            paused = re.sub(rf"(sleep[ (])\S+?(\)? +# {place}\b)", rf"\g<1>{seconds}\2", text)
+            path.write_text(paused, encoding="utf-8")
         self.render()
 
     def build(self, *options: str, code: int | None = 0) -> subprocess.CompletedProcess[str]:
@@ -114,12 +109,15 @@ class SmallProject(Checkout):
 
     def named(self) -> dict[str, StoredImage]:
         """Return the images that have a name of this project, by name."""
-        engine = Engine(self.host)
-        try:
-            images = engine.named(REPOSITORY)
-        finally:
-            engine.close()
-        return {tag: image for image in images for tag in image.tags}
+        with closing(Engine(self.host)) as engine:
+            return {tag: image for image in engine.named(REPOSITORY) for tag in image.tags}
+
+    def ids(self) -> dict[str, str]:
+        return {tag: image.id for tag, image in self.named().items()}
+
+    def images(self) -> set[str]:
+        """Return the ids of all images of the engine."""
+        return {*self.printed("images", "--all", "--quiet", "--no-trunc").split()}
 
     def complete(self, image: StoredImage) -> bool:
         """Return whether an image holds everything that its Dockerfile writes."""
@@ -130,9 +128,9 @@ class SmallProject(Checkout):
     def tested(self, image: StoredImage) -> bool:
         """Return whether every suite passed on the image, as far as this machine remembers."""
         path = self.state / "imgbuild" / "reports" / f"{image.id.removeprefix('sha256:')}.json"
-        suites = yaml.safe_load(path.read_text(encoding="utf-8"))["suites"] if path.exists() else {}
+        suites = json.loads(path.read_text(encoding="utf-8"))["suites"] if path.exists() else {}
         verdicts = {name: suite["verdict"] for name, suite in suites.items()}
-        return verdicts == dict.fromkeys(_SUITES, "passed")
+        return verdicts == dict.fromkeys(("files", "second"), "passed")
 
     def check_names(self) -> int:
         """Fail unless every image with a name is complete and tested; return how many names."""
@@ -153,7 +151,8 @@ class SmallProject(Checkout):
         return "# middle" in self.log()
 
     def in_suite(self) -> bool:
-        return len(self.docker("ps", "-q").stdout.split()) > 1
+        """Return whether a suite has started its second container."""
+        return bool(self.printed("ps", "-q", "--filter=name=^small-"))
 
     def forget_logs(self) -> None:
         for log in (self.state / "imgbuild" / "logs").glob("*"):
@@ -163,42 +162,24 @@ class SmallProject(Checkout):
         """Return what is left of builds and tests: containers, networks, work folders, locks."""
         place = self.state / "imgbuild"
         of = f"--filter=label={CONTAINER_LABEL}"
-        listed = self.docker("ps", "-aq", of).stdout.split()
-        listed += self.docker("network", "ls", "-q", of).stdout.split()
+        listed = [*self.printed("ps", "-aq", of).split()]
+        listed += self.printed("network", "ls", "-q", of).split()
         listed += [str(path) for path in (place / "work").glob("*")]
         locks = sorted((place / "locks").glob("*.lock"))
         return listed + [str(path) for path in locks if is_locked(path)]
 
     def forget(self) -> None:
         """Take away the names and the images, so that the next build begins anew."""
-        images = self.docker("images", "-q", "--no-trunc", "--filter=label=imgbuild.name")
-        if images.stdout.split():
-            self.docker("rmi", "--force", *set(images.stdout.split()))
+        images = self.printed("images", "-q", "--no-trunc", "--filter=label=imgbuild.name").split()
+        if images:
+            self.docker("rmi", "--force", *{*images})
 
 
-def small_project(folder: Path, host: str) -> SmallProject:
+def small_project(folder: Path, host: str, cache: Path | None = None) -> SmallProject:
     """Return a new small project in ``folder`` for the engine at ``host``."""
-    root = folder / "checkout"
-    files = {
-        TEMPLATE: _TEMPLATE + LABELS,
-        f"{SUITES}/conftest.py": CONFTEST + _CONFTEST,
-        **{f"{SUITES}/test_{name}.py": text for name, text in _SUITES.items()},
-    }
-    copied_checkout(root, REPOSITORY, files=files, host=host)
-    substitute_cpython(root, cache_dir().parent)
-    project = SmallProject(root, folder / "state", host)
+    project = SmallProject(folder / "checkout", folder / "state", host, cache)
+    files = tiny(_TEMPLATE, conftest=_CONFTEST, files=_FILES, second=_SECOND)
+    copied_checkout(project.root, REPOSITORY, files=files, host=host)
+    substitute_cpython(project.root, cache or cache_dir().parent)
     project.render()
     return project
-
-
-def _paused(line: str, place: str, seconds: float) -> str:
-    start, mark, rest = line.rpartition(f"# {place}")
-    if not mark:
-        return line
-    words = start.rstrip()
-    head = words[: words.rindex("sleep") + len("sleep")]
-    return (
-        f"{head}({seconds})  {mark}{rest}"
-        if "time.sleep" in words
-        else f"{head} {seconds} {mark}{rest}"
-    )

@@ -1,12 +1,11 @@
 """One image from its engine, through a registry, to an engine with the other image store."""
 
-import json
 import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -55,47 +54,28 @@ def other_engine(main: Engine) -> Iterator[OtherEngine]:
 def push_and_pull(
     checkout: Checkout, name: str, other: OtherEngine, target: str, folder: Path
 ) -> None:
-    """Push the image ``name`` of ``checkout``, and pull it with the engine at ``target``.
-
-    Its record and its tags are in the registry then, and the pulled image has the same inputs.
-    """
+    """Push the image ``name``, and pull it with the engine at ``target``: its inputs stay."""
     with own_registry(folder) as registry, forwarded(registry.port, other.pid):
         repository = f"{registry.host}/{REPOSITORY}"
         allowed = ("--allow-substituted", "--allow-cached")  # an earlier run may have built it
         push = ("push", "--name", name, "--to", repository, *allowed)
-        plan = checkout.run(*push, "--plan", "--json")
-        (image,) = json.loads(plan.stdout)["images"]
+        (image,) = checkout.json(*push, "--plan")["images"]
         for _ in range(2):
             checkout.run(*push)
-        listed = checkout.run("published", "--from", repository, "--check")
-        assert name in listed.stdout
+        assert name in checkout.run("published", "--from", repository, "--check").stdout
         _pull_and_run(checkout, name, target, f"{repository}:{image['tag']}")
 
 
 def _pull_and_run(checkout: Checkout, name: str, target: str, reference: str) -> None:
-    plan = checkout.run("build", "--name", name, "--plan", "--json")
-
-    def docker(*arguments: str) -> str:
-        result = subprocess.run(
-            ["docker", "--host", target, *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=600,
-        )
-        assert result.returncode == 0, result.stderr
-        return result.stdout
-
-    docker("pull", "--quiet", reference)
+    (plan,) = checkout.json("build", "--name", name, "--plan")
+    puller = replace(checkout, host=target)
+    puller.printed("pull", "--quiet", reference)
     try:
-        engine = Engine(target)
-        stored = engine.inspect(reference)
-        engine.close()
-        assert stored is not None
-        digest = json.loads(plan.stdout)[0]["input_digest"]
-        assert stored.labels["imgbuild.input-digest"] == digest
+        with closing(Engine(target)) as engine:
+            labels = engine.need(reference).labels
+        assert labels["imgbuild.input-digest"] == plan["input_digest"]
         program = "import tensorflow; print(tensorflow.__version__)"
-        printed = docker("run", "--rm", "--network=none", reference, "python", "-c", program)
-        assert printed.strip().startswith(name.split("-")[1])
+        run = ("run", "--rm", "--network=none", reference, "python", "-c", program)
+        assert puller.printed(*run).startswith(name.split("-")[1])
     finally:
-        docker("rmi", reference)
+        puller.docker("rmi", reference)

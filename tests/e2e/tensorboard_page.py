@@ -1,19 +1,17 @@
-"""The charts of TensorBoard's page in a browser: their lines, and whether they can be seen."""
+"""What TensorBoard answers, and the charts of its page in a browser: lines that can be seen."""
 
-import time
-from itertools import pairwise
 from typing import Any
 
 import pytest
+import requests
 from browser import Browser
 from checkout import ROOT
-from png_pixels import Rows, pixels
+from png_pixels import pixels
+
+from waiting import wait_for
 
 SCREENSHOTS = ROOT / "reports" / "screenshots"
-SECONDS = 60
 ALMOST_ALL = 0.9
-NEARLY = 90  # of 765: red, green and blue together, at the rim of a line
-
 #: Every element of the page, those in shadow trees and in frames too.
 ELEMENTS = """
     const every = root => [...root.querySelectorAll("*")].flatMap(element => [
@@ -25,85 +23,70 @@ ELEMENTS = """
 """
 #: The lines of charts. Plottable draws the smoothed line in full colour over the pale one of the
 #: values themselves; both have a corner a point.
-LINES = (
-    ELEMENTS
-    + """
-    return elements.filter(element => element.matches("svg path.line")).map(path => ({
-        corners: (path.getAttribute("d") || "").split(/[ML]/).filter(Boolean)
-            .map(pair => pair.split(",").map(Number)),
-        colour: getComputedStyle(path).stroke.match(/\\d+/g).slice(0, 3).map(Number),
-        left: path.getBoundingClientRect().left,
-        top: path.getBoundingClientRect().top,
-        chart: path.ownerSVGElement.getBoundingClientRect().toJSON(),
-    }));
+_LINES = ELEMENTS + 'const lines = elements.filter(one => one.matches("svg path.line"));'
+_HEIGHTS = f"""
+    {_LINES}
+    return lines.map(path => (path.getAttribute("d") || "").split(/[ML]/).filter(Boolean)
+        .map(pair => Number(pair.split(",")[1])));
 """
-)
-Line = dict[str, Any]
+_SHOW = f"""
+    {_LINES}
+    lines[arguments[0]].style.visibility = arguments[1];
+    return lines[arguments[0]].getBoundingClientRect().width;
+"""
 
 
-def lines(browser: Browser, points: int) -> list[Line]:
-    """Return the lines with so many points."""
-    return [line for line in browser.run(LINES) if len(line["corners"]) == points]
+def answer(url: str, **parameters: str) -> Any:
+    """Return the JSON that a server of this machine answers; None if there is none, or not yet."""
+    with requests.Session() as http:
+        http.trust_env = False
+        try:
+            response = http.get(url, params=parameters, timeout=10)
+        except requests.ConnectionError:
+            return None
+        return response.json() if response.ok else None
 
 
-def follows(line: Line, values: list[float]) -> bool:
-    """Return whether the heights of the line's corners are the values, to a chart's scale."""
-    heights = [y for _, y in line["corners"]]
-    if heights[0] == heights[-1]:
+def follows(heights: list[float], values: list[float]) -> bool:
+    """Return whether the heights of a line's corners are the values, to a chart's scale."""
+    if len(heights) != len(values) or heights[0] == heights[-1]:
         return False
     scale = (heights[-1] - heights[0]) / (values[-1] - values[0])
     drawn = [values[0] + (height - heights[0]) / scale for height in heights]
     return drawn == pytest.approx(values, abs=1e-3)
 
 
-def _share_seen(line: Line, screen: Rows) -> float:
-    """Return at how many places along it, of 1, the line's colour is on the screen.
+def _share_seen(browser: Browser, line: int) -> float:
+    """Return along how much of a line's width, of 1, the screen changes with it."""
+    width: float = browser.run(_SHOW, line, "visible")
+    shown = browser.screenshot()
+    browser.run(_SHOW, line, "hidden")
+    hidden = browser.screenshot()
+    browser.run(_SHOW, line, "visible")
+    if browser.screenshot() != shown:  # something else moves
+        return 0.0
+    rows = zip(pixels(shown), pixels(hidden), strict=True)
+    columns = {x for row, other in rows for x in range(len(row)) if row[x] != other[x]}
+    return len(columns) / width
 
-    What lies outside of its chart counts as no place: TensorBoard leaves outliers out of the scale.
+
+def see_lines(browser: Browser, name: str, *curves: list[float]) -> bytes:
+    """Wait until each curve is a line of a chart; return and keep the screen.
+
+    Lines that lie over each other hide each other in part, so one of them has to be seen whole.
     """
-    least_x = min(x for x, _ in line["corners"])
-    least_y = min(y for _, y in line["corners"])
-    right, down = line["left"] - least_x, line["top"] - least_y
-    places = [(right + x, down + y) for x, y in _places(line["corners"])]
-    inside = [place for place in places if _is_inside(line["chart"], *place)]
-    seen = sum(_is_near(screen, x, y, line["colour"]) for x, y in inside)
-    return seen / len(inside) if 2 * len(inside) > len(places) else 0.0
 
+    def are_seen() -> bool:
+        heights = browser.run(_HEIGHTS)
+        found = [[n for n, one in enumerate(heights) if follows(one, curve)] for curve in curves]
+        return all(found) and any(
+            _share_seen(browser, line) > ALMOST_ALL for of_curve in found for line in of_curve
+        )
 
-def _places(corners: list[list[float]]) -> list[list[float]]:
-    """Return the corners and nine places between each two: where lines meet, one hides others."""
-    between = [
-        [x + (next_x - x) * tenth / 10, y + (next_y - y) * tenth / 10]
-        for (x, y), (next_x, next_y) in pairwise(corners)
-        for tenth in range(10)
-    ]
-    return [*between, corners[-1]]
-
-
-def _is_inside(chart: dict[str, float], x: float, y: float) -> bool:
-    return chart["left"] <= x < chart["right"] and chart["top"] <= y < chart["bottom"]
-
-
-def _is_near(screen: Rows, x: float, y: float, colour: list[int]) -> bool:
-    """Return whether a pixel at this place, or beside it, has the colour, or nearly so."""
-    around = [
-        pixel[:3]
-        for row in screen[max(0, round(y) - 1) : round(y) + 2]
-        for pixel in row[max(0, round(x) - 1) : round(x) + 2]
-    ]
-    return any(sum(map(abs, map(int.__sub__, pixel, colour))) < NEARLY for pixel in around)
-
-
-def drawn(browser: Browser, points: int) -> tuple[float, bytes]:
-    """Return the share of the best line that can be seen, once it is nearly all, and the screen."""
-    end = time.monotonic() + SECONDS
-    while True:
-        screenshot = browser.screenshot()
-        screen = pixels(screenshot)
-        share = max((_share_seen(line, screen) for line in lines(browser, points)), default=0.0)
-        if share > ALMOST_ALL or time.monotonic() > end:
-            return share, screenshot
-        time.sleep(0.5)
+    wait_for(are_seen, what=f"lines of {curves}")
+    screenshot = browser.screenshot()
+    keep(name, screenshot)
+    return screenshot
 
 
 def keep(name: str, screenshot: bytes) -> None:

@@ -1,94 +1,116 @@
-"""Remote stores, with a real engine and a real registry: nothing is built twice."""
+"""Remote stores, with a real engine and a real registry: nothing is built twice.
+
+The wheel is no Horovod, but it comes out of the stage that Horovod's wheel comes from.
+"""
 
 import re
-import socket
+import shutil
+import zipfile
 from collections.abc import Iterator
-from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from cached_project import (
-    NAME,
-    REPOSITORY,
-    WHEEL,
-    CachedProject,
-    another_machine,
-    cached_project,
-    forget,
-    stored,
-)
-from test_registry_base import registry  # noqa: F401  # the fixture
+from copied_checkout import remove_images
+from own_registry import free_port, own_registry
+from publishing_project import ONE, PublishingProject, publishing_project
 
 from imgbuild.engine.client import Engine
 
+REPOSITORY = "imgbuild-cached/tensorflow"
+NAME = "tf-1.10-cpu-debian"
+WHEEL = "horovod-0.0.0-py3-none-any.whl"
+_TEMPLATE = f"""\
+FROM base AS os
+FROM os AS compiled
+COPY files/{WHEEL} /
+RUN --network=none echo the wheel is compiled
+FROM scratch AS horovod-wheel
+COPY --from=compiled /{WHEEL} /
+FROM os AS final
+RUN --network=none head -c 60000 /dev/urandom > /bytes
+RUN --network=none --mount=type=bind,from=horovod-wheel,target=/run/wheels ls /run/wheels > /wheels
+ENV WORD=first
+"""
+
 
 @pytest.fixture
-def project(tmp_path: Path, host: str | None, engine: Engine) -> Iterator[CachedProject]:
-    forget(engine)
-    yield cached_project(tmp_path, host)
-    forget(engine)
+def project(tmp_path: Path, host: str | None, engine: Engine) -> Iterator[PublishingProject]:
+    """Give a checkout of one image, on a machine with a cache with a base image at most."""
+    made = publishing_project(tmp_path, host, local=REPOSITORY, template=_TEMPLATE)
+    with zipfile.ZipFile(made.root / "images" / "files" / WHEEL, "w") as wheel:
+        wheel.writestr("horovod-0.0.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+    made.render()
+    remove_images(engine, REPOSITORY)
+    yield made
+    remove_images(engine, REPOSITORY)
+
+
+def _build(project: PublishingProject, *options: str) -> dict[str, Any]:
+    """Build; return what became of the image."""
+    (outcome,) = project.json("build", *ONE, *options, timeout=300)
+    return dict(outcome)
 
 
 def _tags(engine: Engine) -> set[str]:
-    return {tag for image in stored(engine) for tag in image.tags}
+    return {tag for image in engine.named(REPOSITORY) for tag in image.tags}
 
 
-def _is_taken_over(project: CachedProject, cache: str, engine: Engine) -> None:
+def _another_machine(project: PublishingProject, engine: Engine, folder: Path) -> PublishingProject:
+    """Forget the images, what was found in them, and the caches. Give a machine with the base."""
+    remove_images(engine, REPOSITORY)
+    assert project.cache
+    for kept in ("imgbuild/base", "imgbuild/downloads"):
+        shutil.copytree(project.cache / kept, folder / "cache" / kept, symlinks=True)
+    (folder / "docker-config").mkdir()
+    return replace(project, state=folder / "state", cache=folder / "cache")
+
+
+def _is_taken_over(project: PublishingProject, cache: str, engine: Engine) -> None:
     """Fail unless a machine without anything takes image, verdict and base from the cache."""
-    plan = project.run("build", "--tf", "1.10", "--plan", "--cache-from", cache)
+    plan = project.run("build", *ONE, "--plan", "--cache-from", cache)
     assert f"would be taken from {cache}" in plan.stdout, plan.stderr
-    assert not stored(engine)
-    outcome, _ = project.build("--cache-from", cache)
-    assert (outcome["action"], outcome["state"]) == ("name", "done")
+    assert not _tags(engine)
+    outcome = _build(project, "--cache-from", cache)
+    assert (outcome["action"], outcome["state"]) == ("tag", "done")
     assert outcome["reason"] == f"taken from {cache}"
     assert outcome["test_seconds"] == 0
     assert not project.log()
     assert _tags(engine) == {*outcome["tags"]}
-    again, _ = project.build()
-    assert again["action"] == "nothing"
+    assert _build(project)["action"] == "nothing"
 
 
-def _is_not_published(project: CachedProject, host: str) -> None:
+def _is_not_published(project: PublishingProject, host: str) -> None:
     """Fail unless what was taken over is refused until the image is made as the refusal says."""
-    push = ("push", "--tf", "1.10", "--to", f"{host}/ml/images", "--allow-substituted")
-    refused = project.run(*push, code=1).stderr
+    refused = project.push(host, code=1).stderr
     (remedy,) = re.findall("nothing says that it was built here: run `docker (.+?)`", refused)
     assert "results of suites that did not run here" in refused
     project.docker(*remedy.split(), code=0)
-    outcome, _ = project.build()
-    assert outcome["action"] == "build"
-    assert "nothing says" not in project.run(*push, code=None).stderr
+    assert _build(project)["action"] == "build"
+    assert "nothing says" not in project.push(host, code=None).stderr
 
 
-def test_a_registry(
-    project: CachedProject,
-    engine: Engine,
-    tmp_path: Path,
-    registry: str,  # noqa: F811
-) -> None:
-    cache = f"{registry}/ci/cache"
-    built, said = project.build("--cache-to", cache)
-    assert f"Kept in {cache}: {NAME}, {WHEEL}" in said.stderr
-    assert _tags(engine) == {*built["tags"]}
-    second = another_machine(project, engine, tmp_path / "second")
-    _is_taken_over(second, cache, engine)
-    _is_not_published(second, registry)
-    third = another_machine(project, engine, tmp_path / "third")
-    third.say("second")  # another image with the same wheel
-    changed, _ = third.build("--cache-from", cache)
-    assert changed["action"] == "build"
-    assert third.wheels("taken/horovod-wheels") == [WHEEL]
-    assert third.wheels() == []
-    assert "the wheel is compiled" not in third.log()
+def test_a_registry(project: PublishingProject, engine: Engine, tmp_path: Path) -> None:
+    with own_registry(tmp_path / "registry") as registry:
+        cache = f"{registry.host}/ci/cache"
+        said = project.run("build", *ONE, "--cache-to", cache, timeout=300).stderr
+        assert f"Kept in {cache}: {NAME}, {WHEEL}" in said
+        assert _tags(engine)
+        second = _another_machine(project, engine, tmp_path / "second")
+        _is_taken_over(second, cache, engine)
+        _is_not_published(second, registry.host)
+        third = _another_machine(project, engine, tmp_path / "third")
+        third.say("second")  # another image with the same wheel
+        assert _build(third, "--cache-from", cache)["action"] == "build"
+        (wheel,) = (tmp_path / "third").rglob(WHEEL)
+        assert "taken/horovod-wheels" in wheel.as_posix()
+        assert "the wheel is compiled" not in third.log()
 
 
-def test_a_registry_that_is_not_there(project: CachedProject, engine: Engine) -> None:
-    with closing(socket.socket()) as nobody:  # it is bound, and does not listen
-        nobody.bind(("127.0.0.1", 0))
-        cache = f"127.0.0.1:{nobody.getsockname()[1]}/ci/cache"
-        outcome, said = project.build("--cache-from", cache, "--cache-to", cache)
-    assert outcome["state"] == "done"
-    assert said.stderr.count("going on without it") == 1, said.stderr
-    assert f"The repository {cache} cannot be " in said.stderr
-    assert _tags(engine) == {*outcome["tags"]}
-    assert all(tag.startswith(REPOSITORY) for tag in outcome["tags"])
+def test_a_registry_that_is_not_there(project: PublishingProject, engine: Engine) -> None:
+    cache = f"127.0.0.1:{free_port()}/ci/cache"
+    said = project.run("build", *ONE, "--cache-from", cache, "--cache-to", cache).stderr
+    assert said.count("going on without it") == 1, said
+    assert f"The repository {cache} cannot be " in said
+    assert _tags(engine)

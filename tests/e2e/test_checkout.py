@@ -17,28 +17,25 @@ def test_the_user_s_own_imgbuild_is_another(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Settings that name another engine would let a test stop that one."""
-    monkeypatch.setenv("IMGBUILD_LOG_FORMAT", "json")
-    monkeypatch.setenv("IMGBUILD_PROJECT", "/nowhere")
-    monkeypatch.setenv("IMGBUILD_SETTINGS", "/nowhere/settings.yaml")
-    monkeypatch.setenv("IMGBUILD_MIRRORS", "pypi=http://127.0.0.1:9/")
+    for name in ("LOG_FORMAT", "PROJECT", "SETTINGS", "MIRRORS"):
+        monkeypatch.setenv(f"IMGBUILD_{name}", "/nowhere")
     found = {name for name in checkout.environment if name.startswith("IMGBUILD_")}
     assert found == {"IMGBUILD_MIRRORS"}
     assert checkout.environment["PATH"] == os.environ["PATH"]
-    checkout.run("list", "--json")
 
 
 def test_only_images_of_one_repository_are_removed() -> None:
     """Another checkout may build beside the tests: its images are new, too, and not all named."""
-    label = {"imgbuild.name": "tf-2.2-cpu-debian"}
+
+    def stored(number: int, repository: str, *tags: str) -> StoredImage:
+        labels = {"imgbuild.name": "tf-2.2-cpu-debian", REPOSITORY: repository}
+        return StoredImage(f"sha256:{number}", tags, labels)
+
     others = [
-        StoredImage("sha256:3", (f"{OTHERS}:2.2-cpu-debian",), {**label, REPOSITORY: OTHERS}),
-        StoredImage("sha256:4", (), {**label, REPOSITORY: OTHERS}),
-        StoredImage("sha256:5", (f"{MINE}-too:2.2",), {**label, REPOSITORY: f"{MINE}-too"}),
+        stored(3, OTHERS, f"{OTHERS}:2.2-cpu-debian"),
+        stored(4, OTHERS),
+        stored(5, f"{MINE}-too", f"{MINE}-too:2.2"),
     ]
-    mine = [
-        StoredImage("sha256:1", (f"{MINE}:2.2-cpu-debian",), {**label, REPOSITORY: MINE}),
-        StoredImage("sha256:2", (), {**label, REPOSITORY: MINE}),
-    ]
-    engine = FakeEngine([*mine, *others])
+    engine = FakeEngine([stored(1, MINE, f"{MINE}:2.2-cpu-debian"), stored(2, MINE), *others])
     remove_images(engine, MINE)
     assert [*engine.stored.values()] == others

@@ -1,10 +1,10 @@
 """The stage that compiles CPython, on a real source: that of the base's own Python, from Debian.
 
-python.org need not be reached for it. The version differs from the matrix's, so only the stages up
-to the interpreter are built; TensorFlow has no wheel for it.
+TensorFlow has no wheel for this version, so only the stages up to the interpreter are built.
 """
 
 import hashlib
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,10 +13,9 @@ import pytest
 from checkout import Checkout
 
 from imgbuild.engine.client import Engine
-from imgbuild.engine.discovery import build_environment, find_buildx
 from imgbuild.matrix.images import minor_of
-from imgbuild.project import Project
-from imgbuild.settings import load_settings
+from standin.__main__ import open_context
+from standin.workbench import load_debian
 
 pytestmark = pytest.mark.nightly
 
@@ -26,11 +25,9 @@ MODULES = "bz2, ctypes, curses, dbm, hashlib, lzma, readline, sqlite3, ssl, uuid
 
 
 @pytest.fixture
-def base(copy: Checkout, engine: Engine) -> str:
-    """Return the id of the bootstrapped base, which any build loads into the engine."""
-    copy.run("build", "--tf", "1.10", "--no-test")
-    labels = [image.labels for image in engine.images("imgbuild.name=tf-1.10-cpu-debian")]
-    return labels[0]["org.opencontainers.image.base.name"]
+def base(copy: Checkout) -> str:
+    """Return the bootstrapped base, which the engine has."""
+    return load_debian(open_context(copy.project)).reference
 
 
 @pytest.fixture
@@ -50,43 +47,25 @@ def archive(copy: Checkout, base: str, tmp_path: Path) -> Path:
 
 
 def _render(copy: Checkout, archive: Path, sha256: str) -> None:
-    """Give the copy's matrix this interpreter."""
-    url = f"https://www.python.org/ftp/python/{archive.name}"
-    path = copy.root / "matrix.yaml"
-    lines = path.read_text().splitlines(keepends=True)
-    for number, line in enumerate(lines):
-        if line.startswith("    url: https://www.python.org/"):
-            lines[number : number + 2] = [f"    url: {url}\n", f"    sha256: {sha256}\n"]
-            break
-    path.write_text("".join(lines).replace("3.6.15", VERSION))
-    _keep_locks(copy)
-    copy.run("render")
-
-
-def _keep_locks(copy: Checkout) -> None:
-    """Give the other interpreter the locks of the first: nothing is installed from them."""
+    """Give the copy's matrix this interpreter, and it the locks of the first: they are not used."""
     for lock in (copy.root / "images" / "locks").glob("*py3.6*.txt"):
         shutil.copy(lock, lock.with_name(lock.name.replace("py3.6", f"py{minor_of(VERSION)}")))
+    path = copy.root / "matrix.yaml"
+    source = rf"\g<1>https://www.python.org/ftp/python/{archive.name}\n    sha256: {sha256}\n"
+    old = r"( {4}url: )https://www\.python\.org/.*\n    sha256: .*\n"
+    text = re.sub(old, source, path.read_text(encoding="utf-8"), count=1)
+    path.write_text(text.replace("3.6.15", VERSION), encoding="utf-8")
+    copy.render()
 
 
 def _build(copy: Checkout, base: str, archive: Path) -> subprocess.CompletedProcess[str]:
-    buildx = find_buildx(load_settings(Project(copy.root).settings).engine)
     images = copy.root / "images"
     dockerfile = images / "dockerfiles" / "tf-1.10-cpu-debian" / "Dockerfile"
     contexts = (f"base=docker-image://{base}", f"downloads={archive.parent}")
-    return subprocess.run(
-        [
-            *(str(buildx.path), "build", "--builder=default", "--progress=plain", "--load"),
-            *("--target=python", f"--tag={TAG}"),
-            *(f"--build-context={context}" for context in contexts),
-            *(f"--file={dockerfile}", str(images)),
-        ],
-        env=build_environment(copy.host, copy.environment),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=1200,
-    )
+    build = ("buildx", "build", "--builder=default", "--progress=plain", "--load")
+    given = (f"--build-context={context}" for context in contexts)
+    target = ("--target=python", f"--tag={TAG}", f"--file={dockerfile}")
+    return copy.docker(*build, *given, *target, str(images), timeout=1200)
 
 
 def test_cpython_is_compiled_from_its_source(
@@ -97,8 +76,8 @@ def test_cpython_is_compiled_from_its_source(
     assert result.returncode == 0, result.stderr[-3000:]
     try:
         program = f"import {MODULES}, sys; print(sys.version.split()[0], sys.prefix)"
-        ran = copy.docker("run", "--rm", TAG, "/opt/python/bin/python", "-c", program)
-        assert ran.stdout.split() == [VERSION, "/opt/python"], ran.stderr
+        ran = copy.printed("run", "--rm", TAG, "/opt/python/bin/python", "-c", program)
+        assert ran.split() == [VERSION, "/opt/python"]
         # Found beside the binary, not through an absolute path: the prefix could be moved.
         moved = "mv /opt/python /srv/python && /srv/python/bin/python3 -c 'import ssl, _ctypes'"
         copy.docker("run", "--rm", TAG, "sh", "-c", moved, code=0)

@@ -1,11 +1,8 @@
 """A committed Dockerfile is built by `docker build` alone, and the result passes suites.
 
-Given are only a base image and, where the settings name one, an interpreter: upstreams that the
-machine of a test may not reach. All else comes from the Dockerfile's own stages.
+Given are only upstreams that may not be reached: a base image and, in settings, an interpreter.
 """
 
-import os
-import subprocess
 from pathlib import Path
 
 from checkout import COPY_REPOSITORY, Checkout
@@ -35,33 +32,22 @@ def _target(checkout: Checkout) -> BakeTarget:
 
 
 def _docker_build(target: BakeTarget, checkout: Checkout, *words: str) -> None:
-    secrets = [word for secret in target.secrets for word in ("--secret", secret)]
-    command = [
-        "docker",
-        "build",
-        "-f",
-        str(target.dockerfile),
-        *secrets,
-        *words,
-        str(target.context),
-    ]
-    environment = {**checkout.environment, "DOCKER_BUILDKIT": "1"}
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
+    secrets = [f"--secret={secret}" for secret in target.secrets]
+    checkout.printed("build", f"--file={target.dockerfile}", *secrets, *words, str(target.context))
 
 
 def test_docker_builds_a_dockerfile_alone(
     checkout: Checkout, engine: Engine, tmp_path: Path
 ) -> None:
     target = _target(checkout)
-    given = ["--build-context", f"base={target.contexts['base']}"]
+    given = [f"--build-context=base={target.contexts['base']}"]
     for made in target.needs:  # the interpreter
-        contexts = [w for n, c in made.contexts.items() for w in ("--build-context", f"{n}={c}")]
-        arguments = [w for n, v in made.args.items() for w in ("--build-arg", f"{n}={v}")]
-        _docker_build(made, checkout, *contexts, *arguments, "--output", os.fspath(tmp_path))
-        given += ["--build-context", f"cpython={tmp_path}"]
+        contexts = [f"--build-context={name}={place}" for name, place in made.contexts.items()]
+        arguments = [f"--build-arg={name}={value}" for name, value in made.args.items()]
+        _docker_build(made, checkout, *contexts, *arguments, f"--output={tmp_path}")
+        given.append(f"--build-context=cpython={tmp_path}")
     try:
-        _docker_build(target, checkout, *given, "--tag", REFERENCE)
+        _docker_build(target, checkout, *given, f"--tag={REFERENCE}")
         expected = (
             f"tf={release_of('1.15')},horovod=0.18.2,python=3.6.15,tensorboard=1.15.0,git=2.39.5"
         )

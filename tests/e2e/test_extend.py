@@ -1,34 +1,22 @@
 """`imgbuild extend` on real images: what it adds, what it refuses, what is left of a failure."""
 
 import json
-import signal
-import subprocess
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout import COPY_REPOSITORY, Base, Checkout
+from checkout import Base, Checkout
+from copied_checkout import ca_bundle
 from own_dockerd import OwnDockerd
-from secret_marks import marked_secrets, require_unmarked
-from small_project import REPOSITORY, SmallProject, small_project
+from small_project import NAMES, ONE, SmallProject, small_project
 
 from imgbuild.dockerfile.lockfile import parse_lock
-from imgbuild.settings import load_settings
-from waiting import wait_for
 
 NAME = "tf-2.2-cpu-debian"
 #: What shells and Dockerfiles would like to do something with.
 VALUE = 'a "b" $HOME \\ `id` c\'d'
-SYSTEM_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
-
-
-@pytest.fixture
-def tag(checkout: Checkout) -> Iterator[str]:
-    made = f"imgbuild-e2e-extended/{uuid.uuid4().hex[:12]}:1"
-    yield made
-    checkout.docker("rmi", "--force", made)
+PROGRAM = "import keras, docopt, os; print(keras.__version__, os.getuid(), os.environ['WORDS'])"
 
 
 @pytest.fixture
@@ -51,13 +39,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 def _config(checkout: Checkout, image: str) -> dict[str, Any]:
-    found = checkout.docker("image", "inspect", image, code=0).stdout
-    config: dict[str, Any] = json.loads(found)[0]["Config"]
-    return config
+    found = json.loads(checkout.printed("image", "inspect", image))
+    return dict(found[0]["Config"])
 
 
 def _printed(checkout: Checkout, image: str, *command: str) -> str:
-    return checkout.docker("run", "--rm", "--network=none", image, *command, code=0).stdout.strip()
+    return checkout.printed("run", "--rm", "--network=none", image, *command)
 
 
 def test_what_is_added_is_there(
@@ -69,15 +56,12 @@ def test_what_is_added_is_there(
     locked = parse_lock((folder / "train.lock.txt").read_text(encoding="utf-8"), "train.lock.txt")
     assert {*locked.versions} == {"docopt", "keras", "keras-applications", "scipy"}
     assert all(locked.hashes.values())
-    program = "import keras, docopt, os; print(keras.__version__, os.getuid(), os.environ['WORDS'])"
-    assert _printed(checkout, tag, "python", "-c", program) == f"2.3.1 1000 {VALUE}"
+    assert _printed(checkout, tag, "python", "-c", PROGRAM) == f"2.3.1 1000 {VALUE}"
     login = ("env", "-i", "bash", "-lc", 'echo "$WORDS"')
     assert _printed(checkout, tag, *login) == VALUE
     assert _printed(checkout, tag, "python", "/opt/app/train.py") == "trained"
     assert "libsndfile.so.1" in _printed(checkout, tag, "/sbin/ldconfig", "-p")
-    assert (
-        _printed(checkout, tag, "python", "-m", "pip", "check") == "No broken requirements found."
-    )
+    _printed(checkout, tag, "python", "-m", "pip", "check")
     labels = _config(checkout, tag)["Labels"]
     assert labels["org.opencontainers.image.base.name"] == on
     assert labels["org.opencontainers.image.base.digest"].startswith("sha256:")
@@ -108,27 +92,11 @@ def test_docker_builds_what_is_printed(
     base: Callable[[str], Base], checkout: Checkout, folder: Path, tag: str
 ) -> None:
     base(NAME)
-    path = folder / "train.yaml"
-    text = checkout.run("extend", "-f", str(path), "-t", tag, "--print").stdout
+    text = checkout.run("extend", "-f", str(folder / "train.yaml"), "-t", tag, "--print").stdout
     (folder / "Dockerfile").write_text(text, encoding="utf-8")
-    bundle = load_settings(checkout.project.settings).ca_bundle or SYSTEM_BUNDLE
-    built = ("build", "--quiet", f"--secret=id=ca,src={bundle}", f"--tag={tag}", str(folder))
-    checkout.docker(*built, code=0)
-    program = "import keras, os; print(keras.__version__, os.getuid(), os.environ['WORDS'])"
-    assert _printed(checkout, tag, "python", "-c", program) == f"2.3.1 1000 {VALUE}"
-
-
-def test_secrets_are_left_behind(copy: Checkout, tmp_path: Path, tag: str) -> None:
-    copy.run("build", "--tf", "2.2", "--no-test")
-    mark = marked_secrets(copy, tmp_path)
-    # The build itself sees that they are there; the steps are new ones, so nothing is cached.
-    with (copy.root / "images" / "files" / "network.sh").open("a", encoding="utf-8") as script:
-        looks = "grep -q '^# mark ' /run/secrets/ca\ngrep -q mirror.invalid \"$NETRC\""
-        script.write(f"{looks}\n# {tmp_path.name}\n")
-    lock = ("--lock", str(tmp_path / "lock.txt"))
-    options = (f"--base={COPY_REPOSITORY}:2.2-cpu-debian", "--pip=docopt", "--apt=libsndfile1")
-    copy.run("extend", *options, "-t", tag, "--no-test", *lock)
-    require_unmarked(copy, tag, mark)
+    secret = f"--secret=id=ca,src={ca_bundle(checkout.root)}"
+    checkout.printed("build", "--quiet", secret, f"--tag={tag}", str(folder))
+    assert _printed(checkout, tag, "python", "-c", PROGRAM) == f"2.3.1 1000 {VALUE}"
 
 
 @pytest.mark.nightly
@@ -142,55 +110,25 @@ def test_the_suites_of_the_base_pass(
 
 @pytest.fixture(scope="module")
 def small(dockerd: OwnDockerd, tmp_path_factory: pytest.TempPathFactory) -> SmallProject:
-    """Give a project whose image `tf-1.10-cpu-debian` is built in a second, tested in two."""
     project = small_project(tmp_path_factory.mktemp("extended"), dockerd.host)
-    project.run("build", "--tf", "1.10")
+    project.run(*ONE)
     (project.root / "more").write_text("more\n", encoding="utf-8")
     return project
 
 
 SMALL = ("extend", "--tf", "1.10", "-t", "me/small:1")
-BASE = f"{REPOSITORY}:1.10-cpu-debian"
-
-
-def _images(project: SmallProject) -> set[str]:
-    listed = project.docker("images", "--all", "--quiet", "--no-trunc", code=0).stdout
-    return {*listed.split()}
+ID = ("image", "inspect", "--format={{.Id}}", "me/small:1")
 
 
 def test_suites_decide_about_the_tag(small: SmallProject) -> None:
     small.run(*SMALL, "--copy", "more:/opt/more")
-    named = small.docker("image", "inspect", "--format={{.Id}}", "me/small:1", code=0).stdout
-    before = _images(small)
+    named = small.printed(*ID)
+    before = small.images()
     # The suite counts what is in this folder.
     failed = small.run(*SMALL, "--copy", "more:/files/more", code=1)
-    assert f"suites of {'tf-1.10-cpu-debian'} fail in it: files: " in failed.stderr
-    assert small.docker("image", "inspect", "--format={{.Id}}", "me/small:1").stdout == named
-    assert _images(small) == before
+    assert f"suites of {NAMES[0]} fail in it: files: " in failed.stderr
+    assert small.printed(*ID) == named
+    assert small.images() == before
     assert small.left() == []
     small.run(*SMALL, "--copy", "more:/files/more", "--no-test")
-    assert small.docker("image", "inspect", "--format={{.Id}}", "me/small:1").stdout != named
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_leaves_no_image(small: SmallProject, number: signal.Signals) -> None:
-    before = _images(small)
-    small.pause("suite", 300)
-    command = ("extend", "--tf", "1.10", "-t", "me/other:1", "--env", f"N={number}")
-    with subprocess.Popen(
-        small.command(*command),
-        cwd=small.root,
-        env=small.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        wait_for(small.in_suite, 120)
-        process.send_signal(number)
-        _, said = process.communicate(timeout=180)
-    small.pause("suite", 0)
-    assert process.returncode == 130, said
-    assert "No tag was made or moved" in said
-    assert small.docker("image", "inspect", "me/other:1").returncode != 0
-    assert _images(small) == before
-    assert small.left() == []
+    assert small.printed(*ID) != named

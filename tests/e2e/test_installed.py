@@ -1,12 +1,11 @@
 """imgbuild as a user installs it: in an environment of its own, run where there is no checkout."""
 
-import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from imgbuild.engine.client import Engine
 IMAGE = ("--tf", "2.2", "--stack", "debian")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class InstalledProgram(Checkout):
     """A folder to run the installed program in; settings of its user are below ``config``."""
 
@@ -41,7 +40,7 @@ class InstalledProgram(Checkout):
 @pytest.fixture
 def installed(tmp_path: Path, host: str | None, engine: Engine) -> Iterator[InstalledProgram]:
     """Give the program in an empty folder, with the settings of this machine."""
-    made = InstalledProgram(tmp_path / "empty", tmp_path / "state", host, tmp_path / "env")
+    made = InstalledProgram(tmp_path / "empty", tmp_path / "state", host, env=tmp_path / "env")
     made.root.mkdir()
     uv = str(Path(sys.executable).with_name("uv"))
     environment = {n: v for n, v in os.environ.items() if n != "VIRTUAL_ENV"}
@@ -61,31 +60,27 @@ def test_a_family_of_one_s_own_is_built_and_tested(
     installed: InstalledProgram, checkout: Checkout, engine: Engine
 ) -> None:
     """From an empty folder, in one whose name has a blank and umlauts."""
-    here = json.loads(installed.run("build", *IMAGE, "--plan", "--json").stdout)
-    there = json.loads(checkout.run("build", *IMAGE, "--plan", "--json").stdout)
-    assert here[0]["input_digest"] == there[0]["input_digest"]
+    (here,) = installed.json("build", *IMAGE, "--plan")
+    (there,) = checkout.json("build", *IMAGE, "--plan")
+    assert here["input_digest"] == there["input_digest"]
     assert [*installed.root.iterdir()] == []
     picked = installed.run("pick", "--gpu-model", "Tesla V100", "--driver", "450.80").stdout
     assert "tf-2.2-gpu-ubuntu" in picked
-    compared = json.loads(installed.run("diff", "2.2", "2.2-gpu", "--json").stdout)
+    compared = installed.json("diff", "2.2", "2.2-gpu")
     assert compared["differing"]["packages"]["tensorflow-gpu"] == [None, "2.2.0"]
 
-    own = InstalledProgram(
-        installed.root / "für uns", installed.state, installed.host, installed.env
-    )
+    own = replace(installed, root=installed.root / "für uns")
     installed.run("init", str(own.root))
-    matrix = own.root / "matrix.yaml"
-    text = matrix.read_text(encoding="utf-8")
-    matrix.write_text(text.replace("imgbuild/tensorflow", COPY_REPOSITORY, 1), encoding="utf-8")
+    own.edit("matrix.yaml", "repository: imgbuild/tensorflow", f"repository: {COPY_REPOSITORY}")
     if installed.config.exists():
         shutil.copy(installed.config / "imgbuild.local.yaml", own.root)
     own.run("render", "--check")
-    with (own.root / "images" / "files" / "ssh" / "ssh_config_mpi").open("a") as file:
+    with (own.root / "images" / "files" / "start" / "ssh_config_mpi").open("a") as file:
         file.write("# of our team\n")
     own.run("build", *IMAGE, "--no-test")
     own.run("test", *IMAGE, "--suite", "pins")
     named = f"{COPY_REPOSITORY}:2.2-cpu-debian"
     (labels,) = [one.labels for one in engine.named(COPY_REPOSITORY) if named in one.tags]
     assert labels[REPOSITORY] == COPY_REPOSITORY
-    assert labels[INPUT_DIGEST] != there[0]["input_digest"]
+    assert labels[INPUT_DIGEST] != there["input_digest"]
     assert "org.opencontainers.image.revision" not in labels

@@ -1,8 +1,4 @@
-"""A user without root, sudo and mmdebstrap, whose engine answers, builds images.
-
-The base image comes from a registry on loopback; where none answers it is the one that was made
-from Debian's archive.
-"""
+"""A user without root, sudo and mmdebstrap, whose engine answers, builds images."""
 
 import grp
 import os
@@ -18,29 +14,25 @@ import pytest
 from checkout import ROOT, Checkout, not_imgbuilds
 from copied_checkout import (
     INPUTS,
-    LABELS,
-    TEMPLATE,
     change_settings,
     copied_checkout,
     remove_images,
     substitute_cpython,
     take_base,
+    tiny,
 )
 from own_registry import OwnRegistry, free_port, own_registry
 
 from imgbuild.engine.client import Engine
-from imgbuild.files import work_folder
-from imgbuild.inputs.base import bootstrap_base
-from imgbuild.inputs.build_inputs import base_recipe
-from imgbuild.inputs.oci_layout import BaseLayout, write_archive
-from imgbuild.matrix.images import all_images
-from imgbuild.matrix.load import load_matrix
-from imgbuild.project import cache_dir, state_dir
+from imgbuild.inputs.oci_layout import BaseLayout
+from standin.__main__ import open_context
+from standin.workbench import load_debian
 
 REPOSITORY = "imgbuild-plain-user/tensorflow"
 ONE = ("--tf", "1.10")
 TAG = f"{REPOSITORY}:1.10-cpu-debian"
 RANKS = "import horovod.tensorflow as h; h.init(); print('rank', h.rank())"
+NOTHING = '"""Nothing."""\ndef test_nothing(): pass\n'
 SMALL = "FROM base AS os\nFROM os AS final\nRUN --network=none id > /id\n"
 #: Let everybody into a folder, in a mount namespace of its own, then run a command.
 _ENTER = """\
@@ -62,10 +54,6 @@ class PlainUser(Checkout):
         return self.root.parent / "home"
 
     @property
-    def cache(self) -> Path:
-        return self.home / ".cache"
-
-    @property
     def environment(self) -> dict[str, str]:
         kept = {"PATH", "LANG", "SSL_CERT_FILE", "UV_DEFAULT_INDEX", "HTTPS_PROXY"}
         found = {name: value for name, value in not_imgbuilds(os.environ).items() if name in kept}
@@ -76,8 +64,10 @@ class PlainUser(Checkout):
     def command(self, *arguments: str) -> list[str]:
         return self.as_user(*super().command(*arguments))
 
-    def docker(self, *arguments: str, code: int | None = None) -> subprocess.CompletedProcess[str]:
-        return self._run(self.as_user("docker", *arguments), code, 300)
+    def docker(
+        self, *arguments: str, code: int | None = None, timeout: int = 300
+    ) -> subprocess.CompletedProcess[str]:
+        return self.typed(self.as_user("docker", *arguments), code, timeout)
 
     def as_user(self, *command: str) -> list[str]:
         """Return the command as this user's; root's home is open to it where it is needed."""
@@ -93,23 +83,12 @@ class PlainUser(Checkout):
         """Make the checkout, whose matrix pins ``base`` and whose settings name none."""
         copied_checkout(self.root, REPOSITORY, parts, files or {}, host=self.host)
         change_settings(self.root, base=None)
-        path = self.root / "matrix.yaml"
-        matrix, count = re.subn(
-            "(\n  debian-12:\n)", rf"\1    image: {base}\n", path.read_text(encoding="utf-8")
-        )
-        assert count == 1
-        path.write_text(matrix, encoding="utf-8")
         self.own()
-        self.render()
+        self.edit("matrix.yaml", "\n  debian-12:\n", f"\n  debian-12:\n    image: {base}\n")
 
     def own(self) -> None:
         """Let the checkout and the home be the user's."""
         subprocess.run(["chown", "-R", f"{self.name}:", self.root, self.home], check=True)
-
-    def labels(self, engine: Engine) -> Mapping[str, str]:
-        stored = engine.inspect(TAG)
-        assert stored
-        return stored.labels
 
 
 @pytest.fixture
@@ -124,27 +103,19 @@ def user(host: str | None, engine: Engine) -> Iterator[PlainUser]:
         folder.chmod(0o755)
         for inner in ("checkout", "layers/upper", "layers/work"):
             (folder / inner).mkdir(parents=True)
-        home = ("--create-home", "--home-dir", str(folder / "home"))
-        subprocess.run(["useradd", *home, "--groups", group, name], check=True)
+        options = ("--create-home", f"--home-dir={folder}/home", f"--groups={group}")
+        subprocess.run(["useradd", *options, name], check=True)
         try:
-            yield PlainUser(folder / "checkout", folder / "home/.local/state", host, name)
+            yield PlainUser(folder / "checkout", folder / "home/.local/state", host, name=name)
         finally:
             subprocess.run(["userdel", name], check=False)
             remove_images(engine, REPOSITORY)
 
 
 @pytest.fixture
-def made(engine: Engine) -> BaseLayout:
+def made(checkout: Checkout) -> BaseLayout:
     """Return the base image that is made here; the engine has it."""
-    images = all_images(load_matrix(ROOT / "matrix.yaml"))
-    recipe = base_recipe(next(image for image in images if image.stack == "debian"))
-    layout = bootstrap_base(recipe, cache_dir(), log=state_dir() / "logs" / "plain-user.log")
-    if engine.inspect(layout.reference) is None:
-        with work_folder("plain-user") as folder:
-            write_archive(layout.path, folder / "base.tar")
-            with (folder / "base.tar").open("rb") as stream:
-                engine.load(stream)
-    return layout
+    return load_debian(open_context(checkout.project))
 
 
 @pytest.fixture
@@ -172,7 +143,7 @@ def test_the_base_comes_from_the_registry(
     assert engine.inspect(reference) is None, "a plan pulls nothing"
     built = user.run("build", *ONE, "--no-test")
     assert f"pulling the base image {reference}" in built.stderr
-    labels = user.labels(engine)
+    labels = engine.need(TAG).labels
     assert labels["imgbuild.input.base"] == "registry"
     assert labels["org.opencontainers.image.base.digest"] == reference.partition("@")[2]
     mpirun = ("mpirun", "-np", "2", "--oversubscribe", "python", "-c", RANKS)
@@ -182,22 +153,21 @@ def test_the_base_comes_from_the_registry(
     again = user.run("build", *ONE, "--no-test")
     assert again.stdout.startswith("Nothing to do")
     assert "pulling" not in again.stderr
-    assert not [*user.cache.glob("imgbuild/base/*")]
+    assert not [*user.home.glob(".cache/imgbuild/base/*")]
 
 
 def test_where_no_registry_answers_the_base_is_made_from_the_archive(
     user: PlainUser, made: BaseLayout, engine: Engine
 ) -> None:
     closed = f"127.0.0.1:{free_port()}/debian@sha256:{'0' * 64}"
-    user.prepare(*INPUTS, "tests/image", files={TEMPLATE: SMALL + LABELS}, base=closed)
-    take_base(user.root, user.cache)
-    substitute_cpython(user.root, user.cache)
+    user.prepare(*INPUTS, files=tiny(SMALL, nothing=NOTHING), base=closed)
+    take_base(user.root, user.home / ".cache")
+    substitute_cpython(user.root, user.home / ".cache")
     user.own()
     built = user.run("build", *ONE, "--no-test")
-    (line,) = (line for line in built.stderr.splitlines() if line.startswith("No registry answers"))
-    assert "connection refused" in line
-    assert line.endswith(f"in place of {closed}, until --refresh-base.")
-    labels = user.labels(engine)
+    assert "No registry answers" in built.stderr
+    assert f"in place of {closed}, until --refresh-base." in built.stderr
+    labels = engine.need(TAG).labels
     assert labels["imgbuild.input.base"] == "bootstrapped"
     assert labels["org.opencontainers.image.base.digest"] == made.image_id
     assert "uid=0" in user.docker("run", "--rm", TAG, "cat", "/id").stdout

@@ -1,17 +1,15 @@
 """``imgbuild run --format compose``: the file is run as its first lines say."""
 
 import re
-import subprocess
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from checkout import ROOT, Base, Checkout
+from checkout import LEARNT, ROOT, Base, Checkout
 
 IMAGE = "tf-2.2-cpu-debian"
-LEARNT = re.compile(r"learnt: y = (1\.9\d|2\.0\d) x \+ (0\.9\d|1\.0\d)")
 SECONDS = 600
 
 
@@ -33,28 +31,14 @@ class Composer:
         return re.findall(r"^#   (docker .*)$", text, re.MULTILINE)
 
     def type(self, line: str, code: int = 0) -> str:
-        plugin = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
-        if plugin.returncode:
+        if self.checkout.docker("compose", "version").returncode:
             line = line.replace("docker compose", "docker-compose")
-        result = subprocess.run(
-            line.split(),
-            cwd=self.folder,
-            env=self.checkout.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=SECONDS,
-        )
-        assert result.returncode == code, f"{line}\n{result.stdout}{result.stderr}"
-        return result.stdout
+        return replace(self.checkout, root=self.folder).typed(line.split(), code, SECONDS).stdout
 
     def left(self) -> str:
         named = f"--filter=name={self.name}"
-        found = [
-            self.checkout.docker(*words, named, code=0).stdout
-            for words in (("ps", "-aq"), ("network", "ls", "-q"), ("volume", "ls", "-q"))
-        ]
-        return "".join(found)
+        listings = (("ps", "-aq"), ("network", "ls", "-q"), ("volume", "ls", "-q"))
+        return "".join(self.checkout.printed(*words, named) for words in listings)
 
 
 @pytest.fixture
@@ -94,4 +78,4 @@ def test_a_worker_and_a_parameter_server_share_a_volume(composer: Composer) -> N
     composer.type(create)
     assert LEARNT.search(composer.type(run))
     composer.type(down)
-    assert composer.left() == f"{composer.name}\n", "the checkpoints stay"
+    assert composer.left() == composer.name, "the checkpoints stay"

@@ -2,44 +2,84 @@
 
 import gzip
 import io
+import subprocess
 import tarfile
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO, cast
 
 from checkout import COPY_REPOSITORY, Checkout
-from secret_marks import marked_secrets, places_of, require_unmarked
+from copied_checkout import ca_bundle, change_settings
 
 
-def _layer(name: str, content: bytes) -> bytes:
+def marked_secrets(copy: Checkout, folder: Path) -> str:
+    """Give the copy a CA bundle and login data with a mark in them; return the mark."""
+    mark = uuid.uuid4().hex
+    bundle, netrc = folder / "ca.pem", folder / "netrc"
+    text = ca_bundle(copy.root).read_text(encoding="ascii")
+    bundle.write_text(f"{text}# mark {mark}\n", encoding="ascii")
+    netrc.write_text(f"machine mirror.invalid login me password {mark}\n", encoding="ascii")
+    change_settings(copy.root, ca_bundle=str(bundle), netrc=str(netrc))
+    return mark
+
+
+def places_of(archive: IO[bytes], mark: bytes) -> Iterator[str]:
+    """Yield each file with the mark of what ``docker save`` writes, layers one by one."""
+    with tarfile.open(fileobj=archive, mode="r|") as saved:
+        for member in saved:
+            found = saved.extractfile(member)
+            if found is None:
+                continue
+            stream = io.BufferedReader(cast("io.RawIOBase", found))
+            # A containerd store keeps layers packed.
+            packed = stream.peek(2).startswith(b"\x1f\x8b")
+            with gzip.open(stream) if packed else stream as whole:
+                if mark in whole.read():
+                    yield member.name
+
+
+def require_unmarked(copy: Checkout, image: str, mark: str) -> None:
+    """Fail if the mark is in a layer, the configuration or the history of an image, or in a log."""
+    save = ["docker", "save", image]
+    with subprocess.Popen(save, env=copy.environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        assert [*places_of(process.stdout, mark.encode())] == []
+        process.stdout.read()  # what is left would end it by a signal
+    assert process.returncode == 0
+    assert mark not in copy.printed("image", "inspect", image)
+    assert mark not in copy.printed("history", "--no-trunc", image)
+    assert mark not in copy.log()
+
+
+def _tar(files: dict[str, bytes]) -> bytes:
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as layer:
-        info = tarfile.TarInfo(name)
-        info.size = len(content)
-        layer.addfile(info, io.BytesIO(content))
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
     return buffer.getvalue()
 
 
 def test_a_secret_that_a_later_layer_removes_is_found() -> None:
     mark = b"0123456789abcdef"
-    # In a packed layer, and where two pieces that are read meet.
-    secret = _layer("root/.netrc", b"x" * ((1 << 20) - 512 - 8) + mark)
-    layers = {"a": gzip.compress(secret), "b": secret, "c": _layer("root/.wh..netrc", b"")}
-    saved = io.BytesIO()
-    with tarfile.open(fileobj=saved, mode="w") as archive:
-        for name, content in layers.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
-    saved.seek(0)
-    assert [*places_of(saved, mark)] == ["a", "b"]
+    secret = _tar({"root/.netrc": mark})
+    layers = {"a": gzip.compress(secret), "b": secret, "c": _tar({"root/.wh..netrc": b""})}
+    assert [*places_of(io.BytesIO(_tar(layers)), mark)] == ["a", "b"]
 
 
-def test_secrets_are_used_and_left_behind(copy: Checkout, tmp_path: Path) -> None:
+def test_secrets_are_used_and_left_behind(copy: Checkout, tmp_path: Path, tag: str) -> None:
+    """In an image, and in what `imgbuild extend` makes of it."""
     mark = marked_secrets(copy, tmp_path)
-    # The build itself sees that they are there; the step is a new one, so nothing is cached.
-    step = '. "$here/network.sh"'
-    looks = "grep -q '^# mark ' /run/secrets/ca\ngrep -q mirror.invalid \"$NETRC\""
-    seen = f"{step}\n{looks}\n# {tmp_path.name}"
-    copy.edit("images/files/packages/install", step, seen)
+    # The steps themselves see that they are there; they are new ones, so nothing is cached.
+    with (copy.root / "images" / "files" / "network.sh").open("a", encoding="utf-8") as script:
+        looks = "grep -q '^# mark ' /run/secrets/ca\ngrep -q mirror.invalid \"$NETRC\""
+        script.write(f"{looks}\n# {tmp_path.name}\n")
+    copy.render()
     copy.run("build", "--tf", "1.10", "--no-test")
-    name = f"{COPY_REPOSITORY}:1.10-cpu-debian"
-    require_unmarked(copy, name, mark)
+    base = f"{COPY_REPOSITORY}:1.10-cpu-debian"
+    require_unmarked(copy, base, mark)
+    options = ("--pip=docopt", "--apt=libsndfile1", "--lock", str(tmp_path / "lock.txt"))
+    copy.run("extend", f"--base={base}", *options, "-t", tag, "--no-test")
+    require_unmarked(copy, tag, mark)

@@ -1,25 +1,23 @@
 """The commands of docs/tutorial.md, typed in their order; what they say is what the page says.
 
-`IMGBUILD_WRITE_SCREENSHOTS=1 .venv/bin/pytest tests/e2e/test_tutorial.py -k 2.2` takes the page's
-picture again.
+With IMGBUILD_WRITE_SCREENSHOTS=1, `pytest tests/e2e/test_tutorial.py -k 2.2` takes its picture.
 """
 
 import os
 import re
-import shutil
-import time
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-import requests
 from browser import open_browser
 from checkout import ROOT, Base, Checkout
 from own_registry import free_port
-from page_commands import IMGBUILD, PageCommand, Reader, page_commands
-from tensorboard_page import ALMOST_ALL, drawn, follows, keep, lines
+from page_commands import IMGBUILD, PageCommand, Reader, page_commands, reading
+from tensorboard_page import answer, see_lines
+
+from waiting import wait_for
 
 PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 FIT, _, OTHERS = PAGE.partition("## Without Keras' `fit`")
@@ -45,11 +43,8 @@ def reader(checkout: Checkout, tmp_path: Path) -> Iterator[Reader]:
         r"(-f|--name) board\b": rf"\1 imgbuild-e2e-{mark}-board",
         r"127\.0\.0\.1:6006": f"127.0.0.1:{free_port()}",
     }
-    shutil.copytree(ROOT / "examples" / "tutorial", tmp_path / "examples" / "tutorial")
-    made = Reader(checkout, tmp_path, names)
-    yield made
-    started = checkout.docker("ps", "-aq", f"--filter=name=imgbuild-e2e-{mark}").stdout.split()
-    checkout.docker("rm", "--force", "--volumes", *started)
+    with reading(checkout, tmp_path, names, mark) as made:
+        yield made
 
 
 def losses(printed: str, epochs: int) -> list[float]:
@@ -65,66 +60,28 @@ def losses(printed: str, epochs: int) -> list[float]:
     return [float(one[3]) for one in found if one]
 
 
-class Board:
-    """What the page's TensorBoard says to programs."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self._http = requests.Session()
-        self._http.trust_env = False
-
-    def curve(self, run: str) -> list[float]:
-        """Return a run's loss of each epoch, once it has all of them."""
-        end, found = time.monotonic() + SECONDS, dict[int, float]()
-        while len(found) < EPOCHS:
-            assert time.monotonic() < end, f"{run}: {found} after {SECONDS} s"
-            time.sleep(0.2)
-            try:
-                found = self._curve(run)
-            except requests.ConnectionError:
-                continue
-        assert sorted(found) == list(range(EPOCHS))
-        return [found[step] for step in sorted(found)]
-
-    def _curve(self, run: str) -> dict[int, float]:
-        """Return a training's loss by step; 1.x has a run for it, 2.x one of training alone."""
-        for name, tags in self._json("tags").items():
-            for tag in {"loss", "epoch_loss"} & set(tags):
-                if name.startswith(f"{run}/logs") and not name.endswith("/validation"):
-                    points = self._json("scalars", run=name, tag=tag)
-                    return {int(step): float(value) for _, step, value in points}
-        return {}
-
-    def _json(self, route: str, **parameters: str) -> Any:
-        url = f"{self.url}data/plugin/scalars/{route}"
-        return self._http.get(url, params=parameters, timeout=10).json()
+def _curve(url: str, run: str) -> list[float]:
+    """Return a training's loss by epoch: 1.x has a run for it, 2.x one of training alone."""
+    scalars = f"{url}data/plugin/scalars"
+    for name, tags in (answer(f"{scalars}/tags") or {}).items():
+        for tag in {"loss", "epoch_loss"} & {*tags}:
+            if name.startswith(f"{run}/logs") and not name.endswith("/validation"):
+                points = answer(f"{scalars}/scalars", run=name, tag=tag) or []
+                by_step = {int(step): float(value) for _, step, value in points}
+                return [by_step[step] for step in range(EPOCHS)] if len(by_step) == EPOCHS else []
+    return []
 
 
 def _watch(url: str, version: str, losses_said: dict[str, list[float]]) -> None:
     """See each run's losses in TensorBoard: as a program does, and as lines on the screen."""
-    board = Board(url)
-    curves = {run: board.curve(run) for run in losses_said}
+    curves = {run: wait_for(partial(_curve, url, run), SECONDS, run) for run in losses_said}
     for run, said in losses_said.items():
         assert curves[run][-len(said) :] == pytest.approx(said, abs=1e-3)
     with open_browser() as browser:
         browser.open(url)
-        share, screenshot = drawn(browser, EPOCHS)
-        there = lines(browser, EPOCHS)
-    keep(f"tutorial-{version}.png", screenshot)
+        screenshot = see_lines(browser, f"tutorial-{version}.png", *curves.values())
     if WRITE:
         PICTURE.write_bytes(screenshot)
-    assert share > ALMOST_ALL
-    for curve in curves.values():
-        assert any(follows(line, curve) for line in there)
-
-
-def _wait_for_the_end(reader: Reader) -> None:
-    """Wait until the killed container is gone: a user types more slowly than a test."""
-    ask = PageCommand("docker ps -aq --filter name=^train-")
-    end = time.monotonic() + SECONDS
-    while reader.type(ask):
-        assert time.monotonic() < end, "a killed container is still there"
-        time.sleep(0.2)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +100,9 @@ def test_a_killed_run_goes_on_and_tensorboard_shows_it(
     assert one[-1] < FALLS_TO * one[0]
     for command in (start, wait, kill):
         reader.see(command)
-    _wait_for_the_end(reader)
+    # A user types more slowly than a test: the killed container is gone.
+    ask = PageCommand("docker ps -aq --filter name=^train-")
+    wait_for(lambda: not reader.type(ask), SECONDS, "the end of the killed container")
     whole = {path.name for path in (reader.folder / "runs" / "two").glob("epoch-???.h5")}
     printed = reader.see(again)
     assert printed.startswith(f"2 rank(s), from epoch {len(whole) + 1}\n")

@@ -1,7 +1,6 @@
 """Run the `run:` steps of a workflow's job on this machine, in order, with GitHub's shell.
 
-Expressions are not evaluated: the test gives the value of each one by its text, and an unknown one
-is an error. actions/checkout is a fetch of the commit; `.venv` stays between jobs.
+The test gives the value of each expression by its text; `.venv` and one artifact stay between jobs.
 """
 
 import os
@@ -74,11 +73,10 @@ class WorkflowMachine:
             run.results[name] = "skipped"
             return
         if "uses" in step:
-            self._checkout(int(step["with"].get("fetch-depth", "1")))
+            run.succeeded = self._used(step["uses"], step["with"]) and run.succeeded
             return
-        code, run.printed[name] = self._script(
-            step["run"], {**env, **_texts(step.get("env", {}), known)}
-        )
+        told = {**env, **_texts(step.get("env", {}), known)}
+        code, run.printed[name] = self._script(step["run"], told)
         run.results[name] = "failure" if code else "success"
         run.succeeded = run.succeeded and code == 0
         run.summary += (self.folder / "GITHUB_STEP_SUMMARY").read_text(encoding="utf-8")
@@ -86,8 +84,20 @@ class WorkflowMachine:
         for key, value in _lines(self.folder / "GITHUB_OUTPUT").items():
             known[f"steps.{step['id']}.outputs.{key}"] = value
 
+    def _used(self, action: str, given: Mapping[str, str]) -> bool:
+        """Do what an action does; an artifact that was not uploaded is a failure."""
+        if action.startswith("actions/checkout@"):
+            self._checkout(int(given.get("fetch-depth", "1")))
+            return True
+        kept, place = self.folder / "artifact", self.folder / "clone" / given["path"]
+        source, target = (place, kept) if "/upload-" in action else (kept, place)
+        if source.exists():
+            shutil.move(source, target)
+        return target.exists()
+
     def _checkout(self, depth: int) -> None:
         clone = self.folder / "clone"
+        clone.mkdir(parents=True, exist_ok=True)
         for leftover in (self.folder / "temp", self.folder / "state"):
             shutil.rmtree(leftover, ignore_errors=True)
         for words in (
@@ -96,24 +106,21 @@ class WorkflowMachine:
             ("checkout", "--quiet", "--force", "--detach", "FETCH_HEAD"),
             ("clean", "-ffdxq", "--exclude=/.venv", "--exclude=*.egg-info"),
         ):
-            clone.mkdir(parents=True, exist_ok=True)
             subprocess.run(["git", *words], cwd=clone, check=True, capture_output=True)
 
     def _script(self, script: str, env: Mapping[str, str]) -> tuple[int, str]:
         files = {name: str(self.folder / name) for name in FILES}
         for name in FILES:
             (self.folder / name).write_text("", encoding="utf-8")
-        programs, temp = self.folder / "bin", self.folder / "temp"
-        programs.mkdir(exist_ok=True)
-        temp.mkdir(exist_ok=True)
-        (programs / "sudo").write_text(SUDO, encoding="utf-8")
-        (programs / "sudo").chmod(0o755)
-        told = {**env, **files, "RUNNER_TEMP": str(temp), "GITHUB_ACTIONS": "true", "CI": "true"}
-        own = {
-            **self.environment,
-            "PATH": f"{programs}{os.pathsep}{self.environment['PATH']}",
-            "XDG_STATE_HOME": str(self.folder / "state"),
-        }
+        for name in ("bin", "temp"):
+            (self.folder / name).mkdir(exist_ok=True)
+        sudo = self.folder / "bin" / "sudo"
+        sudo.write_text(SUDO, encoding="utf-8")
+        sudo.chmod(0o755)
+        temp = {"RUNNER_TEMP": str(self.folder / "temp")}
+        told = {**env, **files, **temp, "GITHUB_ACTIONS": "true", "CI": "true"}
+        path = f"{sudo.parent}{os.pathsep}{self.environment['PATH']}"
+        own = {**self.environment, "PATH": path, "XDG_STATE_HOME": str(self.folder / "state")}
         done = subprocess.run(
             ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
             cwd=self.folder / "clone",

@@ -38,8 +38,11 @@ LINGERING_SECONDS = 2.0
 #: How long a shell may take to end when its input does, and a client to say why it ended.
 CLOSING_SECONDS = 2.0
 READ_BYTES = 1 << 16
+#: So many bytes a command may print; what prints more is stopped.
+OUTPUT_LIMIT = 16 << 20
 #: The exit code of a command whose shell ended without one: docker's own for "it was killed".
 BROKEN = 137
+FLOODED = f"the command was stopped, since it printed more than {OUTPUT_LIMIT >> 20} MiB"
 
 # bash counts shells in SHLVL; both shells report a killed command on standard error.
 PREPARE = b"exec 3>&1 4>&2 2>/dev/null; unset SHLVL OLDPWD; SETSID=$(command -v setsid)\n"
@@ -82,6 +85,10 @@ class Shell:
         except BaseException:  # an interrupt: what the command still says is nobody's answer
             self.usable = False
             raise
+        if reading.size > OUTPUT_LIMIT:
+            self.usable = False
+            self.close()
+            return Answer(BROKEN, b"", FLOODED.encode())
         if reading.exit_code is None:
             return self._post_mortem(reading)
         return Answer(reading.exit_code, bytes(reading.stdout), bytes(reading.stderr))
@@ -119,7 +126,7 @@ class Shell:
                 streams[stream.fileno()] = name
         while streams and not reading.whole:
             ready = poll.poll(reading.timeout())
-            if not ready:
+            if not ready or reading.size > OUTPUT_LIMIT:
                 self.usable = False
                 return
             for number, _ in ready:
@@ -162,6 +169,10 @@ class _Reading:
     def whole(self) -> bool:
         """Whether all that belongs to the command has come."""
         return len(self._ended) == len(("stdout", "stderr"))
+
+    @property
+    def size(self) -> int:
+        return len(self.stdout) + len(self.stderr)
 
     def timeout(self) -> float | None:
         """Return for how many milliseconds more data is worth waiting for; None: without end."""

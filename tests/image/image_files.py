@@ -50,7 +50,7 @@ BYTECODE = re.compile(r"/opt/python/.*\.cpython-(\d+)[\w.-]*\.pyc")
 TEMPORARY = ("/tmp/", "/var/tmp/", "/run/secrets/")  # noqa: S108
 DRIVER = re.compile(r".*/lib(cuda|nvidia-[\w-]+)\.so(\.[\d.]+)?")
 #: NVIDIA's packages of the Python package index.
-WHEELS = re.compile(r"/opt/python/lib/python[\d.]+/site-packages/nvidia/.*")
+WHEELS = re.compile(r"/opt/python/(lib/python[\d.]+/site-packages/)?nvidia/.*")
 CUDA_PLACES = ("/usr/local/cuda", "/usr/include/", "/usr/lib/", "/usr/share/")
 TOOLKIT = re.compile(r".*/(nvcc|nvlink|fatbinary|(cuda|cublas|cudnn|nccl|cufft|curand)\w*\.h)")
 #: What only compilers read, in the wheels.

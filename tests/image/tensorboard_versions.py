@@ -1,4 +1,4 @@
-"""How the TensorBoards of TensorFlow 1.10 to 2.15 differ, read out of their packages."""
+"""How the TensorBoards of the images differ, read out of their packages."""
 
 from __future__ import annotations
 

@@ -120,6 +120,14 @@ def test_terms_of_intel_mpi_are_beside_it(container: Container, expect: Expectat
         assert said.startswith("Intel Simplified Software License")
 
 
+@pytest.mark.usefixtures("of_a_stack")
+def test_an_upgrade_installs_nothing_new(container: Container) -> None:
+    """An empty package that stands in for one of the archive's stays, and so brings nothing."""
+    found = container.program("upgrade.py", seconds=60).json
+    new = {kind: names for kind, names in found["new"].items() if names}
+    assert not new, f"stand-ins: {found['standins']}; an upgrade would install {new}"
+
+
 def test_no_source_or_key_of_nvidia(container: Container) -> None:
     """Nothing updates the pinned packages by itself, and no key is trusted for longer."""
     search = f"grep --recursive --files-with-matches --text -i nvidia {' '.join(APT)} 2>/dev/null"

@@ -129,6 +129,10 @@ def test_constraints_are_what_is_installed(
     named = container.run("printenv", "PIP_CONSTRAINT", "UV_CONSTRAINT", seconds=10)
     assert named.stdout.split() == [CONSTRAINTS] * 2
     lines = container.run("cat", CONSTRAINTS, seconds=10).output.split()
+    refused = {line.removesuffix("<0") for line in lines if line.endswith("<0")}
+    assert "tf-nightly" in refused, "another TensorFlow may be installed over the image's"
+    assert not refused & {*dict(distributions)}, "refused, and installed"
+    lines = [line for line in lines if not line.endswith("<0")]
     held = {canonicalize_name(name): one for name, _, one in (x.partition("==") for x in lines)}
     wrong = [
         f"{name}: the image has {found}, {CONSTRAINTS} {held.get(name, 'nothing')}"

@@ -7,6 +7,7 @@ One start of a program gives the results of several tests.
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 LASTS = 8
 SECONDS = 120
-INIT = ["/opt/python/bin/dumb-init", "--", "/usr/bin/env", "--"]
+INIT = ["/opt/python/bin/dumb-init", "--", "/usr/local/bin/as-user"]
 #: In MiB, by user. Ranks hand a tensor on through /dev/shm, which has 64 of them; one user's is
 #: larger, the others' are large enough for ranks to try to read each other's memory.
 TENSOR = dict.fromkeys(USERS, 1) | {"unknown": 80}
@@ -36,6 +37,9 @@ PROGRAMS = ("python", "pip", "git", "mpirun", "tensorboard")
 #: Of a command by ssh. Source: sshd(8), and _PATH_STDPATH of Debian's and Ubuntu's sshd.
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/games"
 UTF_8 = {"utf-8", "UTF-8"}
+#: Names that packages require TensorFlow by, and distributions with its files that no image is.
+TENSORFLOWS = "tensorflow(-cpu|-gpu)?"
+OTHER_TENSORFLOWS = ("tf-nightly", "tf-nightly-gpu", "intel-tensorflow", "tensorflow-rocm")
 TEXT = "grün ✓"
 
 
@@ -132,6 +136,41 @@ def test_what_cannot_be_started_ends_as_in_a_shell(
     """Exit code 127 says that there is no such command, 126 that it cannot be run."""
     found = container.run(*entry_point(pytestconfig), command, seconds=30).exit_code
     assert found == code, f"{command} ends with exit code {found}, not {code}"
+
+
+@pytest.fixture(scope="module")
+def user_install(lab: Lab, expect: Expectation, pytestconfig: pytest.Config) -> dict[str, Any]:
+    """Install a package as a user whom the image does not know, once for all tests."""
+    container = lab.start("user-install", f"--user={USERS['unknown']}")
+    names = {n: v for n, v in expect.packages.items() if re.fullmatch(TENSORFLOWS, n)}
+    others = [*OTHER_TENSORFLOWS, *({"tensorflow-gpu"} - {*names})]
+    program = (
+        "python",
+        container.path_of("user_install.py"),
+        json.dumps(names),
+        json.dumps(others),
+    )
+    ran = container.run(*entry_point(pytestconfig), *program, seconds=SECONDS)
+    return dict(zip(("home", "said", "beside", "taken", "pip"), ran.json, strict=True))
+
+
+@pytest.mark.usefixtures("of_a_stack")
+def test_a_user_without_a_name_installs_packages(user_install: dict[str, Any]) -> None:
+    """Such a user has a home, and finds the scripts that pip put into it."""
+    assert user_install["home"] not in {"/", "/root"}
+    assert user_install["said"] == "here", user_install["pip"]
+
+
+@pytest.mark.usefixtures("of_a_stack")
+def test_whoever_requires_tensorflow_has_it(user_install: dict[str, Any]) -> None:
+    """A package that requires it under each of its names brings no other one."""
+    assert user_install["beside"] == ["asks_for_tensorflow-1.dist-info"], user_install["pip"]
+
+
+@pytest.mark.usefixtures("of_a_stack")
+def test_no_other_tensorflow_can_be_installed(user_install: dict[str, Any]) -> None:
+    """Neither a newer one, nor the same files under another name, nor a nightly build."""
+    assert user_install["taken"] == []
 
 
 def test_orphans_are_buried(container: Container) -> None:

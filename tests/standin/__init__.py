@@ -1,5 +1,1 @@
-"""Stand-in upstreams: what the Dockerfiles of the ubuntu stack download, for places without it.
-
-Test-only. Each module makes one upstream as a folder with that site's own paths; `server.py`
-serves them. What is real and what is not: `README.md` in this folder.
-"""
+"""Stand-in upstreams, for tests only: what is real in them and what is not, README.md says."""

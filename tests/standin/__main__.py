@@ -2,9 +2,13 @@
 
 import argparse
 import json
+import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
+
+import yaml
 
 from imgbuild.engine.discovery import resolve_host
 from imgbuild.matrix.load import load_matrix
@@ -12,7 +16,7 @@ from imgbuild.project import Project, find_project
 from imgbuild.settings import load_settings
 from standin.context import HERE, Context
 from standin.server import serve
-from standin.upstreams import make_standins, settings_of, write_settings
+from standin.upstreams import make_sites, settings_of
 from standin.workbench import environment
 
 DEFAULT_PORT = 8473
@@ -27,15 +31,17 @@ def open_context(project: Project) -> Context:
 
 def prepare(context: Context, folder: Path, url: str) -> Path:
     """Lay out ``folder``/www and write ``folder``/standin.yaml, whose path is returned."""
-    standins = make_standins(context)
+    sites = make_sites(context)
     www = folder / "www"
     www.mkdir(parents=True, exist_ok=True)
-    for site in standins.sites:
+    for site in sites:
         link = www / site.name
         link.unlink(missing_ok=True)
         link.symlink_to(site.folder)
     settings = folder / "standin.yaml"
-    write_settings(settings, settings_of(context, standins, url))
+    head = "# Written by `python -m standin`: for tests only.\n"
+    text = yaml.safe_dump(settings_of(context, sites, url), sort_keys=False, width=200)
+    settings.write_text(head + text, encoding="utf-8")
     return settings
 
 
@@ -64,15 +70,8 @@ def main() -> None:
     if arguments.serve:
         with serve(folder, address, arguments.port) as server:
             print(f"serving at {server.url}; Ctrl-C ends it")  # noqa: T201
-            _wait()
-
-
-def _wait() -> None:
-    try:
-        while True:
-            time.sleep(3600)
-    except KeyboardInterrupt:
-        return
+            with suppress(KeyboardInterrupt):
+                signal.pause()
 
 
 if __name__ == "__main__":

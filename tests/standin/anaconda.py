@@ -15,7 +15,6 @@ from standin.conda_interpreter import (
     copy_libraries,
     interpreter,
     libraries_of,
-    package_of,
     write_tree,
 )
 from standin.conda_package import has_placeholder, parse_name, write_package, write_tar_bz2
@@ -48,42 +47,23 @@ def anaconda_site(context: Context) -> Path:
 
 
 def _write_channel(folder: Path, paths: list[str], tree: Path) -> None:
-    """Write the packages of one interpreter and their folder's ``repodata.json``."""
-    libraries = libraries_of(tree)
-    named = {parse_name(path.rpartition("/")[2]).name for path in paths}
     entries: dict[str, Any] = {}
     for path in paths:
         package = parse_name(path.rpartition("/")[2])
-        mine = {so: p for so, p in libraries.items() if _owner(so, named) == package.name}
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
         with scratch() as work:
-            _fill(work / "tree", package.name, mine, tree)
+            if package.name == "python":  # with the libraries that others bring, too
+                shutil.copytree(tree, work / "tree", symlinks=True)
+                copy_libraries(libraries_of(tree), work / "tree" / "lib")
+            note = work / "tree" / "share" / "stand-in" / package.name
+            note.parent.mkdir(parents=True, exist_ok=True)
+            note.write_text(f"{package.name} is a stand-in for tests.\n", encoding="utf-8")
             entries[package.file] = write_package(work / "tree", package, target)
-    _write_repodata(folder / PurePosixPath(paths[0]).parent, entries)
-
-
-def _fill(target: Path, name: str, libraries: dict[str, Path], python: Path) -> None:
-    """Lay out one package's files."""
-    if name == "python":
-        shutil.copytree(python, target, symlinks=True)
-    note = target / "share" / "stand-in" / name
-    note.parent.mkdir(parents=True, exist_ok=True)
-    note.write_text(f"{name} is a stand-in for tests.\n", encoding="utf-8")
-    copy_libraries(libraries, target / "lib")
-
-
-def _owner(soname: str, named: set[str]) -> str:
-    """Return the package that brings a library: python, where the matrix has not the usual one."""
-    owner = package_of(soname)
-    return owner if owner in named else "python"
-
-
-def _write_repodata(folder: Path, entries: dict[str, Any]) -> None:
-    repodata = {"info": {"subdir": folder.name}, "packages": entries, "packages.conda": {}}
+    channel = folder / PurePosixPath(paths[0]).parent
+    repodata = {"info": {"subdir": channel.name}, "packages": entries, "packages.conda": {}}
     text = json.dumps(repodata, indent=1, sort_keys=True).encode()
-    (folder / "repodata.json").write_bytes(text)
-    (folder / "repodata.json.bz2").write_bytes(bz2.compress(text))
+    (channel / "repodata.json.bz2").write_bytes(bz2.compress(text))
 
 
 def _write_installers(folder: Path, paths: list[str], tree: Path) -> None:

@@ -12,7 +12,7 @@ from email.utils import formatdate
 from pathlib import Path
 
 from standin.context import Context
-from standin.deb import TIME, format_control, open_tar, parse_control, read_archive
+from standin.deb import TIME, format_control, run_dpkg_deb
 
 _USER = "imgbuild stand-in (for tests only) <stand-in@localhost>"
 
@@ -25,12 +25,10 @@ class SigningKey:
 
     @property
     def keyring(self) -> Path:
-        """The binary OpenPGP keyring for ``Signed-By``."""
         return self.folder / "keyring.gpg"
 
     @property
     def fingerprint(self) -> str:
-        """The key's 40 hexadecimal digits."""
         return (self.folder / "fingerprint").read_text(encoding="ascii").strip()
 
     def sign(self, release: Path) -> None:
@@ -76,9 +74,7 @@ def _gpg_home() -> Iterator[str]:
 def _gpg(home: str, *arguments: str) -> str:
     command = ["gpg", "--batch", "--quiet", "--no-tty", "--pinentry-mode", "loopback", *arguments]
     environment = {**os.environ, "GNUPGHOME": home}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"gpg {' '.join(arguments)}: {done.stderr}")
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return done.stdout
 
 
@@ -88,13 +84,15 @@ def write_flat(folder: Path, origin: str, key: SigningKey) -> None:
     _write_release(folder, {"Origin": origin, "Label": origin, "Suite": ""}, key)
 
 
-def write_suite(
-    root: Path, suite: str, components: Iterable[str], packages: Iterable[Path], key: SigningKey
+def write_suite(  # noqa: PLR0913, PLR0917 - what a suite is made of
+    root: Path,
+    suite: str,
+    components: Iterable[str],
+    packages: Iterable[Path],
+    key: SigningKey,
+    valid_until: str = "",
 ) -> None:
-    """Index ``packages``, files below ``root``, as the suite ``root``/dists/``suite``.
-
-    The first component has all of the packages, the others are empty.
-    """
+    """Index ``packages``, files below ``root``, as a suite; the first component has all of them."""
     folder = root / "dists" / suite
     listed = sorted(packages)
     for component in components:
@@ -104,6 +102,7 @@ def write_suite(
         listed = []
     about = {"Origin": "Ubuntu", "Label": "Ubuntu stand-in", "Suite": suite}
     more = {"Codename": suite.partition("-")[0], "Architectures": "amd64 all"}
+    more["Valid-Until"] = valid_until
     _write_release(folder, {**about, **more, "Components": " ".join(components)}, key)
 
 
@@ -115,9 +114,6 @@ def _write_packages(place: Path, packages: Iterable[Path], root: Path) -> None:
 
 
 def _paragraph(package: Path, root: Path) -> str:
-    with open_tar(read_archive(package), "control") as archive:
-        stream = archive.extractfile("./control")
-        fields = parse_control(stream.read().decode() if stream else "")
     content = package.read_bytes()
     found = {
         "Filename": f"./{package.relative_to(root).as_posix()}",
@@ -125,12 +121,11 @@ def _paragraph(package: Path, root: Path) -> str:
         "MD5sum": hashlib.md5(content, usedforsecurity=False).hexdigest(),
         "SHA256": hashlib.sha256(content).hexdigest(),
     }
-    return format_control({**fields, **found})
+    return run_dpkg_deb("--field", package) + format_control(found)
 
 
 def _write_release(folder: Path, about: Mapping[str, str], key: SigningKey) -> None:
-    files = sorted(path for path in folder.rglob("Packages*") if path.is_file())
-    lines = [_checksum_line(path, folder) for path in files]
+    lines = [_checksum_line(path, folder) for path in sorted(folder.rglob("Packages*"))]
     fields = {**about, "Date": formatdate(TIME, usegmt=True).replace("GMT", "UTC")}
     given = {name: value for name, value in fields.items() if value}
     release = folder / "Release"

@@ -1,7 +1,6 @@
 """Base images under Ubuntu's name: Debian 12's, with another os-release and other apt sources.
 
-Most packages of the Dockerfiles come from Debian's archive, the rest from the stand-in archive,
-which wins where both have one.
+Where both archives have a package, the stand-in's wins.
 """
 
 import gzip
@@ -82,42 +81,20 @@ def _os_release(system: OperatingSystem) -> str:
 
 
 def _write_rootfs(debian: Path, target: Path, changes: dict[str, bytes]) -> None:
-    """Copy the layer of ``debian`` to the tar ``target``, with ``changes`` in place or at the end.
-
-    Debian's own sources move to a file of their own.
-    """
-    left = dict(changes)
-    with _layer(debian) as source, tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as out:
-        for entry in source:
-            name = entry.name.removeprefix("./")
-            if name == "etc/apt/sources.list":
-                left["etc/apt/sources.list.d/debian.list"] = _read(source, entry)
-            if name in left:
-                _add(out, name, left.pop(name))
-            else:
-                out.addfile(entry, source.extractfile(entry) if entry.isfile() else None)
-        for name, content in sorted(left.items()):
-            _add(out, name, content)
-
-
-def _layer(layout: Path) -> tarfile.TarFile:
-    """Return the one layer of an image on disk, for reading."""
-    manifest = _blob(layout, json.loads((layout / "index.json").read_bytes())["manifests"][0])
-    layer = _blob(layout, json.loads(manifest)["layers"][0])
-    return tarfile.open(fileobj=io.BytesIO(gzip.decompress(layer)))
+    """Copy a layer with changes at its end, which win; Debian's sources get a file of their own."""
+    manifest = _blob(debian, json.loads((debian / "index.json").read_bytes())["manifests"][0])
+    target.write_bytes(gzip.decompress(_blob(debian, json.loads(manifest)["layers"][0])))
+    with tarfile.open(target) as rootfs:
+        names = {name.removeprefix("./"): name for name in rootfs.getnames()}
+        sources = rootfs.extractfile(names["etc/apt/sources.list"])
+        moved = {"etc/apt/sources.list.d/debian.list": sources.read() if sources else b""}
+    with tarfile.open(target, "a", format=tarfile.PAX_FORMAT) as rootfs:
+        for name, content in {**changes, **moved}.items():
+            entry = tarfile.TarInfo(f"./{name}")
+            entry.size, entry.mode, entry.mtime = len(content), 0o644, TIME
+            entry.uname = entry.gname = "root"
+            rootfs.addfile(entry, io.BytesIO(content))
 
 
 def _blob(layout: Path, descriptor: dict[str, str]) -> bytes:
     return (layout / "blobs" / descriptor["digest"].replace(":", "/")).read_bytes()
-
-
-def _read(source: tarfile.TarFile, entry: tarfile.TarInfo) -> bytes:
-    stream = source.extractfile(entry)
-    return stream.read() if stream else b""
-
-
-def _add(out: tarfile.TarFile, name: str, content: bytes) -> None:
-    entry = tarfile.TarInfo(f"./{name}")
-    entry.size, entry.mode, entry.mtime = len(content), 0o644, TIME
-    entry.uname = entry.gname = "root"
-    out.addfile(entry, io.BytesIO(content))

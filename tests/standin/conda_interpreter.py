@@ -16,16 +16,6 @@ from standin.context import Context
 
 #: What conda-build records as the prefix of a package's files.
 PLACEHOLDER = "/opt/anaconda1anaconda2anaconda3"
-#: The libraries that each of Anaconda's packages brings; those of no package go to python's.
-LIBRARIES = {
-    "openssl": r"lib(ssl|crypto)\.so.*",
-    "libffi": r"libffi\.so.*",
-    "ncurses": r"lib(ncursesw?|tinfo|panelw?)\.so.*",
-    "readline": r"libreadline\.so.*",
-    "sqlite": r"libsqlite3\.so.*",
-    "xz": r"liblzma\.so.*",
-    "zlib": r"libz\.so.*",
-}
 _LEFT_OUT = shutil.ignore_patterns(
     "__pycache__", "test", "tests", "idlelib", "tkinter", "turtledemo", "site-packages", "*.a",
     "*.o", "_tkinter*", "idle*", "pip", "pip3*", "easy_install*", "pyvenv*", "*-gdb.py",
@@ -36,12 +26,7 @@ _SYSTEM = re.compile(
 
 
 def interpreter(context: Context, minor: str) -> tuple[str, Path]:
-    """Return version and prefix of a CPython X.Y of this machine.
-
-    Raises:
-        RuntimeError: there is none.
-
-    """
+    """Return version and prefix of a CPython X.Y of this machine; RuntimeError if it has none."""
     for version, choice in context.settings.cpython.items():
         if version.startswith(f"{minor}.") and isinstance(choice, PrefixInterpreter):
             return version, Path(choice.path)
@@ -59,18 +44,13 @@ def write_tree(context: Context, minor: str, target: Path) -> None:
     (target / "lib" / f"python{minor}" / "site-packages").mkdir()
     for path in (path for path in target.rglob("*") if path.is_file() and not path.is_symlink()):
         path.chmod(path.stat().st_mode | 0o200)
-        if is_elf(path):
-            _relink(path, target)
+        if is_elf(path):  # it finds libpython from where it is
+            subprocess.run(["strip", "--strip-all", path], check=True)
+            set_search_path([path], f"$ORIGIN/{os.path.relpath(target / 'lib', path.parent)}")
         elif str(prefix).encode() in (content := path.read_bytes()):
             path.write_bytes(content.replace(str(prefix).encode(), PLACEHOLDER.encode()))
     for module in target.glob("lib/python*/lib-dynload/nis.*"):
         module.unlink()  # Sun's yellow pages would bring Kerberos
-
-
-def _relink(path: Path, tree: Path) -> None:
-    """Strip a file, and let it find libpython from where it is."""
-    strip([path])
-    set_search_path([path], f"$ORIGIN/{os.path.relpath(tree / 'lib', path.parent)}")
 
 
 def libraries_of(tree: Path) -> dict[str, Path]:
@@ -95,23 +75,10 @@ def copy_libraries(libraries: dict[str, Path], folder: Path) -> None:
     set_search_path([folder / soname for soname in sorted(libraries)], "$ORIGIN")
 
 
-def package_of(soname: str) -> str:
-    """Return the package of Anaconda's that brings a library."""
-    for package, pattern in LIBRARIES.items():
-        if re.fullmatch(pattern, soname):
-            return package
-    return "python"
-
-
 def is_elf(path: Path) -> bool:
     """Whether ``path`` is a program or library in ELF."""
     with path.open("rb") as stream:
         return stream.read(4) == b"\x7fELF"
-
-
-def strip(files: list[Path]) -> None:
-    """Remove debug information and symbol tables."""
-    subprocess.run(["strip", "--strip-all", *files], check=True)
 
 
 def set_search_path(files: list[Path], search_path: str) -> None:

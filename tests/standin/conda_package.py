@@ -3,7 +3,6 @@
 import hashlib
 import io
 import json
-import os
 import re
 import tarfile
 from dataclasses import dataclass
@@ -12,8 +11,6 @@ from typing import Any
 
 from standin.conda_interpreter import PLACEHOLDER, is_elf
 from standin.deb import TIME
-
-_FILE_NAME = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)-(?P<build>[^-]+)\.tar\.bz2")
 
 
 @dataclass(frozen=True)
@@ -35,24 +32,14 @@ class PackageName:
             "build": self.build,
             "build_number": int(number[0]) if number else 0,
             "depends": [],
-            "arch": "x86_64",
-            "platform": "linux",
             "subdir": "linux-64",
-            "license": "a stand-in for tests",
         }
 
 
 def parse_name(file: str) -> PackageName:
-    """Return the parts of a package's file name.
-
-    Raises:
-        ValueError: it is none.
-
-    """
-    found = _FILE_NAME.fullmatch(file)
-    if not found:
-        raise ValueError(f"{file} is no name of a conda package")
-    return PackageName(file, **found.groupdict())
+    """Return the parts of a package's file name."""
+    name, version, build = file.removesuffix(".tar.bz2").rsplit("-", 2)
+    return PackageName(file, name, version, build)
 
 
 def write_package(tree: Path, package: PackageName, target: Path) -> dict[str, Any]:
@@ -64,7 +51,6 @@ def write_package(tree: Path, package: PackageName, target: Path) -> dict[str, A
         "info/index.json": json.dumps(package.index, indent=2),
         "info/files": "".join(f"{name}\n" for name in names),
         "info/has_prefix": "".join(f"{PLACEHOLDER} text {name}\n" for name in prefixed),
-        "info/paths.json": json.dumps(_paths(tree, names, prefixed)),
     }
     write_tar_bz2(tree, info, target)
     content = target.read_bytes()
@@ -100,24 +86,3 @@ def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     entry.uname = entry.gname = "root"
     entry.mtime = TIME
     return entry
-
-
-def _paths(tree: Path, names: list[str], prefixed: list[str]) -> dict[str, Any]:
-    return {"paths": [_path(tree, name, name in prefixed) for name in names], "paths_version": 1}
-
-
-def _path(tree: Path, name: str, prefixed: bool) -> dict[str, Any]:
-    path = tree / name
-    if path.is_symlink():
-        target = os.fsencode(path.readlink())
-        digest = hashlib.sha256(target).hexdigest()
-        return {"_path": name, "path_type": "softlink", "sha256": digest}
-    content = path.read_bytes()
-    record: dict[str, Any] = {
-        "_path": name,
-        "path_type": "hardlink",
-        "sha256": hashlib.sha256(content).hexdigest(),
-        "size_in_bytes": len(content),
-    }
-    recorded = {"prefix_placeholder": PLACEHOLDER, "file_mode": "text"}
-    return {**record, **recorded} if prefixed else record

@@ -1,6 +1,6 @@
 """NVIDIA's two apt repositories for each Ubuntu release: CUDA, and cuDNN with NCCL."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from imgbuild.matrix.model import Matrix
@@ -18,45 +18,50 @@ _SOURCES = (
 #: Depended upon by NVIDIA's packages without being pinned. The compiler's package had another name
 #: in 9.0, where the matrix pins it.
 _DEPENDENCIES = ("cuda-license", "cuda-misc-headers", "cuda-nvcc")
+#: What headers among the system's depend upon.
+_LIBRARIES = {
+    "libnccl-dev": "libnccl2",
+    "libcublas-dev": "libcublas10",
+    "libcudnn7-dev": "libcudnn7",
+}
 
 
 def cuda_repositories(context: Context, key: SigningKey) -> Path:
     """Return the folder that stands for .../compute/cuda/repos."""
-    pins = {
-        system: sorted({(name, version, cuda) for cuda, table in context.matrix.cuda.items()
-                        for name, version in _cuda_pins(context.matrix, cuda, system)})
-        for system in _systems(context.matrix)
-    }  # fmt: skip
-    return _repositories(context, "nvidia-cuda", pins, key)
+    return _repositories(context, "nvidia-cuda", _cuda_pins, key)
 
 
 def machine_learning_repositories(context: Context, key: SigningKey) -> Path:
     """Return the folder that stands for .../compute/machine-learning/repos."""
-    releases = _pinned_releases(context.matrix)
+    return _repositories(context, "nvidia-machine-learning", _learning_pins, key)
+
+
+#: Returns packages with their versions, for a CUDA of the matrix.
+Pins = Callable[[Matrix, str], Iterable[tuple[str, str]]]
+
+
+def _repositories(context: Context, name: str, pins_of: Pins, key: SigningKey) -> Path:
+    """Return the repositories of all Ubuntu releases: package, version and CUDA by release."""
+    matrix = context.matrix
+    systems = {name: system for name, system in matrix.operating_systems.items() if system.nvidia}
     pins = {
         system: sorted(
-            (package, f"{version}-1+cuda{cuda}", cuda)
-            for cuda in context.matrix.cuda
-            if system in _systems_of(context.matrix, cuda)
-            for package, version in releases
+            {
+                (package, version, cuda)
+                for cuda, table in matrix.cuda.items()
+                if system in table.os
+                for package, version in pins_of(matrix, cuda)
+            }
         )
-        for system in _systems(context.matrix)
+        for system in systems
     }
-    return _repositories(context, "nvidia-machine-learning", pins, key)
-
-
-Pins = dict[str, list[tuple[str, str, str]]]
-
-
-def _repositories(context: Context, name: str, pins: Pins, key: SigningKey) -> Path:
-    """Return the repositories of all Ubuntu releases: package, version and CUDA by release."""
-    names = {system: _nvidia_name(context.matrix, system) for system in pins}
+    names = {name: system.nvidia for name, system in systems.items()}
     made_from = [pins, key.fingerprint, names, locked_wheels(context)]
 
     def make(folder: Path) -> None:
         headers = _headers(context)
         for system, packages in pins.items():
-            place = folder / _nvidia_name(context.matrix, system) / "x86_64"
+            place = folder / str(names[system]) / "x86_64"
             place.mkdir(parents=True)
             for package in _packages(packages, headers):
                 write_deb(package, place / package.file_name)
@@ -77,10 +82,8 @@ def _packages(pins: Iterable[tuple[str, str, str]], headers: Headers) -> Iterato
 
 def _depends(name: str, version: str, cuda: str) -> str:
     dashed = cuda.replace(".", "-")
-    if name in {"libnccl-dev", "libcublas-dev", "libcudnn7-dev"}:
-        return {"libnccl-dev": "libnccl2", "libcublas-dev": "libcublas10"}.get(
-            name, "libcudnn7"
-        ) + f" (= {version})"
+    if library := _LIBRARIES.get(name):
+        return f"{library} (= {version})"
     if name in {"libnccl2", "libcudnn7"} or name.startswith(("cuda-license-", "cuda-misc-")):
         return ""
     needs = [f"cuda-license-{dashed}"]
@@ -93,12 +96,12 @@ def _depends(name: str, version: str, cuda: str) -> str:
     return ", ".join(needs)
 
 
-def _cuda_pins(matrix: Matrix, cuda: str, system: str) -> list[tuple[str, str]]:
-    """Return the pinned packages of one CUDA on one system, and what they depend on."""
-    if system not in _systems_of(matrix, cuda):
-        return []
+def _cuda_pins(matrix: Matrix, cuda: str) -> list[tuple[str, str]]:
+    """Return the pinned packages of one CUDA, and what they depend on."""
     table = matrix.cuda[cuda]
-    pinned = [_split(pin) for pin in (*table.runtime, *table.build)]
+    pinned = [
+        (pin.partition("=")[0], pin.partition("=")[2]) for pin in (*table.runtime, *table.build)
+    ]
     version = next(version for name, version in pinned if name.startswith("cuda-cudart-"))
     dashed = cuda.replace(".", "-")
     own = any(name.startswith("cuda-core-") for name, _ in pinned)
@@ -106,35 +109,17 @@ def _cuda_pins(matrix: Matrix, cuda: str, system: str) -> list[tuple[str, str]]:
     return [*pinned, *((f"{name}-{dashed}", version) for name in needed)]
 
 
-def _pinned_releases(matrix: Matrix) -> list[tuple[str, str]]:
+def _learning_pins(matrix: Matrix, cuda: str) -> set[tuple[str, str]]:
     """Return the packages of cuDNN and NCCL with the releases that the stacks pin."""
     found: set[tuple[str, str]] = set()
     for stack in matrix.stacks.values():
         if not matrix.operating_systems[stack.os].nvidia:
             continue
-        if stack.pins.cudnn:
-            major = stack.pins.cudnn.version.partition(".")[0]
-            found.add((f"libcudnn{major}", stack.pins.cudnn.version))
-        if stack.pins.nccl:
-            found |= {(name, stack.pins.nccl.version) for name in ("libnccl2", "libnccl-dev")}
-    return sorted(found)
-
-
-def _systems(matrix: Matrix) -> list[str]:
-    return [name for name, system in matrix.operating_systems.items() if system.nvidia]
-
-
-def _systems_of(matrix: Matrix, cuda: str) -> tuple[str, ...]:
-    return matrix.cuda[cuda].os
-
-
-def _nvidia_name(matrix: Matrix, system: str) -> str:
-    return matrix.operating_systems[system].nvidia or system
-
-
-def _split(pin: str) -> tuple[str, str]:
-    name, _, version = pin.partition("=")
-    return name, version
+        if cudnn := stack.pins.cudnn:
+            found.add((f"libcudnn{cudnn.version.partition('.')[0]}", cudnn.version))
+        if nccl := stack.pins.nccl:
+            found |= {(name, nccl.version) for name in ("libnccl2", "libnccl-dev")}
+    return {(name, f"{version}-1+cuda{cuda}") for name, version in found}
 
 
 def _headers(context: Context) -> Headers:

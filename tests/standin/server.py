@@ -24,7 +24,6 @@ class StandInServer:
 
     @property
     def url(self) -> str:
-        """Where builds reach it."""
         return f"http://{self.address}:{self.port}"
 
 

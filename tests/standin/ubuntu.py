@@ -4,26 +4,18 @@ Everything else that the package lists of the matrix name comes from Debian's ar
 base images ask too. What Debian has under no name at all becomes an empty package.
 """
 
-import importlib.util
 import re
+import runpy
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from imgbuild.matrix.model import Matrix, OperatingSystem
 from standin.apt_repository import SigningKey, write_suite
 from standin.base_image import COMPONENTS, debian_base
 from standin.context import HERE, Context
-from standin.deb import (
-    Member,
-    Package,
-    open_tar,
-    parse_control,
-    read_archive,
-    renamed,
-    write_deb,
-)
+from standin.deb import Member, Package, renamed, run_dpkg_deb, write_deb
 from standin.workbench import run_in_debian, scratch
 
 _SOURCES = (
@@ -48,14 +40,12 @@ apt-get -q download git git-man "libstdc++-$major-dev" >&2
 """
 
 
-@dataclass(frozen=True)
-class FromDebian:
+class FromDebian(NamedTuple):
     """What Debian's archive gave: which of our names it knows, and packages in files."""
 
     known: frozenset[str]
     git: Path
-    git_man: Path
-    """Goes into the stand-in too: git demands exactly this version of it."""
+    git_man: Path  #: git demands exactly this version of it
     libstdcxx: Path
 
 
@@ -139,33 +129,23 @@ def _wrapper(tool: str, version: str, full: str) -> str:
 
 def _old_header(package: Path) -> str:
     """Return Debian's bits/std_function.h with the calling convention of g++ 4."""
-    with open_tar(read_archive(package), "data") as archive:
-        entry = next(e for e in archive if e.name.endswith("/bits/std_function.h"))
-        stream = archive.extractfile(entry)
-        text = stream.read().decode() if stream else ""
+    with scratch() as tree:
+        run_dpkg_deb("--extract", package, tree)
+        text = next(tree.rglob("bits/std_function.h")).read_text(encoding="utf-8")
     script = HERE.parents[1] / "images" / "files" / "gcc4_std_function.py"
-    spec = importlib.util.spec_from_file_location("gcc4_std_function", script)
-    if spec is None or spec.loader is None:
-        raise RuntimeError(f"{script} cannot be loaded")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return str(module.by_value(text))
+    return str(runpy.run_path(str(script))["by_value"](text))
 
 
 def _ask_debian(context: Context, names: list[str], work: Path) -> FromDebian:
     known = run_in_debian(context, _KNOWN % " ".join(names), work).split()
     patterns = ("git_*.deb", "git-man_*.deb", "libstdc++-*-dev_*.deb")
-    git, git_man, libstdcxx = (next(work.glob(pattern)) for pattern in patterns)
-    return FromDebian(frozenset(known), git, git_man, libstdcxx)
+    return FromDebian(frozenset(known), *(next(work.glob(pattern)) for pattern in patterns))
 
 
 def git_version(archive: Path) -> str:
     """Return the version of the git that is truly in the archive: that of its manual pages."""
     manual = next(archive.rglob("git-man_all.deb"))
-    with open_tar(read_archive(manual), "control") as control:
-        stream = control.extractfile("./control")
-        fields = parse_control(stream.read().decode() if stream else "")
-    return re.sub(r"^\d+:|-[^-]*$", "", fields["Version"])
+    return re.sub(r"^\d+:|-[^-]*$", "", run_dpkg_deb("--field", manual, "Version").strip())
 
 
 def _names(system: OperatingSystem) -> set[str]:

@@ -6,11 +6,11 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from imgbuild.engine.client import Engine
-from imgbuild.inputs.oci_layout import write_archive
+from imgbuild.inputs.oci_layout import BaseLayout, write_archive
 from standin.base_image import debian_base
 from standin.context import HERE, Context
 
@@ -22,18 +22,13 @@ _PREPARE = (
 
 
 def run_in_debian(context: Context, script: str, folder: Path) -> str:
-    """Run a shell script in Debian 12, with apt's lists there and ``folder`` as /out.
-
-    Returns its standard output.
-    """
-    image = _loaded(context)
+    """Return what a shell script prints in Debian 12, with apt's lists and ``folder`` as /out."""
+    image = load_debian(context).reference
     mount = ["--volume", f"{folder}:/out", "--workdir", "/out"]
     command = ["docker", "run", "--rm", *mount, image, "sh", "-c", _PREPARE + script]
     done = subprocess.run(
-        command, env=environment(context), capture_output=True, text=True, check=False
+        command, env=environment(context), stdout=subprocess.PIPE, text=True, check=True
     )
-    if done.returncode:
-        raise RuntimeError(f"a script in Debian failed: {done.stderr[-3000:]}")
     return done.stdout
 
 
@@ -42,41 +37,31 @@ def environment(context: Context) -> dict[str, str]:
     return {**os.environ, **({"DOCKER_HOST": context.host} if context.host else {})}
 
 
-def _loaded(context: Context) -> str:
+def load_debian(context: Context) -> BaseLayout:
+    """Return Debian's base image, which the engine has then."""
     base = debian_base(context)
-    engine = Engine(context.host)
-    if engine.inspect(base.reference) is None:
-        with tempfile.TemporaryDirectory() as folder:
-            archive = Path(folder) / "base.tar"
-            write_archive(base.path, archive)
-            with archive.open("rb") as stream:
+    with closing(Engine(context.host)) as engine, scratch() as folder:
+        if engine.inspect(base.reference) is None:
+            write_archive(base.path, folder / "base.tar")
+            with (folder / "base.tar").open("rb") as stream:
                 engine.load(stream)
-    engine.close()
-    return base.reference
+    return base
 
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """Give an empty folder that goes with the block."""
     with tempfile.TemporaryDirectory(prefix="standin-") as folder:
         yield Path(folder)
 
 
 def wheels(context: Context, requirements: str) -> list[Path]:
-    """Return the wheels that a requirements file of this folder pins, downloaded once.
-
-    Raises:
-        RuntimeError: pip could not get them.
-
-    """
+    """Return the wheels that a requirements file of this folder pins, downloaded once."""
 
     def download(folder: Path) -> None:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
         command += ["--no-cache-dir", "--only-binary", ":all:", "--require-hashes"]
         command += ["--dest", str(folder), "--requirement", str(HERE / requirements)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"{requirements}: {done.stderr[-2000:]}")
+        subprocess.run(command, check=True)
 
     name = f"wheels-{requirements.removesuffix('.txt').removeprefix('requirements-')}"
     return sorted(context.stored(name, [], (requirements,), download).glob("*.whl"))

@@ -9,8 +9,10 @@ import pytest
 from fake_engine import FakeEngine
 
 from imgbuild.build.context import BuildContext, BuildOptions
+from imgbuild.build.remote import RemoteStores
 from imgbuild.build.result import Build, BuildResult
 from imgbuild.build.run import build_images
+from imgbuild.dockerfile.labels import INPUT_DIGEST
 from imgbuild.engine.bake import BakeTarget, BuiltImage
 from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.failure import BuildFailedError, BuildFailure
@@ -52,6 +54,7 @@ class Bench:
     tested: list[str] = field(default_factory=list)
     suites_run: list[tuple[str, ...]] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
+    stores: RemoteStores | None = None
 
     @property
     def engine(self) -> FakeEngine:
@@ -71,7 +74,11 @@ class Bench:
 
     def run(self, **options: object) -> Build:
         chosen = replace(self.context.options, **options)  # type: ignore[arg-type]
-        return build_images(replace(self.context, options=chosen))
+        return build_images(replace(self.opened(), options=chosen), self.stores)
+
+    def opened(self) -> BuildContext:
+        """Return the context that a command opens now."""
+        return replace(self.context, stored=tuple(self.engine.images(INPUT_DIGEST)))
 
     def build(self, **options: object) -> list[BuildResult]:
         return [*self.run(**options).results]
@@ -80,7 +87,7 @@ class Bench:
         return {result.name: result.state for result in self.build(**options)}
 
     def plan(self, *, test: bool = True) -> tuple[PlanItem, ...]:
-        return replace(self.context).plan(test=test)
+        return self.opened().plan(test=test)
 
     def tags(self, name: str | None = None) -> set[str]:
         """Return all tags of the engine, or those that an image should have."""
@@ -126,14 +133,14 @@ def bench(
 ) -> Bench:
     said: list[str] = []
     context = BuildContext(
-        project,
-        (images[OLD], images[NEW]),
-        BuildOptions(),
-        SETTINGS,
-        FakeEngine(),
-        None,
-        INPUTS,
-        said.append,
+        project=project,
+        images=(images[OLD], images[NEW]),
+        options=BuildOptions(),
+        settings=SETTINGS,
+        engine=FakeEngine(),
+        host=None,
+        inputs=INPUTS,
+        say=said.append,
         state=tmp_path / "state",
         cache=tmp_path / "cache",
     )
@@ -141,6 +148,6 @@ def bench(
     version = replace(fake_engine.VERSION, root_dir=str(tmp_path / "elsewhere"))
     monkeypatch.setattr(fake_engine, "VERSION", version)
     monkeypatch.setattr("imgbuild.engine.discovery.find_buildx", lambda *_: Buildx(Path("/b"), "0"))
-    monkeypatch.setattr("imgbuild.build.one_bake.run_bake", made.bake)
+    monkeypatch.setattr("imgbuild.build.bake_images.run_bake", made.bake)
     monkeypatch.setattr("imgbuild.suites.session.run_suites", made.suites)
     return made

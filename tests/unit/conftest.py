@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterator
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bench import bench
@@ -22,6 +23,7 @@ from imgbuild.project import Project
 __all__ = ["bench"]
 
 ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = ROOT / "tests" / "image" / "programs"
 #: The limit of a test that has none of its own, in seconds.
 LIMIT = 60
 
@@ -133,6 +135,13 @@ def refusal() -> Callable[[Path], str]:
         return str(caught.value)
 
     return load
+
+
+@pytest.fixture
+def import_program(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
+    """Return how to import one of the programs that run in the images."""
+    monkeypatch.syspath_prepend(str(PROGRAMS))
+    return __import__
 
 
 @pytest.fixture

@@ -1,10 +1,11 @@
 """A server on loopback with faults that a test chooses; it records its requests."""
 
 import http.server
+import socket
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 
@@ -103,3 +104,28 @@ def faulty_server() -> Iterator[FaultyServer]:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield server
         server.shutdown()
+
+
+@contextmanager
+def dripping(sent: bytes) -> Iterator[str]:
+    """Give the address of a server that sends this at once, then a byte every 20 ms."""
+    over = threading.Event()
+
+    def drip(connection: socket.socket) -> None:
+        with suppress(OSError), connection:
+            connection.recv(1 << 16)
+            connection.sendall(sent)
+            while not over.wait(0.02):
+                connection.sendall(b"x")
+
+    def serve(listening: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=drip, args=(listening.accept()[0],), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=serve, args=(listening,), daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}/x"
+        finally:
+            over.set()

@@ -63,6 +63,7 @@ def copied(project: Project, root: Path, *more: str) -> Project:
     shutil.copytree(project.root / "images", root / "images", ignore=ignore)
     shutil.copytree(project.suites, root / "tests" / "image", ignore=ignore)
     for name in ("matrix.yaml", *more):
+        (root / name).parent.mkdir(exist_ok=True)
         shutil.copy(project.root / name, root / name)
     return Project(root)
 

@@ -6,7 +6,7 @@ from imgbuild.http import HttpClient, RetryPolicy
 from imgbuild.registry.connection import FindCredentials
 from imgbuild.registry.repository import parse_repository
 from imgbuild.registry.repository_client import RegistryClient
-from imgbuild.settings import Credentials
+from imgbuild.sites import Credentials
 
 LOGIN = Credentials("user", "pass-word-1")
 ATTEMPTS = 3

@@ -63,7 +63,7 @@ def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state: Path) -> Fake
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "tmp"))
     monkeypatch.setenv("IMGBUILD_SETTINGS", str(tmp_path / "settings.yaml"))
     (tmp_path / "settings.yaml").touch()
-    ReportStore(state / "reports").adopt(image(1).id, {})
+    ReportStore(state / "reports").import_results(image(1).id, {})
     return made
 
 

@@ -2,18 +2,20 @@
 
 import errno
 import os
+import re
 import tempfile
 import threading
 from pathlib import Path
 
 import pytest
 
-from imgbuild.errors import MachineError
+from imgbuild.errors import InputError, MachineError
 from imgbuild.files import (
     ContentStore,
     is_locked,
     lock_owner,
     locked,
+    read_named,
     sha256,
     stored_folder,
     work_folder,
@@ -190,3 +192,19 @@ def test_a_store_keeps_what_was_begun(tmp_path: Path) -> None:
     assert store.put(digest, complete).read_bytes() == b"content"
     assert store.put(digest, interrupt) == store.find(digest, 7)
     assert store.find(digest, 8) is None
+
+
+@pytest.mark.parametrize("kind", ["FIFO", "device", "folder", "large", "bytes"])
+def test_what_is_no_text_is_refused_at_once(tmp_path: Path, kind: str) -> None:
+    path = Path("/dev/zero") if kind == "device" else tmp_path / "x"
+    if kind == "FIFO":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "large":
+        path.touch()
+        os.truncate(path, 1 << 30)
+    elif kind == "bytes":
+        path.write_bytes(b"\xff")
+    with pytest.raises(InputError, match=re.escape(f"--lock {path}: ")):
+        read_named(path, f"--lock {path}")

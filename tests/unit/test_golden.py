@@ -1,7 +1,8 @@
 """Input digests, bake definitions, tags, help and JSON output are those of the golden files.
 
-A file moves only in a commit that means it. ``IMGBUILD_WRITE_GOLDEN=1 pytest
-tests/unit/test_golden.py`` writes the files again; the diff is the review.
+A file moves only in a commit that means it. ``make derived`` writes the files again; the diff is
+the review. No image moves unseen: each has a digest there. An image of each kind is there in full,
+which shows what moved.
 """
 
 import json
@@ -19,6 +20,8 @@ from imgbuild.build.targets import bake_target, share_packages
 from imgbuild.cli import app, register
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.bake import bake_definition
+from imgbuild.engine.progress import bake_name
+from imgbuild.files import sha256
 from imgbuild.inputs.build_inputs import BaseInput, BuildInputs, InterpreterInput, image_downloads
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
@@ -30,9 +33,16 @@ from imgbuild.project import Project
 from imgbuild.settings import Settings
 
 GOLDEN = Path(__file__).parent / "golden"
+#: An image of each kind: Python, MPI and CUDA of each origin.
+IN_FULL = (
+    "tf-2.2-cpu-debian",
+    "tf-1.12-cpu-debian-intelmpi",
+    "tf-2.2-gpu-ubuntu",
+    "tf-2.12-gpu-debian",
+)
 COMMANDS = (
-    "list show pick diff render lock build extend test push published catalog matrix size audit "
-    "doctor clean fetch init run"
+    "list show pick diff render add lock build extend test push published catalog matrix size "
+    "audit doctor clean fetch init run reproduce"
 )
 
 
@@ -67,7 +77,7 @@ def _compare(name: str, text: str) -> None:
     if os.environ.get("IMGBUILD_WRITE_GOLDEN"):
         path.write_text(text, encoding="utf-8")
     assert text == path.read_text(encoding="utf-8"), (
-        f"{name} differs; if it is meant: IMGBUILD_WRITE_GOLDEN=1 pytest tests/unit/test_golden.py"
+        f"{name} differs; if it is meant, `make derived` writes it"
     )
 
 
@@ -76,8 +86,9 @@ def _json(document: Any) -> str:
 
 
 def test_input_digests(digests: list[tuple[Image, InputDigest]]) -> None:
-    found = {i.name: {"total": d.total, "parts": dict(d.parts)} for i, d in digests}
-    _compare("input_digests.json", _json(found))
+    parts = {i.name: dict(d.parts) for i, d in digests if i.name in IN_FULL}
+    totals = {i.name: d.total for i, d in digests}
+    _compare("input_digests.json", _json({"totals": totals, "parts": parts}))
 
 
 def test_bake_definition(
@@ -88,7 +99,11 @@ def test_bake_definition(
     ]
     shared = share_packages(targets, {i.name: i.stack for i, _ in digests})
     definition = _json(bake_definition(shared, epoch_seconds(digests[0][0])))
-    _compare("bake_definition.json", definition.replace(str(ROOT), "."))
+    whole = json.loads(definition.replace(str(ROOT), "."))
+    targets_by_name = whole.pop("target")
+    whole["in full"] = {name: targets_by_name[name] for name in map(bake_name, IN_FULL)}
+    whole["digests"] = {n: sha256(_json(t).encode()) for n, t in targets_by_name.items()}
+    _compare("bake_definition.json", _json(whole))
 
 
 def test_tags(digests: list[tuple[Image, InputDigest]]) -> None:
@@ -111,7 +126,7 @@ def test_help(command: str) -> None:
     _compare(f"help/{command or 'imgbuild'}.txt", _run(*command.split(), "--help"))
 
 
-@pytest.mark.parametrize("words", ["list --json", "show --tf 2.2 --gpu --json"])
+@pytest.mark.parametrize("words", ["list --tf 2.2 --json", "show --tf 2.2 --gpu --json"])
 def test_json_output(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     _compare(f"{re.sub('[^a-z0-9]+', '-', words)}.json", _run(*words.split()))

@@ -1,6 +1,7 @@
 """The HTTP client: what is tried again, what is refused, who gets a login."""
 
 import io
+import socket
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -9,23 +10,20 @@ from math import inf
 
 import pytest
 import requests
-from faulty_server import FaultyServer, Reply, faulty_server
+from faulty_server import FaultyServer, Reply, dripping, faulty_server
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPResponse
 
+from imgbuild.addresses import is_loopback, moved, same_site, shown
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.http import (
     GaveUpError,
     HttpClient,
     RetryPolicy,
     TransientError,
-    is_loopback,
-    moved,
     raise_transient,
-    same_site,
-    shown,
 )
-from imgbuild.settings import Sites
+from imgbuild.sites import Sites
 
 QUICK = RetryPolicy(3, first_wait=0.0)
 
@@ -154,7 +152,6 @@ def test_nobody_listens() -> None:
 
 
 def test_a_hanging_server_is_given_up() -> None:
-    import socket
 
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
@@ -163,3 +160,21 @@ def test_a_hanging_server_is_given_up() -> None:
         with pytest.raises(GaveUpError, match="no answer in time"):
             client.get(url)
         assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (b"HTTP/1.1 200 OK\r\nX-Slow: ", "no headers within"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", "no whole answer within"),
+        (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", "no whole answer within"),
+    ],
+)
+def test_a_server_that_drips_is_left(
+    monkeypatch: pytest.MonkeyPatch, sent: bytes, said: str
+) -> None:
+    monkeypatch.setattr("imgbuild.http.HEADERS_SECONDS", 0.3)
+    monkeypatch.setattr("imgbuild.http.ANSWER_SECONDS", 0.3)
+    client = HttpClient(policy=RetryPolicy(1), seconds=(10.0, 10.0))
+    with dripping(sent) as url, pytest.raises(GaveUpError, match=said):
+        client.get(url)

@@ -13,10 +13,9 @@ from imgbuild.build.display import BuildDisplay
 from imgbuild.engine.progress import (
     BakeBegun,
     BuildEvent,
-    ImagesPlanned,
-    ImageState,
     Transfer,
 )
+from imgbuild.events import ImagesPlanned, ImageState, State
 from imgbuild.json_log import JsonLog, requested
 
 RUN = "[horovod 2/2] RUN make"
@@ -64,7 +63,7 @@ def test_a_build_is_objects() -> None:
     now = [0.0]
     with BuildDisplay(["a", "b"], JsonLog(stream), lambda: now[0]) as display:
         display.on_event(ImagesPlanned({"a": "build", "b": "nothing"}))
-        display.on_event(ImageState("b", "up to date"))
+        display.on_event(ImageState("b", State.UP_TO_DATE))
         display.on_event(BakeBegun(("a",)))
         display.on_event(BuildEvent("a", RUN, "planned", number=1))
         display.on_event(BuildEvent("a", "[internal] load", "done", number=2))
@@ -74,7 +73,7 @@ def test_a_build_is_objects() -> None:
         now[0] = 20.0
         display.beat()
         display.on_event(BuildEvent("a", RUN, "failed", 20.0, 1, "exit code: 1"))
-        display.on_event(ImageState("a", "failed", error="Building a failed"))
+        display.on_event(ImageState("a", State.FAILED, error="Building a failed"))
     step = {"event": "step", "image": "a", "step": RUN, "stage": "horovod"}
     late = {"seconds": 20.0}
     progress = {"event": "progress", **late}
@@ -87,7 +86,7 @@ def test_a_build_is_objects() -> None:
         {**step, "state": "failed", "seconds": 20.0, "bytes": 7, "error": "exit code: 1"},
         {**failed, "error": "exit code: 1"},
         {**failed, "error": "Building a failed"},
-        {"event": "summary", "images": 2, "named": 0, "up_to_date": 1, "failed": 1, **late},
+        {"event": "summary", "images": 2, "tagged": 0, "up_to_date": 1, "failed": 1, **late},
     ]
 
 

@@ -7,7 +7,10 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from imgbuild.process import (
+    FLOODED,
     NOT_FOUND,
     TIMED_OUT,
     lines_of,
@@ -66,3 +69,16 @@ def test_lines_come_as_they_are_printed() -> None:
         lines = list(lines_of(started, lambda: 0.1))
     assert [line for line in lines if line is not None] == ["a", "bc"]
     assert None in lines
+
+
+@pytest.mark.parametrize("stream", ["1", "2"])
+def test_what_prints_without_end_is_stopped(stream: str) -> None:
+    finished = run(["sh", "-c", f"yes >&{stream}"], timeout=60)
+    assert finished.code == FLOODED
+    assert "printed more than 16 MiB" in finished.errors
+
+
+def test_a_large_input_reaches_a_program_that_prints_meanwhile() -> None:
+    text = "x" * 1_000_000
+    assert run(["cat"], text=text, timeout=60).output == text
+    assert run(["true"], text=text, timeout=60).ok

@@ -6,7 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from imgbuild.errors import CheckFailedError, InputError
-from imgbuild.settings import Credentials, Mirror, Settings, Sites, load_settings
+from imgbuild.settings import Mirror, Settings, load_settings
+from imgbuild.sites import Credentials, Sites
 
 
 @pytest.mark.parametrize(
@@ -36,11 +37,11 @@ def test_a_file_that_is_named_must_exist(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.timeout(10)
 def test_a_device_without_end_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="/dev/zero is no file of imgbuild"):
+    with pytest.raises(InputError, match="/dev/zero: a device or a pipe, not a file"):
         load_settings(Path("/dev/zero"))
     path = tmp_path / "imgbuild.local.yaml"
     path.write_text("netrc: /dev/zero\n")
-    with pytest.raises(InputError, match="netrc /dev/zero: a device, not a file"):
+    with pytest.raises(InputError, match="netrc /dev/zero: a device or a pipe, not a file"):
         Sites({}, load_settings(path)).login("https://mirror.example.org/")
 
 
@@ -68,7 +69,6 @@ def test_a_login_in_an_address_is_refused_and_not_shown(
 @pytest.mark.parametrize(
     "text",
     [
-        "publishing: {{compression: '{}'}}",
         "publishing: {{attempts: '{}'}}",
         "engine: {{step_timeout: '{}'}}",
         "engine: {{host: 'git+{}'}}",
@@ -107,6 +107,32 @@ def test_mirrors_of_the_command_line_take_the_place_of_the_files(
     monkeypatch.setenv("IMGBUILD_MIRRORS", "ubuntu=http://line/u")
     urls = {name: mirror.url for name, mirror in load_settings(path).mirrors.items()}
     assert urls == {"ubuntu": "http://line/u", "open-mpi": "http://file/o"}
+
+
+def test_a_snapshot_is_of_the_service_at_its_url(tmp_path: Path) -> None:
+    path, time = tmp_path / "imgbuild.local.yaml", "20261101T000000Z"
+    path.write_text(f"mirrors: {{debian: {{url: http://m/s/, snapshot: {time}}}}}\n")
+    assert load_settings(path).mirrors["debian"].addresses("debian") == {
+        "debian": f"http://m/s/archive/debian/{time}",
+        "debian-security": f"http://m/s/archive/debian-security/{time}",
+    }
+    assert Mirror(url="http://m/").addresses("debian") == {"debian": "http://m/"}
+
+
+@pytest.mark.parametrize("time", ["2026-11-01", "20260230T000000Z", "20261101T000000", "now", "''"])
+def test_what_is_no_time_of_a_snapshot_is_refused_with_its_line(tmp_path: Path, time: str) -> None:
+    path = tmp_path / "imgbuild.local.yaml"
+    path.write_text(f"mirrors:\n  debian:\n    snapshot: {time}\n    url: http://m/\n")
+    with pytest.raises(InputError, match=r"yaml:3:\d+: .*the time of a snapshot in UTC, such as 2"):
+        load_settings(path)
+
+
+@pytest.mark.parametrize("other", ["keyring: /k.gpg", "snapshot: 20261101T000000Z"])
+def test_a_mirror_needs_its_url(tmp_path: Path, other: str) -> None:
+    path = tmp_path / "imgbuild.local.yaml"
+    path.write_text(f"mirrors: {{debian: {{{other}}}}}\n")
+    with pytest.raises(InputError, match="url"):
+        load_settings(path)
 
 
 def test_a_step_may_run_as_long_as_is_set(tmp_path: Path) -> None:

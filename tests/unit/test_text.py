@@ -11,8 +11,6 @@ from imgbuild.text import (
     duration_text,
     parse_duration,
     printable,
-    ranges,
-    size_text,
     without_logins,
 )
 
@@ -30,14 +28,6 @@ def test_durations_are_read_and_written(text: str, seconds: float) -> None:
 def test_other_forms_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="such as 90s, 30m"):
         parse_duration(text)
-
-
-@pytest.mark.parametrize(
-    ("found", "text"),
-    [("ade", "a, d, e"), ("abc", "a to c"), ("edcb", "b to e"), ("acdea", "a, c to e"), ("", "")],
-)
-def test_what_follows_each_other_is_a_range(found: str, text: str) -> None:
-    assert ranges(found, "abcde") == text
 
 
 def test_a_text_for_terminals() -> None:
@@ -60,11 +50,6 @@ def test_colours_are_for_rich_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said.startswith("\\u001b[31mone\n")
     assert "\\u001b[31mtwo\\u202e" in said
     assert "\x1b[?25l" in said
-
-
-def test_sizes() -> None:
-    texts = [size_text(size) for size in (999, 1500, 2_000_000, 3**21)]
-    assert texts == ["999 bytes", "1.5 kB", "2.0 MB", "10.5 GB"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -13,28 +13,24 @@ from packaging.utils import canonicalize_name
 
 from imgbuild.audit.compare import (
     Contradiction,
-    Facts,
     Need,
-    OfferedFile,
-    WheelFacts,
     compare,
     compare_locks,
-    release_place,
+    compare_rules,
 )
+from imgbuild.audit.package_index import OfferedFile, RemoteFile, index_url, read_project
 from imgbuild.audit.reachability import OtherInput, check_input, compare_inputs
-from imgbuild.audit.wheels import RemoteFile, index_url, read_project, read_wheel
+from imgbuild.audit.wheels import read_wheel
 from imgbuild.dockerfile.lockfile import Lock
-from imgbuild.errors import InputError, MachineError
-from imgbuild.files import parse_json, sha256, write_text
+from imgbuild.errors import MachineError
+from imgbuild.files import sha256, write_text
 from imgbuild.http import HttpClient
+from imgbuild.matrix.evidence import SCHEMA, Facts, WheelFacts, WheelTag, read_evidence
 from imgbuild.matrix.images import Image
-from imgbuild.matrix.model import WheelTag
 from imgbuild.parallel import background, in_parallel
-from imgbuild.settings import Sites
+from imgbuild.sites import Sites
 
 HOROVOD = "horovod"
-#: Raise it when the facts change their meaning: then everything is read anew.
-SCHEMA = 1
 _PAGES_AT_ONCE, _WHEELS_AT_ONCE, _INPUTS_AT_ONCE = 8, 3, 16
 _WRITE = "run `imgbuild audit --write` where the package index can be reached, and commit the file"
 
@@ -74,32 +70,13 @@ class AuditOutcome:
         return sum(one.bytes_read for all_ in (self.artifacts, self.inputs) for one in all_)
 
 
-def load_evidence(path: Path) -> dict[str, Facts]:
-    """Return the committed facts by sha256; InputError if no ``audit --write`` wrote the file."""
-    try:
-        document = parse_json(path.read_text(encoding="utf-8"))
-        if document["schema"] != SCHEMA:
-            raise ValueError(document["schema"])  # noqa: TRY301
-        return {
-            digest: kind(sha256=digest, **values)
-            for section, kind in (("wheels", WheelFacts), ("sdists", Facts))
-            for digest, values in document[section].items()
-        }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        why = getattr(error, "strerror", None) or "not what `imgbuild audit --write` writes"
-        raise InputError(
-            f"{path} cannot be used as evidence: {why}. Restore it from git, or write it anew "
-            "with `imgbuild audit --write`."
-        ) from error
-
-
 def write_evidence(path: Path, found: Iterable[Facts], needs: Sequence[Need]) -> bool:
     """Write the facts and the day (UTC); return whether the file changed.
 
     Facts in the file that were not read this time stay while an image of the matrix needs them. The
     same facts keep their day.
     """
-    old = load_evidence(path) if path.exists() else {}
+    old = read_evidence(path).facts
     new = {one.sha256: one for one in found}
     fresh = {one.file for one in new.values()}
     others = [one for one in old.values() if one.file not in fresh]
@@ -171,6 +148,7 @@ class OnlineAudit:
         states = inputs.result()
         contradictions = (
             *_contradictions(artifacts),
+            *compare_rules(needs, [one.facts for one in artifacts if one.facts]),
             *compare_locks(self.locks, pages),
             *compare_inputs(states),
         )
@@ -200,25 +178,29 @@ class OnlineAudit:
             text = f"the index has no {need.what}"
             missing = need.contradiction("missing", text, "pin a version that is offered")
             return ArtifactOutcome(need, "missing", contradictions=(missing,))
-        found = [*_pythons(need, page)]
+        found = []
         if file.yanked:
             text = f"{file.name} was withdrawn: {file.yanked}"
             found.append(need.contradiction("yanked", text, "pin another release"))
         begin = time.monotonic()
         try:
-            read = self._read(need, file)
+            read = self._read(need, file, _pythons(need, page))
         except MachineError as error:
             return ArtifactOutcome(need, "unread", problem=str(error), contradictions=tuple(found))
         if read.facts:
             found += compare(need, read.facts, self.locks)
         return replace(read, seconds=time.monotonic() - begin, contradictions=tuple(found))
 
-    def _read(self, need: Need, file: OfferedFile) -> ArtifactOutcome:
-        if need.python_tag and file.sha256 in self.known:
-            return ArtifactOutcome(need, "cached", self.known[file.sha256])
+    def _read(
+        self, need: Need, file: OfferedFile, pythons: tuple[WheelTag, ...]
+    ) -> ArtifactOutcome:
+        known = self.known.get(file.sha256)
+        if isinstance(known, WheelFacts):
+            same = known.model_copy(update={"pythons": pythons})  # wheels are added later, too
+            return ArtifactOutcome(need, "cached", same)
         remote = RemoteFile(self.client, file.url)
         if need.python_tag:
-            wheel = read_wheel(remote, file.name, file.sha256)
+            wheel = read_wheel(remote, file.name, file.sha256, pythons)
             self.log(f"{need.subject}: {remote.bytes_read / 1e6:.1f} MB read")
             return ArtifactOutcome(need, "read", wheel, remote.bytes_read)
         content = remote.read(remote.size) if self.download else b""
@@ -238,15 +220,10 @@ def _contradictions(artifacts: Iterable[ArtifactOutcome]) -> tuple[Contradiction
     return tuple(found for one in artifacts for found in one.contradictions)
 
 
-def _pythons(need: Need, page: Iterable[str]) -> Iterator[Contradiction]:
-    """Compare the Pythons that the matrix says there are wheels for, among those it may say."""
-    image = need.images[0]
+def _pythons(need: Need, page: Iterable[str]) -> tuple[WheelTag, ...]:
+    """Return the Pythons that the release has wheels for, among those that the matrix may have."""
     tags = get_args(WheelTag) if need.python_tag else ()
-    offered = [tag for tag in tags if any(map(replace(need, python_tag=tag).fits, page))]
-    if tags and set(offered) != set(image.wheel.pythons):
-        evidence = f"the index has wheels of it for {' '.join(offered)}"
-        place, change = release_place(image, "pythons"), f"write [{', '.join(offered)}]"
-        yield Contradiction("pythons", need.subject, place, evidence, change)
+    return tuple(tag for tag in tags if any(map(replace(need, python_tag=tag).fits, page)))
 
 
 def _extent(locks: Mapping[str, Lock], projects: Iterable[str]) -> dict[str, int]:

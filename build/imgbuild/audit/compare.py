@@ -1,79 +1,18 @@
 """Compare the matrix with artifacts: every rule is a function that yields what disagrees."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
 
-from packaging.tags import Tag
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name
 from packaging.version import Version
-from pydantic import Field
 
+from imgbuild.audit.package_index import OfferedFile
 from imgbuild.dockerfile.lockfile import Lock
+from imgbuild.matrix.evidence import Evidence, Facts, WheelFacts, file_tags
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.pins import pin_location
-from imgbuild.yaml_file import Location, Section
-
-#: What the old platform tags promise of the C library: PEP 513, PEP 571, PEP 599.
-_LEGACY = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
-
-
-@dataclass(frozen=True)
-class OfferedFile:
-    """A file of a project. ``yanked`` is the reason if it was withdrawn."""
-
-    name: str
-    url: str
-    sha256: str
-    yanked: str | None = None
-
-
-#: What `Version` can read; evidence may say anything. No glibc is that of a wheel without symbols.
-_Glibc = Annotated[str, Field(pattern=r"^([0-9]{1,4}(\.[0-9]{1,4})*)?$")]
-_Capability = Annotated[str, Field(pattern=r"^(sm|compute)_[0-9]{2,3}$")]
-
-
-class Facts(Section):
-    """What a source distribution is. ``size`` is in bytes."""
-
-    sha256: str
-    file: str
-    size: int | None
-    name: str
-    version: str
-
-
-class WheelFacts(Facts):
-    """What a TensorFlow wheel is, read out of the wheel.
-
-    ``libraries`` are the GPU libraries that it loads, such as ``libcudnn.so.7``: they are needed at
-    import, or opened when first used. build_info.py says whether it is a CUDA build, and from 2.3
-    on for which compute capabilities. ``glibc`` is what its symbols ask for; the platform tag may
-    promise less.
-    """
-
-    tags: tuple[str, ...]
-    libraries: tuple[str, ...]
-    loading: str
-    cuda_build: bool | None
-    capabilities: tuple[_Capability, ...]
-    compiler: str
-    cxx11_abi: int
-    glibc: _Glibc
-
-    def version_of(self, library: str) -> str | None:
-        """Return the version in a library's name: ``10.1`` for ``cudart`` of libcudart.so.10.1."""
-        start = f"lib{library}.so."
-        found = (name.removeprefix(start) for name in self.libraries if name.startswith(start))
-        return next(found, None)
-
-
-def file_tags(file: str) -> frozenset[Tag]:
-    """Return the tags in a wheel's file name, which installers use; none of another file."""
-    try:
-        return parse_wheel_filename(file)[3]
-    except InvalidWheelFilename:
-        return frozenset()
+from imgbuild.matrix.rules import rule_faults
+from imgbuild.yaml_file import Location
 
 
 @dataclass(frozen=True)
@@ -158,7 +97,7 @@ def compare(need: Need, facts: Facts, locks: Mapping[str, Lock]) -> tuple[Contra
                 *_glibc(image, facts),
                 *_lock(image, facts, locks),
                 *_variant(image, facts),
-                *_declared(image, facts),
+                *_cudnn(image, facts),
             ]
     elif facts.sha256 not in need.hashes(locks):
         change = "find out which of this and the matrix's sha256 the authors released"
@@ -169,11 +108,6 @@ def compare(need: Need, facts: Facts, locks: Mapping[str, Lock]) -> tuple[Contra
     )
 
 
-def release_place(image: Image, *keys: str) -> Location:
-    """Return a location in what the matrix says of the image's TensorFlow release."""
-    return ("tensorflow", image.tensorflow, *keys)
-
-
 def _has_hash(facts: Facts) -> str:
     return f"{facts.file} has sha256 {facts.sha256}"
 
@@ -181,7 +115,7 @@ def _has_hash(facts: Facts) -> str:
 def _metadata(need: Need, facts: WheelFacts) -> Iterator[_Found]:
     same_name = canonicalize_name(facts.name) == canonicalize_name(need.distribution)
     if not same_name or facts.version != need.version:
-        place = release_place(need.images[0], "distribution")
+        place = ("tensorflow", need.version, "distribution")
         evidence = f"the wheel's own METADATA says {facts.name} {facts.version}"
         change = "the index offers another package under this name; do not build from it"
         yield "metadata", place, evidence, change
@@ -202,20 +136,13 @@ def _tags(image: Image, facts: WheelFacts) -> Iterator[_Found]:
             yield "python", place, evidence, change
 
 
-def _promised_glibc(facts: WheelFacts) -> str | None:
-    """Return the oldest C library that the platform tags of a wheel promise to run with."""
-    names = [tag.platform.removesuffix("_x86_64") for tag in file_tags(facts.file)]
-    promises = [_LEGACY.get(name) or ".".join(name.split("_")[1:3]) for name in names]
-    return min(filter(None, promises), key=Version, default=None)
-
-
 def _glibc(image: Image, facts: WheelFacts) -> Iterator[_Found]:
+    """Compare what the symbols need; the rule ``tensorflow-glibc`` judges the platform tag."""
     has = image.os.glibc
-    for what, needed in (("platform tag", _promised_glibc(facts)), ("symbols", facts.glibc)):
-        if needed and Version(needed) > Version(has):
-            place: Location = ("operating_systems", image.os_name, "glibc")
-            change = f"{image.os_name} has {has}: put {image.name} on a newer operating system"
-            yield "glibc", place, f"its {what} ask for glibc {needed}", change
+    if facts.glibc and Version(facts.glibc) > Version(has):
+        place: Location = ("operating_systems", image.os_name, "glibc")
+        change = f"{image.os_name} has {has}: put {image.name} on a newer operating system"
+        yield "glibc", place, f"its symbols ask for glibc {facts.glibc}", change
 
 
 def _lock(image: Image, facts: WheelFacts, locks: Mapping[str, Lock]) -> Iterator[_Found]:
@@ -243,7 +170,7 @@ def _variant(image: Image, facts: WheelFacts) -> Iterator[_Found]:
             f"it loads {' '.join(facts.libraries) or 'no GPU library'}, and its build_info.py says "
             f"is_cuda_build = {facts.cuda_build}"
         )
-        place = release_place(image, "distribution", image.variant)
+        place = ("tensorflow", image.tensorflow, "distribution", image.variant)
         yield image.variant, place, evidence, f"name the distribution that is built {which}"
 
 
@@ -251,56 +178,24 @@ def _is_gpu(facts: WheelFacts) -> bool:
     return facts.version_of("cudart") is not None and facts.cuda_build is not False
 
 
-def _declared(image: Image, facts: WheelFacts) -> Iterator[_Found]:
-    """Compare the versions that the matrix states with those in the wheel."""
-    for kind, place, stated, found, evidence in (*_built(image, facts), *_loaded(image, facts)):
-        if stated != found:
-            yield kind, place, f"{evidence} {found}", f"write {found} in place of {stated}"
-
-
-#: What is stated and where, the same as the wheel has it, and how that was seen.
-_Stated = tuple[str, Location, str, str, str]
-
-
-def _built(image: Image, facts: WheelFacts) -> Iterator[_Stated]:
-    """Yield the compiler, and what the platform tag promises."""
-    wheel, seen = image.wheel, "its tf.version.COMPILER_VERSION is"
-    yield "compiler", release_place(image, "compiler"), wheel.compiler, facts.compiler, seen
-    if promised := _promised_glibc(facts):
-        seen = "its platform tag promises glibc"
-        yield "platform", release_place(image, "glibc"), wheel.glibc, promised, seen
-
-
-def _loaded(image: Image, facts: WheelFacts) -> Iterator[_Stated]:
-    """Yield the GPU libraries, and the compute capabilities if build_info.py lists them (2.3 on).
-
-    ``compute_70`` stands for machine code and PTX, ``sm_70`` for machine code alone.
-    """
-    if image.variant == "cpu" or not _is_gpu(facts):
+def _cudnn(image: Image, facts: WheelFacts) -> Iterator[_Found]:
+    """Compare the major version of the stated cuDNN; rules judge the pin by the stated one."""
+    stated, loaded = image.release.cudnn, facts.version_of("cudnn") or "none"
+    if image.variant == "cpu" or not _is_gpu(facts) or stated is None:
         return
-    gpu = image.wheel.gpu
-    # From 11 on every minor release has the names of the first.
-    named = 1 if Version(gpu.cuda) >= Version("11") else 2
-    for name, what, parts, loaded, release in (
-        ("cuda", "version of libcudart", named, facts.version_of("cudart"), gpu.cuda),
-        ("cudnn", "major version of cuDNN", 1, facts.version_of("cudnn"), gpu.cudnn),
-    ):
-        pin = pin_location(image.matrix, image.row, name)
-        places = {pin: image.version_of(name), release_place(image, "gpu", name): release}
-        for place, version in places.items():
-            stated, has = (".".join(v.split(".")[:parts]) for v in (version, loaded or "none"))
-            yield name, place, stated, has, f"the {what} that it loads is"
-    for key, numbers, start in (("native", gpu.native, ""), ("ptx", gpu.ptx, "compute_")):
-        listed = [one for one in facts.capabilities if one.startswith(start)]
-        digits = [one.rpartition("_")[2] for one in listed]
-        found = _listed(f"{one[:-1]}.{one[-1:]}" for one in digits)
-        if facts.capabilities:
-            seen = f"its build_info.py lists {' '.join(facts.capabilities)}:"
-            yield "capabilities", release_place(image, "gpu", key), _listed(numbers), found, seen
+    if stated.split(".")[0] != loaded.split(".")[0]:
+        place: Location = ("tensorflow", image.tensorflow, "cudnn")
+        evidence = f"the major version of cuDNN that it loads is {loaded}"
+        yield "cudnn", place, evidence, f"write the {loaded} that it was compiled with"
 
 
-def _listed(capabilities: Iterable[str]) -> str:
-    return f"[{', '.join(sorted(capabilities, key=Version))}]"
+def compare_rules(needs: Sequence[Need], found: Iterable[Facts]) -> Iterator[Contradiction]:
+    """Yield the rules that images break by what was read just now."""
+    matrix = needs[0].images[0].matrix
+    evidence = Evidence({**matrix.evidence.facts, **{one.sha256: one for one in found}})
+    for fault in rule_faults(matrix.with_evidence(evidence)):
+        names, _, what = fault.message.rstrip(".").partition(": ")
+        yield Contradiction("rule", names, fault.location, what, "change the pin")
 
 
 def compare_locks(

@@ -18,7 +18,8 @@ from imgbuild.inputs.upstream_files import find_image
 from imgbuild.matrix.images import Image
 from imgbuild.process import NOT_FOUND
 from imgbuild.project import Project
-from imgbuild.settings import RegistryBase, Settings, Sites
+from imgbuild.settings import RegistryBase, Settings
+from imgbuild.sites import Sites
 from imgbuild.yaml_file import Location
 
 State = Literal["verified", "reachable", "unlocked", "not reachable from here", "differs"]
@@ -112,10 +113,9 @@ def check_input(client: HttpClient, sites: Sites, download: bool, one: OtherInpu
 def _check_base(one: OtherInput, sites: Sites) -> OtherInput:
     """Check that a registry has a base image under its digest; layers are not read."""
     try:
-        layers = find_image(one.url, sites)[1].document()["layers"]
+        size = sum(find_image(one.url, sites)[1].sizes()[1:]) / 1e6
     except CheckFailedError as error:
         return replace(one, state="differs", detail=str(error))
-    size = sum(layer["size"] for layer in layers) / 1e6
     return replace(one, state="verified", detail=f"manifest right, {size:.0f} MB of layers")
 
 

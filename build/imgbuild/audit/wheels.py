@@ -1,4 +1,4 @@
-"""Read the package index, and the facts of TensorFlow's wheels: some MB of each, none of it run.
+"""Read the facts of TensorFlow's wheels out of some MB of each; none of it is run.
 
 Up to TensorFlow 1.13 the GPU libraries are ``DT_NEEDED``. From 1.14 on each is opened when first
 used, by a function ``stream_executor::internal::DsoLoader::GetCudnnDsoHandle()`` that is exported
@@ -14,25 +14,20 @@ import re
 import struct
 import zipfile
 from email import message_from_bytes
-from html.parser import HTMLParser
 from typing import Any
-from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 from packaging.version import Version
-from uv import find_uv_bin
 
-from imgbuild.audit.compare import OfferedFile, WheelFacts
-from imgbuild.dockerfile.requirements import index_environment
-from imgbuild.errors import InputError, MachineError
-from imgbuild.http import HttpClient, shown
-from imgbuild.process import run
-from imgbuild.settings import Sites
+from imgbuild.addresses import shown
+from imgbuild.audit.gpu_code import compute_capabilities
+from imgbuild.audit.package_index import BLOCK, RemoteFile
+from imgbuild.errors import MachineError
+from imgbuild.matrix.evidence import WheelFacts, WheelTag
 
-#: One request of this many bytes; a wheel has up to 500 MB, of which some MB are read.
-_BLOCK = 1 << 20
+#: One request of this many bytes where a library is read to its end.
+_LARGE_BLOCK = 16 << 20
 #: How much of ``_pywrap_tensorflow_internal.so`` is unpacked at most: its string table ends at 25.
 _MOST = 160 << 20
-_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 _FRAMEWORK = tuple(f"/libtensorflow_framework.so{end}" for end in ("", ".1", ".2"))
 _INTERNAL = ("/python/_pywrap_tensorflow_internal.so",)
 _BUILD_INFO = "/python/platform/build_info.py"
@@ -43,8 +38,6 @@ _GPU_SONAME = re.compile(rf"lib(?:{_GPU})\.so(?:\.[0-9]+)*")
 _HANDLE = re.compile(r"_ZN(?:15stream_executor|3tsl)8internal9DsoLoader\d+Get(\w+)DsoHandleEv")
 #: The libraries whose functions are not called as they are.
 _OPENED = {"CudaDriver": "cuda", "CudaRuntime": "cudart", "NvInferPlugin": "nvinfer_plugin"}
-#: What the help of uv says of ``--default-index``.
-_DEFAULT = re.compile(r"default package index\s+\(by\s+default:\s+<(https://\S+?)>\)")
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)*")
 _SONAME_IN_TABLE = re.compile(rb"\0(lib[a-zA-Z_+-]+\.so(?:\.[0-9]+)*)(?=\0)")
 _GLIBC = re.compile(rb"\0GLIBC_(\d+(?:\.\d+)+)(?=\0)")
@@ -62,114 +55,6 @@ _LEA = re.compile(rb"[\x48-\x4f]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](....)", r
 _DAMAGE = (zipfile.BadZipFile, NotImplementedError, EOFError, struct.error, ValueError, LookupError)
 #: A function that takes a string's address and returns is a dozen bytes, some without a size.
 _SHORT = 16
-
-
-def index_url(sites: Sites) -> str:
-    """Return the index: the mirror, else that of uv's and pip's variables, else uv's default.
-
-    InputError: the address is none. Only the help of uv says its default; uv's version is pinned.
-    """
-    environment = index_environment(sites)
-    names = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
-    url = next((environment[name] for name in names if environment.get(name)), "")
-    if not url:
-        told = _DEFAULT.search(run([find_uv_bin(), "pip", "compile", "--help"], timeout=10).output)
-        if told is None:
-            raise InputError("No package index is named: set UV_DEFAULT_INDEX.")
-        url = told[1]
-    try:
-        urlsplit(url)
-    except ValueError as error:  # the address is not quoted: it may hold a login
-        named = ", ".join(names)
-        raise InputError(f"The package index of {named}: {error}. Correct it.") from error
-    return url.rstrip("/")
-
-
-def read_project(client: HttpClient, index: str, name: str) -> dict[str, OfferedFile]:
-    """Return the files of a project by name; none if the index has no such project.
-
-    The page is read as HTML (PEP 503), the form that every index has. It is a MachineError if the
-    index does not answer, or not with a list of files.
-    """
-    answer = client.get(f"{index}/{name}/", {"Accept": "text/html"})
-    if answer.status in {404, 410}:
-        return {}
-    files = _files(answer.url, answer.body.decode("utf-8", "replace"))
-    if answer.status != 200 or not files:
-        kind = answer.headers.get("Content-Type", "no content type")
-        raise MachineError(
-            f"{shown(answer.url)} answers {answer.status} with {kind}, and lists no file (PEP 503)."
-        )
-    return {file.name: file for file in files}
-
-
-def _files(base: str, page: str) -> list[OfferedFile]:
-    links: list[dict[str, str | None]] = []
-
-    class Links(HTMLParser):
-        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-            links.extend([dict(attrs)] if tag == "a" else [])
-
-    Links().feed(page)
-    files = []
-    for link in links:
-        url, fragment = urldefrag(urljoin(base, link.get("href") or ""))
-        algorithm, _, digest = fragment.partition("=")
-        yanked = (link["data-yanked"] or "no reason given") if "data-yanked" in link else None
-        if algorithm == "sha256":
-            name = unquote(urlsplit(url).path.rpartition("/")[2])
-            files.append(OfferedFile(name, url, digest, yanked))
-    return files
-
-
-class RemoteFile(io.RawIOBase):
-    """A file at an address, read by ranges. Python's zipfile reads an archive through it.
-
-    ``size`` is the file's; ``bytes_read`` counts what was transferred.
-    """
-
-    def __init__(self, client: HttpClient, url: str) -> None:
-        self.url = url
-        self.bytes_read = 0
-        self._client = client
-        self._position = 0
-        _, self.size = self._range(0, 1)
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}[whence]
-        self._position = max(0, start + offset)
-        return self._position
-
-    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - any writable buffer
-        """Fill the buffer by one request."""
-        length = min(len(buffer), self.size - self._position)
-        if length <= 0:
-            return 0
-        buffer[:length], _ = self._range(self._position, length)
-        self._position += length
-        return length
-
-    def _range(self, start: int, length: int) -> tuple[bytes, int]:
-        """Return exactly these bytes, and the size of the file."""
-        end = start + length - 1
-        headers = {"Range": f"bytes={start}-{end}"}
-        answer = self._client.get(self.url, headers, limit=length + _BLOCK)
-        match = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
-        right = match and (int(match[1]), int(match[2])) == (start, end)
-        if answer.status != 206 or not match or not right or len(answer.body) != length:
-            hint = " It ignores ranges; name an index that does not." * (answer.status == 200)
-            raise MachineError(
-                f"{shown(self.url)}: for bytes {start}-{end} the server answered {answer.status} "
-                f"with {len(answer.body)} bytes.{hint}"
-            )
-        self.bytes_read += length
-        return answer.body, int(match[3])
 
 
 class Library:
@@ -202,54 +87,72 @@ class Library:
         address, size = self.exported[function]
         start = address - text_address
         code = text[start : start + (size or _SHORT)]
-        places = [
+        offsets = [
             address + match.end() + struct.unpack("<i", match[1])[0] - data_address
             for match in _LEA.finditer(code)
         ]
-        inside = [place for place in places if 0 <= place < len(data)]
+        inside = [offset for offset in offsets if 0 <= offset < len(data)]
         strings = [data[at : data.find(b"\0", at)] for at in inside] or [
             b"".join(_MOV.findall(code))
         ]
         return [one.decode("ascii", "replace") for one in strings]
 
 
-def read_wheel(remote: RemoteFile, file: str, sha256: str) -> WheelFacts:
-    """Return what the wheel is.
+def read_wheel(
+    remote: RemoteFile, file: str, sha256: str, pythons: tuple[WheelTag, ...]
+) -> WheelFacts:
+    """Return what the wheel is; ``pythons`` is what the index has of its release.
 
     MachineError: the server gives no ranges, or it is no wheel of TensorFlow, or damaged.
     """
     from elftools.common.exceptions import ELFError  # noqa: PLC0415 - only an audit needs it
 
     try:
-        with zipfile.ZipFile(io.BufferedReader(remote, _BLOCK)) as wheel:
-            return _facts(wheel, remote.size, file, sha256)
+        with zipfile.ZipFile(io.BufferedReader(remote, BLOCK)) as wheel:
+            known = {"sha256": sha256, "file": file, "size": remote.size, "pythons": pythons}
+            facts = WheelFacts.model_validate({**known, **_facts(wheel)})
+        if facts.libraries and not facts.capabilities:
+            return facts.model_copy(update={"capabilities": _gpu_code(remote)})
     except (*_DAMAGE, ELFError) as error:
         where = shown(remote.url)
         raise MachineError(f"{where} is no wheel of TensorFlow, or damaged: {error}.") from error
+    return facts
 
 
-def _facts(wheel: zipfile.ZipFile, size: int, file: str, sha256: str) -> WheelFacts:
+def _facts(wheel: zipfile.ZipFile) -> dict[str, Any]:
     metadata = message_from_bytes(wheel.read(_member(wheel, ".dist-info/METADATA")))
     tags = message_from_bytes(wheel.read(_member(wheel, ".dist-info/WHEEL")))
     built = _build_info(wheel)
     library = Library(wheel.read(_member(wheel, *_FRAMEWORK)))
     libraries, loading = _gpu_libraries(wheel, library)
     cuda_build = built.get("is_cuda_build")
-    return WheelFacts(
-        sha256=sha256,
-        file=file,
-        size=size,
-        name=str(metadata["Name"]),
-        version=str(metadata["Version"]),
-        tags=tuple(str(tag) for tag in tags.get_all("Tag", [])),
-        libraries=tuple(sorted(libraries)),
-        loading=loading if libraries else "none",
-        cuda_build=cuda_build if isinstance(cuda_build, bool) else None,
-        capabilities=tuple(map(str, built.get("cuda_compute_capabilities", ()))),
-        compiler=_compiler(wheel, library),
-        cxx11_abi=_cxx11_abi(library),
-        glibc=library.glibc,
-    )
+    return {
+        "name": str(metadata["Name"]),
+        "version": str(metadata["Version"]),
+        "tags": tuple(str(tag) for tag in tags.get_all("Tag", [])),
+        "libraries": tuple(sorted(libraries)),
+        "loading": loading if libraries else "none",
+        "cuda_build": cuda_build if isinstance(cuda_build, bool) else None,
+        "cuda": _cuda(libraries, str(built.get("cuda_version", ""))),
+        "capabilities": tuple(map(str, built.get("cuda_compute_capabilities", ()))),
+        "compiler": _compiler(wheel, library),
+        "cxx11_abi": _cxx11_abi(library),
+        "glibc": library.glibc,
+    }
+
+
+def _gpu_code(remote: RemoteFile) -> tuple[str, ...]:
+    """Return what the kernels are compiled for: up to 2.2 the library itself alone says it."""
+    again = RemoteFile(remote.client, remote.url)
+    with (
+        zipfile.ZipFile(io.BufferedReader(again, _LARGE_BLOCK)) as wheel,
+        wheel.open(_member(wheel, *_INTERNAL)) as library,
+    ):
+        found = compute_capabilities(library)
+    remote.bytes_read += again.bytes_read
+    if not found:
+        raise LookupError("it loads CUDA and has no GPU code")
+    return found
 
 
 def _member(wheel: zipfile.ZipFile, *ends: str) -> str:
@@ -280,6 +183,17 @@ def _gpu_libraries(wheel: zipfile.ZipFile, library: Library) -> tuple[set[str], 
     return {f"lib{name}.so.{version}" for name, version in versions.items()}, "opened"
 
 
+def _cuda(libraries: set[str], said: str) -> str:
+    """Return the CUDA release: from 11 on the libraries of all minor releases have one name.
+
+    What build_info.py says is not used before: 2.2 says 10 and loads 10.1.
+    """
+    start = "libcudart.so."
+    loaded = next((one.removeprefix(start) for one in libraries if one.startswith(start)), "")
+    recent = loaded and Version(loaded) >= Version("11")
+    return said if recent and _VERSION.fullmatch(said) else loaded
+
+
 def _sonames(wheel: zipfile.ZipFile) -> set[str]:
     """Return the library names in the string table at the beginning of TensorFlow's library.
 
@@ -287,7 +201,7 @@ def _sonames(wheel: zipfile.ZipFile) -> set[str]:
     """
     beginning = b""
     with wheel.open(_member(wheel, *_INTERNAL)) as stream:
-        while len(beginning) < _MOST and (piece := stream.read(_BLOCK)):
+        while len(beginning) < _MOST and (piece := stream.read(BLOCK)):
             beginning += piece
             if b"\0libc.so.6\0" in beginning and b"\0GLIBC_2." in beginning:
                 break

@@ -27,7 +27,6 @@ from imgbuild.suites.results import ReportStore, Verdict
 
 if TYPE_CHECKING:
     from imgbuild.build.display import BuildDisplay
-    from imgbuild.build.remote import RemoteStore
     from imgbuild.engine.discovery import Buildx
     from imgbuild.inputs.fetched import FetchedInputs
 
@@ -40,8 +39,7 @@ class BuildOptions:
 
     ``make_inputs`` false makes no base image. ``offline`` is a folder of ``imgbuild fetch``.
     ``step_seconds`` is how long a step may run (0: no limit), in place of what the settings say.
-    ``cache_from`` and ``cache_to`` are repositories; with ``pull`` the published one, or
-    ``pull_from``, is read before them. ``jobs`` images are tested at once.
+    ``jobs`` images are tested at once.
     """
 
     test: bool = True
@@ -51,20 +49,15 @@ class BuildOptions:
     refresh_base: bool = False
     offline: Path | None = None
     step_seconds: float | None = None
-    cache_from: tuple[str, ...] = ()
-    cache_to: tuple[str, ...] = ()
-    pull: bool = False
-    pull_from: str | None = None
     reports: Path | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BuildContext:
     """What every step of one command shares; what is slow to import or to find waits for its use.
 
     ``images`` have the repository that their builds here are tagged for. ``stored`` are the
-    engine's images with an input digest when the context was opened. ``sources`` and ``targets``
-    are the remote stores that are read and written.
+    engine's images with an input digest when the context was opened.
     """
 
     project: Project
@@ -77,8 +70,6 @@ class BuildContext:
     say: Say
     stored: tuple[StoredImage, ...] = ()
     fetched: "FetchedInputs | None" = None
-    sources: "tuple[RemoteStore, ...]" = ()
-    targets: "tuple[RemoteStore, ...]" = ()
     state: Path = field(default_factory=state_dir)
     cache: Path = field(default_factory=cache_dir)
 
@@ -119,19 +110,18 @@ class BuildContext:
         reader = InputReader(self.project)
         return {image.name: input_digest(image, self.inputs, reader) for image in self.images}
 
-    def plan(
-        self, *, test: bool, stored: Sequence[StoredImage] | None = None
-    ) -> tuple[PlanItem, ...]:
-        """Return what has to be done for each image: its digest against what the engine has now.
-
-        ``stored`` are the engine's images with an input digest, if they are known already.
+    def plan(self, *, test: bool) -> tuple[PlanItem, ...]:
+        """Return what has to be done for each image: its digest against what the engine has.
 
         InputError: a Dockerfile or lock is missing or not the current one.
-        MachineError: the engine does not answer.
         """
-        found = self.engine.images(INPUT_DIGEST) if stored is None else stored
         digests = [(image, self.digests[image.name]) for image in self.images]
-        return make_plan(digests, found, self.passed, self.engine.history, test=test)
+        return make_plan(digests, self.stored, self.passed, self.engine.history, test=test)
+
+    def planned(self, image: Image, stored: Sequence[StoredImage]) -> PlanItem:
+        """Return what has to be done for one image, of which the engine has ``stored``."""
+        digests, test = [(image, self.digests[image.name])], self.options.test
+        return make_plan(digests, stored, self.passed, self.engine.history, test=test)[0]
 
     def expected(self, image: Image) -> dict[str, Any]:
         """Return what an image must be that is built here."""
@@ -164,12 +154,21 @@ class BuildContext:
 
 @contextmanager
 def open_context(
-    project: Project, images: tuple[Image, ...], options: BuildOptions, say: Say
+    project: Project,
+    images: tuple[Image, ...],
+    options: BuildOptions,
+    say: Say,
+    *,
+    lock: bool = False,
 ) -> Iterator[BuildContext]:
     """Give the context of a command, and close the engine's connections afterwards.
 
+    With ``lock``, what the engine has of these images is asked, and stays, while no other imgbuild
+    works on them.
+
     InputError: the settings are wrong.
-    MachineError: there is no engine, or an input cannot be made.
+    MachineError: there is no engine, an input cannot be made, or another imgbuild works on one of
+        the images.
     """
     if options.refresh_base:
         Settings().remember_made()  # none: the registries are asked again
@@ -187,23 +186,28 @@ def open_context(
         settings = fetched.settings(settings, images)
     host = resolve_host(settings.engine)
     with ExitStack() as stack:
+        if lock:
+            names = [image.name for image in images]
+            stack.enter_context(image_locks(names, host, state_dir() / "locks"))
         engine = stack.enter_context(closing(Engine(host)))
-        sources: tuple[RemoteStore, ...] = ()
-        targets: tuple[RemoteStore, ...] = ()
-        if options.pull or options.cache_from or options.cache_to:
-            from imgbuild.build.remote import open_stores  # noqa: PLC0415 - brings requests
-
-            sources, targets = open_stores(options, settings, engine, say)
-        for store in (*sources, *targets):
-            stack.callback(store.client.close)
         # First, since no input need be made for an engine that does not answer.
         stored = tuple(engine.images(INPUT_DIGEST))
         make, refresh = options.make_inputs, options.refresh_base
         inputs = prepare_inputs(images, settings, project, say, make, refresh)
         if fetched:
             inputs = fetched.known_bases(inputs, images)
-        shared = (project, images, options, settings, engine, host, inputs, say)
-        yield BuildContext(*shared, stored, fetched, sources, targets)
+        yield BuildContext(
+            project=project,
+            images=images,
+            options=options,
+            settings=settings,
+            engine=engine,
+            host=host,
+            inputs=inputs,
+            say=say,
+            stored=stored,
+            fetched=fetched,
+        )
 
 
 @contextmanager

@@ -10,7 +10,8 @@ import time
 from typing import TYPE_CHECKING, Self, TextIO
 
 from imgbuild.build.status import BuildStatus, ImageStatus
-from imgbuild.engine.progress import BuildEvent, ImageState
+from imgbuild.engine.progress import BuildEvent
+from imgbuild.events import ImageState, State
 from imgbuild.json_log import JsonLog
 from imgbuild.text import clock_time, printable, size_text
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.live import Live
 
-    from imgbuild.engine.progress import Event
+    from imgbuild.events import Event
 
 #: How often the table is drawn, and lines are looked after, in seconds.
 BEAT_SECONDS = 0.25
@@ -33,16 +34,24 @@ PROGRESS_SECONDS = 15.0
 STEP_WIDTH, BAR_WIDTH = 72, 25
 #: The colour of a state; what is at work is cyan.
 _STYLES = {
-    "waiting": "dim",
-    "up to date": "dim",
-    "published": "green",
-    "passed": "green",
-    "named": "green",
-    "failed": "bold red",
-    "cancelled": "yellow",
+    State.WAITING: "dim",
+    State.UP_TO_DATE: "dim",
+    State.PUBLISHED: "green",
+    State.PASSED: "green",
+    State.TAGGED: "green",
+    State.FAILED: "bold red",
+    State.CANCELLED: "yellow",
 }
 #: Which images are shown where not all can be: what needs attention, then what moves.
-_URGENCY = ("failed", "exporting", "building", "testing", "built", "cancelled", "waiting")
+_URGENCY = (
+    State.FAILED,
+    State.EXPORTING,
+    State.BUILDING,
+    State.TESTING,
+    State.BUILT,
+    State.CANCELLED,
+    State.WAITING,
+)
 _STAGE = re.compile(r"\[(\S+)(?: \d+/\d+)?\] ")
 _OPTIONS = re.compile(r"\b(RUN|COPY|ADD)(?:\s+--\S+)+")
 _HERE_DOCUMENT = re.compile(r"\s*<<'?\w+'?(?: \(.*\))?$")
@@ -62,7 +71,7 @@ class BuildDisplay:
         self._clock = clock
         self._now = self._latest = clock()
         self._status = BuildStatus(images, self._now)
-        self._states: dict[str, str] = {}
+        self._states: dict[str, State] = {}
         self._written: set[tuple[int, str, str]] = set()
         self._live: Live | None = None
         self._lock = threading.RLock()  # images are tested side by side, and a thread draws
@@ -87,20 +96,20 @@ class BuildDisplay:
             self._log.emit(
                 "summary",
                 images=len(self._status.images),
-                named=counts["named"],
-                up_to_date=counts["up to date"],
-                failed=counts["failed"],
-                seconds=round(self._now - self._status.begun, 1),
+                tagged=counts[State.TAGGED],
+                up_to_date=counts[State.UP_TO_DATE],
+                failed=counts[State.FAILED],
+                seconds=round(self._now - self._status.started, 1),
             )
 
     def on_event(self, event: Event) -> None:
         """Show an event; may be called from any thread."""
         with self._lock:
             self._now = self._clock()
-            image = self._status.take(event, self._now)
+            image = self._status.apply(event, self._now)
             if image is None or not isinstance(event, BuildEvent | ImageState):
                 return
-            changed = self._states.get(image.image, "waiting") != image.state
+            changed = self._states.get(image.image, State.WAITING) != image.state
             self._states[image.image] = image.state
             if self._log:
                 self._write_objects(self._log, event, image, changed)
@@ -123,11 +132,11 @@ class BuildDisplay:
                 self._log.emit(
                     "progress",
                     done=self._status.done,
-                    images=len(self._status.busy),
-                    building=counts["building"] + counts["exporting"],
-                    testing=counts["testing"],
+                    images=len(self._status.with_work),
+                    building=counts[State.BUILDING] + counts[State.EXPORTING],
+                    testing=counts[State.TESTING],
                     percent=round(self._status.fraction * 100, 1),
-                    seconds=round(self._now - self._status.begun, 1),
+                    seconds=round(self._now - self._status.started, 1),
                 )
             elif not self._log and self._beats and quiet >= QUIET_SECONDS:
                 self._print(_standing(self._status, self._now))
@@ -156,16 +165,16 @@ class BuildDisplay:
         self, event: BuildEvent | ImageState, image: ImageStatus, changed: bool
     ) -> None:
         """Write each step of a single image; of many, their states and long steps."""
-        alone = len(self._status.busy) == 1
+        alone = len(self._status.with_work) == 1
         if isinstance(event, ImageState):
             if changed or (alone and event.text) or event.text.startswith("FAILED"):
                 self._line(image, event.state, event.text)
             return
         if alone or (event.state == "done" and event.elapsed >= LONG_SECONDS):
             self._step(image, event)
-        if changed and not alone and image.state in {"building", "built", "failed", "cancelled"}:
+        if changed and not alone and image.state is not State.EXPORTING:
             took = clock_time(image.elapsed(self._now) or 0)
-            texts = {"built": f"in {took}", "failed": shortened(event.step)}
+            texts = {State.BUILT: f"in {took}", State.FAILED: shortened(event.step)}
             self._line(image, image.state, texts.get(image.state, ""))
 
     def _step(self, image: ImageStatus, event: BuildEvent) -> None:
@@ -250,11 +259,11 @@ def picture(status: BuildStatus, height: int, now: float) -> Group:
 def _standing(status: BuildStatus, now: float) -> str:
     """Return ``12 of 34 done, 2 testing, 310 of 640 steps, 3m12s, longest: 2/2 RUN make of …``."""
     counts, (done, steps) = status.counts(), status.steps
-    parts = [f"{status.done} of {len(status.busy)} done"]
-    for state in ("building", "exporting", "testing", "waiting", "failed"):
+    parts = [f"{status.done} of {len(status.with_work)} done"]
+    for state in (State.BUILDING, State.EXPORTING, State.TESTING, State.WAITING, State.FAILED):
         parts += [f"{counts[state]} {state}"] if counts[state] else []
     parts += [f"{done} of {steps} steps"] if steps else []
-    parts.append(clock_time(now - status.begun))
+    parts.append(clock_time(now - status.started))
     if longest := status.longest():
         image, step = longest
         running = clock_time(now - step.since)

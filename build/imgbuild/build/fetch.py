@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from imgbuild.build.bake_images import export_stage, stage_target
 from imgbuild.build.context import BuildContext
-from imgbuild.build.one_bake import export_stage, stage_target
 from imgbuild.build.prepare import load_base
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.files import ContentStore, stored_folder, work_folder
@@ -16,7 +16,8 @@ from imgbuild.inputs.download import Download, fetch_all
 from imgbuild.inputs.oci_layout import BaseLayout, is_whole
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
-from imgbuild.settings import Settings, Sites
+from imgbuild.settings import Settings
+from imgbuild.sites import Sites
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from imgbuild.build.bake_images import export_stage, stage_target
 from imgbuild.build.context import BuildContext
-from imgbuild.build.one_bake import export_stage, stage_target
 from imgbuild.build.prepare import fetch_downloads
 from imgbuild.build.result import BuildResult
 from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, REPOSITORY
@@ -62,7 +62,7 @@ def test_session(context: BuildContext) -> TestSession:
     )
 
 
-def target_of(
+def suite_target(
     image: Image, image_id: str, context: BuildContext, reference: str | None = None
 ) -> TestTarget:
     """Return an image of the matrix as what is tested, under ``reference`` or its own tag."""
@@ -93,36 +93,36 @@ def export_stub(image: Image, image_id: str, context: BuildContext, folder: Path
 
 @contextmanager
 def open_gate(
-    context: BuildContext, done: Callable[[BuildResult], None], ended: Callable[[], bool]
+    context: BuildContext, done: Callable[[BuildResult], None], must_stop: Callable[[], bool]
 ) -> Iterator[Callable[[BuildResult], None]]:
-    """Give what takes each image as it comes; ``jobs`` at a time are tested and tagged, then done.
+    """Give the function that images are submitted to; ``jobs`` at a time are tested and tagged.
 
-    Once ``ended()``, no further image begins. Who leaves waits for all. An interrupt ends all of
+    Once ``must_stop()``, no further image begins. Leaving waits for all. An interrupt ends all of
     them: pytest removes what its suites started, then the containers go, and nothing is tagged.
     """
-    jobs, begun = context.options.jobs, list[Future[None]]()
-    places, options = threading.Semaphore(jobs), TestOptions(places=threading.Semaphore(jobs))
+    jobs, running = context.options.jobs, list[Future[None]]()
+    slots, options = threading.Semaphore(jobs), TestOptions(slots=threading.Semaphore(jobs))
 
     def work(built: BuildResult) -> None:
-        with places:
-            if not ended() and not options.stop.is_set():
+        with slots:
+            if not must_stop() and not options.stop.is_set():
                 done(_passed(built, context, options))
 
-    def take(built: BuildResult) -> None:
+    def submit(built: BuildResult) -> None:
         if built.error:
             done(built)
             return
         own = built.item.action is Action.BUILD
-        context.store.adopt(built.image_id or "", {}, built=own)
-        begun.append(background(partial(work, built)))
+        context.store.import_results(built.image_id or "", {}, built=own)
+        running.append(background(partial(work, built)))
 
     try:
-        yield take
-        for one in begun:
+        yield submit
+        for one in running:
             one.result()
     finally:
         options.stop.set()
-        wait(begun)
+        wait(running)
 
 
 def _passed(built: BuildResult, context: BuildContext, options: TestOptions) -> BuildResult:
@@ -146,7 +146,7 @@ def _test_and_tag(built: BuildResult, context: BuildContext, options: TestOption
         return replace(result, error=CheckFailedError(excess))
     if context.options.test and item.action in {Action.BUILD, Action.TEST}:
         started = time.monotonic()
-        target = target_of(item.image, image_id, context)
+        target = suite_target(item.image, image_id, context)
         report = report_on(target, test_session(context), options)
         result = replace(result, report=report, test_seconds=time.monotonic() - started)
         if not report.ok:
@@ -172,6 +172,6 @@ def _tag(item: PlanItem, image_id: str, context: BuildContext) -> None:
     for other in engine.images(label):
         ours = other.labels.get(REPOSITORY) == item.image.repository
         superseded = other.labels.get(INPUT_DIGEST) != item.digest.total
-        mine = other.id in tagged or context.store.knows(other.id)
+        mine = other.id in tagged or context.store.was_to_test(other.id)
         if ours and mine and superseded and not other.tags and is_own(other, engine.history):
             engine.discard(other.id)

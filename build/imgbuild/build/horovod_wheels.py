@@ -5,13 +5,12 @@ import json
 import re
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 
-from imgbuild.build.context import BuildContext
 from imgbuild.build.targets import PACKAGES
 from imgbuild.dockerfile.labels import TAKEN_WHEEL
 from imgbuild.dockerfile.lockfile import read_lock
@@ -19,8 +18,9 @@ from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Stage, needed
 from imgbuild.engine.bake import BakeTarget
 from imgbuild.files import file_sha256, sha256, stored_folder, work_folder
-from imgbuild.inputs.build_inputs import SUPPLIED
+from imgbuild.inputs.build_inputs import SUPPLIED, BuildInputs
 from imgbuild.matrix.images import Image
+from imgbuild.project import Project
 
 #: The stage whose only file is the wheel.
 STAGE = "horovod-wheel"
@@ -35,12 +35,7 @@ _KNOWN_OTHERWISE = ("os", "python", "cpython", "cuda", "installer", "framework",
 BUILDERS = ("cffi", "numpy", "pip", "setuptools", "wheel")
 
 
-def wheel_keys(images: Iterable[Image], context: BuildContext) -> list[str]:
-    keys = (wheel_key(image, context) for image in images)
-    return [*dict.fromkeys(key for key in keys if key)]
-
-
-def wheel_key(image: Image, context: BuildContext) -> str | None:
+def wheel_key(image: Image, project: Project, inputs: BuildInputs) -> str | None:
     """Return the sha256, in hexadecimal, over what decides the wheel; None if it compiles none.
 
     Horovod's libraries are linked against one TensorFlow, one MPI and, in the gpu variant, one CUDA
@@ -48,7 +43,6 @@ def wheel_key(image: Image, context: BuildContext) -> str | None:
     compile it, and nothing else: a newer Werkzeug, a refreshed base image or another suite compile
     nothing.
     """
-    project, inputs = context.project, context.inputs
     dockerfile = render_dockerfile(image, project.templates)
     if STAGE not in dockerfile.stages:
         return None
@@ -89,31 +83,41 @@ def _digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-def find_wheel(key: str, cache: Path) -> Path | None:
-    """Return the folder that holds only the wheel of ``key``, if it is there and whole."""
-    folder = _folder(key, cache)
-    return folder if _is_whole(folder) else None
+@dataclass(frozen=True)
+class WheelCache:
+    """The wheels in this user's cache; ``taken`` ones, of remote stores, only where it says so."""
+
+    folder: Path
+    taken: bool = False
+
+    def find(self, key: str) -> Path | None:
+        """Return the folder that holds only the wheel of ``key``, if it is there and whole."""
+        stores = [self.folder, *([self.folder / TAKEN] if self.taken else [])]
+        folders = (_folder(key, store) for store in stores)
+        return next(filter(_is_whole, folders), None)
+
+    def is_taken(self, folder: Path) -> bool:
+        return folder.is_relative_to(self.folder / TAKEN)
+
+    def keep(self, key: str, wheel: bytes) -> None:
+        """Keep a wheel that was compiled here, unless it is damaged."""
+        _keep(_folder(key, self.folder), wheel)
+
+    def keep_taken(self, key: str, wheel: bytes) -> None:
+        """Keep a wheel of a remote store, unless it is damaged."""
+        _keep(_folder(key, self.folder / TAKEN), wheel)
 
 
-def usable_wheel(key: str, context: BuildContext) -> Path | None:
-    """Return the folder of a kept wheel; one from a remote store only if the build reads any."""
-    found = find_wheel(key, context.cache)
-    return found or (find_wheel(key, context.cache / TAKEN) if context.sources else None)
-
-
-def keep_wheel(key: str, wheel: bytes, cache: Path) -> None:
-    """Keep a wheel in this user's cache, unless it is damaged."""
-    name = wheel_file_name(wheel)
-    if name:
+def _keep(final: Path, wheel: bytes) -> None:
+    if name := wheel_file_name(wheel):
 
         def write(folder: Path) -> None:
             (folder / name).write_bytes(wheel)
 
-        stored_folder(_folder(key, cache), write, _is_whole)
+        stored_folder(final, write, _is_whole)
 
 
 def _folder(key: str, cache: Path) -> Path:
-    # Earlier versions kept what they had taken from stores in "wheels", beside what they compiled.
     return cache / "horovod-wheels" / key[:KEY_DIGITS]
 
 
@@ -138,24 +142,22 @@ def wheel_file_name(wheel: bytes) -> str | None:
 
 @contextmanager
 def with_wheels(
-    targets: Iterable[BakeTarget], images: Iterable[Image], context: BuildContext
+    targets: Iterable[BakeTarget], keys: Mapping[str, str | None], wheels: WheelCache
 ) -> Iterator[list[BakeTarget]]:
     """Give the targets with the kept wheels in them, and targets that export the missing ones.
 
-    A named context replaces the stage of a kept wheel. What the block exports is kept, also if it
-    fails later.
+    ``keys`` are those of the wheels, by target. A named context replaces the stage of a kept wheel.
+    What the block exports is kept, also if it fails later.
     """
-    keys = {image.name: wheel_key(image, context) for image in images}
     exports: dict[str, BakeTarget] = {}
     mounted = []
     with work_folder("wheels") as folder:
         for target in targets:
             key = keys.get(target.name)
-            kept = usable_wheel(key, context) if key else None
+            kept = wheels.find(key) if key else None
             contexts = {**target.contexts, STAGE: str(kept)} if kept else target.contexts
-            taken = kept and kept.is_relative_to(context.cache / TAKEN)
-            labels = {**target.labels, **({TAKEN_WHEEL: kept.name} if kept and taken else {})}
-            mounted.append(replace(target, contexts=contexts, labels=labels))
+            taken = {TAKEN_WHEEL: kept.name} if kept and wheels.is_taken(kept) else {}
+            mounted.append(replace(target, contexts=contexts, labels={**target.labels, **taken}))
             if key and not kept:
                 name, output = f"{target.name}-{STAGE}", f"type=local,dest={folder / key}"
                 export = replace(target, name=name, target=STAGE, labels={}, output=output)
@@ -164,4 +166,4 @@ def with_wheels(
             yield [*mounted, *exports.values()]
         finally:
             for wheel in folder.glob("*/*.whl"):
-                keep_wheel(wheel.parent.name, wheel.read_bytes(), context.cache)
+                wheels.keep(wheel.parent.name, wheel.read_bytes())

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -13,11 +12,12 @@ from imgbuild.engine.faults import DOCTOR, EngineUnusableError
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.files import work_folder
 from imgbuild.inputs.base import MADE_IN_PLACE, find_base, missing_packages
-from imgbuild.inputs.build_inputs import base_recipe, prepare_inputs
+from imgbuild.inputs.build_inputs import BuildInputs, base_recipe, prepare_inputs
 from imgbuild.inputs.download import Download, DownloadError, downloads_context, shown_progress
 from imgbuild.inputs.oci_layout import write_archive
 from imgbuild.matrix.images import Image
-from imgbuild.settings import RegistryBase, Sites
+from imgbuild.settings import RegistryBase, Settings
+from imgbuild.sites import Sites
 
 #: Folders by named context, by image.
 Downloads = dict[str, Mapping[str, Path]]
@@ -145,17 +145,18 @@ def load_base(os_name: str, context: BuildContext) -> None:
             context.engine.load(stream)
 
 
-def with_pinned_bases(images: Iterable[Image], context: BuildContext) -> BuildContext:
+def pinned_bases(images: Iterable[Image], context: BuildContext) -> tuple[Settings, BuildInputs]:
     """Let the engine have the base images of ``images`` that can be made here as well.
 
-    Return the context. Where no registry answers, it is that of the base image made here, which is
-    another input; later commands take the same. What the settings name is left to the build.
+    Return the settings and inputs of the build: the context's, but where no registry answers those
+    of the base image made here, which is another input; later commands take the same. What the
+    settings name is left to the build.
 
     CheckFailedError: a registry answers and does not give the image.
     MachineError: none answers, and the image cannot be made here.
     """
+    settings, inputs = context.settings, context.inputs
     for image in {one.os_name: one for one in images}.values():
-        settings = context.settings
         base = settings.base_for(image.os_name, image.os.image)
         if (
             image.os_name in settings.base
@@ -169,12 +170,11 @@ def with_pinned_bases(images: Iterable[Image], context: BuildContext) -> BuildCo
                 f"No registry answers ({why}): {archive} gives the base image {image.os_name} in "
                 f"place of {base.image}, until --refresh-base."
             )
-            made = settings.with_made(base.image)
+            settings = settings.with_made(base.image)
             options = (context.say, True, context.options.refresh_base)
-            inputs = prepare_inputs(context.images, made, context.project, *options)
-            made.remember_made()
-            context = replace(context, settings=made, inputs=inputs)
-    return context
+            inputs = prepare_inputs(context.images, settings, context.project, *options)
+            settings.remember_made()
+    return settings, inputs
 
 
 def _pull(reference: str, image: Image, context: BuildContext) -> str:
@@ -198,7 +198,7 @@ def _pull(reference: str, image: Image, context: BuildContext) -> str:
                 f"this digest. `{bootstrap}` in imgbuild.local.yaml makes the image here."
             ) from error
         lacking = missing_packages(image.os.distribution)
-        if lacking and not find_base(base_recipe(image), context.cache):
+        if lacking and not find_base(base_recipe(image, context.settings), context.cache):
             raise MachineError(
                 f"The base image {reference} cannot be pulled, since no registry answers the "
                 f"engine: {said}. Let it reach one (a proxy or mirror of the engine, or the prefix "

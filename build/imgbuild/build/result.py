@@ -21,7 +21,7 @@ def concerns_all(error: ImgbuildError) -> bool:
     from imgbuild.engine.failure import BuildStoppedError  # noqa: PLC0415 - only where one failed
 
     if isinstance(error, BuildStoppedError):
-        return error.failure.fault is not None and error.failure.fault.of_all
+        return error.failure.fault is not None and error.failure.fault.stops_all
     return isinstance(error, EngineUnusableError)
 
 

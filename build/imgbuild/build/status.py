@@ -6,11 +6,7 @@ from dataclasses import dataclass, field
 
 from imgbuild.engine import progress
 from imgbuild.engine.failure import works
-
-#: The states after which nothing more is done for an image.
-FINAL = frozenset(
-    {"named", "failed", "cancelled", "up to date", "published", "passed", "incomplete", "skipped"}
-)
+from imgbuild.events import Event, ImageNote, ImagesPlanned, ImageState, State
 
 
 @dataclass
@@ -22,7 +18,7 @@ class Step:
     since: float = 0.0
 
     @property
-    def ended(self) -> bool:
+    def is_finished(self) -> bool:
         return self.state in {"done", "cached"}
 
 
@@ -36,45 +32,45 @@ class ImageStatus:
 
     image: str
     action: str = "build"
-    state: str = "waiting"
+    state: State = State.WAITING
     text: str = ""
     since: float | None = None
     until: float | None = None
     steps: dict[int, Step] = field(default_factory=dict)
     moved: dict[tuple[int, str], int] = field(default_factory=dict)
 
-    def take(self, step: Step, event: progress.BuildEvent, now: float) -> None:
+    def apply(self, step: Step, event: progress.BuildEvent, now: float) -> None:
         step.state, step.since = event.state, now
         if works(event):
-            begun = now - event.elapsed
-            self.since = begun if self.since is None else min(self.since, begun)
-        if self.state == "failed":
+            started = now - event.elapsed
+            self.since = started if self.since is None else min(self.since, started)
+        if self.state is State.FAILED:
             return
         if progress.is_export(event.step) and event.state in {"running", "done"}:
             # What has not begun by now is not needed: it lies below something cached.
             self.steps = {n: step for n, step in self.steps.items() if step.state != "planned"}
-            self.state = "built" if event.state == "done" else "exporting"
+            self.state = State.BUILT if event.state == "done" else State.EXPORTING
         elif event.state in {"failed", "cancelled"}:
-            self.state = event.state
-        elif self.state not in {"exporting", "built"}:
-            self.state = "building"
+            self.state = State(event.state)
+        elif self.state not in {State.EXPORTING, State.BUILT}:
+            self.state = State.BUILDING
         self.text = event.step if event.state == "failed" else ""
-        self.until = now if self.state == "built" or self.final else None
+        self.until = now if self.state is State.BUILT or self.state.final else None
 
-    def set_state(self, state: str, text: str, now: float) -> None:
+    def set_state(self, state: State, text: str, now: float) -> None:
         """Take in what is done outside a bake, or how the image ended."""
         if self.final and state == self.state:
             return
-        if not (self.final and state in FINAL):  # a tag that is set later takes no time
-            self.until = now if state in FINAL else None
+        if not (self.final and state.final):  # a tag that is set later takes no time
+            self.until = now if state.final else None
         self.state, self.text = state, text
         self.since = now if self.since is None else self.since
         if self.final:
-            self.steps = {number: step for number, step in self.steps.items() if step.ended}
+            self.steps = {number: step for number, step in self.steps.items() if step.is_finished}
 
     @property
     def final(self) -> bool:
-        return self.state in FINAL
+        return self.state.final
 
     @property
     def running(self) -> Step | None:
@@ -85,10 +81,10 @@ class ImageStatus:
     @property
     def step(self) -> str:
         """What a line shows: the latest note, the oldest running step, or the one just ended."""
-        if self.text or self.state == "built" or self.final:
+        if self.text or self.state is State.BUILT or self.final:
             return self.text
-        ended = (step for step in self.steps.values() if step.state != "planned")
-        shown = self.running or max(ended, key=lambda step: step.since, default=None)
+        active = (step for step in self.steps.values() if step.state != "planned")
+        shown = self.running or max(active, key=lambda step: step.since, default=None)
         return shown.text if shown else ""
 
     def elapsed(self, now: float) -> float | None:
@@ -99,19 +95,19 @@ class ImageStatus:
 
 
 class BuildStatus:
-    """All images, in the order they were given; ``begun`` is a time of the display's clock."""
+    """All images, in the order they were given; ``started`` is a time of the display's clock."""
 
-    def __init__(self, images: Sequence[str], begun: float = 0.0) -> None:
+    def __init__(self, images: Sequence[str], started: float = 0.0) -> None:
         self.images = {image: ImageStatus(image) for image in images}
-        self.begun = begun
+        self.started = started
 
-    def take(self, event: progress.Event, now: float) -> ImageStatus | None:
+    def apply(self, event: Event, now: float) -> ImageStatus | None:
         """Take in an event; return the image whose step or state changed.
 
         BuildKit's own steps count only if they fail.
         """
         match event:
-            case progress.ImagesPlanned():
+            case ImagesPlanned():
                 for name, action in event.actions.items():
                     self.images[name].action = action
             case progress.BakeBegun():
@@ -121,9 +117,9 @@ class BuildStatus:
             case progress.Transfer():
                 for one in self._known(event.targets):
                     one.moved[event.number, event.name] = event.current
-            case progress.ImageNote():
+            case ImageNote():
                 self.images[event.image].text = event.text
-            case progress.ImageState():
+            case ImageState():
                 self.images[event.image].set_state(event.state, event.text, now)
                 return self.images[event.image]
             case progress.BuildEvent():
@@ -141,28 +137,28 @@ class BuildStatus:
         step = image.steps.setdefault(event.number, Step(event.step))
         if event.state == "planned":
             return None
-        image.take(step, event, now)
+        image.apply(step, event, now)
         return image
 
     @property
-    def busy(self) -> list[ImageStatus]:
+    def with_work(self) -> list[ImageStatus]:
         return [one for one in self.images.values() if one.action != "nothing"]
 
     @property
     def done(self) -> int:
-        return sum(one.final for one in self.busy)
+        return sum(one.final for one in self.with_work)
 
     @property
     def fraction(self) -> float:
         """How much is done, from 0 to 1; what follows an image's steps counts as one more."""
         done, steps = self.steps
-        return (done + self.done) / (steps + len(self.busy)) if self.busy else 1.0
+        return (done + self.done) / (steps + len(self.with_work)) if self.with_work else 1.0
 
     @property
     def steps(self) -> tuple[int, int]:
         """How many steps are done, and how many are known; a shared one counts once."""
-        every = {(n, step.text): step for one in self.busy for n, step in one.steps.items()}
-        return sum(step.ended for step in every.values()), len(every)
+        every = {(n, step.text): step for one in self.with_work for n, step in one.steps.items()}
+        return sum(step.is_finished for step in every.values()), len(every)
 
     def sharers(self, event: progress.BuildEvent) -> int:
         steps = (one.steps.get(event.number) for one in self.images.values())
@@ -173,5 +169,5 @@ class BuildStatus:
         found = [(one, step) for one in self.images.values() if (step := one.running)]
         return min(found, key=lambda pair: pair[1].since, default=None)
 
-    def counts(self) -> Counter[str]:
+    def counts(self) -> Counter[State]:
         return Counter(one.state for one in self.images.values())

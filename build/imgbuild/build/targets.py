@@ -17,6 +17,8 @@ from imgbuild.project import Project
 
 #: Stages whose name begins so hold Python packages and nothing of the system.
 PACKAGES = "packages"
+#: The stage in which they are installed.
+INSTALLER = "installer"
 
 
 def bake_target(
@@ -34,6 +36,8 @@ def bake_target(
     contexts = {**downloads} | ({"uv": inputs.uv} if inputs.uv else {})
     if image.apt_cuda and inputs.keyrings:
         contexts["keyrings"] = inputs.keyrings
+    if dated := inputs.snapshots.get(image.os.distribution):
+        contexts.setdefault("offline", dated)
     base = {"base": f"docker-image://{inputs.bases[image.os_name].reference}"}
     target = BakeTarget(
         name=image.name,
@@ -82,6 +86,8 @@ def _labels(item: PlanItem, inputs: BuildInputs, revision: str | None) -> Mappin
     substituted = inputs.downloads[item.image.name].arguments
     if substituted:
         labels[f"{NAMESPACE}.input.substitutes"] = ", ".join(sorted(substituted))
+    if dated := inputs.snapshots.get(item.image.os.distribution):
+        labels[f"{NAMESPACE}.snapshot.{item.image.os.distribution}"] = dated.name
     if inputs.standin:
         labels[STANDIN] = inputs.standin
     if revision:
@@ -119,11 +125,15 @@ def share_packages(targets: Sequence[BakeTarget], stacks: Mapping[str, str]) -> 
 
 
 def _package_stages(target: BakeTarget) -> dict[str, str]:
-    """Return each package stage's text by its name, with the texts of those that it looks into."""
+    """Return each package stage's text by its name, with the texts of those that it looks into.
+
+    The last line of what installs them names the Python, by its lock: layers of locks do not.
+    """
     stages = Dockerfile(target.dockerfile.read_text(encoding="utf-8")).stages
+    python = stages[INSTALLER].instructions[-1].line if INSTALLER in stages else ""
     packages = {name: stage for name, stage in stages.items() if name.split("-")[0] == PACKAGES}
     return {
-        name: "\n".join(packages[one].text for one in sorted(needed(packages, name)))
+        name: "\n".join([python, *(packages[one].text for one in sorted(needed(packages, name)))])
         for name in packages
     }
 
@@ -139,14 +149,14 @@ def phases(items: Sequence[PlanItem], project: Project) -> Iterator[list[PlanIte
     left = [(item, {*shared_layers(item.image, project)}) for item in items]
     built: set[str] = set()
     while left:
-        phase, begun = [], set[str]()
+        phase, started = [], set[str]()
         for item, layers in left:
             new = layers - built
-            if not new & begun:
+            if not new & started:
                 phase.append(item)
-                begun |= new
+                started |= new
         yield phase
-        built |= begun
+        built |= started
         left = [(item, layers) for item, layers in left if item not in phase]
 
 

@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 
 from imgbuild.dockerfile.lockfile import locked_packages
 from imgbuild.errors import InputError
+from imgbuild.files import read_named
 from imgbuild.matrix.gpus import Gpu, KernelSupport, gpu_capability, kernel_support, service
 from imgbuild.matrix.images import Image
 
@@ -20,7 +21,7 @@ _SYSTEM = {"sys_platform": "linux", "platform_system": "Linux", "platform_machin
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Requirements:
     """What an image shall serve: requirements are by ``FILE:LINE``.
 
     ``no_gpu`` is why images for GPUs have none to run on.
@@ -32,7 +33,7 @@ class Wanted:
     requirements: tuple[tuple[str, Requirement], ...] = ()
 
     def refusals(self, image: Image, locks: Path) -> Iterator[tuple[str, str]]:
-        """Yield why an image does not serve, and the version that it has for the wanted one."""
+        """Yield why an image does not serve, and the version that it has for the required one."""
         if self.no_gpu and image.cuda:
             yield f"they are for GPUs: {self.no_gpu}", ""
         if self.gpus and not image.cuda:
@@ -44,21 +45,21 @@ class Wanted:
         python = image.version_of("python")
         if not self.python.contains(python):
             yield f"their Python is not {self.python}", python
-        packages = _packages(image, locks)
-        for where, wanted in self._applicable(image):
-            found = packages.get(canonicalize_name(wanted.name))
-            if found and not wanted.specifier.contains(found, prereleases=True):
-                yield f"{where} wants {wanted}", found
+        packages = locked_packages(image, locks)
+        for where, requirement in self._applicable(image):
+            found = packages.get(canonicalize_name(requirement.name))
+            if found and not requirement.specifier.contains(found, prereleases=True):
+                yield f"{where} wants {requirement}", found
 
     def added(self, image: Image, locks: Path) -> list[str]:
         """Return the required packages that an image does not have."""
         names = (canonicalize_name(one.name) for _, one in self._applicable(image))
-        return [name for name in names if name not in _packages(image, locks)]
+        return [name for name in names if name not in locked_packages(image, locks)]
 
     def code(self, image: Image) -> str:
         """Return the kind of code that an image has for the GPUs."""
         known = [gpu.capability for gpu in self.gpus if gpu.capability]
-        kinds = (kernel_support(one, image.wheel.gpu, image.cuda) for one in known if image.cuda)
+        kinds = (kernel_support(one, image.wheel, image.cuda) for one in known if image.cuda)
         return ", ".join(dict.fromkeys(map(str, kinds))) or "-"
 
     def _applicable(self, image: Image) -> Iterator[tuple[str, Requirement]]:
@@ -67,12 +68,6 @@ class Wanted:
         for where, one in self.requirements:
             if not one.marker or one.marker.evaluate(here):
                 yield where, one
-
-
-def _packages(image: Image, locks: Path) -> dict[str, str]:
-    """Return the packages of an image; its TensorFlow under every name that others have."""
-    names = {*image.wheel.distribution.values(), "tensorflow"}
-    return {**locked_packages(image, locks), **dict.fromkeys(names, image.tensorflow)}
 
 
 def gpus_here() -> tuple[tuple[Gpu, ...], str]:
@@ -88,8 +83,8 @@ def gpu_called(model: str | None, driver: str | None) -> Gpu:
     """Return a GPU by its model or compute capability, behind a driver; None: any."""
     if driver and not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})*", driver):
         raise InputError(f"--driver {driver!r} is no version: give 450.80.02, or 450.80.")
-    given = re.fullmatch(r"[0-9]{1,2}\.[0-9]", model or "")
-    return Gpu(model or "any", driver, model if given or not model else gpu_capability(model))
+    capability = re.fullmatch(r"[0-9]{1,2}\.[0-9]", model or "")
+    return Gpu(model or "any", driver, model if capability or not model else gpu_capability(model))
 
 
 def python_range(text: str) -> SpecifierSet:
@@ -107,12 +102,8 @@ def python_range(text: str) -> SpecifierSet:
 
 def read_requirements(path: Path) -> Iterator[tuple[str, Requirement]]:
     """Yield the requirements of a file by their place; lines of options are not read."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise InputError(f"--requirements {path}: {said}. Name a file of pip's.") from error
-    for number, line in enumerate(lines, 1):
+    text = read_named(path, f"--requirements {path}", "Name a file of pip's.")
+    for number, line in enumerate(text.splitlines(), 1):
         text = re.sub(r"(^|\s)(#|--hash).*|\\$", "", line).strip()
         if len(text) > _LONGEST:
             raise InputError(f"{path}:{number}: over {_LONGEST} characters; no requirement has.")

@@ -12,14 +12,14 @@ from imgbuild.dockerfile.labels import NAMESPACE
 from imgbuild.dockerfile.lockfile import locked_packages
 from imgbuild.engine.client import open_engine
 from imgbuild.errors import InputError, MachineError
-from imgbuild.files import parse_json
 from imgbuild.matrix.gpus import KernelSupport, gpu_support
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import image_called
 from imgbuild.matrix.tags import RELEASE
 from imgbuild.project import Project, state_dir
-from imgbuild.publish.record import Record, packed_size, read_published
+from imgbuild.publish.record import Record, read_published
+from imgbuild.registry.repository import json_object
 from imgbuild.registry.repository_client import RegistryClient, connect
 from imgbuild.settings import load_settings
 from imgbuild.sizes import measure
@@ -155,8 +155,11 @@ class ImageFinder:
             for record in read_published(registry).whole:
                 if record.digest == manifest.digest:
                     return self._recorded(record, registry)
-            config = parse_json(registry.blob(manifest.config_digest)).get("config", {})
-        pins, size = _labelled(config.get("Labels") or {}), {PACKED: packed_size(manifest)}
+            document = json_object(registry.blob(manifest.config_digest), f"The image {reference}")
+        config = document.get("config")
+        labels = config.get("Labels") if isinstance(config, Mapping) else None
+        pins = _labelled(labels if isinstance(labels, Mapping) else {})
+        size = {PACKED: sum(manifest.sizes())}
         return ComparedImage(reference, pins, size=size, suites="has no record")
 
 

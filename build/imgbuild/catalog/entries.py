@@ -136,7 +136,7 @@ def built_images(
     known = {}
     try:
         with open_context(project, images, BuildOptions(make_inputs=False), say) as context:
-            for item in context.plan(test=False, stored=context.stored):
+            for item in context.plan(test=False):
                 name = item.image.name
                 if item.image_id:
                     own, keys = required(suites, item.image.variant), context.suite_keys[name]
@@ -158,9 +158,9 @@ def published_image(
     """
     lines = suite_lines([one for one in suites if one.name in record.report], record.report)
     known = KnownImage(lines, (), record.release)
-    manifest = registry.manifest(record.digest)
     try:
-        sizes = [int(one["size"]) for one in manifest.document()["layers"]] if manifest else []
+        manifest = registry.manifest(record.digest)
+        sizes = manifest.sizes()[1:] if manifest else ()
         history = parse_json(registry.blob(manifest.config_digest))["history"] if manifest else []
         steps = [str(one.get("created_by", "")) for one in history if not one.get("empty_layer")]
         layers = tuple(Layer(None, *pair) for pair in zip(sizes, steps, strict=True))
@@ -178,11 +178,11 @@ def with_stages(known: KnownImage, chain: Iterable[Stage]) -> KnownImage:
     lines = [one.line for stage in chain for one in stage.instructions]
     copies = [line for line in lines if line.startswith("COPY ")]
     layers = [*known.layers]
-    places = [index for index, layer in enumerate(layers) if layer.made_by.startswith("COPY ")]
-    places = places[-len(copies) :] if copies else []
-    steps = [layers[index].made_by.removesuffix("# buildkit").strip() for index in places]
+    indices = [index for index, layer in enumerate(layers) if layer.made_by.startswith("COPY ")]
+    indices = indices[-len(copies) :] if copies else []
+    steps = [layers[index].made_by.removesuffix("# buildkit").strip() for index in indices]
     if steps == [_FLAGS.sub("", line) for line in copies]:
-        for index, line in zip(places, copies, strict=True):
+        for index, line in zip(indices, copies, strict=True):
             layers[index] = layers[index]._replace(made_by=line.replace(" --link", ""))
     return replace(known, layers=tuple(layers))
 

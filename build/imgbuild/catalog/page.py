@@ -6,27 +6,31 @@ from collections.abc import Callable
 from itertools import groupby
 from os.path import lexists
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
-from imgbuild.catalog.entries import Catalog, CatalogEntry
 from imgbuild.errors import InputError
+from imgbuild.files import read_named
 from imgbuild.matrix.gpus import GENERATIONS, gpu_support
 from imgbuild.matrix.images import all_images
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.rules import numbers
 
+if TYPE_CHECKING:  # what it reads from is slow to import, and the README's table needs none of it
+    from imgbuild.catalog.entries import Catalog, CatalogEntry
+
 #: It says who wrote the page: another's file is never replaced.
 GENERATOR = '<meta name="generator" content="imgbuild catalog">'
-#: Between them the table of a README stands.
+#: Pages of a checkout that may have the table of images, and what it stands between.
+PAGES = ("README.md", "docs/images.md")
 BEGIN, END = "<!-- images: begin -->", "<!-- images: end -->"
 _FOLDER = Path(__file__).parent
 #: What has to go together, as the page's table has it.
 _VERSIONS = ("tensorflow", "python", "cuda", "cudnn", "nccl", "horovod")
 
 
-def catalog_page(catalog: Catalog, instruction: Callable[[str], str]) -> str:
+def catalog_page(catalog: "Catalog", instruction: Callable[[str], str]) -> str:
     """Return the page; ``instruction`` shortens the step that made a layer."""
     entries = sorted(catalog.entries, key=lambda one: one.image.name)
     entries.sort(key=lambda one: numbers(one.image.tensorflow), reverse=True)
@@ -69,11 +73,7 @@ def images_table(matrix: Matrix) -> str:
 
 def with_images_table(path: Path, table: str) -> str:
     """Return a page with the table between its markers; InputError if it lacks them."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or error
-        raise InputError(f"--readme {path}: {said}. Name a Markdown file.") from error
+    text = read_named(path, f"--readme {path}", "Name a Markdown file.")
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not end or BEGIN in rest or END in before + after:
@@ -84,6 +84,13 @@ def with_images_table(path: Path, table: str) -> str:
     return f"{before}{begin}\n\n{table}\n{end}{after}"
 
 
+def readme_texts(root: Path, matrix: Matrix) -> dict[Path, str]:
+    """Return the pages of a checkout that have the markers, each with its table."""
+    paths = [path for path in (root / page for page in PAGES) if path.is_file()]
+    marked = [path for path in paths if BEGIN in path.read_text(encoding="utf-8", errors="replace")]
+    return {path: with_images_table(path, images_table(matrix)) for path in marked}
+
+
 def page_file(folder: Path) -> Path:
     """Return the file that the page becomes; InputError if something else has its place."""
     page, what = folder / "index.html", f"--output {folder}"
@@ -91,7 +98,11 @@ def page_file(folder: Path) -> Path:
         there = next(one for one in (folder.absolute(), *folder.absolute().parents) if lexists(one))
         if not there.is_dir():
             raise InputError(f"{what}: {there} is no folder. Name one; the page is its index.html.")
-        text = page.read_text(encoding="utf-8") if lexists(page) else GENERATOR
+        text = (
+            read_named(page, f"{what}: {page.name}", largest=1 << 26)
+            if lexists(page)
+            else GENERATOR
+        )
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or error
         raise InputError(f"{what}: {said}. Name a folder that can be read and written.") from error

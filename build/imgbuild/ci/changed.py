@@ -105,7 +105,7 @@ def other_checkout(
 
     InputError: none of them can be read.
     """
-    known = _known_to(images[0].matrix, settings)
+    known = known_to(images[0].matrix, settings)
     inputs = prepare_inputs(images, known, project, lambda _: None, make=False)
     uv = _pinned_uv(project)
     if uv and uv != _pinned_uv(here):
@@ -131,7 +131,7 @@ def _digests(
     return CheckoutDigests({i.name: i for i in images}, digests, unreadable, inexact)
 
 
-def _known_to(matrix: Matrix, settings: Settings) -> Settings:
+def known_to(matrix: Matrix, settings: Settings) -> Settings:
     """Return the settings without what an older matrix does not know, which would be an error."""
     named: dict[str, tuple[Mapping[str, object], Mapping[str, object]]] = {
         "base": (settings.base, matrix.operating_systems),
@@ -272,8 +272,13 @@ def _extract(root: Path, files: list[str], checkout: Path, reference: str) -> No
             "clone with fetch-depth: 0 and no filter."
         )
     with tarfile.open(archive) as tar:
-        # Debian 12's Python 3.11.2 has no filters; it is git's own archive.
+        # Debian 12's Python 3.11.2 has no filters. git refuses "..", but not a folder below a link.
         tar.extraction_filter = getattr(tarfile, "tar_filter", None)
+        links = {Path(one.name) for one in tar if not one.isreg() and not one.isdir()}
+        if wrong := [one.name for one in tar if links.intersection(Path(one.name).parents)]:
+            raise InputError(
+                f"--changed-since {reference}: {wrong[0]} leads out of the files there."
+            )
         tar.extractall(checkout)  # noqa: S202
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from imgbuild.ci.changed import changed_since, this_checkout
 from imgbuild.errors import InputError
-from imgbuild.inputs.build_inputs import prepare_inputs
+from imgbuild.inputs.build_inputs import check_names, prepare_inputs
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag
 from imgbuild.project import Project
@@ -104,6 +104,7 @@ def select_jobs(
     CheckFailedError: the registry refuses.
     """
     settings = load_settings(project.settings)
+    check_names(settings, images[0].matrix)
     published: Container[str] = ()
     if options.missing:
         from imgbuild.publish.record import published_inputs  # noqa: PLC0415 - brings requests

@@ -38,14 +38,15 @@ app = typer.Typer(
 #: The commands in the order of ``--help``; each is a function of ``imgbuild.cli.<name>_command``.
 COMMANDS = (
     *("list", "show", "pick", "diff", "render", "build", "extend", "test", "push", "size", "run"),
-    *("matrix", "published", "catalog", "fetch", "lock", "audit", "doctor"),
-    *("init", "clean"),
+    *("reproduce", "matrix", "published", "catalog", "fetch", "add", "lock", "audit"),
+    *("doctor", "init", "clean"),
 )
 #: What an interrupt leaves behind; other commands leave nothing.
 _AFTER_INTERRUPT = {
     "build": "Images that passed are tagged; no other tag was made or moved. Nothing is left "
     "running.",
     "extend": "No tag was made or moved; a lock that was written stays. Nothing is left running.",
+    "reproduce": "What was built is removed; no tag was made or moved. Nothing is left running.",
     "push": "What was pushed stays in the registry, and every moving tag names a complete image. "
     "Run the same command again to continue.",
 }
@@ -63,11 +64,10 @@ def main() -> NoReturn:
     # One that is named first is made alone; an option before it may have a value named so.
     register(app, [word for word in sys.argv[1:2] if word in COMMANDS] or COMMANDS)
     own = own_words(sys.argv[1:])
-    if json_log.requested(own):
-        json_log.begin()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that has no ✓ gets a ?
+    json_log.begin(as_json=json_log.requested(own))
     signal.signal(signal.SIGTERM, _terminate)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup's choice stays
         signal.signal(signal.SIGHUP, _terminate)
@@ -181,7 +181,7 @@ def _options(
         is_eager=True,
     ),
 ) -> None:
-    """Build, test and publish container images for TensorFlow 1.10 to 2.15."""
+    """Build, test and publish container images with an old TensorFlow."""
     # The environment carries them to wherever settings are read, in this process and its children.
     if settings:
         os.environ["IMGBUILD_SETTINGS"] = str(settings.absolute())

@@ -34,44 +34,36 @@ def audit(
     project: Path | None = options.PROJECT,
 ) -> None:
     """Compare the pins with wheels, sources and downloads."""
-    from imgbuild.audit.audit import (
-        OnlineAudit,
-        audit_offline,
-        load_evidence,
-        needs_of,
-        write_evidence,
-    )
+    from imgbuild.audit.audit import OnlineAudit, audit_offline, needs_of, write_evidence
     from imgbuild.audit.reachability import other_inputs
     from imgbuild.dockerfile.lockfile import read_lock
     from imgbuild.matrix.images import all_images
-    from imgbuild.settings import Sites, load_settings
     from imgbuild.yaml_file import read_document
 
     if offline and (write or refresh or download or strict):
         raise InputError(
             "--offline cannot be combined with --write, --refresh, --download or --strict."
         )
-    opened = options.open_project(project, writer="audit --write" if write else "")
+    checkout = options.open_project(project, writer="audit --write" if write else "")
     # Without a selection all images are audited.
-    images = select(opened, selection.or_everything)
+    images = select(checkout, selection.or_everything)
     matrix, needs = images[0].matrix, needs_of(images)
     names = sorted({name for image in images for name in image.lock_names})
-    here = [name for name in names if offline or (opened.locks / name).exists()]
-    locks = {name: read_lock(opened.locks / name) for name in here}
+    here = [name for name in names if offline or (checkout.locks / name).exists()]
+    locks = {name: read_lock(checkout.locks / name) for name in here}
     if offline:
-        outcome = audit_offline(needs, locks, load_evidence(opened.evidence))
+        outcome = audit_offline(needs, locks, matrix.evidence.facts)
     else:
-        is_known = opened.evidence.exists() and not refresh
-        known = load_evidence(opened.evidence) if is_known else {}
-        sites = Sites(matrix.upstream_urls, load_settings(opened.settings))
-        others = other_inputs(images, opened, sites)
+        known = {} if refresh else matrix.evidence.facts
+        sites = options.sites_of(checkout, matrix)
+        others = other_inputs(images, checkout, sites)
         online = OnlineAudit(sites.client(), sites, locks, known, download, info)
         outcome = online.run(needs, others)
-    position = read_document(opened.matrix).position
+    position = read_document(checkout.matrix).position
     print_result(_as_json(outcome, position), _lines(outcome, position), as_json=as_json)
     if write:
         found = [one.facts for one in outcome.artifacts if one.facts]
-        changed = write_evidence(opened.evidence, found, needs_of(all_images(matrix)))
+        changed = write_evidence(checkout.evidence, found, needs_of(all_images(matrix)))
         info(f"images/evidence.json: {'written' if changed else 'unchanged'}.")
     _conclude(outcome, strict=strict)
 
@@ -102,7 +94,7 @@ def _lines(outcome: "AuditOutcome", position: "Callable[[Location], str]") -> li
 
 
 def _row(one: "ArtifactOutcome") -> tuple[str, ...]:
-    from imgbuild.audit.compare import WheelFacts
+    from imgbuild.matrix.evidence import WheelFacts
 
     facts, built = one.facts, ("-",) * 5
     if isinstance(facts, WheelFacts):

@@ -1,6 +1,7 @@
 """``imgbuild build``: build what is missing, test it, and tag what passed."""
 
 from collections import Counter
+from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from imgbuild.build.context import BuildContext
+    from imgbuild.build.remote import RemoteStores
     from imgbuild.build.result import Build, BuildResult
     from imgbuild.matrix.images import Image
     from imgbuild.plan.plan import PlanItem
@@ -83,6 +85,7 @@ def build(
     """
     from imgbuild.build.context import BuildOptions, open_context
     from imgbuild.matrix.rules import documented_warnings
+    from imgbuild.settings import load_settings
     from imgbuild.suites.container import require_docker_client
 
     del log_format  # imgbuild.json_log reads it before the command starts
@@ -107,57 +110,56 @@ def build(
         refresh_base=refresh_base,
         offline=offline.absolute() if offline else None,
         step_seconds=options.seconds("--step-timeout", step_timeout),
-        cache_from=tuple(cache_from or ()),
-        cache_to=tuple(cache_to or ()),
-        pull=pull,
-        pull_from=source,
         reports=report.absolute() if report else None,
     )
     if not (plan or no_test):
         require_docker_client()
-    with open_context(checkout, images, build_options, info) as context:
+    with ExitStack() as stack:
+        stores = None
+        if pull or cache_from or cache_to:
+            from imgbuild.build.remote import open_stores
+
+            settings, published = load_settings(checkout.settings), [source] if pull else []
+            stores = stack.enter_context(
+                open_stores(settings, info, published, cache_from or (), cache_to or ())
+            )
+        context = stack.enter_context(
+            open_context(checkout, images, build_options, info, lock=not plan)
+        )
         if plan:
-            _plan(context, as_json=as_json)
+            _plan(context, stores, as_json=as_json)
         else:
-            _build(context, as_json=as_json)
+            _build(context, stores, as_json=as_json)
 
 
-def _plan(context: "BuildContext", *, as_json: bool) -> None:
-    items = context.plan(test=context.options.test, stored=context.stored)
-    if context.sources:
+def _plan(context: "BuildContext", stores: "RemoteStores | None", *, as_json: bool) -> None:
+    items = context.plan(test=context.options.test)
+    if stores:
         from imgbuild.build.remote import predicted
 
-        items = tuple(predicted(item, context) for item in items)
+        items = tuple(predicted(item, stores) for item in items)
     rows = [(item.image.name, f"{item.action:<7}", item.reason) for item in items]
-    busy = sum(item.busy for item in items)
-    last = f"Something to do for {busy} of {len(items)}." if busy else _idle_line(items)
+    with_work = sum(item.has_work for item in items)
+    last = f"Something to do for {with_work} of {len(items)}." if with_work else _idle_line(items)
     print_result([item.as_json() for item in items], [*aligned(rows), last], as_json=as_json)
 
 
-def _build(context: "BuildContext", *, as_json: bool) -> None:
+def _build(context: "BuildContext", stores: "RemoteStores | None", *, as_json: bool) -> None:
     """Build what is missing, print the result, and raise if an image has no tag now."""
-    from imgbuild.build.result import Build, BuildResult
+    from imgbuild.build.run import build_images
 
-    items = context.plan(test=context.options.test, stored=context.stored)
-    if context.options.cache_to or any(item.busy for item in items):
-        from imgbuild.build.run import build_images
-
-        made = build_images(context)
-    else:
-        made = Build(
-            tuple(BuildResult(item, item.image_id, tagged=True) for item in items), len(items)
-        )
+    made = build_images(context, stores)
     print_result([one.as_json() for one in made.results], [build_lines(made)], as_json=as_json)
     if failure := made.failure():
         raise failure
     if not as_json:
-        echo(usage_lines([item.image for item in items], context.host))
+        echo(usage_lines([one.item.image for one in made.results], context.host))
 
 
 def build_lines(build: "Build") -> str:
     """Return the table of a finished build: what was done for each image, and how it ended."""
     results = build.results
-    if len(results) == build.planned and not any(one.item.busy for one in results):
+    if len(results) == build.planned and not any(one.item.has_work for one in results):
         return _idle_line([one.item for one in results])
     brief = len(results) > BRIEF
     header = ("image", "verdict", "done", "time", "size", "suites")
@@ -180,7 +182,7 @@ def _row(result: "BuildResult", *, brief: bool) -> tuple[str, ...]:
     done = {
         "built": action == "build" and result.image_id is not None,
         "tested": result.report is not None,
-        "named": action == "name" and result.tagged,
+        "tagged": action == "tag" and result.tagged,
     }
     times = [seconds for seconds in (result.build_seconds, result.test_seconds) if seconds]
     return (
@@ -194,7 +196,7 @@ def _row(result: "BuildResult", *, brief: bool) -> tuple[str, ...]:
 
 
 def _verdict(result: "BuildResult") -> str:
-    return "named" if result.state == "done" else result.state
+    return "tagged" if result.state == "done" else result.state
 
 
 def _suites(report: "Report", *, brief: bool) -> str:

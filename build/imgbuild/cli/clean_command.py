@@ -72,12 +72,12 @@ def _settings(project: Path | None) -> "Settings":
     from imgbuild.settings import Settings, load_settings
 
     try:
-        opened = options.open_project(project)
+        checkout = options.open_project(project)
     except InputError:
         if project:
             raise
         return Settings()
-    return load_settings(opened.settings)
+    return load_settings(checkout.settings)
 
 
 def _answers(engine: "Engine") -> bool:

@@ -36,11 +36,11 @@ def doctor(
     from imgbuild.settings import load_settings
 
     homeless = [*check_home()]
-    opened = options.open_project(project)
-    images = select(opened, selection)
-    settings = load_settings(opened.settings, new=write)
+    checkout = options.open_project(project)
+    images = select(checkout, selection)
+    settings = load_settings(checkout.settings, new=write)
     check_settings(settings, images[0].matrix)
-    findings, choice = diagnose(opened, images, settings, writing=write)
+    findings, choice = diagnose(checkout, images, settings, writing=write)
     # PATH may lack the programs of a virtual environment.
     program = "imgbuild" if find_program("imgbuild") else sys.argv[0]
     again = shlex.join([program, *sys.argv[1:], WRITE])
@@ -51,15 +51,15 @@ def doctor(
         keys = ("group", "status", "what", "detail", "mend")
         values = ((r.group, r.status.value[0], r.what, r.detail, r.fix) for r in findings)
         rows = [dict(zip(keys, row, strict=True)) for row in values]
-        chosen = choice.model_dump(mode="json", by_alias=True, exclude_none=True)
+        written = choice.model_dump(mode="json", by_alias=True, exclude_none=True)
         names = [image.name for image in images]
-        print_json({"able": not missing, "images": names, "findings": rows, "choice": chosen})
+        print_json({"able": not missing, "images": names, "findings": rows, "choice": written})
     else:
         show(findings, Console())
     if write:
-        changed = write_settings(choice, opened.settings)
+        changed = write_settings(choice, checkout.settings)
         state = "written" if changed else "unchanged; it says this already"
-        info(f"{opened.settings}: {state}.")
+        info(f"{checkout.settings}: {state}.")
     if missing:
         raise MachineError(f"{what} cannot be built here yet: {missing}. The fixes stand above.")
     info(f"{what} can be built here.")

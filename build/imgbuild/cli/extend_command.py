@@ -61,13 +61,13 @@ def extend(
     variables = dict(one.partition("=")[::2] for one in env or ())
     values: dict[str, object] = {"base": base, "pip": pip, "requirements": requirements}
     values |= {"conda_file": conda_file, "apt": apt, "env": variables, "copy": copy, "user": user}
-    given = {key: value for key, value in values.items() if value}
-    if file and (given or selection != Selection()):
+    set_options = {key: value for key, value in values.items() if value}
+    if file and (set_options or selection != Selection()):
         raise InputError(
             f"--file {file} says what is extended by what: put that into it. Beside it are --tag, "
             "--lock, --upgrade, --print, --no-test, --jobs and --project."
         )
-    extension = read_extension(file) if file else extension_of(given)
+    extension = read_extension(file) if file else extension_of(set_options)
     if tag:
         extension = extension.model_copy(update={"tag": extension_of({"tag": tag}).tag})
     if not extension.tag and not print_only:
@@ -77,9 +77,9 @@ def extend(
         raise InputError(f"The base is {extension.base}; leave out what selects another: --tf, …")
     name = file.stem if file else (extension.tag or "extend").rpartition("/")[2].partition(":")[0]
     folder = file.absolute().parent if file else Path.cwd()
-    lock, opened = lock or folder / f"{name}.lock.txt", options.open_project(project)
+    lock, checkout = lock or folder / f"{name}.lock.txt", options.open_project(project)
     build_options = BuildOptions(test=not no_test, jobs=jobs, make_inputs=False)
-    extended = (extension, selection, opened, folder, lock, build_options)
+    extended = (extension, selection, checkout, folder, lock, build_options)
     _extend(*extended, upgrade=upgrade, print_only=print_only)
 
 
@@ -105,7 +105,8 @@ def _extend(
     from imgbuild.extend.extension import check_use, wanted_packages
     from imgbuild.matrix.images import all_images
     from imgbuild.matrix.load import load_matrix
-    from imgbuild.settings import Sites, load_settings
+    from imgbuild.settings import load_settings
+    from imgbuild.sites import Sites
     from imgbuild.suites.container import require_docker_client
 
     matrix = load_matrix(project.matrix)
@@ -125,12 +126,12 @@ def _extend(
             base = referenced_base(extension.base, context)
         elif context:
             context.engine.need(base.reference, base.image)
-        lock, wanted = None, wanted_packages(extension, folder, base.python)
-        if wanted:
-            info(f"resolving {len(wanted)} requirements against {base.name}")
+        lock, requested = None, wanted_packages(extension, folder, base.python)
+        if requested:
+            info(f"resolving {len(requested)} requirements against {base.name}")
             sites = Sites(matrix.upstream_urls, load_settings(project.settings))
             environment = index_environment(sites)
-            lock = lock_additions(wanted, base, lock_path, environment, upgrade=upgrade)
+            lock = lock_additions(requested, base, lock_path, environment, upgrade=upgrade)
             added = ", ".join(f"{name} {version}" for name, version in lock.versions.items())
             info(f"{lock_path.name}: adds {added or 'nothing, the base has all of it'}")
         if context and not print_only:

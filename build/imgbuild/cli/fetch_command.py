@@ -24,23 +24,25 @@ def fetch(
     """Fetch each input of the selected images for `build --offline`."""
     from imgbuild.build.context import BuildOptions, open_context
     from imgbuild.build.fetch import FetchJob, fetch_files, known_listing, plan_listing
-    from imgbuild.build.prepare import with_pinned_bases
+    from imgbuild.build.prepare import pinned_bases
     from imgbuild.inputs.download import shown_progress
-    from imgbuild.settings import Sites, load_settings
+    from imgbuild.settings import load_settings
+    from imgbuild.sites import Sites
 
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is not a folder; name one, new or not.")
-    opened = options.open_project(project)
-    images = select(opened, selection)
-    settings = load_settings(opened.settings)
+    checkout = options.open_project(project)
+    images = select(checkout, selection)
+    settings = load_settings(checkout.settings)
     sites = Sites(images[0].matrix.upstream_urls, settings)
-    job = FetchJob(opened, settings, sites, folder.absolute())
+    job = FetchJob(checkout, settings, sites, folder.absolute())
     known = {image.name: None if refresh else known_listing(image, job) for image in images}
     new = tuple(image for image in images if known[image.name] is None)
     if new:
-        with open_context(opened, new, BuildOptions(), info) as opened_context:
-            context = with_pinned_bases(new, opened_context)
-            job = replace(job, settings=context.settings)
+        with open_context(checkout, new, BuildOptions(), info) as opened_context:
+            settings, inputs = pinned_bases(new, opened_context)
+            context = replace(opened_context, settings=settings, inputs=inputs)
+            job = replace(job, settings=settings)
             with context.display:
                 known |= {image.name: plan_listing(image, job, context) for image in new}
     with shown_progress() as progress:

@@ -58,13 +58,13 @@ def matrix(
     if source is not None and not missing:
         raise InputError("--from needs --missing.")
     part = None if shard is None else jobs.parse_shard(shard)
-    opened = options.open_project(project)
-    images = select(opened, selection.or_everything)
+    checkout = options.open_project(project)
+    images = select(checkout, selection.or_everything)
     images = tuple(one for one in images if not (without_gpu and one.variant == "gpu"))
     if not images:
         raise InputError("--without-gpu leaves nothing: only GPU images are selected.")
     job_options = jobs.JobOptions(changed_since, missing, source, part, shards, make_bases)
-    found = jobs.select_jobs(opened, images, job_options, info)
+    found = jobs.select_jobs(checkout, images, job_options, info)
     text = {
         Format.JSON: jobs.json_text,
         Format.GITHUB: jobs.github_text,

@@ -19,6 +19,8 @@ from imgbuild.text import parse_duration, printable
 
 if TYPE_CHECKING:
     from imgbuild.matrix.images import Image
+    from imgbuild.matrix.model import Matrix
+    from imgbuild.sites import Sites
 
 #: The name of an image, which its folder has.
 _NAME = re.compile(r"tf-(?P<tf>[^-]+)-[cg]pu-(?P<stack>.+?)(-(open|intel)mpi)?(-as-documented)?")
@@ -109,6 +111,17 @@ def open_project(path: Path | None, *, writer: str = "") -> Project:
             f"({project.root}). Make one of your own with `imgbuild init DIR`, and run it there."
         )
     return project
+
+
+def sites_of(project: Project, matrix: "Matrix") -> "Sites":
+    """Return the matrix's upstreams as this machine reaches them; InputError: a mirror of none."""
+    from imgbuild.inputs.build_inputs import check_names
+    from imgbuild.settings import load_settings
+    from imgbuild.sites import Sites
+
+    settings = load_settings(project.settings)
+    check_names(settings, matrix)
+    return Sites(matrix.upstream_urls, settings)
 
 
 def seconds(name: str, duration: str | None) -> float | None:

@@ -43,17 +43,17 @@ def pick(
     gpus, no_gpu = choice.gpus_here() if here else ((), "")
     gpus = (choice.gpu_called(gpu_model, driver),) if gpu_model or driver else gpus
     lines = tuple(choice.read_requirements(requirements)) if requirements else ()
-    need = choice.Wanted(gpus, no_gpu, choice.python_range(python or ">=0"), lines)
-    opened = options.open_project(project)
-    images = select(opened, selection.without_defaults)
+    need = choice.Requirements(gpus, no_gpu, choice.python_range(python or ">=0"), lines)
+    checkout = options.open_project(project)
+    images = select(checkout, selection.without_defaults)
     if selection.cpu and not selection.gpu:
         need = replace(need, gpus=())
     fit, refused = [], defaultdict(list)
     for image in images:
-        if refusal := next(need.refusals(image, opened.locks), None):
+        if refusal := next(need.refusals(image, checkout.locks), None):
             refused[refusal[0]].append((image, refusal[1]))
         else:
-            fit.append((image, need.code(image), need.added(image, opened.locks)))
+            fit.append((image, need.code(image), need.added(image, checkout.locks)))
     if as_json:
         runs = [{**i.as_json(), "gpu": gpu, "would_be_added": added} for i, gpu, added in fit]
         others = [

@@ -54,13 +54,13 @@ def push(
 
     allowed = {f"{ALLOW_SKIPPED} {suite}" for suite in allow_skipped or ()}
     flags = {ALLOW_SUBSTITUTED: allow_substituted, ALLOW_CACHED: allow_cached}
-    allowed |= {name for name, given in flags.items() if given}
-    opened = options.open_project(project)
+    allowed |= {name for name, is_set in flags.items() if is_set}
+    checkout = options.open_project(project)
     if not selection.named:  # a published tag cannot be taken back
         raise InputError("Say what to publish: --tf VERSION, --name IMAGE or --all.")
-    images = select(opened, selection)
+    images = select(checkout, selection)
     push_options = PushOptions(images, to, release, frozenset(allowed), jobs, plan)
-    result = push_images(opened, push_options, info)
+    result = push_images(checkout, push_options, info)
     if as_json:
         print_json(result_json(result, plan=plan))
     elif result.images:

@@ -1,4 +1,4 @@
-"""``imgbuild render``: write the Dockerfiles, or check that the committed ones are current."""
+"""``imgbuild render``: write what is made of the matrix, or check that it is current."""
 
 from pathlib import Path
 
@@ -7,27 +7,29 @@ from imgbuild.errors import CheckFailedError
 
 
 def render(
-    check: bool = flag("--check", "Write nothing; exit 1 if a Dockerfile differs."),
+    check: bool = flag("--check", "Write nothing; exit 1 if a file differs."),
     project: Path | None = PROJECT,
 ) -> None:
-    """Write images/dockerfiles from matrix.yaml and images/templates."""
+    """Write Dockerfiles, layers of locks, schema and README's table."""
+    from imgbuild.catalog.page import readme_texts
     from imgbuild.dockerfile.render import find_drift, render_all, write_all
     from imgbuild.matrix.images import whole_family
     from imgbuild.matrix.load import SCHEMA_NAME, load_matrix, schema_text
 
-    opened = open_project(project, writer="" if check else "render")
-    images = whole_family(load_matrix(opened.matrix))
-    rendered = render_all(images, opened.templates, opened.dockerfiles)
-    rendered[opened.root / "images" / SCHEMA_NAME] = schema_text()
+    checkout = open_project(project, writer="" if check else "render")
+    matrix = load_matrix(checkout.matrix)
+    rendered = render_all(whole_family(matrix), checkout.templates, checkout.dockerfiles)
+    rendered |= readme_texts(checkout.root, matrix)
+    rendered[checkout.root / "images" / SCHEMA_NAME] = schema_text()
     if not check:
-        changed = write_all(rendered, opened.dockerfiles)
+        changed = write_all(rendered, checkout.dockerfiles)
         for path in changed:
-            echo(f"{'written' if path.exists() else 'deleted'}  {path.relative_to(opened.root)}")
+            echo(f"{'written' if path.exists() else 'deleted'}  {path.relative_to(checkout.root)}")
         echo(f"{len(rendered)} files, {len(changed)} changed.")
         return
-    drift = find_drift(rendered, opened.dockerfiles)
+    drift = find_drift(rendered, checkout.dockerfiles)
     if drift:
-        lines = "\n".join(drift).replace(f"{opened.root}/", "")
+        lines = "\n".join(drift).replace(f"{checkout.root}/", "")
         raise CheckFailedError(
             f"Committed files differ from the matrix:\n{lines}\nRun `imgbuild render`."
         )

@@ -15,8 +15,8 @@ from imgbuild.errors import InputError, MachineError
 from imgbuild.matrix.selection import Selection
 
 if TYPE_CHECKING:
+    from imgbuild.matrix.components import Flavour
     from imgbuild.matrix.images import Image
-    from imgbuild.matrix.model import Flavour
     from imgbuild.project import Project
     from imgbuild.training.training_job import TrainingJob
 
@@ -113,13 +113,13 @@ def run(
     """
     from imgbuild.training import training_job as training
 
-    opened = options.open_project(project)
+    checkout = options.open_project(project)
     values = (execute, nodes > 1, servers, ranks, user, shm_size, time_limit, tensorboard, command)
     for (name, formats), value in zip(_TAKEN_BY.items(), values, strict=True):
         if value and form not in formats:
             able = " or ".join(one for one in JobFormat if one in formats)
             raise InputError(f"{name}: --format {form} cannot express it. Give --format {able}.")
-    reference, gpu, flavour, known = _image(opened, image, selection)
+    reference, gpu, flavour, known = _image(checkout, image, selection)
     tasks = servers or form == JobFormat.TFJOB
     count = ranks or (1 if tasks else nodes)
     planned = training.TrainingJob(
@@ -138,7 +138,7 @@ def run(
         else training.shared_memory(-(-count // nodes)),
         seconds=round(options.seconds("--time-limit", time_limit) or 0),
         further=tuple(map(training.parse_mount, mount or ())),
-        given=tuple(map(training.parse_variable, env or ())),
+        overrides=tuple(map(training.parse_variable, env or ())),
         checkpoints=checkpoints and training.parse_source(checkpoints, "--checkpoints"),
         tensorboard=tensorboard,
     )
@@ -151,7 +151,7 @@ def run(
     from imgbuild.settings import load_settings
     from imgbuild.training.docker_run import docker_script, run_job
 
-    engine_settings = load_settings(opened.settings).engine
+    engine_settings = load_settings(checkout.settings).engine
     host = engine_settings.host  # an engine that the settings do not name the client finds itself
     client = ("docker", "-H", host) if host else ("docker",)
     if not execute:
@@ -206,14 +206,14 @@ def _image(
     return reference, selection.gpu, "intelmpi" if selection.mpi == "intelmpi" else "openmpi", None
 
 
-def _user(given: str | None, several: bool) -> str | None:
+def _user(user: str | None, several: bool) -> str | None:
     """Return who runs the program: the caller, who then owns what it writes; None for root.
 
     On several nodes it is MPI's plain user, whom ssh knows.
     """
     if several:
-        if given and given.split(":")[0] != "1000":
-            raise InputError(f"--user {given}: ssh between nodes knows the user 1000 alone.")
+        if user and user.split(":")[0] != "1000":
+            raise InputError(f"--user {user}: ssh between nodes knows the user 1000 alone.")
         return "1000:1000"
-    user = given or f"{os.getuid()}:{os.getgid()}"
+    user = user or f"{os.getuid()}:{os.getgid()}"
     return None if user.split(":")[0] == "0" else user

@@ -24,8 +24,8 @@ def show(
     selection: Selection, as_json: bool = options.JSON, project: Path | None = options.PROJECT
 ) -> None:
     """Show the pins of an image, each with its reason, and its GPUs."""
-    opened = options.open_project(project)
-    shown = [described(image, opened.locks) for image in select(opened, selection)]
+    checkout = options.open_project(project)
+    shown = [described(image, checkout.locks) for image in select(checkout, selection)]
     print_result(shown, ["\n\n".join(map(image_text, shown))], as_json=as_json)
 
 
@@ -59,6 +59,7 @@ def described(image: "Image", locks: Path) -> dict[str, Any]:
             for pin in image.pins
         ],
         "lock": f"images/locks/{image.lock_name}",
+        "provides": dict.fromkeys(image.provided, image.distribution),
         "broken_rules": [
             {"rule": b.rule.name, "sentence": b.sentence, "otherwise": b.rule.otherwise}
             for b in broken_rules(image.matrix, image.keys)
@@ -99,6 +100,8 @@ def image_text(image: dict[str, Any]) -> str:
     lines += [f"  is known as {alias}" for alias in image["aliases"]]
     lines += ["  is published as", f"{INDENT}{tags['immutable']}", *wrapped(moving, INDENT)]
     lines.append(f"  Python packages: {image['lock']}")
+    for name, distribution in image["provides"].items():
+        lines.append(f"  {name} is provided by {distribution}, for packages that require it")
     for pin in image["pins"]:
         lines += _pin_lines(pin, image["mpi"])
     for broken in image["broken_rules"]:

@@ -39,9 +39,9 @@ def size(
 
     if image and selection != Selection():
         raise InputError("--image cannot be combined with the selection options.")
-    opened = options.open_project(project)
-    settings = load_settings(opened.settings)
-    images = () if image else select(opened, selection.or_everything)
+    checkout = options.open_project(project)
+    settings = load_settings(checkout.settings)
+    images = () if image else select(checkout, selection.or_everything)
     if settings.standin:
         images = tuple(map(standin_image, images))
     # What is built from stand-ins has no budget.

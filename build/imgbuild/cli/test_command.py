@@ -53,9 +53,9 @@ def test(
     from imgbuild.suites.container import require_docker_client
     from imgbuild.suites.runner import TestOptions
 
-    opened = options.open_project(project)
+    checkout = options.open_project(project)
     if list_suites:
-        suites = read_suites(opened.suites)
+        suites = read_suites(checkout.suites)
         print_result([one.as_json() for one in suites], suite_lines(suites), as_json=as_json)
         return
     test_options = TestOptions(tuple(suite or ()), rerun=rerun, fail_fast=fail_fast)
@@ -70,17 +70,17 @@ def test(
             f"--image {image}: say what it must be. For an image of the matrix, which one, with "
             "--tf or --name; for any other, its versions, with --expect."
         )
-    images = () if expect else select(opened, selection)
+    images = () if expect else select(checkout, selection)
     # The variant of an external image is read from the image.
     for variant in (one.variant for one in images) if images else (None,):
-        choose_suites(opened.suites, test_options.suites, variant)
+        choose_suites(checkout.suites, test_options.suites, variant)
     if image is not None and not expect and len(images) != 1:
         raise InputError(f"--image names one image, but {len(images)} are selected.")
     require_docker_client()
     if expect and image is not None:
-        run = _test_external(opened, image, expect, test_options, jobs, reports)
+        run = _test_external(checkout, image, expect, test_options, jobs, reports)
     else:
-        run = _test_family(opened, images, image, test_options, jobs, reports)
+        run = _test_family(checkout, images, image, test_options, jobs, reports)
     lines = (report_lines(run.reports, run.not_begun), f"Summary: {run.summary}")
     print_result([report.as_json() for report in run.reports], lines, as_json=as_json)
     raise_failures(run, require_gpu=require_gpu)
@@ -95,23 +95,22 @@ def _test_family(
     reports: Path | None,
 ) -> "TestRun":
     """Test images of the matrix, or one image under another name against one of the matrix."""
-    from imgbuild.build.context import BuildOptions, image_locks, open_context
-    from imgbuild.build.gate import target_of, test_session
+    from imgbuild.build.context import BuildOptions, open_context
+    from imgbuild.build.gate import suite_target, test_session
     from imgbuild.suites.container import remove_leftovers
     from imgbuild.suites.session import run_targets
 
     build_options = BuildOptions(make_inputs=False, reports=reports)
     names = [image.name for image in images]
     with (
-        open_context(project, images, build_options, info) as context,
-        image_locks(names, context.host, context.state / "locks"),
+        open_context(project, images, build_options, info, lock=True) as context,
         context.display,
     ):
         targets = []
         for image in context.images:
             name = reference or image.tags[0]
             stored = context.engine.need(name, None if reference else image)
-            targets.append(target_of(image, stored.id, context, reference))
+            targets.append(suite_target(image, stored.id, context, reference))
         remove_leftovers(names, context.engine)
         return run_targets(targets, test_session(context), test_options, jobs)
 

@@ -19,12 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from imgbuild.addresses import shown
 from imgbuild.dockerfile.lockfile import UnreadableLockError, lock_text
 from imgbuild.errors import CheckFailedError, InputError, MachineError
-from imgbuild.matrix.model import CondaPython, Python
+from imgbuild.matrix.components import CondaPython, Python
 
 if TYPE_CHECKING:  # a Dockerfile is rendered without settings
-    from imgbuild.settings import Sites
+    from imgbuild.sites import Sites
 
 #: conda-forge's largest channel has 60 MB packed and 300 MB unpacked.
 _LIMIT = 1 << 30
@@ -155,8 +156,6 @@ def _repodata(channel: str, sites: "Sites") -> str:
     if not packed:
         answer = sites.get(f"{channel}/repodata.json", limit=_LIMIT)
     if answer.status != 200:
-        from imgbuild.http import shown  # noqa: PLC0415 - brings requests
-
         what = f"{shown(answer.url)} answered {answer.status}."
         raise MachineError(f"{what} Name a mirror that has it (docs/guide.md).")
     try:

@@ -60,7 +60,7 @@ def read_lock(path: Path) -> Lock:
 
 def locked_packages(image: Image, locks: Path) -> dict[str, str]:
     """Return the version of every Python package in an image; Horovod is in no lock."""
-    versions = read_lock(locks / image.lock_name).versions
+    versions = {**read_lock(locks / image.lock_name).versions, **image.provided}
     return dict(sorted({**versions, "horovod": image.version_of("horovod")}.items()))
 
 
@@ -127,7 +127,7 @@ def _layers_of(image: Image, lock: str) -> tuple[PackageLayer, ...]:
         if present or name == REST:
             text = "\n".join((LAYER_HEADER, *(entries[package] for package in present), ""))
             digest = sha256(text.encode())[:8]
-            file_name = f"{FOLDER}/{name}-py{image.python_minor}-{digest}.txt"
+            file_name = f"{FOLDER}/{name}-{digest}.txt"
             layers.append(PackageLayer(name, present, file_name, text))
     return tuple(layers)
 

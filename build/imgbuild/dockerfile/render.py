@@ -37,8 +37,8 @@ def render_dockerfile(image: Image, templates: Path) -> Dockerfile:
         # Jinja puts the templates' own lines into the traceback, for every kind of error.
         frames = extract_tb(error.__traceback__)
         own = [one for one in frames if Path(one.filename).is_relative_to(templates)]
-        places = [f"{Path(one.filename).relative_to(templates)}:{one.lineno}" for one in own]
-        where = places[-1] if places else "Dockerfile.j2"
+        positions = [f"{Path(one.filename).relative_to(templates)}:{one.lineno}" for one in own]
+        where = positions[-1] if positions else "Dockerfile.j2"
         what = " ".join(f"{type(error).__name__}: {error}".split())
         if not os.access(templates, os.R_OK | os.X_OK):  # Jinja says that there is no template
             what = "you may not read this folder"
@@ -101,7 +101,7 @@ def _difference(path: Path, committed: str | None, rendered: str) -> str:
     pairs = zip_longest(*sides, fillvalue="(end of file)")
     for number, (old, new) in enumerate(pairs, 1):
         if old != new:
-            return f"{path}:{number}: differs\n  committed: {old}\n  rendered:  {new}"
+            return f"{path}:{number}: differs\n  committed: {old:.1000}\n  rendered:  {new:.1000}"
     return f"{path}: differs in line ends only"
 
 
@@ -142,6 +142,11 @@ class _CompiledTemplates(FileSystemBytecodeCache):
 
     Each is kept behind its sha256, so that a damaged one is compiled anew.
     """
+
+    def get_cache_key(self, name: str, filename: str | None = None) -> str:
+        """Return a key without the file's path, which may be no text; a source has its checksum."""
+        del filename
+        return super().get_cache_key(name)
 
     def load_bytecode(self, bucket: Bucket) -> None:
         with suppress(OSError):

@@ -1,26 +1,28 @@
 """What locks must satisfy by the matrix, which of it a lock does not, and resolving with uv."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from imgbuild.dockerfile.conda import conda_lock_name, conda_problems
+from imgbuild.dockerfile.conda import conda_lock_name, conda_problems, resolve_conda
 from imgbuild.dockerfile.lockfile import HEADER, Lock, UnreadableLockError, parse_lock, read_lock
 from imgbuild.errors import CheckFailedError, InputError, MachineError
-from imgbuild.files import json_sha256, work_folder
+from imgbuild.files import json_sha256, work_folder, write_texts
+from imgbuild.matrix.components import CondaPython
 from imgbuild.matrix.images import Image, all_images, images_of
-from imgbuild.matrix.model import CondaPython, Condition, Matrix
+from imgbuild.matrix.model import Condition, Matrix
 from imgbuild.matrix.rules import admits
+from imgbuild.parallel import in_parallel
 from imgbuild.process import TIMED_OUT, Finished, run
 
 if TYPE_CHECKING:
-    from imgbuild.settings import Sites
+    from imgbuild.sites import Sites
 
 #: The upstream of the matrix that stands for the Python package index.
 INDEX = "python-index"
@@ -30,6 +32,9 @@ PLATFORM = "x86_64-manylinux2014"
 _UV_GLIBCS = range(31, 41)
 #: uv's own retries included; a resolution takes about 3 s.
 TIMEOUT_SECONDS = 300
+_AT_ONCE = 4
+#: Which locks to resolve; ``all`` keeps versions that still satisfy.
+Scope = Literal["stale", "all", "upgrade"]
 #: How uv writes locks: with every hash, and nothing that depends on the machine.
 _FORM = ("--quiet", "--no-header", "--no-annotate", "--generate-hashes", "--no-emit-index-url")
 _parsed = cache(Requirement)
@@ -166,6 +171,35 @@ def _unmet(request: LockRequest, lock: Lock) -> Iterator[str]:
         elif not one.specifier.contains(version, prereleases=True):
             rule = "requires" if required else "allows only"
             yield f"has {one.name} {version}; the matrix {rule} {text}"
+
+
+def write_locks(
+    family: LockFamily,
+    folder: Path,
+    sites: "Sites",
+    log: Callable[[str], None],
+    scope: Scope = "stale",
+) -> tuple[list[Path], list[str]]:
+    """Resolve the locks that are not current, or all, and write every one or none.
+
+    Locks of no image are removed. Return the changed paths, and a sentence on each conda channel
+    that could not be read.
+    """
+    environment, upgrade = index_environment(sites), scope == "upgrade"
+    requests = [one for one in family.requests if scope != "stale" or lock_problems(one, folder)]
+
+    def text_of(request: LockRequest) -> str:
+        log(f"resolving {request.file_name}")
+        return resolve(request, folder, upgrade=upgrade, environment=environment)
+
+    paths = [folder / request.file_name for request in requests]
+    texts = dict(zip(paths, in_parallel(text_of, requests, _AT_ONCE), strict=True))
+    unread = []
+    for version, python in family.pythons.items():
+        text, faults = resolve_conda(version, python, folder, sites, upgrade=upgrade)
+        texts[folder / conda_lock_name(version)] = text
+        unread += faults
+    return write_texts(texts, stale_locks(family, folder)), unread
 
 
 def resolve(

@@ -3,18 +3,23 @@
 import calendar
 import json
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import NotRequired, TypedDict
 
 from packaging.version import Version
 
 from imgbuild.dockerfile.conda import conda_packages
 from imgbuild.dockerfile.labels import pin_labels
-from imgbuild.dockerfile.lockfile import PackageLayer, package_layers
+from imgbuild.dockerfile.lockfile import PackageLayer, lock_text, package_layers
+from imgbuild.dockerfile.sources import NamedSource, named_sources
 from imgbuild.errors import InputError
+from imgbuild.files import sha256
+from imgbuild.matrix.components import AptCuda, IndexCuda
+from imgbuild.matrix.evidence import WheelFacts
 from imgbuild.matrix.gpus import driver_cuda
 from imgbuild.matrix.images import Image, minor_of
+from imgbuild.matrix.model import Uv
 
 #: Where the interpreter and the packages live in every image.
 PREFIX = "/opt/python"
@@ -48,13 +53,27 @@ LIBFABRIC_ENVIRONMENT = (
 MPI_ROOT = "/opt/impi"
 #: What an image starts as its first process: it forwards signals and collects orphans. From the
 #: lock, since Ubuntu 16.04 and 18.04 have no such package. It ends with 2 where there is no such
-#: command; env becomes the command, or ends with 127 (126: it cannot be run), as shells do.
-INIT = (f"{PREFIX}/bin/dumb-init", "--", "/usr/bin/env", "--")
+#: command; env, which as-user ends as, becomes the command, or ends with 127 (126: it cannot be
+#: run), as shells do.
+INIT = (f"{PREFIX}/bin/dumb-init", "--", "/usr/local/bin/as-user")
 
 #: What is installed, as constraints: pip and uv keep to the file that their variables name.
 CONSTRAINTS = f"{PREFIX}/constraints.txt"
 
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+#: Where `pip install --user` puts scripts of the users that an image has; as-user adds others'.
+USER_PATH = ("/root/.local/bin", "/home/mpiuser/.local/bin")
+#: Distributions with TensorFlow's files that no image provides: constraints keep them out.
+OTHER_TENSORFLOWS = (
+    "tensorflow-gpu",
+    "tensorflow-intel",
+    "tensorflow-rocm",
+    "intel-tensorflow",
+    "intel-tensorflow-avx512",
+    "tf-nightly",
+    "tf-nightly-cpu",
+    "tf-nightly-gpu",
+)
 
 #: What NVIDIA's container runtime reads: all devices, the libraries for computing, and the CUDA
 #: release that a driver must know for the container to start. The folders are those that other
@@ -68,19 +87,87 @@ GPU_ENVIRONMENT = (
 #: Room for what the driver compiles from PTX and keeps: its default holds no whole TensorFlow.
 #: Source: CUDA C++ Programming Guide, "CUDA Environment Variables"; 4 GiB is the most.
 PTX_CACHE = (("CUDA_CACHE_MAXSIZE", "4294967296"),)
-#: The first Horovod with a CUDA kernel. Its CMake has two targets, horovod_cuda_kernels and
-#: compatible_horovod_cuda_kernels, that generate one file: seen to fail with make -j2.
-KERNELS = Version("0.20")
-#: One whose CMake compiles each target's own file: 0.28.1 was compiled with -j2.
-KERNELS_APART = Version("0.28")
-#: The first Horovod with Adasum, whose header is changed (images/files/adasum_float16.py).
-ADASUM = Version("0.19")
-#: What installs the packages where no build gives it: the program of this package's own dependency,
-#: by its wheel for Linux, whatever the machine that builds.
-UV_VERSION = "0.13.8"
-UV_SHA256 = "e18a57b8b352eb7c8feb317b9f6f533c8f0ad9673fd6cf34bbe3cf1a9f6a8984"
 #: The upstreams of the gpu variant's packages, in the order of the templates.
 NVIDIA_UPSTREAMS = ("nvidia-cuda", "nvidia-machine-learning")
+
+
+class Compilers(TypedDict):
+    """The compilers of Horovod; ``header`` says whether they need gcc 4's std::function."""
+
+    cc: str
+    cxx: str
+    header: bool
+
+
+class Environment(TypedDict):
+    """Where programs are, and what the image's processes get."""
+
+    mpi_root: str
+    mpi_path: str
+    path: str
+    init: str
+    environment: Sequence[tuple[str, str]]
+
+
+class Downloads(TypedDict):
+    """The files that a build downloads, by what they are for, and the conda packages by URL."""
+
+    downloads: Mapping[str, NamedSource]
+    python_source: NamedSource | None
+    miniconda: NamedSource | None
+    mpi_source: NamedSource | None
+    conda_packages: Sequence[tuple[str, str | None]]
+    uv: Uv
+
+
+class SystemPackages(TypedDict):
+    """Packages of the distribution, by the stage that installs them."""
+
+    os_packages: Sequence[str]
+    python_packages: Sequence[str]
+    mpi_packages: Sequence[str]
+    mpi_build_packages: Sequence[str]
+    mpi_without: Sequence[str]
+    compiler_packages: Sequence[str]
+    cpython_packages: Sequence[str]
+
+
+class Repository(TypedDict):
+    """One of NVIDIA's: its upstream, address and keyring."""
+
+    name: str
+    url: str
+    keyring: str
+
+
+class CudaValues(TypedDict):
+    """CUDA of NVIDIA's repositories, or of the index; the templates ask which by ``image``."""
+
+    cuda_version: NotRequired[str]
+    cuda_packages: NotRequired[Sequence[str]]
+    cuda_build_packages: NotRequired[Sequence[str]]
+    nvidia_repositories: NotRequired[Sequence[Repository]]
+    cuda_layer: str | None
+    cuda_compilers: NotRequired[Sequence[str]]
+    capabilities: NotRequired[str]
+
+
+class Variables(Environment, Downloads, SystemPackages, CudaValues):
+    """Everything that a template may name."""
+
+    image: Image
+    wheel: WheelFacts
+    epoch: int
+    prefix: str
+    python_minor: str
+    site_packages: str
+    labels: Sequence[str]
+    compilers: Compilers
+    own_programs: Sequence[str]
+    other_tensorflows: Sequence[str]
+    uv_cache: str
+    package_layers: Sequence[PackageLayer]
+    other_packages: PackageLayer
 
 
 def epoch_seconds(image: Image) -> int:
@@ -88,37 +175,46 @@ def epoch_seconds(image: Image) -> int:
     return calendar.timegm(time.strptime(image.matrix.epoch, "%Y-%m-%dT%H:%M:%SZ"))
 
 
-def variables(image: Image, locks: Path) -> dict[str, object]:
-    """Return what the templates may name of an image; InputError if its lock is damaged."""
+def variables(image: Image, locks: Path) -> Variables:
+    """Return what the templates may name of an image.
+
+    InputError: its lock is damaged, or its wheel was not read yet.
+    """
     minor = image.python_minor
     *layers, rest = package_layers(image, locks)
     return {
         "image": image,
+        "wheel": image.wheel,
         "epoch": epoch_seconds(image),
         "prefix": PREFIX,
         "python_minor": minor,
         "site_packages": f"{PREFIX}/lib/python{minor}/site-packages",
         "labels": [f'{name}="{value}"' for name, value in pin_labels(image).items()],
         "compilers": _compilers(image),
-        "adasum": Version(image.version_of("horovod")) >= ADASUM,
-        "one_by_one": image.cuda is not None
-        and KERNELS <= Version(image.version_of("horovod")) < KERNELS_APART,
         **_paths(image),
         **_downloads(image, locks),
         **_packages(image),
-        **_cuda(image),
-        **_index_cuda(image, layers),
+        **_cuda(image, layers),
+        "own_programs": [
+            *(["venv/python"] if image.python.origin == "apt" else []),
+            *(["mpiexec-ssh"] if image.mpi.flavour == "intelmpi" else []),
+        ],
+        "other_tensorflows": [
+            name for name in OTHER_TENSORFLOWS if name not in {image.distribution, *image.provided}
+        ],
+        # What another lock of builders made of a source distribution must not be found in it.
+        "uv_cache": f"imgbuild-uv-{sha256(lock_text(locks / image.build_lock_name).encode())[:8]}",
         "package_layers": layers,
         "other_packages": rest,
     }
 
 
-def _paths(image: Image) -> dict[str, object]:
+def _paths(image: Image) -> Environment:
     mpi = image.mpi
     root = MPI_ROOT if mpi.origin == "index" else ""
     programs = [f"{root}/bin"] if root else []
     conda = ["/opt/miniconda/bin"] if image.python.origin == "conda" else []
-    path = ":".join((f"{PREFIX}/bin", *programs, *conda, *SYSTEM_PATH))
+    path = ":".join((f"{PREFIX}/bin", *programs, *conda, *SYSTEM_PATH, *USER_PATH))
     environment = (
         ("PATH", path),
         ("LANG", "C.UTF-8"),
@@ -139,7 +235,7 @@ def _paths(image: Image) -> dict[str, object]:
     }
 
 
-def _downloads(image: Image, locks: Path) -> dict[str, object]:
+def _downloads(image: Image, locks: Path) -> Downloads:
     sources = named_sources(image)
     packages = conda_packages(image.version_of("python"), image.python, locks)
     return {
@@ -148,17 +244,15 @@ def _downloads(image: Image, locks: Path) -> dict[str, object]:
         "miniconda": sources.get("miniconda"),
         "mpi_source": sources.get("mpi"),
         "conda_packages": [(package.url, package.sha256) for package in packages],
-        "uv_version": UV_VERSION,
-        "uv_sha256": UV_SHA256,
+        "uv": image.matrix.uv,
     }
 
 
-def _packages(image: Image) -> dict[str, object]:
+def _packages(image: Image) -> SystemPackages:
     packages = image.os.packages
     git = f"git=1:{image.version_of('git')}-*"  # whatever the archive's revision
     mpi = image.mpi
-    # Horovod has a CMake build since 0.20.
-    unneeded = {"cmake"} if Version(image.version_of("horovod")) < KERNELS else set[str]()
+    unneeded = set[str]() if image.horovod.cmake else {"cmake"}
     runtime, build = (mpi.runtime, mpi.build) if mpi.origin == "apt" else ((), ())
     return {
         "os_packages": sorted({*packages.runtime, git}),
@@ -177,78 +271,52 @@ def nvidia_libraries(image: Image) -> list[str]:
     return [f"libcudnn7={cudnn}-1+cuda{cuda}", f"libnccl2={nccl}-1+cuda{cuda}"]
 
 
-def _cuda(image: Image) -> dict[str, object]:
+def _cuda(image: Image, layers: Sequence[PackageLayer]) -> CudaValues:
+    if image.index_cuda:
+        return _index_cuda(image.index_cuda, layers)
+    return _apt_cuda(image, image.apt_cuda) if image.apt_cuda else {"cuda_layer": None}
+
+
+def _apt_cuda(image: Image, cuda: AptCuda) -> CudaValues:
     """Return the packages of the image's CUDA, cuDNN and NCCL, and where they come from."""
-    if image.apt_cuda is None:
-        return {}
-    cuda, nccl = image.version_of("cuda"), image.version_of("nccl")
-    runtime = sorted({*image.apt_cuda.runtime, *nvidia_libraries(image), *image.os.packages.gpu})
+    version, nccl = image.version_of("cuda"), image.version_of("nccl")
+    runtime = sorted({*cuda.runtime, *nvidia_libraries(image), *image.os.packages.gpu})
     return {
-        "cuda_version": cuda,
+        "cuda_version": version,
         "cuda_packages": runtime,
         "cuda_build_packages": sorted(
-            {*runtime, *image.apt_cuda.build, f"libnccl-dev={nccl}-1+cuda{cuda}"}
+            {*runtime, *cuda.build, f"libnccl-dev={nccl}-1+cuda{version}"}
         ),
         "nvidia_repositories": [_repository(image, name) for name in NVIDIA_UPSTREAMS],
-        "capabilities": ",".join(c.replace(".", "") for c in image.wheel.gpu.native),
+        "cuda_layer": None,
+        "capabilities": _numbers(image.wheel.native),
     }
 
 
-def _index_cuda(image: Image, layers: Sequence[PackageLayer]) -> dict[str, object]:
+def _index_cuda(cuda: IndexCuda, layers: Sequence[PackageLayer]) -> CudaValues:
     """Return the layer of CUDA's wheels, what compiles Horovod, and the GPUs that it is for."""
-    cuda = image.index_cuda
-    if cuda is None:
-        return {"cuda_layer": None}
     return {
         "cuda_layer": next(
-            (one.name for one in layers if cuda.cudnn_package in one.packages), None
+            (layer.name for layer in layers if cuda.cudnn_package in layer.packages), None
         ),
         "cuda_compilers": [f"g++-{cuda.compiler}"],
-        "capabilities": ",".join(c.replace(".", "") for c in cuda.kernels),
+        "capabilities": _numbers(cuda.kernels),
     }
 
 
-def _repository(image: Image, name: str) -> dict[str, str]:
+def _numbers(capabilities: Collection[str]) -> str:
+    return ",".join(capability.replace(".", "") for capability in capabilities)
+
+
+def _repository(image: Image, name: str) -> Repository:
     upstream = image.matrix.upstreams.get(name)
     if upstream is None or upstream.url is None or upstream.keyring is None:
         raise InputError(f"matrix.yaml: upstreams.{name} needs a url and a keyring.")
     return {"name": name, "url": upstream.url, "keyring": upstream.keyring.file}
 
 
-@dataclass(frozen=True)
-class NamedSource:
-    """A download as the Dockerfile has it: ``argument`` is the ARG that holds its sha256."""
-
-    argument: str
-    url: str
-    sha256: str
-
-    @property
-    def file_name(self) -> str:
-        return file_name(self.url)
-
-
-def file_name(url: str) -> str:
-    """Return the name of a download in the build context."""
-    return url.rsplit("/", 1)[1]
-
-
-def named_sources(image: Image) -> dict[str, NamedSource]:
-    """Return the image's downloads by what they are for: cpython, miniconda, mpi."""
-    pins = {pin.component: pin for pin in image.pins}
-    names = {"cpython": "python", "miniconda": "miniconda", "mpi": "mpi"}
-    return {
-        name: NamedSource(f"SHA256_{name.upper()}", pin.source, pin.sha256)
-        for name, component in names.items()
-        if (pin := pins.get(component)) and pin.sha256
-    }
-
-
-def _compilers(image: Image) -> dict[str, object]:
-    """Return the wheel's own compiler where the operating system has it, else the default one.
-
-    ``header`` says whether the default one needs the changed header.
-    """
+def _compilers(image: Image) -> Compilers:
+    """Return the wheel's own compiler where the operating system has it, else the default one."""
     if image.index_cuda:
         suffix = f"-{image.index_cuda.compiler}"
         return {"cc": f"gcc{suffix}", "cxx": f"g++{suffix}", "header": False}

@@ -14,7 +14,8 @@ from imgbuild.files import write_text
 from imgbuild.matrix.images import Image, all_images
 from imgbuild.parallel import background, in_parallel
 from imgbuild.project import Project
-from imgbuild.settings import Settings, Sites, load_settings
+from imgbuild.settings import Settings, load_settings
+from imgbuild.sites import Sites
 
 Check = Callable[[], Finding | Iterable[Finding]]
 HEADER = """\
@@ -51,7 +52,7 @@ def diagnose(
     def rest_of_engine() -> Iterable[Finding]:
         return checks.check_engine(settings.engine, project.root, *engine.result()[:2])
 
-    wanted: dict[str, dict[str, Check]] = {
+    rows: dict[str, dict[str, Check]] = {
         "Engine": {"engine": lambda: engine.result()[2], "buildx": rest_of_engine},
         "Inputs": {
             **{f"base {image.os_name}": partial(base, image) for image in images},
@@ -66,7 +67,7 @@ def diagnose(
         },
         "GPUs": {"GPU": lambda: check_gpus(all_images(matrix), images, *engine.result()[:2])},
     }
-    named = [(group, *one) for group, several in wanted.items() for one in several.items()]
+    named = [(group, *one) for group, several in rows.items() for one in several.items()]
     found = in_parallel(lambda one: _found(*one), named, len(named))
     findings = [one for several in found for one in several]
     choice = settings

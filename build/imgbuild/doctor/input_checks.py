@@ -23,6 +23,7 @@ from imgbuild.matrix.model import Matrix, OperatingSystem
 from imgbuild.parallel import in_parallel
 from imgbuild.process import run
 from imgbuild.project import cache_dir
+from imgbuild.sites import CA_VARIABLES, SYSTEM_BUNDLES, Sites
 
 SOURCE_SECONDS = 5.0
 ARCHIVE_SECONDS = 15.0
@@ -38,7 +39,7 @@ _PUBLIC_CAS = Path("/usr/share/ca-certificates")
 def check_base(
     name: str,
     system: OperatingSystem,
-    sites: settings.Sites,
+    sites: Sites,
     reaches: Callable[[str], bool] = lambda _: False,
 ) -> Finding:
     """Return whether the base image of ``system`` can be had from where the settings say.
@@ -112,7 +113,7 @@ def _check_bootstrap(name: str, system: OperatingSystem) -> Finding:
     return Finding(Status.MISSING, what, detail, fix)
 
 
-def check_interpreter(version: str, matrix: Matrix, sites: settings.Sites) -> Finding:
+def check_interpreter(version: str, matrix: Matrix, sites: Sites) -> Finding:
     """Return whether CPython can be had: from the settings' prefix, its source, or another prefix.
 
     The settings' prefix stays while it is valid.
@@ -137,7 +138,7 @@ def check_interpreter(version: str, matrix: Matrix, sites: settings.Sites) -> Fi
     way: settings.Interpreter = settings.SourceInterpreter()
     detail = "compiled from its source, which can be downloaded"
     if prefixes and (problem or prefixes[0] in named):
-        way = settings.PrefixInterpreter(source="prefix", path=str(prefixes[0]))
+        way = settings.local_prefix(prefixes[0])
         detail = f"local prefix {way.path}" + (f"; {unreachable}" if problem else "")
     elif problem:
         causes = [fault.partition(". ")[0] for fault in faults]
@@ -154,33 +155,33 @@ def check_interpreter(version: str, matrix: Matrix, sites: settings.Sites) -> Fi
     return Finding(Status.MISSING, what, detail, WRITE, choice)
 
 
-def _ask(url: str, sites: settings.Sites, *, exists: bool = True) -> None:
+def _ask(url: str, sites: Sites, *, exists: bool = True) -> None:
     """Ask for the first byte, since some mirrors refuse HEAD; a folder need not ``exist``."""
     with sites.client().stream("GET", url, {"Range": "bytes=0-0"}) as response:
         if exists and not response.ok:
             raise MachineError(f"HTTP status {response.status_code}")
 
 
-def check_sites(images: Sequence[Image], locks: Path, sites: settings.Sites) -> list[Finding]:
+def check_sites(images: Sequence[Image], locks: Path, sites: Sites) -> list[Finding]:
     """Return whether the sites answer that downloads and system packages come from.
 
     CPython and Python packages have their own checks; what the cache has is not asked for.
     """
     store, named = ContentStore(cache_dir() / "downloads"), sites.upstreams
-    wanted: set[str] = set()
+    urls: set[str] = set()
     for image in images:
         downloads = image_downloads(image, locks, sites.settings)
         pythons = (one for one in image.matrix.python.values() if one.origin == "source")
         own = [image.matrix.sources[one.source].url for one in pythons]
         files = [one for one in downloads.all if one.url not in own and not store.find(one.sha256)]
-        wanted |= {image.os.distribution, *(NVIDIA_UPSTREAMS if image.apt_cuda else ())}
-        wanted |= {
+        urls |= {image.os.distribution, *(NVIDIA_UPSTREAMS if image.apt_cuda else ())}
+        urls |= {
             name for name, site in named.items() for file in files if file.url.startswith(site)
         }
 
     def ask(name: str) -> Finding:
         mirror, what = sites.settings.mirrors.get(name), f"site {name}"
-        address = mirror.url if mirror else named.get(name)
+        address = mirror.addresses(name)[name] if mirror else named.get(name)
         if address is None:
             return Finding(Status.SKIPPED, what, "the base image has its address; a build asks it")
         _, problem = answer_of(lambda: _ask(address, sites, exists=False), SOURCE_SECONDS)
@@ -192,10 +193,10 @@ def check_sites(images: Sequence[Image], locks: Path, sites: settings.Sites) -> 
         )
         return Finding(Status.MISSING, what, f"{address} does not answer ({problem})", fix)
 
-    return in_parallel(ask, sorted(wanted), len(named))
+    return in_parallel(ask, sorted(urls), len(named))
 
 
-def check_index(sites: settings.Sites) -> Finding:
+def check_index(sites: Sites) -> Finding:
     """Return whether uv, as it is configured here, can resolve one small requirement."""
     from uv import find_uv_bin  # noqa: PLC0415 - only needed here
 
@@ -225,8 +226,8 @@ def check_ca(configured: str | None, environment: Mapping[str, str] = os.environ
     if configured and Path(configured).is_file():
         detail = f"{configured}, given to builds as a secret (imgbuild.local.yaml)"
         return Finding(Status.FINE, what, detail)
-    name = next((name for name in settings.CA_VARIABLES if environment.get(name)), None)
-    bundles = (Path(environment[name]),) if name else settings.SYSTEM_BUNDLES
+    name = next((name for name in CA_VARIABLES if environment.get(name)), None)
+    bundles = (Path(environment[name]),) if name else SYSTEM_BUNDLES
     bundle = next((path for path in bundles if path.is_file()), None)
     choice = {"ca_bundle": None}
     if name and not bundle:

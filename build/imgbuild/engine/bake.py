@@ -49,8 +49,9 @@ class BakeTarget:
     ``contexts`` are named build contexts: a folder, ``docker-image://NAME`` or ``target:IMAGE``.
     ``secrets`` are in buildx's form, ``id=ca,src=/path``. ``target`` is the Dockerfile stage, the
     last one by default. ``type=docker`` is the engine's own store, whichever kind it has.
-    ``uncached`` are stages that are always built anew. ``linked`` is built only for the targets
-    whose contexts name it; ``needs`` are such targets that this one's contexts name.
+    ``uncached`` are stages that are always built anew; with ``anew`` all are. ``linked`` is built
+    only for the targets whose contexts name it; ``needs`` are such targets that this one's contexts
+    name.
     """
 
     name: str
@@ -63,6 +64,7 @@ class BakeTarget:
     target: str | None = None
     output: str = "type=docker"
     uncached: tuple[str, ...] = ()
+    anew: bool = False
     linked: bool = False
     needs: tuple["BakeTarget", ...] = ()
 
@@ -95,6 +97,7 @@ def _described(target: BakeTarget, epoch: int | None) -> dict[str, object]:
         "platforms": [IMAGE_PLATFORM],
         "output": [target.output] if target.output else [],
         "no-cache-filter": list(target.uncached),
+        "no-cache": target.anew,
     }
     return {key: value for key, value in described.items() if value}
 
@@ -142,7 +145,7 @@ class StepLimit:
     #: What was said last of each of them, by target.
     _events: dict[int, dict[str | None, BuildEvent]] = field(default_factory=dict)
 
-    def take(self, item: Item, now: float) -> None:
+    def apply(self, item: Item, now: float) -> None:
         self.now = now
         if isinstance(item, StepOutput) and item.number in self._since:
             if item.text.strip() == WAITS:
@@ -185,8 +188,8 @@ class StepLimit:
         Those that hang together are blamed together, though their events come one by one.
         """
         running = [since for since in self._since.values() if since is not None] or [self.now]
-        begun = min(running)
-        return max(since for since in running if since < begun + TOGETHER_SECONDS) + self.seconds
+        earliest = min(running)
+        return max(since for since in running if since < earliest + TOGETHER_SECONDS) + self.seconds
 
 
 def run_bake(  # noqa: PLR0913  # where, what, and where its progress goes
@@ -243,7 +246,7 @@ def run_bake(  # noqa: PLR0913  # where, what, and where its progress goes
             if not lost or lost[1] in forgotten:
                 raise error
             forgotten.add(lost[1])
-            _forget_layer(lost[1], buildx, host)
+            forget_cache(f"id={lost[1]}", buildx, host)
         found = json.loads(metadata.read_text(encoding="utf-8")) if metadata.is_file() else {}
     built = {}
     for name in (one.name for one in targets if one.output.startswith("type=docker")):
@@ -254,10 +257,10 @@ def run_bake(  # noqa: PLR0913  # where, what, and where its progress goes
     return built
 
 
-def _forget_layer(layer: str, buildx: Buildx, host: str | None) -> None:
-    """Take an entry out of the build cache whose files the engine has lost."""
-    entry = (f"--filter=id={layer}", "--builder=default", "--force", "--all")
-    run([str(buildx.path), "prune", *entry], env=build_environment(host), timeout=ANSWER_SECONDS)
+def forget_cache(entries: str, buildx: Buildx, host: str | None) -> None:
+    """Take entries out of the build cache: by buildx's filter, such as ``id=IDENTIFIER``."""
+    prune = ("prune", f"--filter={entries}", "--builder=default", "--force", "--all")
+    run([str(buildx.path), *prune], env=build_environment(host), timeout=ANSWER_SECONDS)
 
 
 def _follow(
@@ -273,7 +276,7 @@ def _follow(
         items = parser.feed(line or "")
         now = time.monotonic()
         for item in items:
-            limit.take(item, now)
+            limit.apply(item, now)
         late = limit.exceeded(now)
         for item in (*items, *late):
             record.add(item, now)

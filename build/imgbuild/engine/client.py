@@ -153,6 +153,16 @@ class Engine:
         found = self._get(f"/images/{quote(image_id)}/history")
         return [HistoryEntry(one["CreatedBy"] or "", one["Size"] or 0) for one in found]
 
+    def configuration(self, image_id: str) -> Mapping[str, Any]:
+        """Return what containers of an image run with: variables, labels, command, user."""
+        found: Mapping[str, Any] = self._get(f"/images/{quote(image_id)}/json")["Config"]
+        return found
+
+    def save(self, image_id: str) -> Iterator[bytes]:
+        """Yield the pieces of the archive that `load` takes."""
+        with self._api(WORK_SECONDS) as api:
+            yield from api.get_image(image_id)
+
     def tag(self, image_id: str, reference: str) -> None:
         repository, tag = _split(reference)
         with self._api() as api:

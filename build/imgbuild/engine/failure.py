@@ -35,15 +35,15 @@ class BuildFault:
     """A known cause of failed builds, its signs in small letters, and what to do.
 
     ``of_machine``: the cause is this machine, for all images alike. A wrong sha256 is the matrix's
-    or the upstream's fault, a step that hangs may be anybody's. ``of_all``: no other image can be
-    built either; an upstream that cannot be reached is missed only by the images that need it.
+    or the upstream's fault, a step that hangs may be anybody's. ``stops_all``: no other image can
+    be built either; an upstream that cannot be reached is missed only by the images that need it.
     """
 
     kind: str
     signs: str
     advice: str
     of_machine: bool = True
-    of_all: bool = False
+    stops_all: bool = False
 
 
 #: In the words of imgbuild itself, BuildKit, curl, wget, apt, pip, uv, Go and Python. The first
@@ -55,7 +55,7 @@ FAULTS = (
         "the engine said nothing for more than",
         "The build was stopped. 'imgbuild doctor' checks the engine; read its log, restart "
         "it and build again: finished steps are kept.",
-        of_all=True,
+        stops_all=True,
     ),
     BuildFault(
         "hung",
@@ -77,7 +77,7 @@ FAULTS = (
         "no space left on device|disk quota exceeded",
         "The engine's disk is full. Free space with 'docker image prune' and 'docker builder "
         "prune'; 'imgbuild doctor' says how much a build needs.",
-        of_all=True,
+        stops_all=True,
     ),
     BuildFault(
         "engine",
@@ -87,7 +87,7 @@ FAULTS = (
         "|database not open",
         "The engine cannot be reached, or stopped during the build. Read its log, restart it and "
         "build again: finished steps are kept. 'imgbuild doctor' checks it.",
-        of_all=True,
+        stops_all=True,
     ),
     BuildFault(
         "cache",
@@ -107,7 +107,7 @@ FAULTS = (
         "invalid progress mode",
         "This buildx cannot report its progress as JSON (--progress=rawjson). Install a newer one, "
         "or name it as engine.buildx in imgbuild.local.yaml; 'imgbuild doctor' checks it.",
-        of_all=True,
+        stops_all=True,
     ),
     BuildFault(
         "certificate",
@@ -125,7 +125,7 @@ FAULTS = (
         "|connection refused|connection timed out|operation timed out|tls handshake timeout"
         "|could not connect to|failed to connect to|failed to establish a new connection"
         "|error sending request for url|context deadline exceeded|client.timeout exceeded"
-        "|connection reset by peer|unexpected eof|tls: ",
+        "|connection reset by peer|unexpected eof|tls: |exit code: 124",  # of timeout(1)
         "An upstream cannot be reached from inside a build. Check the network and the proxy; "
         "'imgbuild doctor' tries each upstream.",
     ),
@@ -217,8 +217,8 @@ class BuildRecord:
 
     def seconds(self, target: str) -> float | None:
         """Return the wall time from a target's first step that worked to its export, if any."""
-        ended, began = self._exported.get(target), self._began.get(target)
-        return None if ended is None or began is None else ended - began
+        exported, began = self._exported.get(target), self._began.get(target)
+        return None if exported is None or began is None else exported - began
 
     def error(self, log: Path) -> BuildFailedError:
         """Return the error of a build that has ended with one: the machine's fault or its own."""
@@ -229,14 +229,14 @@ class BuildRecord:
         first = self._failed[0] if self._failed else BuildEvent(None, "", "failed", error=last)
         tail = tuple(self._tails.get(first.number, ()))
         failed = self._failed_targets(errors)
-        ended = {*failed, *self._exported}
+        finished = {*failed, *self._exported}
         fault = find_fault([first.error, *tail[-LAST_LINES:], *errors])
         # Without the command that it quotes, which the step's name already shows.
         essence = first.error.rpartition("did not complete successfully: ")[2]
         essence = essence.removeprefix("failed to solve: ")
         failure = BuildFailure(
             failed=failed,
-            cancelled=tuple(name for name in self.targets if name not in ended),
+            cancelled=tuple(name for name in self.targets if name not in finished),
             step=first.step,
             error=" ".join(essence.split()).rstrip(".?!"),
             tail=tail,

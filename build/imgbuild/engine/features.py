@@ -5,12 +5,11 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from imgbuild.engine.bake import BakeTarget, run_bake
+from imgbuild.engine.bake import BakeTarget, forget_cache, run_bake
 from imgbuild.engine.client import Engine
-from imgbuild.engine.discovery import ANSWER_SECONDS, Buildx, build_environment
+from imgbuild.engine.discovery import Buildx
 from imgbuild.engine.failure import BuildFailedError
 from imgbuild.errors import MachineError
-from imgbuild.process import run
 
 #: In the name of everything the probe builds, to tell its cache from that of others.
 MARK = "imgbuild-probe"
@@ -62,9 +61,7 @@ def broken_feature(buildx: Buildx, host: str | None) -> str | None:
                 raise MachineError(f"{failure.error}. {failure.fault.advice}") from error
             return f"{failure.step}: {failure.error}" if failure.step else failure.error
         finally:
-            filtered = f"--filter=description~={MARK}"
-            command = [str(buildx.path), "prune", "--builder=default", "--force", "--all", filtered]
-            run(command, env=build_environment(host), timeout=ANSWER_SECONDS)
+            forget_cache(f"description~={MARK}", buildx, host)
 
 
 def _target(folder: Path) -> BakeTarget:

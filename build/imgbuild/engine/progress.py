@@ -1,4 +1,4 @@
-"""The events of a build, and how buildx's progress is read into them.
+"""The events of a bake, and how buildx's progress is read into them.
 
 ``--progress=rawjson`` is one BuildKit ``SolveStatus`` a line, on standard error. A step (vertex) is
 known by its digest. Targets that share it each report it under a name of their own, and several
@@ -8,12 +8,12 @@ times over; its output comes once.
 import base64
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-State = Literal["planned", "running", "cached", "done", "failed", "cancelled"]
+StepState = Literal["planned", "running", "cached", "done", "failed", "cancelled"]
 Message = Mapping[str, Any]
 
 
@@ -28,7 +28,7 @@ class BuildEvent:
 
     target: str | None
     step: str
-    state: State
+    state: StepState
     elapsed: float = 0.0
     number: int = 0
     error: str = ""
@@ -67,35 +67,7 @@ class Remark:
     text: str
 
 
-@dataclass(frozen=True)
-class ImagesPlanned:
-    """What will be done for each image: ``build``, ``test``, ``name``, ``push`` or ``nothing``."""
-
-    actions: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class ImageState:
-    """What is done for an image outside a bake, or how it ended."""
-
-    image: str
-    state: str
-    text: str = ""
-    error: str | None = None
-
-
-@dataclass(frozen=True)
-class ImageNote:
-    """How far an image has come within its state; only a terminal shows it."""
-
-    image: str
-    text: str
-
-
 BakeEvent = BakeBegun | BuildEvent | Transfer
-Event = BakeEvent | ImagesPlanned | ImageState | ImageNote
-#: Gets every event of a build, from whichever thread.
-Listener = Callable[[Event], None]
 Item = BakeEvent | StepOutput | Remark
 
 
@@ -139,9 +111,9 @@ def split_name(name: str, targets: Sequence[str]) -> tuple[str | None, str]:
 class _Vertex:
     number: int
     #: The state of the step by target, ``None`` before it begins.
-    states: dict[str | None, State | None] = field(default_factory=dict)
+    states: dict[str | None, StepState | None] = field(default_factory=dict)
     #: The parts of the step that ended, and how far each has come, in bytes.
-    ended: set[str] = field(default_factory=set)
+    finished: set[str] = field(default_factory=set)
     moved: dict[str, int] = field(default_factory=dict)
     #: What each of stdout and stderr wrote after its last line end.
     pending: dict[int, bytes] = field(default_factory=dict)
@@ -210,8 +182,8 @@ class ProgressParser:
         if current > vertex.moved.get(name, 0):
             vertex.moved[name] = current
             yield Transfer(vertex.targets, vertex.number, name, current)
-        if message.get("completed") and name not in vertex.ended:
-            vertex.ended.add(name)
+        if message.get("completed") and name not in vertex.finished:
+            vertex.finished.add(name)
             yield vertex.output(f"{name} done".encode())
 
 
@@ -231,7 +203,7 @@ def _changed(vertex: _Vertex, target: str | None, step: str, message: Message) -
     yield BuildEvent(target, step, state, _elapsed(message), vertex.number, error)
 
 
-def _state(message: Message) -> State | None:
+def _state(message: Message) -> StepState | None:
     if error := message.get("error"):
         # So ends a step that was stopped because another one failed, or the build was stopped.
         return "cancelled" if error.rstrip().endswith("context canceled") else "failed"
@@ -264,8 +236,8 @@ def log_line(item: Item) -> str:
             return f"[{first}{more}] #{item.number} {item.text}"
         case BuildEvent() if item.state != "planned":
             error = f": {item.error}" if item.error else ""
-            ended = f"{item.state} after {item.elapsed:.1f} s{error}"
-            ended = "started" if item.state == "running" else ended
-            return f"[{item.target or 'bake'}] #{item.number} {item.step} ({ended})"
+            outcome = f"{item.state} after {item.elapsed:.1f} s{error}"
+            outcome = "started" if item.state == "running" else outcome
+            return f"[{item.target or 'bake'}] #{item.number} {item.step} ({outcome})"
         case _:
             return ""

@@ -3,13 +3,17 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
 from imgbuild.build.context import BuildContext, image_locks
 from imgbuild.dockerfile.labels import NAME
-from imgbuild.dockerfile.lockfile import read_lock
+from imgbuild.dockerfile.lockfile import locked_packages
 from imgbuild.dockerfile.requirements import uv_platform
+from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.images import Image, whole_family
 from imgbuild.project import Project
-from imgbuild.suites.container import read_contents, remove_leftovers
+from imgbuild.suites.container import ImageContents, read_contents, remove_leftovers
 from imgbuild.suites.runner import folder_name
 
 #: Packages with the same files.
@@ -52,10 +56,27 @@ class BaseImage:
 
 def family_base(image: Image, project: Project) -> BaseImage:
     """Return an image of the matrix, which need not be built yet; InputError for a faulty lock."""
-    locked = read_lock(project.locks / image.lock_name).versions
-    packages = {**locked, "horovod": image.version_of("horovod")}
+    packages, local = locked_packages(image, project.locks), ["horovod", *image.provided]
     python, system = image.version_of("python"), (image.os.glibc, image.os_name)
-    return BaseImage(image.name, image.tags[0], python, *system, packages, ["horovod"], image)
+    return BaseImage(image.name, image.tags[0], python, *system, packages, local, image)
+
+
+def _checked(found: ImageContents, reference: str) -> dict[str, str]:
+    """Return the packages of an image, which may say anything, as pip knows them.
+
+    CheckFailedError: a name or a version is none.
+    """
+    for name, version in [*found.packages.items(), ("python", found.python)]:
+        try:
+            canonicalize_name(name, validate=True)
+            Version(version)
+        except ValueError:
+            text = f"{name} {version}"[:80]
+            raise CheckFailedError(
+                f"{reference} says that it has {text!r}, which is no package and version that pip "
+                "knows. Remove it from the image, or extend another one."
+            ) from None
+    return dict(found.packages)
 
 
 def referenced_base(reference: str, context: BuildContext) -> BaseImage:
@@ -63,7 +84,7 @@ def referenced_base(reference: str, context: BuildContext) -> BaseImage:
 
     One with a name of the matrix and the very packages of that image's lock is taken for it.
 
-    CheckFailedError: no registry gives it, or it has no Python.
+    CheckFailedError: no registry gives it, it has no Python, or packages that pip does not know.
     """
     engine, locks = context.engine, context.state / "locks"
     if not (stored := engine.inspect(reference)):
@@ -73,7 +94,7 @@ def referenced_base(reference: str, context: BuildContext) -> BaseImage:
     with image_locks([folder_name(reference)], context.host, locks):
         remove_leftovers([reference], engine)
         found = read_contents(reference, stored.id, engine)
-    packages = dict(found.packages)
+    packages = _checked(found, reference)
     for image in whole_family(context.images[0].matrix):
         if image.name == stored.labels.get(NAME):
             base = family_base(image, context.project)

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from imgbuild.build.bake_images import log_path
 from imgbuild.build.context import BuildContext, image_locks
 from imgbuild.build.display import BuildDisplay
-from imgbuild.build.gate import image_size, target_of, test_session
-from imgbuild.build.one_bake import log_path
+from imgbuild.build.gate import image_size, suite_target, test_session
 from imgbuild.dockerfile.labels import NAMESPACE
 from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.dockerfile.render import template_environment
-from imgbuild.dockerfile.variables import UV_SHA256, UV_VERSION, epoch_seconds
+from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.bake import BakeTarget, run_bake
 from imgbuild.errors import CheckFailedError
 from imgbuild.extend.base_image import BaseImage
@@ -69,7 +69,7 @@ def extension_dockerfile(
     environment = template_environment(HERE)
     environment.filters |= {"quoted": _quoted, "to_json": json.dumps}
     values = {"extension": extension, "base": base, "files": files, "labels": labels}
-    values |= {"uv": (UV_VERSION, UV_SHA256), "epoch": epoch_seconds(image)}
+    values |= {"uv": image.matrix.uv, "epoch": epoch_seconds(image)}
     return environment.get_template("Dockerfile.j2").render(values).rstrip() + "\n"
 
 
@@ -109,6 +109,8 @@ def build_extension(
             contexts={"base": f"docker-image://{base.reference}", **uv},
             # Its id where no registry has it.
             labels={f"{_BASE}.digest": digests.get(repository, stored.id)},
+            # BuildKit's cache knows neither the date nor any other secret.
+            uncached=("system",) if extension.apt and context.inputs.snapshots else (),
             secrets=tuple(f"id={one},src={path}" for one, path in context.inputs.secrets.items()),
         )
         text = extension_dockerfile(extension, base, lock, context.images[0], context.project)
@@ -150,13 +152,13 @@ def _passed(  # noqa: PLR0913, PLR0917 - what, and how it is tested
 
     CheckFailedError: one failed.
     """
-    target = target_of(image, image_id, context, tag)
+    target = suite_target(image, image_id, context, tag)
     packages = {**target.expected["packages"], **(lock.versions if lock else {})}
     target = replace(target, name=tag, expected={**target.expected, "packages": packages})
     remove_leftovers([tag], context.engine)
     session = replace(test_session(context), listener=display.on_event)
-    places = threading.Semaphore(context.options.jobs)
-    options = TestOptions(places=places)
+    slots = threading.Semaphore(context.options.jobs)
+    options = TestOptions(slots=slots)
     # In a thread: an interrupt comes to this one, and stops the suites.
     tested = partial(report_on, session=session, options=options)
     (report,) = in_parallel(tested, [target], 1, stop=options.stop.set, grace=None)

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError
 
 from imgbuild import scalars
 from imgbuild.errors import InputError
+from imgbuild.files import read_named
 from imgbuild.matrix.selection import Selection
 from imgbuild.yaml_file import Fault, Location, Section, check, read_document
 
@@ -133,12 +134,7 @@ def _required(path: Path, *above: str, place: str = "") -> Iterator[str]:
 
     ``place`` is where another file includes this one.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        what = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise InputError(f"{place}Cannot read {path}: {what}.") from error
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(read_named(path, f"{place}{path}").splitlines(), 1):
         text = re.sub(r"(^|\s)#.*", "", line).strip()
         place, other = f"{path.name}:{number}", _OTHER_FILE.fullmatch(text)
         here = {*above, os.path.realpath(path)}

@@ -2,26 +2,34 @@
 
 import json
 import os
+import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
 from imgbuild.errors import MachineError
 from imgbuild.files import remove_tree, sha256, stored_folder
 from imgbuild.inputs import oci_layout
-from imgbuild.process import find_program, run, start
+from imgbuild.process import TimeoutExpired, find_program, run, start
 
 #: Raise it when this code makes another image from the same recipe and options.
-RECIPE_VERSION = 1
+RECIPE_VERSION = 2
 #: Whose base image is made where no registry gives the pinned one. Not Ubuntu's: its images are the
 #: documented ones, on releases that nobody changes any more.
 MADE_IN_PLACE = ("debian",)
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 (only used through mkdtemp)
 _ROOM = 1 << 30  # bytes; a run was seen to need 0.3 GB at its widest
 _LAST_LINES = 20
+#: How long a base may take; it takes a minute where the archive is quick.
+_LONGEST_SECONDS = 1800
+
+_IDLE = '"$1/etc/apt/apt.conf.d/zz-idle"'
+_LIMIT = 'for site in http https; do echo "Acquire::$site::Timeout 60;"; done'
+#: For an archive that says nothing for a minute. The image itself keeps apt's own limits.
+IDLE_HOOKS = (f"--setup-hook={_LIMIT} > {_IDLE}", f"--customize-hook=rm {_IDLE}")
 
 #: Like the distribution's images in registries: services do not start while packages install.
 _POLICY = r"""printf '#!/bin/sh\nexit 101\n' > "$1/usr/sbin/policy-rc.d"; """
@@ -43,7 +51,7 @@ MMDEBSTRAP_OPTIONS = (
     "--dpkgopt=path-exclude=/usr/lib/*/perl/*/CORE/*.h",
     # No translated package descriptions: a third of what `apt-get update` fetches.
     '--aptopt=Acquire::Languages "none"',
-    # The engine makes /dev; device nodes differ between runs with and without root.
+    # Device nodes differ between runs with and without root.
     "--skip=output/dev",
     "--skip=chroot/policy-rc.d",
     # mmdebstrap copies these two in from the machine it runs on.
@@ -63,18 +71,22 @@ class BaseRecipe:
     """What a base image is made from: the matrix's name of a system, such as ``debian-12``.
 
     ``distribution`` is whose archive and keys, ``suite`` the release's code name. ``epoch`` is
-    SOURCE_DATE_EPOCH, in seconds: no file of the image is newer.
+    SOURCE_DATE_EPOCH, in seconds: no file of the image is newer. With ``snapshot`` it is made from
+    the archive of that time, which the site ``service`` has.
     """
 
     os_name: str
     distribution: str
     suite: str
     epoch: int
+    snapshot: str = ""
+    service: str = field(default="", compare=False)
 
     @property
     def digest(self) -> str:
         """The sha256, in hexadecimal, over all that decides what is made (but the archive)."""
-        parts = [RECIPE_VERSION, asdict(self), MMDEBSTRAP_OPTIONS]
+        own = {name: one for name, one in asdict(self).items() if one and name != "service"}
+        parts = [RECIPE_VERSION, own, MMDEBSTRAP_OPTIONS]
         return sha256(json.dumps(parts, sort_keys=True).encode())
 
     def folder(self, cache: Path) -> Path:
@@ -141,7 +153,8 @@ def _run_mmdebstrap(recipe: BaseRecipe, scratch: Path, log: Path) -> Path:
     # Only the archive's own keys count, not what else this machine's apt trusts; and the sources
     # written into the image do not depend on what it trusts.
     trust = [f"--keyring={KEYRINGS[recipe.distribution][0]}", f"--keyring={no_keys}"]
-    options = [*MMDEBSTRAP_OPTIONS, *trust, recipe.suite, str(target)]
+    hooks = [*IDLE_HOOKS, *(_snapshot_hooks(recipe) if recipe.snapshot else ())]
+    options = [*MMDEBSTRAP_OPTIONS, *hooks, *trust, recipe.suite, str(target)]
     environment = {"SOURCE_DATE_EPOCH": str(recipe.epoch), "TMPDIR": str(scratch)}
     environment = {**os.environ, **environment, "LC_ALL": "C.UTF-8"}
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -149,17 +162,43 @@ def _run_mmdebstrap(recipe: BaseRecipe, scratch: Path, log: Path) -> Path:
         log.open("w", encoding="utf-8") as out,
         start([*_own_mounts(), "mmdebstrap", *options], env=environment, output=out) as process,
     ):
-        status = process.wait()
+        try:
+            status = process.wait(_LONGEST_SECONDS)
+        except TimeoutExpired:
+            raise MachineError(
+                f"The base of {recipe.suite} was not made within {_LONGEST_SECONDS // 60} minutes: "
+                f"the archive is too slow, or does not answer any more. The whole log is {log}."
+            ) from None
     if status or not target.is_file():
         last = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:]
         said = [line for line in last if line.startswith("E:")] or last
+        what = f"{recipe.suite} as of {recipe.snapshot}" if recipe.snapshot else recipe.suite
         raise MachineError(
-            f"The base of {recipe.suite} could not be made: mmdebstrap ended with status {status}, "
+            f"The base of {what} could not be made: mmdebstrap ended with status {status}, "
             f"saying: {' | '.join(said) or 'nothing'}. The whole log is {log}. Check that "
             f"the archive can be reached from here and that {scratch.parent} has 1 GB "
             f"free (`df -h {scratch.parent}`; set TMPDIR to work elsewhere), and run this again."
         )
+    _add_dev(target, recipe.epoch)
     return target
+
+
+def _add_dev(rootfs: Path, epoch: int) -> None:
+    """Add an empty /dev: an engine that has to make it leaves it in a layer, with its time."""
+    folder = tarfile.TarInfo("./dev")
+    folder.type, folder.mode, folder.mtime = tarfile.DIRTYPE, 0o755, epoch
+    with tarfile.open(rootfs, "a") as archive:
+        archive.addfile(folder)
+
+
+def _snapshot_hooks(recipe: BaseRecipe) -> list[str]:
+    """Return the options by which packages come from the snapshot, which the image won't know."""
+    dated = rf"deb [check-valid-until=no] {recipe.service}/archive/debian\1/{recipe.snapshot} "
+    edit = f"s#^deb https?://[^ ]*/debian(-security)?/? #{dated}#"
+    return [
+        f'--setup-hook=cd "$1/etc/apt" && sed -i.usual -E "{edit}" sources.list',
+        '--customize-hook=cd "$1/etc/apt" && mv sources.list.usual sources.list',
+    ]
 
 
 def _own_mounts() -> list[str]:

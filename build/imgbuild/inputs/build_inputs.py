@@ -13,7 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from imgbuild.dockerfile.conda import conda_downloads
-from imgbuild.dockerfile.variables import epoch_seconds, file_name, named_sources
+from imgbuild.dockerfile.sources import file_name, named_sources
+from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.errors import InputError, MachineError
 from imgbuild.files import file_sha256, link_or_copy, sha256, stored_folder, write_text
 from imgbuild.inputs.base import KEYRINGS, BaseRecipe, bootstrap_base, find_base
@@ -23,7 +24,8 @@ from imgbuild.inputs.oci_layout import BaseLayout, read_layout
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project, cache_dir, state_dir
-from imgbuild.settings import LayoutBase, PrefixInterpreter, RegistryBase, Settings, Sites
+from imgbuild.settings import LayoutBase, PrefixInterpreter, RegistryBase, Settings
+from imgbuild.sites import Sites
 
 #: The named build contexts that the Dockerfiles mount.
 FILES, CONDA = "downloads", "conda-packages"
@@ -83,6 +85,8 @@ class BuildInputs:
     downloads: Mapping[str, ImageDownloads] = field(default_factory=dict)
     keyrings: Path | None = None
     standin: str | None = None
+    #: By distribution a folder named after the time of its archive: the stage `offline` of builds.
+    snapshots: Mapping[str, Path] = field(default_factory=dict)
 
 
 def prepare_inputs(  # noqa: PLR0913, PLR0917 - what inputs are made of
@@ -103,6 +107,7 @@ def prepare_inputs(  # noqa: PLR0913, PLR0917 - what inputs are made of
     images, cache = tuple(images), cache_dir()
     matrix = images[0].matrix
     check_settings(settings, matrix)
+    dates = {name: one.snapshot for name, one in settings.mirrors.items() if one.snapshot}
     linux = (platform.system(), platform.machine()) == ("Linux", "x86_64")
     systems = {image.os_name: image for image in images}
     pythons = {image.version_of("python"): image for image in images}
@@ -115,19 +120,32 @@ def prepare_inputs(  # noqa: PLR0913, PLR0917 - what inputs are made of
         {image.name: image_downloads(image, project.locks, settings) for image in images},
         _keyrings_context(matrix, settings, project.files / "keyrings", cache),
         settings.standin.note if settings.standin else None,
+        {name: _dated_context(date, cache) for name, date in dates.items()},
     )
 
 
 def check_settings(settings: Settings, matrix: Matrix) -> None:
     """Raise InputError for settings that mean nothing here, or name files that cannot be used."""
+    check_names(settings, matrix)
+    _secret_files(settings)
+    Sites(matrix.upstream_urls, settings).check_logins()
+    _mirror_keyrings(matrix, settings)
+    for base in settings.base.values():
+        if isinstance(base, LayoutBase):
+            read_layout(Path(base.path), verify_layer=False)
+
+
+def check_names(settings: Settings, matrix: Matrix) -> None:
+    """Raise InputError for settings of what the matrix does not have: they would do nothing."""
     pythons = (one for one in matrix.python.values() if one.origin == "conda")
     sources = (source.url for source in matrix.sources.values())
     urls = (*sources, *(url for python in pythons for url in python.packages))
-    # Settings for what the matrix does not have would silently do nothing.
+    dated = [name for name, mirror in settings.mirrors.items() if mirror.snapshot]
     pairs = (
         ("base", settings.base, matrix.operating_systems),
         ("cpython", settings.cpython, matrix.python),
         ("mirrors", settings.mirrors, matrix.upstreams),
+        ("mirrors with a snapshot", dated, ["debian"]),
         ("substitutes", settings.substitutes, [*map(file_name, urls)]),
     )
     for section, named, known in pairs:
@@ -138,17 +156,14 @@ def check_settings(settings: Settings, matrix: Matrix) -> None:
                 f"The settings{option}: {section}: the matrix has no {', '.join(unknown)}; "
                 f"there are: {', '.join(known)}."
             )
-    _secret_files(settings)
-    Sites(matrix.upstream_urls, settings).check_logins()
-    _mirror_keyrings(matrix, settings)
-    for base in settings.base.values():
-        if isinstance(base, LayoutBase):
-            read_layout(Path(base.path), verify_layer=False)
 
 
-def base_recipe(image: Image) -> BaseRecipe:
+def base_recipe(image: Image, settings: Settings | None = None) -> BaseRecipe:
     """Return what the image's base is made from, where it is made here."""
-    return BaseRecipe(image.os_name, image.os.distribution, image.os.suite, epoch_seconds(image))
+    name = image.os.distribution
+    mirror = settings.mirrors.get(name) if settings else None
+    dated = (mirror.snapshot or "", mirror.url.rstrip("/")) if mirror else ()
+    return BaseRecipe(image.os_name, name, image.os.suite, epoch_seconds(image), *dated)
 
 
 def _base(
@@ -161,7 +176,7 @@ def _base(
         local = read_layout(Path(choice.path), verify_layer=False)
         whole = partial(read_layout, local.path)
         return BaseInput(local.reference, local.image_id, "OCI layout", local, whole)
-    recipe, cache = base_recipe(image), cache_dir()
+    recipe, cache = base_recipe(image, settings), cache_dir()
     found = None if refresh else find_base(recipe, cache)
     if found is None and not make:
         return BaseInput("", None, "bootstrapped")
@@ -241,10 +256,17 @@ def _build_secrets(settings: Settings, cache: Path) -> dict[str, Path]:
     if settings.mirrors:
         # Lines NAME URL, which images/files/apt/install reads.
         mirrors = sorted(settings.mirrors.items())
-        text = "".join(f"{name} {mirror.url}\n" for name, mirror in mirrors)
+        pairs = (pair for name, one in mirrors for pair in one.addresses(name).items())
+        text = "".join(f"{name} {url}\n" for name, url in pairs)
         found["upstreams"] = cache / "contexts" / f"upstreams-{sha256(text.encode())[:16]}.txt"
         write_text(found["upstreams"], text)
     return found
+
+
+def _dated_context(date: str, cache: Path) -> Path:
+    """Return a folder that tells BuildKit the time of a snapshot: its cache knows no secret."""
+    final, files = cache / "contexts" / "snapshots" / date, {"snapshot": sha256(date.encode())}
+    return content_folder(final, files, lambda folder: write_text(folder / "snapshot", date))
 
 
 def _secret_files(settings: Settings) -> dict[str, Path]:

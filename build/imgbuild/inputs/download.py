@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import pydantic.dataclasses
 
+from imgbuild.addresses import shown
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 from imgbuild.files import (
     FILE_TIME,
@@ -23,7 +24,7 @@ from imgbuild.files import (
 )
 from imgbuild.parallel import in_parallel
 from imgbuild.scalars import Sha256
-from imgbuild.settings import Sites
+from imgbuild.sites import Sites
 from imgbuild.text import printable, size_text
 
 if TYPE_CHECKING:  # a plan needs neither
@@ -37,6 +38,8 @@ _KNOWN: dict[tuple[int, ...], str] = {}
 _CONNECTIONS = 4
 _STOP_SECONDS = 2.0  # for threads to see that another one failed
 _CHUNK = 1 << 18
+#: Slower than a chunk in so many seconds, 2 kB/s, is a server that does not answer.
+_CHUNK_SECONDS = 120.0
 _FIRST_BYTE = re.compile(r"bytes (\d+)-")
 _HEAD = 1 << 16  # where the title of a page is looked for
 _HTML = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<!doctype html|<html)", re.IGNORECASE)
@@ -182,7 +185,6 @@ def fetch_all(
     missing = [one for one in dict.fromkeys(downloads) if not store.find(one.sha256, one.size)]
     if not missing:
         return
-    from imgbuild.http import shown  # noqa: PLC0415 - brings requests
 
     client = sites.client()
 
@@ -256,12 +258,16 @@ class _Transfer:
         return start > 0
 
     def _write(self, response: "Response", part: Path, start: int) -> None:
+        from imgbuild.http import ends_within  # noqa: PLC0415 - brings requests
+
         length = response.headers.get("Content-Length", "")
         total = start + int(length) if length.isdigit() else None
         self.update(completed=start, total=total)
-        with part.open("ab" if start else "wb") as out:
+        file, steady = part.open("ab" if start else "wb"), ends_within(_CHUNK_SECONDS, response)
+        with file as out, steady as renew:
             # As it was sent: a server may call a .tar.gz a packed .tar.
             for chunk in response.raw.stream(_CHUNK, decode_content=False):
+                renew()
                 if self.client.closed:
                     raise MachineError("another download failed")  # its error is the one shown
                 out.write(chunk)

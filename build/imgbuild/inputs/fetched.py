@@ -132,6 +132,8 @@ def fetch_request(image: Image, project: Project, settings: Settings) -> dict[st
         "packages": json.dumps([[stage.parent, packages(stage)] for stage in stages]),
         BASE: settings.base_for(image.os_name, image.os.image).model_dump_json(),
     }
+    if (mirror := settings.mirrors.get(image.os.distribution)) and mirror.snapshot:
+        parts["snapshot"] = mirror.snapshot
     for title, lock in image.titled_locks.items():
         parts[title] = lock_text(project.locks / lock)
     return {name: sha256(value.encode())[:_SHORT] for name, value in parts.items()}
@@ -181,8 +183,8 @@ class FetchedInputs:
         A layout that the settings name stays: it is this machine's, not the folder's.
         """
         bases = {
-            image.os_name: LayoutBase(
-                source="layout", path=str(self.listings[image.name].base_folder(self.folder))
+            image.os_name: LayoutBase.model_validate(
+                {"from": "layout", "path": str(self.listings[image.name].base_folder(self.folder))}
             )
             for image in images
             if not isinstance(settings.base_for(image.os_name, image.os.image), LayoutBase)
@@ -229,7 +231,7 @@ def _checked_listing(folder: Path, image: Image, project: Project, settings: Set
     if listing is None:
         raise InputError(f"{folder} holds nothing for {image.name}. {again}")
     request = fetch_request(image, project, settings)
-    changed = [name for name in request if listing.request.get(name) != request[name]]
+    changed = sorted({name for name, _ in request.items() ^ listing.request.items()})
     if others := [name for name in changed if name != BASE]:
         raise InputError(
             f"{folder} was fetched for other inputs of {image.name} than this checkout and these "

@@ -25,9 +25,11 @@ from imgbuild.parallel import in_parallel
 from imgbuild.registry.connection import LoginError, docker_credentials
 from imgbuild.registry.repository import HUB, Manifest, RepositoryName
 from imgbuild.registry.repository_client import RegistryClient
-from imgbuild.settings import Credentials, Sites
+from imgbuild.sites import Credentials, Sites
 
 _CONNECTIONS = 4
+#: How long a plan may take: it fetches lists, in seconds where the archive is quick.
+PLAN_SECONDS = 900
 _CACHE_MOUNT = re.compile(r"--mount=type=cache,\S+ (?:\\\n\s*)?")
 #: Compressed again (``.lz4``) they would not be what the archive signed.
 _PLAIN_LISTS = """RUN echo 'Acquire::GzipIndexes "false";' > /etc/apt/apt.conf.d/zz-plain-lists\n"""
@@ -194,9 +196,11 @@ def plan_name(stage: Stage) -> str:
 
 
 def _planned(stage: Stage) -> str:
-    # Without apt's caches, whose locks would make plans wait for installations.
+    # Without apt's caches, whose locks would make plans wait for installations. apt's own limit is
+    # for a server that says nothing; one that drips has none.
     alone = _CACHE_MOUNT.sub("", install_instruction(stage))
-    return alone.replace(APT_INSTALL, f"{APT_INSTALL} --plan /out/{stage.name}")
+    limited = f"timeout {PLAN_SECONDS} {APT_INSTALL} --plan /out/{stage.name}"
+    return alone.replace(APT_INSTALL, limited)
 
 
 def apt_items(out: Path, stages: Sequence[Stage], store: ContentStore) -> Iterator[Download]:

@@ -15,8 +15,9 @@ from typing import NamedTuple
 from packaging.version import Version
 
 from imgbuild.errors import InputError
+from imgbuild.matrix.components import Cuda
+from imgbuild.matrix.evidence import WheelFacts
 from imgbuild.matrix.images import Image
-from imgbuild.matrix.model import Cuda, GpuWheel
 
 
 class Generation(NamedTuple):
@@ -63,8 +64,8 @@ def gpu_support(image: Image) -> tuple[tuple[Generation, KernelSupport], ...]:
     """Return every generation with what a GPU image has for it; empty for a CPU image."""
     if image.cuda is None:
         return ()
-    gpu, cuda = image.wheel.gpu, image.cuda
-    return tuple((one, kernel_support(one.capability, gpu, cuda)) for one in GENERATIONS)
+    wheel, cuda = image.wheel, image.cuda
+    return tuple((one, kernel_support(one.capability, wheel, cuda)) for one in GENERATIONS)
 
 
 def unsupported_gpus(image: Image) -> str | None:
@@ -88,7 +89,7 @@ def unsupported_gpus(image: Image) -> str | None:
     )
 
 
-def kernel_support(capability: str, wheel: GpuWheel, cuda: Cuda) -> KernelSupport:
+def kernel_support(capability: str, wheel: WheelFacts, cuda: Cuda) -> KernelSupport:
     device = _numbers(capability)
     for code in map(_numbers, wheel.native):
         if code[0] == device[0] and code[1] <= device[1]:
@@ -104,14 +105,14 @@ def service(
 ) -> tuple[KernelSupport | None, str]:
     """Return what a GPU image has for a GPU behind a driver (None: unknown), and why not more."""
     cuda, release = image.cuda, f"CUDA {image.version_of('cuda')}"
-    support = kernel_support(capability, image.wheel.gpu, cuda) if cuda and capability else None
+    support = kernel_support(capability, image.wheel, cuda) if cuda and capability else None
     if cuda and capability and support is KernelSupport.NOTHING:
         if _numbers(capability) > _numbers(cuda.newest):
             return support, f"{release} knows no capability above {cuda.newest}"
         return support, f"the wheels have no code for capability {capability}"
     # 450.80 counts as the 450.80.02 that it stands for.
-    given = Version(driver).release if driver else ()
-    if cuda and given < Version(cuda.driver).release[: len(given)]:
+    installed = Version(driver).release if driver else ()
+    if cuda and installed < Version(cuda.driver).release[: len(installed)]:
         why = f"driver {driver} is too old for {release}, which needs {cuda.driver}"
         return KernelSupport.NOTHING, why
     if support is None or driver is None:

@@ -7,19 +7,9 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from imgbuild.errors import InputError
-from imgbuild.matrix.model import (
-    AptCuda,
-    Cuda,
-    Horovod,
-    IndexCuda,
-    Matrix,
-    Mpi,
-    OperatingSystem,
-    Python,
-    Row,
-    TensorFlow,
-    Variant,
-)
+from imgbuild.matrix.components import AptCuda, Cuda, IndexCuda, Mpi, Python
+from imgbuild.matrix.evidence import WheelFacts
+from imgbuild.matrix.model import Horovod, Matrix, OperatingSystem, Row, TensorFlow, Variant
 from imgbuild.matrix.pins import ResolvedPin, os_of, resolve_pins, usual_mpi
 
 #: The end of the name of an image with the documented pins, and that part of its tags.
@@ -131,13 +121,36 @@ class Image:
         return self.matrix.operating_systems[self.os_name]
 
     @property
-    def wheel(self) -> TensorFlow:
+    def release(self) -> TensorFlow:
         return self.matrix.tensorflow[self.tensorflow]
+
+    @property
+    def wheel(self) -> WheelFacts:
+        """What was read out of its TensorFlow wheel; InputError if nothing was."""
+        tag = self.python.wheel_tag
+        found = self.matrix.evidence.wheel(self.distribution, self.tensorflow, tag)
+        if found is None:
+            raise InputError(
+                f"images/evidence.json has nothing of {self.distribution} {self.tensorflow} for "
+                f"{tag}, which {self.name} is made of. Run `imgbuild audit --write` where the "
+                "package index can be reached: it reads the wheel."
+            )
+        return found
 
     @property
     def distribution(self) -> str:
         """The name under which the index has this TensorFlow in this variant."""
-        return self.wheel.distribution[self.variant]
+        return self.release.distribution[self.variant]
+
+    @property
+    def provided(self) -> dict[str, str]:
+        """The other distributions that packages find its TensorFlow as, with their version there.
+
+        The version's local part keeps an index's own file of it out: no release satisfies it.
+        """
+        names = ["tensorflow", "tensorflow-cpu", *(["tensorflow-gpu"] if self.cuda else [])]
+        version = f"{self.tensorflow}+imgbuild"
+        return {name: version for name in names if name != self.distribution}
 
     @property
     def python(self) -> Python:

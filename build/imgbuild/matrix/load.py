@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from imgbuild.errors import InputError
+from imgbuild.matrix.evidence import read_evidence
 from imgbuild.matrix.images import all_images, minor_of, resolve_image, whole_family
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.pins import NVIDIA, MissingError
@@ -50,16 +51,20 @@ _PINNED: tuple[Location, ...] = (
 
 
 def load_matrix(path: Path) -> Matrix:
-    """Return the validated matrix; InputError with each fault as ``matrix.yaml:LINE:COLUMN``."""
-    document = read_document(path)
+    """Return the validated matrix with the evidence beside it.
+
+    InputError: each fault as ``matrix.yaml:LINE:COLUMN``; or the evidence cannot be read.
+    """
+    document, project = read_document(path), Project(path.parent)
     matrix, faults = check(document, Matrix)
     # Looked up in the plain document, so that they are found beside the faults of the schema.
     faults += _broken_references(document.value)
     if matrix:
+        matrix = matrix.with_evidence(read_evidence(project.evidence))
         faults += [*_image_faults(matrix), *_default_faults(matrix), *_layer_faults(matrix)]
         faults += [*rule_faults(matrix), *tag_faults(matrix)]
         faults += _alias_faults(matrix)
-        faults += _upstream_faults(matrix, Project(path.parent).keyrings)
+        faults += _upstream_faults(matrix, project.keyrings)
     if matrix is None or faults:
         raise InputError(f"{document.reject(faults)}{version_note(path.parent)}")
     return matrix
@@ -146,11 +151,11 @@ def _image_faults(matrix: Matrix) -> Iterator[Fault]:
 
 def _default_faults(matrix: Matrix) -> Iterator[Fault]:
     """Yield the default TensorFlow if no row has it, neither as its minor nor as its release."""
-    wanted, releases = matrix.defaults.tensorflow, [row.tensorflow for row in matrix.images]
+    version, releases = matrix.defaults.tensorflow, [row.tensorflow for row in matrix.images]
     minors = dict.fromkeys(map(minor_of, releases))
-    if wanted and wanted not in {*releases, *minors}:
+    if version and version not in {*releases, *minors}:
         listed = ", ".join(minors)
-        what = f"no image of TensorFlow {wanted!r} in the matrix; there are: {listed}"
+        what = f"no image of TensorFlow {version!r} in the matrix; there are: {listed}"
         yield Fault(("defaults", "tensorflow"), what)
 
 

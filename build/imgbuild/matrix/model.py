@@ -6,15 +6,15 @@ Versions, names and URLs are the restricted scalars of :mod:`imgbuild.scalars`; 
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
 from imgbuild import scalars
+from imgbuild.matrix.components import Cuda, Mpi, Python
+from imgbuild.matrix.evidence import Evidence
 from imgbuild.matrix.rule_model import Rule, Tags
 from imgbuild.yaml_file import Section
 
 Variant = Literal["cpu", "gpu"]
-Flavour = Literal["openmpi", "intelmpi"]
-WheelTag = Literal["cp36", "cp37", "cp38", "cp39", "cp310", "cp311"]
 
 
 class Pin(Section):
@@ -44,6 +44,13 @@ AnyPin = Annotated[Pin, BeforeValidator(_spelled_out, json_schema_input_type=sca
 TablePin = Annotated[
     NamedPin, BeforeValidator(_spelled_out, json_schema_input_type=scalars.Name | NamedPin)
 ]
+
+
+class Uv(Section):
+    """What installs the packages where no build gives it: the program in its wheel for Linux."""
+
+    version: scalars.Release
+    sha256: scalars.Sha256
 
 
 class Source(Section):
@@ -112,169 +119,26 @@ class OperatingSystem(Section):
     pins: StackPins = StackPins()
 
 
-class SourcePython(Section):
-    """CPython compiled from python.org's source."""
-
-    origin: Annotated[Literal["source"], Field(alias="from")]
-    source: scalars.Name
-    wheel_tag: WheelTag
-
-
-class CondaPython(Section):
-    """CPython of a conda environment; every package by URL, its sha256 in images/locks."""
-
-    origin: Annotated[Literal["conda"], Field(alias="from")]
-    packages: tuple[scalars.Url, ...] = Field(min_length=1)
-    wheel_tag: WheelTag
-
-    @field_validator("packages")
-    @classmethod
-    def _by_https(cls, packages: tuple[str, ...]) -> tuple[str, ...]:
-        for url in packages:
-            if not url.startswith("https:"):
-                raise ValueError(
-                    f"{url}: a package without a sha256 in the matrix must come by https, since "
-                    "its sha256 is recorded (images/locks) from what is downloaded first"
-                )
-        return packages
-
-
-class AptPython(Section):
-    """The distribution's own CPython; the image's is a virtual environment of it."""
-
-    origin: Annotated[Literal["apt"], Field(alias="from")]
-    os: scalars.Name
-    packages: tuple[scalars.AptPin, ...] = Field(min_length=1)
-    wheel_tag: WheelTag
-
-
-Python = Annotated[SourcePython | CondaPython | AptPython, Field(discriminator="origin")]
-
-
-class AnyMpi(Section):
-    flavour: Flavour
-    version: scalars.Version
-
-
-class AptMpi(AnyMpi):
-    """An MPI from the distribution's archive.
-
-    ``without`` lists packages that others depend on and nothing uses: empty ones replace them.
-    """
-
-    origin: Annotated[Literal["apt"], Field(alias="from")]
-    os: scalars.Name
-    runtime: tuple[scalars.AptPin, ...]
-    build: tuple[scalars.AptPin, ...]
-    without: tuple[scalars.AptPin, ...] = ()
-
-
-class SourceMpi(AnyMpi):
-    """An MPI compiled from its source."""
-
-    origin: Annotated[Literal["source"], Field(alias="from")]
-    source: scalars.Name
-    os: tuple[scalars.Name, ...]
-
-
-class IndexMpi(AnyMpi):
-    """An MPI from the Python package index: its run time, and what Horovod is compiled against.
-
-    ``version`` is the vendor's, the two packages may have others: impi 2018.0.3 is 2018.3.222.
-    """
-
-    origin: Annotated[Literal["index"], Field(alias="from")]
-    version: scalars.Release
-    runtime: scalars.Requirement
-    build: scalars.Requirement
-    os: tuple[scalars.Name, ...]
-    licence: scalars.Prose
-    licence_name: scalars.Name
-
-
-Mpi = Annotated[AptMpi | SourceMpi | IndexMpi, Field(discriminator="origin")]
-
-
-class AnyCuda(Section):
-    """One CUDA release: what TensorFlow loads, and what Horovod is compiled with.
-
-    ``driver`` is the oldest driver that runs it; ``newest`` the highest compute capability its
-    libraries know; ``cudnn`` and ``nccl`` list the releases that were published for it.
-    """
-
-    driver: scalars.Version
-    newest: scalars.Capability
-    cudnn: tuple[scalars.Version, ...]
-    nccl: tuple[scalars.Version, ...]
-    os: tuple[scalars.Name, ...]
-
-
-class AptCuda(AnyCuda):
-    """Packages of NVIDIA's repositories."""
-
-    origin: Annotated[Literal["apt"], Field(alias="from")]
-    runtime: tuple[scalars.AptPin, ...]
-    build: tuple[scalars.AptPin, ...]
-
-
-class IndexCuda(AnyCuda):
-    """NVIDIA's wheels of the Python package index, and the compiler of Debian's archive.
-
-    ``cudnn_package`` and ``nccl_package`` are installed in the pinned versions, beside ``runtime``.
-    ``headers`` are wheels, ``build`` packages of ``suite`` and ``component`` that Horovod is
-    compiled with, by gcc ``compiler``; its kernels are for ``kernels``, and PTX of the last.
-    """
-
-    origin: Annotated[Literal["index"], Field(alias="from")]
-    runtime: tuple[scalars.Requirement, ...]
-    cudnn_package: scalars.Distribution
-    nccl_package: scalars.Distribution
-    headers: tuple[scalars.Requirement, ...]
-    build: tuple[scalars.AptPin, ...]
-    suite: scalars.Name
-    component: scalars.Name
-    compiler: scalars.Version
-    kernels: tuple[scalars.Capability, ...]
-    licence: scalars.Prose
-    licence_name: scalars.Name
-
-
-Cuda = Annotated[AptCuda | IndexCuda, Field(discriminator="origin")]
-
-
-class GpuWheel(Section):
-    """What is in a TensorFlow release's GPU wheel, read out of the wheel.
-
-    ``cudnn`` is the version it was compiled with; ``native`` and ``ptx`` are the compute
-    capabilities that its kernels exist for, as machine code and as PTX.
-    """
-
-    cuda: scalars.Version
-    cudnn: scalars.Version
-    native: tuple[scalars.Capability, ...]
-    ptx: tuple[scalars.Capability, ...]
-
-
 class TensorFlow(Section):
-    """What is true of one TensorFlow release's wheels.
+    """What is decided of one TensorFlow release; ``images/evidence.json`` has what its wheels are.
 
-    ``compiler`` is the g++ or Clang that built them, ``pythons`` the tags there are wheels for,
-    ``glibc`` the oldest C library that their platform tag admits.
+    ``cudnn`` is the version that its GPU wheel was compiled with, of which the wheel tells the
+    major number alone.
     """
 
     tensorboard: scalars.Release
-    compiler: scalars.Compiler
-    pythons: tuple[WheelTag, ...]
-    glibc: scalars.Version
     distribution: dict[Variant, scalars.Distribution]
-    gpu: GpuWheel
+    cudnn: scalars.Version | None = None
 
 
 class Horovod(Section):
     """One Horovod source distribution.
 
     ``launcher`` says whether it has ``horovodrun``, ``tensorflow`` which releases it was tested
-    with here or by its authors, ``nccl`` the operations that it can do with NCCL.
+    with here or by its authors, ``nccl`` the operations that it can do with NCCL, ``adasum``
+    whether it has the header that ``images/files/adasum_float16.py`` changes, ``cmake`` whether
+    CMake builds it. ``one_by_one``: two targets of its CMake, horovod_cuda_kernels and
+    compatible_horovod_cuda_kernels, generate one file, which was seen to fail with make -j2.
     """
 
     sha256: scalars.Sha256
@@ -283,6 +147,9 @@ class Horovod(Section):
     nccl: tuple[
         Literal["allreduce", "allgather", "broadcast", "alltoall", "reducescatter"], ...
     ] = ("allreduce",)
+    adasum: bool = False
+    cmake: bool = False
+    one_by_one: bool = False
 
 
 class Condition(Section):
@@ -356,6 +223,7 @@ class Matrix(Section):
     cuda: dict[scalars.Version, Cuda] = Field(default_factory=dict)
     tensorflow: dict[scalars.Release, TensorFlow]
     horovod: dict[scalars.Release, Horovod]
+    uv: Uv
     requirements: tuple[Condition, ...] = ()
     constraints: tuple[Condition, ...] = ()
     build_requirements: tuple[Condition, ...] = ()
@@ -363,10 +231,23 @@ class Matrix(Section):
     rules: tuple[Rule, ...] = ()
     images: tuple[Row, ...] = Field(min_length=1)
     aliases: dict[scalars.Name, tuple[scalars.Alias, ...]] = Field(default_factory=dict)
+    #: Of ``images/evidence.json``, no part of this file.
+    _evidence: Evidence = PrivateAttr(default_factory=Evidence)
 
     __hash__ = object.__hash__  # of this very matrix
 
     @property
+    def evidence(self) -> Evidence:
+        """What was read out of the wheels."""
+        return self._evidence
+
+    def with_evidence(self, evidence: Evidence) -> Self:
+        """Return the matrix with what was read out of the wheels."""
+        matrix = self.model_copy()
+        matrix._evidence = evidence  # noqa: SLF001 - a copy of its own
+        return matrix
+
+    @property
     def upstream_urls(self) -> dict[str, str]:
-        """The sites that settings can mirror, by name."""
+        """The sites whose URL the matrix has, by name."""
         return {name: site.url for name, site in self.upstreams.items() if site.url}

@@ -60,14 +60,14 @@ def pin_location(matrix: Matrix, row: Row, component: str) -> Location:
     """Return where the pin that holds for a row is written."""
     if component == "os" and row.os is None:
         return ("stacks", row.stack, "os")
-    places: tuple[Location, ...] = (
+    locations: tuple[Location, ...] = (
         ("images", matrix.images.index(row)),
         ("stacks", row.stack, "pins"),
         ("operating_systems", os_of(matrix, row), "pins"),
     )
-    levels = zip(places, _levels(matrix, row), strict=True)
+    levels = zip(locations, _levels(matrix, row), strict=True)
     pinned = (place for place, level in levels if getattr(level, component, None) is not None)
-    return (*next(pinned, places[-1]), component)
+    return (*next(pinned, locations[-1]), component)
 
 
 def usual_mpi(matrix: Matrix, row: Row) -> str | None:
@@ -82,13 +82,16 @@ def resolve_pins(
 
     MissingError: it lacks a pin or a distribution. KeyError: it refers to what is not there.
     """
-    wheel = matrix.tensorflow[row.tensorflow]
-    if variant not in wheel.distribution:
-        what = f"tensorflow.{row.tensorflow}.distribution names no {variant} distribution"
-        raise MissingError(what)
+    release, name = matrix.tensorflow[row.tensorflow], f"tensorflow.{row.tensorflow}"
+    if variant not in release.distribution:
+        raise MissingError(f"{name}.distribution names no {variant} distribution")
+    if variant == "gpu" and release.cudnn is None:
+        raise MissingError(f"{name}.cudnn is missing, what its GPU wheel was compiled with")
     pins = [
-        ResolvedPin("tensorflow", row.tensorflow, source=f"{INDEX}: {wheel.distribution[variant]}"),
-        ResolvedPin("tensorboard", wheel.tensorboard, source=f"{INDEX}: tensorboard"),
+        ResolvedPin(
+            "tensorflow", row.tensorflow, source=f"{INDEX}: {release.distribution[variant]}"
+        ),
+        ResolvedPin("tensorboard", release.tensorboard, source=f"{INDEX}: tensorboard"),
     ]
     components = ["python", "mpi", "horovod", "git", "os"]
     if matrix.python[pin_of(matrix, row, "python").version].origin == "conda":

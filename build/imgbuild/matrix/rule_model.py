@@ -26,14 +26,15 @@ Part = Literal[
 Judged = Literal["python", "mpi", "horovod", "os", "cuda", "cudnn", "nccl"]
 
 #: Pins, and what the matrix's tables hold for the pinned value: ``TABLE.FIELD`` is that field of
-#: the entry that the pin names. A misspelt fact is a fault of the file.
+#: the entry that the pin names, and ``wheel.FACT`` what was read out of the TensorFlow wheel. A
+#: misspelt fact is a fault of the file.
 Fact = Literal[
     "tensorflow",
-    "tensorflow.compiler",
-    "tensorflow.pythons",
-    "tensorflow.glibc",
-    "tensorflow.gpu.cuda",
-    "tensorflow.gpu.cudnn",
+    "tensorflow.cudnn",
+    "wheel.compiler",
+    "wheel.pythons",
+    "wheel.platform_glibc",
+    "wheel.cuda",
     "python.wheel_tag",
     "python.os",
     "horovod",

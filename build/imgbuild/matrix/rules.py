@@ -173,16 +173,29 @@ def _judge(matrix: Matrix, rule: Rule, pins: Pins) -> BrokenRule | None:
 
 
 def _look_up(matrix: Matrix, pins: Pins, fact: str) -> Value | None:
-    """Return a pin (``cuda``) or a field of its entry (``cuda.os``); None if there is none."""
-    component, *path = fact.split(".")
-    if component not in pins:
-        return None
-    found: object = pins[component]
-    if path:
-        found = getattr(matrix, TABLES[component])[found]
-    for part in path:
-        found = getattr(found, part, None)
+    """Return a pin (``cuda``), a field of its entry (``cuda.os``) or a fact of the wheel.
+
+    None: the image has no such pin, or its wheel was not read yet.
+    """
+    component, _, name = fact.partition(".")
+    found: object
+    if component == "wheel":
+        found = _wheel_fact(matrix, pins, name)
+    else:
+        found = pins.get(component)
+        if found and name:
+            found = getattr(getattr(matrix, TABLES[component])[found], name, None)
     return (found,) if isinstance(found, str) else found if isinstance(found, tuple) else None
+
+
+def _wheel_fact(matrix: Matrix, pins: Pins, name: str) -> object:
+    """Return a fact of the image's TensorFlow wheel; None if the wheel was not read yet."""
+    version = pins["tensorflow"]
+    distribution = matrix.tensorflow[version].distribution["gpu" if "cuda" in pins else "cpu"]
+    if name == "pythons":  # also where there is no wheel for this one
+        return matrix.evidence.pythons(distribution, version) or None
+    tag = matrix.python[pins["python"]].wheel_tag
+    return getattr(matrix.evidence.wheel(distribution, version, tag), name, None) or None
 
 
 def _location(image: Image, broken: BrokenRule) -> Location:

@@ -82,18 +82,18 @@ def _check_options(images: tuple["Image", ...], matrix: "Matrix", selection: Sel
             what = f"--tf {version!r}: no such TensorFlow in the matrix"
             raise InputError(f"{what}. Nearest: {near}; `imgbuild list` has them all.")
     flavours = sorted({image.mpi.flavour for image in images})
-    given = ((selection.stack, "--stack", [*matrix.stacks]), (selection.mpi, "--mpi", flavours))
-    for value, option, known in given:
+    options = ((selection.stack, "--stack", [*matrix.stacks]), (selection.mpi, "--mpi", flavours))
+    for value, option, known in options:
         if value is not None and value not in known:
             raise InputError(f"{option} {value!r}: there is none; give {' or '.join(known)}.")
 
 
 def _nearest(version: str, known: Sequence[str]) -> list[str]:
     """Return the versions that differ least, in the first number before the second."""
-    wanted = [int(number) for number in re.findall(r"\d{1,9}", version)]
+    numbers = [int(number) for number in re.findall(r"\d{1,9}", version)]
 
-    def distance(one: str) -> list[int]:
-        return [abs(int(a) - b) for a, b in zip(one.split("."), wanted, strict=False)]
+    def distance(version: str) -> list[int]:
+        return [abs(int(a) - b) for a, b in zip(version.split("."), numbers, strict=False)]
 
     return sorted(dict.fromkeys(known), key=distance)[:_NEAR]
 
@@ -145,8 +145,8 @@ def _no_image(
     selection: Selection, version: str | None, variant: str | None, images: list["Image"]
 ) -> InputError:
     """Return the error: it names what there is of the version, or of which kinds any image is."""
-    given = (("", variant), ("stack ", selection.stack), ("mpi ", selection.mpi))
-    asked = " ".join(f"--{option}{value}" for option, value in given if value)
+    options = (("", variant), ("stack ", selection.stack), ("mpi ", selection.mpi))
+    asked = " ".join(f"--{option}{value}" for option, value in options if value)
     kinds = (image.name if version else image.name.split("-", 2)[2] for image in images)
     what = f"No image of TensorFlow {version}" if version else "No image"
     return InputError(f"{what} fits {asked}. There are: {', '.join(dict.fromkeys(kinds))}.")
@@ -166,8 +166,8 @@ def image_called(matrix: "Matrix", text: str) -> "Image":
             return image
     if short_form := _SHORT.fullmatch(text):
         version, variant = short_form.groups()
-        wanted = Selection((version,), cpu=variant == "cpu", gpu=variant == "gpu")
-        return select_images(matrix, wanted)[0]
+        selection = Selection((version,), cpu=variant == "cpu", gpu=variant == "gpu")
+        return select_images(matrix, selection)[0]
     import difflib  # noqa: PLC0415 - for the error alone
 
     known = {name.lower(): name for image in family for name in (image.name, *image.aliases)}

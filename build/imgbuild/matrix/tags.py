@@ -22,8 +22,6 @@ PLACEHOLDER = "RELEASE"
 RECORD_SUFFIX = ".record"
 #: Before the input digest, in the tag by which an image is found.
 INPUT_PREFIX = "input-"
-#: An earlier version kept the index of all records under this tag.
-INDEX_TAG = "index"
 
 #: The parts of a tag by name; one of which an image has nothing to say is empty or missing.
 Parts = Mapping[Part, str]
@@ -130,8 +128,8 @@ def _unusable(tags: Sequence[tuple[str, str]], moves: bool) -> Iterable[str]:
 
 
 def _refusal(tag: str, longest: int) -> str | None:
-    if tag == INDEX_TAG or tag.endswith(RECORD_SUFFIX):
-        return f"{INDEX_TAG!r} and tags that end in {RECORD_SUFFIX!r} are those of records"
+    if tag.endswith(RECORD_SUFFIX):
+        return f"tags that end in {RECORD_SUFFIX!r} are those of records"
     if len(tag) > longest:
         return f"a tag has at most {longest} characters here"
     if not TAG.fullmatch(tag):

@@ -129,6 +129,8 @@ def _outside(image: Image, inputs: BuildInputs) -> dict[str, str]:
         found |= {f"{DOWNLOAD}{context}/{file.name}": file.sha256 for file in files}
     if image.apt_cuda and inputs.keyrings:
         found["keyrings"] = inputs.keyrings.name
+    if date := inputs.snapshots.get(image.os.distribution):
+        found["snapshot"] = date.name
     if inputs.standin:
         found["stand-in"] = inputs.standin
     return found
@@ -142,8 +144,8 @@ def _short(value: str) -> str:
 
 def _files(place: Path) -> Iterator[Path]:
     """Yield a file itself, the files in a folder, or what a pattern of ``COPY`` means, sorted."""
-    places = [place] if place.exists() else sorted(place.parent.glob(place.name))
-    for one in places:
+    paths = [place] if place.exists() else sorted(place.parent.glob(place.name))
+    for one in paths:
         for path in sorted(one.rglob("*")) if one.is_dir() else [one]:
             if path.is_file() and "__pycache__" not in path.relative_to(one.parent).parts:
                 yield path

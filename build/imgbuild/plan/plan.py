@@ -22,7 +22,7 @@ class Action(StrEnum):
 
     BUILD = "build"
     TEST = "test"
-    NAME = "name"
+    TAG = "tag"
     NOTHING = "nothing"
 
 
@@ -41,7 +41,7 @@ class PlanItem:
     changes: tuple[Change, ...] = ()
 
     @property
-    def busy(self) -> bool:
+    def has_work(self) -> bool:
         return self.action is not Action.NOTHING
 
     def as_json(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def _plan_one(
         failed = "its suites failed last time" if known is False else "not tested yet"
         return PlanItem(image, digest, Action.TEST, f"built, {failed}", best.id)
     if not _is_tagged(image, best):
-        return PlanItem(image, digest, Action.NAME, "built, not tagged yet", best.id)
+        return PlanItem(image, digest, Action.TAG, "built, not tagged yet", best.id)
     return PlanItem(image, digest, Action.NOTHING, "up to date", best.id)
 
 

@@ -22,6 +22,7 @@ from imgbuild.suites.results import NEEDS_GPU, Entry, Verdict
 BASE = f"{NAMESPACE}.input.base"
 CPYTHON = f"{NAMESPACE}.input.cpython"
 SUBSTITUTES = f"{NAMESPACE}.input.substitutes"
+SNAPSHOT = f"{NAMESPACE}.snapshot."
 BASE_DIGEST = "org.opencontainers.image.base.digest"
 _NOT_SAID = "nowhere that its labels say"
 _STANDIN_HOST = "standin.invalid/"
@@ -53,6 +54,7 @@ class PushCandidate:
     report: Mapping[str, Any]
     allowed: tuple[str, ...] = ()
     packages: Mapping[str, str] = field(default_factory=dict)
+    snapshots: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -74,12 +76,12 @@ def approve(context: BuildContext, allowed: Collection[str]) -> tuple[PushCandid
 
     CheckFailedError: one may not; each of these is named, with every reason.
     """
-    approved, refused = [], []
+    candidates, refused = [], []
     for item in context.plan(test=True):
         name, image_id = item.image.name, item.image_id or ""
         stored = context.engine.inspect(image_id) if image_id else None
         report, keys = context.store.document(image_id), context.suite_keys[name]
-        built = context.store.built(image_id)
+        built = context.store.was_built_here(image_id)
         found = [*objections(item, stored, report, keys, built=built)]
         reasons = refusals(found, allowed)
         if reasons or stored is None:
@@ -89,10 +91,12 @@ def approve(context: BuildContext, allowed: Collection[str]) -> tuple[PushCandid
         texts = tuple(one.text for one in found)
         what = (item.image, image_id, item.digest.total, stored.layers, passed, texts)
         packages = locked_packages(item.image, context.project.locks)
-        approved.append(PushCandidate(*what, packages))
+        labels = stored.labels.items()
+        dates = {name.removeprefix(SNAPSHOT): one for name, one in labels if SNAPSHOT in name}
+        candidates.append(PushCandidate(*what, packages, dates))
     if refused:
         raise CheckFailedError("\n".join(refused))
-    return tuple(approved)
+    return tuple(candidates)
 
 
 def refusals(found: Collection[Objection], allowed: Collection[str]) -> list[str]:
@@ -129,7 +133,7 @@ def objections(
     entries = {suite: report[suite] for suite in keys if isinstance(report.get(suite), dict)}
     yield from _cached(stored, entries, built=built)
     yield from _unproved(stored.id, entries, keys)
-    if item.action is Action.NAME:
+    if item.action is Action.TAG:
         yield Objection(
             "it passed and is not tagged, as an image over its budget: run `imgbuild build`"
         )
@@ -157,9 +161,11 @@ def _cached(
             f"{stored.id}`, then `imgbuild build` without --cache-from and --pull",
             ALLOW_CACHED,
         )
-    # Earlier versions did not write where a result was found.
-    places = {suite: one.get("found", "an older report") for suite, one in entries.items()}
-    found = {suite: str(place) for suite, place in sorted(places.items()) if place is not None}
+    origins = {
+        suite: one.get("found", "a report that does not say where")
+        for suite, one in entries.items()
+    }
+    found = {suite: str(place) for suite, place in sorted(origins.items()) if place is not None}
     if found:
         yield Objection(
             f"results of suites that did not run here were found in "

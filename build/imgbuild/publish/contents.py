@@ -52,7 +52,7 @@ def _variant(contents: ImageContents, image: Image) -> str:
     if built != kernels:
         return f"{built} by its build_info.py but {kernels} by its library"
     names = joined_versions(name for name, _ in contents.distributions if name != "horovod")
-    known = {str(variant): name for variant, name in image.wheel.distribution.items()}
+    known = {str(variant): name for variant, name in image.release.distribution.items()}
     return built if known.get(built) == names else f"{built} of {names}"
 
 

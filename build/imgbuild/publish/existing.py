@@ -113,12 +113,20 @@ def releases_in(tags: Collection[str], image: Image) -> list[str]:
 def _release(
     registry: RegistryClient, tags: Collection[str], image: PushCandidate, today: date
 ) -> str:
-    """Return the release under which this very image is there, or the day's next."""
+    """Return the release under which this very image is there, or the day's next.
+
+    CheckFailedError: a later day's is there: to this clock, older images would be the later ones.
+    """
     releases = releases_in(tags, image.image)
     for release in releases:
         manifest = registry.manifest(planned_tags(image.image, release).immutable)
         if manifest and manifest.is_image(image.image_id):
             return release
+    if releases and releases[0][:8] > f"{today:%Y%m%d}":
+        raise CheckFailedError(
+            f"{registry.name} has release {releases[0]} of {image.name}, and here it is {today}. "
+            "Set the clock right; or, if somebody named that release, name a later one: --release."
+        )
     return next_release(today, releases)
 
 

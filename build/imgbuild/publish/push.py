@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
-from imgbuild.build.context import BuildContext, BuildOptions, image_locks, open_context
-from imgbuild.build.remote import RemoteStore
+from imgbuild.build.artifact_store import ArtifactStore
+from imgbuild.build.context import BuildContext, BuildOptions, open_context
 from imgbuild.engine.client import Engine
-from imgbuild.engine.progress import ImageNote, ImagesPlanned, ImageState
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
+from imgbuild.events import ImageNote, ImagesPlanned, ImageState, State
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag
 from imgbuild.parallel import in_parallel
@@ -31,7 +31,7 @@ from imgbuild.project import Project
 from imgbuild.publish.candidate import PushCandidate, approve, check_allowed
 from imgbuild.publish.contents import check_contents
 from imgbuild.publish.existing import ExistingImage, check_release, existing_record, look_up
-from imgbuild.publish.record import Record, packed_size, put_record, suite_record
+from imgbuild.publish.record import Record, put_record, suite_record
 from imgbuild.publish.upload import Uploader, note_of, remove_left_tag
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import RegistryClient, connect
@@ -58,23 +58,30 @@ class PushOptions:
 class PushedImage:
     """The record of an image, and what was or is to be done for it.
 
-    ``steps`` are ``push``, ``record`` and ``move 2.2-gpu``, in this order; none if all was there.
-    ``kept`` are moving tags that stay at a later image.
+    ``pushes`` is whether its content is sent, ``records`` whether its record is written, ``moves``
+    are the moving tags that get it; nothing of it if all was there. ``kept`` are moving tags that
+    stay at a later image.
     """
 
     record: Record
-    steps: tuple[str, ...] = ()
+    pushes: bool = False
+    records: bool = False
+    moves: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
 
     @property
-    def moves(self) -> tuple[str, ...]:
-        return tuple(step.removeprefix("move ") for step in self.steps if " " in step)
+    def steps(self) -> tuple[str, ...]:
+        """What is to do, in this order."""
+        return self._words("push", "record", "move")
 
     @property
     def done(self) -> tuple[str, ...]:
-        """The same steps when they are done: ``pushed``, ``recorded``, ``moved 2.2-gpu``."""
-        words = (step.partition(" ") for step in self.steps)
-        return tuple(f"{verb.removesuffix('e')}ed{space}{tag}" for verb, space, tag in words)
+        """The same steps when they are done."""
+        return self._words("pushed", "recorded", "moved")
+
+    def _words(self, push: str, record: str, move: str) -> tuple[str, ...]:
+        moves = (f"{move} {tag}" for tag in self.moves)
+        return (*[push] * self.pushes, *[record] * self.records, *moves)
 
 
 @dataclass(frozen=True)
@@ -113,11 +120,11 @@ def push_images(project: Project, options: PushOptions, log: Callable[[str], Non
         registry = connect(options.to, settings, log, "--to")
         stack.callback(registry.close)
         build_options = BuildOptions(make_inputs=False)
-        context = stack.enter_context(open_context(project, options.images, build_options, log))
+        context = stack.enter_context(
+            open_context(project, options.images, build_options, log, lock=not options.plan)
+        )
         if not options.plan:
-            names = [image.name for image in options.images]
-            stack.enter_context(image_locks(names, context.host, context.state / "locks"))
-            remove_leftovers(names, context.engine)
+            remove_leftovers([image.name for image in options.images], context.engine)
         candidates = approve(context, options.allowed)
         push = Push(registry, registry.tags(), options.release, log)
         if options.plan:
@@ -146,7 +153,7 @@ def _push_shown(
 ) -> PushedImage | ImgbuildError:
     """Push one image with its own connection to the engine, and show how far it is."""
 
-    def show(state: str, text: str = "") -> None:
+    def show(state: State, text: str = "") -> None:
         context.display.on_event(ImageState(image.name, state, text))
 
     def progress(text: str) -> None:
@@ -157,19 +164,19 @@ def _push_shown(
     def upload(tag: str) -> None:
         progress("")
         check_contents(image.image, image.image_id, engine)
-        show("pushing", tag)
+        show(State.PUSHING, tag)
         Uploader(engine, push.registry, note, progress).push(image.image_id, tag)
 
     try:
         with closing(Engine(context.host)) as engine:
             note = note_of(context.state, engine, image.name)
             remove_left_tag(engine, note)
-            show("checking")
+            show(State.CHECKING)
             pushed = push.push(image, upload)
     except ImgbuildError as error:
-        show("failed")
+        show(State.FAILED)
         return error
-    show("published" if pushed.steps else "up to date")
+    show(State.PUBLISHED if pushed.steps else State.UP_TO_DATE)
     return pushed
 
 
@@ -205,7 +212,7 @@ class Push:
             self._require_own(record, None, existing.record)
             put_record(self.registry, record, manifest)
         if record != existing.record or existing.input != manifest.digest:
-            store = RemoteStore(self.registry, Engine(None), self.log)  # no image is moved here
+            store = ArtifactStore(self.registry, self.log)
             store.keep_verdicts(record.input_digest, image.layers, record.report, manifest)
             self._point(input_tag(record.input_digest), manifest)
         for tag in existing.to_move(manifest):
@@ -221,13 +228,9 @@ class Push:
         manifest = existing.manifest
         record = self._record(image, existing, manifest)
         recorded = manifest and record == existing.record and existing.input == manifest.digest
-        steps = [
-            *([] if manifest else ["push"]),
-            *([] if recorded else ["record"]),
-            *(f"move {tag}" for tag in existing.to_move(manifest)),
-        ]
         kept = tuple(f"{tag} stays at {later}" for tag, later in existing.kept.items())
-        return existing, PushedImage(record, tuple(steps), kept)
+        moves = existing.to_move(manifest)
+        return existing, PushedImage(record, not manifest, not recorded, tuple(moves), kept)
 
     def _record(
         self, image: PushCandidate, existing: ExistingImage, manifest: Manifest | None
@@ -237,7 +240,7 @@ class Push:
             image=image.name,
             digest=manifest.digest if manifest else "",
             image_id=manifest.config_digest if manifest else image.image_id,
-            size=packed_size(manifest) if manifest else 0,
+            size=sum(manifest.sizes()) if manifest else 0,
             release=existing.release,
             tag=existing.tag,
             moving=tuple(existing.moving),
@@ -250,13 +253,11 @@ class Push:
             substitutes=image.allowed,
             published=f"{self.now():%Y-%m-%dT%H:%M:%SZ}",
             packages=image.packages,
+            snapshots=image.snapshots,
         )
         if existing.record is None or existing.record.digest != record.digest:
             return record
-        # Earlier versions recorded the id that the engine of the push gave to the image.
-        return replace(
-            record, published=existing.record.published, image_id=existing.record.image_id
-        )
+        return replace(record, published=existing.record.published)
 
     def _uploaded(self, image: PushCandidate, tag: str) -> Manifest:
         manifest = self.registry.manifest(tag)

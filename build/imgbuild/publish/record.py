@@ -9,14 +9,14 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, Required
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict  # typing's own from Python 3.12 on
 
-from imgbuild.errors import CheckFailedError
-from imgbuild.matrix.tags import INPUT_PREFIX, RECORD_SUFFIX, RELEASE, TAG, input_tag, record_tag
+from imgbuild.matrix.tags import INPUT_PREFIX, RECORD_SUFFIX, RELEASE, TAG, record_tag
 from imgbuild.parallel import in_parallel
-from imgbuild.registry.repository import DamagedError, Manifest
+from imgbuild.registry.repository import LARGEST_BLOB, DamagedError, Manifest
 from imgbuild.registry.repository_client import RegistryClient
 from imgbuild.scalars import Timestamp, refusal_reason
 
@@ -28,16 +28,37 @@ _WORKERS = 8
 
 Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 Tag = Annotated[str, Field(pattern=f"^{TAG.pattern}$")]
+Release = Annotated[str, Field(pattern=r"^[0-9]{8}\.[1-9][0-9]{0,3}$")]
+Count = Annotated[int, Field(ge=0, le=1_000_000)]
+#: A word of an image or a suite, or a version.
+Word = Annotated[str, Field(max_length=200)]
+
+
+class _Skip(TypedDict, total=False):
+    reason: str
+
+
+class ReportEntry(TypedDict, total=False):
+    """What the store of reports remembers of one suite, as far as a reader of records looks."""
+
+    __pydantic_config__ = ConfigDict(extra="allow", strict=True)  # type: ignore[misc]
+
+    verdict: Required[Word]
+    key: Word
+    passed: Count
+    skipped: list[_Skip]
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    before: Word | None
 
 
 @dataclass(frozen=True)
 class SuiteRecord:
     """What one suite found: its verdict, the number of its checks, and why some were skipped."""
 
-    suite: str
-    verdict: str
-    passed: int
-    skipped: int
+    suite: Word
+    verdict: Word
+    passed: Count
+    skipped: Count
     reasons: tuple[str, ...] = ()
 
 
@@ -50,23 +71,25 @@ class Record:
     image need not test it again. ``published`` is in UTC.
     """
 
-    image: str
+    image: Word
     digest: Digest
     image_id: Digest
-    size: Annotated[int, Field(ge=0)]
-    release: str
+    size: Annotated[int, Field(ge=0, lt=LARGEST_BLOB)]
+    release: Release
     tag: Tag
     moving: tuple[Tag, ...]
     input_digest: Digest
-    variant: str
-    stack: str
-    pins: Mapping[str, str]
+    variant: Word
+    stack: Word
+    pins: Mapping[Word, Word]
     suites: tuple[SuiteRecord, ...]
-    report: Mapping[str, Any]
+    report: Mapping[Word, ReportEntry]
     substitutes: tuple[str, ...]
     published: Timestamp
-    #: The version of every Python package; records of earlier versions have none.
-    packages: Mapping[str, str] = field(default_factory=dict)
+    #: The version of every Python package.
+    packages: Mapping[Word, Word] = field(default_factory=dict)
+    #: The time as which the archive of a distribution was taken, where the settings name one.
+    snapshots: Mapping[Word, Word] = field(default_factory=dict)
 
     @property
     def age(self) -> tuple[str, tuple[int, ...], str]:
@@ -93,16 +116,6 @@ def suite_record(suite: str, entry: Mapping[str, Any]) -> SuiteRecord:
 def skip_reasons(entry: Mapping[str, Any]) -> tuple[str, ...]:
     """Return why checks of a suite were skipped, each reason once."""
     return tuple(dict.fromkeys(str(one.get("reason")) for one in entry.get("skipped", ())))
-
-
-def packed_size(manifest: Manifest) -> int:
-    """Return the bytes of configuration and layers, packed as the registry holds them."""
-    document = manifest.document()
-    if "config" not in document or "layers" not in document:
-        raise CheckFailedError(
-            f"{manifest.digest} lists several platforms, not one image: build it."
-        )
-    return sum(int(part["size"]) for part in (document["config"], *document["layers"]))
 
 
 def record_of(document: Mapping[str, Any], where: str) -> Record:
@@ -230,12 +243,5 @@ def read_published(registry: RegistryClient) -> PublishedRepository:
 
 
 def published_inputs(registry: RegistryClient) -> frozenset[str]:
-    """Return the input tags of all that is published.
-
-    Earlier versions set no such tags: of a repository without any, the records are read.
-    """
-    tags = registry.tags()
-    found = frozenset(tag for tag in tags if tag.startswith(INPUT_PREFIX))
-    if found:
-        return found
-    return frozenset(input_tag(one.input_digest) for one in read_published(registry).whole)
+    """Return the input tags of all that is published."""
+    return frozenset(tag for tag in registry.tags() if tag.startswith(INPUT_PREFIX))

@@ -13,11 +13,11 @@ from math import ceil
 from typing import TypeVar
 from urllib.parse import urlencode
 
-from imgbuild import http
+from imgbuild import addresses, http
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.files import parse_json
 from imgbuild.registry.repository import DOCKER_MANIFEST, INDEXES, OCI_MANIFEST, RepositoryName
-from imgbuild.settings import Credentials
+from imgbuild.sites import Credentials
 
 #: This client's name for the token server, which wants one with identity tokens.
 _CLIENT = "imgbuild"
@@ -69,7 +69,7 @@ class RegistryConnection:
         self._http = client
         self._find = find_credentials or docker_credentials
         self._lock = threading.Lock()
-        self._scheme = "" if http.is_loopback(name.host) else "https"
+        self._scheme = "" if addresses.is_loopback(name.host) else "https"
         #: The ``Authorization`` header; empty before the registry has asked for one.
         self._header = ""
         self._writes = False
@@ -109,7 +109,7 @@ class RegistryConnection:
         url = path if "://" in path else f"{root}{path}"
         sent = {**_ACCEPT, **(headers or {})}
         send = partial(self._http.ask, method, url, sent, content=content, limit=most)
-        if http.same_site(url, root):
+        if addresses.same_site(url, root):
             answer = self._authorized(send, write=content is not None)
         else:
             answer = send()  # another site gets no login of this one
@@ -157,10 +157,10 @@ class RegistryConnection:
 
     def _requires_login(self, answer: http.Answer) -> bool:
         """Return whether the registry itself asks for a login; no site that it leads to may."""
-        if answer.status == 401 and not http.same_site(answer.url, self._root()):
+        if answer.status == 401 and not addresses.same_site(answer.url, self._root()):
             raise CheckFailedError(
-                f"{self.name}: the registry leads to {http.shown(answer.url)}, which asks for a "
-                "login; none was sent there. Check the registry, or a proxy before it."
+                f"{self.name}: the registry leads to {addresses.shown(answer.url)}, which asks for "
+                "a login; none was sent there. Check the registry, or a proxy before it."
             )
         return answer.status == 401
 

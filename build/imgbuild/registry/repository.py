@@ -25,6 +25,8 @@ INDEXES = (
 )
 #: The configuration of an artifact.
 EMPTY_TYPE, EMPTY = "application/vnd.oci.empty.v1+json", b"{}"
+#: No blob has so many bytes; what says more is damaged, or means harm.
+LARGEST_BLOB = 1 << 50
 
 
 class DamagedError(CheckFailedError):
@@ -57,13 +59,24 @@ class Manifest:
 
     def document(self) -> Mapping[str, Any]:
         """Return the parsed content; DamagedError if it is not a JSON object."""
-        return _json_object(self.content, f"The manifest {self.digest}")
+        return json_object(self.content, f"The manifest {self.digest}")
 
     @property
     def config_digest(self) -> str:
         """The digest of the configuration, or nothing if it has none."""
         config = self.document().get("config")
         return str(config.get("digest", "")) if isinstance(config, Mapping) else ""
+
+    def sizes(self) -> tuple[int, ...]:
+        """Return the bytes of the configuration and of each layer, as the registry holds them.
+
+        DamagedError: it does not say them, or lists several platforms.
+        """
+        document = self.document()
+        config, layers = document.get("config"), document.get("layers")
+        if config is None or not isinstance(layers, list):
+            raise DamagedError(f"{self.digest} lists several platforms, not one image: build it.")
+        return tuple(descriptor_size(one, self.digest) for one in (config, *layers))
 
     def is_image(self, image_id: str) -> bool:
         """Return whether an engine gives its image this id.
@@ -84,7 +97,7 @@ class Artifact:
 
     def document(self) -> Mapping[str, Any]:
         """Return the parsed content; DamagedError if it is not a JSON object."""
-        return _json_object(self.content, self.where)
+        return json_object(self.content, self.where)
 
 
 def parse_repository(text: str, option: str) -> RepositoryName:
@@ -112,12 +125,21 @@ def descriptor(media_type: str, content: bytes) -> dict[str, Any]:
     return {"mediaType": media_type, "digest": digest_of(content), "size": len(content)}
 
 
+def descriptor_size(described: object, where: str) -> int:
+    """Return the size that a descriptor says, in bytes; DamagedError if it says none."""
+    size = described.get("size") if isinstance(described, Mapping) else None
+    if type(size) is not int or not 0 <= size < LARGEST_BLOB:
+        raise DamagedError(f"{where} refers to something without a size that can be.")
+    return size
+
+
 def is_digest(reference: str) -> bool:
     """Return whether a reference is a digest; a tag has no colon."""
     return ":" in reference
 
 
-def _json_object(content: bytes, what: str) -> Mapping[str, Any]:
+def json_object(content: bytes, what: str) -> Mapping[str, Any]:
+    """Return the JSON object that somebody has put into a registry; DamagedError for all else."""
     try:
         found = parse_json(content)
     except ValueError:

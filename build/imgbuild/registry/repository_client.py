@@ -10,12 +10,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from imgbuild.addresses import moved
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import parse_json
-from imgbuild.http import LARGEST_ANSWER, Answer, HttpClient, RetryPolicy, TransientError, moved
+from imgbuild.http import LARGEST_ANSWER, Answer, HttpClient, RetryPolicy, TransientError
 from imgbuild.registry import repository
 from imgbuild.registry.connection import RegistryConnection, error_text
-from imgbuild.settings import Sites
+from imgbuild.sites import Sites
 
 if TYPE_CHECKING:
     from imgbuild.settings import Settings
@@ -88,13 +89,13 @@ class RegistryClient(RegistryConnection):
         def upload() -> None:
             if self.ask(what, "HEAD", f"/blobs/{digest}", range(600)).status == 200:
                 return
-            begun = self.ask(what, "POST", "/blobs/uploads/", (202,), content=b"")
-            address = moved(begun.url, begun.headers.get("Location", ""))
+            started = self.ask(what, "POST", "/blobs/uploads/", (202,), content=b"")
+            address = moved(started.url, started.headers.get("Location", ""))
             address += f"{'&' if '?' in address else '?'}digest={quote(digest, safe='')}"
             kind = {"Content-Type": "application/octet-stream"}
-            ended = self.ask(what, "PUT", address, (201, 404), kind, content)
-            if ended.status == 404:  # the registry was restarted in between
-                raise TransientError(f"it lost the upload{error_text(ended)}")
+            finished = self.ask(what, "PUT", address, (201, 404), kind, content)
+            if finished.status == 404:  # the registry was restarted in between
+                raise TransientError(f"it lost the upload{error_text(finished)}")
 
         self.retry(what, upload)
         return digest

@@ -67,10 +67,10 @@ def _gpu(image: Image) -> dict[str, str]:
     if image.cuda is None:
         return {}
     return {
-        "cuda": image.wheel.gpu.cuda,
+        "cuda": image.wheel.cuda,
         "driver": image.cuda.driver,
         "newest": image.cuda.newest,
-        "oldest": min(image.wheel.gpu.native, key=Version),
+        "oldest": min(image.wheel.native, key=Version),
         **({"kernels": " ".join(image.index_cuda.kernels)} if image.index_cuda else {}),
     }
 

@@ -258,7 +258,7 @@ class ReportStore:
         whole = self.passed(image_id, keys, gpus=gpus).keys() == keys.keys()
         return Verdict.PASSED if keys and whole else Verdict.UNKNOWN
 
-    def knows(self, image_id: str) -> bool:
+    def was_to_test(self, image_id: str) -> bool:
         """Return whether this machine was to test the image, even if its file is damaged."""
         return self._path(image_id).is_file()
 
@@ -267,7 +267,7 @@ class ReportStore:
         suites = self._read(image_id).get("suites")
         return suites if isinstance(suites, dict) else {}
 
-    def adopt(
+    def import_results(
         self, image_id: str, suites: Mapping[str, Any], found: str = "", *, built: bool = False
     ) -> None:
         """Take over results of the same image, found in a repository; those of this machine win.
@@ -281,7 +281,7 @@ class ReportStore:
         }
         self._write(image_id, {**theirs, **self.document(image_id)}, built=built)
 
-    def built(self, image_id: str) -> bool:
+    def was_built_here(self, image_id: str) -> bool:
         """Return whether this machine is known to have built the image: labels can be forged."""
         return self._read(image_id).get("built") is True
 
@@ -300,7 +300,7 @@ class ReportStore:
         return document if isinstance(document, dict) else {}
 
     def _write(self, image_id: str, suites: Mapping[str, Any], *, built: bool = False) -> None:
-        built = built or self.built(image_id)
+        built = built or self.was_built_here(image_id)
         document = {"image_id": image_id, "built": built, "suites": suites}
         write_text(self._path(image_id), json.dumps(document, indent=2) + "\n")
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from imgbuild import process
 from imgbuild.engine.client import Engine
-from imgbuild.engine.progress import ImageNote, ImageState, Listener
 from imgbuild.errors import CheckFailedError
+from imgbuild.events import ImageNote, ImageState, Listener, State
 from imgbuild.files import work_folder, write_text
 from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
@@ -50,7 +50,7 @@ class TestOptions:
     """Which suites, none for all; ``rerun`` those too that passed before.
 
     ``fail_fast`` ends a run with the first failed check. As many suites run at once, of all images
-    together, as there are ``places``. When ``stop`` is set, all runs end.
+    together, as there are ``slots``. When ``stop`` is set, all runs end.
     """
 
     __test__ = False  # the name begins with Test, but pytest must not collect it
@@ -58,7 +58,7 @@ class TestOptions:
     suites: tuple[str, ...] = ()
     rerun: bool = False
     fail_fast: bool = False
-    places: threading.Semaphore = field(default_factory=threading.Semaphore)
+    slots: threading.Semaphore = field(default_factory=threading.Semaphore)
     stop: threading.Event = field(default_factory=threading.Event)
 
 
@@ -107,7 +107,7 @@ class CheckStream:
     failed: int = 0
     reported: set[tuple[str, str]] = field(default_factory=set)
     #: Whether pytest ended by itself, so that no line is missing.
-    ended: bool = False
+    finished: bool = False
     checks: list[Check] = field(default_factory=list)
 
     def read(self, line: str) -> None:
@@ -116,7 +116,7 @@ class CheckStream:
         except ValueError:  # the line that a kill cut off
             return
         self.expected += event.get("checks", 0)
-        self.ended = self.ended or "ended" in event
+        self.finished = self.finished or "ended" in event
         if "outcome" in event:
             self._add(Check(**{**event, "test": check_name(event["test"])}))
         if event.get("begins", self.suite) != self.suite:
@@ -170,7 +170,7 @@ def run_suites(
     """
 
     def log(text: str) -> None:
-        session.listener(ImageState(target.name, "testing", text))
+        session.listener(ImageState(target.name, State.TESTING, text))
 
     started = time.monotonic()
     reports = session.reports / folder_name(target.name)
@@ -201,13 +201,13 @@ def run_suites(
             tests = (str(session.project.suites / f"{PREFIX}{suite}.py") for suite in group)
             own = (*command, f"--junitxml={folder / group[0]}.xml", *tests)
             files = (folder / f"{group[0]}.txt", folder / group[0])
-            with options.places:
+            with options.slots:
                 code = None
                 if not options.stop.is_set():
                     code = call_pytest(own, session.engine.host, files, stream.read, options.stop)
             if options.stop.is_set():
                 raise SuitesStoppedError
-            if code not in _VERDICTS or not stream.ended:
+            if code not in _VERDICTS or not stream.finished:
                 late = f"did not end within {TIMEOUT_SECONDS // 60} minutes and was stopped"
                 fault = f"could not be run (pytest exit code {code})" if code is not None else late
                 raise CheckFailedError(
@@ -230,14 +230,14 @@ def run_suites(
             write_text(reports / JUNIT, f'<?xml version="1.0"?><testsuites>{each}</testsuites>\n')
     checks = [check for each in found for check in each]
     cut = options.fail_fast and any(check.outcome == "failed" for check in checks)
-    begun = {check.suite for check in checks} if cut else {*suites}
+    reached = {check.suite for check in checks} if cut else {*suites}
     return Report(
         target.name,
         target.image_id,
         code_digest(session.project.suites),
         # A suite without any check has passed nothing.
-        tuple(suite_result(name, checks) for name in suites if name in begun),
-        not_begun=tuple(name for name in suites if name not in begun),
+        tuple(suite_result(name, checks) for name in suites if name in reached),
+        not_begun=tuple(name for name in suites if name not in reached),
         seconds=time.monotonic() - started,
     )
 

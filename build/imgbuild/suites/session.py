@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from imgbuild.engine.progress import ImageState
 from imgbuild.errors import ImgbuildError
+from imgbuild.events import ImageState, State
 from imgbuild.files import write_text
 from imgbuild.parallel import as_completed
 from imgbuild.suites.catalog import choose_suites, code_digest, suite_keys
@@ -45,7 +45,7 @@ def report_on(target: TestTarget, session: TestSession, options: TestOptions) ->
     todo = tuple(name for name in keys if name not in known)
     before = f"not run again: {', '.join(sorted(known))}" if known else ""
     text = "; ".join(filter(None, (", ".join(todo), before)))
-    session.listener(ImageState(target.name, "testing", text))
+    session.listener(ImageState(target.name, State.TESTING, text))
     folder = session.reports / folder_name(target.name)
     (folder / JUNIT).unlink(missing_ok=True)
     if todo:
@@ -62,7 +62,7 @@ def report_on(target: TestTarget, session: TestSession, options: TestOptions) ->
         reference=target.reference,
         unspecified=target.unspecified,
     )
-    session.listener(ImageState(target.name, str(report.verdict)))
+    session.listener(ImageState(target.name, State(report.verdict)))
     write_text(folder / REPORT, json.dumps(report.as_json(), indent=2) + "\n")
     write_text(folder / SUMMARY, summary([report]))
     return report
@@ -102,7 +102,7 @@ def run_targets(
         passed = isinstance(outcome, Report) and outcome.verdict is not Verdict.FAILED
         return passed or not options.fail_fast
 
-    options = replace(options, places=threading.Semaphore(jobs))
+    options = replace(options, slots=threading.Semaphore(jobs))
     stop = options.stop.set
     done = as_completed(outcome_of, targets, jobs, goes_on=goes_on, stop=stop, grace=None)
     outcomes = {target.name: outcome for target, outcome in done}

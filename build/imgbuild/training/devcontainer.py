@@ -3,12 +3,16 @@
 import json
 from typing import Any
 
+from imgbuild.errors import InputError
 from imgbuild.training.docker_run import owner_words
 from imgbuild.training.training_job import TENSORBOARD_PORT, WORK, TrainingJob, size_words
 
 
 def devcontainer_text(job: TrainingJob) -> str:
-    """Return the file; the folder that it is opened in is the code."""
+    """Return the file; the folder that it is opened in is the code.
+
+    InputError: a value has ``${``.
+    """
     run = [f"--volume={one.text}" for one in job.mounts[1:]]
     run += [f"--shm-size={size_words(job.shm_bytes)}"]
     run += [f"--gpus={job.gpus}", "--ulimit=memlock=-1"] if job.gpus else []
@@ -17,6 +21,9 @@ def devcontainer_text(job: TrainingJob) -> str:
         for name, value in job.variables.items()
     }
     variables.pop("HOME", None)
+    for text in (*run, *(value for value in job.variables.values() if value)):
+        if "${" in text:  # which the format has no way to write
+            raise InputError(f"{text}: a devcontainer.json would put something else for ${{…}}.")
     document: dict[str, Any] = {
         "name": job.name,
         "image": job.image,

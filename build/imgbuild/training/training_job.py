@@ -13,7 +13,7 @@ from imgbuild.errors import InputError
 from imgbuild.text import printable
 
 if TYPE_CHECKING:
-    from imgbuild.matrix.model import Flavour
+    from imgbuild.matrix.components import Flavour
 
 #: Where the code lies and the command begins; where checkpoints are kept, and what names that.
 WORK, MODEL, MODEL_VARIABLE = "/work", "/model", "MODEL_DIR"
@@ -78,7 +78,7 @@ class TrainingJob:
     shm_bytes: int = _SHM_LEAST
     seconds: int = 0
     further: tuple[Mount, ...] = ()
-    given: tuple[tuple[str, str | None], ...] = ()
+    overrides: tuple[tuple[str, str | None], ...] = ()
     checkpoints: str | None = None
     tensorboard: str | None = None
 
@@ -107,7 +107,7 @@ class TrainingJob:
         homeless = self.user is not None and self.user.split(":")[0] != MPI_USER
         home: dict[str, str | None] = {"HOME": "/tmp"} if homeless else {}  # noqa: S108
         model: dict[str, str | None] = {MODEL_VARIABLE: MODEL} if self.checkpoints else {}
-        return {**home, **model, **dict(self.given)}
+        return {**home, **model, **dict(self.overrides)}
 
     @property
     def ranks_per_node(self) -> int:
@@ -206,13 +206,13 @@ def parse_folder(text: str, option: str) -> str:
 
 def parse_variable(text: str) -> tuple[str, str | None]:
     """Return a variable of ``NAME=VALUE``, or of ``NAME``, which is handed on."""
-    name, given, value = text.partition("=")
+    name, separator, value = text.partition("=")
     if not _VARIABLE.fullmatch(name):
         raise InputError(
             f"--env {text!r}: give NAME=VALUE, or NAME to hand that variable on; a name has "
             "letters, digits and '_'."
         )
-    return name, value if given else None
+    return name, value if separator else None
 
 
 def check_job(job: TrainingJob, *, runs: bool = True) -> None:

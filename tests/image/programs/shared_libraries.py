@@ -32,7 +32,9 @@ def path_of(library):
 def wheel_of(path):
     """Return the version of the distribution that brought a file; None if none did."""
     site = sysconfig.get_paths()["purelib"]
-    line = os.path.relpath(path or "/", site) + ","
+    link = os.path.join(site, "nvidia")  # to where the files are for every Python
+    path = (path or "/").replace(os.path.realpath(link), link)
+    line = os.path.relpath(path, site) + ","
     for record in glob.glob(os.path.join(site, "*.dist-info", "RECORD")):
         with open(record) as stream:
             if any(one.startswith(line) for one in stream):

@@ -3,8 +3,9 @@
 import pytest
 
 from imgbuild.audit.audit import needs_of
-from imgbuild.audit.compare import Need, WheelFacts
+from imgbuild.audit.compare import Need
 from imgbuild.http import HttpClient, RetryPolicy
+from imgbuild.matrix.evidence import WheelFacts
 from imgbuild.matrix.images import Image
 
 
@@ -32,10 +33,12 @@ def gpu_facts() -> WheelFacts:
         name="tensorflow-gpu",
         version="2.2.0",
         tags=("cp36-cp36m-manylinux2010_x86_64",),
+        pythons=("cp36", "cp37", "cp38"),
         libraries=("libcublas.so.10", "libcuda.so.1", "libcudart.so.10.1", "libcudnn.so.7"),
         loading="opened",
         cuda_build=True,
-        capabilities=(),
+        cuda="10.1",
+        capabilities=("sm_35", "compute_70"),
         compiler="7.3.1",
         cxx11_abi=0,
         glibc="2.12",
@@ -52,5 +55,7 @@ def cpu_facts(gpu_facts: WheelFacts, cpu_need: Need) -> WheelFacts:
         "libraries": (),
         "loading": "none",
         "cuda_build": False,
+        "cuda": "",
+        "capabilities": (),
     }
     return gpu_facts.model_copy(update=changes)

@@ -26,6 +26,8 @@ class FakeWheel:
     tag: str = "cp36-cp36m-manylinux2010_x86_64"
     #: Whether it is as from 2.9 on: versions in the loader's code, the compiler in another library.
     recent: bool = False
+    #: Kind (1: PTX, 2: machine code) and capability of each entry of a fat binary.
+    code: tuple[tuple[int, int], ...] = ((2, 35), (2, 70), (1, 70))
 
     @property
     def file(self) -> str:
@@ -44,6 +46,8 @@ class FakeWheel:
         beginning = b"\0".join(
             [b"\x7fELF", *(n.encode() for n in self.needed), b"GLIBC_2.2.5", b""]
         )
+        entries = (struct.pack("<HHI20xI", kind, 0x101, 64, sm) for kind, sm in self.code)
+        beginning += b"".join(entries)
         files = {
             f"{info}/METADATA": f"Name: {self.name}\nVersion: {self.version}\n".encode(),
             f"{info}/WHEEL": f"Wheel-Version: 1.0\n{self.tag_lines}".encode(),

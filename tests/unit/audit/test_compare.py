@@ -5,16 +5,10 @@ from typing import Any
 import pytest
 
 from imgbuild.audit.audit import HOROVOD, needs_of
-from imgbuild.audit.compare import (
-    Contradiction,
-    Facts,
-    Need,
-    OfferedFile,
-    WheelFacts,
-    compare,
-    compare_locks,
-)
+from imgbuild.audit.compare import Contradiction, Need, compare, compare_locks, compare_rules
+from imgbuild.audit.package_index import OfferedFile
 from imgbuild.dockerfile.lockfile import Lock
+from imgbuild.matrix.evidence import Facts, WheelFacts
 from imgbuild.matrix.images import Image
 
 pytest_plugins = ("audit_fixtures",)
@@ -38,19 +32,11 @@ def test_a_wheel_that_agrees_has_no_contradiction(
         ({"version": "2.2.1"}, ["metadata"]),
         ({"file": "tensorflow_gpu-2.2.0-cp37-cp37m-manylinux2010_x86_64.whl"}, ["python"]),
         ({"tags": ("cp37-cp37m-linux_x86_64",)}, ["python"]),
-        ({"file": "tensorflow_gpu-2.2.0-cp36-cp36m-manylinux1_x86_64.whl"}, ["platform"]),
-        (
-            {"file": "tensorflow_gpu-2.2.0-cp36-cp36m-manylinux_2_35_x86_64.whl"},
-            ["glibc", "platform"],
-        ),
         ({"glibc": "2.38"}, ["glibc"]),
-        ({"compiler": "4.8.5"}, ["compiler"]),
         ({"libraries": ()}, ["gpu"]),
         ({"cuda_build": False}, ["gpu"]),
-        ({"libraries": ("libcudart.so.10.0", "libcudnn.so.7")}, ["cuda", "cuda"]),
-        ({"libraries": ("libcudart.so.10.1", "libcudnn.so.8")}, ["cudnn", "cudnn"]),
-        ({"libraries": ("libcudart.so.10.1",)}, ["cudnn", "cudnn"]),
-        ({"capabilities": ("sm_35", "compute_70")}, ["capabilities", "capabilities"]),
+        ({"libraries": ("libcudart.so.10.1", "libcudnn.so.8")}, ["cudnn"]),
+        ({"libraries": ("libcudart.so.10.1",)}, ["cudnn"]),
     ],
 )
 def test_a_gpu_wheel_that_differs_is_named(
@@ -82,35 +68,31 @@ def test_a_wheel_may_have_several_tags(gpu_need: Need, gpu_facts: WheelFacts) ->
     start = "tensorflow_gpu-2.2.0"
     both = f"{start}-cp36.cp37-cp36m.cp37m-manylinux1_x86_64.manylinux2010_x86_64.whl"
     newer = f"{start}-cp36-cp36m-manylinux2010_x86_64.manylinux_2_35_x86_64.whl"
-    tags = ("cp37-cp37m-manylinux2010_x86_64", *gpu_facts.tags)
     assert gpu_need.fits(both)
-    assert _compared(gpu_need, gpu_facts, file=newer, tags=tags) == ()
-    [found] = _compared(gpu_need, gpu_facts, file=both)
-    assert (found.kind, found.evidence) == ("platform", "its platform tag promises glibc 2.5")
+    promised = [gpu_facts.model_copy(update={"file": one}).platform_glibc for one in (both, newer)]
+    assert promised == ["2.5", "2.12"]
 
 
-def test_places_are_where_the_pin_is_written(gpu_need: Need, gpu_facts: WheelFacts) -> None:
-    index = gpu_need.images[0].matrix.images
-    row = next(i for i, r in enumerate(index) if (r.tensorflow, r.stack) == ("2.2.0", "ubuntu"))
-    wrong = _compared(gpu_need, gpu_facts, libraries=("libcudart.so.10.0", "libcudnn.so.8"))
-    assert [found.place for found in wrong] == [
-        ("images", row, "cuda"),
-        ("tensorflow", "2.2.0", "gpu", "cuda"),
-        ("stacks", "ubuntu", "pins", "cudnn"),
-        ("tensorflow", "2.2.0", "gpu", "cudnn"),
-    ]
-    assert wrong[0].evidence == "the version of libcudart that it loads is 10.0"
-    assert wrong[0].change == "write 10.0 in place of 10.1"
-
-
-def test_from_cuda_11_on_libcudart_has_the_name_of_the_first_minor_release(
-    images: dict[str, Image], gpu_facts: WheelFacts
+@pytest.mark.parametrize(
+    ("changes", "rule", "component"),
+    [
+        ({"cuda": "10.0"}, "tensorflow-cuda", "cuda"),
+        ({"cuda": "11.2"}, "tensorflow-cuda-11", "cuda"),
+        (
+            {"file": "tensorflow_gpu-2.2.0-cp36-cp36m-manylinux_2_35_x86_64.whl"},
+            "tensorflow-glibc",
+            "os",
+        ),
+        ({"pythons": ("cp37",)}, "tensorflow-python", "python"),
+    ],
+)
+def test_a_wheel_with_which_an_image_breaks_a_rule_is_named(
+    gpu_need: Need, gpu_facts: WheelFacts, changes: dict[str, Any], rule: str, component: str
 ) -> None:
-    need = needs_of([images["tf-2.12-gpu-debian"]])[0]
-    found = {"libraries": ("libcudart.so.11.0", "libcudnn.so.8"), "name": "tensorflow"}
-    other = {**found, "libraries": ("libcudart.so.12", "libcudnn.so.8")}
-    kinds = [[c.kind for c in _compared(need, gpu_facts, **one)] for one in (found, other)]
-    assert [kind.count("cuda") for kind in kinds] == [0, 2]
+    assert list(compare_rules([gpu_need], [gpu_facts])) == []
+    [found] = compare_rules([gpu_need], [gpu_facts.model_copy(update=changes)])
+    assert (found.kind, found.subject, found.place[-1]) == ("rule", "tf-2.2-gpu-ubuntu", component)
+    assert f"breaks the rule {rule}, " in found.evidence
 
 
 def test_horovod_is_the_one_of_the_matrix(images: dict[str, Image]) -> None:

@@ -19,7 +19,8 @@ from imgbuild.audit.reachability import (
 from imgbuild.http import HttpClient
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
-from imgbuild.settings import Settings, Sites
+from imgbuild.settings import Settings
+from imgbuild.sites import Sites
 
 pytest_plugins = ("audit_fixtures",)
 SHA = hashlib.sha256(b"content").hexdigest()

@@ -1,6 +1,8 @@
 """The pages of an index, and facts out of its wheels; what misleads is refused."""
 
+import io
 import re
+import struct
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,12 +11,15 @@ import pytest
 from fake_wheel import CPU, GPU_11_2, FakeWheel
 from faulty_server import FaultyServer, Reply
 
-from imgbuild.audit import wheels
-from imgbuild.audit.compare import OfferedFile, WheelFacts
-from imgbuild.audit.wheels import RemoteFile, index_url, read_project, read_wheel
+from imgbuild.audit import gpu_code, package_index
+from imgbuild.audit.gpu_code import compute_capabilities
+from imgbuild.audit.package_index import OfferedFile, RemoteFile, index_url, read_project
+from imgbuild.audit.wheels import read_wheel
 from imgbuild.errors import InputError, MachineError
 from imgbuild.http import HttpClient
-from imgbuild.settings import Settings, Sites
+from imgbuild.matrix.evidence import WheelFacts
+from imgbuild.settings import Settings
+from imgbuild.sites import Sites
 
 pytest_plugins = ("audit_fixtures",)
 SHA = "ab" * 32
@@ -26,7 +31,7 @@ def test_the_index_is_the_mirror_or_that_of_uv_and_pip(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "pip", None)  # an environment of uv's or pipx's has none
     assert re.fullmatch(r"https://[a-z.]+/simple", index_url(Sites()))
     with monkeypatch.context() as other:
-        other.setattr(wheels, "find_uv_bin", lambda: "echo")
+        other.setattr(package_index, "find_uv_bin", lambda: "echo")
         with pytest.raises(InputError, match="set UV_DEFAULT_INDEX"):
             index_url(Sites())
     monkeypatch.setenv("PIP_INDEX_URL", "https://c/simple")
@@ -63,9 +68,8 @@ def read(server: FaultyServer, client: HttpClient) -> Read:
 
     def from_server(what: Reply | FakeWheel) -> WheelFacts:
         reply = what if isinstance(what, Reply) else Reply(what.content())
-        return read_wheel(
-            RemoteFile(client, server.give("/w.whl", reply)), FakeWheel().file, "00" * 32
-        )
+        remote = RemoteFile(client, server.give("/w.whl", reply))
+        return read_wheel(remote, FakeWheel().file, "00" * 32, ("cp36",))
 
     return from_server
 
@@ -79,6 +83,21 @@ def test_a_gpu_and_a_cpu_wheel_with_a_loader(read: Read) -> None:
     assert (facts.cxx11_abi, facts.glibc, facts.version_of("cudart")) == (0, "2.12", "10.1")
     facts = read(FakeWheel(loader=dict(CPU), build_info="is_cuda_build = False"))
     assert (facts.libraries, facts.loading, facts.cuda_build) == ((), "none", False)
+    assert (facts.cuda, facts.capabilities) == ("", ())
+
+
+def test_gpu_code_is_read_in_the_library_where_build_info_says_nothing(read: Read) -> None:
+    facts = read(FakeWheel())
+    assert (facts.native, facts.ptx) == (("3.5", "7.0"), ("7.0",))
+    with pytest.raises(MachineError, match="it loads CUDA and has no GPU code"):
+        read(FakeWheel(code=()))
+
+
+def test_an_entry_of_a_fat_binary_may_lie_across_two_pieces() -> None:
+    entry = struct.pack("<HHI20xI", 2, 0x101, 64, 70)
+    for at in range(33):
+        library = io.BytesIO(b"x" * (gpu_code._PIECE - at) + entry)
+        assert compute_capabilities(library) == ("sm_70",)
 
 
 def test_a_wheel_with_two_platform_tags_has_both(read: Read) -> None:
@@ -90,7 +109,7 @@ def test_an_old_gpu_wheel_needs_its_libraries(read: Read) -> None:
     needed = ("libcudart.so.9.0", "libcudnn.so.7", "libfoo.so.1", "libc.so.6")
     facts = read(FakeWheel(loader={}, needed=needed, compiler="4.8.5"))
     assert (facts.libraries, facts.loading) == (("libcudart.so.9.0", "libcudnn.so.7"), "needed")
-    assert facts.compiler == "4.8.5"
+    assert (facts.compiler, facts.cuda) == ("4.8.5", "9.0")
 
 
 def test_the_new_abi_and_the_capabilities(read: Read) -> None:
@@ -115,7 +134,7 @@ def test_a_wheel_as_from_2_9_on(read: Read, compiler: str, version: str) -> None
         "libcuda.so.1", "libcudart.so.11.0", "libcudnn.so.8", "libnvinfer.so.8.6.1",
     )  # fmt: skip
     assert (facts.compiler, facts.capabilities) == (version, ("sm_80", "compute_80"))
-    assert (facts.loading, facts.cuda_build) == ("opened", True)
+    assert (facts.loading, facts.cuda_build, facts.cuda) == ("opened", True, "11.2")
     facts = read(replace(recent, loader=dict(CPU)))
     assert (facts.libraries, facts.loading) == ((), "none")
     facts = read(replace(recent, loader={**CPU, "NvInfer": "0"}))  # as 2.9.3 has it
@@ -125,7 +144,7 @@ def test_a_wheel_as_from_2_9_on(read: Read, compiler: str, version: str) -> None
 @pytest.mark.parametrize("info", ["build_info = 5\n", "build_info = ['x']\n"])
 def test_a_build_info_of_another_kind_says_nothing(read: Read, info: str) -> None:
     facts = read(FakeWheel(build_info=info))
-    assert (facts.cuda_build, facts.capabilities) == (None, ())
+    assert (facts.cuda_build, facts.cuda) == (None, "10.1")
 
 
 def test_build_info_is_never_executed(read: Read) -> None:

@@ -7,14 +7,8 @@ from rich.console import Console
 
 from imgbuild.build.display import BuildDisplay, picture
 from imgbuild.build.status import BuildStatus
-from imgbuild.engine.progress import (
-    BuildEvent,
-    Event,
-    ImagesPlanned,
-    ImageState,
-    State,
-    Transfer,
-)
+from imgbuild.engine.progress import BuildEvent, StepState, Transfer
+from imgbuild.events import Event, ImageState, State
 
 RUN = "[horovod 3/4] RUN pip install horovod"
 
@@ -27,7 +21,7 @@ class Terminal(io.StringIO):
 
 
 def event(
-    state: State, step: str = RUN, number: int = 1, elapsed: float = 0, image: str = "a"
+    state: StepState, step: str = RUN, number: int = 1, elapsed: float = 0, image: str = "a"
 ) -> BuildEvent:
     return BuildEvent(image, step, state, elapsed, number)
 
@@ -76,11 +70,11 @@ def test_of_many_images_states_and_long_steps_are_lines() -> None:
         event("done", "[x 1/1] COPY a b", 2, 0.3),
         event("done", "exporting to image", 3, 12.3),
         event("failed", image="b"),
-        ImageState("b", "failed", error="no"),
-        ImageState("a", "testing", "pins, horovod"),
-        ImageState("a", "testing", "horovod 0/9"),
-        ImageState("a", "testing", "FAILED horovod: test_x"),
-        ImageState("a", "named"),
+        ImageState("b", State.FAILED, error="no"),
+        ImageState("a", State.TESTING, "pins, horovod"),
+        ImageState("a", State.TESTING, "horovod 0/9"),
+        ImageState("a", State.TESTING, "FAILED horovod: test_x"),
+        ImageState("a", State.TAGGED),
     )
     assert lines == [
         "a building",
@@ -91,7 +85,7 @@ def test_of_many_images_states_and_long_steps_are_lines() -> None:
         "b failed horovod 3/4 RUN pip install horovod",
         "a testing pins, horovod",
         "a testing FAILED horovod: test_x",
-        "a named",
+        "a tagged",
     ]
 
 
@@ -107,12 +101,6 @@ def test_after_a_quiet_minute_there_is_a_line() -> None:
     assert stream.getvalue().splitlines()[1:] == [line]
 
 
-@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
-def test_where_nothing_is_done_nothing_is_shown(stream: io.StringIO) -> None:
-    events = ImagesPlanned({"a": "nothing"}), ImageState("a", "up to date")
-    assert shown(["a"], *events, stream=stream) == []
-
-
 @pytest.mark.parametrize("colour", [True, False])
 def test_on_a_terminal_there_is_a_line_for_each_image_and_a_bar(
     monkeypatch: pytest.MonkeyPatch, colour: bool
@@ -120,8 +108,8 @@ def test_on_a_terminal_there_is_a_line_for_each_image_and_a_bar(
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("NO_COLOR", "" if colour else "1")
     stream = Terminal()
-    testing = ImageState("b", "testing", "a [bold]suite")
-    shown(["a", "b", "c"], event("running"), testing, ImageState("c", "failed"), stream=stream)
+    testing = ImageState("b", State.TESTING, "a [bold]suite")
+    shown(["a", "b", "c"], event("running"), testing, ImageState("c", State.FAILED), stream=stream)
     last = stream.getvalue()
     assert ("31m" in last) is colour
     for said in ("building", "horovod 3/4 RUN", "[bold]suite", "1 of 3 done"):
@@ -129,7 +117,7 @@ def test_on_a_terminal_there_is_a_line_for_each_image_and_a_bar(
     assert "starts" not in last
 
 
-def begin(status: BuildStatus, image: str, state: State = "running") -> None:
+def begin(status: BuildStatus, image: str, state: StepState = "running") -> None:
     step = "[horovod 2/2] RUN --mount=type=cache make " + "x" * 300
     events: tuple[Event, ...] = (
         BuildEvent(image, step, "planned", number=1),
@@ -138,7 +126,7 @@ def begin(status: BuildStatus, image: str, state: State = "running") -> None:
         Transfer((image,), 1, "layer", 12 * 10**6),
     )
     for one in events:
-        status.take(one, 0.0)
+        status.apply(one, 0.0)
 
 
 def drawn(status: BuildStatus, height: int, width: int) -> list[str]:
@@ -147,27 +135,13 @@ def drawn(status: BuildStatus, height: int, width: int) -> list[str]:
     return stream.getvalue().rstrip("\n").splitlines()
 
 
-@pytest.mark.parametrize("width", [40, 200])
-def test_each_image_has_one_line_with_state_time_bytes_and_step(width: int) -> None:
-    status = BuildStatus([f"tf-1.{number}-cpu-debian-intelmpi" for number in range(5)])
-    for image in status.images:
-        begin(status, image)
-    lines = drawn(status, 50, width)
-    assert len(lines) == 6
-    assert all(len(line) <= width for line in lines)
-    if width == 200:
-        row = " ".join(lines[0].split())
-        assert row.startswith("tf-1.0-cpu-debian-intelmpi building 10.0s 12.0 MB horovod 2/2 RUN m")
-        assert " 0 of 5 done, 5 building, 0 of 2 steps, 10.0s, longest: " in lines[-1]
-
-
 def test_more_images_than_lines_are_summed_up_and_the_urgent_ones_shown() -> None:
     status = BuildStatus([f"tf-{number}" for number in range(34)])
     images = [*status.images]
     begin(status, images[30])
     begin(status, images[33], "failed")
     for image in images[:10]:
-        status.take(ImageState(image, "named"), 5)
+        status.apply(ImageState(image, State.TAGGED), 5)
     lines = drawn(status, 6, 100)
     assert len(lines) == 5
     assert any(images[33] in line and "failed" in line for line in lines)

@@ -10,12 +10,13 @@ from imgbuild.dockerfile.stages import Stage
 from imgbuild.errors import MachineError
 from imgbuild.files import ContentStore, sha256
 from imgbuild.inputs.download import Download, Kind, shown_progress
-from imgbuild.inputs.fetched import Listing, fetch_request, read_listing, write_listing
+from imgbuild.inputs.fetched import Listing, fetch_request, write_listing
 from imgbuild.inputs.oci_layout import read_layout, write_layout
 from imgbuild.inputs.upstream_files import apt_items
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
-from imgbuild.settings import Settings, Sites
+from imgbuild.settings import Settings
+from imgbuild.sites import Sites
 
 SETTINGS = Settings()
 
@@ -43,18 +44,6 @@ def listing(server: FaultyServer, image: Image, job: FetchJob) -> Listing:
     job.store.put(made.sha256, lambda part: part.write_bytes(b"list"))
     request = fetch_request(image, job.project, SETTINGS)
     return Listing(image.name, request, "", "debian-12-1", (*items, made))
-
-
-def test_a_second_run_asks_for_nothing(
-    server: FaultyServer, listing: Listing, job: FetchJob
-) -> None:
-    (complete,), count = fetch_files([listing], job, shown_progress())
-    assert ([item.size for item in complete.items], count) == ([5, 7, 4], 2)
-    assert read_listing(job.folder, listing.image) == complete
-    assert fetch_files([listing, listing], job, shown_progress())[1] == 0
-    assert len(server.asked) == 2
-    job.store.path(listing.items[0].sha256).unlink()
-    assert fetch_files([listing], job, shown_progress())[1] == 1
 
 
 def test_what_was_interrupted_goes_on(

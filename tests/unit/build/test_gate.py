@@ -9,7 +9,7 @@ import fake_engine
 import pytest
 from bench import INPUTS, OLD, Bench
 
-from imgbuild.build.gate import export_stub, target_of
+from imgbuild.build.gate import export_stub, suite_target
 from imgbuild.cli.build_command import build_lines
 from imgbuild.engine.bake import BakeTarget
 from imgbuild.engine.types import HistoryEntry, StoredImage
@@ -160,10 +160,12 @@ def test_the_suites_know_of_stand_ins_and_the_stub_is_of_the_images_own_builder(
     gpu.build()
     assert tested[0].expected["pins"]["python"] == "3.6.15"
     assert tested[0].expected["standin"] is True
-    monkeypatch.setattr("imgbuild.build.one_bake.run_bake", export)
+    monkeypatch.setattr("imgbuild.build.bake_images.run_bake", export)
     assert tested[0].export_stub is not None
     image = gpu.context.images[0]
-    references = [target_of(image, "sha256:1", gpu.context, one).reference for one in ("x:1", None)]
+    references = [
+        suite_target(image, "sha256:1", gpu.context, one).reference for one in ("x:1", None)
+    ]
     assert references == ["x:1", image.tags[0]]
     tested[0].export_stub(tmp_path)
     (target,) = targets

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from bench import NEW, OLD, Bench
 
-from imgbuild.build.horovod_wheels import find_wheel, keep_wheel, usable_wheel, wheel_key
+from imgbuild.build.horovod_wheels import WheelCache, wheel_key
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.matrix.images import Image
@@ -38,10 +38,11 @@ KEY = "a" * 64
 def test_a_damaged_wheel_is_not_kept_and_one_that_is_kept_is_replaced(
     tmp_path: Path, damaged: bytes
 ) -> None:
-    keep_wheel(KEY, damaged, tmp_path)
-    assert find_wheel(KEY, tmp_path) is None
-    keep_wheel(KEY, WHEEL, tmp_path)
-    folder = find_wheel(KEY, tmp_path)
+    wheels = WheelCache(tmp_path)
+    wheels.keep(KEY, damaged)
+    assert wheels.find(KEY) is None
+    wheels.keep(KEY, WHEEL)
+    folder = wheels.find(KEY)
     assert folder
     assert [path.name for path in folder.iterdir()] == [WHEEL_NAME]
     for change in (
@@ -50,9 +51,9 @@ def test_a_damaged_wheel_is_not_kept_and_one_that_is_kept_is_replaced(
         lambda: (folder / "another.whl").write_bytes(b""),
     ):
         change()
-        assert find_wheel(KEY, tmp_path) is None
-        keep_wheel(KEY, WHEEL, tmp_path)
-        assert find_wheel(KEY, tmp_path) == folder
+        assert wheels.find(KEY) is None
+        wheels.keep(KEY, WHEEL)
+        assert wheels.find(KEY) == folder
 
 
 @pytest.fixture
@@ -66,8 +67,7 @@ def checkout(project: Project, tmp_path: Path) -> Project:
 
 
 def _key(made: Bench, project: Project, image: Image | None = None) -> str:
-    context = replace(made.context, project=project)
-    key = wheel_key(image or context.images[1], context)
+    key = wheel_key(image or made.context.images[1], project, made.context.inputs)
     assert key
     return key
 
@@ -80,7 +80,7 @@ def _key(made: Bench, project: Project, image: Image | None = None) -> str:
         ((" g++ gcc libc6-dev make\n", " g++-11 gcc libc6-dev make\n"), True),
         (("# Horovod's wheel, compiled", "# Another comment"), False),
         (("openssh-server", "dropbear"), False),
-        (("sh /run/ssh/set-up", "sh -x /run/ssh/set-up"), False),
+        (("sh /run/start/set-up", "sh -x /run/start/set-up"), False),
     ],
 )
 def test_of_the_dockerfile_only_what_compiles_it_matters(
@@ -110,7 +110,7 @@ def test_of_the_dockerfile_only_what_compiles_it_matters(
         ("horovod/compile", "\n", True),
         ("horovod/parallel/sitecustomize.py", "\n", True),
         ("packages/slim.py", "\n", False),
-        ("ssh/ssh_config_mpi", "\n", False),
+        ("start/ssh_config_mpi", "\n", False),
     ],
 )
 def test_of_the_lock_and_the_files_only_what_it_is_compiled_with_matters(
@@ -135,14 +135,6 @@ def test_the_base_image_does_not_matter_but_a_stand_in_does(bench: Bench, projec
     assert _key(bench, project) != before
 
 
-def test_what_earlier_versions_kept_may_be_from_a_store(bench: Bench) -> None:
-    key = _key(bench, bench.context.project)
-    old = bench.context.cache / "wheels" / key[:16]
-    old.mkdir(parents=True)
-    (old / WHEEL_NAME).write_bytes(WHEEL)
-    assert usable_wheel(key, bench.context) is None
-
-
 def test_the_build_takes_kept_wheels_and_exports_the_others_also_if_it_fails(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,7 +151,7 @@ def test_the_build_takes_kept_wheels_and_exports_the_others_also_if_it_fails(
                 (folder / WHEEL_NAME).write_bytes(WHEEL)
         return bench.bake(buildx, host, targets, **more)
 
-    monkeypatch.setattr("imgbuild.build.one_bake.run_bake", bake)
+    monkeypatch.setattr("imgbuild.build.bake_images.run_bake", bake)
     bench.broken = {OLD}
     bench.build(test=False)
     bench.broken = set()

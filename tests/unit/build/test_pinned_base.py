@@ -8,7 +8,7 @@ from bench import NEW, OLD, Bench
 
 from imgbuild.build import prepare
 from imgbuild.build.context import BuildContext
-from imgbuild.build.prepare import with_pinned_bases
+from imgbuild.build.prepare import pinned_bases
 from imgbuild.engine.faults import answered_error, engine_error
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
@@ -36,7 +36,12 @@ class Unsettled:
     made: list[bool] = field(default_factory=list)
 
     def settle(self) -> BuildContext:
-        return with_pinned_bases(self.bench.context.images, self.bench.context)
+        """Return the context of a build that has its bases."""
+        return self.settled(self.bench.context)
+
+    def settled(self, context: BuildContext) -> BuildContext:
+        settings, inputs = pinned_bases(context.images, context)
+        return replace(context, settings=settings, inputs=inputs)
 
     def pulls_fail(self, error: ImgbuildError) -> None:
         def pull(_: str) -> None:
@@ -73,7 +78,7 @@ def test_a_registry_that_answers_gives_it_once(machine: Unsettled) -> None:
     engine = machine.bench.engine
     engine.registry[machine.pin] = StoredImage("sha256:base", (machine.pin,))
     for _ in range(2):
-        assert machine.settle() is machine.bench.context
+        assert machine.settle() == machine.bench.context
     assert engine.calls.count("pull") == 1
     assert machine.made == []
 
@@ -97,7 +102,7 @@ def test_where_none_answers_it_is_made_here_and_that_is_remembered(
     base = context.inputs.bases["debian-12"]
     assert (base.digest, base.origin) == (MADE.image_id, "bootstrapped")
     assert machine.made == [False]
-    assert with_pinned_bases(context.images, context) is context
+    assert machine.settled(context) == context
     told = machine.bench.said[-1]
     assert told.startswith(f"No registry answers ({said})")
     assert told.endswith("until --refresh-base.")
@@ -156,7 +161,7 @@ def test_an_image_on_the_base_made_here_is_up_to_date(machine: Unsettled) -> Non
     """Though its plan without that knowledge, on another cache, was to build it."""
     bench, before = machine.bench, machine.bench.context
     machine.pulls_fail(NO_ANSWER)
-    machine.patch.setattr("imgbuild.build.run.prepare", lambda *_: ({OLD: {}, NEW: {}}, {}))
+    machine.patch.setattr("imgbuild.build.pipeline.prepare", lambda *_: ({OLD: {}, NEW: {}}, {}))
     assert {one.state for one in bench.build()} == {"done"}
     Settings().remember_made()
     bench.context = before
@@ -171,17 +176,7 @@ def test_the_settings_and_ubuntu_are_left_to_the_build(
     other = {"from": "registry", "image": f"x@sha256:{'0' * 64}"}
     for base in (BootstrapBase(), RegistryBase.model_validate(other)):
         context = replace(machine.bench.context, settings=Settings(base={"debian-12": base}))
-        assert with_pinned_bases(context.images, context) is context
+        assert machine.settled(context) == context
     context = machine.bench.context
-    assert with_pinned_bases((images["tf-2.2-gpu-ubuntu"],), context) is context
-    assert (machine.made, machine.bench.engine.calls) == ([], [])
-
-
-def test_a_matrix_without_a_base_image_is_left_to_the_build(machine: Unsettled) -> None:
-    image = machine.bench.context.images[0]
-    unpinned = image.os.model_copy(update={"image": None})
-    systems = {**image.matrix.operating_systems, image.os_name: unpinned}
-    matrix = image.matrix.model_copy(update={"operating_systems": systems})
-    own = replace(image, matrix=matrix)
-    assert with_pinned_bases((own,), machine.bench.context) is machine.bench.context
+    assert pinned_bases((images["tf-2.2-gpu-ubuntu"],), context)[1] is context.inputs
     assert (machine.made, machine.bench.engine.calls) == ([], [])

@@ -10,9 +10,9 @@ from fake_engine import FakeEngine
 from memory_registry import MemoryRegistry
 from test_horovod_wheels import WHEEL, WHEEL_NAME
 
-from imgbuild.build.context import BuildOptions
-from imgbuild.build.horovod_wheels import TAKEN, find_wheel, keep_wheel, wheel_key
-from imgbuild.build.remote import VERDICTS_TYPE, RemoteStore, open_stores, predicted
+from imgbuild.build.artifact_store import VERDICTS_TYPE
+from imgbuild.build.horovod_wheels import WheelCache, wheel_key
+from imgbuild.build.remote import RemoteStore, RemoteStores, open_stores, predicted
 from imgbuild.build.result import BuildResult
 from imgbuild.dockerfile.labels import TAKEN_WHEEL
 from imgbuild.errors import InputError, MachineError
@@ -61,8 +61,8 @@ class Machines:
     def build(
         self, *, read: bool = True, write: bool = True, test: bool = True
     ) -> dict[str, BuildResult]:
-        store = RemoteStore(self.server, self.bench.engine, self.bench.said.append)
-        self.bench.change(sources=(store,) * read, targets=(store,) * write)
+        store = RemoteStore(self.server, self.bench.said.append)
+        self.bench.stores = RemoteStores((store,) * read, (store,) * write)
         return {one.name: one for one in self.bench.build(test=test, keep_going=True)}
 
     def actions(self, **how: bool) -> list[str]:
@@ -85,7 +85,7 @@ def test_another_machine_neither_builds_nor_tests(machines: Machines) -> None:
     tags = bench.tags()
     machines.another()
     results = machines.build()
-    assert [str(one.item.action) for one in results.values()] == ["name", "name"]
+    assert [str(one.item.action) for one in results.values()] == ["tag", "tag"]
     assert results[OLD].item.reason == f"taken from {machines.server.name}"
     assert (bench.baked, bench.tested, bench.tags()) == ([], [], tags)
     assert "push" not in bench.engine.calls
@@ -108,7 +108,7 @@ def test_only_what_passed_is_kept(machines: Machines) -> None:
     machines.build()
     machines.another()
     found = {name: one.item.action for name, one in machines.build().items()}
-    assert found == {OLD: Action.NAME, NEW: Action.BUILD}
+    assert found == {OLD: Action.TAG, NEW: Action.BUILD}
 
 
 def test_what_was_tagged_untested_is_tested_where_it_comes(machines: Machines) -> None:
@@ -120,7 +120,7 @@ def test_what_was_tagged_untested_is_tested_where_it_comes(machines: Machines) -
     assert sorted(machines.bench.tested) == [OLD, NEW]
     assert not machines.bench.baked
     machines.another()
-    assert machines.actions() == ["name", "name"]  # the verdicts came after the images
+    assert machines.actions() == ["tag", "tag"]  # the verdicts came after the images
 
 
 def test_images_that_are_there_take_their_verdicts_alone(machines: Machines) -> None:
@@ -161,17 +161,16 @@ def test_a_failure_found_here_counts_more_than_a_kept_verdict(machines: Machines
 def test_a_store_is_only_read_or_only_written(machines: Machines, read: bool, write: bool) -> None:
     machines.build(read=False, write=not write)
     machines.another()
-    assert machines.actions(read=read, write=write) == (["build"] * 2 if write else ["name"] * 2)
+    assert machines.actions(read=read, write=write) == (["build"] * 2 if write else ["tag"] * 2)
 
 
 def test_the_plan_says_what_would_be_taken(machines: Machines) -> None:
     machines.build()
     machines.another()
     bench = machines.bench
-    store = RemoteStore(machines.server, bench.engine, bench.said.append)
-    bench.change(sources=(store,))
+    stores = RemoteStores((RemoteStore(machines.server, bench.said.append),))
     for item in bench.plan():
-        reason = predicted(item, bench.context).reason
+        reason = predicted(item, stores).reason
         assert reason == f"never built here; would be taken from {machines.server.name}"
     assert not bench.engine.stored
 
@@ -179,9 +178,10 @@ def test_the_plan_says_what_would_be_taken(machines: Machines) -> None:
 def _built_with_a_wheel(machines: Machines) -> str:
     """Build images that fail, by a wheel that this machine has kept; return the wheel's key."""
     bench = machines.bench
-    key = wheel_key(bench.context.images[0], bench.context)
+    context = bench.context
+    key = wheel_key(context.images[0], context.project, context.inputs)
     assert key
-    keep_wheel(key, WHEEL, bench.context.cache)
+    WheelCache(context.cache).keep(key, WHEEL)
     bench.faulty = {OLD, NEW}
     machines.build()
     return key
@@ -193,8 +193,8 @@ def test_wheels_come_for_what_must_be_built(machines: Machines) -> None:
     assert WHEEL_NAME in bench.said[0]
     machines.another()
     machines.build()
-    assert find_wheel(key, bench.context.cache) is None
-    place = find_wheel(key, bench.context.cache / TAKEN)
+    assert WheelCache(bench.context.cache).find(key) is None
+    place = WheelCache(bench.context.cache, taken=True).find(key)
     assert place
     assert [path.name for path in place.iterdir()] == [WHEEL_NAME]
 
@@ -234,7 +234,7 @@ def test_damaged_verdicts_are_said_and_made_again(machines: Machines) -> None:
     tag = next(tag for tag in machines.server.tagged if tag.startswith("verdicts-"))
     machines.server.put_artifact(tag, "text/plain", b"x")
     machines.another()
-    assert sorted(machines.actions()) == ["name", "test"]
+    assert sorted(machines.actions()) == ["tag", "test"]
     assert any("It is made again" in line for line in machines.bench.said)
     assert machines.server.read_artifact(tag, VERDICTS_TYPE)
 
@@ -255,10 +255,11 @@ def test_an_interrupt_before_the_tags_loses_nothing(
             machines.build()
     assert all(tag.startswith(f"{machines.server.name}:input-") for tag in bench.tags())
     assert len(bench.tags()) == 2
-    assert machines.actions() == ["name", "name"]
+    assert machines.actions() == ["tag", "tag"]
     assert bench.tags() == bench.tags(OLD) | bench.tags(NEW)
 
 
 def test_a_name_that_is_no_repository_is_refused() -> None:
-    with pytest.raises(InputError, match="--cache-to"):
-        open_stores(BuildOptions(cache_to=("./folder",)), Settings(), FakeEngine(), print)
+    refused = pytest.raises(InputError, match="--cache-to")
+    with refused, open_stores(Settings(), print, written=["./folder"]):
+        pass

@@ -2,8 +2,6 @@
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -104,7 +102,7 @@ def test_an_untagged_image_that_others_may_be_testing_stays(bench: Bench) -> Non
     )
     stored.update({one.id: one for one in (theirs, mine, another)})
     for one in (mine, another):
-        bench.context.store.adopt(one.id, {})
+        bench.context.store.import_results(one.id, {})
     bench.change(inputs=CHANGED)
     bench.build()
     assert {theirs.id, another.id} <= {*stored}
@@ -123,8 +121,8 @@ def test_what_is_about_to_be_tested_is_remembered_before(
     monkeypatch.setattr("imgbuild.build.gate._test_and_tag", killed)
     with pytest.raises(KeyboardInterrupt):
         bench.build(jobs=1)
-    assert all(bench.context.store.knows(one) for one in bench.engine.stored)
-    assert not bench.context.store.knows("sha256:other")
+    assert all(bench.context.store.was_to_test(one) for one in bench.engine.stored)
+    assert not bench.context.store.was_to_test("sha256:other")
 
 
 def test_only_a_changed_suite_is_run_again(bench: Bench, project: Project, tmp_path: Path) -> None:
@@ -147,20 +145,6 @@ def test_only_a_changed_suite_is_run_again(bench: Bench, project: Project, tmp_p
     bench.build()
     assert len(bench.suites_run[0]) > 1
     assert bench.states() == {OLD: "up to date", NEW: "up to date"}
-
-
-def test_containers_of_a_killed_run_go_and_others_stay(bench: Bench) -> None:
-    from imgbuild.suites.container import label_of
-
-    assert bench.states(test=False) == {OLD: "done", NEW: "done"}
-    assert bench.tested == []
-    assert [item.action for item in bench.plan()] == ["test"] * 2, "tests come later"
-    image = bench.context.images[0].tags[0]
-    for name in (OLD, "tf-9"):
-        bench.engine.start(image, command=["sleep"], labels={"imgbuild.test-of": label_of(name)})
-    bench.build(test=False)
-    left = [c.labels["imgbuild.test-of"] for c in bench.engine.running.values()]
-    assert left == [label_of("tf-9")]
 
 
 def _with_budget(image: Image, megabytes: int) -> Image:
@@ -188,6 +172,9 @@ def test_an_image_over_its_budget_is_not_tested_and_gets_no_tag(bench: Bench) ->
     assert all(tag.startswith("standin.invalid/") for tag in bench.tags())
 
 
+# What is locked
+
+
 def test_an_image_over_its_budget_gets_no_tag_without_tests_either(bench: Bench) -> None:
     first, second = bench.context.images
     bench.change(images=(_with_budget(first, 900), second))
@@ -195,9 +182,6 @@ def test_an_image_over_its_budget_gets_no_tag_without_tests_either(bench: Bench)
     assert (old.state, new.state) == ("failed", "done")
     assert "more than its budget of 900 MB" in str(old.error)
     assert bench.tags() == bench.tags(NEW)
-
-
-# What is locked
 
 
 def test_a_second_build_is_refused_and_keeps_no_other_lock(tmp_path: Path) -> None:
@@ -213,17 +197,6 @@ def test_a_second_build_is_refused_and_keeps_no_other_lock(tmp_path: Path) -> No
             image_locks(["tf-2.2"], "tcp://elsewhere:2375", tmp_path),
         ):
             pass
-
-
-def test_a_killed_build_holds_nothing(tmp_path: Path) -> None:
-    program = (
-        "import os, pathlib\nfrom imgbuild.build.context import image_locks\n"
-        f"with image_locks(['tf-2.2'], None, pathlib.Path({str(tmp_path)!r})):\n"
-        "    os.kill(os.getpid(), 9)"
-    )
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == -9
-    with image_locks(["tf-2.2"], None, tmp_path):
-        pass
 
 
 # What fails
@@ -260,7 +233,7 @@ def _change_failure(
             fault = next(one for one in FAULTS if one.kind == kind)
             raise BuildStoppedError(replace(failure, fault=fault)) from error
 
-    monkeypatch.setattr("imgbuild.build.one_bake.run_bake", bake)
+    monkeypatch.setattr("imgbuild.build.bake_images.run_bake", bake)
     bench.broken = {OLD}
 
 
@@ -423,9 +396,9 @@ def test_when_the_engine_is_lost_no_further_image_begins_and_the_table_is_comple
     assert str(build.failure()).startswith(f"{OLD} was not tagged: it does not answer")
     assert isinstance(build.failure(), MachineError)
     rows = [" ".join(line.split()) for line in build_lines(build).splitlines()]
-    assert rows[1].startswith(f"{NEW} named tested ")
+    assert rows[1].startswith(f"{NEW} tagged tested ")
     assert rows[2] == f"{OLD} failed"
-    assert rows[-1] == "2 images: 1 named, 1 failed."
+    assert rows[-1] == "2 images: 1 tagged, 1 failed."
 
 
 def test_an_error_between_the_images_stops_the_build_before_anything_is_fetched(
@@ -434,13 +407,13 @@ def test_an_error_between_the_images_stops_the_build_before_anything_is_fetched(
     def fail(*_: object) -> None:
         raise EngineUnusableError("it does not answer")
 
-    monkeypatch.setattr("imgbuild.build.run.prepare", fail)
+    monkeypatch.setattr("imgbuild.build.pipeline.prepare", fail)
     build = bench.run(keep_going=True)
     assert build.results == ()
     assert isinstance(build.failure(), EngineUnusableError)
     assert build_lines(build).endswith("2 images were not started.")
     monkeypatch.setattr("imgbuild.engine.discovery.find_buildx", fail)
-    monkeypatch.setattr("imgbuild.build.run.prepare", lambda *_: pytest.fail("fetched"))
+    monkeypatch.setattr("imgbuild.build.pipeline.prepare", lambda *_: pytest.fail("fetched"))
     with pytest.raises(EngineUnusableError):
         bench.run()
 
@@ -481,7 +454,7 @@ def test_many_images_have_their_suites_in_brief_and_totals(images: dict[str, Ima
     chosen = [images[name] for name in names]
     header, row, *_, last = _rows(_result(chosen[3]), planned=3)
     assert header.split() == ["image", "verdict", "done", "time", "size", "suites"]
-    expected = "named built, tested 4m05s + 1m10s 1000 MB pins passed, horovod passed"
+    expected = "tagged built, tested 4m05s + 1m10s 1000 MB pins passed, horovod passed"
     assert " ".join(row.split()) == f"{names[3]} {expected}"
     assert last == "2 images were not started (--keep-going builds them)."
     bad, no = _report(names[1], fails=True), CheckFailedError("no")
@@ -496,7 +469,7 @@ def test_many_images_have_their_suites_in_brief_and_totals(images: dict[str, Ima
     assert idle.split() == [names[2], "up", "to", "date", "1000", "MB"]
     assert broken.split()[:2] == [names[3], "failed"]
     assert "built" not in broken
-    assert totals == "4 images: 1 named, 1 suites failed, 1 up to date, 1 failed."
+    assert totals == "4 images: 1 tagged, 1 suites failed, 1 up to date, 1 failed."
 
 
 def test_the_usage_names_the_engine_and_what_the_image_needs(images: dict[str, Image]) -> None:
@@ -507,18 +480,6 @@ def test_the_usage_names_the_engine_and_what_the_image_needs(images: dict[str, I
     assert "docker run --rm --gpus all -v" in intel
     assert "mpirun -np 2 python" in intel  # Intel's knows no --oversubscribe
     assert "others" not in own + intel
-
-
-def test_the_usage_of_several_says_how_the_others_differ(images: dict[str, Image]) -> None:
-    def said(*names: str) -> str:
-        return usage_lines([images[name] for name in names], None).splitlines()[-1]
-
-    assert said(NEW, OLD) == "The others: their own name in its place (imgbuild list)."
-    several = said(NEW, "tf-1.12-gpu-ubuntu", "tf-1.12-cpu-debian-intelmpi")
-    assert several == (
-        "The others: their own name in its place (imgbuild list); --gpus all only with those for "
-        "GPUs; --oversubscribe only with OpenMPI."
-    )
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -535,7 +496,7 @@ def test_an_image_is_tested_and_named_as_soon_as_it_is_built(
         bench.broken = {NEW} if fails else set()
         return bench.bake(*arguments, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("imgbuild.build.one_bake.run_bake", bake)
+    monkeypatch.setattr("imgbuild.build.bake_images.run_bake", bake)
     assert bench.states() == {OLD: "done", NEW: "failed" if fails else "done"}
     assert sorted(bench.tested) == [OLD, *([] if fails else [NEW])]
 

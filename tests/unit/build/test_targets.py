@@ -1,5 +1,6 @@
 """Bake targets: their labels and contexts, shared stages, and the phases of a bake."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,19 @@ def test_another_stack_takes_what_the_first_one_makes(
     linked = shared["tf-1.14-cpu-debian-packages-numpy"]
     assert (linked.target, linked.linked, linked.output) == ("packages-numpy", True, "")
     assert share_packages(targets[:2], stacks) == targets[:2], "within one stack nothing is linked"
+
+
+def test_stacks_with_different_pythons_share_no_packages(
+    targets: list[BakeTarget], stacks: dict[str, str], tmp_path: Path
+) -> None:
+    """A layer of a lock has the same name for every Python, and another result."""
+    debian, _, ubuntu = targets
+    text = ubuntu.dockerfile.read_text("utf-8")
+    assert "build-py3.6.txt" in text
+    path = tmp_path / "Dockerfile"
+    path.write_text(text.replace("build-py3.6.txt", "build-py3.8.txt"), encoding="utf-8")
+    targets = [debian, replace(ubuntu, dockerfile=path)]
+    assert share_packages(targets, stacks) == targets
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import SETTINGS_VARIABLE
 
-README = ROOT / "README.md"
+IMAGES = ROOT / "docs" / "images.md"
 TAG = "2.2.0-cpu-py38-openmpi4.1.4-debian12-20261120.1"
 #: A socket that no engine listens at.
 NO_ENGINE = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
@@ -36,10 +36,10 @@ def _no_settings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
     monkeypatch.setenv(SETTINGS_VARIABLE, str(settings))
 
 
-def test_the_readme_has_the_table() -> None:
+def test_the_page_of_images_has_the_table() -> None:
     table = images_table(load_matrix(ROOT / "matrix.yaml"))
-    assert with_images_table(README, table) == README.read_text(encoding="utf-8"), (
-        "the table of images differs: imgbuild catalog --readme README.md"
+    assert with_images_table(IMAGES, table) == IMAGES.read_text(encoding="utf-8"), (
+        "the table of images is out of date: `make derived` writes it"
     )
 
 
@@ -107,11 +107,3 @@ def test_published_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, matri
     text = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert f"docker pull registry.test/team/app:{newest.tag}" in text
     assert text.index("<strong>20261120.1</strong>") < text.index("<strong>20261101.1</strong>")
-
-
-def test_a_refused_folder_stays_as_it_is(tmp_path: Path) -> None:
-    page = tmp_path / "index.html"
-    page.write_text("mine", encoding="utf-8")
-    result = run("--output", str(tmp_path))
-    assert isinstance(result.exception, InputError)
-    assert page.read_text(encoding="utf-8") == "mine"

@@ -137,7 +137,7 @@ def test_an_older_record_has_no_packages(server: RegistryServer) -> None:
 @pytest.mark.usefixtures("engine")
 def test_references_of_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = ReportStore(tmp_path / "state" / "imgbuild" / "reports")
-    store.adopt("sha256:1", {"pins": {"verdict": "failed", "passed": 1}})
+    store.import_results("sha256:1", {"pins": {"verdict": "failed", "passed": 1}})
     found = json.loads(run("me/train:1", "other/tf:1", "--json"))
     assert found["a"]["pins"] == {"tensorflow": "2.2.0", "mpi flavour": "openmpi"}
     assert found["b"]["pins"]["python"] == "3.8.18"

@@ -8,7 +8,7 @@ import pytest
 from conftest import ROOT
 from typer.testing import CliRunner
 
-from imgbuild.catalog.choice import gpu_called, python_range, read_requirements
+from imgbuild.catalog.choice import gpu_called, read_requirements
 from imgbuild.cli import app, register
 from imgbuild.doctor import gpu_checks
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError
@@ -104,15 +104,6 @@ def test_python_and_readable_groups() -> None:
     assert "gpu-ubuntu 2.1 to 2.3" in text
     assert max(map(len, text.splitlines())) <= 80
     assert len(text.splitlines()) < 30
-
-
-@pytest.mark.parametrize(
-    ("text", "fits", "other"),
-    [("3.6", "3.6.15", "3.8.18"), ("3.6.2", "3.6.2", "3.6.15"), (">=3.8,<3.10", "3.8.18", "3.11")],
-)
-def test_python_range(text: str, fits: str, other: str) -> None:
-    assert python_range(text).contains(fits)
-    assert not python_range(text).contains(other)
 
 
 def test_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:

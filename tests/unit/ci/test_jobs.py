@@ -87,12 +87,6 @@ def _digests(checkout: GitCheckout, *names: str) -> dict[str, str]:
     return {name: digest.total for name, digest in digests.items()}
 
 
-def test_a_digest_is_told_where_it_is_known(checkout: GitCheckout) -> None:
-    digests = {one.image.name: one.digest for one in _chosen(checkout, JobOptions()).listed}
-    assert digests[ONE] is None  # its base is made by who builds first
-    assert str(digests[GPU]).startswith("sha256:")
-
-
 @pytest.mark.usefixtures("_base")
 def test_missing_by_name_and_by_digest(checkout: GitCheckout, registry: MemoryRegistry) -> None:
     options = JobOptions(missing=True, repository=WHERE)

@@ -6,6 +6,7 @@ from enum import Enum
 from itertools import groupby
 from typing import Any
 
+from conftest import ROOT
 from typer.main import get_command
 
 from imgbuild.cli import app, register
@@ -34,41 +35,46 @@ def _versions(versions: Sequence[str]) -> str:
     return versions[0] if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
 
 
-def _catalogue(matrix: Matrix) -> str:
-    rows = []
-    ordered = sorted(all_images(matrix), key=lambda one: numbers(one.tensorflow))
-    for minor, group in groupby(ordered, key=lambda one: one.minor):
-        images = list(group)
-        cuda = sorted({i.version_of("cuda") for i in images if i.variant == "gpu"})
-        rows.append(
-            (
-                minor,
-                _versions_of(images, "horovod"),
-                _versions_of(images, "tensorboard"),
-                *(_variants(images, stack, cuda) for stack in matrix.stacks),
-            )
-        )
-    stacks = (f"`{stack}`" for stack in matrix.stacks)
-    return table(("TensorFlow", "Horovod", "TensorBoard", *stacks), rows)
+def _stacks(matrix: Matrix) -> str:
+    stacks = sorted(matrix.stacks, key=lambda stack: stack != matrix.defaults.stack)
+    columns = [[i for i in all_images(matrix) if i.stack == stack] for stack in stacks]
+    heads = [f"`{s}`{', the default' if s == matrix.defaults.stack else ''}" for s in stacks]
+    facts = (
+        ("TensorFlow on CPUs", lambda found: _minors(found, "cpu")),
+        ("TensorFlow on GPUs", lambda found: _minors(found, "gpu")),
+        ("CUDA", lambda found: _each(found, "cuda")),
+        ("GPUs", _gpus),
+        ("Python", lambda found: _each(found, "python")),
+        ("system", lambda found: _each(found, "os").replace("-", " ").title()),
+        ("security updates", _support),
+    )
+    rows = ((name, *(fact(column) for column in columns)) for name, fact in facts)
+    return table(("", *heads), rows)
 
 
-def _versions_of(images: Iterable[Image], component: str) -> str:
-    return ", ".join(dict.fromkeys(one.version_of(component) for one in images))
+def _minors(images: Iterable[Image], variant: str) -> str:
+    found = sorted((i for i in images if i.variant == variant), key=lambda i: numbers(i.tensorflow))
+    return _versions([i.minor for i in found])
 
 
-def _variants(images: Sequence[Image], stack: str, cuda: Sequence[str]) -> str:
-    found = [i for i in images if i.stack == stack]
-    if not found:
-        return "-"
-    mpi = dict.fromkeys(_mpi(i) for i in found if i.variant == "cpu")
-    gpu = any(i.variant == "gpu" for i in found)
-    variants = f"CPU{', GPU (CUDA ' + ', '.join(cuda) + ')' if gpu else ''}"
-    return f"{_versions_of(found, 'tensorflow')}: {variants}; {', '.join(mpi)}"
+def _each(images: Iterable[Image], component: str) -> str:
+    """Return the minor versions of a component, the oldest first."""
+    found = {i.keys[component] for i in images if component in i.keys}
+    minors = {re.sub(r"^(\d+\.\d+)\.\S+", r"\1", version): None for version in found}
+    return ", ".join(sorted(minors, key=lambda one: [int(n) for n in re.findall(r"\d+", one)]))
 
 
-def _mpi(image: Image) -> str:
-    names = {"openmpi": "Open MPI", "intelmpi": "Intel MPI"}
-    return f"{names[image.mpi.flavour]} {image.mpi.version}"
+def _gpus(images: Iterable[Image]) -> str:
+    gpu = [image for image in images if image.variant == "gpu"]
+    served = {g for image in gpu for g, what in gpu_support(image) if str(what) != "nothing"}
+    known = [one for one in GENERATIONS if one in served]
+    return f"{known[0].name} {known[0].capability} to {known[-1].name} {known[-1].capability}"
+
+
+def _support(images: Iterable[Image]) -> str:
+    """Return until when the systems get security updates that reach an image."""
+    until = {re.search(r"until (\d{4})-|no security updates", i.os.support) for i in images}
+    return ", ".join(sorted({f"until {one[1]}" if one and one[1] else "none" for one in until}))
 
 
 def _tags(matrix: Matrix) -> str:
@@ -159,8 +165,23 @@ def _is_choice(parameter: Any) -> bool:
     return isinstance(parameter.default, Enum)
 
 
+def on_index() -> bool:
+    """Return whether imgbuild is on the package index: the switch of the release workflow."""
+    text = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+    (switch,) = re.findall(r'^  ON_INDEX: "(yes|no)"$', text, re.MULTILINE)
+    return str(switch) == "yes"
+
+
+def install(*, released: bool) -> str:
+    """Return the README's lines that install imgbuild: from the index, or from a clone."""
+    if released:
+        return "```console\n$ uvx imgbuild show --tf 2.2\n```\n"
+    return "```console\n$ pipx install ./imgbuild\n$ imgbuild show --tf 2.2\n```\n"
+
+
 TABLES: dict[str, Callable[[Matrix], str]] = {
-    "catalogue": _catalogue,
+    "install": lambda _: install(released=on_index()),
+    "stacks": _stacks,
     "tags": _tags,
     "drivers": _drivers,
     "generations": _generations,

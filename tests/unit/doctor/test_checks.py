@@ -19,8 +19,6 @@ from imgbuild.doctor.checks import (
     WRITE,
     Finding,
     Status,
-    answer_of,
-    check_disk,
     check_engine,
     check_folders,
     check_home,
@@ -129,15 +127,6 @@ def test_a_feature_that_fails_and_a_context_that_is_broken(
     assert found()[0].detail == "The context does not exist."
 
 
-@pytest.mark.parametrize(
-    ("free", "status"), [(50, Status.FINE), (9, Status.WARNING), (2, Status.MISSING)]
-)
-def test_disk(monkeypatch: pytest.MonkeyPatch, free: int, status: Status) -> None:
-    usage = shutil._ntuple_diskusage(100 * 10**9, 0, free * 10**9)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    assert check_disk("disk", Path("/data"), "prune").status is status
-
-
 def test_the_engine_needs_as_much_disk_as_a_build_requires(
     answers: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,12 +206,6 @@ def test_folders_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert folders.detail == f"this user cannot write {closed}/below/imgbuild"
     assert folders.fix == "set HOME to a folder of yours, or XDG_STATE_HOME"
     assert (disk.what, disk.status) == ("disk, cache", Status.FINE)
-
-
-def test_a_folder_that_may_not_be_read_is_no_answer(tmp_path: Path) -> None:
-    answer, problem = answer_of((tmp_path / "gone").read_text)
-    assert answer is None
-    assert "No such file" in problem
 
 
 @pytest.mark.usefixtures("homeless")

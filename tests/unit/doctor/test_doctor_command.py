@@ -1,6 +1,5 @@
 """The command: exit codes, what it prints, what it chooses and what it writes."""
 
-import io
 import json
 from inspect import unwrap
 from pathlib import Path
@@ -8,15 +7,14 @@ from typing import Any
 
 import certifi
 import pytest
-from rich.console import Console
 
-from imgbuild.cli.doctor_command import doctor, show
+from imgbuild.cli.doctor_command import doctor
 from imgbuild.doctor import checks, diagnosis, input_checks
 from imgbuild.doctor.checks import OWN_HOST, WRITE, Finding, Status
 from imgbuild.doctor.diagnosis import HEADER, write_settings
 from imgbuild.errors import InputError, MachineError
 from imgbuild.matrix.selection import Selection
-from imgbuild.settings import BootstrapBase, EngineSettings, PrefixInterpreter, load_settings
+from imgbuild.settings import BootstrapBase, EngineSettings, load_settings, local_prefix
 
 pytest_plugins = ("doctor_fixtures",)
 ROOT = Path(__file__).resolve().parents[3]
@@ -144,18 +142,11 @@ def test_a_machine_that_cannot(
     assert found["choice"]["base"] == {"debian-12": {"from": "bootstrap"}}
 
 
-@pytest.mark.usefixtures("machine", "homeless")
-def test_a_user_without_a_home(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(MachineError, match="cannot be built here yet: home"):
-        judge(checkout)
-    assert "✗ home            Neither HOME nor an entry" in capsys.readouterr().out
-
-
 def test_write_records_every_choice(
     machine: dict[str, Any], checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     engine = {"engine": EngineSettings(host=OWN_HOST)}
-    python = {"cpython": {"3.6.15": PrefixInterpreter(source="prefix", path="/opt/p")}}
+    python = {"cpython": {"3.6.15": local_prefix(Path("/opt/p"))}}
     machine["find_engine"] = Finding(Status.MISSING, "engine", "28.5", WRITE, engine)
     machine["check_interpreter"] = Finding(Status.MISSING, "CPython", "prefix", WRITE, python)
     judge(checkout, write=True)
@@ -183,13 +174,3 @@ def test_write_keeps_what_was_set_by_hand(machine: dict[str, Any], checkout: Pat
     path.write_text(HAND_MADE)
     assert not write_settings(before, path)
     assert path.read_text() == HAND_MADE, "a file that says the same keeps its comments"
-
-
-def test_a_terminal_gets_whole_fixes_each_on_its_line() -> None:
-    stream = io.StringIO()
-    odd = Finding(Status.WARNING, "odd", "a\x1b[31m", "b\u202e\nmore [bold]")
-    console = Console(file=stream, force_terminal=True, width=30, color_system=None)
-    show([FINE, MISSING, odd], console)
-    assert "  ✗ engine  none answers\n            -> build/setup/engine.sh\n" in stream.getvalue()
-    assert r"a\u001b[31m" in stream.getvalue()
-    assert "-> b\\u202e\n            -> more [bold]\n" in stream.getvalue()

@@ -97,25 +97,6 @@ def test_a_cpu_image_has_no_warning(program: Program, found: Callable[..., list[
     assert {row.status for row in found("tf-2.2-cpu-debian")} == {Status.FINE, Status.SKIPPED}
 
 
-def test_several_gpus(program: Program, found: Callable[..., list[Finding]]) -> None:
-    v100, k80 = "Tesla V100-PCIE-32GB, 470.82.01, 7.0", "Tesla K80, 470.82.01, 3.7"
-    nvidia(program, v100, v100, k80)
-    findings = found("tf-2.2-gpu-ubuntu")
-    listed = [row.detail for row in findings if row.what == "GPU"]
-    assert listed == [
-        "2 x Tesla V100-PCIE-32GB, compute capability 7.0, driver 470.82.01",
-        "1 x Tesla K80, compute capability 3.7, driver 470.82.01",
-    ]
-    said = [row.detail for row in findings if row.what == "GPU images"]
-    old = "driver 470.82.01 is too old for CUDA 12.2, which needs 525.60.13"
-    assert said == [
-        "TensorFlow 1.10 to 2.14 run natively on Tesla V100-PCIE-32GB",
-        f"TensorFlow 2.15 do not run on Tesla V100-PCIE-32GB: {old}",
-        "TensorFlow 1.10 to 2.14 run natively on Tesla K80",
-        "TensorFlow 2.15 do not run on Tesla K80: the wheels have no code for capability 3.7",
-    ]
-
-
 def test_an_old_program_does_not_know_the_capability(program: Program) -> None:
     program(
         "nvidia-smi",

@@ -56,15 +56,6 @@ def test_systems(be: Be, release: dict[str, str], name: str, command: str) -> No
     assert install_command("git").startswith(f"sudo {command}" if name else command)
 
 
-def test_a_system_that_does_not_say_what_it_is(be: Be, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing() -> None:
-        raise OSError("no os-release")
-
-    be({})
-    monkeypatch.setattr("platform.freedesktop_os_release", missing)
-    assert system_name() == ""
-
-
 def test_a_user_without_sudo(be: Be, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     be(DEBIAN, user=1000)
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -24,12 +24,12 @@ from imgbuild.project import Project
 from imgbuild.settings import (
     BootstrapBase,
     Interpreter,
-    PrefixInterpreter,
     RegistryBase,
     Settings,
-    Sites,
     SourceInterpreter,
+    local_prefix,
 )
+from imgbuild.sites import Sites
 
 pytest_plugins = ("doctor_fixtures",)
 DIGEST = "example/base@sha256:" + "0" * 64
@@ -156,17 +156,6 @@ def test_the_pinned_base_can_be_made_where_no_registry_answers(
     assert found.status is Status.FINE, "a registry that answers needs no mmdebstrap"
 
 
-def test_a_base_that_is_made_here_since_no_registry_gave_it(
-    bookworm: OperatingSystem, program: Program
-) -> None:
-    program("mmdebstrap", "exit 0")
-    settings = Settings().with_made(str(bookworm.image))
-    found = check_base("debian-12", bookworm, Sites(settings=settings))
-    assert found.status is Status.FINE
-    assert f"no registry gave {bookworm.image}" in found.detail
-    assert "`imgbuild build --refresh-base` asks again" in found.detail
-
-
 def test_index(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     good = program("uv", 'test "$SSL_CERT_FILE" = /ca.pem -a "$UV_DEFAULT_INDEX" = http://m/s')
     monkeypatch.setattr("uv.find_uv_bin", lambda: str(good))
@@ -200,15 +189,11 @@ def test_a_private_ca_is_one_that_no_public_list_has(
     found = check_ca(__file__, {"PIP_CERT": str(bundle)})
     assert (found.status, found.choice) == (Status.FINE, {}), "the user's own stays"
     bundle.write_text(certificate(b"public"))
-    monkeypatch.setattr("imgbuild.settings.SYSTEM_BUNDLES", (Path("/gone"), bundle))
+    monkeypatch.setattr("imgbuild.doctor.input_checks.SYSTEM_BUNDLES", (Path("/gone"), bundle))
     found = check_ca(None, {})
     assert (found.status, found.choice) == (Status.FINE, {"ca_bundle": None})
     found = check_ca(None, {"SSL_CERT_FILE": "/gone.pem"})
     assert (found.status, found.fix) == (Status.MISSING, "unset SSL_CERT_FILE")
-
-
-def prefix(path: Path) -> PrefixInterpreter:
-    return PrefixInterpreter(source="prefix", path=str(path))
 
 
 @pytest.fixture
@@ -243,10 +228,10 @@ SOURCE = SourceInterpreter()
     [
         ("", [], SOURCE, SOURCE),
         ("", [LOCAL], SOURCE, SOURCE),
-        ("", [LOCAL], prefix(LOCAL), prefix(LOCAL)),
-        ("", [LOCAL], prefix(MINE), SOURCE),
-        ("no route", [LOCAL], prefix(LOCAL), prefix(LOCAL)),
-        ("no route", [LOCAL], SOURCE, prefix(LOCAL)),
+        ("", [LOCAL], local_prefix(LOCAL), local_prefix(LOCAL)),
+        ("", [LOCAL], local_prefix(MINE), SOURCE),
+        ("no route", [LOCAL], local_prefix(LOCAL), local_prefix(LOCAL)),
+        ("no route", [LOCAL], SOURCE, local_prefix(LOCAL)),
     ],
 )
 def test_where_an_interpreter_is_taken_from(
@@ -263,21 +248,8 @@ def test_where_an_interpreter_is_taken_from(
 
 
 def test_an_interpreter_that_cannot_be_had(interpreter: Callable[..., Finding]) -> None:
-    found = interpreter("no route", [], prefix(MINE))
+    found = interpreter("no route", [], local_prefix(MINE))
     assert (found.status, found.choice) == (Status.MISSING, {})
     assert "no route" in found.detail
     assert f"{MINE} cannot import ssl." in found.detail
     assert "cpython: {3.6.15: {from: prefix" in str(found.fix)
-
-
-def test_a_python_of_the_archive_needs_nothing_of_this_machine(matrix: Matrix) -> None:
-    found = check_interpreter("3.11.2", matrix, Sites({}, Settings()))
-    assert (found.status, found.choice) == (Status.SKIPPED, {})
-    assert "the archive of debian-12" in found.detail
-
-
-def test_a_source_that_does_not_answer(matrix: Matrix, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(input_checks, "find_prefixes", lambda _: [])
-    mirror = Settings.model_validate({"mirrors": {"python-org": "http://127.0.0.1:9/"}})
-    found = check_interpreter("3.6.15", matrix, Sites(matrix.upstream_urls, mirror))
-    assert "refused" in found.detail

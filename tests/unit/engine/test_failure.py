@@ -32,6 +32,7 @@ ZEROS = "0" * 64
         ('Get "https://x.example/": x509: certificate signed by unknown authority', "certificate"),
         ('Get "http://x.invalid/": dial tcp: lookup x.invalid: no such host', "unreachable"),
         ("curl: (28) Connection timed out after 30001 milliseconds", "unreachable"),
+        ('process "sh -c timeout 900 sh x" did not complete: exit code: 124', "unreachable"),
         ("NewConnectionError: Failed to establish a new connection", "unreachable"),
     ],
 )
@@ -40,7 +41,7 @@ def test_known_faults_are_recognised(line: str, kind: str) -> None:
     assert found is not None
     assert found.kind == kind
     assert found.of_machine is (kind != "checksum")
-    assert found.of_all is (kind in {"disk", "engine"})
+    assert found.stops_all is (kind in {"disk", "engine"})
 
 
 def test_a_full_disk_is_the_cause_of_what_follows_and_other_failures_are_no_known_fault() -> None:
@@ -111,9 +112,3 @@ def test_an_engine_that_stops_after_the_last_export_has_failed_them_all() -> Non
     error = reported("a b", exported("a"), exported("b"), words)
     assert (error.failure.failed, error.failure.cancelled) == (("a", "b"), ())
     assert "stopped during the build" in str(error)
-
-
-def test_the_paragraph_does_not_repeat_the_command() -> None:
-    words = 'process "/bin/sh -c make" did not complete successfully: exit code: 2'
-    said = str(reported("a", failed(words)))
-    assert "failed in the step '[hvd 1/2] RUN make': exit code: 2." in said

@@ -13,7 +13,6 @@ from imgbuild.engine.progress import (
     Remark,
     StepOutput,
     Transfer,
-    is_internal,
     log_line,
     split_name,
 )
@@ -150,24 +149,3 @@ def test_bytes_are_reported_when_they_have_grown() -> None:
 )
 def test_a_vertex_name_is_split(name: str, target: str | None, step: str) -> None:
     assert split_name(name, TARGETS) == (target, step)
-
-
-@pytest.mark.parametrize(
-    ("step", "internal"),
-    [
-        ("[internal] load .dockerignore", True),
-        ("[context base] base:1", True),
-        ("[stage-1 1/3] LINK COPY --link /a /b", True),
-        ("[stage-1 1/3] COPY --link /a /b", False),
-        ("exporting to image", False),
-    ],
-)
-def test_steps_of_buildkit_itself_are_known(step: str, *, internal: bool) -> None:
-    assert is_internal(step) is internal
-
-
-def test_the_log_line_of_an_end_has_time_and_error() -> None:
-    assert log_line(BuildEvent("a", "RUN x", "failed", 1.25, 4, "exit code: 1")) == (
-        "[a] #4 RUN x (failed after 1.2 s: exit code: 1)"
-    )
-    assert log_line(BuildEvent(None, "load", "running")) == "[bake] #0 load (started)"

@@ -1,18 +1,18 @@
 """How long steps may run, with a clock of the test's own."""
 
 from imgbuild.engine.bake import GOES_ON, WAITS, StepLimit
-from imgbuild.engine.progress import BuildEvent, Remark, State, StepOutput
+from imgbuild.engine.progress import BuildEvent, Remark, StepOutput, StepState
 
 
-def event(state: State, number: int = 1, target: str = "a") -> BuildEvent:
+def event(state: StepState, number: int = 1, target: str = "a") -> BuildEvent:
     return BuildEvent(target, f"[x {number}/9] RUN", state, number=number)
 
 
 def test_a_step_may_run_up_to_the_limit() -> None:
     limit = StepLimit(60, 0)
-    limit.take(event("running", 2), 5)
-    limit.take(event("running"), 10)
-    limit.take(event("done", 2), 50)
+    limit.apply(event("running", 2), 5)
+    limit.apply(event("running"), 10)
+    limit.apply(event("done", 2), 50)
     assert limit.exceeded(69.9) == []
     (late,) = limit.exceeded(70)
     assert (late.target, late.step, late.state, late.elapsed) == ("a", "[x 1/9] RUN", "failed", 60)
@@ -21,26 +21,26 @@ def test_a_step_may_run_up_to_the_limit() -> None:
 
 def test_only_late_steps_fail_but_all_who_share_them() -> None:
     limit = StepLimit(60, 0)
-    limit.take(event("running", 1, "a"), 0)
-    limit.take(event("running", 1, "b"), 5)
-    limit.take(event("running", 2, "c"), 30)
+    limit.apply(event("running", 1, "a"), 0)
+    limit.apply(event("running", 1, "b"), 5)
+    limit.apply(event("running", 2, "c"), 30)
     assert [late.target for late in limit.exceeded(60)] == ["a", "b"]
 
 
 def test_steps_that_hang_together_are_blamed_together() -> None:
     limit = StepLimit(60, 0)
-    limit.take(event("running", 1, "a"), 0)
-    limit.take(event("running", 2, "b"), 0.4)
-    limit.take(event("running", 3, "c"), 1.1)
+    limit.apply(event("running", 1, "a"), 0)
+    limit.apply(event("running", 2, "b"), 0.4)
+    limit.apply(event("running", 3, "c"), 1.1)
     assert limit.exceeded(60.3) == []
     assert [late.target for late in limit.exceeded(60.4)] == ["a", "b"]
 
 
 def test_between_steps_and_while_all_wait_a_build_must_say_something() -> None:
     limit = StepLimit(60, 0)
-    limit.take(event("running"), 0)
-    limit.take(says(WAITS), 20)
-    limit.take(Remark("loading"), 30)
+    limit.apply(event("running"), 0)
+    limit.apply(says(WAITS), 20)
+    limit.apply(Remark("loading"), 30)
     assert limit.exceeded(89) == []
     (late,) = limit.exceeded(90)
     assert (late.target, late.step) == (None, "")
@@ -52,7 +52,7 @@ def test_a_reader_looks_at_the_clock_in_time_and_no_limit_is_no_limit() -> None:
     assert (limit.wait(10), limit.wait(59.5)) == (1, 0.5)
     assert 0 < (limit.wait(100) or 0) < 0.1
     limit = StepLimit(0, 0)
-    limit.take(event("running"), 0)
+    limit.apply(event("running"), 0)
     assert limit.exceeded(10**9) == []
     assert limit.wait(10**9) is None
 
@@ -63,11 +63,11 @@ def says(text: str, number: int = 1) -> StepOutput:
 
 def test_waiting_for_a_place_to_compile_is_not_running() -> None:
     limit = StepLimit(60, 0)
-    limit.take(event("running"), 10)
+    limit.apply(event("running"), 10)
     for second in (11, 40, 80, 120):
-        limit.take(says(WAITS), second)
+        limit.apply(says(WAITS), second)
         assert limit.exceeded(second + 10) == []
-    limit.take(says(GOES_ON), 130)
+    limit.apply(says(GOES_ON), 130)
     assert limit.exceeded(189) == []
     (late,) = limit.exceeded(190)
     assert (late.state, late.elapsed) == ("failed", 60)
@@ -76,7 +76,7 @@ def test_waiting_for_a_place_to_compile_is_not_running() -> None:
 def test_who_hangs_in_a_place_is_found_and_who_waits_for_it_is_not_blamed() -> None:
     limit = StepLimit(60, 0)
     for number, target in ((1, "a"), (2, "b"), (3, "c")):
-        limit.take(event("running", number, target), 0)
-    limit.take(says(WAITS, 3), 1)
-    limit.take(says("g++ a.cc"), 2)
+        limit.apply(event("running", number, target), 0)
+    limit.apply(says(WAITS, 3), 1)
+    limit.apply(says("g++ a.cc"), 2)
     assert [late.target for late in limit.exceeded(60)] == ["a", "b"]

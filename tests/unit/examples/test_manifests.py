@@ -115,13 +115,3 @@ def test_a_wrong_tfjob_is_refused(
     found = faults(document, _schema(definition, document))
     assert len(found) == 1
     assert says in found[0]
-
-
-def test_operators_find_what_they_look_for_by_name() -> None:
-    """The schemas do not say it: the training operator sets TF_CONFIG in this container alone."""
-    replicas = _read(ROOT / "examples/kubernetes/tfjob.yaml")["spec"]["tfReplicaSpecs"]
-    assert set(replicas) == {"Chief", "Worker", "PS"}
-    for replica in replicas.values():
-        (container,) = replica["template"]["spec"]["containers"]
-        assert container["name"] == "tensorflow"
-        assert container["ports"] == [{"name": "tfjob-port", "containerPort": 2222}]

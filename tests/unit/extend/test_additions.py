@@ -129,22 +129,18 @@ def test_a_lock_for_the_same_request_asks_nobody(
 
 
 @pytest.mark.parametrize("upgrade", [False, True])
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [(b"my notes\n", r"train\.lock\.txt:1: not a lock"), (b"\xff\xfe", "lock.txt: not UTF-8 text")],
+)
 def test_another_file_is_not_replaced(
-    environment: Mapping[str, str], tmp_path: Path, upgrade: bool
+    environment: Mapping[str, str], tmp_path: Path, content: bytes, says: str, *, upgrade: bool
 ) -> None:
     path = tmp_path / "train.lock.txt"
-    path.write_text("my notes\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"train\.lock\.txt:1: not a lock"):
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=says):
         lock_additions(["app"], BASE, path, environment, upgrade=upgrade)
-    assert path.read_text(encoding="utf-8") == "my notes\n"
-
-
-def test_what_is_no_text_is_not_replaced(environment: Mapping[str, str], tmp_path: Path) -> None:
-    path = tmp_path / "train.lock.txt"
-    path.write_bytes(b"\xff\xfe")
-    with pytest.raises(InputError, match=r"train\.lock\.txt is no lock: not UTF-8 text"):
-        lock_additions(["app"], BASE, path, environment)
-    assert path.read_bytes() == b"\xff\xfe"
+    assert path.read_bytes() == content
 
 
 def test_an_index_that_does_not_answer(environment: Mapping[str, str], tmp_path: Path) -> None:

@@ -38,22 +38,17 @@ def asked(tmp_path: Path, project: Project) -> list[str]:
     return (tmp_path / "asked").read_text().splitlines()
 
 
-def test_a_plan_installs_nothing(asked: list[str]) -> None:
-    assert len(asked) == 2
-    assert " install -y --no-install-recommends -o Acquire::ForceHash=sha256 " in asked[1]
-    assert asked[1].endswith(" --print-uris git=1:2.39.5-*")
-
-
-@pytest.mark.usefixtures("asked")
-def test_packages_and_lists_are_written_down(tmp_path: Path) -> None:
+def test_a_plan_installs_nothing_and_writes_down_packages_and_lists(
+    asked: list[str], tmp_path: Path
+) -> None:
+    """A package that another build left in apt's cache would be missing from the plan."""
+    update, plan = asked
+    assert " --no-install-recommends -o Acquire::ForceHash=sha256 --print-uris " in plan
+    assert plan.endswith(" git=1:2.39.5-*")
+    for line in (update, plan):
+        assert "Dir::State::Lists=/tmp/apt-install." in line
+        assert "Dir::Cache::Archives=/tmp/apt-install." in line
     out = tmp_path / "out"
     assert (out / "uris").read_text() == "'http://x/git.deb' git.deb 3 SHA256:0\n"
     assert [path.name for path in (out / "lists").iterdir()] == ["archive_InRelease"]
     assert (out / "upstreams").read_text() == ""
-
-
-def test_lists_and_archives_of_a_build_are_left_alone(asked: list[str]) -> None:
-    """A package that another build left in apt's cache would be missing from the plan."""
-    for line in asked:
-        assert "Dir::State::Lists=/tmp/apt-install." in line
-        assert "Dir::Cache::Archives=/tmp/apt-install." in line

@@ -1,172 +1,96 @@
-"""What the suites find in an image: each fault is found, and a sound image has none."""
+"""What the suites find in an image by names, texts and versions; broken images prove the rest."""
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import pytest
-import test_gpu_loadable
-from expectation import parse_expectation
-from gpu_libraries import opened_sonames, version_number
-from gpu_machine import hiding
+from gpu_libraries import version_number
 from image_files import (
     File,
     cached,
     compilers,
     drivers,
-    must_be_none,
+    foreign_bytecode,
     parsed,
     secrets,
     toolkit,
 )
-from test_gpu_built import tensorflow_part
-from test_gpu_loadable import says, stub_folders, unloadable
-from test_helpers import GPU
+from image_secrets import KINDS, in_texts
+from test_gpu_loadable import says
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SITE = "/opt/python/lib/python3.6/site-packages"
+NVIDIA = "/opt/python/lib/python3.11/site-packages/nvidia"
+bytecode = partial(foreign_bytecode, python="3.6.15")
 SOUND = parsed(
-    "f 644 5 /opt/python/bin/python3\n"
     "f 644 9 /usr/local/cuda-10.1/targets/x86_64-linux/lib/libcudart.so.10.1.243\n"
     "l 644 9 /usr/lib/x86_64-linux-gnu/libcudnn.so.7\n"
     "f 644 9 /usr/local/cuda-10.1/extras/CUPTI/include/cuda_stdint.h\n"
     "f 644 9 /usr/local/cuda-10.1/extras/CUPTI/lib64/libcupti_static.a\n"
-    "f 644 9 /opt/python/lib/python3.6/site-packages/tensorflow/include/cuda.h\n"
+    f"f 644 9 {SITE}/tensorflow/include/cuda.h\n"
+    f"f 644 9 {NVIDIA}/cuda_nvcc/bin/ptxas\n"  # XLA runs it
+    f"f 644 9 {NVIDIA}/cuda_nvcc/nvvm/libdevice/libdevice.10.bc\n"
     "f 644 9 /opt/python/lib/python3.6/distutils/ccompiler.py\n"
+    "f 644 9 /opt/python/lib/python3.6/ensurepip/_bundled/pip-18.1-py2.py3-none-any.whl\n"
+    f"f 644 9 {SITE}/x/__pycache__/a.cpython-36.opt-1.pyc\n"
+    "f 644 9 /opt/miniconda/x.cpython-37.pyc\n"
     "f 644 9 /usr/bin/mpicc.openmpi.txt\n"
     "f 644 0 /var/lib/apt/lists/lock\n"
+    "f 644 9 /root/.ssh/config\n"
+    "f 644 9 /etc/ssh/sshd_config\n"
+    "f 644 9 /x/netrc\n"
     "d 644 9 /usr/local/cuda/bin/nvcc\n"
 )
 
-
-def test_a_sound_image_has_no_fault() -> None:
-    for judge in (compilers, cached, drivers, secrets, toolkit):
-        must_be_none(judge(SOUND))
-
-
-@pytest.mark.parametrize(
-    "path", ["/root/.netrc", "/etc/apt/auth.conf.d/mirror.conf", "/etc/ssh/ssh_host_rsa_key"]
-)
-def test_a_secret_is_found(path: str) -> None:
-    assert secrets([File("f", 1, path)]) == [path]
-    assert secrets([File("f", 0, "/run/secrets/ca.pem"), File("d", 1, "/run/secrets")]) == []
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/usr/bin/gcc",
-        "/usr/bin/g++-4.8",
-        "/usr/bin/x86_64-linux-gnu-gcc-5",
-        "/usr/bin/cc",
-        "/usr/lib/gcc/x86_64-linux-gnu/5/cc1plus",
-        "/usr/local/cuda-10.1/bin/nvcc",
-        "/usr/bin/cmake",
-        "/usr/bin/make",
+#: What must not be in an image: by each judge, names that it finds.
+WRONG: dict[Callable[[list[File]], list[str]], tuple[str, ...]] = {
+    secrets: (
+        *("/root/.netrc", "/etc/apt/auth.conf.d/mirror.conf", "/etc/ssh/ssh_host_rsa_key"),
+        *("/home/mpiuser/.ssh/id_rsa", "/root/.ssh/known_hosts", "/etc/ssh/authorized_keys"),
+        *("/home/mpiuser/.docker/config.json", "/root/.config/pip/pip.conf", "/root/.npmrc"),
+        *("/root/.aws/credentials", "/root/.git-credentials", "/run/secrets/netrc"),
+    ),
+    compilers: (
+        *("/usr/bin/gcc", "/usr/bin/g++-4.8", "/usr/bin/x86_64-linux-gnu-gcc-5", "/usr/bin/cc"),
+        *("/usr/lib/gcc/x86_64-linux-gnu/5/cc1plus", "/usr/local/cuda-10.1/bin/nvcc"),
+        *("/usr/bin/cmake", "/usr/bin/make", "/usr/local/cuda-10.0/bin/ptxas"),
         "/opt/miniconda/bin/x86_64-conda_cos6-linux-gnu-cc",
-    ],
-)
-def test_a_compiler_is_found(path: str) -> None:
-    assert compilers([File("f", 1, path)]) == compilers([File("l", 1, path)]) == [path]
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
+    ),
+    cached: (
         "/var/lib/apt/lists/archive.ubuntu.com_Packages",
-        "/var/cache/apt/pkgcache.bin",
-        "/root/.cache/pip/http/a",
-        "/opt/miniconda/pkgs/python-3.6.2.tar.bz2",
-        "/tmp/libcudnn7.deb",  # noqa: S108
-    ],
-)
-def test_a_package_cache_is_found(path: str) -> None:
-    assert cached([File("f", 1, path)]) == [path]
-    assert cached([File("f", 0, path)]) == []
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
+        *("/var/cache/apt/pkgcache.bin", "/opt/wheels/horovod-0.19.5.whl"),
+        *("/opt/miniconda/pkgs/python-3.6.2.tar.bz2", "/tmp/libcudnn7.deb"),  # noqa: S108
+    ),
+    drivers: (
         "/usr/local/cuda/targets/x86_64-linux/lib/stubs/libcuda.so",
-        "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
-        "/usr/local/nvidia/lib64/libcuda.so.418.39",
-        "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
-    ],
-)
-def test_a_library_of_the_driver_is_found(path: str) -> None:
-    assert drivers([File("l", 1, path)]) == [path]
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
+        *("/usr/local/nvidia/lib64/libcuda.so.418.39", "/usr/lib/libnvidia-ml.so.1"),
+    ),
+    bytecode: (f"{SITE}/x/__pycache__/a.cpython-311.pyc",),
+    toolkit: (
         "/usr/local/cuda-9.0/bin/nvcc",
         "/usr/local/cuda-9.0/targets/x86_64-linux/include/cuda_runtime.h",
-        "/usr/include/nccl.h",
-        "/usr/include/cudnn.h",
-        "/usr/include/x86_64-linux-gnu/cudnn_v7.h",
+        *("/usr/include/nccl.h", "/usr/include/x86_64-linux-gnu/cudnn_v7.h"),
         "/usr/lib/x86_64-linux-gnu/libcudnn_static_v7.a",
         "/usr/lib/x86_64-linux-gnu/libnccl_static.a",
         "/usr/local/cuda-10.0/targets/x86_64-linux/lib/libcudart_static.a",
-    ],
-)
-def test_a_piece_of_the_toolkit_is_found(path: str) -> None:
-    assert toolkit([File("f", 1, path)]) == [path]
+        *(f"{NVIDIA}/cuda_nvcc/bin/nvcc", f"{NVIDIA}/cuda_nvcc/nvvm/lib64/libnvvm.so.4"),
+        *(f"{NVIDIA}/nccl/lib/libx.a", f"{NVIDIA}/cuda_runtime/include/crt/a.hpp"),
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("tensorflow", "cuda", "names"),
-    [
-        ((1, 10), "9.0", {"libnccl.so.2"}),
-        (
-            (1, 13),
-            "10.0",
-            {"libcufft.so.10.0", "libcupti.so.10.0", "libcurand.so.10.0", "libnccl.so.2"},
-        ),
-        (
-            (2, 3),
-            "10.1",
-            {
-                *("libcublas.so.10", "libcudart.so.10.1", "libcufft.so.10", "libcupti.so.10.1"),
-                *("libcurand.so.10", "libcusolver.so.10", "libcusparse.so.10", "libcudnn.so.7"),
-                "libnccl.so.2",
-            },
-        ),
-        (
-            (2, 5),
-            "11.2",
-            {
-                *("libcublas.so.11", "libcublasLt.so.11", "libcudart.so.11.0", "libcufft.so.10"),
-                *("libcurand.so.10", "libcusolver.so.11", "libcusparse.so.11", "libcudnn.so.8"),
-                "libnccl.so.2",
-            },
-        ),
-        (
-            (2, 14),
-            "11.8",
-            {
-                *("libcublas.so.11", "libcublasLt.so.11", "libcudart.so.11.0", "libcufft.so.10"),
-                *("libcusolver.so.11", "libcusparse.so.11", "libcudnn.so.8", "libnccl.so.2"),
-            },
-        ),
-        (
-            (2, 15),
-            "12.2",
-            {
-                *("libcublas.so.12", "libcublasLt.so.12", "libcudart.so.12", "libcufft.so.11"),
-                *("libcusolver.so.11", "libcusparse.so.12", "libcudnn.so.8", "libnccl.so.2"),
-            },
-        ),
-    ],
-)
-def test_what_tensorflow_opens(tensorflow: tuple[int, int], cuda: str, names: set[str]) -> None:
-    assert set(opened_sonames(tensorflow, cuda)) == names
-
-
-def test_what_did_not_load_is_said_with_who_asks() -> None:
-    found = {
-        "liba.so": {"path": "/usr/lib/liba.so.1", "error": None},
-        "libb.so": {"path": None, "error": "libb.so: no such file"},
-    }
-    asked = {"liba.so": ["x.so"], "libb.so": ["tensorflow/y.so", "z.so"]}
-    assert unloadable(found, asked) == ["libb.so: no such file (asked for by tensorflow/y.so)"]
+@pytest.mark.parametrize("judge", WRONG)
+def test_wrong_names_are_found_and_sound_ones_are_not(
+    judge: Callable[[list[File]], list[str]],
+) -> None:
+    assert judge(SOUND) == []
+    for path in WRONG[judge]:
+        assert judge([File("f", 1, path)]) == [path]
 
 
 @pytest.mark.parametrize(
@@ -183,77 +107,52 @@ def test_a_version_is_right_or_cannot_be_had(
     assert says(found, version_number("cuda", "10.1")) is right
 
 
-def test_what_tensorflows_loader_refuses_is_found() -> None:
-    opened = dict.fromkeys([*test_gpu_loadable.ALWAYS_OPENED, "GetCurandDsoHandle"], True)
-    without_driver = {**opened, "GetCudaDriverDsoHandle": False, "GetNvInferDsoHandle": False}
-    assert test_gpu_loadable.refused(without_driver) == []
-    assert test_gpu_loadable.refused({**opened, "GetCudnnDsoHandle": False}) == [
-        "GetCudnnDsoHandle"
-    ]
-    assert test_gpu_loadable.refused({**opened, "GetNcclDsoHandle": False}) == ["GetNcclDsoHandle"]
-    assert len(test_gpu_loadable.refused({})) == len(test_gpu_loadable.ALWAYS_OPENED)
+#: One text of each kind, none of them a secret; a broken image has a private key.
+EXAMPLES = {
+    "PuTTY key": "PuTTY-User-Key-File-3: ssh-ed25519\n",
+    "AWS key": f"AKIA{'A' * 16} aws_secret_access_key = x",
+    "GitHub token": f"ghp_{'a' * 36} github_pat_{'a' * 70}",
+    "npm token": f"npm_{'a' * 36}",
+    "PyPI token": f"pypi-AgEI{'a' * 60}",
+    "Slack token": f"xoxb-{'1' * 30}",
+    "Google key": f"AIza{'a' * 35}",
+    "login in an address": "https://robot:word@mirror.example/simple",
+    "netrc": "machine mirror.example\n  login robot\n  password word",
+    "registry login": '{"auths": {"x": {"auth": "cm9ib3Q6d29yZA=="}}}',
+    "npm login": "//npm.example/:_authToken=word",
+}
 
 
-def test_a_second_cuda_beside_the_first_is_found() -> None:
-    line = "\tlib{} (libc6,x86-64) => {}/lib{}\n"
-    names = ("cudnn.so.8", "curand.so.10", "curl.so.4", "nccl.so.2")
-    once = "".join(line.format(name, "/cu11", name) for name in names)
-    assert test_gpu_loadable.repeated(f"9 libs found\n{once}") == []
-    again = "".join(line.format(name, "/cu12", name) for name in names[1:3])
-    assert test_gpu_loadable.repeated(once + again) == [
-        "libcurand.so.10: /cu11/libcurand.so.10, /cu12/libcurand.so.10"
-    ]
-
-
-def test_xla_has_its_assembler_and_nothing_else_compiles() -> None:
-    site = "/opt/python/lib/python3.11/site-packages"
-    ptxas, bitcode = (
-        f"{site}/nvidia/cuda_nvcc/{p}" for p in ("bin/ptxas", "nvvm/libdevice/libdevice.10.bc")
-    )
-    assert compilers([File("f", 1, ptxas)]) == toolkit([File("f", 1, bitcode)]) == []
-    assert compilers([File("f", 1, "/usr/local/cuda-10.0/bin/ptxas")])
-    wrong = [
-        f"{site}/nvidia/{path}"
-        for path in ("cuda_nvcc/bin/nvcc", "cuda_nvcc/nvvm/lib64/libnvvm.so.4", "nccl/lib/libx.a")
-    ]
-    wrong += [f"{site}/nvidia/cuda_runtime/include/crt/{name}" for name in ("a.h", "b.hpp")]
-    assert toolkit([File("f", 1, path) for path in wrong]) == sorted(wrong)
-
-
-def test_a_folder_of_stubs_is_found() -> None:
-    searched = ["# /usr/local/cuda/lib64/stubs", "/usr/local/cuda/lib64/stubs", "/usr/lib", ""]
-    assert stub_folders(searched) == ["/usr/local/cuda/lib64/stubs"]
-
-
-def test_nccl_must_be_called_by_the_library_for_tensorflow() -> None:
-    calls = {"horovod/torch/mpi_lib.so": ["ncclAllReduce"]}
-    assert tensorflow_part(calls) == []
-    assert tensorflow_part({**calls, "horovod/tensorflow/mpi_lib.so": ["a"]}) == ["a"]
+def test_secrets_are_found_by_their_texts(
+    import_program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what only reads them holds none."""
+    module = import_program("matching_files")
+    monkeypatch.setattr(module, "FIND", ("-type", "f", "-print0"))  # it leaves out /tmp
+    kinds = [{**vars(kind), "folders": [str(tmp_path), "/nowhere"]} for kind in KINDS]
+    (tmp_path / "ssh").write_bytes(b"\0-----BEGIN OPENSSH PRIVATE KEY-----\n\0-----END\0")
+    (tmp_path / "pem.py").write_text('HEAD = "-----BEGIN RSA PRIVATE KEY-----"\nBODY = None\n')
+    (tmp_path / "index").write_text("npm_config AIza ghp_ https://host/a:b@c xoxb- auth")
+    assert module.matching(kinds) == {}
+    for name, text in EXAMPLES.items():
+        (tmp_path / name).write_text(text)
+    found = module.matching(kinds)
+    assert {kind: {Path(p).name for p in paths} for kind, paths in found.items()} == {
+        name: {name} for name in EXAMPLES
+    }
+    assert EXAMPLES.keys() == {kind.name for kind in KINDS} - {"private key"}
 
 
 @pytest.mark.parametrize(
-    ("variables", "found"),
+    ("text", "told"),
     [
-        ({}, []),
-        ({"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}, []),
-        ({"NVIDIA_DRIVER_CAPABILITIES": "all"}, []),
-        ({"CUDA_VISIBLE_DEVICES": "-1"}, ["CUDA_VISIBLE_DEVICES=-1"]),
-        ({"CUDA_VISIBLE_DEVICES": "0"}, ["CUDA_VISIBLE_DEVICES=0"]),
-        ({"CUDA_VISIBLE_DEVICES": ""}, ["CUDA_VISIBLE_DEVICES="]),
-        ({"NVIDIA_VISIBLE_DEVICES": "void"}, ["NVIDIA_VISIBLE_DEVICES=void"]),
-        ({"NVIDIA_DRIVER_CAPABILITIES": "utility"}, ["NVIDIA_DRIVER_CAPABILITIES=utility"]),
+        ("|1 MIRROR_PASSWORD=abc /bin/sh -c true", ["MIRROR_PASSWORD"]),
+        ("RUN aws_secret_access_key=abc ./x", ["AWS key", "aws_secret_access_key"]),
+        ("https_proxy=http://proxy.example:3128", ["https_proxy"]),
+        ("RUN --mount=type=secret,id=netrc,target=/run/secrets/netrc,mode=0444 sh x", []),
+        ("API_TOKEN= ./x", []),
+        ("OMPI_ALLOW_RUN_AS_ROOT=1", []),
     ],
 )
-def test_a_variable_that_hides_gpus_is_found(variables: dict[str, str], found: list[str]) -> None:
-    assert hiding(variables) == found
-
-
-@pytest.mark.parametrize("required", [None, "", "cuda>=99.0", "cuda>=10.0"])
-def test_a_driver_is_required_that_knows_the_pinned_cuda(required: str | None) -> None:
-    expect = parse_expectation(GPU)
-    wrong = {} if required is None else {"NVIDIA_REQUIRE_CUDA": required}
-    test_gpu_loadable.test_environment_requires_the_pinned_cuda(
-        {"NVIDIA_REQUIRE_CUDA": "cuda>=10.1"}, expect
-    )
-    with pytest.raises(AssertionError, match=r"NVIDIA_REQUIRE_CUDA is .*, not cuda>=10\.1"):
-        test_gpu_loadable.test_environment_requires_the_pinned_cuda(wrong, expect)
+def test_a_configuration_is_reported_by_name_only(text: str, told: list[str]) -> None:
+    assert in_texts("history", [text]) == [f"history: {name}" for name in told]

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import test_gpu_runs as suite
 from container import Ran
 from expectation import parse_expectation
+from expectations import GPU
 from gpu_values import NAMES, digest, values, wrong_curve, wrong_step, wrong_sums, wrong_values
 from skip_reasons import NOT_PROVED, ONE_PROCESS, forbidden
-from test_helpers import GPU
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PLACE = "/job:localhost/device:GPU:{}"
+PLACE, CPU = "/job:localhost/device:GPU:{}", "/device:CPU:0"
+LENGTHS = (1000, 77)
 
 
 def _results(number: int, **changes: dict[str, Any]) -> dict[str, Any]:
@@ -27,38 +27,30 @@ def _results(number: int, **changes: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_a_wrong_value_or_place_is_found() -> None:
-    assert wrong_values([_results(0), _results(1)], NAMES) == []
-    nested = [[values()["product"]]]
-    assert wrong_values([_results(0, product={"values": nested})], NAMES) == []
-    assert wrong_values([_results(0), _results(0)], NAMES[:1]) == [
-        f"product on {PLACE.format(0)}: right"
-    ]
-    elsewhere = {"product": {"device": "/device:CPU:0"}}
-    assert wrong_values([_results(0, **elsewhere)], NAMES) == ["product on /device:CPU:0: right"]
+def test_a_wrong_place_is_found() -> None:
+    nested = {"values": [[values()["product"]]]}
+    assert wrong_values([_results(0, product=nested), _results(1)], NAMES) == []
+    (wrong,) = wrong_values([_results(0), _results(0)], NAMES[:1])
+    assert wrong == f"product on {PLACE.format(0)}: right"
+    assert wrong_values([_results(0, product={"device": CPU})], NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_one_wrong_number_is_found(name: str) -> None:
-    right = values()[name]
+    """A convolution may be rounded, and a product not."""
+    right, fault = values()[name], [f"{name} on {PLACE.format(0)}: wrong"]
     for number in (right[7] + 1, right[7] - 0.6, float("nan")):
         wrong = {name: {"values": [*right[:7], number, *right[8:]]}}
-        assert wrong_values([_results(0, **wrong)], NAMES) == [
-            f"{name} on {PLACE.format(0)}: wrong"
-        ]
-
-
-def test_a_convolution_may_be_rounded_and_a_product_not() -> None:
-    near = {name: {"values": [one + 0.2 for one in row]} for name, row in values().items()}
-    assert wrong_values([_results(0, **near)], NAMES) == [f"product on {PLACE.format(0)}: wrong"]
+        assert wrong_values([_results(0, **wrong)], NAMES) == fault
+    near = {name: {"values": [one + 0.2 for one in right]}}
+    assert wrong_values([_results(0, **near)], NAMES) == (fault if name == "product" else [])
 
 
 def _ranks(size: int, **change: object) -> list[dict[str, Any]]:
-    def brought(length: int) -> dict[str, Any]:
-        good = {"device": PLACE.format(0), "length": length, "first": [], "sha256": ""}
-        return {**good, "sha256": digest(length, size), **change}
-
-    sums = [brought(length) for length in suite.LENGTHS]
+    good = {"device": PLACE.format(0), "first": []}
+    sums = [
+        {**good, "length": length, "sha256": digest(length, size), **change} for length in LENGTHS
+    ]
     return [{"rank": rank, "size": size, "sums": sums} for rank in range(size)]
 
 
@@ -67,14 +59,21 @@ def test_the_digest_is_that_of_the_sum() -> None:
     assert digest(1000, 2).startswith("f70e0d9be9279cb2")
 
 
-def test_a_wrong_sum_place_or_rank_is_found() -> None:
-    assert wrong_sums(_ranks(4), 4, suite.LENGTHS) == []
-    assert wrong_sums(_ranks(1), 1, suite.LENGTHS) == []
-    tensors = len(suite.LENGTHS)
-    assert len(wrong_sums(_ranks(2, sha256=digest(5, 2)), 2, suite.LENGTHS)) == 2 * tensors
-    assert "CPU" in wrong_sums(_ranks(1, device="/device:CPU:0"), 1, suite.LENGTHS)[0]
-    assert "(rank, size)" in wrong_sums(_ranks(2)[:1], 2, suite.LENGTHS)[0]
-    assert "(rank, size)" in wrong_sums(_ranks(1) * 2, 2, suite.LENGTHS)[0]
+@pytest.mark.parametrize(
+    ("ranks", "size", "faults"),
+    [
+        (_ranks(4), 4, 0),
+        (_ranks(1), 1, 0),
+        (_ranks(2, sha256=digest(5, 2)), 2, 2 * len(LENGTHS)),
+        (_ranks(1, device=CPU), 1, len(LENGTHS)),
+        (_ranks(2)[:1], 2, 1),
+        (_ranks(1) * 2, 2, 1),
+    ],
+)
+def test_a_wrong_sum_place_or_rank_is_found(
+    ranks: list[dict[str, Any]], size: int, faults: int
+) -> None:
+    assert len(wrong_sums(ranks, size, LENGTHS)) == faults
 
 
 @pytest.mark.parametrize(
@@ -92,24 +91,23 @@ def test_two_ranks_share_a_gpu_where_they_can(
 ) -> None:
     expect = parse_expectation({**GPU, "pins": {**GPU["pins"], "nccl": nccl}})
     devices = [{"name": "T4", "capability": "7.5", "mode": mode}] * 3
-    driver = Ran("driver", 1, 0, json.dumps({"devices": devices}), "")
-    assert suite.ranks_on(gpus, driver, expect) == ranks
+    assert suite.ranks_on(gpus, _ran({"devices": devices}), expect) == ranks
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_one_rank_proves_no_allreduce(ranks: int) -> None:
+def test_one_rank_proves_no_allreduce(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite, "LENGTHS", LENGTHS)
+
     def judge(results: list[dict[str, Any]], lost: str = "") -> None:
         files = Ran("cat", 1, 0, "\n".join(map(json.dumps, results)), "")
-        job = suite.Job(ranks, Ran("mpirun", 1, 0, "", ""), files, lost)
+        job = suite.Job(len(results), _ran(""), files, lost)
         suite.test_allreduce_is_right_on_all_gpus(job)
 
-    with pytest.raises(AssertionError):
-        judge(_ranks(ranks, sha256=""))
-    if ranks > 1:
-        judge(_ranks(ranks))
-        return
-    assert _skipped(lambda: judge(_ranks(1))) == NOT_PROVED
+    judge(_ranks(2))
+    for size in (1, 2):
+        with pytest.raises(AssertionError):
+            judge(_ranks(size, sha256=""))
     lost = "two ranks on it: exit code 124"
+    assert _skipped(lambda: judge(_ranks(1))) == NOT_PROVED
     assert _skipped(lambda: judge(_ranks(1), lost)) == f"{NOT_PROVED} ({lost})"
 
 
@@ -155,29 +153,25 @@ def test_room_for_others_is_proved() -> None:
         suite.test_memory_that_grows_leaves_room_for_others(numbers)
 
     judge(0)
-    with pytest.raises(AssertionError, match="uses no GPU"):
-        judge(0, devices=0)
-    with pytest.raises(AssertionError, match="CUDA error 2, 9 bytes were free"):
-        judge(2)
+    for error, devices in ((0, 0), (2, 1)):
+        with pytest.raises(AssertionError):
+            judge(error, devices)
     assert _skipped(lambda: judge(46)) == ONE_PROCESS
 
 
-CPU_ALONE, BOTH = [["/host:CPU", 9]], [["/host:CPU", 9], ["/device:GPU:0 (Tesla)", 3]]
-EMPTY = [["/host:CPU", 9], ["/device:GPU:0", 0]]
+@pytest.mark.parametrize("gpu", [[], [["/device:GPU:0", 0]], [["/device:GPU:0 (Tesla)", 3]]])
+def test_a_trace_without_the_gpu_is_found(gpu: list[Any]) -> None:
+    def judge(refused: str = "") -> None:
+        planes = [["/host:CPU", 9], *gpu]
+        suite.test_a_trace_has_what_the_gpu_did(_ran({"traced": {"planes": planes}}, refused))
 
-
-def test_a_trace_without_the_gpu_is_found() -> None:
-    def judge(planes: list[Any], *refused: str) -> None:
-        traced = _ran({"traced": {"planes": planes}}, "".join(refused))
-        suite.test_a_trace_has_what_the_gpu_did(traced)
-
-    judge(BOTH)
-    refused = f"E failed with error {suite.NO_TRACING[0]}"
-    for planes in (CPU_ALONE, EMPTY):
-        with pytest.raises(AssertionError, match="planes and their events"):
-            judge(planes)
-        assert suite.NO_TRACING[0] in _skipped(partial(judge, planes, refused))
-    judge(BOTH, refused)
+    if gpu and gpu[0][1]:
+        judge()
+        judge(suite.NO_TRACING[0])
+        return
+    with pytest.raises(AssertionError):
+        judge()
+    assert suite.NO_TRACING[0] in _skipped(lambda: judge(f"E error {suite.NO_TRACING[0]}"))
 
 
 def test_a_part_that_failed_says_why() -> None:
@@ -185,28 +179,24 @@ def test_a_part_that_failed_says_why() -> None:
         suite.done(_ran({"mixed": {"error": "no libdevice"}}), "mixed")
 
 
-STEP = {
-    "device": PLACE.format(0),
-    "type": "float16",
-    "losses": [2.0, 1.502, 1.0],
-    "wanted": [2.001, 1.5, 1.0],
-}
+LOSSES = {"losses": [2.0, 1.502, 1.0], "wanted": [2.001, 1.5, 1.0]}
+STEP = {"device": PLACE.format(0), "type": "float16", **LOSSES}
 
 
 @pytest.mark.parametrize(
-    ("change", "fault"),
+    "change",
     [
-        ({"type": "float32"}, "computed in float32"),
-        ({"device": "/device:CPU:0"}, "computed on /device:CPU:0"),
-        ({"losses": [2.0, 1.502, float("nan")]}, "losses"),
-        ({"losses": [2.0, 1.502, 1.02]}, "losses"),
-        ({"losses": [2.0, 2.0], "wanted": [2.0, 2.0]}, "no step lowered the loss"),
-        ({"losses": [], "wanted": []}, "no step lowered the loss"),
+        {"type": "float32"},
+        {"device": CPU},
+        {"losses": [2.0, 1.502, float("nan")]},
+        {"losses": [2.0, 1.502, 1.02]},
+        {"losses": [2.0, 2.0], "wanted": [2.0, 2.0]},
+        {"losses": [], "wanted": []},
     ],
 )
-def test_a_wrong_step_is_found(change: dict[str, Any], fault: str) -> None:
+def test_a_wrong_step_is_found(change: dict[str, Any]) -> None:
     assert wrong_step(STEP) == []
-    assert any(one.startswith(fault) for one in wrong_step({**STEP, **change}))
+    assert wrong_step({**STEP, **change})
 
 
 #: What XLA gave on a CPU, with TensorFlow 2.15.
@@ -219,9 +209,7 @@ CURVE = (
 def test_a_wrong_curve_is_found() -> None:
     place = PLACE.format(0)
     assert wrong_curve({"device": place, "values": CURVE}) == []
-    assert wrong_curve({"device": "/device:CPU:0", "values": CURVE}) == [
-        "computed on /device:CPU:0"
-    ]
+    assert len(wrong_curve({"device": CPU, "values": CURVE})) == 1
     assert len(wrong_curve({"device": place, "values": [*CURVE[:8], 0.1305]})) == 1
 
 

@@ -15,16 +15,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from conftest import PROGRAMS
 from container import Container
-
-PROGRAMS = Path(__file__).resolve().parents[2] / "image" / "programs"
-
-
-@pytest.fixture
-def program(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return how to import a program."""
-    monkeypatch.syspath_prepend(str(PROGRAMS))
-    return __import__
+from elf_files import NEEDED, elf
 
 
 def _write(pointer: Any, value: int) -> int:
@@ -32,53 +25,39 @@ def _write(pointer: Any, value: int) -> int:
     return 0
 
 
-class FakeDriver:
-    """libcuda of a machine with these GPUs; `init` is what cuInit answers."""
+def _driver(gpus: list[tuple[str, int, int]], init: int) -> Any:
+    """Return libcuda of a machine with these GPUs; `init` is what cuInit answers."""
 
-    def __init__(self, *gpus: tuple[str, int, int], version: int = 12020, init: int = 0) -> None:
-        self.gpus, self.version, self.init = gpus, version, init
+    def name(buffer: Any, size: int, device: int) -> None:
+        buffer.value = gpus[device - 40][0].encode()[: size - 1]
 
-    def cuDriverGetVersion(self, pointer: Any) -> int:  # noqa: N802
-        return _write(pointer, self.version)
+    def attribute(at: Any, attribute: int, device: int) -> int:
+        _, major, minor = gpus[device - 40]
+        return _write(at, {75: major, 76: minor, 20: 3}[attribute])
 
-    def cuInit(self, flags: int) -> int:  # noqa: N802
-        assert flags == 0
-        return self.init
-
-    def cuDeviceGetCount(self, pointer: Any) -> int:  # noqa: N802
-        return _write(pointer, len(self.gpus))
-
-    def cuDeviceGet(self, pointer: Any, ordinal: int) -> int:  # noqa: N802
-        return _write(pointer, ordinal + 40)  # a handle is not its number
-
-    def cuDeviceGetAttribute(self, pointer: Any, attribute: int, device: int) -> int:  # noqa: N802
-        _, major, minor = self.gpus[device - 40]
-        return _write(pointer, {75: major, 76: minor, 20: 3}[attribute])
-
-    def cuDeviceGetName(self, buffer: Any, size: int, device: int) -> int:  # noqa: N802
-        buffer.value = self.gpus[device - 40][0].encode()[: size - 1]
-        return 0
+    return SimpleNamespace(
+        cuDriverGetVersion=lambda at: _write(at, 12020),
+        cuInit=lambda _flags: init,
+        cuDeviceGetCount=lambda at: _write(at, len(gpus)),
+        cuDeviceGet=lambda at, ordinal: _write(at, ordinal + 40),  # a handle is not its number
+        cuDeviceGetAttribute=attribute,
+        cuDeviceGetName=name,
+    )
 
 
-def _ask(program: Any, monkeypatch: pytest.MonkeyPatch, driver: FakeDriver) -> dict[str, Any]:
-    module = program("driver")
+@pytest.mark.parametrize("init", [0, -1])
+def test_a_driver_tells_its_gpus_and_a_stub_is_asked_for_none(
+    import_program: Any, monkeypatch: pytest.MonkeyPatch, init: int
+) -> None:
+    driver = _driver([("Tesla V100", 7, 0), ("NVIDIA A100", 8, 0)], init)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: {"libcuda.so.1": driver}[name])
-    answer: dict[str, Any] = module.ask("535.104.05")
-    return answer
-
-
-def test_a_driver_tells_its_gpus(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = FakeDriver(("Tesla V100", 7, 0), ("NVIDIA A100", 8, 0))
-    assert _ask(program, monkeypatch, driver) == {
-        "kernel": "535.104.05",
-        "error": None,
-        "cuda": 12020,
-        "init": 0,
-        "devices": [
-            {"name": "Tesla V100", "capability": "7.0", "mode": 3},
-            {"name": "NVIDIA A100", "capability": "8.0", "mode": 3},
-        ],
-    }
+    gpus = [
+        {"name": "Tesla V100", "capability": "7.0", "mode": 3},
+        {"name": "NVIDIA A100", "capability": "8.0", "mode": 3},
+    ]
+    known = {"kernel": "535.104.05", "error": None, "cuda": 12020, "init": init}
+    found = import_program("driver").ask("535.104.05")
+    assert found == {**known, "devices": [] if init else gpus}
 
 
 @pytest.mark.parametrize(
@@ -92,7 +71,7 @@ def test_a_driver_tells_its_gpus(program: Any, monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_room_on_a_gpu_is_asked_for(
-    program: Any, change: dict[str, int], wanted: int, error: int
+    import_program: Any, change: dict[str, int], wanted: int, error: int
 ) -> None:
     def get(free: Any, total: Any) -> int:
         return _write(free, 100) + _write(total, 200)
@@ -104,22 +83,17 @@ def test_room_on_a_gpu_is_asked_for(
         cuMemAlloc_v2=lambda _, size: 0 if size.value * 4 <= 100 else 2,
     )
     free = 100 if error in (0, 2) else 0
-    assert program("gpu_room").room(driver, wanted) == {
+    assert import_program("gpu_room").room(driver, wanted) == {
         "free": free,
         "wanted": wanted,
         "error": error,
     }
 
 
-def test_a_stub_is_asked_for_no_device(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = _ask(program, monkeypatch, FakeDriver(("never", 1, 0), init=-1))
-    assert (answer["init"], answer["devices"]) == (-1, [])
-
-
 def test_without_a_driver_the_loaders_words_are_the_reason(
-    program: Any, monkeypatch: pytest.MonkeyPatch
+    import_program: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = program("driver")
+    module = import_program("driver")
     monkeypatch.setattr(module, "LIBRARY", "libno-such-driver.so.1")
     answer = module.ask(None)
     assert "libno-such-driver.so.1: cannot open shared object file" in answer["error"]
@@ -129,128 +103,61 @@ def test_without_a_driver_the_loaders_words_are_the_reason(
 @pytest.mark.parametrize(
     ("line", "version"),
     [
-        (
-            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  418.39  Sat Feb  9 19:19:37 CST 2019",
-            "418.39",
-        ),
-        (
-            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.124.06  Release Build",
-            "570.124.06",
-        ),
+        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  418.39  Sat Feb  9 2019", "418.39"),
+        ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.124.06  R", "570.124.06"),
         ("something else", None),
     ],
 )
 def test_the_kernel_modules_version(
-    program: Any, tmp_path: Path, line: str, version: str | None
+    import_program: Any, tmp_path: Path, line: str, version: str | None
 ) -> None:
     (tmp_path / "version").write_text(f"{line}\nGCC version:  gcc 7.3.0\n")
-    assert program("driver").kernel_version(str(tmp_path / "version")) == version
-    assert program("driver").kernel_version(str(tmp_path / "none")) is None
-
-
-SECTION = struct.Struct("<IIQQQQIIQQ")
-
-
-def _elf(needed: list[str], undefined: list[str], defined: list[str], code: bytes = b"") -> bytes:
-    """Return an ELF file of a string table, symbols, needs and GPU code, and nothing else."""
-    strings, at = b"\0", {}
-    for name in [*needed, *undefined, *defined]:
-        at[name] = len(strings)
-        strings += name.encode() + b"\0"
-    symbols = struct.pack("<IBBHQQ", 0, 0, 0, 0, 0, 0)
-    symbols += b"".join(struct.pack("<IBBHQQ", at[n], 18, 0, 0, 0, 0) for n in undefined)
-    symbols += b"".join(struct.pack("<IBBHQQ", at[n], 18, 0, 7, 64, 8) for n in defined)
-    dynamic = b"".join(struct.pack("<qQ", 1, at[n]) for n in needed) + struct.pack("<qQ", 0, 0)
-    fatbin = len(strings)
-    strings += b".nv_fatbin\0"
-    parts = [(3, strings, 0), (11, symbols, 24), (6, dynamic, 16), (1, code, 0)]
-    headers, body = SECTION.pack(*[0] * 10), b""
-    for kind, content, size in parts:
-        offset = 64 + len(body)
-        headers += SECTION.pack(
-            fatbin if kind == 1 else 0, kind, 0, 0, offset, len(content), 1, 0, 8, size
-        )
-        body += content
-    ident = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
-    header = struct.pack(
-        "<16sHHIQQQIHHHHHH", ident, 3, 62, 1, 0, 0, 64 + len(body), 0, 64, 0, 0, 64, 5, 1
-    )
-    return header + body + headers
-
-
-def test_an_elf_files_needs_and_calls(program: Any, tmp_path: Path) -> None:
-    path = tmp_path / "a.so"
-    path.write_bytes(_elf(["liba.so.1", "libb.so"], ["ncclAllReduce"], ["own"]))
-    with program("elf_file").opened(str(path)) as elf:
-        assert elf.needed() == ["liba.so.1", "libb.so"]
-        assert elf.undefined() == ["ncclAllReduce"]
-        assert elf.defined() == ["own"]
+    assert import_program("driver").kernel_version(str(tmp_path / "version")) == version
+    assert import_program("driver").kernel_version(str(tmp_path / "none")) is None
 
 
 @pytest.mark.parametrize(
     "content", [b"\x7fELF\x01\x01", b"#!/bin/sh\n" * 20, b"\x7fELF\x02\x01" + bytes(58)]
 )
-def test_what_is_no_such_file_is_refused(program: Any, tmp_path: Path, content: bytes) -> None:
+def test_what_is_no_such_file_is_refused(
+    import_program: Any, tmp_path: Path, content: bytes
+) -> None:
     (tmp_path / "a.so").write_bytes(content)
     with (
         pytest.raises((ValueError, struct.error)),
-        program("elf_file").opened(str(tmp_path / "a.so")),
+        import_program("elf_file").opened(str(tmp_path / "a.so")),
     ):
         pass
 
 
-def test_what_the_packages_ask_for(program: Any, tmp_path: Path) -> None:
-    site = tmp_path
-    for folder in ("tensorflow_core/python", "horovod/tensorflow", "numpy"):
-        (site / folder).mkdir(parents=True)
-    (site / "tensorflow_core" / "libframework.so.2").write_bytes(
-        _elf(["libcudart.so.10.1"], [], [])
-    )
-    internal = _elf(["libframework.so.2", "libcudart.so.10.1"], [], ["ncclOwn"])
-    (site / "tensorflow_core" / "python" / "_internal.so").write_bytes(internal)
-    (site / "tensorflow_core" / "python" / "a.so.txt").write_text("no ELF file")
-    library = _elf(["libnccl.so.2", "libframework.so.2"], ["ncclAllReduce", "MPI_Init"], [])
-    (site / "horovod" / "tensorflow" / "mpi_lib.so").write_bytes(library)
-    (site / "numpy" / "a.so").write_bytes(_elf(["libnot-asked.so"], [], []))
-    assert program("elf_needs").needs(str(site), ["tensorflow*", "horovod"]) == {
+def test_what_the_packages_ask_for(import_program: Any, tmp_path: Path) -> None:
+    cudart, nccl, own = "libcudart.so.10.1", "libnccl.so.2", "libframework.so.2"
+    internal, library = "tensorflow_core/python/_internal.so", "horovod/tensorflow/mpi_lib.so"
+    files = {
+        f"tensorflow_core/{own}": elf((NEEDED, cudart)),
+        internal: elf((NEEDED, own), (NEEDED, cudart), defined=("ncclOwn",)),
+        "tensorflow_core/python/a.so.txt": b"no ELF file",
+        library: elf((NEEDED, nccl), (NEEDED, own), undefined=("ncclAllReduce", "MPI_Init")),
+        "numpy/a.so": elf((NEEDED, "libnot-asked.so")),
+    }
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    assert import_program("elf_needs").needs(str(tmp_path), ["tensorflow*", "horovod"]) == {
         "files": 3,
-        "needed": {
-            "libcudart.so.10.1": [
-                "tensorflow_core/libframework.so.2",
-                "tensorflow_core/python/_internal.so",
-            ],
-            "libnccl.so.2": ["horovod/tensorflow/mpi_lib.so"],
-        },
-        "calls": {"horovod/tensorflow/mpi_lib.so": ["ncclAllReduce"]},
+        "needed": {cudart: [f"tensorflow_core/{own}", internal], nccl: [library]},
+        "calls": {library: ["ncclAllReduce"]},
     }
 
 
-def _fatbin(*codes: tuple[int, int]) -> bytes:
-    """Return a container of entries: each a kind, a compute capability, and 16 bytes."""
-    one = [struct.pack("<HHIQ12xI32x", kind, 0, 64, 16, sm) + bytes(16) for kind, sm in codes]
-    content = b"".join(one)
-    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(content)) + content
-
-
-def test_the_gpus_that_a_library_has_code_for(program: Any, tmp_path: Path) -> None:
-    (tmp_path / "horovod").mkdir()
-    # Two files were compiled, each with a container; the linker aligned the second.
-    data = _fatbin((2, 70), (2, 90), (1, 90)) + bytes(8) + _fatbin((2, 70), (2, 80))
-    (tmp_path / "horovod" / "a.so").write_bytes(_elf([], [], [], data))
-    (tmp_path / "horovod" / "b.so").write_bytes(_elf([], [], []))
-    (tmp_path / "horovod" / "c.so").write_text("no ELF file")
-    found = program("elf_cubins").cubins(str(tmp_path), ["horovod"])
-    assert found == {"horovod/a.so": {"native": ["7.0", "8.0", "9.0"], "ptx": ["9.0"]}}
-
-
 def test_a_librarys_wheel_is_the_one_that_records_it(
-    program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    import_program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sysconfig, "get_paths", lambda: {"purelib": str(tmp_path)})
     for name, file in (("nvidia_a_cu11-11.8.89", "a.so"), ("nvidia_b_cu11-8.6.0", "b.so.8")):
         (tmp_path / f"{name}.dist-info").mkdir()
         (tmp_path / f"{name}.dist-info" / "RECORD").write_text(f"nvidia/lib/{file},sha256=x,1\n")
-    wheel_of = program("shared_libraries").wheel_of
+    wheel_of = import_program("shared_libraries").wheel_of
     assert wheel_of(str(tmp_path / "nvidia" / "lib" / "b.so.8")) == "8.6.0"
     assert wheel_of(str(tmp_path / "nvidia" / "lib" / "b.so")) is None
     assert wheel_of("/usr/lib/libc.so.6") is None
@@ -301,29 +208,12 @@ def test_programs_share_a_start_and_nothing_else(
     assert here.forked("catches.py", seconds=30).output == "no driver\n"
 
 
-class Versions:
-    """Three libraries in one; the run time of CUDA answers with an error."""
-
-    class _Call:
-        restype: object = ctypes.c_int
-
-        def __call__(self) -> int:
-            return 7603
-
-    cudnnGetVersion = _Call()  # noqa: N815
-
-    def cudaRuntimeGetVersion(self, _pointer: Any) -> int:  # noqa: N802
-        return 35
-
-    def ncclGetVersion(self, pointer: Any) -> int:  # noqa: N802
-        return _write(pointer, 2408)
-
-
 def test_a_library_that_cannot_be_asked_leaves_the_others(
-    program: Any, monkeypatch: pytest.MonkeyPatch
+    import_program: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module, real = program("gpu_versions"), ctypes.CDLL
-    monkeypatch.setattr(ctypes, "CDLL", lambda name: Versions() if name == "c" else real(name))
+    nccl = SimpleNamespace(ncclGetVersion=lambda at: _write(at, 2408))
+    module, real = import_program("gpu_versions"), ctypes.CDLL
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: nccl if name == "c" else real(name))
     found = module.versions("libc.so.6", "libno.so.9", "c")
     assert "cudaRuntimeGetVersion" in found["cuda"]["status"]
     assert "libno.so.9: cannot open" in found["cudnn"]["status"]

@@ -95,12 +95,23 @@ def test_a_base_is_made_from_the_archive_alone_and_found_again(machine: Machine)
     assert machine.log.read_text().splitlines() == ["I: running apt-get update...", "I: success"]
     assert machine.rests() == []
     (call,) = machine.calls()
-    for option in ("--variant=apt", "--mode=auto", "path-exclude=/usr/share/man/*", "keyring.gpg"):
+    options = ("--variant=apt", "--mode=auto", "path-exclude=/usr/share/man/*", "keyring.gpg")
+    for option in (*options, *base.IDLE_HOOKS):
         assert option in call
     assert "://" not in call, "the mirror is mmdebstrap's own choice"
     assert find_base(RECIPE, machine.cache) == layout
     (layout.path / "manifest.json").write_text("[]")
     assert find_base(RECIPE, machine.cache) is None
+
+
+def test_a_base_of_a_snapshot_asks_for_it_and_says_so_if_it_fails(machine: Machine) -> None:
+    recipe = replace(RECIPE, snapshot="20261101T000000Z", service="http://m")
+    assert recipe.digest != RECIPE.digest
+    machine.behave("fail")
+    with pytest.raises(MachineError, match="bookworm as of 20261101T000000Z could not be made"):
+        bootstrap_base(recipe, machine.cache, log=machine.log)
+    (call,) = machine.calls()
+    assert r"[check-valid-until=no] http://m/archive/debian\1/20261101T000000Z " in call
 
 
 def _garble_layer(layout: BaseLayout) -> None:
@@ -208,16 +219,3 @@ def start(machine: Machine) -> "tuple[subprocess.Popen[bytes], list[int]]":
     pids_file = machine.record.with_suffix(".pids")
     wait_for(lambda: pids_file.exists() and bool(pids_file.read_text()))
     return process, [int(pid) for pid in pids_file.read_text().split()]
-
-
-def test_memory_is_used_where_there_is_room(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.delenv("TMPDIR")
-    monkeypatch.setattr("tempfile.tempdir", str(machine.scratch))
-    monkeypatch.setattr(base, "_SHARED_MEMORY", tmp_path)
-    machine.behave("fail")
-    for room, used in {1: tmp_path, 1 << 60: machine.scratch}.items():
-        monkeypatch.setattr(base, "_ROOM", room)
-        with pytest.raises(MachineError, match=f"{used} has 1 GB"):
-            machine.bootstrap()

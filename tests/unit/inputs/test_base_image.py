@@ -11,7 +11,8 @@ from faulty_server import FaultyServer, Reply
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.inputs.oci_layout import blob_path, is_pinned, is_whole, read_layout
 from imgbuild.inputs.upstream_files import _repository, fetch_layout, find_image
-from imgbuild.settings import Settings, Sites
+from imgbuild.settings import Settings
+from imgbuild.sites import Sites
 
 DOCKER = "application/vnd.docker.distribution.manifest.v2+json"
 INDEX = "application/vnd.oci.image.index.v1+json"

@@ -12,7 +12,7 @@ import uv
 from imgbuild.build.targets import bake_target
 from imgbuild.errors import InputError, MachineError
 from imgbuild.inputs import build_inputs
-from imgbuild.inputs.build_inputs import BuildInputs, prepare_inputs, uv_context
+from imgbuild.inputs.build_inputs import BuildInputs, base_recipe, prepare_inputs, uv_context
 from imgbuild.inputs.oci_layout import BaseLayout, write_layout
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import InputDigest
@@ -94,49 +94,26 @@ def test_the_layer_of_a_layout_is_read_before_an_engine_gets_it(
         base.require_whole()
 
 
+def _keyed(upstream: str, keyring: str) -> dict[str, Any]:
+    return {"mirrors": {upstream: {"url": "http://m/x", "keyring": keyring}}}
+
+
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
         ({"base": {"debian-13": BASE}}, "base: the matrix has no debian-13"),
-        (
-            {"cpython": {"3.7.9": {"from": "prefix", "path": "/x"}}},
-            "cpython: the matrix has no 3.7.9; there are: 3.6.2, 3.6.15",
-        ),
-        (
-            {"mirrors": {"ubunto": "http://m/x"}},
-            "The settings or --mirror: mirrors: the matrix has no ubunto",
-        ),
-        (
-            {"substitutes": {"nosuch": "a" * 64}},
-            r"substitutes: the matrix has no nosuch; there are: .*openmpi-3\.1\.2\.tar\.gz",
-        ),
+        ({"cpython": {"3.7.9": {"from": "prefix", "path": "/x"}}}, "no 3.7.9; there are: 3.6.2"),
+        ({"mirrors": {"ubunto": "http://m/x"}}, "mirrors: the matrix has no ubunto"),
+        ({"substitutes": {"nosuch": "a" * 64}}, r"no nosuch; there are: .*openmpi-3\.1\.2\.tar"),
         ({"netrc": "/nonexistent"}, "The settings: netrc /nonexistent: No such file"),
-        ({"netrc": "/proc/self/exe"}, "not a netrc file"),
-        (
-            {"mirrors": {"nvidia-cuda": {"url": "http://m/x", "keyring": "/dev/zero"}}},
-            "no binary keyring",
-        ),
-        (
-            {"mirrors": {"nvidia-cuda": {"url": "http://m/x", "keyring": "/etc/passwd"}}},
-            "no binary keyring",
-        ),
-        (
-            {"mirrors": {"anaconda": {"url": "http://m/x", "keyring": "/k"}}},
-            "The settings: mirrors.anaconda: a keyring would not be used",
-        ),
-        (
-            {"mirrors": {"ubuntu": {"url": "http://m/x", "keyring": "/k"}}},
-            "The settings: mirrors.ubuntu: keyring /k: No such file",
-        ),
-        (
-            {"base": {"debian-12": {"from": "layout", "path": "/nonexistent"}}},
-            "is no whole OCI layout",
-        ),
+        ({"netrc": str(ROOT / "images/files/keyrings/nvidia-3bf863cc.gpg")}, "not UTF-8 text"),
+        (_keyed("nvidia-cuda", "/dev/zero"), "no binary keyring"),
+        (_keyed("nvidia-cuda", "/etc/passwd"), "no binary keyring"),
+        (_keyed("anaconda", "/k"), "mirrors.anaconda: a keyring would not be used"),
+        (_keyed("ubuntu", "/k"), "mirrors.ubuntu: keyring /k: No such file"),
+        ({"base": {"debian-12": {"from": "layout", "path": "/no"}}}, "is no whole OCI layout"),
         ({"ca_bundle": "/etc/passwd"}, "not a file of PEM certificates"),
-        (
-            {"ca_bundle": "/nonexistent"},
-            "The settings: ca_bundle /nonexistent is not a file of PEM certificates",
-        ),
+        ({"ca_bundle": "/no"}, "The settings: ca_bundle /no is not a file of PEM certificates"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(
@@ -144,17 +121,6 @@ def test_what_cannot_be_meant_is_refused(
 ) -> None:
     with pytest.raises(InputError, match=expected):
         _prepare(images, settings)
-
-
-def test_a_ca_bundle_in_a_folder_of_another_user(
-    images: dict[str, Image], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(path: Path) -> bytes:
-        raise PermissionError(13, "Permission denied", str(path))
-
-    monkeypatch.setattr(Path, "is_file", refuse)
-    with pytest.raises(InputError, match="/etc/ca is not a file of PEM certificates"):
-        _prepare(images, {"ca_bundle": "/etc/ca"})
 
 
 def test_no_build_gets_a_login_for_plain_http(images: dict[str, Image], tmp_path: Path) -> None:
@@ -208,6 +174,34 @@ def test_mirrors_are_a_secret_and_their_keys_a_context(
     assert names == ["nvidia-3bf863cc.gpg", "nvidia-7fa2af80.gpg"], "of the Dockerfiles alone"
     assert (inputs.keyrings / "nvidia-3bf863cc.gpg").read_bytes() == b"\x99mine"
     assert (inputs.keyrings / "nvidia-7fa2af80.gpg").stat().st_size > 1000
+
+
+def test_a_snapshot_is_two_lines_a_context_and_another_base(images: dict[str, Image]) -> None:
+    """BuildKit's cache does not know the secret: the context is what makes steps new ones."""
+    time, debian = "20261101T000000Z", images["tf-2.2-cpu-debian"]
+    settings = {"mirrors": {"debian": {"url": "http://m/", "snapshot": time}}}
+    inputs = _prepare(images, settings, debian.name)
+    assert inputs.secrets["upstreams"].read_text(encoding="utf-8") == (
+        f"debian http://m/archive/debian/{time}\n"
+        f"debian-security http://m/archive/debian-security/{time}\n"
+    )
+    (folder,) = inputs.snapshots.values()
+    assert [path.read_text() for path in folder.iterdir()] == [time]
+    recipe = base_recipe(debian, Settings.model_validate(settings))
+    assert (recipe.snapshot, recipe.service) == (time, "http://m")
+    elsewhere = Settings.model_validate(
+        {"mirrors": {"debian": {"url": "http://n/", "snapshot": time}}}
+    )
+    assert base_recipe(debian, elsewhere).digest == recipe.digest, "where it comes from is no input"
+    plain = Settings.model_validate({"mirrors": {"debian": "http://m/debian"}})
+    assert base_recipe(debian, plain).digest == base_recipe(debian).digest != recipe.digest
+    assert not _prepare(images, {}, debian.name).snapshots
+
+
+def test_only_debian_has_snapshots(images: dict[str, Image]) -> None:
+    settings = {"mirrors": {"ubuntu": {"url": "http://m/", "snapshot": "20261101T000000Z"}}}
+    with pytest.raises(InputError, match=r"mirrors with a snapshot: .* ubuntu; there are: debian"):
+        _prepare(images, settings, GPU)
 
 
 @pytest.mark.parametrize("upstream", ["nvidia-cuda", "nvidia-machine-learning"])

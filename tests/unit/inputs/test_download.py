@@ -6,12 +6,10 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from faulty_server import Asked, FaultyServer, Reply
+from faulty_server import Asked, FaultyServer, Reply, dripping
 from pydantic import ValidationError
-from rich.progress import TaskID
 
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.files import ContentStore
@@ -21,7 +19,8 @@ from imgbuild.inputs.download import (
     fetch_all,
     shown_progress,
 )
-from imgbuild.settings import Mirror, Settings, Sites
+from imgbuild.settings import Mirror, Settings
+from imgbuild.sites import Sites
 
 BODY = bytes(range(256)) * 4000  # a megabyte: more than one chunk
 SHA = hashlib.sha256(BODY).hexdigest()
@@ -204,7 +203,7 @@ def test_two_processes_want_the_same_file(server: FaultyServer, tmp_path: Path) 
         "from pathlib import Path\n"
         "from imgbuild.files import ContentStore\n"
         "from imgbuild.inputs.download import Download, fetch_all, shown_progress\n"
-        "from imgbuild.settings import Sites\n"
+        "from imgbuild.sites import Sites\n"
         f"store = ContentStore(Path({str(tmp_path)!r}))\n"
         f"fetch_all([Download('f', {url!r}, {SHA!r})], store, Sites(), shown_progress())\n"
     )
@@ -309,25 +308,8 @@ def test_a_damaged_file_is_told_and_fetched_again(
     ]
 
 
-def test_progress_on_a_terminal_begins_again_with_the_file(
-    server: FaultyServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    download = _download(server, "bars", b"abcdef")
-    server.replies["/bars"].insert(0, Reply(b"abc", announced=6))
-    changes: list[dict[str, object]] = []
-    assert shown_progress().disable
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys.stderr, "isatty", lambda: True)
-        with shown_progress() as progress:
-            assert not progress.disable
-            update = progress.update
-
-            def seen(task: TaskID, **change: Any) -> None:
-                changes.append(change)
-                update(task, **change)
-
-            patch.setattr(progress, "update", seen)
-            fetch_all([download], ContentStore(tmp_path), Sites(), progress)
-    begun = [change for change in changes if "total" in change]
-    assert begun == [{"completed": 0, "total": 6}, {"completed": 3, "total": 6}]
-    assert "fetched bars (6 bytes)" in capsys.readouterr().err
+def test_a_server_that_drips_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("imgbuild.inputs.download._CHUNK_SECONDS", 0.3)
+    left = pytest.raises(MachineError, match="no whole answer within")
+    with dripping(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n") as url, left:
+        fetch(_file(url), tmp_path, Sites())

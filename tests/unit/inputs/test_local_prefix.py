@@ -85,14 +85,6 @@ def test_an_unfit_prefix_is_refused_with_all_its_faults(
         verify_prefix(prefix.path / "none", VERSION)
 
 
-def test_a_prefix_that_was_copied_from_its_place_says_what_it_lacks(prefix: FakePrefix) -> None:
-    said = "error while loading shared libraries: libpython3.6m.so.1.0"
-    python = prefix.path / "bin/python3.6"
-    python.write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 127\n")
-    with pytest.raises(InputError, match=f"fails: {said}"):
-        verify_prefix(prefix.path, VERSION)
-
-
 def test_a_prefix_that_this_user_may_not_run_is_none(
     prefix: FakePrefix, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,8 @@ from imgbuild.dockerfile.requirements import index_environment
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.inputs.upstream_files import python_items
 from imgbuild.matrix.images import Image
-from imgbuild.settings import Mirror, Settings, Sites
+from imgbuild.settings import Mirror, Settings
+from imgbuild.sites import Sites
 
 HEAD = 'lock-version = "1.0"\ncreated-by = "uv"\nrequires-python = ">=3.6"\n'
 ANY, OLD, NEW, SOURCE = ("1" * 64, "2" * 64, "3" * 64, "4" * 64)

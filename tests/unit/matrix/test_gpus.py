@@ -16,44 +16,12 @@ from imgbuild.matrix.gpus import (
     unsupported_gpus,
 )
 from imgbuild.matrix.images import Image
-from imgbuild.matrix.model import GpuWheel, Matrix
-
-
-def _services(image: Image) -> dict[str, KernelSupport]:
-    return {generation.capability: support for generation, support in gpu_support(image)}
+from imgbuild.matrix.model import Matrix
 
 
 def test_capabilities_are_in_order_and_once() -> None:
     numbers = [tuple(map(int, g.capability.split("."))) for g in GENERATIONS]
     assert numbers == sorted({*numbers})
-
-
-@pytest.mark.parametrize(
-    ("name", "native", "ptx"),
-    [
-        ("tf-1.10-gpu-ubuntu", ["3.5", "3.7", "5.2", "6.0", "6.1", "7.0", "7.5"], ["5.0"]),
-        ("tf-2.1-gpu-ubuntu", ["3.5", "3.7", "5.2", "6.0", "6.1", "7.0", "7.5"], ["5.0"]),
-        ("tf-2.3-gpu-ubuntu", ["3.5", "3.7", "5.2", "6.0", "6.1", "7.0", "7.5"], []),
-        (
-            "tf-2.12-gpu-debian",
-            [
-                *("3.5", "3.7", "5.0", "5.2", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6", "8.9"),
-            ],
-            ["9.0"],
-        ),
-        (
-            "tf-2.15-gpu-debian",
-            ["5.0", "5.2", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6", "8.9"],
-            ["9.0"],
-        ),
-    ],
-)
-def test_what_a_wheel_has(
-    images: dict[str, Image], name: str, native: list[str], ptx: list[str]
-) -> None:
-    services = _services(images[name])
-    assert [c for c, s in services.items() if s is KernelSupport.NATIVE] == native
-    assert [c for c, s in services.items() if s is KernelSupport.PTX] == ptx
 
 
 @pytest.mark.parametrize(
@@ -67,31 +35,32 @@ def test_what_a_wheel_has(
         ("8.0", KernelSupport.NOTHING),  # PTX there is, but the CUDA release does not know the GPU
     ],
 )
-def test_the_edges(matrix: Matrix, capability: str, expected: KernelSupport) -> None:
-    wheel = GpuWheel(cuda="10.1", cudnn="7.6.4", native=("6.1",), ptx=("6.1",))
+def test_the_edges(
+    matrix: Matrix, images: dict[str, Image], capability: str, expected: KernelSupport
+) -> None:
+    wheel = images["tf-2.2-gpu-ubuntu"].wheel.model_copy(update={"capabilities": ("compute_61",)})
     assert kernel_support(capability, wheel, matrix.cuda["10.1"]) is expected
 
 
-def test_ampere_and_newer_are_plainly_unsupported_gpus(images: dict[str, Image]) -> None:
-    sentence = unsupported_gpus(images["tf-2.1-gpu-ubuntu"]) or ""
-    assert sentence.startswith("Ampere and newer GPUs are not served by CUDA 10: ")
-    assert "by CUDA 9:" in (unsupported_gpus(images["tf-1.12-gpu-ubuntu"]) or "")
-
-
-def test_from_cuda_11_on_a_driver_of_the_first_minor_release_is_enough(
-    images: dict[str, Image],
+@pytest.mark.parametrize(
+    ("name", "release", "too_new"),
+    [
+        ("tf-1.12-gpu-ubuntu", "9.0", "Ampere and newer GPUs are not served by CUDA 9:"),
+        ("tf-2.1-gpu-ubuntu", "10.1", "Ampere and newer GPUs are not served by CUDA 10:"),
+        # From CUDA 11 on a driver of the first minor release is enough.
+        ("tf-2.12-gpu-debian", "11.0", "Blackwell and newer GPUs are not served by CUDA 11:"),
+        ("tf-2.15-gpu-debian", "12.0", "Blackwell and newer GPUs are not served by CUDA 12:"),
+        ("tf-2.1-cpu-ubuntu", "", ""),
+    ],
+)
+def test_the_driver_and_the_gpus_of_an_image(
+    images: dict[str, Image], name: str, release: str, too_new: str
 ) -> None:
-    assert driver_cuda(images["tf-2.12-gpu-debian"]) == "11.0"
-    assert driver_cuda(images["tf-2.15-gpu-debian"]) == "12.0"
-    assert driver_cuda(images["tf-2.3-gpu-ubuntu"]) == "10.1"
-    assert driver_cuda(images["tf-2.3-cpu-ubuntu"]) == ""
-    blackwell = unsupported_gpus(images["tf-2.12-gpu-debian"]) or ""
-    assert blackwell.startswith("Blackwell and newer GPUs are not served by CUDA 11: ")
-
-
-def test_a_cpu_image_serves_no_gpu(images: dict[str, Image]) -> None:
-    assert gpu_support(images["tf-2.1-cpu-ubuntu"]) == ()
-    assert unsupported_gpus(images["tf-2.1-cpu-ubuntu"]) is None
+    """The table of generations in the documentation has the rest."""
+    image = images[name]
+    assert driver_cuda(image) == release
+    assert (unsupported_gpus(image) or "").startswith(too_new)
+    assert bool(gpu_support(image)) is bool(unsupported_gpus(image)) is bool(too_new)
 
 
 @pytest.mark.parametrize(
@@ -124,11 +93,10 @@ def test_the_table_of_models() -> None:
             assert gpu_capability(model) == generation.capability, model
 
 
-def test_an_unknown_model_names_the_nearest() -> None:
-    with pytest.raises(InputError, match=r"Most similar: Tesla V100, Tesla V100S, .* such as 7\.0"):
-        gpu_capability("Tesla V1000")
-
-
-def test_a_name_of_two_models_is_not_guessed() -> None:
-    with pytest.raises(InputError, match=r"Most similar: .*RTX 6000 Ada"):
-        gpu_capability("RTX 6000")
+@pytest.mark.parametrize(
+    ("model", "nearest"),
+    [("Tesla V1000", "Tesla V100, Tesla V100S, "), ("RTX 6000", "RTX 6000 Ada")],
+)
+def test_a_name_of_no_model_or_of_two_is_not_guessed(model: str, nearest: str) -> None:
+    with pytest.raises(InputError, match=f"Most similar: .*{nearest}"):
+        gpu_capability(model)

@@ -1,6 +1,7 @@
 """A wrong matrix.yaml is refused, with the place and the allowed values; so does its schema."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ Edited = Callable[..., Path]
 Refusal = Callable[[Path], str]
 
 OPEN_MPI = "363c8a1258d12df28657e9b13bfe41e30fc129a4cfb89fcf53ff68bbe1bd65b3"
+DEFAULT = 'defaults: {tensorflow: "2.2"'
 ROW, OTHER_MPI = "stack: debian, variants: [cpu], horovod:", "mpi: intelmpi-2021.8.0}"
 
 
@@ -65,25 +67,7 @@ def test_a_second_image_of_an_alias_is_refused(
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ('{version: "10.1", documented', '{version: "9.2", documented', "no CUDA '9.2'"),
-        ("{version: 0.20.3, documented", "{version: 9.9, documented", "no Horovod '9.9'"),
-    ],
-)
-def test_a_corrected_pin_that_no_table_has_is_named(
-    edited: Edited, refusal: Refusal, old: str, new: str, expected: str
-) -> None:
-    """The documented version beside it is one that the table has."""
-    assert expected in refusal(edited(old, new))
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        (
-            "epoch:",
-            "epohc:",
-            "unknown key 'epohc'; allowed: aliases, build_requirements, constraints",
-        ),
+        ("epoch:", "epohc:", "unknown key 'epohc'; allowed: aliases, build_requirements"),
         ("epoch:", "epohc:", "missing key 'epoch'"),
         ("repository: i", "repository: a/b\nrepository: i", "key 'repository' is already set on"),
         ("variant: cpu}", "variant: tpu}", "'tpu' is not allowed; allowed: 'cpu' or 'gpu'"),
@@ -93,31 +77,17 @@ def test_a_corrected_pin_that_no_table_has_is_named(
         ("      git: 2.39.5\n", "", "pin 'git' is missing; set it here or in stacks.debian.pins"),
         ("python: 3.6.15", "python: 3.6.9", "no Python '3.6.9' in the matrix; there are: 3.6.2"),
         ("    os: debian-12\n    pins", "    os: beos\n    pins", "no operating system 'beos'"),
-        (
-            'defaults: {tensorflow: "2.2"',
-            "defaults: {tensorflow: 2.2.9",
-            "no image of TensorFlow '2.2.9'",
-        ),
-        (
-            'defaults: {tensorflow: "2.2"',
-            'defaults: {tensorflow: "2"',
-            "TensorFlow '2' in the matrix; there are: 1.10, 1",
-        ),
+        (DEFAULT, DEFAULT.replace("2.2", "2.2.9"), "no image of TensorFlow '2.2.9'"),
+        (DEFAULT, DEFAULT.replace("2.2", "2"), "TensorFlow '2' in the matrix; there are: 1.10, 1"),
         ("unnamed_stack: ubuntu", "unnamed_stack: beos", "no stack 'beos' in the matrix"),
+        ("os: [ubuntu-16.04", "os: [beos, ubuntu-16.04", "no operating system 'beos'"),
         ("source: cpython-3.6.15", "source: nowhere", "no source 'nowhere'"),
         ("a227614135d91", "a227614135d9", "is not a sha256; allowed: 64 lower-case"),
         ("  scipy: [scipy]", "  scipy: [numpy]", "numpy is in the layer numpy already"),
-        (
-            "variants: [cpu]",
-            "variants: [gpu]",
-            "pin 'cuda' is missing; set it here (for the gpu variant)",
-        ),
+        ('0.18.1, cuda: "10.0"', "0.18.1", "pin 'cuda' is missing"),
+        ("variants: [cpu]", "variants: [gpu]", "tensorflow.1.10.1.cudnn is missing, what its GPU"),
         ("variants: [cpu]", "variants: [cpu, cpu]", "is already image 11 of the list"),
-        (
-            "tensorflow: 1.11.0, stack",
-            "tensorflow: 1.10.0, stack",
-            "is already image 1 of the list",
-        ),
+        ("tensorflow: 1.11.0, stack", "tensorflow: 1.10.0, stack", "is already image 1 "),
         (f"0.18.2, {OTHER_MPI}", "0.18.2, mpi: openmpi-4.1.4}", "tf-1.15-cpu-debian is already"),
         (
             f"{{tensorflow: {release_of('1.15')}, {ROW} 0.18.2, {OTHER_MPI}",
@@ -127,7 +97,6 @@ def test_a_corrected_pin_that_no_table_has_is_named(
         ("cpu: tensorflow, gpu", "gpu", "tensorflow.1.10.0.distribution names no cpu"),
         ("from: source", "from: conda", "missing key 'packages'"),
         ("from: source", "form: source", "missing key 'from'"),
-        ("compiler: 9.3.1", "compiler: Clang 17.0.2", "is not a compiler's version"),
         ("    os: debian-12\n    packages: [python3", "    packages: [python3", "missing key 'os'"),
         ("    os: debian-12\n    packages", "    os: beos\n    packages", "no operating system"),
         ("[python3=3.11.2-*", "[python3", "'python3' is not a pinned Debian package"),
@@ -141,16 +110,14 @@ def test_a_corrected_pin_that_no_table_has_is_named(
         ("keyring: {file: nvidia-7fa2af80.gpg,", "# {", "needs a url and a keyring: there are GPU"),
         ("file: nvidia-7fa2af80.gpg", "file: other.gpg", "there is no other.gpg in images/files/k"),
         ("miniconda: 4.5.11", "miniconda: 4.5.1", "no source 'miniconda-4.5.1' in the matrix"),
-        (
-            "miniconda: 4.5.11",
-            'miniconda: "4.5\\n1"',
-            r"'miniconda-4.5\n1' in the matrix",
-        ),
+        ("miniconda: 4.5.11", 'miniconda: "4.5\\n1"', r"'miniconda-4.5\n1' in the matrix"),
+        ('{version: "10.1", documented', '{version: "9.2", documented', "no CUDA '9.2'"),
+        ("{version: 0.20.3, documented", "{version: 9.9, documented", "no Horovod '9.9'"),
         ('documented: "10.0"', 'documented: "8.0"', "no CUDA '8.0' in the matrix; there are: 9.0"),
         (f"    sha256: {OPEN_MPI}\n", "", "missing key 'sha256'"),
         ("- https://repo.anaconda", "- http://repo.anaconda", "must come by https"),
-        ("fact: tensorflow.gpu.cuda", "fact: cuda.colour", "'cuda.colour' is not allowed; allowed"),
-        ("    fact: tensorflow.gpu.cuda\n", "", "a rule has either 'fact' or 'minimum'"),
+        ("fact: wheel.cuda", "fact: cuda.colour", "'cuda.colour' is not allowed; allowed"),
+        ("    fact: wheel.cuda\n", "", "a rule has either 'fact' or 'minimum'"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_place(
@@ -158,9 +125,7 @@ def test_a_wrong_value_is_named_with_its_place(
 ) -> None:
     message = refusal(edited(old, new))
     line = next(line for line in message.splitlines() if expected in line)
-    place = line.split(": ", 1)[0].split(":")
-    assert place[0] == "matrix.yaml"
-    assert all(number.isdigit() for number in place[1:3])
+    assert re.match(r"matrix\.yaml:\d+:\d+: ", line)
 
 
 def test_all_faults_are_named_at_once(edited: Edited, refusal: Refusal) -> None:
@@ -168,10 +133,6 @@ def test_all_faults_are_named_at_once(edited: Edited, refusal: Refusal) -> None:
     text = path.read_text().replace("epoch:", "epohc:").replace('glibc: "2.36"', 'libc: "2.36"')
     path.write_text(text.replace("horovod: 0.16.4}", "horovod: 0.16.9}"))
     message = refusal(path)
-    lines = path.read_text().splitlines()
-    number = next(i for i, line in enumerate(lines, 1) if "git: latest" in line)
-    column = lines[number - 1].index("git") + 1
-    assert f"matrix.yaml:{number}:{column}: 'latest'" in message
     for part in ("'latest'", "'epohc'", "'epoch'", "'glibc'", "'libc'", "no Horovod '0.16.9'"):
         assert part in message
     assert "6 faults; nothing was done." in message
@@ -210,15 +171,12 @@ def test_every_image_that_any_machine_can_build_has_a_budget(project: Project) -
         ("? [a, b]\n: c", "a key must be a plain word"),
         ("a: !!python/object/apply:os.getcwd []", "tags (!name) are not allowed"),
         ("a: " + "[" * 5000 + "]" * 5000, "over 100 lists and mappings in each other"),
-        (
-            "a:\n" + "- " * 100_000 + "b",
-            "matrix.yaml:2:199: not YAML as imgbuild reads it: over 100 lists",
-        ),
+        ("a:\n" + "- " * 100_000 + "b", "matrix.yaml:2:199: not YAML"),
         ("? " * 100_000 + "a", "matrix.yaml:1:201: not YAML"),
         ("a: '" + "[" * 200 + "'", "unknown key 'a'"),
         ("a: [b,\n  " + "c" * 3000 + "]", "matrix.yaml:2:3: over 2000 characters"),
         ("a" * 1000 + ": 1", "unknown key 'aaa"),
-        ("a: [" + "b, " * 100_000 + "]", "has over 250000 bytes"),
+        ("a: [" + "b, " * 100_000 + "]", "over 250000 bytes"),
         ("images: [" + "b, " * 70 + "]", "faults, the first 50 of them above"),
         ("images: 3", "images must be a list"),
     ],
@@ -236,15 +194,12 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, refusal: Refusal)
     path = tmp_path / "matrix.yaml"
     assert "No such file" in refusal(path)
     path.write_bytes(b"\xff\xfe\x00")
-    assert "is not UTF-8 text" in refusal(path)
+    assert "not UTF-8 text" in refusal(path)
 
 
-def test_versions_stay_text(edited: Edited) -> None:
+def test_versions_stay_text_and_a_documented_one_need_not_exist(edited: Edited) -> None:
     matrix = load_matrix(edited('glibc: "2.36"', "glibc: 2.40"))
     assert matrix.operating_systems["debian-12"].glibc == "2.40"
-
-
-def test_a_documented_version_that_never_existed_need_not_be_in_a_table(edited: Edited) -> None:
     assert load_matrix(edited("documented: 0.20.0,", "documented: 9, documented_exists: false,"))
 
 
@@ -295,6 +250,6 @@ def test_a_folder_that_another_version_rendered(
     assert "Another version" not in refusal(path)
     monkeypatch.setattr(load, "schema_text", lambda: "{}")
     text = refusal(path)
-    assert "1 fault; nothing was done.\nAnother version of imgbuild rendered this folder" in text
+    assert "\nAnother version" in text
     assert str(project.root / "build" / "imgbuild") in text
     assert load.version_note(path.parent / "images") == "", "it has no schema"

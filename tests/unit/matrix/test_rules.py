@@ -26,6 +26,7 @@ ROW_2_0 = "{tensorflow: 2.0.0, stack: ubuntu, variants: [cpu, gpu],"
 OF_2_12 = 'python: 3.11.2, horovod: 0.28.1, cuda: "11.8'
 MPI = "mpi: openmpi-4.1.4"
 CPYTHON = "source: cpython-3.6.15\n    wheel_tag: cp36"
+DEBIANS = "    os: debian-12\n    packages: [py"
 HOROVOD = "stack: debian, variants: [cpu], horovod: "
 
 BREAKS: tuple[Break, ...] = (
@@ -33,13 +34,7 @@ BREAKS: tuple[Break, ...] = (
     ("tensorflow-cuda-11", OF_2_12, f"{OF_2_12[:-4]}10.1", "11.8 or newer", "11.8"),
     ("tensorflow-cudnn", ROW_2_0, f"{ROW_2_0} cudnn: 7.5.0.56,", "7.6 or newer", "7.6.3.30"),
     ("tensorflow-python", CPYTHON, CPYTHON.replace("cp36", "cp38"), "one of: cp36", "3.6.2"),
-    (
-        "python-os",
-        "    os: debian-12\n    packages: [py",
-        "    os: ubuntu-18.04\n    packages: [py",
-        "ubuntu-18.04",
-        "3.8.18",
-    ),
+    ("python-os", DEBIANS, DEBIANS.replace("debian-12", "ubuntu-18.04"), "ubuntu-18", "3.8.18"),
     ("tensorflow-glibc", 'glibc: "2.36"', 'glibc: "2.3"', "at least 2.5", "ubuntu-16.04"),
     ("horovod-tensorflow", f"{HOROVOD}0.19.5}}", f"{HOROVOD}0.15.2}}", "in >=1.1,<2", "0.19.5"),
     ("horovod-compiler", f"{HOROVOD}0.16.4}}", f"{HOROVOD}0.18.1}}", "release of: none", "0.16.4"),
@@ -75,9 +70,8 @@ def test_a_cudnn_that_exists_may_still_be_too_old_for_the_wheel(
     row = "{tensorflow: 1.14.0, stack: ubuntu, variants: [cpu, gpu],"
     assert load_matrix(edited(row, f"{row} cudnn: 7.4.2.24,"))
     for other in (row.replace("1.14", "1.15"), ROW_2_0):
-        (line, _) = refusal(edited(other, f"{other} cudnn: 7.4.2.24,")).splitlines()
-        assert "breaks the rule tensorflow-cudnn, which requires 7.6 or newer" in line
-        assert "Nearest that works: 7.6.3.30." in line
+        said = refusal(edited(other, f"{other} cudnn: 7.4.2.24,"))
+        assert "tensorflow-cudnn, which requires 7.6 or newer" in said
 
 
 def test_a_broken_rule_names_the_images_and_what_was_found(
@@ -133,8 +127,8 @@ def test_a_cpu_image_is_not_judged_by_its_rows_cuda(edited: Edited) -> None:
 @pytest.mark.parametrize(
     ("judged", "compared"),
     [
-        ("cuda", "value: os.glibc, fact: tensorflow.glibc, check: equal"),
-        ("cudnn", "value: tensorflow, fact: tensorflow.glibc, check: equal"),
+        ("cuda", "value: os.glibc, fact: wheel.platform_glibc, check: equal"),
+        ("cudnn", "value: tensorflow, fact: wheel.platform_glibc, check: equal"),
         ("nccl", 'minimum: {2.4.8: "99"}, check: at-least'),
     ],
 )
@@ -169,11 +163,10 @@ def test_every_cuda_release_has_its_minimum_driver(matrix: Matrix) -> None:
 def test_a_warning_before_an_image_is_built_as_documented(matrix: Matrix) -> None:
     family = {image.name: image for image in documented_family(matrix)}
     differences, warning = documented_warnings(family["tf-2.1-gpu-ubuntu-as-documented"])
-    assert "cuda 10.0 in place of 10.1" in differences
-    assert "git stays 2.17.1, since 2.7.4 cannot be had for this image (Ubuntu" in differences
-    assert warning.startswith("Warning: tf-2.1-gpu-ubuntu-as-documented: cuda 10.0 breaks the rule")
-    for part in ("tensorflow-cuda", "Source: the wheels", "silently runs on the CPU", "--no-test"):
-        assert part in warning
+    for fact in ("cuda 10.0 in place of 10.1", "git stays 2.17.1, since 2.7.4"):
+        assert fact in differences
+    for fact in ("breaks the rule tensorflow-cuda", "silently runs on the CPU", "--no-test"):
+        assert fact in warning
     assert "\n" not in warning
     (differences,) = documented_warnings(family["tf-2.3-cpu-debian-as-documented"])
     assert "horovod 0.20.0 in place of 0.20.3" in differences

@@ -7,7 +7,7 @@ import pytest
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import images_of
 from imgbuild.matrix.model import Matrix
-from imgbuild.matrix.selection import Selection, image_called, select_images
+from imgbuild.matrix.selection import Selection, select_images
 from releases import release_of
 
 DEBIAN, DOCUMENTED = "debian", "tf-2.1-gpu-ubuntu-as-documented"
@@ -73,46 +73,31 @@ def test_everything_is_the_family_without_images_as_documented(
 
 
 @pytest.mark.parametrize(
-    ("selection", "expected"),
+    ("selection", "facts"),
     [
-        (Selection(("1.1",)), "--tf '1.1': no such TensorFlow in the matrix. Nearest: 1.10.0, 1."),
-        (Selection(("1.20",)), "Nearest: 1.15.0, 1."),
-        (
-            Selection(("2.2; rm",)),
-            "--tf '2.2; rm': no such TensorFlow in the matrix. Nearest: 2.2.0",
-        ),
-        (Selection(("2.2",), stack="beos"), "--stack 'beos': there is none; give ubuntu or debian"),
-        (Selection(("2.2",), mpi="lam"), "--mpi 'lam': there is none; give intelmpi or openmpi"),
-        (
-            Selection(("1.11",), gpu=True, stack=DEBIAN),
-            (
-                "No image of TensorFlow 1.11 fits --gpu --stack debian. There are: "
-                "tf-1.11-cpu-ubuntu, tf-1.11-gpu-ubuntu, tf-1.11-cpu-debian."
-            ),
-        ),
-        (
-            Selection(("1.10",), stack=DEBIAN, mpi="intelmpi"),
-            "No image of TensorFlow 1.10 fits --stack debian --mpi intelmpi.",
-        ),
-        (Selection(("2.2",), cpu=True, gpu=True, stack=DEBIAN), "2.2 fits --gpu --stack debian"),
+        (Selection(("1.1",)), "--tf '1.1' 1.10.0, 1."),
+        (Selection(("1.20",)), "--tf '1.20' 1.15.0"),
+        (Selection(("2.2; rm",)), "--tf '2.2; rm' 2.2.0"),
+        (Selection(("2.2",), stack="beos"), "--stack 'beos' ubuntu or debian"),
+        (Selection(("2.2",), mpi="lam"), "--mpi 'lam' intelmpi or openmpi"),
+        (Selection(("1.11",), gpu=True, stack=DEBIAN), "1.11 --gpu --stack tf-1.11-gpu-ubuntu"),
+        (Selection(("1.10",), stack=DEBIAN, mpi="intelmpi"), "1.10 --stack debian --mpi intelmpi"),
+        (Selection(("2.2",), cpu=True, gpu=True, stack=DEBIAN), "2.2 --gpu --stack debian"),
         (
             Selection(gpu=True, stack=DEBIAN, mpi="intelmpi", everything=True),
-            (
-                "No image fits --gpu --stack debian --mpi intelmpi. There are: "
-                "cpu-ubuntu, gpu-ubuntu, cpu-debian, gpu-debian, cpu-debian-intelmpi."
-            ),
+            "--mpi intelmpi : cpu-ubuntu, gpu-ubuntu, cpu-debian, gpu-debian, cpu-debian-intelmpi.",
         ),
-        (Selection(("1.10",), as_documented=True), "tf-1.10-cpu-debian is not there as documented"),
-        (replace(NAMED, tensorflow=("2.2",)), "--name cannot be combined with --tf"),
-        (replace(NAMED, mpi="openmpi"), "--name cannot be combined"),
+        (Selection(("1.10",), as_documented=True), "tf-1.10-cpu-debian as documented"),
+        (replace(NAMED, tensorflow=("2.2",)), "--name --tf"),
+        (replace(NAMED, mpi="openmpi"), "--name --mpi"),
     ],
 )
 def test_a_selection_without_images_names_the_nearest(
-    matrix: Matrix, selection: Selection, expected: str
+    matrix: Matrix, selection: Selection, facts: str
 ) -> None:
     with pytest.raises(InputError) as caught:
         select_images(matrix, selection)
-    assert expected in str(caught.value)
+    assert all(fact in str(caught.value) for fact in facts.split())
 
 
 def test_several_images_without_a_default_are_named(matrix: Matrix) -> None:
@@ -134,17 +119,19 @@ def test_a_matrix_without_a_default_version(matrix: Matrix) -> None:
     assert _names(without, Selection(("2.2",))) == ["tf-2.2-cpu-debian"]
 
 
-def test_an_unknown_name_is_reported_with_the_most_similar_ones(matrix: Matrix) -> None:
-    for name, similar in (
+@pytest.mark.parametrize(
+    ("name", "similar"),
+    [
         ("tf-2.2-cpu-debain", "tf-2.2-cpu-debian, "),
         ("azureml-tensorflow-2.22-gpu", "AzureML-TensorFlow-2.2-GPU, "),
-    ):
-        with pytest.raises(InputError, match=f"'{name}': no such image in the matrix.") as caught:
-            select_images(matrix, Selection(names=("tf-2.2-cpu-debian", name)))
-        assert f"Most similar: {similar}" in str(caught.value)
-        assert "`imgbuild list`" in str(caught.value)
-    with pytest.raises(InputError, match=r"--tf '9\.9': no such TensorFlow"):
-        image_called(matrix, "9.9-gpu")
+        ("9.9-gpu", "--tf '9.9'"),
+    ],
+)
+def test_an_unknown_name_is_reported_with_the_most_similar_ones(
+    matrix: Matrix, name: str, similar: str
+) -> None:
+    with pytest.raises(InputError, match=similar):
+        select_images(matrix, Selection(names=("tf-2.2-cpu-debian", name)))
 
 
 @pytest.mark.parametrize(

@@ -41,14 +41,15 @@ class Checkout(ProjectCopy):
     def context(self) -> BuildContext:
         """Return the context that ``imgbuild build --all`` would open here."""
         return BuildContext(
-            self.project,
-            self.images,
-            BuildOptions(),
-            Settings.model_validate(self.settings),
-            self.engine,
-            None,
-            self._inputs(),
-            print,
+            project=self.project,
+            images=self.images,
+            options=BuildOptions(),
+            settings=Settings.model_validate(self.settings),
+            engine=self.engine,
+            host=None,
+            inputs=self._inputs(),
+            say=print,
+            stored=tuple(self.engine.images(INPUT_DIGEST)),
             state=self.store.folder.parent,
             cache=self.cache,
         )

@@ -64,12 +64,12 @@ def _plan(image: Image, engine: Engine, *, test: bool = True) -> PlanItem:
     ("engine", "test", "action", "reason"),
     [
         (Engine(), True, Action.NOTHING, "up to date"),
-        (Engine(named=False), True, Action.NAME, "built, not tagged yet"),
+        (Engine(named=False), True, Action.TAG, "built, not tagged yet"),
         (Engine(passed=None), True, Action.TEST, "built, not tested yet"),
         (Engine(named=False, passed=None), True, Action.TEST, "built, not tested yet"),
         (Engine(passed=False), True, Action.TEST, "built, its suites failed last time"),
         (Engine(passed=None), False, Action.NOTHING, "up to date"),
-        (Engine(named=False, passed=None), False, Action.NAME, "built, not tagged yet"),
+        (Engine(named=False, passed=None), False, Action.TAG, "built, not tagged yet"),
     ],
 )
 def test_what_is_to_be_done(
@@ -126,7 +126,7 @@ def test_which_image_of_the_engine_counts(image: Image) -> None:
     labels = {"imgbuild.name": image.name, "imgbuild.input-digest": DIGEST.total}
     first = StoredImage("sha256:a", (), labels, created=2)
     assert _planned(image, []).reason == "never built here"
-    assert _planned(image, [replace(first, tags=image.tags[:1])]).action is Action.NAME
+    assert _planned(image, [replace(first, tags=image.tags[:1])]).action is Action.TAG
     other = replace(first, labels={**labels, "imgbuild.name": "tf-9"}, tags=image.tags)
     assert _planned(image, [other]).action is Action.BUILD
     silent = replace(first, labels={**labels, "imgbuild.input-digest": "x"}, tags=image.tags)

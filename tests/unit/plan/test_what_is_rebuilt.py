@@ -19,7 +19,6 @@ from imgbuild.inputs import build_inputs as inputs
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.load import load_matrix
 from imgbuild.plan.digest import InputReader
-from imgbuild.plan.plan import Action
 from imgbuild.project import Project
 from imgbuild.suites.results import ReportStore
 
@@ -95,7 +94,7 @@ def _make_executable(checkout: Checkout) -> None:
 
 
 def _compile(checkout: Checkout) -> None:
-    folder = checkout.path("images/files/ssh/__pycache__")
+    folder = checkout.path("images/files/start/__pycache__")
     folder.mkdir()
     (folder / "x.pyc").write_text("")
 
@@ -176,7 +175,7 @@ ROWS: list[Row] = [
         "Dockerfile: stage mpi",
     ),
     (_change_macro, {"variant": "gpu", "stack": "ubuntu"}, "Dockerfile: stages? [a-z, -]+"),
-    *(_file(name) for name in ("mpiexec-ssh", "keyrings/README.md", "ssh/ssh_config_mpi")),
+    *(_file(name) for name in ("mpiexec-ssh", "keyrings/README.md", "start/ssh_config_mpi")),
     (_make_executable, "files/network.sh", f"files/network.sh {HEX}"),
     (
         _change_package,
@@ -184,7 +183,11 @@ ROWS: list[Row] = [
         r"lock: [a-z0-9-]+ ([0-9.]+) → \1\.1; Dockerfile: stage packages",
     ),
     (_append_to_lock("lock_name"), {"lock_name": FIRST}, f"lock {HEX}"),
-    (_append_to_lock("build_lock_name"), {"build_lock_name": FIRST}, f"build lock {HEX}"),
+    (
+        _append_to_lock("build_lock_name"),
+        {"build_lock_name": FIRST},
+        f"build lock {HEX}; Dockerfile: stages packages.*",
+    ),
     (_append_to_lock("mpi_lock_name"), {"mpi_lock_name": FIRST}, f"MPI lock {HEX}"),
     (_put("2026-12-24T00:00:00Z", "epoch"), ALL, r"epoch \S+ → 2026-12-24T00:00:00Z.*"),
     (_put("zzz", *RUNTIME), DEBIAN, "Dockerfile: stages? .*(os|system).*"),
@@ -298,14 +301,6 @@ def test_one_lock_in_a_layer_that_images_share(checkout: Checkout) -> None:
     assert set(rebuilt) == checkout.named(lambda i: i.lock_name == lock)
     assert "stage packages-common" in inputs_changed(rebuilt)
     assert all("lock: six 1" in item.reason for item in rebuilt.values())
-
-
-def test_a_suite_is_run_again_and_nothing_is_built(checkout: Checkout) -> None:
-    _append(checkout, "tests/image/test_pins.py")
-    plan = checkout.plan()
-    assert {item.action for item in plan.values()} == {Action.TEST}
-    assert plan.keys() == {image.name for image in checkout.images}
-    assert {item.action for item in checkout.plan(test=False).values()} == {Action.NOTHING}
 
 
 def test_a_new_row_is_built_and_no_other(checkout: Checkout) -> None:

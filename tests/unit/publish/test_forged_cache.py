@@ -7,7 +7,8 @@ import pytest
 from bench import EPOCH, EPOCH_SECONDS, NEW, OLD, Bench
 from memory_registry import MemoryRegistry
 
-from imgbuild.build.remote import RemoteStore
+from imgbuild.build.artifact_store import ArtifactStore
+from imgbuild.build.remote import RemoteStore, RemoteStores
 from imgbuild.dockerfile.lockfile import locked_packages
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError
@@ -29,7 +30,7 @@ class ForgedCache:
 
     def put(self, *, suites: bool = True) -> None:
         """Put images there, made from nothing but the checkout."""
-        store = RemoteStore(self.server, self.bench.engine, print)
+        store = ArtifactStore(self.server, print)
         for number, item in enumerate(self.bench.plan()):
             image, total, tag = item.image, item.digest.total, input_tag(item.digest.total)
             config = f"sha256:{number:063}f"
@@ -57,14 +58,14 @@ class ForgedCache:
 
     def refusal(self, *allowed: str) -> str:
         with pytest.raises(CheckFailedError) as caught:
-            approve(self.bench.context, allowed)
+            approve(self.bench.opened(), allowed)
         return str(caught.value)
 
 
 @pytest.fixture
 def forged(bench: Bench) -> ForgedCache:
     cache = ForgedCache(bench, MemoryRegistry("registry.example.org/ci/cache"))
-    bench.change(sources=(RemoteStore(cache.server, bench.engine, bench.said.append),))
+    bench.stores = RemoteStores((RemoteStore(cache.server, bench.said.append),))
     return cache
 
 
@@ -79,7 +80,7 @@ def _rerun(bench: Bench) -> None:
 def test_a_forged_cache_is_tagged_here_and_not_published(forged: ForgedCache) -> None:
     forged.put()
     bench = forged.bench
-    assert {str(one.item.action) for one in bench.build()} == {"name"}
+    assert {str(one.item.action) for one in bench.build()} == {"tag"}
     assert not bench.tested
     lines = forged.refusal().splitlines()
     assert [line.partition(" ")[0] for line in lines] == [OLD, NEW]
@@ -92,7 +93,7 @@ def test_a_forged_cache_is_tagged_here_and_not_published(forged: ForgedCache) ->
 def test_what_is_allowed_says_where_each_verdict_was_found(forged: ForgedCache) -> None:
     forged.put()
     forged.bench.build()
-    for image in approve(forged.bench.context, {ALLOW_CACHED}):
+    for image in approve(forged.bench.opened(), {ALLOW_CACHED}):
         assert {one["found"] for one in image.report.values()} == {forged.server.name}
         assert len(image.allowed) == 2
         assert image.packages == locked_packages(image.image, forged.bench.context.project.locks)
@@ -123,7 +124,7 @@ def test_suites_that_ran_here_prove_no_image_that_somebody_put_into_the_engine(
     for item, image in zip(bench.plan(), [*bench.engine.registry.values()], strict=True):
         tags = item.image.tags if tagged else ()
         bench.engine.stored[image.id] = replace(image, tags=tags)
-    bench.change(sources=())
+    bench.stores = None
     assert {str(one.item.action) for one in bench.build()} == {"test"}
     assert sorted(bench.tested) == [OLD, NEW]
     refusal = forged.refusal("--allow-substituted")
@@ -143,17 +144,17 @@ def test_an_image_that_is_built_here_instead_is_published(forged: ForgedCache) -
     bench = forged.bench
     bench.build()
     store = bench.context.store
-    assert not any(map(store.built, bench.engine.stored))
+    assert not any(map(store.was_built_here, bench.engine.stored))
     bench.engine.stored.clear()
-    bench.change(sources=())
+    bench.stores = None
     same_id = f"sha256:{0:064}"  # a build may give an image the id of one that was taken
-    store.adopt(same_id, {"pins": {}}, forged.server.name)
+    store.import_results(same_id, {"pins": {}}, forged.server.name)
     bench.build()
     assert same_id in bench.engine.stored
-    assert all(map(store.built, bench.engine.stored))
+    assert all(map(store.was_built_here, bench.engine.stored))
     refusal = forged.refusal()  # the bench's inputs are substituted
     assert "--allow-cached" not in refusal
-    assert len(approve(bench.context, {"--allow-substituted"})) == len(bench.engine.stored)
+    assert len(approve(bench.opened(), {"--allow-substituted"})) == len(bench.engine.stored)
 
 
 def test_an_interrupt_after_a_pull_does_not_make_an_image_one_of_here(
@@ -166,7 +167,7 @@ def test_an_interrupt_after_a_pull_does_not_make_an_image_one_of_here(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(ReportStore, "adopt", interrupted)
+        patch.setattr(ReportStore, "import_results", interrupted)
         with pytest.raises(KeyboardInterrupt):
             bench.build()
     assert bench.engine.stored

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
@@ -10,7 +11,13 @@ from published_images import RECORD, publish
 
 from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.tags import record_tag
-from imgbuild.publish.record import ARTIFACT_TYPE, packed_size, put_record, read_record, record_of
+from imgbuild.publish.record import (
+    ARTIFACT_TYPE,
+    put_record,
+    read_published,
+    read_record,
+    record_of,
+)
 from imgbuild.registry.repository import DamagedError, Manifest
 
 TAG, WHERE = RECORD.tag, "registry.test/app:1.record"
@@ -36,6 +43,9 @@ def test_a_record_survives_json() -> None:
         ({"image_id": ""}, "image_id: "),
         ({"size": -1}, "size: "),
         ({"size": "big"}, "size: "),
+        ({"size": 10**400}, "size: "),
+        ({"release": "1" * 6000}, "release: "),
+        ({"packages": {"numpy": "1" * 6000}}, "packages.numpy: "),
         ({"tag": "with space"}, "tag: "),
         ({"moving": "2.2"}, "moving: "),
         ({"moving": [".x"]}, "moving.0: "),
@@ -43,6 +53,14 @@ def test_a_record_survives_json() -> None:
         ({"suites": [{"suite": "pins"}]}, "suites.0.verdict: Field required"),
         ({"pins": {"tensorflow": 2}}, "pins.tensorflow: "),
         ({"report": []}, "report: "),
+        ({"report": {"pins": []}}, "report.pins: "),
+        ({"report": {"pins": {}}}, "report.pins.verdict: Field required"),
+        ({"report": {"pins": {"verdict": ["passed"]}}}, "report.pins.verdict: "),
+        ({"report": {"pins": {"verdict": "passed", "passed": 10**400}}}, "report.pins.passed: "),
+        ({"report": {"pins": {"verdict": "passed", "passed": -1}}}, "report.pins.passed: "),
+        ({"report": {"pins": {"verdict": "passed", "skipped": 3}}}, "report.pins.skipped: "),
+        ({"report": {"pins": {"verdict": "passed", "skipped": ["x"]}}}, "report.pins.skipped.0: "),
+        ({"report": {"pins": {"verdict": "passed", "seconds": inf}}}, "report.pins.seconds: "),
         ({"input_digest": None}, "input_digest: "),
     ],
 )
@@ -60,7 +78,28 @@ def test_of_one_second_the_later_release_is_the_later_record() -> None:
 @pytest.mark.parametrize("content", ["{}", '{"config": {"size": 1}}', '{"layers": []}'])
 def test_what_is_no_single_image_has_no_size(content: str) -> None:
     with pytest.raises(CheckFailedError, match="sha256:1 lists several platforms, not one image"):
-        packed_size(Manifest("sha256:1", "", content.encode()))
+        Manifest("sha256:1", "", content.encode()).sizes()
+
+
+@pytest.mark.parametrize("size", ["-1", '"1"', "true", "1.5", "1" + 400 * "0", "Infinity", "null"])
+def test_a_size_that_cannot_be_is_refused(size: str) -> None:
+    content = f'{{"config": {{"size": 1}}, "layers": [{{"size": {size}}}]}}'
+    with pytest.raises(DamagedError, match="sha256:1"):
+        Manifest("sha256:1", "", content.encode()).sizes()
+
+
+def test_a_bad_record_is_named_and_left_out(registry: MemoryRegistry) -> None:
+    good = publish(registry, TAG)
+    bad = {
+        **RECORD.as_json(),
+        "tag": "bad",
+        "report": {"pins": {"verdict": "passed", "passed": []}},
+    }
+    content = json.dumps(bad).encode()
+    registry.put_artifact("bad.record", ARTIFACT_TYPE, content, registry.add_image("bad"))
+    found = read_published(registry)
+    assert found.records == (good,)
+    assert [text for text in found.faults() if "bad.record" in text]
 
 
 def test_a_record_lies_beside_its_image(registry: MemoryRegistry) -> None:

@@ -14,9 +14,9 @@ from memory_registry import MemoryRegistry
 from published_images import publish
 
 from imgbuild.build.display import BuildDisplay
-from imgbuild.engine.progress import Event, ImageNote, ImageState
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.events import Event, ImageNote, ImageState
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag
 from imgbuild.publish.candidate import PushCandidate
@@ -31,6 +31,7 @@ FIRST, SECOND = f"{STEM}-20261120.1", f"{STEM}-20261120.2"
 MOVING = (f"{release_of('2.2')}-cpu-debian", "2.2-cpu-debian")
 REPORT = {"pins": {"verdict": "passed", "passed": 3, "skipped": []}}
 PACKAGES = {"numpy": "1.18.5"}
+SNAPSHOTS = {"debian": "20261101T000000Z"}
 
 
 def id_of(content: str) -> str:
@@ -64,7 +65,7 @@ class Bench:
     def candidate(self, content: str = "one", image_id: str = "") -> PushCandidate:
         inputs = digest_of(content.encode())
         return PushCandidate(
-            self.image, image_id or id_of(content), inputs, (), REPORT, (), PACKAGES
+            self.image, image_id or id_of(content), inputs, (), REPORT, (), PACKAGES, SNAPSHOTS
         )
 
     def session(self, release: str | None = None) -> Push:
@@ -127,6 +128,7 @@ def test_content_then_record_then_input_tag_then_moving_tags(bench: Bench) -> No
     assert {bench.registry.tagged[tag] for tag in (FIRST, input_of("one"), *MOVING)} == {digest}
     assert found.record == bench.record()
     assert found.record.packages == PACKAGES
+    assert found.record.snapshots == SNAPSHOTS
     assert (found.record.image_id, found.record.release) == (id_of("one"), "20261120.1")
     assert found.record.size == len(b'{"tag": "one"}layer')
     assert [one.verdict for one in found.record.suites] == ["passed"]
@@ -208,10 +210,8 @@ def test_another_release_of_the_same_image(bench: Bench) -> None:
     assert bench.registry.tagged[MOVING[0]] == found.record.digest
 
 
-def test_a_repository_of_an_earlier_version_is_completed(bench: Bench) -> None:
-    """It had no input tags, and recorded the id that the engine gave to the image."""
-    record = bench.push().record
-    old = replace(record, image_id=record.digest, published="2025-01-01T00:00:00Z")
+def test_a_missing_input_tag_is_set_and_the_record_keeps_its_time(bench: Bench) -> None:
+    old = replace(bench.push().record, published="2025-01-01T00:00:00Z")
     bench.put(old)
     del bench.registry.tagged[input_of("one")]
     found = bench.push()

@@ -10,7 +10,7 @@ from memory_registry import MemoryRegistry
 
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, MachineError
-from imgbuild.publish.upload import SentBytes, Uploader, note_of, remove_left_tag
+from imgbuild.publish.upload import Uploader, note_of, remove_left_tag
 
 ID, NAME, REFERENCE = f"sha256:{'a' * 64}", "tf-2.2-cpu-debian", "registry.test/app:one"
 
@@ -138,23 +138,3 @@ def test_a_damaged_note_is_removed(tmp_path: Path, content: str) -> None:
     bench.note.write_text(content)
     remove_left_tag(bench.engine, bench.note)
     assert not bench.note.exists()
-
-
-def test_layers_are_counted_from_the_engines_messages() -> None:
-    progress = SentBytes()
-    messages: list[dict[str, object]] = [
-        {"status": "The push refers to repository [x]"},
-        {"status": "Preparing", "id": "a", "progressDetail": {}},
-        {"status": "Preparing", "id": "b", "progressDetail": {}},
-        {"status": "Pushing", "id": "a", "progressDetail": {"current": 3_000_000, "total": 9}},
-        {"status": "Layer already exists", "id": "b"},
-        {"aux": {}},
-    ]
-    for message in messages[:2]:
-        progress.add(message)
-    assert progress.text == "0 of 1 layers up"
-    for message in messages[2:]:
-        progress.add(message)
-    assert progress.text == "1 of 2 layers up, 3 MB sent"
-    progress.add({"status": "Pushed", "id": "a"})
-    assert progress.text == "2 of 2 layers up, 3 MB sent"

@@ -11,7 +11,7 @@ from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.parallel import in_parallel
 from imgbuild.registry.connection import read_challenges
 from imgbuild.registry.repository import digest_of
-from imgbuild.settings import Credentials
+from imgbuild.sites import Credentials
 
 TOKEN, OTHER = Fault(200, {}, b'{"token": "t1"}'), Fault(200, {}, b'{"access_token": "t2"}')
 SECRETS = ("pass-word-1", LOGIN.basic.removeprefix("Basic "), "t1", "t2", "identity-1")

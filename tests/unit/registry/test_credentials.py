@@ -9,7 +9,7 @@ import pytest
 
 from imgbuild.errors import CheckFailedError
 from imgbuild.registry.connection import docker_credentials
-from imgbuild.settings import Credentials
+from imgbuild.sites import Credentials
 
 HOST, SECRET = "registry.example.org:5000", "pass-word-1"
 ENTRY = {"auth": b64encode(f"user:{SECRET}".encode()).decode()}

@@ -52,7 +52,7 @@ def test_what_no_repository_can_be(text: str, expected: str) -> None:
 
 def test_settings(tmp_path: Path) -> None:
     path = tmp_path / "imgbuild.local.yaml"
-    path.write_text("publishing: {repository: '127.0.0.1:9/tf', compression: gzip, attempts: 2}\n")
+    path.write_text("publishing: {repository: '127.0.0.1:9/tf', attempts: 2}\n")
     settings = load_settings(path)
     assert connect("x.org/y", settings, print, "--to").name == "x.org/y"
     said: list[str] = []
@@ -74,7 +74,6 @@ def test_settings_that_are_wrong(tmp_path: Path) -> None:
         "attempts: many": "attempts must be a whole number\n",
         "first_wait: long": "first_wait must be a number\n",
         "password: x": "unknown key 'password'",
-        "compression: zstd": "'zstd' is not allowed",
     }.items():
         path.write_text(f"publishing: {{{text}}}\n")
         with pytest.raises(InputError, match=expected):

@@ -16,7 +16,6 @@ from imgbuild.suites import container as container_module
 from imgbuild.suites.container import (
     CONTAINER_LABEL,
     SHARED_MEMORY,
-    ImageContents,
     StartedContainer,
     TestTarget,
     docker_exec,
@@ -113,44 +112,27 @@ def test_a_stub_that_cannot_be_made_is_reported(images: dict[str, Image], fault:
         raise fault
 
     target = _target(images[OLD_GPU])
-    said = _run(replace(target, export_stub=fails), _engine())[2]
-    assert said == [f"no stub of the driver: {fault}"]
+    (said,) = _run(replace(target, export_stub=fails), _engine())[2]
+    assert str(fault) in said
     unknown = TestTarget("x", "sha256:id", "x", "gpu", target.expected)
-    said = _run(unknown, _engine())[2]
-    assert said == ["no stub of the driver: the image's builder is not known"]
+    assert len(_run(unknown, _engine())[2]) == 1
 
 
 def test_all_that_suites_start_goes_and_what_others_started_stays(
     images: dict[str, Image], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     engine = _engine()
-    target = _target(images[OLD_CPU])
-    with suite_container(target, engine, print) as started:
+    others = {CONTAINER_LABEL: label_of("other")}
+    with suite_container(_target(images[OLD_CPU]), engine, print) as started:
         label = engine.running[started.id].labels
         engine.start("sha256:id", command=["sshd"], labels=label)
         engine.nets["net"] = LabelledObject("net", label)
-        other = engine.start(
-            "sha256:id", command=["x"], labels={CONTAINER_LABEL: label_of("other")}
-        )
-        engine.nets["far"] = LabelledObject("far", {CONTAINER_LABEL: label_of("other")})
+        other = engine.start("sha256:id", command=["x"], labels=others)
+        engine.nets["far"] = LabelledObject("far", others)
     assert (set(engine.running), set(engine.nets)) == ({other}, {"far"})
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # somebody else's place
     remove_leftovers(["other"], engine)
     assert (set(engine.running), set(engine.nets)) == ({other}, {"far"})
-
-
-@pytest.mark.parametrize(
-    ("printed", "mpi"),
-    [
-        ("mpirun (Open MPI) 4.1.4\n", ("openmpi", "4.1.4")),
-        ("Intel(R) MPI Library for Linux* OS, Version 2018 Update 3 Build", ("intelmpi", "2018.3")),
-        ("HYDRA build details:\n    Version:                 3.3\n", ("mpich", "3.3")),
-        ("", ("nothing", "")),
-    ],
-)
-def test_an_mpi_is_known_by_its_mpirun(printed: str, mpi: tuple[str, str]) -> None:
-    contents = ImageContents((), None, None, "3.6.15", printed, (), ("debian", "12"))
-    assert contents.mpi == mpi
 
 
 def test_commands_run_by_the_docker_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +145,7 @@ def test_commands_run_by_the_docker_client(tmp_path: Path, monkeypatch: pytest.M
 
     before = os.environ["PATH"]
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(MachineError, match="No docker client on PATH"):
+    with pytest.raises(MachineError, match="docker"):
         require_docker_client()
     monkeypatch.setenv("PATH", f"{tmp_path}:{before}")
     assert run('echo "$DOCKER_HOST" "$@"') == "unix:///there exec c1 python -c x\n"

@@ -1,6 +1,7 @@
 """Expectations: all pins of an image of the matrix, of an external one what ``--expect`` says."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from expectation import parse_expectation
@@ -13,49 +14,42 @@ from imgbuild.suites.container import ImageContents, TestTarget
 from imgbuild.suites.expectation import expectation, external_target, parse_expect
 
 
-def test_it_holds_every_pin_and_package(images: dict[str, Image], project: Project) -> None:
-    image = images["tf-1.15-cpu-debian"]
-    expected = expectation(image, project)
-    assert expected["pins"]["horovod"] == expected["packages"]["horovod"] == "0.18.2"
-    assert expected["packages"][image.distribution] == image.tensorflow
-    assert expected["labels"]["imgbuild.pin.mpi"] == "4.1.4"
-    assert expected["horovodrun"] is True
-    assert (expected["gpu"], expected["held"], expected["standin"]) == ({}, {}, False)
+@pytest.fixture
+def expected(images: dict[str, Image], project: Project) -> Callable[..., dict[str, Any]]:
+    """Return what gives the expectation of an image by its name."""
+    return lambda name, *versions: expectation(images[name], project, *versions)
 
 
-def test_that_of_a_gpu_image_has_its_needs(images: dict[str, Image], project: Project) -> None:
-    expected = expectation(images["tf-1.13-gpu-ubuntu"], project)
-    gpu = {"cuda": "10.0", "driver": "410.48", "newest": "7.5", "oldest": "3.5"}
-    assert expected["gpu"] == gpu
-    assert expected["held"]["libcudnn7"] == "7.6.3.30-1+cuda10.0"
-    assert expected["held"]["libnccl2"] == "2.4.8-1+cuda10.0"
-    assert expected["held"]["cuda-cudart-10-0"] == "10.0.130-1"
-    assert expected["horovodrun"] is False  # Horovod's launcher refuses Intel MPI
-    assert expectation(images["tf-2.2-gpu-ubuntu"], project)["horovodrun"] is True
-    assert expectation(images["tf-2.2-gpu-ubuntu"], project)["held"]["libcublas10"]
+def test_it_holds_every_pin_and_package(expected: Callable[..., dict[str, Any]]) -> None:
+    cpu, gpu = expected("tf-1.15-cpu-debian"), expected("tf-1.13-gpu-ubuntu")
+    assert cpu["pins"]["horovod"] == cpu["packages"]["horovod"] == "0.18.2"
+    assert cpu["labels"]["imgbuild.pin.mpi"] == "4.1.4"
+    assert (cpu["gpu"], cpu["held"], cpu["standin"]) == ({}, {}, False)
+    needs = {"cuda": "10.0", "driver": "410.48", "newest": "7.5", "oldest": "3.5"}
+    assert gpu["gpu"] == needs
+    assert gpu["held"]["libnccl2"] == "2.4.8-1+cuda10.0"
+    assert gpu["held"]["cuda-cudart-10-0"] == "10.0.130-1"
+    # Horovod's launcher refuses Intel MPI.
+    assert (cpu["horovodrun"], gpu["horovodrun"]) == (True, False)
 
 
 def test_cuda_of_the_index_promises_kernels_and_holds_no_package(
-    images: dict[str, Image], project: Project
+    expected: Callable[..., dict[str, Any]],
 ) -> None:
-    expected = expectation(images["tf-2.12-gpu-debian"], project)
-    assert expected["held"] == {}
-    assert expected["gpu"]["kernels"].endswith("7.0 7.5 8.0 8.6 8.9 9.0")
-    assert expected["packages"]["nvidia-cudnn-cu11"] == expected["pins"]["cudnn"] == "8.6.0.163"
+    index = expected("tf-2.12-gpu-debian")
+    assert index["held"] == {}
+    assert index["gpu"]["kernels"].endswith("8.9 9.0")
+    assert index["packages"]["nvidia-cudnn-cu11"] == index["pins"]["cudnn"]
 
 
 def test_that_of_a_stand_in_build_has_the_stand_ins_versions(
-    images: dict[str, Image], project: Project
+    expected: Callable[..., dict[str, Any]],
 ) -> None:
-    versions = {"python": "3.6.15", "openmpi-3.1.2": "4.1.4"}
-    image = images["tf-1.14-gpu-ubuntu"]
-    expected = expectation(image, project, versions)
-    assert expected["standin"] is True
-    assert (expected["pins"]["python"], expected["pins"]["mpi"]) == ("3.6.15", "4.1.4")
-    assert expected["pins"]["git"] == image.version_of("git")
-    assert expected["labels"]["imgbuild.pin.python"] == "3.6.2"
-    assert expected["pins"].keys() == expectation(image, project)["pins"].keys()
-    assert expectation(image, project, {})["standin"] is True
+    usual = expected("tf-1.14-gpu-ubuntu")
+    standin = expected("tf-1.14-gpu-ubuntu", {"python": "3.6.15", "openmpi-3.1.2": "4.1.4"})
+    assert standin["pins"] == {**usual["pins"], "python": "3.6.15", "mpi": "4.1.4"}
+    assert {**standin, "pins": usual["pins"], "standin": False} == usual
+    assert expected("tf-1.14-gpu-ubuntu", {})["standin"] is True
 
 
 def test_the_suites_read_that_of_every_image(images: dict[str, Image], project: Project) -> None:
@@ -146,17 +140,13 @@ def test_a_gpu_image_is_given_or_seen(external: Callable[..., TestTarget]) -> No
 @pytest.mark.parametrize(
     ("texts", "fault"),
     [
-        (["foo=1"], r"'foo=1': give KEY=VALUE, with a key of: tf, python, tensorboard, horovod"),
-        (["tf"], r"'tf': give KEY=VALUE"),
-        (["tf=2.2,"], r"'': give KEY=VALUE"),
-        (["tf=x"], r"tf=x: tf is a version such as 2\.2"),
-        (["tf="], r"tf is a version"),
-        (["tf=2.2;rm"], r"tf is a version"),
-        (["mpi=lam"], r"mpi=lam: mpi is one of intelmpi, openmpi, a version, or both: "),
-        (["mpi=openmpi-x"], r"mpi is one of"),
-        (["os=-1"], r"os is a name, a version, or both"),
-        (["variant=tpu"], r"variant is one of cpu, gpu"),
-        (["stack=x"], r"stack is one of ubuntu, debian"),
+        (["foo=1"], "'foo=1': give KEY=VALUE, with a key of: tf, python"),
+        (["tf"], "'tf': give KEY=VALUE"),
+        (["tf=2.2,"], "'': give KEY=VALUE"),
+        *((["tf=x"], "tf is a version"), (["tf="], "tf is"), (["tf=2.2;rm"], "tf is")),
+        (["mpi=lam"], "mpi=lam: mpi is one of intelmpi, openmpi"),
+        *((["mpi=openmpi-x"], "mpi is"), (["os=-1"], "os is")),
+        *((["variant=tpu"], "cpu, gpu"), (["stack=x"], "ubuntu, debian")),
         (["tf=2.2", "tf=2.3"], r"tf is given twice, as 2\.2 and as 2\.3"),
     ],
 )

@@ -93,10 +93,6 @@ def test_ranks_on_several_nodes_are_started_by_slurm(tmp_path: Path) -> None:
         (("--checkpoints", "kept"), "kept: Slurm has no volumes; name a folder that all nodes"),
         (("--nodes", "2", "--mpi", "intelmpi"), "--nodes: Intel MPI of the image cannot start"),
         (("--gpus", "device=0,1"), "--gpus device=0,1: Slurm chooses the GPUs; give their number"),
-        (("--shm-size", "2g"), "--shm-size: --format slurm cannot express it. Give --format doc"),
-        (("--user", "0"), "--user: --format slurm cannot express it"),
-        (("--tensorboard", "logs"), "--tensorboard: --format slurm cannot express it"),
-        (("--ps", "2"), "--ps: --format slurm cannot express it. Give --format compose or tfjob"),
     ],
 )
 def test_what_slurm_lacks_is_refused(tmp_path: Path, words: tuple[str, ...], says: str) -> None:

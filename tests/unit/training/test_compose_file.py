@@ -140,12 +140,9 @@ def test_tensorboard_only_reads(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--exec",), "--exec: --format compose cannot express it. Give --format docker."),
         (("--nodes", "2", "-np", "3"), "-np 3 on --nodes 2: give each node the same number"),
         (("--ps", "1", "-np", "2"), "-np counts ranks of MPI, and parameter servers have none"),
         (("--nodes", "2", "--user", "7"), "--user 7: ssh between nodes knows the user 1000 alone"),
-        (("--format", "docker", "--nodes", "2"), "--nodes: --format docker cannot express it"),
-        (("--format", "docker", "--ps", "2"), "--ps: --format docker cannot express it"),
     ],
 )
 def test_what_the_format_lacks_is_refused(

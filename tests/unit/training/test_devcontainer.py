@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 from conftest import ROOT
-from run_words import IMAGE, PROGRAM, ran
+from run_words import IMAGE, ran
 
 SCHEMA = json.loads(
     (ROOT / "tests/data/devcontainer/devContainer.base.schema.json").read_text(encoding="utf-8")
@@ -54,18 +54,3 @@ def test_it_has_what_the_job_has(tmp_path: Path) -> None:
         "postAttachCommand": {"tensorboard": board},
         "initializeCommand": owner.split(),
     }
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (PROGRAM, "a program: --format devcontainer cannot express it. Give --format docker"),
-        (("-np", "2"), "-np: --format devcontainer cannot express it"),
-        (("--nodes", "2"), "--nodes: --format devcontainer cannot express it"),
-        (("--time-limit", "1h"), "--time-limit: --format devcontainer cannot express it"),
-    ],
-)
-def test_what_it_cannot_have_is_refused(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
-    code, text = ran(tmp_path, "--image", "a:1", "--format", "devcontainer", *words)
-    assert (code, text.count("\n")) == (2, 0)
-    assert text.startswith(says)

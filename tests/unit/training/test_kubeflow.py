@@ -124,11 +124,6 @@ def test_the_folder_of_the_code_is_one_word_of_the_comment(tmp_path: Path) -> No
         ("tfjob", ("--checkpoints", "code"), "code: the manifest has a volume of that name"),
         ("mpijob", ("--env", "TOKEN"), "TOKEN: --env without a value cannot be handed on"),
         ("mpijob", ("--gpus", "device=0"), "--gpus device=0: Kubernetes chooses the GPUs"),
-        ("mpijob", ("--user", "1000"), "--user: --format mpijob cannot express it. Give"),
-        ("mpijob", ("--ps", "1"), "--ps: --format mpijob cannot express it. Give --format comp"),
-        ("mpijob", ("--tensorboard", "logs"), "--tensorboard: --format mpijob cannot express it"),
-        ("tfjob", ("-np", "2"), "-np: --format tfjob cannot express it"),
-        ("tfjob", ("--exec",), "--exec: --format tfjob cannot express it"),
     ],
 )
 def test_what_a_cluster_lacks_is_refused(

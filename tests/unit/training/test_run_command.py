@@ -64,6 +64,34 @@ def test_bad_input_is_one_paragraph(tmp_path: Path, words: tuple[str, ...], says
         assert "\n" not in text
 
 
+#: What each format lacks, and a format that has it.
+LACKS = {
+    "docker": {"--nodes 2": "compose", "--ps 2": "compose"},
+    "compose": {"--exec": "docker"},
+    "slurm": {"--shm-size 2g": "docker", "--user 0": "docker", "--tensorboard x": "docker"},
+    "mpijob": {"--user 7": "docker", "--ps 1": "compose or tfjob", "--tensorboard x": "docker"},
+    "tfjob": {"-np 2": "docker", "--exec": "docker", "--time-limit 1h": ""},
+    "devcontainer": {"-np 2": "docker", "--nodes 2": "compose", "--time-limit 1h": "docker"},
+}
+
+
+@pytest.mark.parametrize("form", LACKS)
+def test_what_a_format_lacks_is_refused_with_those_that_have_it(tmp_path: Path, form: str) -> None:
+    program = () if form == "devcontainer" else PROGRAM
+    for option, others in LACKS[form].items():
+        words = option.split()
+        code, text = ran(tmp_path, "--image", "a:1", "--format", form, *words, *program)
+        if not others:
+            assert code == 0, text
+            continue
+        assert (code, text.count("\n")) == (2, 0)
+        assert text.startswith(f"{words[0]}: --format {form} cannot express it. Give --format ")
+        assert others in text
+    if not program:
+        code, text = ran(tmp_path, "--image", "a:1", "--format", form, *PROGRAM)
+        assert (code, text.startswith("a program: --format devcontainer")) == (2, True)
+
+
 @pytest.mark.parametrize("name", ["a:b", "a\n- b", "a\x1bb"])
 def test_a_path_that_cannot_be_mounted_or_shown(tmp_path: Path, name: str) -> None:
     folder = tmp_path / name

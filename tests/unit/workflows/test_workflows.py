@@ -143,11 +143,24 @@ def test_jobs_are_limited(job: dict[str, Any], workflow: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize(("job", "workflow"), JOBS)
-def test_what_is_published_is_made_in_the_job(
+def test_what_is_published_is_made_in_the_run_by_jobs_that_cannot_publish(
     job: dict[str, Any], workflow: dict[str, Any]
 ) -> None:
-    if any("imgbuild push" in step.get("run", "") for step in job["steps"]):
+    """What builds is root: it could read a token of its job out of the runner's memory."""
+    scripts = "".join(step.get("run", "") for step in job["steps"])
+    if "imgbuild push" in scripts:
         assert not re.search(r"--cache-(from|to)|--pull", json.dumps(workflow))
+        built, taken = (
+            [step["with"]["name"] for step in one["steps"] if f"/{way}-artifact" in str(step)]
+            for one, way in ((workflow["jobs"]["build"], "upload"), (job, "download"))
+        )
+        assert built == taken == ["shard-${{ strategy.job-index }}"]
+        assert job["strategy"] == workflow["jobs"]["build"]["strategy"]
+        assert job["runs-on"] == workflow["jobs"]["build"]["runs-on"]
+    if re.search(r"imgbuild (build|test|reproduce|extend)|make (test|nightly)|\.ci/run", scripts):
+        assert {*job["permissions"].items()} <= {("contents", "read")}
+        assert "environment" not in job
+        assert "secrets." not in json.dumps(job)
 
 
 @pytest.mark.parametrize(
@@ -168,6 +181,30 @@ def test_a_login_lasts_for_one_command(job: dict[str, Any]) -> None:
         assert "docker logout" in steps[number + 2]
         assert job["steps"][number + 2]["if"] == "always()"
         assert not re.search(r"imgbuild (build|test) ", "".join(steps[number:]))
+
+
+def test_the_catalogue_is_the_first_page_of_the_documentation() -> None:
+    """Both are written into the folder that Pages gets, the catalogue last, and CI writes both."""
+    *steps, upload = _workflow("images.yml")["jobs"]["catalog"]["steps"]
+    runs = [step.get("run", "") for step in steps]
+    (site,) = (number for number, run in enumerate(runs) if "make site SITE=public" in run)
+    (page,) = (number for number, run in enumerate(runs) if run.endswith("--output public"))
+    (login,) = (number for number, run in enumerate(runs) if ".ci/login" in run)
+    assert site < login < page
+    assert upload["with"] == {"path": "public"}
+    checks = _workflow("ci.yml")["jobs"]["checks"]["steps"]
+    assert "sudo make site" in [step.get("run") for step in checks]
+
+
+def test_nothing_is_released_before_the_readme_says_how_to_get_it() -> None:
+    """The switch is read by the tests of the README, too."""
+    workflow = _workflow("release.yml")
+    step = workflow["jobs"]["build"]["steps"][1]
+    for switch, code in (("yes", 0), ("no", 1)):
+        command = ["bash", "-eo", "pipefail", "-c", step["run"]]
+        done = subprocess.run(command, env={"ON_INDEX": switch}, check=False, capture_output=True)
+        assert done.returncode == code
+    assert workflow["env"]["ON_INDEX"] in {"yes", "no"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)

@@ -1,0 +1,59 @@
+"""Addresses of sites: which is the same, which is safe, and how messages show them."""
+
+import ipaddress
+from contextlib import suppress
+from urllib.parse import urljoin, urlsplit, urlunsplit
+
+from imgbuild.errors import MachineError
+
+#: The schemes that are spoken, with their ports.
+PORTS = {"http": 80, "https": 443}
+
+
+def shown(url: str) -> str:
+    """Return an address for messages: without login, and without query, which may be a key."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def same_site(one: str, other: str) -> bool:
+    """Return whether two addresses are of one scheme, host and port."""
+    first, second = (
+        (parts.scheme, parts.hostname, parts.port or PORTS.get(parts.scheme))
+        for parts in map(urlsplit, (one, other))
+    )
+    return first == second
+
+
+def is_plain(url: str) -> bool:
+    """Return whether all on the way could read what is sent to an address."""
+    parts = urlsplit(url)
+    return parts.scheme != "https" and not is_loopback(parts.netloc)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host, with or without port, is this machine, without resolving its name."""
+    name = ""
+    with suppress(ValueError):  # no host, or none that is an address
+        name = urlsplit(f"//{host}").hostname or ""
+        return ipaddress.ip_address(name).is_loopback
+    return name == "localhost"
+
+
+def moved(here: str, location: str) -> str:
+    """Return the address that a ``Location`` names; it may be relative. https stays https.
+
+    MachineError: it leads from https to something else, or to neither http nor https.
+    """
+    parts = urlsplit(urljoin(here, location))
+    there = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    if parts.scheme not in PORTS:
+        raise MachineError(
+            f"{shown(here)} leads to {shown(there)}, which is neither http nor https."
+        )
+    if here.startswith("https:") and parts.scheme != "https":
+        raise MachineError(
+            f"{shown(here)} leads from https to {shown(there)}. A proxy before the server has to "
+            "tell it X-Forwarded-Proto: https, or the server has to give relative addresses."
+        )
+    return there

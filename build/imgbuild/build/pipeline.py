@@ -1,0 +1,105 @@
+"""Do what the plan of a build says: take from stores, build, test, tag, and keep in stores."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from imgbuild.build.bake_images import bake_images
+from imgbuild.build.context import BuildContext
+from imgbuild.build.gate import open_gate
+from imgbuild.build.horovod_wheels import WheelCache
+from imgbuild.build.prepare import full_disk, pinned_bases, prepare, require_disk_space
+from imgbuild.build.remote import RemoteStores, store_results, take_from_stores, untag_pulled
+from imgbuild.build.result import Build, BuildResult, CancelledBuildError
+from imgbuild.build.targets import phases
+from imgbuild.errors import ImgbuildError
+from imgbuild.events import ImagesPlanned, ImageState, State
+from imgbuild.plan.plan import Action, PlanItem
+from imgbuild.suites.container import remove_leftovers
+
+
+def carry_out(planned: Sequence[PlanItem], stores: RemoteStores, context: BuildContext) -> Build:
+    """Build, test and tag images; what is finished is kept also if the build stops.
+
+    MachineError: there is no buildx, or the disk has too little space.
+    """
+    names = [item.image.name for item in planned]
+    remove_leftovers(names, context.engine)
+    items = take_from_stores(planned, stores, context)
+    if images := [item.image for item in _with(items, Action.BUILD)]:
+        context.buildx  # noqa: B018 - a missing one ends the build before anything is fetched
+        require_disk_space(images, context.engine)
+        settings, inputs = pinned_bases(images, context)
+        if inputs is not context.inputs:  # other bases are other inputs
+            context = replace(context, settings=settings, inputs=inputs)
+            planned = context.plan(test=context.options.test)
+            items = take_from_stores(planned, stores, context)
+    context.display.on_event(ImagesPlanned({item.image.name: str(item.action) for item in items}))
+    results, stop = _Results(context), None
+    try:
+        with context.display:
+            _work(items, results, context, taken=bool(stores.sources))
+    except (ImgbuildError, OSError) as error:
+        stop = error
+    finally:
+        untag_pulled(items, stores, context)
+    ordered = sorted(results.results, key=lambda result: names.index(result.name))
+    store_results(ordered, stores, context)
+    disk = "" if all(result.ok for result in ordered) else full_disk(context.engine)
+    return Build(tuple(ordered), len(items), stop, disk)
+
+
+def _work(
+    items: Sequence[PlanItem], results: "_Results", context: BuildContext, *, taken: bool
+) -> None:
+    """Do what the plan says; after a result that ends the build, no further step begins.
+
+    With ``taken``, wheels of remote stores are used.
+    """
+    wheels = WheelCache(context.cache, taken)
+    for item in _with(items, Action.NOTHING):
+        results.add(BuildResult(item, item.image_id, tagged=True))
+    with open_gate(context, results.add, results.must_stop) as submit:
+        for item in _with(items, Action.TEST, Action.TAG):
+            submit(BuildResult(item, item.image_id))
+    to_build = _with(items, Action.BUILD)
+    if results.must_stop() or not to_build:
+        return
+    downloads, failed = prepare([item.image for item in to_build], context)
+    for item in to_build:
+        if error := failed.get(item.image.name):
+            results.add(BuildResult(item, error=error))
+    ready = [item for item in to_build if item.image.name not in failed]
+    # Such a store unpacks a layer again for each image that is exported at the same moment.
+    in_phases = context.engine.version().containerd_store
+    with open_gate(context, results.add, results.must_stop) as submit:
+        for phase in phases(ready, context.project) if in_phases else [ready]:
+            if not results.must_stop():
+                bake_images(phase, downloads, wheels, context, submit)
+
+
+def _with(items: Sequence[PlanItem], *actions: Action) -> list[PlanItem]:
+    return [item for item in items if item.action in actions]
+
+
+@dataclass
+class _Results:
+    """The results so far, each of them shown."""
+
+    context: BuildContext
+    results: list[BuildResult] = field(default_factory=list)
+
+    def add(self, result: BuildResult) -> None:
+        self.results.append(result)
+        error = str(result.error) if result.error else None
+        self.context.display.on_event(ImageState(result.name, _state(result), error=error))
+
+    def must_stop(self) -> bool:
+        """Whether one ends the build: a failure unless ``keep_going``, or one of the engine."""
+        keep_going = self.context.options.keep_going
+        return any(one.ends_build(keep_going=keep_going) for one in self.results)
+
+
+def _state(result: BuildResult) -> State:
+    if result.ok:
+        return State.UP_TO_DATE if result.item.action is Action.NOTHING else State.TAGGED
+    return State.CANCELLED if isinstance(result.error, CancelledBuildError) else State.FAILED

@@ -1,0 +1,66 @@
+"""``imgbuild add``: one more release of TensorFlow, with everything that it needs."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from imgbuild.cli import options
+from imgbuild.cli.options import echo, flag, info, option
+from imgbuild.errors import InputError
+
+if TYPE_CHECKING:
+    from imgbuild.matrix.model import Variant
+    from imgbuild.matrix.new_row import NewRow
+    from imgbuild.new_version import NewVersion
+
+#: What is taken over from another row, or is the newest that fits.
+_JUDGED = ("tensorboard", "horovod", "python")
+
+
+def add(
+    tf: str = option("--tf VERSION", "The release, such as 2.3.4.", default=""),
+    stack: str | None = options.STACK,
+    cpu: bool = flag("--cpu", "The CPU variant."),
+    gpu: bool = flag("--gpu", "The GPU variant."),
+    project: Path | None = options.PROJECT,
+) -> None:
+    """Add a release of TensorFlow, with all that it needs.
+
+    Its row is like that of the next older release, which it replaces if that is of the same minor
+    version. Everything is written, or nothing; what is left to decide is said.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    from imgbuild import scalars
+    from imgbuild.matrix.load import load_matrix
+    from imgbuild.matrix.new_row import new_row
+    from imgbuild.new_version import add_version
+
+    try:
+        TypeAdapter(scalars.Release).validate_python(tf)
+    except ValidationError:
+        raise InputError(f"--tf {tf!r}: name a release of three numbers, such as 2.3.4.") from None
+    checkout = options.open_project(project, writer="add")
+    matrix = load_matrix(checkout.matrix)
+    variants: list[Variant] = [*(("cpu",) if cpu else ()), *(("gpu",) if gpu else ())]
+    row = new_row(matrix, checkout.matrix, tf, stack, variants)
+    sites = options.sites_of(checkout, matrix)
+    added = add_version(checkout, row, sites, info)
+    for path in added.changed:
+        what = "written" if path.exists() else "deleted"
+        echo(f"{what}  {path.relative_to(checkout.root)}")
+    echo("\n".join(_to_decide(row, added)))
+
+
+def _to_decide(row: "NewRow", added: "NewVersion") -> list[str]:
+    """Return what a person still has to decide or to do."""
+    image, before = added.images[0], f"TensorFlow {row.like.tensorflow}"
+    names = " ".join(f"--name {one.name}" for one in added.images)
+    pins = ", ".join(f"{name} {image.version_of(name)}" for name in _JUDGED)
+    lines = ["", "Still to decide (CONTRIBUTING.md):"]
+    lines.append(f"- whether what {before} has is right for {row.version}: {pins}")
+    if row.cudnn and image.release.cudnn == row.cudnn:
+        lines.append(f"- `cudnn` of the release: {row.cudnn} is that of the next older one")
+    lines.append("- `budget` of its row, by `imgbuild size` after the build")
+    lines.append(f"Then `imgbuild build {names}` builds and tests it.")
+    lines.append("In a checkout of imgbuild, `make derived` writes what tests and docs have of it.")
+    return lines

@@ -1,0 +1,85 @@
+"""``imgbuild reproduce``: whether an image comes out the same when it is built once more."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from imgbuild.cli import options
+from imgbuild.cli.options import info, option, print_result, select, takes_selection
+from imgbuild.cli.size_command import instruction
+from imgbuild.errors import CheckFailedError, InputError
+from imgbuild.matrix.selection import Selection
+
+if TYPE_CHECKING:
+    from imgbuild.layer_files import Differences
+    from imgbuild.reproduction import Reproduction
+
+#: So many files of a layer are listed.
+MOST = 10
+
+
+@takes_selection()
+def reproduce(
+    selection: Selection,
+    image: str | None = option(
+        "--image IMAGE", "This image of the engine or of a registry, not the matrix's own."
+    ),
+    as_json: bool = options.JSON,
+    project: Path | None = options.PROJECT,
+) -> None:
+    """Build images once more; exit 1 if one does not come out the same.
+
+    Each must be in the engine, or be a published one that --image names. It is built from nothing,
+    with the inputs that its labels name; tags and imgbuild's caches stay as they are.
+    """
+    from imgbuild.matrix.images import standin_image
+    from imgbuild.reproduction import reproduce as compare
+    from imgbuild.settings import load_settings
+
+    if image and selection != Selection():
+        raise InputError("--image cannot be combined with the selection options.")
+    checkout = options.open_project(project)
+    if image:
+        found = [compare(checkout, image, info)]
+    else:
+        standin = load_settings(checkout.settings).standin
+        images = [standin_image(one) if standin else one for one in select(checkout, selection)]
+        found = [compare(checkout, one.tags[0], info, one) for one in images]
+    lines = (line for one in found for line in _lines(one))
+    print_result([one.as_json() for one in found], lines, as_json=as_json)
+    if different := [one.reference for one in found if not one.same]:
+        raise CheckFailedError(f"Not the same when built once more: {', '.join(different)}.")
+
+
+def _lines(found: "Reproduction") -> Iterator[str]:
+    yield f"{found.reference} ({found.image}), and the same built once more:"
+    for layer in found.layers:
+        word = "same" if layer.same else "differs"
+        yield f"  {word:<7} {layer.size / 1e6:8.1f} MB  {instruction(layer.made_by)}"
+        if layer.files is None:
+            yield "    its files could not be read"
+        elif not layer.same and not layer.files:
+            yield "    every file is the same; their order or the archive's form is not"
+        files = [*(layer.files or {}).items()]
+        counts = Counter(_fields(fields) for _, fields in files)
+        # First what differs in more than its time.
+        files.sort(key=lambda one: [*one[1]] == ["time"])
+        yield from (f"    {path}: {_fields(fields)}" for path, fields in files[:MOST])
+        if len(files) > MOST:
+            kinds = "; ".join(f"{count} {what}" for what, count in counts.most_common())
+            yield f"    and {len(files) - MOST} more, which --json lists. Of all: {kinds}"
+    for what, pairs in ("Debian package", found.packages), ("configuration", found.configuration):
+        for name, (old, new) in pairs.items():
+            yield f"  {what}: {name} {old or 'nothing'} → {new or 'nothing'}"
+    count = sum(not layer.same for layer in found.layers)
+    configuration = "differs" if found.configuration else "is the same"
+    total = len(found.layers)
+    yield f"{total - count} of {total} layers are the same. The configuration {configuration}."
+
+
+def _fields(fields: "Differences") -> str:
+    """Return in what a file differs, or which layer alone has it."""
+    old, new = fields.get("type", ("", ""))
+    alone = "only before" if new is None else "only now" if old is None else ""
+    return alone or ", ".join(fields)

@@ -1,0 +1,73 @@
+"""The events of images: what is done for each, by a build, by suites, or by a push."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from imgbuild.engine.progress import BakeEvent
+
+
+class State(StrEnum):
+    """What is being done for an image, or how it ended."""
+
+    WAITING = "waiting"
+    BUILDING = "building"
+    EXPORTING = "exporting"
+    BUILT = "built"
+    TESTING = "testing"
+    CHECKING = "checking"
+    PUSHING = "pushing"
+    TAGGED = "tagged"
+    UP_TO_DATE = "up to date"
+    PUBLISHED = "published"
+    PASSED = "passed"
+    INCOMPLETE = "incomplete"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing more is done for the image."""
+        return self not in _MOVING
+
+
+_MOVING = {
+    State.WAITING,
+    State.BUILDING,
+    State.EXPORTING,
+    State.BUILT,
+    State.TESTING,
+    State.CHECKING,
+    State.PUSHING,
+}
+
+
+@dataclass(frozen=True)
+class ImagesPlanned:
+    """What will be done for each image: ``build``, ``test``, ``tag``, ``push`` or ``nothing``."""
+
+    actions: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class ImageState:
+    """What is done for an image outside a bake, or how it ended."""
+
+    image: str
+    state: State
+    text: str = ""
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class ImageNote:
+    """How far an image has come within its state; only a terminal shows it."""
+
+    image: str
+    text: str
+
+
+Event = BakeEvent | ImagesPlanned | ImageState | ImageNote
+#: Gets every event, from whichever thread.
+Listener = Callable[[Event], None]

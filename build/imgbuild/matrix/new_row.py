@@ -1,0 +1,174 @@
+"""The text of ``matrix.yaml`` with one more release of TensorFlow; all else stays as it is written.
+
+A stack has one release of a minor version: a newer one takes the place of the older one, in all
+rows that have it. A new minor gets a row of its own, after the row that it is a copy of.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from imgbuild.errors import InputError
+from imgbuild.matrix.images import minor_of
+from imgbuild.matrix.model import Matrix, Row, Variant
+from imgbuild.matrix.pins import pin_of
+from imgbuild.matrix.rules import admits, numbers
+from imgbuild.yaml_file import Location, read_document
+
+_BUDGET = re.compile(r",? *\n? *budget: \{[^}]*\}")
+
+
+@dataclass(frozen=True)
+class NewRow:
+    """What a release is added by: the row that it is like, which it replaces if of its minor."""
+
+    matrix: Matrix
+    path: Path
+    version: str
+    like: Row
+    variants: Sequence[Variant]
+
+    @property
+    def replaces(self) -> bool:
+        return minor_of(self.like.tensorflow) == minor_of(self.version)
+
+    @property
+    def wheel_tag(self) -> str:
+        python = pin_of(self.matrix, self.like, "python").version
+        return self.matrix.python[python].wheel_tag
+
+    @property
+    def distributions(self) -> dict[Variant, list[str]]:
+        """What the index may have each variant as, the likeliest first."""
+        before = self.matrix.tensorflow[self.like.tensorflow].distribution
+        usual: dict[Variant, list[str]] = {
+            "cpu": ["tensorflow-cpu", "tensorflow"],
+            "gpu": ["tensorflow-gpu", "tensorflow"],
+        }
+        found = {one: [before.get(one, usual[one][0]), *usual[one]] for one in self.variants}
+        return {one: [*dict.fromkeys(names)] for one, names in found.items()}
+
+    @property
+    def cudnn(self) -> str | None:
+        """The cuDNN that the nearest GPU wheel was compiled with; None for a CPU row."""
+        known = {name: one.cudnn for name, one in self.matrix.tensorflow.items() if one.cudnn}
+        return known[_nearest(known, self.version)] if "gpu" in self.variants and known else None
+
+    @property
+    def horovod(self) -> str:
+        """That of the row it is like, else the newest that fits; InputError if none does."""
+        fitting = [
+            name
+            for name, one in self.matrix.horovod.items()
+            if admits(one.tensorflow, self.version)
+        ]
+        if not fitting:
+            raise InputError(
+                f"No Horovod of the matrix was tried with TensorFlow {self.version}. Add one to "
+                f"`horovod:` in {self.path}, or widen `tensorflow` of one there, then add the "
+                "version again."
+            )
+        same = self.like.horovod.version
+        return same if same in fitting else max(fitting, key=numbers)
+
+    def text(self, tensorboard: str, distributions: Mapping[Variant, str]) -> str:
+        """Return the text of the matrix with the release and its row, or in place of older ones."""
+        document = read_document(self.path)
+        lines = self.path.read_text(encoding="utf-8").splitlines(keepends=True)
+        old, new = self.like.tensorflow, self.version
+        edits: list[tuple[slice, str]] = []
+        for number, row in enumerate(self.matrix.images):
+            place = _place(lines, document.marks, ("images", number))
+            text = "".join(lines[place])
+            changed = re.sub(
+                rf"\btensorflow: {re.escape(old)}(?![\d.])", f"tensorflow: {new}", text
+            )
+            if self._is_replaced(row):
+                edits.append((place, changed))
+            elif row is self.like and not self.replaces:
+                edits.append((slice(place.stop, place.stop), self._as_new(changed)))
+        if new not in self.matrix.tensorflow:
+            before = _nearest(self.matrix.tensorflow, new)
+            place = _place(lines, document.marks, ("tensorflow", before))
+            at = place.stop if numbers(before) < numbers(new) else place.start
+            edits.append((slice(at, at), self._release(tensorboard, distributions)))
+        kept = {row.tensorflow for row in self.matrix.images if not self._is_replaced(row)}
+        if self.replaces and old not in kept:
+            edits.append((_place(lines, document.marks, ("tensorflow", old)), ""))
+        # From the end, and what is replaced before what is put in front of it.
+        for place, text in sorted(edits, key=lambda e: (e[0].start, e[0].stop), reverse=True):
+            lines[place] = [text]
+        return "".join(lines)
+
+    def _is_replaced(self, row: Row) -> bool:
+        same = (row.tensorflow, row.stack) == (self.like.tensorflow, self.like.stack)
+        return self.replaces and same
+
+    def _as_new(self, row: str) -> str:
+        row = re.sub(r"variants: \[[^]]*\]", f"variants: [{', '.join(self.variants)}]", row)
+        if self.horovod != self.like.horovod.version:
+            row = re.sub(r"horovod: (\{[^}]*\}|[\d.]+)", f"horovod: {self.horovod}", row)
+        return _BUDGET.sub("", row)
+
+    def _release(self, tensorboard: str, distributions: Mapping[Variant, str]) -> str:
+        named = ", ".join(f"{variant}: {name}" for variant, name in distributions.items())
+        cudnn = f"    cudnn: {self.cudnn}\n" if self.cudnn else ""
+        return (
+            f"  {self.version}:\n    tensorboard: {tensorboard}\n"
+            f"    distribution: {{{named}}}\n{cudnn}"
+        )
+
+
+def new_row(
+    matrix: Matrix, path: Path, version: str, stack: str | None, variants: Sequence[Variant]
+) -> NewRow:
+    """Return how a release is added to a stack, by default the one that selections mean.
+
+    InputError: the stack has it, or a newer one of its minor version, or there is no such stack.
+    """
+    stack = stack or matrix.defaults.stack
+    rows = [row for row in matrix.images if row.stack == stack and row.mpi is None]
+    if not rows:
+        listed = ", ".join(matrix.stacks)
+        raise InputError(f"--stack {stack!r}: no such stack with a row. There are: {listed}.")
+    by_version = {row.tensorflow: row for row in rows}
+    if version in by_version:
+        raise InputError(f"{path.name} has TensorFlow {version} on {stack} already.")
+    same = [name for name in by_version if minor_of(name) == minor_of(version)]
+    if same and numbers(same[0]) > numbers(version):
+        raise InputError(
+            f"{path.name} has TensorFlow {same[0]} on {stack}, which is newer than {version}. A "
+            "stack has one release of each minor version: change its row by hand if you want the "
+            "older one."
+        )
+    like = by_version[same[0] if same else _nearest(by_version, version)]
+    if same and variants and {*variants} != {*like.variants}:
+        raise InputError(
+            f"TensorFlow {version} takes the place of {like.tensorflow} on {stack}, with its "
+            "variants: leave --cpu and --gpu out, or change `variants` of its row first."
+        )
+    return NewRow(matrix, path, version, like, variants or like.variants)
+
+
+def _nearest(versions: Mapping[str, object], version: str) -> str:
+    """Return the next older release, else the oldest."""
+    older = [one for one in versions if numbers(one) < numbers(version)]
+    return max(older, key=numbers) if older else min(versions, key=numbers)
+
+
+def _place(
+    lines: Sequence[str], marks: Mapping[Location, tuple[int, int]], entry: Location
+) -> slice:
+    """Return the lines of an entry of a list or a table, without comments before the next one."""
+    start, column = marks[entry]
+    if isinstance(entry[-1], int):  # behind the hyphen
+        column = len(lines[start - 1]) - len(lines[start - 1].lstrip()) + 1
+    end = start
+    while end < len(lines) and _belongs(lines[end], column):
+        end += 1
+    return slice(start - 1, end)
+
+
+def _belongs(line: str, column: int) -> bool:
+    return len(line) - len(line.lstrip(" ")) >= column and bool(line.strip())

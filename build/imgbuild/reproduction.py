@@ -1,0 +1,237 @@
+"""Build an image once more from nothing, and compare it with the one that is there."""
+
+import json
+import re
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from imgbuild.build.bake_images import log_path
+from imgbuild.build.context import BuildContext, BuildOptions, Say, open_context
+from imgbuild.build.display import BuildDisplay
+from imgbuild.build.prepare import pinned_bases, prepare, require_disk_space
+from imgbuild.build.targets import bake_target
+from imgbuild.catalog.comparison import differing
+from imgbuild.ci.changed import RevisionReader, known_to, revision
+from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, TAKEN_WHEEL
+from imgbuild.dockerfile.variables import epoch_seconds
+from imgbuild.engine.bake import BakeTarget, forget_cache, run_bake
+from imgbuild.engine.client import Engine, open_engine
+from imgbuild.engine.types import StoredImage
+from imgbuild.errors import ImgbuildError, InputError
+from imgbuild.files import work_folder
+from imgbuild.inputs.build_inputs import prepare_inputs
+from imgbuild.layer_files import NOTHING, Differences, file_differences, read_layers
+from imgbuild.matrix.images import Image, standin_image
+from imgbuild.matrix.load import load_matrix
+from imgbuild.matrix.selection import image_called
+from imgbuild.plan.changes import changes_since
+from imgbuild.plan.digest import input_digest
+from imgbuild.plan.plan import Action, PlanItem, is_own
+from imgbuild.project import Project
+from imgbuild.publish.candidate import BASE, BASE_DIGEST, CPYTHON, SUBSTITUTES
+from imgbuild.settings import BootstrapBase, RegistryBase, Settings, load_settings
+from imgbuild.sizes import Layer, image_layers
+
+_OCI = "org.opencontainers.image"
+_REVISION, _BASE_NAME = f"{_OCI}.revision", f"{_OCI}.base.name"
+#: Labels that say who built an image, not what is in it.
+_OF_BUILD = {TAKEN_WHEEL, *(f"{_OCI}.{name}" for name in ("source", "url", "documentation"))}
+
+
+@dataclass(frozen=True)
+class ComparedLayer:
+    """A layer of both images; ``files`` says by path which differ, None if they were not read."""
+
+    made_by: str
+    size: int
+    same: bool
+    files: Mapping[str, Differences] | None
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """An image and the same built anew; ``lacking`` says which of its inputs could not be had."""
+
+    image: str
+    reference: str
+    lacking: tuple[str, ...]
+    layers: tuple[ComparedLayer, ...]
+    packages: Differences
+    configuration: Differences
+
+    @property
+    def same(self) -> bool:
+        return all(layer.same for layer in self.layers) and not self.configuration
+
+    def as_json(self) -> dict[str, Any]:
+        return {"same": self.same, **asdict(self)}
+
+
+def reproduce(project: Project, name: str, say: Say, image: Image | None = None) -> Reproduction:
+    """Build the image of this name anew and compare; without ``image`` it may have to be pulled.
+
+    InputError: there is no such image, or it is not imgbuild's.
+    CheckFailedError, MachineError: it cannot be built any more.
+    """
+    with ExitStack() as stack:
+        engine = stack.enter_context(open_engine(load_settings(project.settings).engine))
+        original = _original(name, image, engine, say, stack)
+        labels, options = original.labels, BuildOptions(test=False)
+        image = image_called(load_matrix(project.matrix), labels[NAME])
+        context = stack.enter_context(open_context(project, (image,), options, say, lock=True))
+        context, item, lacking = _recorded(labels, context, stack)
+        for text in lacking:
+            say(f"This input is not what it was: {text}")
+        rebuilt = _rebuilt(item, labels.get(_REVISION), context, stack)
+        return Reproduction(image.name, name, lacking, *_compared(original, rebuilt, engine))
+
+
+def _original(
+    name: str, image: Image | None, engine: Engine, say: Say, stack: ExitStack
+) -> StoredImage:
+    """Return the image; one that has to be pulled for it is removed with ``stack``."""
+    there = engine.inspect(name)
+    if image and not there:
+        raise InputError(
+            f"The engine has no image {name}. Build it first (imgbuild build --name {image.name}), "
+            "or name a published one with --image."
+        )
+    if not there:
+        say(f"pulling {name}")
+        engine.pull(name)
+        stack.callback(lambda: engine.discard(found.id))
+        stack.callback(lambda: None if "@" in name else engine.untag(name))
+    found = engine.need(name)
+    if not is_own(found, engine.history):
+        raise InputError(
+            f"{name} is not an image of imgbuild's own, or something was added to it: nothing "
+            "says what it was built from."
+        )
+    return found
+
+
+def _recorded(
+    labels: Mapping[str, str], context: BuildContext, stack: ExitStack
+) -> tuple[BuildContext, PlanItem, tuple[str, ...]]:
+    """Return what builds the image with the inputs that its labels name, and which are lacking.
+
+    The files are this checkout's, or those of the image's commit where they differ from them.
+    """
+    lacking, commit = list[str](), labels.get(_REVISION, "")
+    context = replace(context, settings=_settings(labels, context, lacking))
+    found = _of_checkout(context.project, labels, context)
+    if found[1].digest.total != labels[INPUT_DIGEST] and commit not in {"", context.revision}:
+        try:
+            then = stack.enter_context(revision(context.project, commit.removesuffix("-dirty")))
+            found = _of_checkout(then, labels, context)
+        except InputError as error:
+            lacking.append(f"the checkout: {str(error).removeprefix('--changed-since ')}")
+    lacking += [f"{one.input}: {one.arrow}" for one in found[1].changes]
+    return *found, tuple(lacking)
+
+
+def _settings(labels: Mapping[str, str], context: BuildContext, lacking: list[str]) -> Settings:
+    """Return the settings, changed so that inputs come from where the labels say."""
+    (image,), settings = context.images, context.settings
+    base, cpython = {**settings.base}, {**settings.cpython}
+    reference = f"{labels.get(_BASE_NAME)}@{labels.get(BASE_DIGEST)}"
+    if labels.get(BASE) == "bootstrapped":
+        base[image.os_name] = BootstrapBase()
+    elif labels.get(BASE) == "registry":
+        try:
+            if not context.engine.inspect(reference):
+                context.engine.pull(reference)
+            known = {"from": "registry", "image": reference}
+            base[image.os_name] = RegistryBase.model_validate(known)
+        except ImgbuildError as error:
+            lacking.append(f"the base image {reference}: {error}")
+    if labels.get(CPYTHON) == "source":
+        cpython.pop(image.version_of("python"), None)
+    substitutes = settings.substitutes if SUBSTITUTES in labels else {}
+    update = {"base": base, "cpython": cpython, "substitutes": substitutes}
+    return settings.model_copy(update=update)
+
+
+def _of_checkout(
+    project: Project, labels: Mapping[str, str], context: BuildContext
+) -> tuple[BuildContext, PlanItem]:
+    image = image_called(load_matrix(project.matrix), labels[NAME])
+    image = standin_image(image) if context.settings.standin else image
+    settings = known_to(image.matrix, context.settings)
+    inputs = prepare_inputs((image,), settings, project, context.say)
+    here = replace(context, project=project, images=(image,), settings=settings, inputs=inputs)
+    settings, inputs = pinned_bases([image], here)
+    here = replace(here, settings=settings, inputs=inputs)
+    digest = input_digest(image, here.inputs, RevisionReader(project))
+    changes = changes_since(labels, image, digest)
+    return here, PlanItem(image, digest, Action.BUILD, "reproduced", changes=changes)
+
+
+def _rebuilt(item: PlanItem, commit: str | None, context: BuildContext, stack: ExitStack) -> str:
+    """Return the id of a new image without a name; it and its cache mounts go with ``stack``."""
+    image, mark, made = item.image, f"reproduce-{uuid4().hex}", set[str]()
+    require_disk_space([image], context.engine)
+    downloads, failed = prepare([image], context)
+    for error in failed.values():
+        raise error
+    target = bake_target(item, context.inputs, downloads[image.name], context.project, commit)
+    before = {stored.id for stored in context.stored}  # the same again has the same id
+    stack.callback(lambda: [context.engine.discard(one) for one in made - before])
+    stack.callback(forget_cache, f"description~={mark}", context.buildx, context.host)
+    with work_folder("reproduce") as folder, BuildDisplay([image.name]) as display:
+        built = run_bake(
+            context.buildx,
+            context.host,
+            [_anew(target, folder, mark)],
+            log=log_path(image.name, context),
+            listener=display.on_event,
+            epoch=epoch_seconds(image),
+            exported=lambda _, one: made.add(one.image_id),
+        )
+    made.add(built[image.name].image_id)
+    return built[image.name].image_id
+
+
+def _anew(target: BakeTarget, folder: Path, mark: str) -> BakeTarget:
+    """Return the target so that it takes neither a step nor a cache mount of another build.
+
+    What limits how many steps compile at once stays shared.
+    """
+    path, text = folder / f"{target.name}.Dockerfile", target.dockerfile.read_text("utf-8")
+    path.write_text(re.sub("(type=cache,id=)(?!imgbuild-compiling)", rf"\1{mark}-", text), "utf-8")
+    needs = tuple(_anew(one, folder, mark) for one in target.needs)
+    return replace(target, dockerfile=path, anew=True, needs=needs)
+
+
+def _compared(
+    original: StoredImage, rebuilt_id: str, engine: Engine
+) -> tuple[tuple[ComparedLayer, ...], Differences, Differences]:
+    """Return the layers, the Debian packages that moved, what differs in the configuration."""
+    images = original, engine.need(rebuilt_id)
+    ids = [image.layers for image in images]
+    same = {*ids[0]} & {*ids[1]}
+    found = [read_layers(engine.save(i.id), same) if ids[0] != ids[1] else [] for i in images]
+    steps = {s.diff_id: s for i in images for s in image_layers(engine.history(i.id), i.layers)}
+    layers = []
+    for number, (old, new) in enumerate(zip_longest(*ids)):
+        read = [one[number] if number < len(one) else NOTHING for one in found]
+        files = {} if old == new else file_differences(*read)
+        step = steps.get(new or old) or Layer(None, 0, "")
+        layers.append(ComparedLayer(step.made_by, step.size, old == new, files))
+    packages = [next((o.packages for o in reversed(f) if o and o.packages), {}) for f in found]
+    configurations = [_flat(engine.configuration(image.id)) for image in images]
+    return tuple(layers), differing(*packages) if all(packages) else {}, differing(*configurations)
+
+
+def _flat(configuration: Mapping[str, Any]) -> dict[str, str]:
+    """Return in words what containers run with, without what says who built the image."""
+    parts = {**configuration}
+    labels, variables = parts.pop("Labels", None) or {}, parts.pop("Env", None) or ()
+    found = {name: json.dumps(value) for name, value in parts.items() if value}
+    found |= {f"label {n}": value for n, value in labels.items() if n not in _OF_BUILD}
+    return found | {f"variable {one.partition('=')[0]}": one for one in variables}

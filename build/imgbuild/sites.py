@@ -1,0 +1,153 @@
+"""The sites of the upstreams, as this machine reaches them: mirrors, logins, authorities."""
+
+import netrc
+import os
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from imgbuild.addresses import is_plain
+from imgbuild.errors import InputError, MachineError
+from imgbuild.files import read_named
+from imgbuild.settings import Settings
+
+if TYPE_CHECKING:  # requests takes 0.1 s to import, and a plan needs no network
+    from imgbuild.http import Answer, HttpClient
+
+#: What OpenSSL, requests, curl and pip read, in the order in which one is believed.
+CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT")
+#: Where distributions keep the bundle that programs use by default.
+SYSTEM_BUNDLES = (
+    Path("/etc/ssl/certs/ca-certificates.crt"),
+    Path("/etc/pki/tls/certs/ca-bundle.crt"),
+    Path("/etc/ssl/ca-bundle.pem"),
+)
+_TRIES = 3
+_NETRC = "It holds lines such as `machine mirror.example.org login NAME password SECRET`."
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """A name and password, or a token that stands for both (``identity``); nothing prints it."""
+
+    user: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
+    identity: str = field(default="", repr=False)
+
+    @property
+    def basic(self) -> str:
+        """The header's value; empty if there is no name."""
+        if not self.user:
+            return ""
+        return f"Basic {b64encode(f'{self.user}:{self.password}'.encode()).decode()}"
+
+
+@dataclass(frozen=True)
+class Sites:
+    """The matrix's upstreams by name, what replaces them here, and how to speak to them."""
+
+    upstreams: Mapping[str, str] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
+
+    def address(self, url: str) -> str:
+        """Return the URL to ask: that of a mirror if ``url`` belongs to a mirrored upstream."""
+        inside = {
+            _folder(upstream): _folder(mirror.url)
+            for name, upstream in self.upstreams.items()
+            if (mirror := self.settings.mirrors.get(name))
+            and _folder(url).startswith(_folder(upstream))
+        }
+        if not inside:
+            return url
+        longest = max(inside, key=len)
+        return inside[longest] + url[len(longest) :]
+
+    def login(self, url: str) -> Credentials | None:
+        """Return the login of the URL's host, if the netrc file names that host.
+
+        Its ``default`` entry is not used: it would be sent to anyone. InputError: the netrc file
+        cannot be read.
+        """
+        found = self._logins.get(urlsplit(url).hostname or "")
+        return Credentials(found[0] or "", found[2] or "") if found else None
+
+    def check_logins(self) -> None:
+        """Raise InputError if apt or uv would send a login of the netrc file over plain http."""
+        mirrors = (mirror.url for mirror in self.settings.mirrors.values())
+        for url in filter(self.login, (*map(self.address, self.upstreams.values()), *mirrors)):
+            if is_plain(url):
+                raise InputError(
+                    f"The settings: netrc {self.settings.netrc} has a login for {url}, which is "
+                    "plain http, where all can read it. Name the site by https, or remove its "
+                    "login from the file."
+                )
+
+    @property
+    def verify(self) -> str | bool:
+        """What TLS is verified with: the settings' CA bundle, the environment's, the system's.
+
+        InputError: the one that was named does not exist.
+        """
+        named = {"The settings: ca_bundle": self.settings.ca_bundle}
+        named |= {name: os.environ.get(name) for name in CA_VARIABLES}
+        source, path = next(((name, path) for name, path in named.items() if path), ("", None))
+        if path is None:
+            return next((str(bundle) for bundle in SYSTEM_BUNDLES if bundle.is_file()), True)
+        if not Path(path).exists():
+            raise InputError(f"{source} names {path}, which does not exist. Correct or remove it.")
+        return path
+
+    def client(self) -> "HttpClient":
+        """Return a new client that trusts the CAs and sends the logins of these sites.
+
+        InputError: the CA bundle does not exist, or the netrc file cannot be read.
+        """
+        from imgbuild.http import HttpClient, RetryPolicy  # noqa: PLC0415 - brings requests
+
+        def login(url: str) -> str:
+            return (self.login(url) or Credentials()).basic
+
+        return HttpClient(self.verify, policy=RetryPolicy(_TRIES), login=login)
+
+    def get(self, url: str, *, limit: int = 1 << 24) -> "Answer":
+        """Return the answer of ``url`` or of its mirror, read whole; ``limit`` is in bytes.
+
+        MachineError: there is no answer, or only a server error, or more than ``limit``.
+        """
+        address = self.address(url)
+        try:
+            return self._client.get(address, limit=limit)
+        except MachineError as error:
+            raise MachineError(f"{error} {self.advice(address)}") from None
+
+    def advice(self, address: str) -> str:
+        """Return what to do about a site that does not give what it should."""
+        if any(address.startswith(mirror.url) for mirror in self.settings.mirrors.values()):
+            return "That is a mirror of the settings or --mirror: check that it holds the file."
+        return "Where this site cannot be reached, name a mirror of it (docs/guide.md)."
+
+    @cached_property
+    def _client(self) -> "HttpClient":
+        return self.client()
+
+    @cached_property
+    def _logins(self) -> Mapping[str, tuple[str, str | None, str | None]]:
+        path = self.settings.netrc
+        if path is None:
+            return {}
+        try:
+            read_named(Path(path), f"The settings: netrc {path}", _NETRC)  # it may have no end
+            return netrc.netrc(path).hosts
+        except (netrc.NetrcParseError, UnicodeDecodeError, OSError) as error:
+            # The parser's message quotes the token that it stumbled over: it may be a password.
+            line = f":{error.lineno}" if isinstance(error, netrc.NetrcParseError) else ""
+            fault = error.strerror if isinstance(error, OSError) else "not a netrc file"
+            raise InputError(f"The settings: netrc {path}{line}: {fault}. {_NETRC}") from None
+
+
+def _folder(url: str) -> str:
+    return url.rstrip("/") + "/"

@@ -1,0 +1,91 @@
+"""`imgbuild reproduce` on real engines of both image stores: what it finds, and what it leaves."""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from copied_checkout import remove_images
+from own_registry import own_registry
+from small_project import NAMES, REPOSITORY, SmallProject, small_project
+
+from imgbuild.dockerfile.labels import REPOSITORY as LABEL
+from imgbuild.engine.client import Engine
+from imgbuild.engine.discovery import DEFAULT_HOST
+
+THIS = ("--tf", "1.10")
+
+
+@pytest.fixture(params=["main", "other"])
+def project(
+    request: pytest.FixtureRequest, tmp_path: Path, host: str | None
+) -> Iterator[SmallProject]:
+    """Give a small project on the machine's engine, and on one with the other image store."""
+    address = host if request.param == "main" else request.getfixturevalue("other").host
+    if address is None:
+        pytest.skip("the machine's engine has no address")
+    made = small_project(tmp_path, address)
+    yield made
+    with closing(Engine(address)) as engine:
+        remove_images(engine, REPOSITORY)
+
+
+def _images(project: SmallProject) -> set[str]:
+    """Return the ids and names of all images of small projects on the engine."""
+    form = ("--format", "{{.ID}} {{.Repository}}:{{.Tag}}")
+    own = f"--filter=label={LABEL}={REPOSITORY}"
+    return {*project.printed("images", "--no-trunc", own, *form).splitlines()}
+
+
+def _commit(project: SmallProject) -> None:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    for words in (("init", "--quiet"), ("add", "--all"), ("commit", "--quiet", "--message=one")):
+        subprocess.run(["git", *identity, *words], cwd=project.root, check=True)
+
+
+def test_what_differs_and_what_does_not(project: SmallProject) -> None:
+    project.run("reproduce", *THIS, code=2)  # there is no image
+    project.run("build", *THIS, "--no-test")
+    before = _images(project)
+    (found,) = project.json("reproduce", *THIS, code=1, timeout=300)
+    assert found["lacking"] == []
+    assert found["configuration"] == {}
+    base, empty, files, name = found["layers"]
+    assert base["same"]
+    assert not files["same"]
+    random = files["files"]["files/bytes"]  # of /dev/urandom
+    assert {*random} >= {"content"}
+    assert random["content"][0] != random["content"][1]
+    assert {*name["files"]["name"]} == {"time"}
+    assert all([*one] == ["time"] for one in empty["files"].values())
+    assert {"name", "files", "files/xaaaa"} <= {*name["files"]}
+    assert _images(project) == before
+    assert project.left() == []
+
+
+def test_a_published_image_and_the_commit_that_it_is_of(
+    tmp_path: Path, host: str | None, engine: Engine
+) -> None:
+    project = small_project(tmp_path, host or DEFAULT_HOST)
+    _commit(project)
+    with own_registry(tmp_path / "registry") as registry:
+        published = f"{registry.host}/ml/tensorflow:1.10"
+        try:
+            project.run("build", *THIS, "--no-test")
+            project.printed("tag", f"{REPOSITORY}:1.10-cpu-debian", published)
+            project.printed("push", published)
+            project.printed("rmi", published)
+            remove_images(engine, REPOSITORY)
+            project.say("second")
+            _commit(project)
+            (found,) = project.json("reproduce", "--image", published, code=1)
+            assert (found["image"], found["reference"]) == (NAMES[0], published)
+            assert found["lacking"] == []
+            assert found["configuration"] == {}
+            assert [layer["same"] for layer in found["layers"]][0::2] == [True, False]
+            assert _images(project) == set()
+            assert project.left() == []
+        finally:
+            project.docker("rmi", published)
+            remove_images(engine, REPOSITORY)

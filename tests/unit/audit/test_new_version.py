@@ -1,0 +1,164 @@
+"""``imgbuild add``: a release that a made-up index offers, in a copy of the checkout."""
+
+import hashlib
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer
+from fake_wheel import CPU, FakeWheel
+from faulty_server import FaultyServer, Reply
+from project_copy import copied
+from typer.testing import CliRunner
+
+from imgbuild.cli.add_command import add
+from imgbuild.dockerfile.lockfile import read_lock
+from imgbuild.dockerfile.render import find_drift, render_all
+from imgbuild.dockerfile.requirements import family_problems, lock_family
+from imgbuild.errors import ImgbuildError
+from imgbuild.matrix.images import all_images, whole_family
+from imgbuild.matrix.load import load_matrix
+from imgbuild.matrix.new_row import new_row
+from imgbuild.project import Project
+from releases import release_of
+
+OLD, NEW = release_of("2.3"), "2.3.99"
+Add = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def checkout(project: Project, tmp_path: Path) -> Project:
+    return copied(project, tmp_path / "checkout", "docs/images.md")
+
+
+@pytest.fixture
+def index(server: FaultyServer, checkout: Project) -> FaultyServer:
+    """Return an index that offers the release, its TensorBoard and its Horovod."""
+    offer(
+        server,
+        FakeWheel("tensorflow-cpu", NEW, loader=dict(CPU), build_info="is_cuda_build = False\n"),
+    )
+    server.project("tensorflow", 'href="/x#sha256=0">x.tar.gz')
+    boards = (f"tensorboard-{version}-py3-none-any.whl" for version in ("2.3.0", "2.3.7", "2.4.1"))
+    server.project("tensorboard", *(f'href="/{one}#sha256={"0" * 64}">{one}' for one in boards))
+    horovod = load_matrix(checkout.matrix).horovod
+    links = []
+    for version, one in horovod.items():
+        file = f"horovod-{version}.tar.gz"
+        server.give(f"/{file}", Reply(b"content"))
+        links.append(f'href="/{file}#sha256={one.sha256}">{file}')
+    server.project("horovod", *links)
+    return server
+
+
+def offer(server: FaultyServer, wheel: FakeWheel) -> None:
+    content = wheel.content()
+    digest = hashlib.sha256(content).hexdigest()
+    server.give(f"/{wheel.file}", Reply(content))
+    server.project(wheel.name, f'href="/{wheel.file}#sha256={digest}">{wheel.file}')
+
+
+@pytest.fixture
+def run_add(
+    checkout: Project, index: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Add:
+    """Return how to run the command; uv answers with the older release's lock."""
+    lock = (checkout.locks / f"tf-{OLD}-py3.6-cpu.txt").read_text("utf-8")
+    entry = read_lock(checkout.locks / f"tf-{OLD}-py3.6-cpu.txt").entries["tensorflow-cpu"]
+    uv, answer = tmp_path / "uv", tmp_path / "answer.txt"
+    uv.write_text(f"#!/bin/sh\ncat {answer} > lock.txt\n")
+    uv.chmod(0o755)
+    monkeypatch.setattr("uv.find_uv_bin", lambda: str(uv))
+
+    def run(*words: str) -> tuple[int, str]:
+        page = index.replies["/simple/tensorflow-cpu/"][0].body.decode()
+        digest = page.partition("sha256=")[2][:64]
+        locked = f"tensorflow-cpu=={NEW} \\\n    --hash=sha256:{digest}"
+        newer = lock.replace(entry, locked).replace("tensorboard==2.3.0", "tensorboard==2.3.7")
+        answer.write_text(newer.partition("# request: ")[2].partition("\n")[2], "utf-8")
+        app = typer.Typer(rich_markup_mode=None)
+        app.command()(add)
+        words = ("--project", str(checkout.root), *words)
+        result = CliRunner().invoke(app, words, env={"UV_DEFAULT_INDEX": f"{index.url}/simple"})
+        error = result.exception
+        assert error is None or isinstance(error, ImgbuildError), result.output
+        return (error.exit_code if error else 0), f"{result.stdout}{error or ''}"
+
+    return run
+
+
+def _contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_patch_release_takes_the_place_of_the_older_one(checkout: Project, run_add: Add) -> None:
+    before = checkout.matrix.read_text("utf-8").splitlines()
+    code, output = run_add("--tf", NEW)
+    assert (code, "Still to decide" in output) == (0, True), output
+    after = checkout.matrix.read_text("utf-8").splitlines()
+    assert {*before} - {*after} == {f"  {OLD}:", f"  - tensorflow: {OLD}"}
+    assert [line for line in after if line.startswith("#")] == [
+        line for line in before if line.startswith("#")
+    ]
+    matrix = load_matrix(checkout.matrix)
+    new = {image.name: image for image in all_images(matrix) if image.tensorflow == NEW}
+    assert [*new] == ["tf-2.3-cpu-debian", "tf-2.3-cpu-debian-intelmpi"]
+    image = new["tf-2.3-cpu-debian"]
+    assert (image.version_of("tensorboard"), image.wheel.compiler) == ("2.3.7", "7.3.1")
+    assert family_problems(lock_family(matrix), checkout.locks) == []
+    rendered = render_all(whole_family(matrix), checkout.templates, checkout.dockerfiles)
+    assert find_drift(rendered, checkout.dockerfiles) == []
+    assert f" {NEW}<br>" in (checkout.root / "docs" / "images.md").read_text("utf-8")
+
+
+def test_a_release_without_a_row_of_its_minor_is_a_copy_of_the_next_older(
+    checkout: Project, run_add: Add
+) -> None:
+    text = checkout.matrix.read_text("utf-8")
+    text = re.sub(rf"^  - tensorflow: {re.escape(OLD)}\n(    .*\n)+", "", text, flags=re.MULTILINE)
+    checkout.matrix.write_text(text, "utf-8")
+    code, output = run_add("--tf", NEW, "--stack", "debian")
+    assert code == 0, output
+    matrix = load_matrix(checkout.matrix)
+    (row,) = (row for row in matrix.images if row.tensorflow == NEW)
+    before = matrix.images[matrix.images.index(row) - 1]
+    assert (before.tensorflow, before.stack) == (release_of("2.2"), "debian")
+    assert (row.horovod.version, row.budget, row.variants) == ("0.20.3", {}, ("cpu",))
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("--tf", "2.3"), 2, "name a release of three numbers"),
+        (("--tf", OLD), 2, f"has TensorFlow {OLD} on debian already"),
+        (("--tf", "2.3.98"), 2, f"has no wheel of TensorFlow 2.3.98 for cp36 .* of 2.3: {NEW}"),
+        (("--tf", NEW, "--stack", "rhel"), 2, "There are: ubuntu, debian"),
+        (("--tf", "2.3.1"), 2, f"has TensorFlow {OLD} on debian, which is newer than 2.3.1"),
+        (("--tf", NEW, "--gpu"), 2, "takes the place of"),
+        (("--tf", "2.99.0"), 2, "No Horovod of the matrix was tried with TensorFlow 2.99.0"),
+    ],
+)
+def test_what_cannot_be_added_changes_nothing(
+    checkout: Project, run_add: Add, words: tuple[str, ...], code: int, said: str
+) -> None:
+    before = _contents(checkout.root)
+    if words == ("--tf", "2.99.0"):
+        matrix = load_matrix(checkout.matrix)
+        with pytest.raises(ImgbuildError, match=said):
+            new_row(matrix, checkout.matrix, "2.99.0", None, ()).text("2.99.0", {})
+        return
+    found, output = run_add(*words)
+    assert found == code
+    assert re.search(said, output), output
+    assert _contents(checkout.root) == before
+
+
+def test_a_wheel_that_is_another_one_changes_nothing(
+    checkout: Project, index: FaultyServer, run_add: Add
+) -> None:
+    before = _contents(checkout.root)
+    offer(index, FakeWheel("tensorflow-cpu", NEW))
+    code, output = run_add("--tf", NEW)
+    assert (code, "is_cuda_build = True" in output) == (1, True), output
+    assert _contents(checkout.root) == before

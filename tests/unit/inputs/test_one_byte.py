@@ -1,0 +1,80 @@
+"""A fetched folder of which one byte was changed, or one file is a link: no build takes that."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from test_fetched import dest, image, made, open_dest
+
+from imgbuild.errors import InputError
+from imgbuild.files import sha256
+from imgbuild.inputs.fetched import FetchedInputs
+from imgbuild.inputs.oci_layout import is_pinned
+from imgbuild.matrix.images import Image
+
+__all__ = ["dest", "image", "made", "open_dest"]
+
+
+def _taken(opened: Callable[[], FetchedInputs], of: Image) -> Mapping[str, bytes] | None:
+    """Return every file that a build would take, by its place; None where it is refused."""
+    try:
+        fetched = opened()
+        contexts = {**fetched.contexts(of.name)}
+        contexts["base"] = fetched.listings[of.name].base_folder(fetched.folder)
+    except InputError:
+        return None
+    return {
+        f"{name}/{path.relative_to(folder)}": path.read_bytes()
+        for name, folder in contexts.items()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return all that is fetched: neither listings, which say what that is, nor locks."""
+    own = [path for path in folder.rglob("[!.]*") if path.is_file()]
+    return [path for path in own if path.parent.name != "images"]
+
+
+@pytest.mark.parametrize("place", [0.0, 0.5, 1.0])
+def test_one_changed_byte_reaches_no_build(
+    open_dest: Callable[[], FetchedInputs], dest: Path, image: Image, place: float
+) -> None:
+    whole = _taken(open_dest, image)
+    assert whole
+    for path in _files(dest):
+        content = bytearray(path.read_bytes())
+        content[int((len(content) - 1) * place)] ^= 1
+        good = path.read_bytes()
+        path.write_bytes(content)  # of the file that the cache has, too: it is linked
+        found = _taken(open_dest, image)
+        assert found is None, path
+        path.write_bytes(good)
+        assert _taken(open_dest, image) == whole
+
+
+def test_a_link_in_the_place_of_a_file_is_read_as_what_it_leads_to(
+    open_dest: Callable[[], FetchedInputs], dest: Path, image: Image, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    other.write_text("of this machine")
+    for path in _files(dest):
+        good = path.read_bytes()
+        path.unlink()
+        path.symlink_to(other)
+        assert _taken(open_dest, image) is None
+        path.unlink()
+        path.write_bytes(good)
+    assert _taken(open_dest, image)
+
+
+def test_a_list_of_platforms_is_the_pinned_one_by_its_content(made: Path) -> None:
+    """Who writes the folder can give any file the name of the pinned digest."""
+    (top,) = json.loads((made / "index.json").read_text())["manifests"]
+    content = json.dumps({"manifests": [{"digest": top["digest"]}]}).encode()
+    for digest, expected in ((sha256(content), True), ("0" * 64, False)):
+        (made / "blobs" / "sha256" / digest).write_bytes(content)
+        assert is_pinned(made, f"sha256:{digest}") is expected
+    assert is_pinned(made, top["digest"])

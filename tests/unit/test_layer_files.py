@@ -1,0 +1,162 @@
+"""Layers are read out of saved archives of both image stores, and every kind of difference seen."""
+
+import gzip
+import io
+import json
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
+from typing import Any
+
+import pytest
+
+from imgbuild.layer_files import NOTHING, LayerFiles, file_differences, read_layers
+
+STATUS = """\
+Package: libc6
+Status: install ok installed
+Version: {version}
+Description: a library
+ Version: not this
+
+Package: bash
+Version: 5.2.15-2
+"""
+PLAIN: Mapping[str, Any] = {"mode": 0o644, "mtime": 1_793_491_200}
+
+
+def layer(files: Mapping[str, bytes], **more: Any) -> bytes:
+    """Return the tar file of a layer; ``more`` are attributes of all of its entries."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for path, content in files.items():
+            member = tarfile.TarInfo(path)
+            member.size = len(content)
+            for name, value in {**PLAIN, **more}.items():
+                setattr(member, name, value)
+            tar.addfile(member, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def saved(layers: Iterable[bytes]) -> bytes:
+    """Return the archive that an engine saves: blobs by their digest, the list of layers last."""
+    buffer, names = io.BytesIO(), []
+    blobs = {f"blobs/sha256/{sha256(one).hexdigest()}": one for one in layers}
+    config = {"blobs/sha256/" + "c" * 64: b'{"config": {}}'}
+    names = list(blobs)
+    last = {"manifest.json": json.dumps([{"Layers": names}]).encode()}
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name, content in {**blobs, **config, "index.json": b"{}", **last}.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def pieces(archive: bytes, size: int = 1000) -> Iterator[bytes]:
+    return (archive[at : at + size] for at in range(0, len(archive), size))
+
+
+def read_one(content: bytes) -> LayerFiles:
+    (found,) = read_layers(pieces(saved([content])), ())
+    assert found
+    return found
+
+
+def differences(old: bytes, new: bytes) -> dict[str, Any]:
+    found = file_differences(read_one(old), read_one(new))
+    assert found is not None
+    return dict(found)
+
+
+@pytest.mark.parametrize("size", [1, 511, 1 << 22])
+def test_an_archive_in_pieces_of_any_size(size: int) -> None:
+    layers = [layer({"a": b"x" * 5000}), layer({})]
+    first, second = read_layers(pieces(saved(layers), size), ())
+    assert first
+    assert first.files["a"] == {
+        "type": "file",
+        "content": sha256(b"x" * 5000).hexdigest(),
+        "time": "2026-11-01T00:00:00+00:00",
+        "mode": "644",
+        "owner": "0:0",
+    }
+    assert second == NOTHING
+
+
+def test_packed_layers_as_a_containerd_store_saves_them() -> None:
+    plain = layer({"a": b"text"})
+    assert read_one(gzip.compress(plain)) == read_one(plain)
+
+
+def test_a_layer_that_is_the_same_is_not_read() -> None:
+    same, other = layer({"a": b"1"}), layer({"b": b"2"})
+    found = read_layers(pieces(saved([same, other])), [f"sha256:{sha256(same).hexdigest()}"])
+    assert found[0] is None
+    assert found[1]
+    assert {*found[1].files} == {"b"}
+
+
+def test_what_is_no_tar_file_is_not_read_and_not_compared() -> None:
+    (found,) = read_layers(pieces(saved([b"\x28\xb5\x2f\xfd" + bytes(2000)])), ())
+    assert found is None
+    assert file_differences(found, NOTHING) is None
+
+
+def test_the_same_files_in_another_order_do_not_differ() -> None:
+    assert differences(layer({"a": b"1", "b": b"2"}), layer({"b": b"2", "a": b"1"})) == {}
+
+
+@pytest.mark.parametrize(
+    ("changed", "field", "pair"),
+    [
+        (
+            {"mtime": 1_793_491_201},
+            "time",
+            ("2026-11-01T00:00:00+00:00", "2026-11-01T00:00:01+00:00"),
+        ),
+        ({"mode": 0o4755}, "mode", ("644", "4755")),
+        ({"uid": 1000}, "owner", ("0:0", "1000:0")),
+        ({"gid": 5}, "owner", ("0:0", "0:5")),
+        (
+            {"pax_headers": {"SCHILY.xattr.security.capability": "x"}},
+            "SCHILY.xattr.security.capability",
+            (None, "x"),
+        ),
+    ],
+)
+def test_each_kind_of_difference(
+    changed: dict[str, Any], field: str, pair: tuple[str | None, str]
+) -> None:
+    files = {"etc/a": b"1"}
+    assert differences(layer(files), layer(files, **changed)) == {"etc/a": {field: pair}}
+
+
+def test_another_content() -> None:
+    digests = tuple(sha256(one).hexdigest() for one in (b"1", b"2"))
+    found = differences(layer({"a": b"1", "b": b""}), layer({"a": b"2", "b": b""}))
+    assert found == {"a": {"content": digests}}
+
+
+def test_another_type_and_where_links_lead() -> None:
+    link = {"type": tarfile.SYMTYPE, "linkname": "b"}
+    file, first = layer({"a": b""}), layer({"a": b""}, **link)
+    assert differences(file, first)["a"]["type"] == ("file", "symbolic link")
+    other = layer({"a": b""}, **{**link, "linkname": "c"})
+    assert differences(first, other) == {"a": {"content": ("b", "c")}}
+    folder = layer({"a": b""}, type=tarfile.DIRTYPE)
+    assert differences(file, folder)["a"]["type"] == ("file", "folder")
+
+
+def test_a_file_in_one_layer_only() -> None:
+    found = differences(layer({"a": b"", "b": b""}), layer({"b": b"", "c": b""}))
+    assert {*found} == {"a", "c"}
+    assert found["a"]["type"] == ("file", None)
+    assert found["c"]["type"] == (None, "file")
+
+
+def test_debian_packages_of_a_layer() -> None:
+    status = STATUS.format(version="2.36-9+deb12u10").encode()
+    found = read_one(layer({"var/lib/dpkg/status": status, "a": b""}))
+    assert found.packages == {"libc6": "2.36-9+deb12u10", "bash": "5.2.15-2"}
+    assert found.files["var/lib/dpkg/status"]["content"] == sha256(status).hexdigest()

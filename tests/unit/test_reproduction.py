@@ -1,0 +1,317 @@
+"""`imgbuild reproduce` on an engine in memory: what is compared, what is left, how it ends."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+import typer
+from bench import EPOCH, EPOCH_SECONDS, INPUTS, NEW, SETTINGS, Bench
+from fake_engine import FakeEngine
+from test_layer_files import STATUS, layer, pieces, saved
+from typer.testing import CliRunner
+
+from imgbuild import reproduction
+from imgbuild.build.context import BuildContext
+from imgbuild.cli import register
+from imgbuild.dockerfile.labels import INPUT_DIGEST, INPUT_PARTS, NAME, REPOSITORY
+from imgbuild.engine.bake import BakeTarget, BuiltImage
+from imgbuild.engine.types import HistoryEntry, StoredImage
+from imgbuild.errors import CheckFailedError, ImgbuildError
+from imgbuild.inputs.build_inputs import BaseInput
+from imgbuild.plan.changes import parts_label
+from imgbuild.project import Project
+
+OLD_ID, NEW_ID = f"sha256:{'1' * 64}", f"sha256:{'2' * 64}"
+TAG = "imgbuild/tensorflow:2.2-cpu-debian"
+SYSTEM = {"etc/a": b"1", "var/lib/dpkg/status": STATUS.format(version="2.36-9").encode()}
+MOVED = {"etc/a": b"2", "var/lib/dpkg/status": STATUS.format(version="2.36-10").encode()}
+
+
+@dataclass
+class Reproducing:
+    """An engine with an image; ``built`` are the layers of what is built, ``fails`` the end of it.
+
+    A layer's diff id is its name here.
+    """
+
+    bench: Bench
+    project: Project
+    layers: dict[str, bytes] = field(default_factory=dict)
+    built: tuple[str, ...] = ("base", "system")
+    new_id: str = NEW_ID
+    fails: BaseException | None = None
+    variables: list[str] = field(default_factory=lambda: ["PATH=/bin"])
+    targets: list[BakeTarget] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    forgotten: list[str] = field(default_factory=list)
+    before: dict[str, StoredImage] = field(default_factory=dict)
+    said: str = ""
+
+    @property
+    def engine(self) -> FakeEngine:
+        return self.bench.engine
+
+    def labels(self) -> dict[str, str]:
+        digest = self.bench.context.digests[NEW]
+        return {
+            NAME: NEW,
+            REPOSITORY: "imgbuild/tensorflow",
+            INPUT_DIGEST: digest.total,
+            INPUT_PARTS: parts_label(digest),
+            "org.opencontainers.image.created": EPOCH,
+            "org.opencontainers.image.base.name": "debian",
+            "org.opencontainers.image.base.digest": "sha256:abc",
+            "imgbuild.input.base": "OCI layout",
+            "imgbuild.input.cpython": "local prefix",
+        }
+
+    def store(
+        self, image_id: str, layers: Sequence[str], tags: Sequence[str] = (), **more: str
+    ) -> None:
+        labels = {**self.labels(), **more}
+        image = StoredImage(image_id, (*tags,), labels, 1, EPOCH_SECONDS, (*layers,))
+        self.engine.stored[image_id] = image
+        steps = [HistoryEntry(f"RUN make {name}", 10**6) for name in reversed(layers)]
+        self.engine.histories[image_id] = steps
+
+    def bake(
+        self, _b: object, _h: object, targets: Sequence[BakeTarget], **more: Any
+    ) -> dict[str, BuiltImage]:
+        self.targets = [*targets]
+        self.texts = [one.dockerfile.read_text() for one in (*targets, *targets[0].needs)]
+        assert more["epoch"] == EPOCH_SECONDS
+        built = BuiltImage(self.new_id)
+        if self.new_id == NEW_ID:
+            self.store(NEW_ID, self.built)
+        more["exported"](NEW, built)
+        if self.fails:
+            raise self.fails
+        return {NEW: built}
+
+    def configuration(self, image_id: str) -> Mapping[str, Any]:
+        env = self.variables if image_id == self.new_id else ["PATH=/bin"]
+        return {"Env": env, "Labels": self.engine.stored[image_id].labels, "Cmd": ["bash"]}
+
+    def save(self, image_id: str) -> Iterator[bytes]:
+        return pieces(saved(self.layers[one] for one in self.engine.stored[image_id].layers))
+
+    @contextmanager
+    def opened(
+        self, project: Project, images: Any, *_: object, lock: bool
+    ) -> Iterator[BuildContext]:
+        assert ([image.name for image in images], lock) == ([NEW], True)
+        yield replace(self.bench.opened(), project=project, images=images)
+
+    def __call__(self, *words: str, code: int = 0) -> tuple[str, str]:
+        """Run the command, which ends so; return what it prints, and its error."""
+        self.before = {**self.engine.stored}
+        app = typer.Typer()
+        register(app, ["reproduce", "list"])
+        ran = CliRunner().invoke(app, ["reproduce", *words, "--project", str(self.project.root)])
+        error, self.said = ran.exception, ran.stderr
+        if isinstance(error, ImgbuildError):
+            assert error.exit_code == code
+            return ran.stdout, str(error)
+        assert ran.exit_code == code, ran.output
+        return ran.stdout, ""
+
+    def nothing_is_left(self) -> None:
+        assert self.engine.stored == self.before
+        assert not {"tag", "untag", "push"} & {*self.engine.calls}
+        (mark,) = self.forgotten
+        assert mark.startswith("description~=reproduce-")
+
+
+@pytest.fixture
+def reproducing(bench: Bench, project: Project, monkeypatch: pytest.MonkeyPatch) -> Reproducing:
+    bench.context = replace(bench.context, images=bench.context.images[1:])
+    made = Reproducing(bench, project)
+    made.layers = {"base": layer({"bin/sh": b""}), "system": layer(SYSTEM), "moved": layer(MOVED)}
+    made.store(OLD_ID, ("base", "system"), (TAG,))
+    monkeypatch.setattr(reproduction, "open_engine", lambda _: closing(made.engine))
+    monkeypatch.setattr(reproduction, "open_context", made.opened)
+    monkeypatch.setattr(reproduction, "prepare", lambda *_: ({NEW: {}}, {}))
+    monkeypatch.setattr(
+        reproduction, "pinned_bases", lambda _, context: (context.settings, context.inputs)
+    )
+    monkeypatch.setattr(reproduction, "prepare_inputs", lambda *_: bench.context.inputs)
+    monkeypatch.setattr(reproduction, "run_bake", made.bake)
+    monkeypatch.setattr(reproduction, "forget_cache", lambda one, *_: made.forgotten.append(one))
+    monkeypatch.setattr(made.engine, "configuration", made.configuration)
+    monkeypatch.setattr(made.engine, "save", made.save)
+    return made
+
+
+THIS = ("--tf", "2.2", "--stack", "debian")
+
+
+def test_the_same_image_is_said_to_be_the_same(reproducing: Reproducing) -> None:
+    printed, _ = reproducing(*THIS)
+    assert printed.splitlines() == [
+        f"{TAG} ({NEW}), and the same built once more:",
+        "  same         1.0 MB  RUN make base",
+        "  same         1.0 MB  RUN make system",
+        "2 of 2 layers are the same. The configuration is the same.",
+    ]
+    reproducing.nothing_is_left()
+
+
+def test_the_very_same_image_keeps_its_names(reproducing: Reproducing) -> None:
+    reproducing.new_id = OLD_ID
+    reproducing(*THIS)
+    reproducing.nothing_is_left()
+
+
+def test_what_differs_is_named_and_the_exit_code_is_1(reproducing: Reproducing) -> None:
+    reproducing.built, reproducing.variables = ("base", "moved"), ["PATH=/sbin"]
+    printed, error = reproducing(*THIS, code=1)
+    assert printed.splitlines()[2:] == [
+        "  differs      1.0 MB  RUN make moved",
+        "    etc/a: content",
+        "    var/lib/dpkg/status: content",
+        "  Debian package: libc6 2.36-9 → 2.36-10",
+        "  configuration: variable PATH PATH=/bin → PATH=/sbin",
+        "1 of 2 layers are the same. The configuration differs.",
+    ]
+    assert error == f"Not the same when built once more: {TAG}."
+    reproducing.nothing_is_left()
+
+
+def test_json_has_every_file(reproducing: Reproducing) -> None:
+    reproducing.layers |= {
+        "system": layer({f"usr/{number}": b"" for number in range(30)}),
+        "moved": layer({f"usr/{number}": b"" for number in range(30)}, mtime=7),
+    }
+    reproducing.built = ("base", "moved")
+    printed, _ = reproducing(*THIS, "--json", code=1)
+    (found,) = json.loads(printed)
+    assert (found["image"], found["reference"], found["same"]) == (NEW, TAG, False)
+    base, system = found["layers"]
+    assert base == {"made_by": "RUN make base", "size": 10**6, "same": True, "files": {}}
+    old_time, new_time = "2026-11-01T00:00:00+00:00", "1970-01-01T00:00:07+00:00"
+    assert len(system["files"]) == 30
+    assert all(one == {"time": [old_time, new_time]} for one in system["files"].values())
+    text, _ = reproducing(*THIS, code=1)
+    assert "    and 20 more, which --json lists. Of all: 30 time" in text
+
+
+def test_a_layer_that_only_one_has(reproducing: Reproducing) -> None:
+    reproducing.built = ("base",)
+    printed, _ = reproducing(*THIS, code=1)
+    assert "  differs      1.0 MB  RUN make system\n    etc/a: only before\n" in printed
+
+
+def test_nothing_of_earlier_builds_is_used(reproducing: Reproducing) -> None:
+    reproducing(*THIS)
+    (target,) = reproducing.targets
+    assert "horovod-wheel" not in target.contexts  # it is compiled
+    assert target.anew
+    assert target.output == "type=docker"
+    assert [one.anew for one in target.needs] == [True]
+    mark = reproducing.forgotten[0].removeprefix("description~=")
+    mounts = [line for line in reproducing.texts[0].splitlines() if "type=cache" in line]
+    assert len(mounts) > 5
+    for line in mounts:
+        own = f"id={mark}-imgbuild-" in line
+        assert own or "id=imgbuild-compiling," in line, line
+    assert not [*reproducing.bench.context.cache.glob("horovod-wheels/*")]
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt(), CheckFailedError("a step failed")])
+def test_an_end_before_the_comparison_leaves_nothing(
+    reproducing: Reproducing, end: BaseException
+) -> None:
+    reproducing.fails = end
+    reproducing(*THIS, code=1 if isinstance(end, CheckFailedError) else 130)
+    assert NEW_ID not in reproducing.engine.stored
+    reproducing.nothing_is_left()
+
+
+def test_an_image_that_is_not_there(reproducing: Reproducing) -> None:
+    del reproducing.engine.stored[OLD_ID]
+    _, error = reproducing(*THIS, code=2)
+    assert error == (
+        f"The engine has no image {TAG}. Build it first (imgbuild build --name {NEW}), or name a "
+        "published one with --image."
+    )
+    assert reproducing.targets == []
+
+
+def test_an_image_of_others(reproducing: Reproducing) -> None:
+    reproducing.engine.stored["other"] = StoredImage("other", ("me/x:1",), {})
+    _, error = reproducing("--image", "me/x:1", code=2)
+    assert error.startswith("me/x:1 is not an image of imgbuild's own")
+    assert reproducing.targets == []
+
+
+def test_a_published_image_is_pulled_and_removed(reproducing: Reproducing) -> None:
+    image = reproducing.engine.stored.pop(OLD_ID)
+    reproducing.engine.registry["r.example/tf:1"] = replace(image, tags=("r.example/tf:1",))
+    printed, _ = reproducing("--image", "r.example/tf:1")
+    assert printed.startswith(f"r.example/tf:1 ({NEW}), and the same built once more:\n")
+    assert "pull" in reproducing.engine.calls
+    assert reproducing.engine.stored == {}
+
+
+def test_an_image_excludes_the_selection(reproducing: Reproducing) -> None:
+    _, error = reproducing("--image", TAG, "--tf", "2.2", code=2)
+    assert error == "--image cannot be combined with the selection options."
+
+
+def test_inputs_that_cannot_be_had_are_named(reproducing: Reproducing) -> None:
+    base = BaseInput("debian@sha256:def", "sha256:def", "registry")
+    labels = {"org.opencontainers.image.revision": "1" * 40, **reproducing.labels()}
+    reproducing.store(OLD_ID, ("base", "system"), (TAG,), **labels)
+    inputs = replace(INPUTS, bases={"debian-12": base}, uv_version="0.14")
+    reproducing.bench.change(inputs=inputs)
+    reproducing.variables = ["PATH=/sbin"]
+    printed, _ = reproducing(*THIS, "--json", code=1)
+    checkout, base_change, uv = json.loads(printed)[0]["lacking"]
+    assert checkout.startswith(f"the checkout: {'1' * 40}: git knows no such revision here.")
+    assert base_change == "base: sha256:abc → sha256:def"
+    assert uv == "uv: 0.13.8 → 0.14"
+    said = reproducing.said.splitlines()
+    assert said == [f"This input is not what it was: {one}" for one in (checkout, base_change, uv)]
+
+
+def _settings(reproducing: Reproducing, **labels: str) -> tuple[Any, list[str]]:
+    settings = SETTINGS.model_copy(
+        update={"cpython": {"3.6.15": "a prefix"}, "substitutes": {"x.tar": "f" * 64}}
+    )
+    context, lacking = replace(reproducing.bench.context, settings=settings), list[str]()
+    return reproduction._settings({**reproducing.labels(), **labels}, context, lacking), lacking
+
+
+def test_the_base_image_of_then_comes_from_its_registry(reproducing: Reproducing) -> None:
+    wanted = f"r.example/debian@sha256:{'d' * 64}"
+    labels = {
+        "imgbuild.input.base": "registry",
+        "org.opencontainers.image.base.name": "r.example/debian",
+        "org.opencontainers.image.base.digest": f"sha256:{'d' * 64}",
+    }
+    settings, lacking = _settings(reproducing, **labels)
+    assert lacking == [f"the base image {wanted}: The registry has no {wanted}."]
+    assert settings.base == SETTINGS.base
+    reproducing.engine.registry[wanted] = StoredImage("base", (wanted,))
+    settings, lacking = _settings(reproducing, **labels)
+    assert lacking == []
+    assert settings.base["debian-12"].image == wanted
+
+
+def test_other_inputs_come_from_where_they_came_from(reproducing: Reproducing) -> None:
+    settings, _ = _settings(reproducing)
+    assert settings.cpython == {"3.6.15": "a prefix"}
+    assert settings.substitutes == {}
+    labels = {
+        "imgbuild.input.base": "bootstrapped",
+        "imgbuild.input.cpython": "source",
+        "imgbuild.input.substitutes": "SHA256_X",
+    }
+    settings, lacking = _settings(reproducing, **labels)
+    assert settings.base["debian-12"].source == "bootstrap"
+    assert settings.cpython == {}
+    assert settings.substitutes == {"x.tar": "f" * 64}
+    assert lacking == []
