@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 T = TypeVar("T")
 
@@ -22,14 +23,36 @@ def wait_for(condition: Callable[[], T], seconds: float = 60, what: str = "it") 
     return found
 
 
-def processes(text: str) -> list[int]:
-    """Return the processes whose command lines hold a text."""
-    found = []
+def command_lines() -> Iterator[tuple[int, str]]:
+    """Yield each process of this machine, those in containers too, with its arguments."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):  # it has ended
-            if text in path.read_bytes().replace(b"\0", b" ").decode(errors="replace"):
-                found.append(int(path.parent.name))
-    return found
+            text = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            yield int(path.parent.name), text
+
+
+def processes(text: str) -> list[int]:
+    """Return the processes whose command lines hold a text."""
+    return [pid for pid, line in command_lines() if text in line]
+
+
+@contextmanager
+def seen_arguments() -> Iterator[set[str]]:
+    """Give a set that is filled with the arguments of every process that is seen meanwhile."""
+    seen: set[str] = set()
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.wait(0.02):
+            seen.update(line for _, line in command_lines())
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        ended.set()
+        thread.join()
 
 
 def is_running(pid: int) -> bool:

@@ -1,13 +1,19 @@
 """Builds that are interrupted or killed, or lose the engine or its disk; then the next build."""
 
 import random
+import shutil
 import signal
 import subprocess
+import threading
 import time
 import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from copied_checkout import TEMPLATE
+from copied_checkout import TEMPLATE, change_settings
+from engine_proxy import engine_proxy
 from own_dockerd import OwnDockerd
 from small_project import BUILD, FINAL, ONE, SmallProject, small_project
 
@@ -158,6 +164,47 @@ def test_what_is_at_work_is_left_alone_and_clean_removes_what_a_killed_run_left(
     project.run("clean", "--yes")
     assert project.left() == []
     _build_again(project, "suite", *ONE)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_kill_while_a_tag_is_set(
+    project: SmallProject, dockerd: OwnDockerd, tmp_path: Path, moment: str
+) -> None:
+    """The first of two tags: the engine has not been asked for it, or has not answered yet."""
+    project.say(uuid.uuid4().hex)
+    before, killed = project.ids(), threading.Event()
+
+    def on_request(data: bytes, hand_on: Callable[[], None]) -> None:
+        tags = b"/tag?" in data.partition(b"\r\n")[0]
+        if not tags or moment == "after":
+            hand_on()
+        if tags and not killed.is_set():
+            process.kill()
+            killed.set()
+
+    with engine_proxy(dockerd.host, tmp_path, on_request) as address:
+        root = tmp_path / "checkout"
+        shutil.copytree(project.root, root)
+        change_settings(root, engine={"host": address})
+        process = replace(project, root=root, host=address).start(*ONE)
+        _, said = process.communicate(timeout=120)
+    assert killed.is_set(), said
+    assert process.returncode == -signal.SIGKILL
+    _wait_for_the_end_of_all(project, dockerd)
+    assert (project.ids() == before) == (moment == "before")
+    project.finish(4, *ONE)
+
+
+def test_two_users_build_one_image_at_once(project: SmallProject, tmp_path: Path) -> None:
+    """Each has its own folders and locks; the engine is the same."""
+    project.say(uuid.uuid4().hex)
+    both = (project, replace(project, state=tmp_path / "state"))
+    started = [user.start(*ONE) for user in both]
+    said = [process.communicate(timeout=300)[1] for process in started]
+    assert [process.returncode for process in started] == [0, 0], said
+    assert project.plan("1.10")["action"] == both[1].plan("1.10")["action"] == "nothing"
+    assert project.check_names() == 4
+    assert [user.left() for user in both] == [[], []]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Publishing and taking what is published: through TLS, with a login, on a real registry."""
 
+import base64
 import json
 import subprocess
 import uuid
@@ -26,6 +27,7 @@ from publishing_project import (
 from imgbuild.matrix.tags import input_tag
 from imgbuild.registry.repository_client import RegistryClient, connect
 from imgbuild.settings import load_settings
+from waiting import seen_arguments
 
 NAMES = ("tf-1.10-cpu-debian", "tf-1.11-cpu-debian")
 LOGIN = ("publisher", "a pässword: with a colon")
@@ -85,7 +87,11 @@ def test_two_images_in_one_go_and_then_nothing_to_do(
     planned = _push(project, registry, "--plan", "--json")
     assert all("push" in one["to_do"] for one in json.loads(planned.stdout)["images"])
     assert client.tags() == ()
-    result = _push(project, registry, "--json")
+    with seen_arguments() as arguments:
+        result = _push(project, registry, "--json")
+    assert [line for line in arguments if project.repository in line]
+    secrets = (LOGIN[1], base64.b64encode(":".join(LOGIN).encode()).decode())
+    assert not [line for line in arguments if any(secret in line for secret in secrets)]
     said = json.loads(result.stdout)["published"]
     immutable = {one["tag"] for one in said}
     assert {tag.rpartition("-")[0] for tag in immutable} == {*IMMUTABLE.values()}

@@ -12,6 +12,8 @@ from typing import IO, cast
 from checkout import COPY_REPOSITORY, Checkout
 from copied_checkout import ca_bundle, change_settings
 
+from waiting import seen_arguments
+
 
 def marked_secrets(copy: Checkout, folder: Path) -> str:
     """Give the copy a CA bundle and login data with a mark in them; return the mark."""
@@ -77,7 +79,10 @@ def test_secrets_are_used_and_left_behind(copy: Checkout, tmp_path: Path, tag: s
         looks = "grep -q '^# mark ' /run/secrets/ca\ngrep -q mirror.invalid \"$NETRC\""
         script.write(f"{looks}\n# {tmp_path.name}\n")
     copy.render()
-    copy.run("build", "--tf", "1.10", "--no-test")
+    with seen_arguments() as arguments:
+        copy.run("build", "--tf", "1.10", "--no-test")
+    assert [line for line in arguments if "buildx bake" in line]
+    assert not [line for line in arguments if mark in line]
     base = f"{COPY_REPOSITORY}:1.10-cpu-debian"
     require_unmarked(copy, base, mark)
     options = ("--pip=docopt", "--apt=libsndfile1", "--lock", str(tmp_path / "lock.txt"))
