@@ -26,6 +26,8 @@ from imgbuild.project import Project
 STAGE = "horovod-wheel"
 #: Enough of a key to tell two wheels apart.
 KEY_DIGITS = 16
+#: Of what a wheel unpacks to, in bytes; Horovod's, with code for every GPU, is far smaller.
+UNPACKED_LIMIT = 1 << 28
 #: The folder of the cache with wheels from remote stores.
 TAKEN = "taken"
 #: Stages that the compiler's stage stands on or copies from, known by more than their instructions:
@@ -131,6 +133,8 @@ def wheel_file_name(wheel: bytes) -> str | None:
     """Return the file name of a wheel, by its metadata; None if it is damaged. Source: PEP 427."""
     try:
         with zipfile.ZipFile(BytesIO(wheel)) as archive:
+            if sum(file.file_size for file in archive.infolist()) > UNPACKED_LIMIT:
+                return None
             (path,) = (name for name in archive.namelist() if name.endswith(".dist-info/WHEEL"))
             tag = re.search(r"^Tag: (\S+)\s*$", archive.read(path).decode(), re.MULTILINE)
             damaged = archive.testzip()

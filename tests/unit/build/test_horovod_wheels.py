@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from bench import NEW, OLD, Bench
 
-from imgbuild.build.horovod_wheels import WheelCache, wheel_key
+from imgbuild.build.horovod_wheels import UNPACKED_LIMIT, WheelCache, wheel_key
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Dockerfile
 from imgbuild.matrix.images import Image
@@ -18,11 +18,14 @@ from imgbuild.project import Project
 WHEEL_NAME = "horovod-0.19.5-cp36-cp36m-linux_x86_64.whl"
 
 
-def make_wheel(name: str = "horovod-0.19.5", tag: str = "cp36-cp36m-linux_x86_64") -> bytes:
+def make_wheel(
+    name: str = "horovod-0.19.5", tag: str = "cp36-cp36m-linux_x86_64", size: int = 5000
+) -> bytes:
     """Return a wheel of one file."""
     content = BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
-        archive.writestr("horovod/x.so", bytes(5000))
+    method = zipfile.ZIP_DEFLATED if size > UNPACKED_LIMIT else zipfile.ZIP_STORED
+    with zipfile.ZipFile(content, "w", method) as archive:
+        archive.writestr("horovod/x.so", bytes(size))
         archive.writestr(f"{name}.dist-info/WHEEL", f"Tag: {tag}\n")
     return content.getvalue()
 
@@ -33,7 +36,13 @@ KEY = "a" * 64
 
 @pytest.mark.parametrize(
     "damaged",
-    [WHEEL[:-30], WHEEL[:2000] + b"\xff" + WHEEL[2001:], b"no archive", make_wheel("../horovod-1")],
+    [
+        WHEEL[:-30],
+        WHEEL[:2000] + b"\xff" + WHEEL[2001:],
+        b"no archive",
+        make_wheel("../horovod-1"),
+        pytest.param(make_wheel(size=UNPACKED_LIMIT + 1), id="unpacks to too much"),
+    ],
 )
 def test_a_damaged_wheel_is_not_kept_and_one_that_is_kept_is_replaced(
     tmp_path: Path, damaged: bytes
