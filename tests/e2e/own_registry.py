@@ -82,7 +82,10 @@ class OwnRegistry:
         found: dict[str, Any] = {
             "version": "0.1",
             "log": {"level": "error", "accesslog": {"disabled": True}},
-            "storage": {"filesystem": {"rootdirectory": str(self.storage)}},
+            "storage": {
+                "filesystem": {"rootdirectory": str(self.storage)},
+                "delete": {"enabled": True},
+            },
             "http": {"addr": self.host, "secret": "any, but the same after a restart"},
         }
         if self.ca:

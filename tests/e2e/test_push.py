@@ -142,6 +142,29 @@ def _digests(client: RegistryClient) -> dict[str, str | None]:
     return {tag: client.head(tag) for tag in client.tags()}
 
 
+def test_old_releases_are_retired_then_deleted_and_the_latest_has_all_it_had(
+    project: PublishingProject, registry: OwnRegistry, client: RegistryClient
+) -> None:
+    _push(project, registry, "--release", "20261101.1", selection=ONE)
+    first = _digests(client)
+    (old,) = {tag for tag in first if tag.endswith("20261101.1")}
+    project.say(uuid.uuid4().hex)
+    project.run("build", *ONE)
+    _push(project, registry, selection=ONE)
+    source = ("--from", f"{registry.host}/{project.repository}")
+    project.run("retire", old, "--reason", "too old", *source)
+    assert "too old" in project.run("published", *source, "--check").stdout
+    before = _digests(client)
+    going = project.json("prune", "--keep", "1", *source)["tags"]
+    assert {old, f"{old}.record"} < {*going}
+    assert _digests(client) == before
+    assert {*project.json("prune", "--keep", "1", "--yes", *source)["deleted"]} == {*going}
+    assert _digests(client) == {tag: one for tag, one in before.items() if tag not in going}
+    (left,) = project.json("published", *source, "--check")
+    assert {*left["points_here"]} == {*MOVING["1.10"]}
+    client.blob(client.manifest(left["tag"]).config_digest)  # type: ignore[union-attr]
+
+
 def test_who_may_not_and_an_unknown_authority_are_told(
     project: PublishingProject, registry: OwnRegistry, client: RegistryClient
 ) -> None:

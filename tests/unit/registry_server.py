@@ -124,6 +124,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.do_GET()
 
+    def do_DELETE(self) -> None:
+        self.do_GET()
+
     def _fault(self, asked: Asked) -> Fault | None:
         faults = self.server.faults
         for index, (line, fault) in enumerate(faults):
@@ -161,6 +164,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._send(201, {"Docker-Content-Digest": digest})
             return
         found = store.manifest(reference)
+        if found and asked.method == "DELETE":
+            del store.manifests[found.digest]
+            self._send(202)
+            return
         if found is None:
             self._send(404, {}, b'{"errors": [{"code": "MANIFEST_UNKNOWN"}]}')
             return

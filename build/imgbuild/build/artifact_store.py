@@ -12,6 +12,8 @@ from imgbuild.registry.repository_client import RegistryClient
 
 WHEEL_TYPE = "application/vnd.imgbuild.wheel.v1+zip"
 VERDICTS_TYPE = "application/vnd.imgbuild.verdicts.v1+json"
+#: Of their tags, before a key.
+WHEEL_PREFIX, VERDICTS_PREFIX = "wheel-", "verdicts-"
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,9 @@ class ArtifactStore:
         """
         key = _verdict_key(input_digest, layers)
         try:
-            document = parse_json(self._artifact(f"verdicts-{key}", VERDICTS_TYPE) or b"null")
+            document = parse_json(
+                self._artifact(f"{VERDICTS_PREFIX}{key}", VERDICTS_TYPE) or b"null"
+            )
             suites = document["suites"] if document["key"] == key else {}
         except (ValueError, KeyError, TypeError):
             return {}
@@ -51,14 +55,14 @@ class ArtifactStore:
         key = _verdict_key(input_digest, layers)
         content = json.dumps({"key": key, "suites": suites}, sort_keys=True).encode()
         image = subject or self.client.manifest(input_tag(input_digest))
-        self.client.put_artifact(f"verdicts-{key}", VERDICTS_TYPE, content, image)
+        self.client.put_artifact(f"{VERDICTS_PREFIX}{key}", VERDICTS_TYPE, content, image)
 
     def wheel(self, key: str) -> bytes | None:
-        return self._artifact(f"wheel-{key}", WHEEL_TYPE)
+        return self._artifact(f"{WHEEL_PREFIX}{key}", WHEEL_TYPE)
 
     def keep_wheel(self, key: str, content: bytes) -> bool:
         """Keep a Horovod wheel; return whether it is new."""
-        tag = f"wheel-{key}"
+        tag = f"{WHEEL_PREFIX}{key}"
         if self.client.head(tag) is not None:
             return False
         self.client.put_artifact(tag, WHEEL_TYPE, content)

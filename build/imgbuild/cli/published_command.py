@@ -60,8 +60,10 @@ def published_lines(found: "PublishedRepository") -> list[str]:
         passed = sum(one.verdict == "passed" for one in record.suites)
         rows.append((record.image, record.short_digest, size, when, f"{passed} passed"))
         other = [f"{one.suite} {one.verdict}" for one in record.suites if one.verdict != "passed"]
-        suites = [f"suites: {', '.join(other)}"] if other else []
-        notes.append([*suites, " ".join((record.tag, *found.moving(record)))])
+        said = [f"suites: {', '.join(other)}"] if other else []
+        if record.retired:
+            said.append(f"retired on {record.retired}: {record.retired_reason}")
+        notes.append([*said, " ".join((record.tag, *found.moving(record)))])
     return table_with_notes(rows, notes)
 
 

@@ -255,9 +255,15 @@ class Push:
             packages=image.packages,
             snapshots=image.snapshots,
         )
-        if existing.record is None or existing.record.digest != record.digest:
+        old = existing.record
+        if old is None or old.digest != record.digest:
             return record
-        return replace(record, published=existing.record.published)
+        return replace(
+            record,
+            published=old.published,
+            retired=old.retired,
+            retired_reason=old.retired_reason,
+        )
 
     def _uploaded(self, image: PushCandidate, tag: str) -> Manifest:
         manifest = self.registry.manifest(tag)

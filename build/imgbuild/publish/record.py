@@ -21,6 +21,9 @@ from imgbuild.registry.repository_client import RegistryClient
 from imgbuild.scalars import Timestamp, refusal_reason
 
 ARTIFACT_TYPE = "application/vnd.imgbuild.record.v1+json"
+#: Of the record of a retired image: the day. Source: the lifecycle artifacts of Azure Container
+#: Registry, which other tools read as well.
+END_OF_LIFE = "vnd.microsoft.artifact.lifecycle.end-of-life.date"
 #: Counted up when records change so that older imgbuilds would misread them.
 SCHEMA = 1
 #: So many requests at once.
@@ -90,6 +93,9 @@ class Record:
     packages: Mapping[Word, Word] = field(default_factory=dict)
     #: The time as which the archive of a distribution was taken, where the settings name one.
     snapshots: Mapping[Word, Word] = field(default_factory=dict)
+    #: The day since when nobody should use it any more, and why; both empty as long as one may.
+    retired: Annotated[str, Field(pattern=r"^([0-9]{4}-[0-9]{2}-[0-9]{2})?$")] = ""
+    retired_reason: Word = ""
 
     @property
     def age(self) -> tuple[str, tuple[int, ...], str]:
@@ -140,7 +146,8 @@ def put_record(registry: RegistryClient, record: Record, image: Manifest) -> Non
     document, tag = record.as_json(), record_tag(record.tag)
     record_of(document, tag)
     content = json.dumps(document, sort_keys=True, ensure_ascii=False).encode()
-    registry.put_artifact(tag, ARTIFACT_TYPE, content, image)
+    annotations = {END_OF_LIFE: record.retired} if record.retired else {}
+    registry.put_artifact(tag, ARTIFACT_TYPE, content, image, annotations)
 
 
 def read_record(registry: RegistryClient, tag: str) -> Record | None:

@@ -38,7 +38,7 @@ _LONGEST_TEXT = 200
 _HINTS = {
     403: " The login there is, if any, does not allow it: docker login {host}, as someone who may.",
     404: " The repository does not exist, and the registry does not create it.",
-    405: " It accepts no writes: it may be a mirror.",
+    405: " It accepts no writes (it may be a mirror), or no deletions (a setting of registries).",
     413: " A proxy before it limits the size of requests.",
 }
 
@@ -73,6 +73,8 @@ class RegistryConnection:
         #: The ``Authorization`` header; empty before the registry has asked for one.
         self._header = ""
         self._writes = False
+        #: What a token server is asked for; one that may not give all gives less.
+        self._write_scope = "pull,push"
 
     def close(self) -> None:
         """Close the connections, and end every wait for another try."""
@@ -110,7 +112,7 @@ class RegistryConnection:
         sent = {**_ACCEPT, **(headers or {})}
         send = partial(self._http.ask, method, url, sent, content=content, limit=most)
         if addresses.same_site(url, root):
-            answer = self._authorized(send, write=content is not None)
+            answer = self._authorized(send, write=method not in {"GET", "HEAD"})
         else:
             answer = send()  # another site gets no login of this one
         text = error_text(answer)
@@ -204,7 +206,7 @@ class RegistryConnection:
         realm = challenge["realm"]
         query = {
             "service": challenge.get("service", ""),
-            "scope": f"repository:{self._repository.path}:{'pull,push' if write else 'pull'}",
+            "scope": f"repository:{self._repository.path}:{self._write_scope if write else 'pull'}",
         }
         if login and login.identity:
             query |= {

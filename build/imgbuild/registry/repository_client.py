@@ -6,7 +6,8 @@ by the engine.
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 LARGEST_BLOB = 1 << 28
 #: The most pages of tags; with 1000 tags on each, far more than a repository has.
 MOST_PAGES = 10_000
+_DELETE_SCOPE = "pull,push,delete"
 _NEXT = re.compile(r'<([^>]*)>\s*;[^,]*\brel="?next"?')
 
 
@@ -100,6 +102,13 @@ class RegistryClient(RegistryConnection):
         self.retry(what, upload)
         return digest
 
+    def delete(self, digest: str) -> None:
+        """Delete a manifest, with every tag that is at it; one that is not there is no error."""
+        if self._write_scope != _DELETE_SCOPE:
+            self._write_scope, self._writes = _DELETE_SCOPE, False
+        what, path = f"deleting {digest}", f"/manifests/{digest}"
+        self.retry(what, lambda: self.ask(what, "DELETE", path, (200, 202, 404)))
+
     def tags(self) -> tuple[str, ...]:
         """Return every tag, sorted; none of a repository that does not exist yet."""
         found: set[str] = set()
@@ -123,7 +132,12 @@ class RegistryClient(RegistryConnection):
         return tuple(sorted(found))
 
     def put_artifact(
-        self, tag: str, kind: str, content: bytes, subject: repository.Manifest | None = None
+        self,
+        tag: str,
+        kind: str,
+        content: bytes,
+        subject: repository.Manifest | None = None,
+        annotations: Mapping[str, str] = MappingProxyType({}),
     ) -> str:
         """Store a file of this media type under a tag; return the digest. A tag moves.
 
@@ -137,6 +151,8 @@ class RegistryClient(RegistryConnection):
             "config": repository.descriptor(repository.EMPTY_TYPE, repository.EMPTY),
             "layers": [repository.descriptor(kind, content)],
         }
+        if annotations:
+            manifest["annotations"] = dict(annotations)
         if subject:
             manifest["subject"] = repository.descriptor(subject.media_type, subject.content)
         self.put_blob(repository.EMPTY)

@@ -95,10 +95,14 @@ def test_a_token(bearer: RegistryServer) -> None:
     assert registry.head("1.0")
     assert registry.tags() == ("1.0",)
     registry.put_blob(b"x")
+    digest = registry.head("1.0")
+    assert digest
+    registry.delete(digest)
+    assert registry.head("1.0") is None
     service, scope = ["reg, one"], "repository:team/app:"
     assert tokens_asked(bearer) == [
-        {"service": service, "scope": [f"{scope}pull"]},
-        {"service": service, "scope": [f"{scope}pull,push"]},
+        {"service": service, "scope": [f"{scope}{actions}"]}
+        for actions in ("pull", "pull,push", "pull,push,delete")
     ]
     sent = {one.authorization for one in bearer.asked if one.path.startswith("/token")}
     assert sent == {LOGIN.basic}

@@ -1,0 +1,42 @@
+"""``imgbuild prune``: delete old releases of a repository."""
+
+from contextlib import closing
+from pathlib import Path
+
+from imgbuild.cli import options
+from imgbuild.cli.options import flag, info, option, print_result
+
+
+def prune(
+    keep: int = option(
+        "--keep COUNT", "How many releases of each image stay, the latest.", default=..., min=1
+    ),
+    source: str | None = options.repository("--from", "The repository."),
+    cache: bool = flag(
+        "--cache", "Also cached wheels, results and images that no release which stays needs."
+    ),
+    yes: bool = flag("--yes", "Delete what is listed."),
+    as_json: bool = options.JSON,
+    project: Path | None = options.PROJECT,
+) -> None:
+    """List the old releases of a repository; with --yes, delete them.
+
+    An image stays as long as a moving tag is at it, with its signatures, its record and its
+    results. Do not run it beside a push. The registry must allow deletions, and frees the space by
+    its own garbage collection.
+    """
+    from imgbuild.publish.life_cycle import pruned
+    from imgbuild.registry.repository_client import connect
+    from imgbuild.settings import load_settings
+
+    settings = load_settings(options.open_project(project).settings)
+    with closing(connect(source, settings, info, "--from")) as registry:
+        pruning = pruned(registry, keep, cache=cache)
+        going = pruning.tags()
+        deleted = [*pruning.run()] if yes else []
+    result = {"repository": registry.name, "tags": going, "deleted": deleted}
+    lines = [f"{tag}  of {owner}" if tag != owner else tag for tag, owner in going.items()]
+    counts = f"{len(pruning.old)} old releases, {len(going)} tags in {registry.name}"
+    end = f"Deleted {len(deleted)} of them." if yes else "--yes deletes them."
+    summary = f"{counts}. {end}" if going else f"Nothing in {registry.name} is old."
+    print_result(result, [*lines, summary], as_json=as_json)

@@ -1,0 +1,147 @@
+"""Retire published images, which deletes nothing, and delete old releases and cached artifacts.
+
+Deletions are by digest, which takes every tag that is there with it; so nothing is deleted whose
+digest a tag has that is to stay. What a registry does with the blobs is its own business.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import cached_property
+
+from imgbuild.build.artifact_store import VERDICTS_PREFIX, WHEEL_PREFIX
+from imgbuild.errors import CheckFailedError, InputError
+from imgbuild.matrix.tags import INPUT_PREFIX, record_tag
+from imgbuild.parallel import in_parallel
+from imgbuild.publish.record import PublishedRepository, Record, put_record, read_published
+from imgbuild.registry.repository_client import RegistryClient
+
+#: What belongs to a manifest and is found by its digest: cosign's signatures and attestations, and
+#: the list of what refers to it. Source: cosign, "Signature specification"; OCI distribution
+#: specification 1.1, "Referrers Tag Schema".
+_OF_DIGEST = re.compile(r"sha256-([0-9a-f]{64})(\.[a-z]+)?")
+_WORKERS = 8
+
+
+def retire(registry: RegistryClient, tags: Collection[str], reason: str, today: date) -> list[str]:
+    """Write into the records of the images at these tags that they are retired; return their tags.
+
+    InputError: a tag is of no published image; then nothing is written.
+    """
+    found = read_published(registry)
+    retired: dict[str, Record] = {}
+    for tag in tags:
+        records = [one for one in found.whole if found.digests.get(tag) == one.digest]
+        if not records:
+            raise InputError(
+                f"{tag}: {found.name} has no published image with this tag. `imgbuild published` "
+                "lists them."
+            )
+        retired |= {one.tag: one for one in records}
+    for tag, record in retired.items():
+        image = registry.manifest(record.digest)
+        if image is None:
+            raise CheckFailedError(f"{found.name}:{tag} was deleted meanwhile.")
+        put_record(
+            registry, replace(record, retired=f"{today:%Y-%m-%d}", retired_reason=reason), image
+        )
+    return [*retired]
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """What of a repository is old: all but the latest ``keep`` releases of every image.
+
+    ``cache`` also takes wheels, verdicts and cached images that no release which stays needs.
+    """
+
+    registry: RegistryClient
+    found: PublishedRepository
+    keep: int
+    cache: bool = False
+
+    @cached_property
+    def digests(self) -> Mapping[str, str]:
+        """The digest of every tag."""
+        tags = self.found.tags
+        heads = in_parallel(self.registry.head, tags, _WORKERS)
+        return {tag: head for tag, head in zip(tags, heads, strict=True) if head}
+
+    @cached_property
+    def old(self) -> tuple[Record, ...]:
+        """The records of what goes, the oldest first; those without their image, too."""
+        latest: dict[str, list[Record]] = {}
+        for record in reversed(self.found.whole):
+            latest.setdefault(record.image, []).append(record)
+        stay = {one.digest for records in latest.values() for one in records[: self.keep]}
+        stay |= {digest for tag, digest in self.digests.items() if self._is_anothers(tag)}
+        return tuple(one for one in self.found.records if one.digest not in stay)
+
+    def tags(self) -> dict[str, str]:
+        """Return the tags that go, in the order of their deletion, and of which image each is.
+
+        Records are the last: by them, the next run finds what this one did not come to.
+        """
+        gone = {one.digest: one.tag for one in self.old}
+        subjects = self._subjects()
+        beside, images = {}, {}
+        for tag, digest in self.digests.items():
+            signed = _OF_DIGEST.fullmatch(tag)
+            about = f"sha256:{signed[1]}" if signed else subjects.get(tag, "")
+            if about in gone:
+                beside[tag] = gone[about]
+            elif tag.startswith(INPUT_PREFIX) and digest in gone:
+                images[tag] = gone[digest]
+        images |= {one.tag: one.tag for one in self.old if self.digests.get(one.tag) == one.digest}
+        records = {record_tag(one.tag): one.tag for one in self.old}
+        return {**beside, **self._cached(subjects, {*beside, *images}), **images, **records}
+
+    def run(self) -> Iterator[str]:
+        """Delete what `tags` says; yield each tag when its manifest is gone."""
+        going = self.tags()
+        staying = [tag for tag in self.registry.tags() if tag not in going]  # moved meanwhile, too
+        held = {*in_parallel(self.registry.head, staying, _WORKERS)}
+        for tag in going:
+            digest = self.digests.get(tag)
+            if digest and digest not in held:
+                self.registry.delete(digest)
+                yield tag
+
+    def _is_anothers(self, tag: str) -> bool:
+        """Return whether a tag holds its manifest: a moving one, or one that is not imgbuild's."""
+        ours = {one.tag for one in self.found.records}
+        made = tag in ours or tag.removesuffix(".record") in ours or _OF_DIGEST.fullmatch(tag)
+        return not made and not tag.startswith((INPUT_PREFIX, VERDICTS_PREFIX, WHEEL_PREFIX))
+
+    def _subjects(self) -> dict[str, str]:
+        """Return the digest of the image that verdicts are of, by their tag."""
+        tags = [tag for tag in self.digests if tag.startswith(VERDICTS_PREFIX)]
+        manifests = in_parallel(self.registry.manifest, tags, _WORKERS)
+        found: dict[str, str] = {}
+        for tag, manifest in zip(tags, manifests, strict=True):
+            subject = manifest.document().get("subject") if manifest else None
+            if isinstance(subject, Mapping):
+                found[tag] = str(subject.get("digest"))
+        return found
+
+    def _cached(self, subjects: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
+        """Return what can be made again, and no release that stays needs."""
+        if not self.cache:
+            return {}
+        old = {one.tag for one in self.old}
+        stay = {one.digest for one in self.found.whole if one.tag not in old}
+        prefixes = (INPUT_PREFIX, VERDICTS_PREFIX, WHEEL_PREFIX)
+        return {
+            tag: "the cache"
+            for tag, digest in self.digests.items()
+            if tag.startswith(prefixes)
+            and tag not in known
+            and digest not in stay
+            and subjects.get(tag) not in stay
+        }
+
+
+def pruned(registry: RegistryClient, keep: int, *, cache: bool) -> Pruning:
+    """Return what is old in a repository; nothing of it is deleted yet."""
+    return Pruning(registry, read_published(registry), keep, cache)

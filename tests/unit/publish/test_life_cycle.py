@@ -1,0 +1,137 @@
+"""Retiring and deleting what is published: nothing that stays loses anything."""
+
+import json
+from datetime import date
+
+import pytest
+from memory_registry import MemoryRegistry
+from published_images import publish
+
+from imgbuild.build.artifact_store import ArtifactStore
+from imgbuild.errors import CheckFailedError, InputError
+from imgbuild.matrix.tags import input_tag, record_tag
+from imgbuild.publish.life_cycle import pruned, retire
+from imgbuild.publish.record import END_OF_LIFE, Record, read_published, read_record
+from imgbuild.registry.repository import OCI_MANIFEST
+
+DAY = date(2026, 11, 25)
+LAYERS = ("sha256:" + "5" * 64,)
+
+
+class Registry(MemoryRegistry):
+    def delete(self, digest: str) -> None:
+        self._called(f"delete {digest}")
+        self.manifests.pop(digest, None)
+        self.tagged = {tag: one for tag, one in self.tagged.items() if one != digest}
+
+
+@pytest.fixture
+def registry() -> Registry:
+    return Registry()
+
+
+def release(registry: MemoryRegistry, number: int, image: str = "tf-2.2-cpu-debian") -> Record:
+    """Publish one release of an image, with all that a push puts beside it, and a signature."""
+    name = f"sha256:{image.encode().hex()[:40]:0>60}{number:04}"
+    record = publish(
+        registry,
+        f"{image}-20261120.{number}",
+        image=image,
+        release=f"20261120.{number}",
+        moving=(f"{image}-latest",),
+        input_digest=name,
+        published=f"2026-11-20T10:{number:02}:00Z",
+    )
+    registry.tagged[input_tag(name)] = record.digest
+    manifest = registry.manifest(record.digest)
+    store = ArtifactStore(registry, print)
+    store.keep_verdicts(name, LAYERS, {"pins": {"verdict": "passed", "key": "k"}}, manifest)
+    registry.blobs[record.digest] = b""
+    signed = record.digest.replace(":", "-")
+    for tag in (signed, f"{signed}.sig", f"{signed}.att"):
+        document = {"config": {"digest": record.digest}, "layers": [], "annotations": {"of": tag}}
+        registry.put_manifest(tag, json.dumps(document).encode(), OCI_MANIFEST)
+    return record
+
+
+def test_the_latest_releases_and_what_a_moving_tag_is_at_stay_with_all_they_have(
+    registry: Registry,
+) -> None:
+    records = [release(registry, number) for number in range(1, 6)]
+    release(registry, 1, "tf-2.3-cpu-debian")
+    registry.tagged["ours-for-ever"] = records[0].digest  # somebody's own
+    before = dict(registry.tagged)
+    pruning = pruned(registry, 2, cache=False)
+    assert [one.release for one in pruning.old] == ["20261120.2", "20261120.3"]
+    assert registry.tagged == before, "nothing is deleted by looking"
+    deleted = [*pruning.run()]
+    gone = {before[tag] for tag in deleted}
+    assert registry.tagged == {tag: one for tag, one in before.items() if one not in gone}
+    stay = {one.digest.replace(":", "-") for one in (records[0], *records[3:])}
+    signatures = {tag.partition(".")[0] for tag in registry.tagged if tag.startswith("sha256-")}
+    assert stay < signatures
+    assert len(signatures) == 4
+    found = read_published(registry)
+    assert [*found.faults()] == []
+    assert len(found.whole) == 4
+    assert not pruned(registry, 2, cache=False).tags()
+
+
+def test_a_deletion_that_was_cut_off_is_completed(registry: Registry) -> None:
+    for number in range(1, 4):
+        release(registry, number)
+    total = len(pruned(registry, 1, cache=False).tags())
+
+    def fail(call: str) -> None:
+        if (
+            call.startswith("delete")
+            and sum(one.startswith("delete") for one in registry.calls) > 5
+        ):
+            raise CheckFailedError("gone")
+
+    registry.before = fail
+    with pytest.raises(CheckFailedError):
+        [*pruned(registry, 1, cache=False).run()]
+    registry.before = lambda _: None
+    left = pruned(registry, 1, cache=False)
+    assert 0 < len(left.tags()) < total
+    [*left.run()]
+    assert [one.release for one in read_published(registry).records] == ["20261120.3"]
+
+
+def test_a_tag_that_moves_to_an_old_image_meanwhile_keeps_it(registry: Registry) -> None:
+    old, _ = release(registry, 1), release(registry, 2)
+    pruning = pruned(registry, 1, cache=False)
+    pruning.tags()
+    registry.tagged["2.2-cpu"] = old.digest
+    [*pruning.run()]
+    assert registry.tagged["2.2-cpu"] == registry.tagged[old.tag] == old.digest
+
+
+def test_of_the_cache_only_what_no_release_needs_goes(registry: Registry) -> None:
+    kept = release(registry, 1)
+    store = ArtifactStore(registry, print)
+    store.keep_wheel("abc", b"a wheel")
+    registry.tagged["input-unpublished"] = registry.add_image("x").digest
+    del registry.tagged["x"]
+    assert pruned(registry, 1, cache=False).tags() == {}
+    assert {*pruned(registry, 1, cache=True).tags()} == {"wheel-abc", "input-unpublished"}
+    [*pruned(registry, 1, cache=True).run()]
+    assert store.verdicts(kept.input_digest, LAYERS)
+    assert registry.head(input_tag(kept.input_digest)) == kept.digest
+
+
+def test_a_retired_image_says_so_and_stays(registry: Registry) -> None:
+    old, latest = release(registry, 1), release(registry, 2)
+    tags = {tag: one for tag, one in registry.tagged.items() if tag != record_tag(old.tag)}
+    with pytest.raises(InputError, match=r"nosuch"):
+        retire(registry, [old.tag, "nosuch"], "a hole", DAY)
+    assert retire(registry, [old.tag], "a hole", DAY) == [old.tag]
+    assert {tag: one for tag, one in registry.tagged.items() if tag in tags} == tags
+    record, other = read_record(registry, old.tag), read_record(registry, latest.tag)
+    assert record
+    assert other
+    assert (record.retired, record.retired_reason, other.retired) == ("2026-11-25", "a hole", "")
+    artifact = registry.manifest(record_tag(old.tag))
+    assert artifact
+    assert artifact.document()["annotations"] == {END_OF_LIFE: "2026-11-25"}
