@@ -78,7 +78,7 @@ def test_secrets_are_used_and_left_behind(copy: Checkout, tmp_path: Path, tag: s
         script.write(f"{looks}\n# {tmp_path.name}\n")
     copy.render()
     copy.run("build", "--tf", "1.10", "--no-test")
-    base = f"{COPY_REPOSITORY}:1.10-cpu-debian"
+    base = f"{COPY_REPOSITORY}:1.10-cpu"
     require_unmarked(copy, base, mark)
     options = ("--pip=docopt", "--apt=libsndfile1", "--lock", str(tmp_path / "lock.txt"))
     copy.run("extend", f"--base={base}", *options, "-t", tag, "--no-test")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 register(app)
 EPOCH = 1793491200
 NAME, REPOSITORY = "tf-2.2-cpu-debian", "imgbuild/tensorflow"
-TAG = f"{REPOSITORY}:2.2-cpu-debian"
+TAG = f"{REPOSITORY}:2.2-cpu"
 HOST = "unix:///nowhere.sock"
 DIGITS = "0123456789ab"
 
