@@ -13,6 +13,10 @@ from imgbuild.matrix.model import Horovod, Matrix, OperatingSystem, Row, TensorF
 from imgbuild.matrix.pins import ResolvedPin, os_of, resolve_pins, usual_mpi
 from imgbuild.matrix.tags import DOCUMENTED, planned_tags
 
+#: Before the repository of what is built from stand-ins. No host can be called so, and nothing be
+#: pushed to it. Source: RFC 2606, section 2.
+STANDIN_HOST = "standin.invalid/"
+
 
 @dataclass(frozen=True)
 class Image:
@@ -214,11 +218,8 @@ def minor_of(version: str) -> str:
 
 
 def standin_image(image: Image) -> Image:
-    """Return the image under a name that cannot be pushed: no host can be called ``.invalid``.
-
-    Source: RFC 2606, section 2.
-    """
-    return replace(image, repository=f"standin.invalid/{image.repository}")
+    """Return the image under a name that cannot be pushed."""
+    return replace(image, repository=f"{STANDIN_HOST}{image.repository}")
 
 
 def images_of(matrix: Matrix, stack: str | None) -> tuple[Image, ...]:
