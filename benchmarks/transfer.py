@@ -64,7 +64,8 @@ class Release:
     def push(self, name: str) -> int:
         """Push an image; return the bytes of its blobs that the registry did not have."""
         target = f"{self.registry.host}/bench:{name}"
-        tag = f"imgbuild/tensorflow:{name.removeprefix('tf-')}"
+        family = all_images(load_matrix(ROOT / "matrix.yaml"))
+        (tag,) = (image.tags[0] for image in family if image.name == name)
         run([DOCKER, "tag", tag, target], self.env)
         run([DOCKER, "push", "--quiet", target], self.env)
         manifest = self._manifest(name)

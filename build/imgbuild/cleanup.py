@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from imgbuild.build.context import image_locks
-from imgbuild.dockerfile.labels import NAME
+from imgbuild.dockerfile.labels import NAME, REPOSITORY
 from imgbuild.engine.client import Engine
 from imgbuild.errors import ImgbuildError
 from imgbuild.files import abandoned_work, is_locked, lock_owner, remove_tree
 from imgbuild.inputs.oci_layout import REPOSITORY as BASE_REPOSITORY
 from imgbuild.inputs.oci_layout import short_id
+from imgbuild.matrix.images import STANDIN_HOST
 from imgbuild.plan.plan import is_own, own_names
 from imgbuild.publish.upload import note_of, remove_left_tag
 from imgbuild.suites.container import CONTAINER_LABEL, place_of
@@ -73,13 +74,15 @@ class Garbage:
 class Cleanup:
     """Where to look: an engine, if one answers, and this user's state and cache folders.
 
-    ``elsewhere`` includes what other state folders left on the engine, whose locks are not visible.
+    ``elsewhere`` includes what other state folders left on the engine, whose locks are not visible,
+    and images that were built for another ``repository``.
     """
 
     engine: Engine | None
     state: Path
     cache: Path
     elsewhere: bool = False
+    repository: str | None = None
 
     def find(self) -> tuple[Garbage, ...]:
         """Return all that can be removed, in the order of removing."""
@@ -142,10 +145,12 @@ class Cleanup:
         known = ReportStore(self.state / "reports").was_to_test
         for image in engine.images(NAME):
             names, name = own_names(image), image.labels[NAME]
+            family = image.labels.get(REPOSITORY, "").removeprefix(STANDIN_HOST)
+            foreign = self.repository not in {None, family}
             # One with tags of others only is theirs now; an untagged one may await its tests.
             if (image.tags and not names) or not is_own(image, engine.history):
                 continue
-            if not names and not known(image.id) and not self.elsewhere:
+            if not self.elsewhere and (foreign or not (names or known(image.id))):
                 continue
             kind, why = CleanupKind.UNTAGGED, "without a tag: it did not pass its tests"
             if names:

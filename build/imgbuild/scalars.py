@@ -109,7 +109,7 @@ _IMAGE_TAG = _matching(
 )
 _IMAGE_REFERENCE = _matching(
     rf"{_NAME_AND_TAG}(@sha256:[0-9a-f]{{64}})?|[a-z0-9][a-z0-9._/:-]*@sha256:[0-9a-f]{{64}}",
-    "an image by tag or digest, such as registry.example.org/ml/tensorflow:2.2-cpu-debian",
+    "an image by tag or digest, such as registry.example.org/ml/tensorflow:2.2-cpu",
 )
 _DIGEST_REFERENCE = _matching(
     r"[a-z0-9][a-z0-9._/:-]*@sha256:[0-9a-f]{64}",

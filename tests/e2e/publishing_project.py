@@ -22,9 +22,9 @@ ONE = ("--tf", "1.10")
 TWO = ("--tf", "1.10", "--tf", "1.11")
 #: What the matrix's tags are for these images, but for the release.
 IMMUTABLE = {
-    minor: f"{release_of(minor)}-cpu-py36-openmpi4.1.4-debian12" for minor in ("1.10", "1.11")
+    minor: f"{release_of(minor)}-cpu-py36-debian12-openmpi4.1.4" for minor in ("1.10", "1.11")
 }
-MOVING = {minor: (f"{release_of(minor)}-cpu", f"{minor}-cpu") for minor in IMMUTABLE}
+MOVING = {minor: (f"{minor}-cpu", f"{release_of(minor)}-cpu") for minor in IMMUTABLE}
 #: What is said of an image whose source of CPython is a substitute.
 SUBSTITUTED = "downloads are substituted: SHA256_CPYTHON"
 TINY_TEMPLATE = """\

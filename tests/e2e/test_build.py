@@ -41,7 +41,7 @@ def test_every_suite_passed_and_the_image_has_its_names(
     name = f"tf-{version}-cpu-debian"
     entry, report = built[name], built[name]["report"]
     assert entry["tags"] == [
-        f"imgbuild/tensorflow:{tag}-cpu-debian" for tag in (version, release_of(version))
+        f"imgbuild/tensorflow:{tag}-cpu" for tag in (version, release_of(version))
     ]
     for tag in entry["tags"]:
         assert engine.need(tag).labels["imgbuild.input-digest"] == entry["input_digest"]
@@ -61,5 +61,5 @@ def test_an_image_is_pushed_and_pulled_by_an_engine_with_the_other_store(
 
 @pytest.mark.usefixtures("built")
 def test_the_images_share_what_is_equal(engine: Engine) -> None:
-    names = [f"imgbuild/tensorflow:{version}-cpu-debian" for version in VERSIONS]
+    names = [f"imgbuild/tensorflow:{version}-cpu" for version in VERSIONS]
     assert len({tuple(engine.need(name).layers[:3]) for name in names}) == 1

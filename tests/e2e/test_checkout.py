@@ -32,10 +32,10 @@ def test_only_images_of_one_repository_are_removed() -> None:
         return StoredImage(f"sha256:{number}", tags, labels)
 
     others = [
-        stored(3, OTHERS, f"{OTHERS}:2.2-cpu-debian"),
+        stored(3, OTHERS, f"{OTHERS}:2.2-cpu"),
         stored(4, OTHERS),
         stored(5, f"{MINE}-too", f"{MINE}-too:2.2"),
     ]
-    engine = FakeEngine([stored(1, MINE, f"{MINE}:2.2-cpu-debian"), stored(2, MINE), *others])
+    engine = FakeEngine([stored(1, MINE, f"{MINE}:2.2-cpu"), stored(2, MINE), *others])
     remove_images(engine, MINE)
     assert [*engine.stored.values()] == others

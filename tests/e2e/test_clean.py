@@ -10,7 +10,7 @@ from small_project import NAMES, ONE, REPOSITORY, SmallProject, small_project
 from imgbuild.suites.container import CONTAINER_LABEL, place_of
 
 NAME = NAMES[0]
-TAG = f"{REPOSITORY}:1.10-cpu-debian"
+TAG = f"{REPOSITORY}:1.10-cpu"
 SLEEP = ("run", "-d", "--network=none")
 
 

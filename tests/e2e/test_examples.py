@@ -40,11 +40,13 @@ def cluster(checkout: Checkout, tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("name", ["mpijob", "mpijob-intelmpi", "tfjob"])
-def test_a_job_learns_together(base: Callable[[str], Base], cluster: Cluster, name: str) -> None:
+def test_a_job_learns_together(
+    base: Callable[[str], Base], checkout: Checkout, cluster: Cluster, name: str
+) -> None:
     """On two workers, or with a parameter server."""
     manifest = EXAMPLES / "kubernetes" / f"{name}.yaml"
     for tag in {*re.findall(r"image: imgbuild/tensorflow:(\S+)", manifest.read_text("utf-8"))}:
-        base(f"tf-{tag}")
+        base(checkout.json("show", "--name", tag)[0]["name"])
     printed = cluster.run(manifest)
     assert LEARNT.search(printed)
     assert printed.count("2 ranks learnt") == (name != "tfjob")

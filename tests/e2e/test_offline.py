@@ -79,7 +79,7 @@ def test_an_image_is_built_and_tested_without_a_network(
     assert listing
     assert f"{listing.contents(fetched)}; compare" in result.stderr
     outside = "import socket; socket.create_connection(('192.0.2.1', 80), 5)"
-    name = f"{COPY_REPOSITORY}:1.10-cpu-debian"
+    name = f"{COPY_REPOSITORY}:1.10-cpu"
     ran = alone.docker("run", "--rm", name, "python", "-c", outside)
     assert "Network is unreachable" in ran.stderr
 
@@ -97,7 +97,7 @@ def test_the_image_is_the_same_from_nothing_by_the_other_store(
     alone: Checkout, fetched: Path, other: OtherEngine, checkout: Checkout, tmp_path: Path
 ) -> None:
     """It is the image of the tests above; of the main store's image are the layers of packages."""
-    name = f"{COPY_REPOSITORY}:1.10-cpu-debian"
+    name = f"{COPY_REPOSITORY}:1.10-cpu"
     with closing(Engine(other.host)) as engine:
         before = engine.need(name)
         for tag in before.tags:
@@ -107,5 +107,5 @@ def test_the_image_is_the_same_from_nothing_by_the_other_store(
         assert engine.need(name).layers == before.layers
     checkout.run("build", *SELECTION, "--no-test")
     with closing(Engine(checkout.host)) as engine:
-        main = engine.need("imgbuild/tensorflow:1.10-cpu-debian").layers
+        main = engine.need("imgbuild/tensorflow:1.10-cpu").layers
     assert len({*main} & {*before.layers}) >= len(main) - SYSTEM_LAYERS

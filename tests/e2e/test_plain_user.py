@@ -30,7 +30,7 @@ from standin.workbench import load_debian
 
 REPOSITORY = "imgbuild-plain-user/tensorflow"
 ONE = ("--tf", "1.10")
-TAG = f"{REPOSITORY}:1.10-cpu-debian"
+TAG = f"{REPOSITORY}:1.10-cpu"
 RANKS = "import horovod.tensorflow as h; h.init(); print('rank', h.rank())"
 NOTHING = '"""Nothing."""\ndef test_nothing(): pass\n'
 SMALL = "FROM base AS os\nFROM os AS final\nRUN --network=none id > /id\n"

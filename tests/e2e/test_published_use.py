@@ -17,7 +17,7 @@ from waiting import wait_for
 
 PAGE = (ROOT / "docs" / "images.md").read_text(encoding="utf-8")
 REPOSITORY = "registry.example.org/ml/tensorflow"
-TAG = "2.2-cpu-debian"
+TAG = "2.2-cpu"
 #: A user whom the image does not know; the page's `$(id -u)` is this one.
 USER = 4321
 #: What the page trains, and where it logs.
@@ -29,7 +29,7 @@ def published(
     base: Callable[[str], Base], checkout: Checkout, tmp_path: Path
 ) -> Iterator[tuple[str, str]]:
     """Have the page's image in a registry; give its name there and its id."""
-    tag = base(f"tf-{TAG}").tag
+    tag = base("tf-2.2-cpu-debian").tag
     with own_registry(tmp_path / "registry") as registry:
         there = f"{registry.host}/ml/tensorflow"
         checkout.printed("tag", tag, f"{there}:{TAG}")

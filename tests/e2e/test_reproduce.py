@@ -73,7 +73,7 @@ def test_a_published_image_and_the_commit_that_it_is_of(
         published = f"{registry.host}/ml/tensorflow:1.10"
         try:
             project.run("build", *THIS, "--no-test")
-            project.printed("tag", f"{REPOSITORY}:1.10-cpu-debian", published)
+            project.printed("tag", f"{REPOSITORY}:1.10-cpu", published)
             project.printed("push", published)
             project.printed("rmi", published)
             remove_images(engine, REPOSITORY)

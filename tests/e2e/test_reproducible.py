@@ -71,11 +71,11 @@ def test_an_image_is_the_same_on_another_day(
     checkout: Checkout, copy: Checkout, engine: Engine, tmp_path: Path
 ) -> None:
     checkout.run("build", "--name", QUICKEST, "--no-test", timeout=SECONDS)
-    today = engine.need("imgbuild/tensorflow:1.10-cpu-debian").layers
+    today = engine.need("imgbuild/tensorflow:1.10-cpu").layers
     base, layers = _base_of_another_day(checkout, engine, tmp_path)
     change_settings(copy.root, base={"debian-12": {"from": "layout", "path": str(base)}})
     copy.run("build", "--name", QUICKEST, "--no-test", timeout=SECONDS)
-    assert engine.need(f"{COPY_REPOSITORY}:1.10-cpu-debian").layers[layers:] == today[1:]
+    assert engine.need(f"{COPY_REPOSITORY}:1.10-cpu").layers[layers:] == today[1:]
 
 
 def _base_of_another_day(checkout: Checkout, engine: Engine, folder: Path) -> tuple[Path, int]:
@@ -87,7 +87,7 @@ def _base_of_another_day(checkout: Checkout, engine: Engine, folder: Path) -> tu
     subprocess.run(["dpkg-deb", "-x", package, folder / "files"], check=True)
     (library,) = folder.glob("files/usr/lib/*/faketime/libfaketime.so.1")
     (made / library.name).write_bytes(library.read_bytes())
-    labels = engine.need("imgbuild/tensorflow:1.10-cpu-debian").labels
+    labels = engine.need("imgbuild/tensorflow:1.10-cpu").labels
     base = labels["org.opencontainers.image.base.name"]
     (made / "Dockerfile").write_text(ANOTHER_DAY.format(base=base), encoding="utf-8")
     checkout.printed("buildx", "build", "--load", "--tag", name, str(made))

@@ -83,7 +83,7 @@ def test_secrets_are_used_and_left_behind(copy: Checkout, tmp_path: Path, tag: s
         copy.run("build", "--tf", "1.10", "--no-test")
     assert [line for line in arguments if "buildx bake" in line]
     assert not [line for line in arguments if mark in line]
-    base = f"{COPY_REPOSITORY}:1.10-cpu-debian"
+    base = f"{COPY_REPOSITORY}:1.10-cpu"
     require_unmarked(copy, base, mark)
     options = ("--pip=docopt", "--apt=libsndfile1", "--lock", str(tmp_path / "lock.txt"))
     copy.run("extend", f"--base={base}", *options, "-t", tag, "--no-test")

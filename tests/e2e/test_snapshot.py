@@ -41,7 +41,7 @@ from standin.deb import Package, write_deb
 from standin.server import StandInServer, serve
 
 REPOSITORY = "imgbuild-snapshot/tensorflow"
-NAME, TAG = "tf-1.10-cpu-debian", f"{REPOSITORY}:1.10-cpu-debian"
+NAME, TAG = "tf-1.10-cpu-debian", f"{REPOSITORY}:1.10-cpu"
 BUILD = ("build", "--tf", "1.10", "--cpu", "--no-test")
 EARLIER, LATER, NEVER = "20240501T000000Z", "20250501T000000Z", "19990101T000000Z"
 VERSIONS = {EARLIER: "1.0", LATER: "2.0"}

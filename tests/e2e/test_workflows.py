@@ -33,8 +33,8 @@ _OWN = re.compile(
 #: The row whose Horovod is changed, and what its image is called before the release.
 RELEASE = release_of("1.13")
 ROW = f"  - {{tensorflow: {RELEASE}, stack: debian, variants: [cpu], horovod: 0.16.1"
-CHANGED, TAG = "tf-1.13-cpu-debian", f"{RELEASE}-cpu-py36-openmpi4.1.4-debian12"
-OTHER_TAG = f"{release_of('1.12')}-cpu-py36-openmpi4.1.4-debian12"
+CHANGED, TAG = "tf-1.13-cpu-debian", f"{RELEASE}-cpu-py36-debian12-openmpi4.1.4"
+OTHER_TAG = f"{release_of('1.12')}-cpu-py36-debian12-openmpi4.1.4"
 
 
 class Publication(NamedTuple):
@@ -207,7 +207,7 @@ def test_a_changed_pin_is_all_that_is_published(project: CiProject) -> None:
     immutable = f"{TAG}-{second.release}"
     assert _images(after) - _images(before) == {immutable}
     moved = {tag for tag in _images(before) if before[tag] != after[tag]}
-    assert moved == {f"{RELEASE}-cpu-debian", "1.13-cpu-debian"}
+    assert moved == {f"{RELEASE}-cpu", "1.13-cpu"}
     assert {after[tag] for tag in moved} == {after[immutable]}
 
     third = project.publish()

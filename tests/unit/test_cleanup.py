@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,6 +24,7 @@ from imgbuild.suites.container import CONTAINER_LABEL, place_of
 from imgbuild.suites.results import ReportStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from typer.testing import Result
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 register(app)
 EPOCH = 1793491200
 NAME, REPOSITORY = "tf-2.2-cpu-debian", "imgbuild/tensorflow"
-TAG = f"{REPOSITORY}:2.2-cpu-debian"
+TAG = f"{REPOSITORY}:2.2-cpu"
 HOST = "unix:///nowhere.sock"
 DIGITS = "0123456789ab"
 
@@ -115,6 +117,26 @@ def test_tags_that_others_gave_stay_and_own_base_images_go(engine: FakeEngine) -
     run("--images", "--yes")
     left = {one.tags for one in engine.stored.values()}
     assert left == {("mine:1",), ("theirs:1",), stranger.tags}
+
+
+def test_images_of_another_repository_are_another_checkout_s(
+    engine: FakeEngine, edited: Callable[..., Path]
+) -> None:
+    repository = "team/tensorflow"
+    labels = {**image(3).labels, "imgbuild.repository": repository}
+    engine.stored[image(3).id] = replace(image(3, f"{repository}:2.2-cpu"), labels=labels)
+    standin = f"standin.invalid/{REPOSITORY}"
+    labels = {**labels, "imgbuild.repository": standin}
+    engine.stored[image(4).id] = replace(image(4, f"{standin}:2.2-cpu"), labels=labels)
+    ours = ("--only", "images", "--project", str(edited(REPOSITORY, REPOSITORY).parent))
+    own = [("images", TAG), ("images", f"{standin}:2.2-cpu")]
+    assert listed(*ours) == own
+    theirs = [("images", f"{repository}:2.2-cpu")]
+    assert sorted(listed(*ours, "--elsewhere")) == sorted([*own, *theirs])
+    edited(f"repository: {REPOSITORY}", f"repository: {repository}")
+    assert listed(*ours) == theirs
+    run(*ours, "--yes")
+    assert {*engine.stored} == {image(number).id for number in (1, 2, 4)}
 
 
 def test_an_image_that_imgbuild_works_on_stays(engine: FakeEngine, state: Path) -> None:

@@ -25,7 +25,7 @@ from imgbuild.plan.changes import parts_label
 from imgbuild.project import Project
 
 OLD_ID, NEW_ID = f"sha256:{'1' * 64}", f"sha256:{'2' * 64}"
-TAG = "imgbuild/tensorflow:2.2-cpu-debian"
+TAG = "imgbuild/tensorflow:2.2-cpu"
 SYSTEM = {"etc/a": b"1", "var/lib/dpkg/status": STATUS.format(version="2.36-9").encode()}
 MOVED = {"etc/a": b"2", "var/lib/dpkg/status": STATUS.format(version="2.36-10").encode()}
 

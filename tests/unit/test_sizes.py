@@ -66,7 +66,7 @@ def size(
     monkeypatch.delenv("IMGBUILD_SETTINGS", raising=False)
     engine = FakeEngine()
     for name, layers in LAYERS.items():
-        tags = (f"imgbuild/tensorflow:{name.removeprefix('tf-')}",)
+        tags = (f"imgbuild/tensorflow:{name.removeprefix('tf-').removesuffix('-debian')}",)
         image_id, diff_ids = f"sha256:{name}", tuple(f"sha256:{one}" for one, _ in layers)
         engine.stored[image_id] = StoredImage(image_id, tags, layers=diff_ids)
         sizes = [size for _, size in reversed(layers)]
@@ -105,7 +105,7 @@ def test_json_has_every_byte(size: Size) -> None:
     }
     assert images[ABSENT] == {
         "name": ABSENT,
-        "reference": "imgbuild/tensorflow:2.3-cpu-debian",
+        "reference": "imgbuild/tensorflow:2.3-cpu",
         "budget": None,
         "built": False,
     }
@@ -136,12 +136,12 @@ def test_an_image_over_its_budget_makes_it_fail(size: Size) -> None:
     assert [one["exceeded"] for one in json.loads(size.output)["images"] if one["budget"]] == [True]
     # What is built from stand-ins has no budget.
     (size.project / "imgbuild.local.yaml").write_text("standin: {note: a test's}\n")
-    size.engine.tag(f"sha256:{NEW}", "standin.invalid/imgbuild/tensorflow:2.2-cpu-debian")
+    size.engine.tag(f"sha256:{NEW}", "standin.invalid/imgbuild/tensorflow:2.2-cpu")
     assert "EXCEEDED" not in "\n".join(size("--stack", "debian"))
 
 
 def test_any_image_of_the_engine(size: Size) -> None:
-    found = size.json("--image", "imgbuild/tensorflow:2.2-cpu-debian", "--image", f"sha256:{OLD}")
+    found = size.json("--image", "imgbuild/tensorflow:2.2-cpu", "--image", f"sha256:{OLD}")
     assert [image["size"] for image in found["images"]] == [18 * MB, 17 * MB]
     for arguments, message in {
         ("--image", "app:1"): "The engine has no image app:1",

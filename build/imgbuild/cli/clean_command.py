@@ -30,7 +30,7 @@ def clean(
     build_cache: bool = flag("--build-cache", "Also the engine's build cache, of all projects."),
     elsewhere: bool = flag(
         "--elsewhere",
-        "Also what other state folders left on the engine; make sure that none is in use.",
+        "Also what other repositories and state folders have on the engine; see that none is used.",
     ),
     as_json: bool = options.JSON,
     project: Path | None = options.PROJECT,
@@ -50,9 +50,10 @@ def clean(
             raise InputError(f"--only {kind}: no such kind; allowed: {', '.join(known)}.")
     also = {CleanupKind.IMAGES: images, CleanupKind.BUILD_CACHE: build_cache}
     kinds = {*(only or DEFAULT), *(kind for kind, flag in also.items() if flag)}
-    with open_engine(_settings(project).engine) as engine:
+    settings, repository = _opened(project)
+    with open_engine(settings.engine) as engine:
         there = engine if _answers(engine) else None
-        cleanup = Cleanup(there, state_dir(), cache_dir(), elsewhere)
+        cleanup = Cleanup(there, state_dir(), cache_dir(), elsewhere, repository)
         found = cleanup.find()
         selected = [one for one in found if one.kind in kinds]
         if remove:
@@ -67,8 +68,9 @@ def clean(
         )
 
 
-def _settings(project: Path | None) -> "Settings":
-    """Return the settings of the checkout, or the default ones outside of any."""
+def _opened(project: Path | None) -> "tuple[Settings, str | None]":
+    """Return the settings and the repository of the checkout; outside of any, defaults and none."""
+    from imgbuild.matrix.load import load_matrix
     from imgbuild.settings import Settings, load_settings
 
     try:
@@ -76,8 +78,8 @@ def _settings(project: Path | None) -> "Settings":
     except InputError:
         if project:
             raise
-        return Settings()
-    return load_settings(checkout.settings)
+        return Settings(), None
+    return load_settings(checkout.settings), load_matrix(checkout.matrix).repository
 
 
 def _answers(engine: "Engine") -> bool:

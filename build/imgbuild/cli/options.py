@@ -171,7 +171,7 @@ def _selection(
     ),
     name: list[str] | None = option(
         "--name IMAGE",
-        "This image, by its name, tag or alias: tf-2.2-cpu-debian, 2.2-cpu-debian, "
+        "This image, by its name, tag or alias: tf-2.2-cpu-debian, 2.2-cpu, "
         "'TensorFlow 2.2 CPU'; repeatable. Excludes --tf and the other selection options.",
         autocompletion=completed(0),
     ),

@@ -91,7 +91,7 @@ def pushed_lines(result: "PushResult") -> list[str]:
     counts = [f"{done} published", f"{len(result.images) - done} up to date"]
     counts += [f"{len(result.errors)} failed"] if result.errors else []
     first = result.images[0].record
-    pull = f"docker pull {result.repository}:{(first.tag, *first.moving)[-1]}"
+    pull = f"docker pull {result.repository}:{(*first.moving, first.tag)[0]}"
     return [*table_with_notes(rows, notes), f"{', '.join(counts)}.", pull]
 
 

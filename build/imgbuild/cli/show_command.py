@@ -94,11 +94,10 @@ def _gpu(image: "Image") -> dict[str, Any] | None:
 
 def image_text(image: dict[str, Any]) -> str:
     """Return an image as lines of at most 80 columns; URLs and sha256 are never broken."""
-    tags, gpu = image["published"], image["gpu"]
-    moving = f"and as {', '.join(tags['moving'])}, which move" if tags["moving"] else ""
+    gpu, immutable = image["gpu"], image["published"]["immutable"]
     lines = [image["name"], *(f"  is named {tag}" for tag in image["tags"])]
     lines += [f"  is known as {alias}" for alias in image["aliases"]]
-    lines += ["  is published as", f"{INDENT}{tags['immutable']}", *wrapped(moving, INDENT)]
+    lines += ["  is published under the same tags, which move, and as", f"{INDENT}{immutable}"]
     lines.append(f"  Python packages: {image['lock']}")
     for name, distribution in image["provides"].items():
         lines.append(f"  {name} is provided by {distribution}, for packages that require it")

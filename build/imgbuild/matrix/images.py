@@ -11,9 +11,11 @@ from imgbuild.matrix.components import AptCuda, Cuda, IndexCuda, Mpi, Python
 from imgbuild.matrix.evidence import WheelFacts
 from imgbuild.matrix.model import Horovod, Matrix, OperatingSystem, Row, TensorFlow, Variant
 from imgbuild.matrix.pins import ResolvedPin, os_of, resolve_pins, usual_mpi
+from imgbuild.matrix.tags import DOCUMENTED, planned_tags
 
-#: The end of the name of an image with the documented pins, and that part of its tags.
-DOCUMENTED = "as-documented"
+#: Before the repository of what is built from stand-ins. No host can be called so, and nothing be
+#: pushed to it. Source: RFC 2606, section 2.
+STANDIN_HOST = "standin.invalid/"
 
 
 @dataclass(frozen=True)
@@ -46,25 +48,21 @@ class Image:
     @cached_property
     def name(self) -> str:
         """The image's name in files, logs and reports, e.g. ``tf-2.2-cpu-debian``."""
-        return f"tf-{self.minor}-{self._suffix}"
+        ends = ("" if self.usual_mpi else self.mpi.flavour, DOCUMENTED if self.documented else "")
+        return "-".join(filter(None, ("tf", self.minor, self.variant, self.stack, *ends)))
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The references it gets when its suites have passed, the shorter one first."""
-        versions = (self.minor, self.tensorflow)
-        return tuple(f"{self.repository}:{version}-{self._suffix}" for version in versions)
+        """The references it gets when its suites have passed: the tags that it is published under.
+
+        The immutable one is missing, since it names a release. Messages name the first.
+        """
+        return tuple(f"{self.repository}:{tag}" for tag in planned_tags(self).moving)
 
     @property
     def aliases(self) -> tuple[str, ...]:
         """Its names elsewhere, such as Azure Machine Learning's."""
         return self.matrix.aliases.get(self.name, ())
-
-    @cached_property
-    def _suffix(self) -> str:
-        known = f"{self.variant}-{self.stack}"
-        if not self.usual_mpi:
-            known = f"{known}-{self.mpi.flavour}"
-        return f"{known}-{DOCUMENTED}" if self.documented else known
 
     @property
     def lock_name(self) -> str:
@@ -220,11 +218,8 @@ def minor_of(version: str) -> str:
 
 
 def standin_image(image: Image) -> Image:
-    """Return the image under a name that cannot be pushed: no host can be called ``.invalid``.
-
-    Source: RFC 2606, section 2.
-    """
-    return replace(image, repository=f"standin.invalid/{image.repository}")
+    """Return the image under a name that cannot be pushed."""
+    return replace(image, repository=f"{STANDIN_HOST}{image.repository}")
 
 
 def images_of(matrix: Matrix, stack: str | None) -> tuple[Image, ...]:

@@ -24,7 +24,6 @@ SCHEMA_NAME = "matrix.schema.json"
 _OS = ("operating_systems", "operating system")
 _REFERENCES: dict[Location, tuple[str, str]] = {
     ("defaults", "stack"): ("stacks", "stack"),
-    ("tags", "unnamed_stack"): ("stacks", "stack"),
     ("stacks", "*", "os"): _OS,
     ("python", "*", "source"): ("sources", "source"),
     ("python", "*", "os"): _OS,
@@ -62,7 +61,7 @@ def load_matrix(path: Path) -> Matrix:
     if matrix:
         matrix = matrix.with_evidence(read_evidence(project.evidence))
         faults += [*_image_faults(matrix), *_default_faults(matrix), *_layer_faults(matrix)]
-        faults += [*rule_faults(matrix), *tag_faults(matrix)]
+        faults += [*rule_faults(matrix), *tag_faults(matrix, whole_family(matrix))]
         faults += _alias_faults(matrix)
         faults += _upstream_faults(matrix, project.keyrings)
     if matrix is None or faults:

@@ -84,12 +84,11 @@ class Rule(Section):
 
 
 class Tags(Section):
-    """The tags that every image is published under: one that stays, and those that move.
+    """The tags of every image: one that stays, for releases, and those that move.
 
-    A tag is its parts joined by ``-``; a part that does not apply to an image is left out, and so
-    is ``unnamed_stack``, by default the stack of ``defaults``.
+    Images that are built here have those that move. A tag is its parts joined by ``-``; a part that
+    does not apply to an image is left out, and so is the stack of ``defaults``.
     """
 
-    unnamed_stack: Name | None = None
     immutable: tuple[Part, ...] = Field(min_length=1)
-    moving: tuple[Annotated[tuple[Part, ...], Field(min_length=1)], ...]
+    moving: tuple[Annotated[tuple[Part, ...], Field(min_length=1)], ...] = Field(min_length=1)

@@ -1,15 +1,20 @@
-"""The tags that an image is published under, and their rules over the whole matrix."""
+"""The tags of an image, built here or published, and their rules over the whole matrix."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import TYPE_CHECKING
 
-from imgbuild.matrix.images import DOCUMENTED, Image, minor_of, whole_family
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.rule_model import Part
 from imgbuild.yaml_file import Fault, Location
 
+if TYPE_CHECKING:  # which has its tags from here
+    from imgbuild.matrix.images import Image
+
+#: The end of the name of an image with the documented pins, and that part of its tags.
+DOCUMENTED = "as-documented"
 #: What a registry takes as a tag. Source: OCI Distribution Specification 1.1, "Pulling manifests".
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 LONGEST_TAG = 128
@@ -35,7 +40,7 @@ class PlannedTags:
     moving: tuple[str, ...]
 
 
-def planned_tags(image: Image, release: str = PLACEHOLDER) -> PlannedTags:
+def planned_tags(image: "Image", release: str = PLACEHOLDER) -> PlannedTags:
     """Return all tags of an image in one release, each moving one once."""
     scheme, parts = image.matrix.tags, {**parts_of(image), "release": release}
     moving = dict.fromkeys(_joined(entry, parts) for entry in scheme.moving)
@@ -51,7 +56,7 @@ def input_tag(digest: str) -> str:
     return f"{INPUT_PREFIX}{digest.removeprefix('sha256:')}"
 
 
-def parts_of(image: Image) -> dict[Part, str]:
+def parts_of(image: "Image") -> dict[Part, str]:
     """Return every part but the release, as the matrix says."""
     return {
         "tensorflow": image.tensorflow,
@@ -69,25 +74,24 @@ def parts_of(image: Image) -> dict[Part, str]:
 
 def python_part(version: str) -> str:
     """Return e.g. ``py36`` of 3.6.15."""
-    return f"py{minor_of(version).replace('.', '')}"
+    return f"py{''.join(version.split('.')[:2])}"
 
 
-def stack_part(image: Image, stack: str) -> str:
-    """Return a stack's name; an empty part for the one that tags leave out."""
-    matrix = image.matrix
-    return "" if stack == (matrix.tags.unnamed_stack or matrix.defaults.stack) else stack
+def stack_part(image: "Image", stack: str) -> str:
+    """Return a stack's name; an empty part for the default one, which tags leave out."""
+    return "" if stack == image.matrix.defaults.stack else stack
 
 
 def _joined(scheme: Iterable[Part], parts: Mapping[Part, str]) -> str:
     return "-".join(filter(None, (parts.get(part, "") for part in scheme)))
 
 
-def tag_faults(matrix: Matrix) -> Iterator[Fault]:
-    """Yield every fault of the scheme of tags.
+def tag_faults(matrix: Matrix, family: "Iterable[Image]") -> Iterator[Fault]:
+    """Yield every fault of the scheme of tags; ``family`` is the whole one.
 
     Every tag is one that registries take, leaves space for its record, and belongs to one image.
     """
-    images = [(image.name, parts_of(image)) for image in whole_family(matrix)]
+    images = [(image.name, parts_of(image)) for image in family]
     schemes: dict[Location, tuple[Part, ...]] = {("tags", "immutable"): matrix.tags.immutable}
     schemes |= {("tags", "moving", i): parts for i, parts in enumerate(matrix.tags.moving)}
     owners: dict[str, tuple[str, Location]] = {}

@@ -65,10 +65,12 @@ def make_plan(
 ) -> tuple[PlanItem, ...]:
     """Return what has to be done for each image.
 
-    ``stored`` are the engine's images that carry an input digest, tagged or not; ``passed`` says
-    whether an image id passed its suites (None: not known). ``test`` is false if no suites are to
-    run.
+    ``stored`` are the engine's images that carry an input digest, tagged or not; those that were
+    built for another repository are another family's. ``passed`` says whether an image id passed
+    its suites (None: not known). ``test`` is false if no suites are to run.
     """
+    families = {image.repository for image, _ in digests}
+    stored = [one for one in stored if one.labels.get(REPOSITORY) in families]
     sure = [one for one in stored if _says_so(one) and own_names(one)]
     # A history is asked for only where no image that is surely own is the current one: untagged
     # images are usual.

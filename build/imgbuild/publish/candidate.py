@@ -13,7 +13,7 @@ from imgbuild.dockerfile.labels import INPUT_DIGEST, NAMESPACE, STANDIN, TAKEN_W
 from imgbuild.dockerfile.lockfile import locked_packages
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, InputError
-from imgbuild.matrix.images import Image
+from imgbuild.matrix.images import STANDIN_HOST, Image
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.publish.record import skip_reasons
 from imgbuild.suites.results import NEEDS_GPU, Entry, Verdict
@@ -25,7 +25,6 @@ SUBSTITUTES = f"{NAMESPACE}.input.substitutes"
 SNAPSHOT = f"{NAMESPACE}.snapshot."
 BASE_DIGEST = "org.opencontainers.image.base.digest"
 _NOT_SAID = "nowhere that its labels say"
-_STANDIN_HOST = "standin.invalid/"
 #: The options that publish an image in spite of an objection; of the second only with `NEEDS_GPU`.
 ALLOW_SUBSTITUTED, ALLOW_SKIPPED = "--allow-substituted", "--allow-skipped"
 ALLOW_CACHED = "--allow-cached"
@@ -125,7 +124,7 @@ def objections(
     if absent or stored is None:
         yield Objection(f"{absent}: run `imgbuild build`")
         return
-    if STANDIN in stored.labels or item.image.repository.startswith(_STANDIN_HOST):
+    if STANDIN in stored.labels or item.image.repository.startswith(STANDIN_HOST):
         note = stored.labels.get(STANDIN, "this machine's settings say so").rstrip(".")
         yield Objection(f"it is built from stand-ins, which are never published ({note})")
     for text in _substitutes(item.image, stored.labels):

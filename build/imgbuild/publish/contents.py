@@ -2,16 +2,9 @@
 
 from imgbuild.engine.client import Engine
 from imgbuild.errors import CheckFailedError
-from imgbuild.matrix.images import (
-    DOCUMENTED,
-    Image,
-    all_images,
-    as_documented_image,
-    minor_of,
-    resolve_image,
-)
+from imgbuild.matrix.images import Image, all_images, as_documented_image, minor_of, resolve_image
 from imgbuild.matrix.rule_model import Part
-from imgbuild.matrix.tags import parts_of, python_part, stack_part
+from imgbuild.matrix.tags import DOCUMENTED, parts_of, python_part, stack_part
 from imgbuild.suites.container import NOTHING, ImageContents, joined_versions, read_contents
 
 

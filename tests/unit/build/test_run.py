@@ -110,6 +110,23 @@ def test_an_untagged_image_that_others_may_be_testing_stays(bench: Bench) -> Non
     assert first.id not in stored
 
 
+def test_families_of_two_repositories_share_an_engine_and_nothing_else(bench: Bench) -> None:
+    """Their inputs are the same, so are the names of their images; only the repository differs."""
+    bench.build()
+    own, before = bench.context.images, dict(bench.engine.stored)
+    bench.change(images=tuple(replace(one, repository="team/tensorflow") for one in own))
+    assert {(item.action, item.reason) for item in bench.plan()} == {("build", "never built here")}
+    bench.build()
+    bench.change(inputs=CHANGED)
+    assert all(item.reason.startswith("changed: ") for item in bench.plan())
+    bench.build()
+    assert before.items() <= bench.engine.stored.items()
+    bench.change(images=own, inputs=INPUTS)
+    assert {(item.action, item.image_id) for item in bench.plan()} == {
+        ("nothing", image_id) for image_id in before
+    }
+
+
 def test_what_is_about_to_be_tested_is_remembered_before(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

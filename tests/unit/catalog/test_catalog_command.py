@@ -18,7 +18,7 @@ from imgbuild.matrix.model import Matrix
 from imgbuild.project import SETTINGS_VARIABLE
 
 IMAGES = ROOT / "docs" / "images.md"
-TAG = "2.2.0-cpu-py38-openmpi4.1.4-debian12-20261120.1"
+TAG = "2.2.0-cpu-py38-debian12-openmpi4.1.4-20261120.1"
 #: A socket that no engine listens at.
 NO_ENGINE = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
 

@@ -66,7 +66,7 @@ def test_an_image_that_is_neither_built_nor_published(of: Callable[[str], Catalo
     assert "not built here" in text
     assert "No repository was asked" in text
     assert "No results: the image is not built here." in text
-    assert "imgbuild/tensorflow:2.3-cpu-debian" in text
+    assert "imgbuild/tensorflow:2.3-cpu" in text
     assert "docker pull registry" not in text
     # a pin with its source, its reason and what was documented; a package of the lock
     assert "0.20.3 Python package index: horovod, source distribution the last patch" in text

@@ -48,5 +48,5 @@ def test_the_dockerfile_is_printed_without_an_engine(tmp_path: Path) -> None:
     (tmp_path / "train.yaml").write_text("name: tf-1.15-cpu-debian\ncopy: [app:/opt/app]\n")
     ran = imgbuild(tmp_path, "extend", "-f", "train.yaml", "--print", *PROJECT, env=NO_ENGINE)
     assert ran.returncode == 0, ran.stderr
-    assert "FROM imgbuild/tensorflow:1.15-cpu-debian AS base\n" in ran.stdout
+    assert "FROM imgbuild/tensorflow:1.15-cpu AS base\n" in ran.stdout
     assert 'COPY ["app", "/opt/app"]\n' in ran.stdout

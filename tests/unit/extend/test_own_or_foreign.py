@@ -14,7 +14,7 @@ from imgbuild.project import Project
 from imgbuild.suites.container import ImageContents
 
 __all__ = ["base", "extending"]
-REFERENCE = "registry.example.org/ml:2.2-cpu-debian"
+REFERENCE = "registry.example.org/ml:2.2-cpu"
 
 
 @pytest.mark.parametrize(

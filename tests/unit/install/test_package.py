@@ -229,6 +229,6 @@ def test_a_family_of_one_s_own(installed: Installed, tmp_path: Path) -> None:
     matrix.write_text(text.replace("imgbuild/tensorflow", "team/tensorflow", 1), encoding="utf-8")
     assert "0 changed" in installed.output("render", folder=own)
     installed.output("lock", "--check", folder=own)
-    assert '"team/tensorflow:2.2-cpu-debian"' in installed.output("list", "--json", folder=own)
+    assert '"team/tensorflow:2.2-cpu"' in installed.output("list", "--json", folder=own)
     refused = installed.run("matrix", "--changed-since", "HEAD", folder=own)
     assert "is not a Git checkout" in refused.stderr

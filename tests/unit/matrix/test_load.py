@@ -79,7 +79,6 @@ def test_a_second_image_of_an_alias_is_refused(
         ("    os: debian-12\n    pins", "    os: beos\n    pins", "no operating system 'beos'"),
         (DEFAULT, DEFAULT.replace("2.2", "2.2.9"), "no image of TensorFlow '2.2.9'"),
         (DEFAULT, DEFAULT.replace("2.2", "2"), "TensorFlow '2' in the matrix; there are: 1.10, 1"),
-        ("unnamed_stack: ubuntu", "unnamed_stack: beos", "no stack 'beos' in the matrix"),
         ("os: [ubuntu-16.04", "os: [beos, ubuntu-16.04", "no operating system 'beos'"),
         ("source: cpython-3.6.15", "source: nowhere", "no source 'nowhere'"),
         ("a227614135d91", "a227614135d9", "is not a sha256; allowed: 64 lower-case"),

@@ -140,7 +140,7 @@ def test_an_unknown_name_is_reported_with_the_most_similar_ones(
         ("AzureML-TensorFlow-2.2-GPU", "tf-2.2-gpu-ubuntu"),
         ("azureml_tensorflow 2.2 gpu", "tf-2.2-gpu-ubuntu"),
         ("TensorFlow 1.10 CPU", "tf-1.10-cpu-ubuntu"),
-        (f"{release_of('2.2')}-cpu-debian-intelmpi", "tf-2.2-cpu-debian-intelmpi"),
+        (f"{release_of('2.2')}-cpu-intelmpi", "tf-2.2-cpu-debian-intelmpi"),
         ("imgbuild/tensorflow:2.1-gpu-ubuntu-as-documented", DOCUMENTED),
         ("2.2", "tf-2.2-cpu-debian"),
         ("2.2-gpu", "tf-2.2-gpu-ubuntu"),

@@ -7,47 +7,70 @@ from pathlib import Path
 import pytest
 import yaml
 
-from imgbuild.matrix.images import Image
+from imgbuild.matrix.images import Image, whole_family
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
+from imgbuild.matrix.selection import image_called
 from imgbuild.matrix.tags import planned_tags
 
 Edited = Callable[..., Path]
 Refusal = Callable[[Path], str]
 
-IMMUTABLE = "[tensorflow, variant, python, cuda, mpi, os, documented, release]"
-FIRST = "[tensorflow, variant, flavour, stack, documented]"
-SECOND = "[minor, variant, flavour, stack, documented]"
+IMMUTABLE = "[tensorflow, variant, python, cuda, os, mpi, documented, release]"
+FIRST = "[minor, variant, stack, flavour, documented]"
+SECOND = "[tensorflow, variant, stack, flavour, documented]"
+
+
+def test_a_tag_of_a_build_is_a_published_one_and_of_one_image(matrix: Matrix) -> None:
+    owners: dict[str, str] = {}
+    for image in whole_family(matrix):
+        published = planned_tags(image, "20261120.1")
+        assert len({*image.tags}) == 2
+        assert {tag.removeprefix("imgbuild/tensorflow:") for tag in image.tags} == {
+            *published.moving
+        }
+        for tag in (published.immutable, *published.moving):
+            assert owners.setdefault(tag, image.name) == image.name
+        assert {image_called(matrix, tag) for tag in (*image.tags, *published.moving)} == {image}
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("tf-2.2-cpu-debian", "2.2-cpu"),
+        ("tf-2.12-gpu-debian", "2.12-gpu"),
+        ("tf-2.2-gpu-ubuntu", "2.2-gpu-ubuntu"),
+        ("tf-2.2-cpu-debian-intelmpi", "2.2-cpu-intelmpi"),
+    ],
+)
+def test_the_default_stack_and_its_usual_mpi_are_left_out(
+    images: dict[str, Image], name: str, short: str
+) -> None:
+    assert images[name].tags[0] == f"imgbuild/tensorflow:{short}"
+
+
+def test_the_short_tags_are_those_of_the_default_stack(edited: Edited) -> None:
+    changed = load_matrix(edited("stack: debian, variant: cpu}", "stack: ubuntu, variant: cpu}"))
+    tags = {image.name: image.tags[0].partition(":")[2] for image in whole_family(changed)}
+    assert tags["tf-2.2-cpu-ubuntu"] == "2.2-cpu"
+    assert tags["tf-2.2-cpu-debian"] == "2.2-cpu-debian"
 
 
 def test_two_entries_with_the_same_tag_are_one(images: dict[str, Image], matrix: Matrix) -> None:
     entry = matrix.tags.moving[0]
-    tags = matrix.tags.model_copy(update={"moving": (entry, entry[:2] + entry[3:])})
+    tags = matrix.tags.model_copy(update={"moving": (entry, entry[:3] + entry[4:])})
     changed = matrix.model_copy(update={"tags": tags})
     assert planned_tags(replace(images["tf-2.2-gpu-ubuntu"], matrix=changed)).moving == (
-        "2.2.0-gpu",
+        "2.2-gpu-ubuntu",
     )
 
 
-def test_the_stack_that_tags_leave_out_is_no_default_of_selections(
-    images: dict[str, Image], matrix: Matrix
-) -> None:
-    """In the matrix of an earlier version, which has no such key, it was the default stack."""
-    tags = matrix.tags.model_copy(update={"unnamed_stack": None})
-    earlier = matrix.model_copy(update={"tags": tags})
-    assert matrix.tags.unnamed_stack != matrix.defaults.stack == "debian"
-    image = images["tf-2.2-cpu-debian"]
-    assert planned_tags(image).moving[1] == "2.2-cpu-debian"
-    assert planned_tags(replace(image, matrix=earlier)).moving[1] == "2.2-cpu"
-
-
 def _renamed_stack(path: Path, name: str) -> Path:
-    """Give the stack ``debian`` another name, which is a legal one."""
+    """Give the stack ``ubuntu`` another name, which is a legal one."""
     document = yaml.load(path.read_text(), Loader=yaml.CBaseLoader)  # noqa: S506 - no tags
-    document["stacks"][name] = document["stacks"].pop("debian")
-    document["defaults"]["stack"] = name
+    document["stacks"][name] = document["stacks"].pop("ubuntu")
     for row in document["images"]:
-        row["stack"] = name if row["stack"] == "debian" else row["stack"]
+        row["stack"] = name if row["stack"] == "ubuntu" else row["stack"]
     path.write_text(yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False))
     return path
 
@@ -65,9 +88,13 @@ def _renamed_stack(path: Path, name: str) -> Path:
             "tf-2.3-cpu-ubuntu-as-documented would be 2.3.0-cpu-py36-",
         ),
         (IMMUTABLE, ("mpi, ", ""), "(and 4 more)"),
-        (SECOND, ("minor, ", ""), "would be cpu, as tf-1.10-cpu-ubuntu is by tags.moving, entry 2"),
+        (
+            FIRST,
+            ("minor, ", ""),
+            "would be cpu-ubuntu, as tf-1.10-cpu-ubuntu is by tags.moving, ent",
+        ),
         (FIRST, ("stack, ", ""), "-cpu-debian would be 1.1"),
-        (SECOND, ("minor, variant, flavour, ", ""), "would be '': a registry takes"),
+        (FIRST, ("minor, variant, stack, ", ""), "would be '': a registry takes"),
         (IMMUTABLE, ("mpi, ", "mpi, mpi, "), "the part 'mpi' is listed twice"),
         (IMMUTABLE, (IMMUTABLE[1:-1], ""), "immutable must be a list that is not empty"),
         (FIRST, (FIRST[1:-1], ""), "an entry must be a list that is not empty"),
@@ -86,7 +113,7 @@ def test_a_scheme_that_cannot_be_is_refused(
 
 def test_a_version_that_no_tag_can_hold_is_refused(edited: Edited, refusal: Refusal) -> None:
     said = refusal(edited("version: 4.1.4\n", "version: 4.1.4+1\n"))
-    assert "openmpi4.1.4+1-debian12-20991231.9999': a registry takes letters, digits" in said
+    assert "debian12-openmpi4.1.4+1-20991231.9999': a registry takes letters, digits" in said
 
 
 def test_there_is_room_for_the_record_beside_the_longest_release(
@@ -104,7 +131,7 @@ def test_there_is_room_for_the_record_beside_the_longest_release(
     [
         (
             "20991231.7",
-            "python, mpi, os, documented, stack",
+            "python, cuda, os, mpi, documented, stack",
             "as tf-1.10-cpu-20991231.7 is by tags",
         ),
         ("a.record", "documented, flavour, stack", "-cpu-a.record': tags that end"),
@@ -117,12 +144,13 @@ def test_a_moving_tag_is_no_record_and_no_release(
     assert expected in refusal(_renamed_stack(path, name))
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [(f"  moving:\n    - {FIRST}\n    - {SECOND}\n", "  moving: []\n"), (SECOND, FIRST)],
-)
-def test_no_moving_tag_and_equal_entries_are_allowed(edited: Edited, old: str, new: str) -> None:
-    assert load_matrix(edited(old, new))
+def test_equal_entries_are_allowed(edited: Edited) -> None:
+    assert load_matrix(edited(SECOND, FIRST))
+
+
+def test_a_build_needs_a_tag(edited: Edited, refusal: Refusal) -> None:
+    moving = f"  moving:\n    - {FIRST}\n    - {SECOND}\n"
+    assert "moving must be a list that is not empty" in refusal(edited(moving, "  moving: []\n"))
 
 
 def test_broken_references_do_not_hide_the_scheme_s_faults(

@@ -99,7 +99,8 @@ OTHER_PINS = {"documented": "neither as documented nor as corrected"}
         ("tf-1.10-cpu-ubuntu", {"mpirun": INTEL_2021}, {"mpi": "intelmpi2021.8"}),
         (CPU, {"mpirun": ""}, {"mpi": "nothing", "flavour": "nothing"}),
         (CPU, {"os": ("debian", "13")}, {"os": "debian13", "stack": "nothing"}),
-        (UBUNTU, {"os": ("debian", "12")}, {"os": "debian12", "stack": "debian"}),
+        (CPU, {"os": ("ubuntu", "18.04")}, {"os": "ubuntu18.04", "stack": "ubuntu"}),
+        (UBUNTU, {"os": ("debian", "12")}, {"os": "debian12", "stack": ""}),
         (UBUNTU, {"os": ("ubuntu", "16.04")}, {"os": "ubuntu16.04"}),
     ],
 )

@@ -26,9 +26,9 @@ from imgbuild.registry.repository import digest_of
 from releases import release_of
 
 NAME = "tf-2.2-cpu-debian"
-STEM = f"{release_of('2.2')}-cpu-py36-openmpi4.1.4-debian12"
+STEM = f"{release_of('2.2')}-cpu-py36-debian12-openmpi4.1.4"
 FIRST, SECOND = f"{STEM}-20261120.1", f"{STEM}-20261120.2"
-MOVING = (f"{release_of('2.2')}-cpu-debian", "2.2-cpu-debian")
+MOVING = ("2.2-cpu", f"{release_of('2.2')}-cpu")
 REPORT = {"pins": {"verdict": "passed", "passed": 3, "skipped": []}}
 PACKAGES = {"numpy": "1.18.5"}
 SNAPSHOTS = {"debian": "20261101T000000Z"}

@@ -15,7 +15,7 @@ from imgbuild.errors import ImgbuildError
 PROGRAM = ("--", "python", "train.py")
 #: No settings of this checkout, no engine.
 ENVIRONMENT = {"COLUMNS": "200", "IMGBUILD_SETTINGS": os.devnull, **NO_ENGINE}
-IMAGE = "imgbuild/tensorflow:2.2-cpu-debian"
+IMAGE = "imgbuild/tensorflow:2.2-cpu"
 
 
 def ran(folder: Path, *words: str, env: dict[str, str] | None = None) -> tuple[int, str]:

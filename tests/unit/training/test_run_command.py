@@ -117,9 +117,9 @@ def test_the_user_is_who_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ("words", "image", "gpus"),
     [
         (("--tf", "2.2"), IMAGE, None),
-        (("--tf", "2.12", "--gpu"), "imgbuild/tensorflow:2.12-gpu-debian", "all"),
-        (("--tf", "2.12", "--gpu", "--gpus", "none"), "imgbuild/tensorflow:2.12-gpu-debian", None),
-        (("--tf", "2.12", "--gpu", "--gpus", "2"), "imgbuild/tensorflow:2.12-gpu-debian", "2"),
+        (("--tf", "2.12", "--gpu"), "imgbuild/tensorflow:2.12-gpu", "all"),
+        (("--tf", "2.12", "--gpu", "--gpus", "none"), "imgbuild/tensorflow:2.12-gpu", None),
+        (("--tf", "2.12", "--gpu", "--gpus", "2"), "imgbuild/tensorflow:2.12-gpu", "2"),
         (("--image", "team/train:7"), "team/train:7", None),
         (("--image", "team/train:7", "--gpu"), "team/train:7", "all"),
         (("--image", "a", "--gpus", "device=0,1"), "a", '"device=0,1"'),
