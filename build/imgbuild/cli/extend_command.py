@@ -148,8 +148,9 @@ def result_lines(made: "Extended", base: "BaseImage", host: str | None) -> str:
     tested = "no suite was run in it"
     if made.report:
         tested = f"{len(made.report.suites)} suites of {base.name} passed in it"
+    shell = "bash" if base.image else "sh"
     size, time = size_text(made.size), clock_time(made.seconds)
     return (
         f"{made.tag}: {size} on {base.name}, {time}; {tested}.\n\nUse it:\n"
-        f'  {run_words(host, base.image)} -it -v "$PWD:/work" -w /work {made.tag} python train.py'
+        f"  {run_words(host, base.image)} -it {made.tag} {shell}"
     )
