@@ -123,8 +123,8 @@ def run(
     from imgbuild.training import training_job as training
 
     checkout = options.open_project(project)
-    values = (execute, nodes > 1, servers, ranks, user, shm_size, time_limit)
-    values += (ports, tensorboard, command)
+    container = (user, shm_size, time_limit, ports, tensorboard)
+    values = (execute, nodes > 1, servers, ranks, *container, command)
     for (name, formats), value in zip(_TAKEN_BY.items(), values, strict=True):
         if value and form not in formats:
             able = " or ".join(one for one in JobFormat if one in formats)
@@ -132,8 +132,8 @@ def run(
     reference, gpu, flavour, known = _image(checkout, image, selection)
     if form in _ELSEWHERE and not has_registry(reference):
         raise InputError(
-            f"--format {form}: other machines would look for {reference} on Docker Hub, where it is "
-            "another's. Push it first (`imgbuild push --to REGISTRY/REPOSITORY`), then name it as "
+            f"--format {form}: other machines would look for {reference} on Docker Hub, where "
+            "it is another's. Push it first (`imgbuild push --to REGISTRY/REPOSITORY`), then name it as "
             "it is there: --image REGISTRY/REPOSITORY:TAG."
         )
     tasks = servers or form == JobFormat.TFJOB

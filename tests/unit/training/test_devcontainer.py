@@ -34,22 +34,14 @@ def test_the_schema_refuses_wrong_values(wrong: dict[str, Any]) -> None:
 
 def test_it_has_what_the_job_has(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    options = (
-        "--checkpoints",
-        "kept",
-        "--tensorboard",
-        "my logs",
-        "--port",
-        "88",
-        "--shm-size",
-        "2g",
-    )
+    options = ("--checkpoints", "kept", "--tensorboard", "my logs", "--shm-size", "2g")
+    ports = ("--port", "88")
     more = ("--gpus", "all", "--env", "A=1", "--env", "TOKEN", "--mount", f"{tmp_path}/data:/d:ro")
     owner = (
         f"docker run --rm --pull never --user 0 --volume kept:/model {IMAGE} chown 4321:99 /model"
     )
     board = ["tensorboard", "--logdir", "my logs", "--port", "6006"]
-    assert _container(tmp_path, *options, *more) == {
+    assert _container(tmp_path, *options, *ports, *more) == {
         "name": "train",
         "image": IMAGE,
         "workspaceMount": "source=${localWorkspaceFolder},target=/work,type=bind",

@@ -6,16 +6,8 @@ import pytest
 import yaml
 from run_words import PROGRAM, PUSHED, ran
 
-WORDS = (
-    "--image",
-    PUSHED,
-    "--checkpoints",
-    "kept",
-    "--mount",
-    "data:/data:ro",
-    "--mount",
-    "out:/out",
-)
+MOUNTS = ("--mount", "data:/data:ro", "--mount", "out:/out")
+WORDS = ("--image", PUSHED, "--checkpoints", "kept", *MOUNTS)
 
 
 @pytest.mark.parametrize("form", ["mpijob", "tfjob"])
