@@ -132,9 +132,9 @@ def run(
     reference, gpu, flavour, known = _image(checkout, image, selection)
     if form in _ELSEWHERE and not has_registry(reference):
         raise InputError(
-            f"--format {form}: other machines would look for {reference} on Docker Hub, where "
-            "it is another's. Push it first (`imgbuild push --to REGISTRY/REPOSITORY`), then name it as "
-            "it is there: --image REGISTRY/REPOSITORY:TAG."
+            f"--format {form}: other machines would look for {reference} on Docker Hub, where it "
+            "is another's. Push it first (`imgbuild push --to REGISTRY/REPOSITORY`), then name it "
+            "as it is there: --image REGISTRY/REPOSITORY:TAG."
         )
     tasks = servers or form == JobFormat.TFJOB
     count = ranks or (1 if tasks else nodes)
