@@ -106,10 +106,16 @@ def test_hashes_constraints_and_wheels_of_the_user_are_kept_to(
     publish: Publish, environment: Mapping[str, str], tmp_path: Path
 ) -> None:
     """Of the index no other file may be installed than those whose hashes are given."""
-    wheel = publish("app", "1.0")
+    page = tmp_path / "simple" / "app" / "index.html"
+    page.parent.mkdir(parents=True)
+    wheel = publish("app", "1.0").rename(page.parent / "app-1.0-py3-none-any.whl")
     another = Path(copy(wheel, wheel.with_name("app-1.0-1-py3-none-any.whl")))
     with zipfile.ZipFile(another, "a") as archive:
         archive.writestr("app.py", "evil")
+    for one in (wheel, another):
+        with page.open("a") as text:
+            text.write(f'<a href="{one.name}#sha256={file_sha256(one)}">{one.name}</a>')
+    index = {**environment, "UV_DEFAULT_INDEX": page.parents[1].as_uri()}
     for name, version in (("helper", "1.0"), ("helper", "2.0"), ("other", "1.0")):
         publish(name, version)
     own = publish("own", "1.0+me", "helper").rename(tmp_path / "own-1.0+me-py3-none-any.whl")
@@ -117,12 +123,12 @@ def test_hashes_constraints_and_wheels_of_the_user_are_kept_to(
     lines = [f"app==1.0 --hash=sha256:{digest} {others}", "other", "-c helper<2"]
     lines += [f"{own.name} --hash=sha256:{file_sha256(own)}"]
     path = tmp_path / "lock.txt"
-    lock = lock_additions(lines, BASE, path, environment, folder=tmp_path)
+    lock = lock_additions(lines, BASE, path, index, folder=tmp_path)
     assert lock.versions == {"app": "1.0", "helper": "1.0", "other": "1.0", "own": "1.0+me"}
     assert (lock.hashes["app"], lock.hashes["own"]) == ((digest,), (file_sha256(own),))
     assert str(tmp_path) not in path.read_text(encoding="utf-8")
     with pytest.raises(InputError, match=r"app 1\.0: no file of the index has a hash"):
-        lock_additions([f"app {others}"], BASE, path, environment)
+        lock_additions([f"app {others}"], BASE, path, index)
 
 
 def test_another_tensorflow_names_the_images_that_have_it(

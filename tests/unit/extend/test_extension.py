@@ -161,7 +161,8 @@ def test_requirements_of_the_files_that_people_have(write: Write, tmp_path: Path
     write(
         "requirements.txt",
         "--require-hashes\n-r sub/more.txt\n"
-        f"keras==2.3.1 ; python_version < '4' \\\n    {digests[0]} \\\n    {digests[1]}\n    # via us\n",
+        f"keras==2.3.1 ; python_version < '4' \\\n    {digests[0]} "
+        f"\\\n    {digests[1]}\n    # via us\n",
     )
     write("sub/more.txt", f"--constraint held.txt\n./{wheel}\n")
     extension = extension_of({"requirements": ["requirements.txt"], "pip": [f"sub/{wheel}"]})
