@@ -40,6 +40,15 @@ def is_loopback(host: str) -> bool:
     return name == "localhost"
 
 
+def has_registry(image: str) -> bool:
+    """Return whether an image's name begins with a registry; without, it is one of Docker Hub.
+
+    Source: distribution's package reference, "splitDockerDomain".
+    """
+    host, slash, _ = image.partition("/")
+    return slash != "" and (host == "localhost" or "." in host or ":" in host)
+
+
 def moved(here: str, location: str) -> str:
     """Return the address that a ``Location`` names; it may be relative. https stays https.
 

@@ -57,9 +57,9 @@ class Cluster:
         self.checkout.docker("rm", "--force", "--volumes", *self._pods)
         self.checkout.docker("network", "rm", self._name)
 
-    def run(self, manifest: Path) -> str:
+    def run(self, manifest: str) -> str:
         """Start the containers of a manifest; return what the launcher or the chief printed."""
-        job = yaml.safe_load(manifest.read_text(encoding="utf-8"))
+        job = yaml.safe_load(manifest)
         return self._run_mpijob(job) if job["kind"] == "MPIJob" else self._run_tfjob(job)
 
     def _run_mpijob(self, job: Any) -> str:

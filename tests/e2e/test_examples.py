@@ -44,10 +44,11 @@ def test_a_job_learns_together(
     base: Callable[[str], Base], checkout: Checkout, cluster: Cluster, name: str
 ) -> None:
     """On two workers, or with a parameter server."""
-    manifest = EXAMPLES / "kubernetes" / f"{name}.yaml"
-    for tag in {*re.findall(r"image: imgbuild/tensorflow:(\S+)", manifest.read_text("utf-8"))}:
-        base(checkout.json("show", "--name", tag)[0]["name"])
-    printed = cluster.run(manifest)
+    text = (EXAMPLES / "kubernetes" / f"{name}.yaml").read_text(encoding="utf-8")
+    for published in {*re.findall(r"image: (\S+)", text)}:
+        (row,) = checkout.json("show", "--name", published.rpartition(":")[2])
+        text = text.replace(published, base(row["name"]).tag)
+    printed = cluster.run(text)
     assert LEARNT.search(printed)
     assert printed.count("2 ranks learnt") == (name != "tfjob")
 

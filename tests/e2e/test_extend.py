@@ -1,9 +1,11 @@
 """`imgbuild extend` on real images: what it adds, what it refuses, what is left of a failure."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 from checkout import Base, Checkout
@@ -16,7 +18,9 @@ from imgbuild.dockerfile.lockfile import parse_lock
 NAME = "tf-2.2-cpu-debian"
 #: What shells and Dockerfiles would like to do something with.
 VALUE = 'a "b" $HOME \\ `id` c\'d'
-PROGRAM = "import keras, docopt, os; print(keras.__version__, os.getuid(), os.environ['WORDS'])"
+PROGRAM = (
+    "import keras, docopt, os, own; print(keras.__version__, os.getuid(), os.environ['WORDS'])"
+)
 
 
 @pytest.fixture
@@ -24,7 +28,17 @@ def folder(tmp_path: Path) -> Path:
     """Give a folder with an extension in it: packages of both kinds, a variable, files, a user."""
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "train.py").write_text("print('trained')\n", encoding="utf-8")
-    (tmp_path / "requirements.txt").write_text("keras==2.3.1\ntensorflow>=2.2\n", encoding="utf-8")
+    wheel = tmp_path / "dist" / "own-1.0-py3-none-any.whl"
+    wheel.parent.mkdir()
+    with ZipFile(wheel, "w") as archive:
+        archive.writestr("own.py", "")
+        info = "own-1.0.dist-info"
+        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: own\nVersion: 1.0\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", f"own.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n")
+    lines = ("keras==2.3.1", "tensorflow>=2.2", f"./dist/{wheel.name}", "-c held.txt", "")
+    (tmp_path / "requirements.txt").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "held.txt").write_text("scipy<1.5\n", encoding="utf-8")
     document = {
         "name": NAME,
         "pip": ["docopt"],  # without a wheel
@@ -54,7 +68,8 @@ def test_what_is_added_is_there(
     made = checkout.run("extend", "-f", str(folder / "train.yaml"), "-t", tag, "--no-test")
     assert f"{tag}: " in made.stdout
     locked = parse_lock((folder / "train.lock.txt").read_text(encoding="utf-8"), "train.lock.txt")
-    assert {*locked.versions} == {"docopt", "keras", "keras-applications", "scipy"}
+    assert {*locked.versions} == {"docopt", "keras", "keras-applications", "own", "scipy"}
+    assert locked.versions["scipy"].startswith("1.4.")
     assert all(locked.hashes.values())
     assert _printed(checkout, tag, "python", "-c", PROGRAM) == f"2.3.1 1000 {VALUE}"
     login = ("env", "-i", "bash", "-lc", 'echo "$WORDS"')
@@ -94,8 +109,14 @@ def test_docker_builds_what_is_printed(
     base(NAME)
     text = checkout.run("extend", "-f", str(folder / "train.yaml"), "-t", tag, "--print").stdout
     (folder / "Dockerfile").write_text(text, encoding="utf-8")
+    (tagging,) = re.findall(r"^#   docker (tag (\S+) (local\.invalid\S+))$", text, re.MULTILINE)
+    assert tagging[2].rpartition(":")[2] == tagging[1].removeprefix("sha256:")
+    checkout.printed(*tagging[0].split())
     secret = f"--secret=id=ca,src={ca_bundle(checkout.root)}"
-    checkout.printed("build", "--quiet", secret, f"--tag={tag}", str(folder))
+    try:
+        checkout.printed("build", "--quiet", secret, f"--tag={tag}", str(folder))
+    finally:
+        checkout.docker("rmi", tagging[2])
     assert _printed(checkout, tag, "python", "-c", PROGRAM) == f"2.3.1 1000 {VALUE}"
 
 

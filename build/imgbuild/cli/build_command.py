@@ -214,24 +214,30 @@ def _idle_line(items: "Sequence[PlanItem]") -> str:
 
 
 def run_words(host: str | None, image: "Image | None") -> str:
-    """Return the words before an image's name that run it, or what was built on it, once."""
+    """Return the words that run an image, or what was built on it, as the caller, in this folder.
+
+    No other than this engine's: Docker Hub has a stranger's by its name.
+    """
     from imgbuild.engine.discovery import client_words
 
     gpus = " --gpus all" if image and image.variant == "gpu" else ""
-    return f"{client_words(host)} run --rm{gpus}"
+    user = f'--user "$(id -u):$(id -g)" -e HOME=/tmp{gpus}'
+    return f'{client_words(host)} run --rm --pull never {user} -v "$PWD:/work" -w /work \\\n     '
 
 
 def usage_lines(images: "Sequence[Image]", host: str | None) -> str:
-    """Return how to use the first image, a shell, two ranks, TensorBoard; then the others."""
+    """Return how to use the first image, in any folder: one rank, two, TensorBoard."""
     image, *others = images
     name, run = image.tags[0], run_words(host, image)
     ranks = "-np 2 --oversubscribe" if image.mpi.flavour == "openmpi" else "-np 2"
     lines = f"""
 Use {"them, such as the first" if others else "it"}:
-  {run} -it -v "$PWD:/work" -w /work {name} python train.py
-  {run} -v "$PWD:/work" -w /work {name} mpirun {ranks} python train.py
-  {run} -p 6006:6006 -v "$PWD/logs:/logs" {name} \\
-      tensorboard --logdir /logs --host 0.0.0.0     then open http://localhost:6006"""
+  {run} {name} python -c "import tensorflow as tf; print(tf.__version__)"
+  {run} {name} mpirun {ranks} \\
+      python -c "import horovod.tensorflow as hvd; hvd.init(); print(hvd.rank(), hvd.size())"
+  {run} -p 127.0.0.1:6006:6006 {name} \\
+      tensorboard --logdir . --host 0.0.0.0
+The last shows this folder at http://localhost:6006. Your own program: imgbuild run."""
     changes = ["their own name in its place (imgbuild list)"] if others else []
     if {"cpu", "gpu"} == {one.variant for one in images}:
         changes.append("--gpus all only with those for GPUs")

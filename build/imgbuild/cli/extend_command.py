@@ -1,5 +1,7 @@
 """``imgbuild extend``: add packages, files and settings to an image that stays what it is."""
 
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -7,7 +9,7 @@ import typer
 
 from imgbuild.cli import options
 from imgbuild.cli.options import echo, flag, info, option, select, takes_selection
-from imgbuild.errors import InputError
+from imgbuild.errors import ImgbuildError, InputError
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import clock_time, size_text
 
@@ -102,7 +104,7 @@ def _extend(
     from imgbuild.extend.additions import lock_additions
     from imgbuild.extend.base_image import family_base, referenced_base
     from imgbuild.extend.extended import build_extension, extension_dockerfile
-    from imgbuild.extend.extension import check_use, wanted_packages
+    from imgbuild.extend.extension import check_use, wanted_packages, wheel_paths
     from imgbuild.matrix.images import all_images
     from imgbuild.matrix.load import load_matrix
     from imgbuild.settings import load_settings
@@ -126,19 +128,36 @@ def _extend(
             base = referenced_base(extension.base, context)
         elif context:
             context.engine.need(base.reference, base.image)
+        elif not extension.base:
+            base = _located(base, project)
         lock, requested = None, wanted_packages(extension, folder, base.python)
+        wheels = wheel_paths(requested)
         if requested:
             info(f"resolving {len(requested)} requirements against {base.name}")
             sites = Sites(matrix.upstream_urls, load_settings(project.settings))
             environment = index_environment(sites)
-            lock = lock_additions(requested, base, lock_path, environment, upgrade=upgrade)
+            lock = lock_additions(
+                requested, base, lock_path, environment, folder=folder, upgrade=upgrade
+            )
             added = ", ".join(f"{name} {version}" for name, version in lock.versions.items())
             info(f"{lock_path.name}: adds {added or 'nothing, the base has all of it'}")
         if context and not print_only:
-            made = build_extension(extension, base, lock, folder, context)
+            made = build_extension(extension, base, lock, wheels, folder, context)
             echo(result_lines(made, base, context.host))
         else:
-            echo(extension_dockerfile(extension, base, lock, images[0], project).rstrip())
+            values = (extension, base, lock, wheels, images[0], project, base.local_name)
+            echo(extension_dockerfile(*values).rstrip())
+
+
+def _located(base: "BaseImage", project: "Project") -> "BaseImage":
+    """Return the base with its id, if there is an engine that has it."""
+    from imgbuild.engine.client import open_engine
+    from imgbuild.settings import load_settings
+
+    with suppress(ImgbuildError), open_engine(load_settings(project.settings).engine) as engine:
+        if stored := engine.inspect(base.reference):
+            return replace(base, id=stored.id)
+    return base
 
 
 def result_lines(made: "Extended", base: "BaseImage", host: str | None) -> str:
@@ -148,8 +167,9 @@ def result_lines(made: "Extended", base: "BaseImage", host: str | None) -> str:
     tested = "no suite was run in it"
     if made.report:
         tested = f"{len(made.report.suites)} suites of {base.name} passed in it"
+    shell = "bash" if base.image else "sh"
     size, time = size_text(made.size), clock_time(made.seconds)
     return (
         f"{made.tag}: {size} on {base.name}, {time}; {tested}.\n\nUse it:\n"
-        f'  {run_words(host, base.image)} -it -v "$PWD:/work" -w /work {made.tag} python train.py'
+        f"  {run_words(host, base.image)} -it {made.tag} {shell}"
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from imgbuild.addresses import has_registry
 from imgbuild.cli import options
 from imgbuild.cli.options import echo, flag, info, option, select, takes_selection
 from imgbuild.errors import InputError, MachineError
@@ -32,16 +33,18 @@ class JobFormat(StrEnum):
 
 _EVERY = frozenset(JobFormat)
 _KUBERNETES = {JobFormat.MPIJOB, JobFormat.TFJOB}
+_ELSEWHERE = {*_KUBERNETES, JobFormat.SLURM}
 #: Who can express the options that not every format can.
 _TAKEN_BY = {
     "--exec": {JobFormat.DOCKER},
     "--nodes": _EVERY - {JobFormat.DOCKER, JobFormat.DEVCONTAINER},
     "--ps": {JobFormat.COMPOSE, JobFormat.TFJOB},
     "-np": _EVERY - {JobFormat.TFJOB, JobFormat.DEVCONTAINER},
-    "--user": _EVERY - _KUBERNETES - {JobFormat.SLURM},
+    "--user": _EVERY - _ELSEWHERE,
     "--shm-size": _EVERY - {JobFormat.SLURM},
     "--time-limit": _EVERY - {JobFormat.DEVCONTAINER},
-    "--tensorboard": _EVERY - _KUBERNETES - {JobFormat.SLURM},
+    "--port": {JobFormat.DOCKER, JobFormat.DEVCONTAINER},
+    "--tensorboard": _EVERY - _ELSEWHERE,
     "a program": _EVERY - {JobFormat.DEVCONTAINER},
 }
 
@@ -97,6 +100,12 @@ def run(
     time_limit: str | None = option(
         "--time-limit DURATION", "End it after 90s, 30m or 1h30m, so that it can save."
     ),
+    ports: list[int] | None = option(
+        "--port PORT",
+        "Publish this port of the program on 127.0.0.1; repeatable.",
+        min=1,
+        max=65535,
+    ),
     tensorboard: str | None = option(
         "--tensorboard DIR", "Show this folder of the container in TensorBoard meanwhile."
     ),
@@ -114,12 +123,19 @@ def run(
     from imgbuild.training import training_job as training
 
     checkout = options.open_project(project)
-    values = (execute, nodes > 1, servers, ranks, user, shm_size, time_limit, tensorboard, command)
+    container = (user, shm_size, time_limit, ports, tensorboard)
+    values = (execute, nodes > 1, servers, ranks, *container, command)
     for (name, formats), value in zip(_TAKEN_BY.items(), values, strict=True):
         if value and form not in formats:
             able = " or ".join(one for one in JobFormat if one in formats)
             raise InputError(f"{name}: --format {form} cannot express it. Give --format {able}.")
     reference, gpu, flavour, known = _image(checkout, image, selection)
+    if form in _ELSEWHERE and not has_registry(reference):
+        raise InputError(
+            f"--format {form}: other machines would look for {reference} on Docker Hub, where it "
+            "is another's. Push it first (`imgbuild push --to REGISTRY/REPOSITORY`), then name it "
+            "as it is there: --image REGISTRY/REPOSITORY:TAG."
+        )
     tasks = servers or form == JobFormat.TFJOB
     count = ranks or (1 if tasks else nodes)
     planned = training.TrainingJob(
@@ -141,6 +157,7 @@ def run(
         overrides=tuple(map(training.parse_variable, env or ())),
         checkpoints=checkpoints and training.parse_source(checkpoints, "--checkpoints"),
         tensorboard=tensorboard,
+        ports=tuple(ports or ()),
     )
     training.check_job(planned, runs=form != JobFormat.DEVCONTAINER)
     if form != JobFormat.DOCKER:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from imgbuild.addresses import has_registry
 from imgbuild.build.context import BuildContext, image_locks
 from imgbuild.dockerfile.labels import NAME
 from imgbuild.dockerfile.lockfile import locked_packages
@@ -17,7 +18,7 @@ from imgbuild.suites.container import ImageContents, read_contents, remove_lefto
 from imgbuild.suites.runner import folder_name
 
 #: Packages with the same files.
-_TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu")
+TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu")
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class BaseImage:
 
     ``packages`` are the versions of its Python packages by canonical name, of which ``local`` are
     not taken from the index, such as a Horovod that was compiled for it. ``system`` is such as
-    ``debian-12``, ``user`` whom its containers run as.
+    ``debian-12``, ``user`` whom its containers run as, ``id`` the engine's where it is known.
     """
 
     name: str
@@ -38,6 +39,19 @@ class BaseImage:
     local: Iterable[str]
     image: Image | None = None
     user: str = ""
+    id: str = ""
+
+    @property
+    def local_name(self) -> str:
+        """What a Dockerfile calls it so that no stranger's image is pulled in its place.
+
+        BuildKit takes no id (https://github.com/moby/moby/issues/39769), but a tag on every image
+        store; no registry can have the one here (RFC 2606, "TLDs for Testing").
+        """
+        repository, _, tag = self.reference.partition(":")
+        if has_registry(self.reference) or "@" in self.reference:
+            return self.reference
+        return f"local.invalid/{repository}:{self.id.partition(':')[2] or tag or 'latest'}"
 
     @property
     def platform(self) -> str:
@@ -49,8 +63,8 @@ class BaseImage:
 
         A package that asks for ``tensorflow`` has it where ``tensorflow-cpu`` is.
         """
-        own = [self.packages[name] for name in _TENSORFLOWS if name in self.packages]
-        others = {name: own[0] for name in _TENSORFLOWS if own and name not in self.packages}
+        own = [self.packages[name] for name in TENSORFLOWS if name in self.packages]
+        others = {name: own[0] for name in TENSORFLOWS if own and name not in self.packages}
         return {**{name: self.packages[name] for name in self.local}, **others}
 
 
@@ -99,6 +113,6 @@ def referenced_base(reference: str, context: BuildContext) -> BaseImage:
         if image.name == stored.labels.get(NAME):
             base = family_base(image, context.project)
             if base.packages == packages:
-                return replace(base, reference=reference, user=stored.user)
+                return replace(base, reference=reference, user=stored.user, id=stored.id)
     facts = (found.python, found.glibc, "-".join(found.os), packages, packages)
-    return BaseImage(reference, reference, *facts, user=stored.user)
+    return BaseImage(reference, reference, *facts, user=stored.user, id=stored.id)

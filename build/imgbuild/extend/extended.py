@@ -4,6 +4,7 @@ import json
 import re
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -46,10 +47,19 @@ class Extended:
     report: Report | None
 
 
-def extension_dockerfile(
-    extension: Extension, base: BaseImage, lock: Lock | None, image: Image, project: Project
+def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
+    extension: Extension,
+    base: BaseImage,
+    lock: Lock | None,
+    wheels: Sequence[str],
+    image: Image,
+    project: Project,
+    source: str = "",
 ) -> str:
-    """Return the Dockerfile, which needs no other file of imgbuild's; ``image`` is any."""
+    """Return the Dockerfile, which needs no other file of imgbuild's; ``image`` is any.
+
+    ``wheels`` are paths in the build context, ``source`` what the base is called, if not as it is.
+    """
     paths, labels = {}, {f"{_BASE}.name": base.reference, _EXTENDS: base.name}
     if extension.apt:
         paths["apt-install"] = project.files / "apt" / "install"
@@ -69,6 +79,7 @@ def extension_dockerfile(
     environment = template_environment(HERE)
     environment.filters |= {"quoted": _quoted, "to_json": json.dumps}
     values = {"extension": extension, "base": base, "files": files, "labels": labels}
+    values |= {"source": source or base.reference, "wheels": wheels}
     values |= {"uv": image.matrix.uv, "epoch": epoch_seconds(image)}
     return environment.get_template("Dockerfile.j2").render(values).rstrip() + "\n"
 
@@ -82,8 +93,13 @@ def _quoted(value: str) -> str:
     return f'"{escaped}"'
 
 
-def build_extension(
-    extension: Extension, base: BaseImage, lock: Lock | None, folder: Path, context: BuildContext
+def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
+    extension: Extension,
+    base: BaseImage,
+    lock: Lock | None,
+    wheels: Sequence[str],
+    folder: Path,
+    context: BuildContext,
 ) -> Extended:
     """Build the extension, test it unless the options say otherwise, and tag it if it passed.
 
@@ -113,7 +129,8 @@ def build_extension(
             uncached=("system",) if extension.apt and context.inputs.snapshots else (),
             secrets=tuple(f"id={one},src={path}" for one, path in context.inputs.secrets.items()),
         )
-        text = extension_dockerfile(extension, base, lock, context.images[0], context.project)
+        image, project = context.images[0], context.project
+        text = extension_dockerfile(extension, base, lock, wheels, image, project)
         target.dockerfile.write_text(text, encoding="utf-8")
         log = log_path(name, context)
 

@@ -2,21 +2,27 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import parse_wheel_filename
 from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError
 
 from imgbuild import scalars
 from imgbuild.errors import InputError
-from imgbuild.files import read_named
+from imgbuild.files import file_sha256, read_named
 from imgbuild.matrix.selection import Selection
 from imgbuild.yaml_file import Fault, Location, Section, check, read_document
 
-_OTHER_FILE = re.compile(r"(?:-r|--requirement)[ =]?\s*([^\s\0]+)")
+_OTHER_FILE = re.compile(r"(-r|-c|--requirement|--constraint)[ =]?\s*((?!\S*://)[^\s\0]+)")
+_HASHES = re.compile(r"(\s+--hash[= ]sha256:[0-9a-f]{64})+$")
+#: What BuildKit mounts as it is written.
+_WHEEL = re.compile(r"[A-Za-z0-9._@+/-]+\.whl")
+_INDEX = re.compile(r"-i|-f|--(extra-)?index-url|--find-links|--no-index|--trusted-host")
+_SOURCE = re.compile(r"(?:-e|--editable)[ =]?\s*(.+)|([.~/].*|\S*://.+)|\S+ *@ *(\S+)")
 #: ``channel::name``, then a version. Source: conda's documentation, "Package match specifications".
 _CONDA = re.compile(r"(?:[\w./-]+::)?([A-Za-z0-9_][A-Za-z0-9._-]*)\s*(.*)")
 #: Packages of conda that are of no Python, or have another name in the index.
@@ -28,18 +34,29 @@ _CONDA_ONLY = re.compile(
 
 
 def plain_requirement(value: str) -> str:
-    """Return a requirement as it is written; ValueError for one that cannot be locked by hash."""
+    """Return a requirement, or the path of a wheel, as it is written.
+
+    ValueError: it cannot be locked by hash; the message names the way for what it is.
+    """
+    text = _HASHES.sub("", value)
     try:
-        if value.isprintable() and not Requirement(value).url:
+        if _WHEEL.fullmatch(text) or (value.isprintable() and not Requirement(text).url):
             return value
     except InvalidRequirement:
         pass
-    raise ValueError(
-        f"{value!r} is not a requirement of the package index, such as keras==2.3.1; options, "
-        "addresses and folders cannot be locked by hash"
-    )
+    way = "write it as keras==2.3.1, or leave this line out"
+    if _INDEX.match(text):
+        way = "name the index as the mirror `python-index` in the settings (docs/guide.md), or "
+        way += "download the wheel (`pip download --no-deps NAME`), and write its path"
+    elif source := _SOURCE.fullmatch(text):
+        way = f"build a wheel, `pip wheel --no-deps -w dist {next(filter(None, source.groups()))}`"
+        way += ", and write its path, dist/NAME.whl; or install it in a Dockerfile FROM the image"
+    text = f"{value!r} is not a requirement of the package index, and cannot be locked by hash: "
+    raise ValueError(re.sub(r"//[^/@\s]*@", "//", text + way))  # without logins
 
 
+#: The fields that add something.
+_ADDED = {"pip", "requirements", "conda_file", "apt", "env", "copied", "user"}
 PipRequirement = Annotated[str, AfterValidator(plain_requirement)]
 
 
@@ -105,7 +122,9 @@ def _files_named(extension: Extension) -> Iterator[tuple[Location, str]]:
 
 
 def check_use(extension: Extension, folder: Path, repository: str) -> None:
-    """Raise InputError for a copy of what is not in ``folder``, and for a tag of ``repository``."""
+    """Raise InputError: nothing to add, no such file in ``folder``, a tag of ``repository``."""
+    if not any(getattr(extension, field) for field in _ADDED):
+        raise InputError("Nothing to add: give --pip, --requirements, --apt, --env, --copy, …")
     for pair in extension.copied:
         if not (folder / pair.partition(":")[0]).exists():
             raise InputError(f"copy {pair}: {folder} has no such file or folder.")
@@ -119,34 +138,66 @@ def check_use(extension: Extension, folder: Path, repository: str) -> None:
 def wanted_packages(extension: Extension, folder: Path, python: str) -> tuple[str, ...]:
     """Return all requirements for Python packages: own ones, those of the files in ``folder``.
 
-    ``python`` is the base's version. InputError: a line is none, or asks for what pip has not.
+    They are lines in pip's format: a constraint has ``-c `` before it, a wheel is its path below
+    the folder and its hash. ``python`` is the base's version. InputError: a line is none, or asks
+    for what pip has not.
     """
-    found = [*extension.pip]
+    found = [*_lines("--pip", extension.pip, folder, folder)]
     for name in extension.requirements:
-        found += _required(folder / name)
+        found += _required(folder / name, folder)
     if extension.conda_file:
-        found += _of_conda(folder / extension.conda_file, python)
+        path = folder / extension.conda_file
+        found += _lines(path.name, _of_conda(path, python), path.parent, folder)
     return tuple(dict.fromkeys(found))
 
 
-def _required(path: Path, *above: str, place: str = "") -> Iterator[str]:
+def _required(path: Path, folder: Path, *above: str, place: str = "") -> Iterator[str]:
     """Yield the requirements of a file in pip's format, and of those that it includes.
 
     ``place`` is where another file includes this one.
     """
+    here, text = {*above, os.path.realpath(path)}, ""
     for number, line in enumerate(read_named(path, f"{place}{path}").splitlines(), 1):
-        text = re.sub(r"(^|\s)#.*", "", line).strip()
-        place, other = f"{path.name}:{number}", _OTHER_FILE.fullmatch(text)
-        here = {*above, os.path.realpath(path)}
-        if other and os.path.realpath(path.parent / other[1]) in here:
-            raise InputError(f"{place}: {other[1]} includes itself. Take the line out.")
+        text += line
+        if text.endswith("\\"):
+            text = f"{text[:-1]} "
+            continue
+        text, place = re.sub(r"(^|\s)#.*", "", text).strip(), f"{path.name}:{number}"
+        other = _OTHER_FILE.fullmatch(text)
+        if other and os.path.realpath(path.parent / other[2]) in here:
+            raise InputError(f"{place}: {other[2]} includes itself. Take the line out.")
         if other:
-            yield from _required(path.parent / other[1], *here, place=f"{place}: ")
-        elif text:
-            try:
-                yield plain_requirement(text)
-            except ValueError as error:
-                raise InputError(f"{place}: {error}.") from None
+            prefix = "-c " if other[1] in {"-c", "--constraint"} else ""
+            for one in _required(path.parent / other[2], folder, *here, place=f"{place}: "):
+                yield prefix + one.removeprefix(prefix)
+        elif text and text != "--require-hashes":
+            yield from _lines(place, [text], path.parent, folder)
+        text = ""
+
+
+def _lines(place: str, texts: Iterable[str], here: Path, folder: Path) -> Iterator[str]:
+    """Yield requirements that stand at ``place``; paths are from the folder ``here``."""
+    for text in texts:
+        try:
+            line = " ".join(plain_requirement(text).split())
+            if _WHEEL.match(line):
+                line = _wheel(_HASHES.sub("", line), here, folder)
+        except ValueError as error:
+            raise InputError(f"{place}: {error}.") from None
+        yield line
+
+
+def wheel_paths(requested: Iterable[str]) -> list[str]:
+    """Return the wheels among requirements as `wanted_packages` returns them."""
+    return [line.split()[0] for line in requested if line.partition(" ")[0].endswith(".whl")]
+
+
+def _wheel(text: str, here: Path, folder: Path) -> str:
+    path = os.path.relpath(here / text, folder)
+    if path.startswith("..") or not _WHEEL.fullmatch(path) or not (folder / path).is_file():
+        raise ValueError(f"{text}: no file below {folder}, which the build reads; copy it there")
+    parse_wheel_filename(Path(path).name)
+    return f"{path} --hash=sha256:{file_sha256(folder / path)}"
 
 
 class PipSection(Section):

@@ -12,9 +12,10 @@ here=${0%/*}
 unset UV_CONSTRAINT PIP_CONSTRAINT
 python=$(command -v python3)
 prefix=$("$python" -c 'import sys; print(sys.prefix)')
-if [ -e "$here/build.txt" ]; then set -- "$1" --build-constraints "$here/build.txt"; fi
 epoch=$1
 shift
+if [ -e "$here/build.txt" ]; then set -- --build-constraints "$here/build.txt"; fi
+if [ -d /run/wheels ]; then set -- "$@" --find-links /run/wheels; fi
 uv pip install --no-config --python "$python" --prefix "/out$prefix" \
     --link-mode copy --no-deps --require-hashes --requirement "$here/packages.txt" "$@"
 rm -f "/out$prefix/.lock"

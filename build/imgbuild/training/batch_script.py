@@ -7,8 +7,7 @@ from imgbuild.errors import InputError
 from imgbuild.training.training_job import WORK, TrainingJob
 
 _HEADER = """\
-# The image as a file, once, where it is in an engine or in a registry:
-#   apptainer build {file} docker-daemon:{image}
+# The image as a file, once:
 #   apptainer build {file} docker://{image}"""
 
 

@@ -99,7 +99,7 @@ def _service(job: TrainingJob, name: str) -> Service:
     mounts += [f"{_KEY_VOLUME}:{_KEYS}:ro"] if _several(job) else []
     gpus = {"deploy": {"resources": {"reservations": {"devices": [_devices(job.gpus)]}}}}
     return {
-        "image": job.image,
+        **_image(job),
         "hostname": name,
         **({"user": job.user} if job.user else {}),
         "working_dir": WORK,
@@ -111,6 +111,10 @@ def _service(job: TrainingJob, name: str) -> Service:
     }
 
 
+def _image(job: TrainingJob) -> Service:
+    return {"image": job.image, **({"pull_policy": "never"} if job.only_local else {})}
+
+
 def _devices(gpus: str | None) -> Service:
     text = str(gpus)
     which: Service = {"count": int(text) if text.isdigit() else "all"}
@@ -120,7 +124,7 @@ def _devices(gpus: str | None) -> Service:
 
 
 def _board(job: TrainingJob) -> Service:
-    kept = ("image", "user", "working_dir", "environment")
+    kept = ("image", "pull_policy", "user", "working_dir", "environment")
     return {
         **{key: value for key, value in _service(job, "").items() if key in kept},
         "volumes": [one.text for one in job.board_mounts],
@@ -138,7 +142,7 @@ def _prepare(job: TrainingJob) -> Service:
         return {}
     mounts += [f"{_KEY_VOLUME}:{_KEYS}"] if _several(job) else []
     command = ["sh", "-ec", "\n".join(steps)]
-    return {"image": job.image, "user": "0", "volumes": mounts, "command": command}
+    return {**_image(job), "user": "0", "volumes": mounts, "command": command}
 
 
 def _wait(service: Service, name: str, condition: str) -> None:

@@ -35,10 +35,13 @@ def devcontainer_text(job: TrainingJob) -> str:
     }
     if job.gpus:
         document["hostRequirements"] = {"gpu": True}
+    if ports := [*job.ports, *([TENSORBOARD_PORT] if job.tensorboard else [])]:
+        document["forwardPorts"] = ports
     if job.tensorboard:
-        document["forwardPorts"] = [TENSORBOARD_PORT]
         board = ["tensorboard", "--logdir", job.tensorboard, "--port", str(TENSORBOARD_PORT)]
         document["postAttachCommand"] = {"tensorboard": board}
-    if owner := owner_words(job, ("docker",)):
-        document["initializeCommand"] = owner
+    # What fails ends it, before an image that is not there is looked for elsewhere.
+    there = ["docker", "image", "inspect", "--format={{.Id}}", job.image] if job.only_local else []
+    if first := owner_words(job, ("docker",)) or there:
+        document["initializeCommand"] = first
     return json.dumps(document, indent=2)

@@ -68,7 +68,8 @@ def run_job(job: TrainingJob, client: Line, log: Callable[[str], None]) -> int:
 
 def _train(job: TrainingJob, client: Line) -> Lines:
     limits = (("--shm-size", size_words(job.shm_bytes)), ("--stop-timeout", str(SAVE_SECONDS)))
-    own = (*_gpus(job), *limits)
+    ports = (("--publish", f"127.0.0.1:{one}:{one}") for one in job.ports)
+    own = (*_gpus(job), *ports, *limits)
     return (*_container(job, client, job.name, job.mounts, own), job.launched())
 
 
@@ -84,15 +85,19 @@ def owner_words(job: TrainingJob, client: Line) -> list[str]:
     kept = [one for one in job.volumes if one.target == MODEL]
     if not kept or job.user is None:
         return []
-    root = ("--rm", "--user", "0", "--volume", kept[0].text)
-    return [*client, "run", *root, job.image, "chown", job.user, MODEL]
+    root = ("--user", "0", "--volume", kept[0].text)
+    return [*_run(job, client), *root, job.image, "chown", job.user, MODEL]
+
+
+def _run(job: TrainingJob, client: Line) -> Line:
+    return (*client, "run", "--rm", *(("--pull", "never") if job.only_local else ()))
 
 
 def _container(
     job: TrainingJob, client: Line, name: str, mounts: Sequence[Mount], own: Lines
 ) -> Iterator[Line]:
     """Yield all before the command; ``own`` are options that the other container has not."""
-    yield (*client, "run", "--rm", "--name", name)
+    yield (*_run(job, client), "--name", name)
     if job.user:
         yield ("--user", job.user)
     for mount in mounts:

@@ -9,6 +9,7 @@ from pathlib import Path
 from posixpath import normpath
 from typing import TYPE_CHECKING
 
+from imgbuild.addresses import has_registry
 from imgbuild.errors import InputError
 from imgbuild.text import printable
 
@@ -81,6 +82,12 @@ class TrainingJob:
     overrides: tuple[tuple[str, str | None], ...] = ()
     checkpoints: str | None = None
     tensorboard: str | None = None
+    ports: tuple[int, ...] = ()
+
+    @property
+    def only_local(self) -> bool:
+        """Whether the image must be in the engine: Docker Hub has a stranger's by that name."""
+        return not has_registry(self.image)
 
     @property
     def mounts(self) -> tuple[Mount, ...]:

@@ -491,11 +491,12 @@ def test_many_images_have_their_suites_in_brief_and_totals(images: dict[str, Ima
 
 def test_the_usage_names_the_engine_and_what_the_image_needs(images: dict[str, Image]) -> None:
     own = usage_lines([images[NEW]], "unix:///x")
-    assert "docker -H unix:///x run --rm -it" in own
-    assert "mpirun -np 2 --oversubscribe python" in own
+    assert own.count("docker -H unix:///x run --rm --pull never --user ") == 3
+    assert "mpirun -np 2 --oversubscribe" in own
+    assert "-p 127.0.0.1:6006:6006 " in own
     intel = usage_lines([images["tf-1.12-gpu-ubuntu"]], "unix:///var/run/docker.sock")
-    assert "docker run --rm --gpus all -v" in intel
-    assert "mpirun -np 2 python" in intel  # Intel's knows no --oversubscribe
+    assert intel.count(" --gpus all ") == 3
+    assert "--oversubscribe" not in intel  # Intel's knows no --oversubscribe
     assert "others" not in own + intel
 
 

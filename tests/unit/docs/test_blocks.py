@@ -18,6 +18,7 @@ TYPED_BY = {
     "docs/distributed.md#Parameter servers": "test_examples.py",
     "docs/frameworks.md#ONNX": "test_examples.py",
     "docs/tensorboard.md#In a notebook": "test_examples.py",
+    "docs/tensorboard.md#JupyterLab": "test_notebook.py",
 }
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),

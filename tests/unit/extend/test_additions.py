@@ -5,13 +5,18 @@ import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from shutil import copy
 
 import pytest
+from bench import NEW
 
 from imgbuild.errors import InputError, MachineError
 from imgbuild.extend.additions import lock_additions
-from imgbuild.extend.base_image import BaseImage
+from imgbuild.extend.base_image import BaseImage, family_base
 from imgbuild.files import file_sha256
+from imgbuild.matrix.images import Image
+from imgbuild.project import Project
+from releases import release_of
 
 PACKAGES = {"numpy": "1.18.5", "tensorflow-cpu": "2.2.0"}
 BASE = BaseImage("me/base:1", "me/base:1", "3.6.15", "2.36", "debian-12", PACKAGES, PACKAGES)
@@ -95,6 +100,45 @@ def test_a_conflict_says_who_wants_what(
         assert words in str(error.value)
     assert "me-base-1" not in str(error.value)
     assert not path.exists()
+
+
+def test_hashes_constraints_and_wheels_of_the_user_are_kept_to(
+    publish: Publish, environment: Mapping[str, str], tmp_path: Path
+) -> None:
+    """Of the index no other file may be installed than those whose hashes are given."""
+    page = tmp_path / "simple" / "app" / "index.html"
+    page.parent.mkdir(parents=True)
+    wheel = publish("app", "1.0").rename(page.parent / "app-1.0-py3-none-any.whl")
+    another = Path(copy(wheel, wheel.with_name("app-1.0-1-py3-none-any.whl")))
+    with zipfile.ZipFile(another, "a") as archive:
+        archive.writestr("app.py", "evil")
+    for one in (wheel, another):
+        with page.open("a") as text:
+            text.write(f'<a href="{one.name}#sha256={file_sha256(one)}">{one.name}</a>')
+    index = {**environment, "UV_DEFAULT_INDEX": page.parents[1].as_uri()}
+    for name, version in (("helper", "1.0"), ("helper", "2.0"), ("other", "1.0")):
+        publish(name, version)
+    own = publish("own", "1.0+me", "helper").rename(tmp_path / "own-1.0+me-py3-none-any.whl")
+    digest, others = file_sha256(wheel), f"--hash=sha256:{'0' * 64}"
+    lines = [f"app==1.0 --hash=sha256:{digest} {others}", "other", "-c helper<2"]
+    lines += [f"{own.name} --hash=sha256:{file_sha256(own)}"]
+    path = tmp_path / "lock.txt"
+    lock = lock_additions(lines, BASE, path, index, folder=tmp_path)
+    assert lock.versions == {"app": "1.0", "helper": "1.0", "other": "1.0", "own": "1.0+me"}
+    assert (lock.hashes["app"], lock.hashes["own"]) == ((digest,), (file_sha256(own),))
+    assert str(tmp_path) not in path.read_text(encoding="utf-8")
+    with pytest.raises(InputError, match=r"app 1\.0: no file of the index has a hash"):
+        lock_additions([f"app {others}"], BASE, path, index)
+
+
+def test_another_tensorflow_names_the_images_that_have_it(
+    images: dict[str, Image], project: Project, tmp_path: Path
+) -> None:
+    base = family_base(images[NEW], project)
+    with pytest.raises(InputError) as error:
+        lock_additions(["tensorflow==2.2.0"], base, tmp_path / "lock.txt", {})
+    assert f"{NEW} has TensorFlow {release_of('2.2')}, which stays" in str(error.value)
+    assert "tensorflow==2.2.*, or take --tf 2.2 --stack ubuntu." in str(error.value)
 
 
 def test_a_package_for_newer_pythons_is_refused_without_a_hint_about_options(

@@ -7,18 +7,20 @@ from conftest import ROOT
 from project_copy import NO_ENGINE, imgbuild
 
 PROJECT = ("--project", str(ROOT))
+ADDED = ("-t", "me/x:1", "--env", "A=1")
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
         (("--tf", "2.2"), "Say what the result is called"),
-        (("-t", "me/x:1", "--tf", "2.2", "--tf", "2.3"), "One image is extended; 2 are selected."),
+        (("-t", "me/x:1", "--tf", "2.2"), "Nothing to add: give --pip, --requirements"),
+        ((*ADDED, "--tf", "2.2", "--tf", "2.3"), "One image is extended; 2 are selected."),
         (("-t", "me/x:1", "--base", "x:1", "--gpu"), "The base is x:1; leave out what selects"),
         (("-t", "me/x:1", "--env", "A"), "--env A: give NAME=VALUE."),
         (("-t", "me/x"), "--tag: 'me/x' is not the name of an image with its tag"),
         (("-t", "me/x:1", "--copy", "none:/x"), "has no such file or folder"),
-        (("-t", "imgbuild/tensorflow:1"), "those of the matrix's own images"),
+        ((*ADDED, "-t", "imgbuild/tensorflow:1"), "those of the matrix's own images"),
         (("-f", "train.yaml", "--pip", "x"), "--file train.yaml says what is extended by what"),
         (("-f", "train.yaml", "--gpu"), "--file train.yaml says what is extended by what"),
         (("-f", "wrong.yaml"), "wrong.yaml:2:1: unknown key 'pips'"),
@@ -48,5 +50,7 @@ def test_the_dockerfile_is_printed_without_an_engine(tmp_path: Path) -> None:
     (tmp_path / "train.yaml").write_text("name: tf-1.15-cpu-debian\ncopy: [app:/opt/app]\n")
     ran = imgbuild(tmp_path, "extend", "-f", "train.yaml", "--print", *PROJECT, env=NO_ENGINE)
     assert ran.returncode == 0, ran.stderr
-    assert "FROM imgbuild/tensorflow:1.15-cpu AS base\n" in ran.stdout
+    own, safe = (f"{start}imgbuild/tensorflow:1.15-cpu" for start in ("", "local.invalid/"))
+    assert f"\n#   docker tag {own} {safe}\n" in ran.stdout
+    assert f"FROM {safe} AS base\n" in ran.stdout
     assert 'COPY ["app", "/opt/app"]\n' in ran.stdout

@@ -35,9 +35,17 @@ def base(images: dict[str, Image], project: Project) -> BaseImage:
 
 @pytest.fixture
 def printed(base: BaseImage, images: dict[str, Image], project: Project) -> Print:
-    def text(lock: Lock | None = None, base_user: str = "", **values: Any) -> str:
+    def text(
+        lock: Lock | None = None,
+        base_user: str = "",
+        wheels: Sequence[str] = (),
+        source: str = "",
+        **values: Any,
+    ) -> str:
         on = replace(base, user=base_user)
-        return extension_dockerfile(extension_of(values), on, lock, images[NEW], project)
+        return extension_dockerfile(
+            extension_of(values), on, lock, wheels, images[NEW], project, source
+        )
 
     return text
 
@@ -71,6 +79,25 @@ def test_packages_are_installed_by_hash_in_a_tree_of_their_own(printed: Print) -
     assert 'imgbuild.added.pip="keras==2.3.1"' in labels
     assert 'imgbuild.extends="tf-2.2-cpu-debian"' in labels
     assert 'org.opencontainers.image.base.name="imgbuild/tensorflow:2.2-cpu"' in labels
+
+
+def test_a_printed_dockerfile_names_a_local_base_by_its_id(base: BaseImage, printed: Print) -> None:
+    """By a tag: BuildKit takes no id, and of a name without registry a stranger's image."""
+    local = replace(base, id=f"sha256:{'a' * 64}").local_name
+    assert local == f"local.invalid/imgbuild/tensorflow:{'a' * 64}"
+    assert f"FROM {local} AS base\n" in printed(source=local)
+    assert replace(base, reference="me/own").local_name == "local.invalid/me/own:latest"
+    for reference in ("h.example:5000/ml/own:1", f"me/own@sha256:{'a' * 64}"):
+        assert replace(base, reference=reference).local_name == reference
+
+
+def test_a_wheel_is_read_from_the_build_context(printed: Print) -> None:
+    text = printed(LOCK, wheels=("dist/app-1.0-py3-none-any.whl",))
+    mount = (
+        "--mount=source=dist/app-1.0-py3-none-any.whl,target=/run/wheels/app-1.0-py3-none-any.whl"
+    )
+    assert sum(mount in line for line in _instructions(text)) == 1
+    assert "--find-links /run/wheels" in text
 
 
 def test_nothing_that_is_not_needed(printed: Print) -> None:
@@ -128,7 +155,7 @@ class Extending:
         options = replace(self.bench.context.options, test=test)
         context = replace(self.bench.context, options=options)
         extension = extension_of({"tag": TAG, **values})
-        return build_extension(extension, self.base, LOCK, self.folder, context)
+        return build_extension(extension, self.base, LOCK, (), self.folder, context)
 
     @property
     def stored(self) -> dict[str, tuple[str, ...]]:

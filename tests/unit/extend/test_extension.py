@@ -11,7 +11,9 @@ from imgbuild.extend.extension import (
     extension_of,
     read_extension,
     wanted_packages,
+    wheel_paths,
 )
+from imgbuild.files import sha256
 from imgbuild.matrix.selection import Selection
 
 PYTHON = "3.6.15"
@@ -119,9 +121,18 @@ def test_requirements_of_files(write: Write, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("keras\n--index-url https://x.example\n", "requirements.txt:2: '--index-url"),
+        ("keras\n--extra-index-url https://x.example\n", "requirements.txt:2: '--extra-index-url"),
+        ("-i https://me:secret@x.example\n", "the mirror `python-index` in the settings"),
         ("keras==1 --hash=sha256:00\n", "requirements.txt:1: 'keras==1 --hash"),
         ("-e .\n", "requirements.txt:1: '-e .' is not a requirement"),
+        ("-e .\n", "build a wheel, `pip wheel --no-deps -w dist .`, and write its path"),
+        ("./own\n", "`pip wheel --no-deps -w dist ./own`"),
+        ("own @ git+https://x.example/own\n", "-w dist git+https://x.example/own`"),
+        ("git+https://me:secret@x.example/own\n", "-w dist git+https://x.example/own`"),
+        ("-r https://x.example/r.txt\n", "leave this line out"),
+        ("none-1-py3-none-any.whl\n", "none-1-py3-none-any.whl: no file below {}"),
+        ("../a-1-py3-none-any.whl\n", "../a-1-py3-none-any.whl: no file below {}"),
+        ("odd.whl\n", "Invalid wheel filename"),
         ("a\n-r requirements.txt\n", "requirements.txt:2: requirements.txt includes itself"),
         ("a\n-r none.txt\n", "requirements.txt:2: {}/none.txt: No such file"),
         ("-r loop.txt\n", "loop.txt: Too many levels of symbolic links"),
@@ -133,9 +144,35 @@ def test_a_requirement_that_cannot_be_locked(
 ) -> None:
     write("requirements.txt", text)
     (tmp_path / "loop.txt").symlink_to("loop.txt")
+    write("odd.whl", "")
     with pytest.raises(InputError) as error:
         wanted_packages(extension_of({"requirements": ["requirements.txt"]}), tmp_path, PYTHON)
     assert says.replace("{}", str(tmp_path)) in str(error.value)
+    assert "secret" not in str(error.value)
+
+
+def test_requirements_of_the_files_that_people_have(write: Write, tmp_path: Path) -> None:
+    """As pip-compile and `pip freeze` write them, with hashes, constraints, and wheels by path."""
+    (tmp_path / "sub").mkdir()
+    wheel, digests = "own-1.0-py3-none-any.whl", [f"--hash=sha256:{one * 64}" for one in "ab"]
+    write(f"sub/{wheel}", "content")
+    write("sub/held.txt", "numpy<2\n-c deeper.txt\n")
+    write("sub/deeper.txt", "pandas<2\n")
+    write(
+        "requirements.txt",
+        "--require-hashes\n-r sub/more.txt\n"
+        f"keras==2.3.1 ; python_version < '4' \\\n    {digests[0]} "
+        f"\\\n    {digests[1]}\n    # via us\n",
+    )
+    write("sub/more.txt", f"--constraint held.txt\n./{wheel}\n")
+    extension = extension_of({"requirements": ["requirements.txt"], "pip": [f"sub/{wheel}"]})
+    found = wanted_packages(extension, tmp_path, PYTHON)
+    assert found == (
+        f"sub/{wheel} --hash=sha256:{sha256(b'content')}",
+        *("-c numpy<2", "-c pandas<2"),
+        f"keras==2.3.1 ; python_version < '4' {' '.join(digests)}",
+    )
+    assert wheel_paths(found) == [f"sub/{wheel}"]
 
 
 def test_a_conda_file_goes_to_pip(write: Write, tmp_path: Path) -> None:

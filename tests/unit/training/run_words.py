@@ -15,6 +15,8 @@ from imgbuild.errors import ImgbuildError
 PROGRAM = ("--", "python", "train.py")
 #: No settings of this checkout, no engine.
 ENVIRONMENT = {"COLUMNS": "200", "IMGBUILD_SETTINGS": os.devnull, **NO_ENGINE}
+#: An image that other machines can have.
+PUSHED = "registry.example.org/ml/tensorflow:2.2-cpu"
 IMAGE = "imgbuild/tensorflow:2.2-cpu"
 
 

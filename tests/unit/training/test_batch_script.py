@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from run_words import IMAGE, PROGRAM, ran
+from run_words import PROGRAM, PUSHED, ran
 
 #: Says its words and Apptainer's variables; `srun` starts what is given to it.
 PLAYER = """#!{python}
@@ -23,7 +23,7 @@ sys.exit(7)
 
 
 def _script(folder: Path, *words: str) -> str:
-    code, text = ran(folder, "--tf", "2.2", "--format", "slurm", *words)
+    code, text = ran(folder, "--image", PUSHED, "--format", "slurm", *words)
     assert code == 0, text
     return text
 
@@ -52,7 +52,7 @@ def test_ranks_on_one_node_are_started_by_the_image(tmp_path: Path) -> None:
     text = _script(tmp_path, "-np", "2", "--time-limit", "1h30m5s", *PROGRAM)
     allocation = ["--job-name=train", "--nodes=1", "--ntasks-per-node=2", "--time=92"]
     assert _options(text) == allocation
-    assert f"apptainer build train.sif docker-daemon:{IMAGE}\n" in text
+    assert f"apptainer build train.sif docker://{PUSHED}\n" in text
     words, variables = _ran(tmp_path, text)
     assert words == [
         *("exec", "--bind", f"{tmp_path}:/work", "--pwd", "/work", "train.sif"),
@@ -96,7 +96,7 @@ def test_ranks_on_several_nodes_are_started_by_slurm(tmp_path: Path) -> None:
     ],
 )
 def test_what_slurm_lacks_is_refused(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
-    code, text = ran(tmp_path, "--image", "a:1", "--format", "slurm", *words, *PROGRAM)
+    code, text = ran(tmp_path, "--image", PUSHED, "--format", "slurm", *words, *PROGRAM)
     assert (code, text.count("\n")) == (2, 0)
     assert text.startswith(says)
 
@@ -104,5 +104,5 @@ def test_what_slurm_lacks_is_refused(tmp_path: Path, words: tuple[str, ...], say
 def test_a_comma_cannot_be_mounted(tmp_path: Path) -> None:
     folder = tmp_path / "a,b"
     folder.mkdir()
-    text = ran(folder, "--image", "a:1", "--format", "slurm", *PROGRAM)[1]
+    text = ran(folder, "--image", PUSHED, "--format", "slurm", *PROGRAM)[1]
     assert text == f"{folder}:/work: Apptainer cannot mount a path with a comma."

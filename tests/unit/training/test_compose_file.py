@@ -39,6 +39,7 @@ def test_one_node_is_what_docker_run_has(tmp_path: Path) -> None:
         "services": {
             "train": {
                 "image": IMAGE,
+                "pull_policy": "never",
                 "hostname": "train",
                 "user": "1000:1000",
                 "working_dir": "/work",

@@ -35,10 +35,13 @@ def test_the_schema_refuses_wrong_values(wrong: dict[str, Any]) -> None:
 def test_it_has_what_the_job_has(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     options = ("--checkpoints", "kept", "--tensorboard", "my logs", "--shm-size", "2g")
+    ports = ("--port", "88")
     more = ("--gpus", "all", "--env", "A=1", "--env", "TOKEN", "--mount", f"{tmp_path}/data:/d:ro")
-    owner = f"docker run --rm --user 0 --volume kept:/model {IMAGE} chown 4321:99 /model"
+    owner = (
+        f"docker run --rm --pull never --user 0 --volume kept:/model {IMAGE} chown 4321:99 /model"
+    )
     board = ["tensorboard", "--logdir", "my logs", "--port", "6006"]
-    assert _container(tmp_path, *options, *more) == {
+    assert _container(tmp_path, *options, *ports, *more) == {
         "name": "train",
         "image": IMAGE,
         "workspaceMount": "source=${localWorkspaceFolder},target=/work,type=bind",
@@ -50,7 +53,7 @@ def test_it_has_what_the_job_has(tmp_path: Path) -> None:
         ],
         "containerEnv": {"MODEL_DIR": "/model", "A": "1", "TOKEN": "${localEnv:TOKEN}"},
         "hostRequirements": {"gpu": True},
-        "forwardPorts": [6006],
+        "forwardPorts": [88, 6006],
         "postAttachCommand": {"tensorboard": board},
         "initializeCommand": owner.split(),
     }

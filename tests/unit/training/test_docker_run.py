@@ -1,5 +1,6 @@
 """A job as ``docker run``: the printed lines, and what running them does to the engine."""
 
+import json
 import os
 import subprocess
 import sys
@@ -57,21 +58,21 @@ def test_every_command_can_be_pasted(tmp_path: Path) -> None:
     )
     mounts = f"--volume {tmp_path}:/work --volume kept:/model --volume {tmp_path}/data:/data:ro"
     mounts_ro = mounts.replace(":/work", ":/work:ro").replace(":/model", ":/model:ro")
-    user = ["--user", "1000:1000"]
+    user, never = ["--user", "1000:1000"], ("--pull", "never")
     env = ["--env", "MODEL_DIR=/model", "--env", "A=it's $5", "--env", "TOKEN"]
     owner, board, port, train, stop = docker_lines(text)
     assert owner == [
-        *("docker", "run", "--rm", "--user", "0", "--volume", "kept:/model", IMAGE),
+        *("docker", "run", "--rm", *never, "--user", "0", "--volume", "kept:/model", IMAGE),
         *("chown", "1000:1000", "/model"),
     ]
     assert board == [
-        *("docker", "run", "--rm", "--name", "train-tensorboard", "--detach", *user),
+        *("docker", "run", "--rm", *never, "--name", "train-tensorboard", "--detach", *user),
         *(*mounts_ro.split(), "--publish", "127.0.0.1::6006", *env, "--workdir", "/work", IMAGE),
         *("tensorboard", "--logdir", "logs", "--host", "0.0.0.0", "--port", "6006"),  # noqa: S104
     ]
     assert port == ["docker", "port", "train-tensorboard", "6006"]
     assert train == [
-        *("docker", "run", "--rm", "--name", "train", *user, *mounts.split()),
+        *("docker", "run", "--rm", *never, "--name", "train", *user, *mounts.split()),
         *("--shm-size", "1g", "--stop-timeout", "30", *env, "--workdir", "/work", IMAGE),
         *("mpirun", "-np", "2", "--oversubscribe", "-bind-to", "none", "python", "train.py"),
     ]
@@ -85,7 +86,36 @@ def test_the_engine_of_the_settings_is_named(tmp_path: Path) -> None:
     settings.write_text("engine: {host: 'unix:///run/other.sock'}\n")
     code, text = ran(tmp_path, "--image", "a", *PROGRAM, env={"IMGBUILD_SETTINGS": str(settings)})
     assert code == 0
-    assert text.startswith("docker -H unix:///run/other.sock run --rm --name train ")
+    assert text.startswith("docker -H unix:///run/other.sock run --rm --pull never --name train ")
+
+
+@pytest.mark.parametrize(
+    ("image", "pulled"),
+    [
+        ("me/train:1", False),
+        ("train", False),
+        ("docker.io/me/train:1", True),
+        ("localhost/train:1", True),
+        ("host:5000/train@sha256:0", True),
+    ],
+)
+def test_only_what_names_its_registry_is_pulled(
+    tmp_path: Path, image: str, *, pulled: bool
+) -> None:
+    words = ("--image", image, "--user", "7", "--tensorboard", "x", "--checkpoints", "kept")
+    runs = [line for line in docker_lines(ran(tmp_path, *words, *PROGRAM)[1]) if line[1] == "run"]
+    assert [("never" in line) for line in runs] == [not pulled] * 3
+    text = ran(tmp_path, *words, "--format", "compose", *PROGRAM)[1]
+    assert text.count("pull_policy: never") == (0 if pulled else 3)
+    container = json.loads(ran(tmp_path, *words[:2], "--format", "devcontainer")[1])
+    there = ["docker", "image", "inspect", "--format={{.Id}}", image]
+    assert container.get("initializeCommand") == (None if pulled else there)
+
+
+def test_ports_are_those_of_this_machine_alone(tmp_path: Path) -> None:
+    text = printed(tmp_path, "--port", "8888", "--port", "6006", *PROGRAM)
+    assert "--publish 127.0.0.1:8888:8888" in text
+    assert "--publish 127.0.0.1:6006:6006" in text
 
 
 def test_without_a_client_nothing_is_run(tmp_path: Path) -> None:
@@ -111,7 +141,7 @@ def test_the_exit_code_is_the_program_s(
 ) -> None:
     monkeypatch.setenv("CODE", str(code))
     assert run_job(job, ("docker",), print) == code
-    assert notes()[0].startswith("run --rm --name train --volume ")
+    assert notes()[0].startswith("run --rm --pull never --name train --volume ")
     assert notes()[-1] == "rm --force --volumes train"
 
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from closed_schema import faults, schema_of
 from conftest import ROOT
-from run_words import PROGRAM, ran
+from run_words import PROGRAM, PUSHED, ran
 
 DEFINITIONS = {
     kind: yaml.safe_load((ROOT / "tests/data/kubernetes" / f"{kind}s.yaml").read_text())
@@ -19,7 +19,7 @@ _MADE = re.compile(r"^\$ (imgbuild run .*) > (examples/kubernetes/\S+)$", re.MUL
 
 
 def _manifest(folder: Path, form: str, *words: str) -> Any:
-    code, text = ran(folder, "--tf", "2.2", "--format", form, *words, *PROGRAM)
+    code, text = ran(folder, "--image", PUSHED, "--format", form, *words, *PROGRAM)
     assert code == 0, text
     document = yaml.safe_load(text)
     assert faults(document, schema_of(DEFINITIONS[form], document["apiVersion"])) == []
@@ -111,7 +111,7 @@ def test_a_claim_at_two_places_is_one_volume(tmp_path: Path) -> None:
 def test_the_folder_of_the_code_is_one_word_of_the_comment(tmp_path: Path) -> None:
     folder = tmp_path / "it's $HOME"
     folder.mkdir()
-    line = ran(folder, "--image", "a:1", "--format", "mpijob", *PROGRAM)[1].splitlines()[1]
+    line = ran(folder, "--image", PUSHED, "--format", "mpijob", *PROGRAM)[1].splitlines()[1]
     assert shlex.split(line)[-1] == f"--from-file={folder}"
 
 
@@ -129,6 +129,6 @@ def test_the_folder_of_the_code_is_one_word_of_the_comment(tmp_path: Path) -> No
 def test_what_a_cluster_lacks_is_refused(
     tmp_path: Path, form: str, words: tuple[str, ...], says: str
 ) -> None:
-    code, text = ran(tmp_path, "--image", "a:1", "--format", form, *words, *PROGRAM)
+    code, text = ran(tmp_path, "--image", PUSHED, "--format", form, *words, *PROGRAM)
     assert (code, text.count("\n")) == (2, 0)
     assert text.startswith(says)

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from run_words import PROGRAM, ran
+from run_words import PROGRAM, PUSHED, ran
 
-WORDS = ("--tf", "2.2", "--checkpoints", "kept", "--mount", "data:/data:ro", "--mount", "out:/out")
+MOUNTS = ("--mount", "data:/data:ro", "--mount", "out:/out")
+WORDS = ("--image", PUSHED, "--checkpoints", "kept", *MOUNTS)
 
 
 @pytest.mark.parametrize("form", ["mpijob", "tfjob"])

@@ -67,7 +67,7 @@ def test_bad_input_is_one_paragraph(tmp_path: Path, words: tuple[str, ...], says
 #: What each format lacks, and a format that has it.
 LACKS = {
     "docker": {"--nodes 2": "compose", "--ps 2": "compose"},
-    "compose": {"--exec": "docker"},
+    "compose": {"--exec": "docker", "--port 80": "docker or devcontainer"},
     "slurm": {"--shm-size 2g": "docker", "--user 0": "docker", "--tensorboard x": "docker"},
     "mpijob": {"--user 7": "docker", "--ps 1": "compose or tfjob", "--tensorboard x": "docker"},
     "tfjob": {"-np 2": "docker", "--exec": "docker", "--time-limit 1h": ""},
@@ -80,7 +80,7 @@ def test_what_a_format_lacks_is_refused_with_those_that_have_it(tmp_path: Path, 
     program = () if form == "devcontainer" else PROGRAM
     for option, others in LACKS[form].items():
         words = option.split()
-        code, text = ran(tmp_path, "--image", "a:1", "--format", form, *words, *program)
+        code, text = ran(tmp_path, "--image", "h:1/a:1", "--format", form, *words, *program)
         if not others:
             assert code == 0, text
             continue
@@ -90,6 +90,14 @@ def test_what_a_format_lacks_is_refused_with_those_that_have_it(tmp_path: Path, 
     if not program:
         code, text = ran(tmp_path, "--image", "a:1", "--format", form, *PROGRAM)
         assert (code, text.startswith("a program: --format devcontainer")) == (2, True)
+
+
+@pytest.mark.parametrize("form", ["mpijob", "tfjob", "slurm"])
+def test_other_machines_need_the_name_of_a_registry(tmp_path: Path, form: str) -> None:
+    code, text = ran(tmp_path, "--tf", "2.2", "--format", form, *PROGRAM)
+    assert (code, text.count("\n")) == (2, 0)
+    assert f"look for {IMAGE} on Docker Hub" in text
+    assert "Push it first (`imgbuild push" in text
 
 
 @pytest.mark.parametrize("name", ["a:b", "a\n- b", "a\x1bb"])

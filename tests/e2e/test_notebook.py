@@ -1,0 +1,79 @@
+"""JupyterLab by the recipe of docs/tensorboard.md: on one image of each Python, as a plain user."""
+
+import shlex
+import socket
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import requests
+from browser import open_browser
+from checkout import ROOT, Base, Checkout
+from page_commands import page_commands, section
+
+from waiting import wait_for
+
+pytestmark = pytest.mark.nightly
+
+PAGE = (ROOT / "docs" / "tensorboard.md").read_text(encoding="utf-8")
+TOKEN = {"token": "e2e"}
+#: The launcher's cards: one for each kernel, so that the server has answered.
+LAUNCHER = 'return document.querySelector(".jp-LauncherCard") !== null;'
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@pytest.fixture
+def name(checkout: Checkout) -> Iterator[str]:
+    made = f"e2e-{uuid.uuid4().hex[:8]}"
+    yield made
+    checkout.docker("rm", "--force", "--volumes", made)
+
+
+@pytest.mark.parametrize("version", ["1.15", "2.8", "2.15"])
+def test_the_page_opens(  # noqa: PLR0913, PLR0917 - fixtures
+    base: Callable[[str], Base],
+    checkout: Checkout,
+    tmp_path: Path,
+    tag: str,
+    name: str,
+    port: int,
+    version: str,
+) -> None:
+    image = f"tf-{version}-cpu-debian"
+    base(image)
+    for folder in (tmp_path, *tmp_path.parents[:2]):  # pytest's own are closed to others
+        folder.chmod(folder.stat().st_mode | 0o011)
+    tmp_path.chmod(0o777)
+    extend, run = (shlex.split(one.line) for one in page_commands(section(PAGE, "JupyterLab")))
+    package = extend[extend.index("--pip") + 1]
+    lock = ("--lock", str(tmp_path / "lock.txt"))
+    checkout.run("extend", "--name", image, "--pip", package, "-t", tag, "--no-test", *lock)
+    program = [*run[run.index("--") :], "--port", str(port)]
+    job = ("--job", name, "--code", str(tmp_path), "--env", f"JUPYTER_TOKEN={TOKEN['token']}")
+    user = ("--user", "4321:4321", "--port", str(port))
+    line = checkout.run("run", "--image", tag, *job, *user, *program).stdout
+    words = shlex.split(line.replace("\\\n", " "))
+    after = words.index("run") + 1
+    checkout.printed("run", "--detach", *words[after:])
+    url = f"http://127.0.0.1:{port}"
+
+    def answers() -> bool:
+        try:
+            return requests.get(f"{url}/api/status", TOKEN, timeout=10).ok
+        except requests.ConnectionError:
+            return False
+
+    wait_for(answers, what="JupyterLab")
+    with open_browser() as browser:
+        browser.open(f"{url}/lab?token={TOKEN['token']}")
+        browser.wait_for("JupyterLab's launcher", LAUNCHER)
+    headers = {"Authorization": f"token {TOKEN['token']}"}
+    made = requests.post(f"{url}/api/kernels", headers=headers, timeout=60)
+    assert made.status_code == 201, made.text
