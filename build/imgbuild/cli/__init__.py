@@ -55,7 +55,9 @@ _AFTER_INTERRUPT = {
 def register(app: typer.Typer, names: Iterable[str] = COMMANDS) -> None:
     for name in names:
         module = importlib.import_module(f"imgbuild.cli.{name}_command")
-        app.command(name)(module.list_images if name == "list" else getattr(module, name))
+        kind = getattr(module, "ProgramCommand", None)
+        command = module.list_images if name == "list" else getattr(module, name)
+        app.command(name, cls=kind)(command)
 
 
 def main() -> NoReturn:

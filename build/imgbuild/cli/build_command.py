@@ -10,7 +10,7 @@ from imgbuild.cli import options
 from imgbuild.cli.options import echo, flag, info, option, print_result, select, takes_selection
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
-from imgbuild.text import aligned, clock_time
+from imgbuild.text import aligned, clock_time, counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -165,14 +165,14 @@ def build_lines(build: "Build") -> str:
     header = ("image", "verdict", "done", "time", "size", "suites")
     lines = aligned([header, *(_row(one, brief=brief) for one in results)])
     lines += [f"{r.name}: {note}" for r in results if r.report for note in r.report.notes]
-    if build.planned > 1:
+    if build.planned > 1 and results:
         counts = Counter(map(_verdict, results))
         totals = ", ".join(f"{count} {word}" for word, count in counts.items())
-        lines.append(f"{len(results)} images: {totals}.")
+        lines.append(f"{counted(len(results), 'image')}: {totals}.")
     if missing := build.planned - len(results):
         stopped = build.stop or any(one.ends_build(keep_going=True) for one in results)
-        hint = "" if stopped else " (--keep-going builds them)"
-        lines.append(f"{missing} images were not started{hint}.")
+        hint = "" if stopped else " (--keep-going builds the others)"
+        lines.append(f"Not started: {counted(missing, 'image')}{hint}.")
     return "\n".join(lines)
 
 

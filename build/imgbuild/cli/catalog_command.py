@@ -4,6 +4,7 @@ from pathlib import Path
 
 from imgbuild.cli import options
 from imgbuild.cli.options import echo, info, option
+from imgbuild.text import counted
 
 
 def catalog(
@@ -39,4 +40,6 @@ def catalog(
     found = read_catalog(checkout, shown, published, info)
     write_text(page, catalog_page(found, instruction))
     known = sum(one.known is not None for one in found.entries)
-    echo(f"{page}: {len(found.entries)} images, {known} of them published or built here.")
+    echo(
+        f"{page}: {counted(len(found.entries), 'image')}, {known} of them published or built here."
+    )

@@ -10,7 +10,7 @@ import typer
 from imgbuild.cli import options
 from imgbuild.cli.options import flag, info, option, print_result
 from imgbuild.errors import CheckFailedError, InputError, MachineError
-from imgbuild.text import aligned, size_text
+from imgbuild.text import aligned, counted, size_text
 
 if TYPE_CHECKING:
     from imgbuild.cleanup import Garbage
@@ -97,8 +97,8 @@ def _lines(
         yield from aligned([("kind", "what", "size", "age", "why"), *map(_row, selected)])
     going = [one.size for one in selected if not one.kept]
     if going:
-        count = "1 item" if len(going) == 1 else f"{len(going)} items"
-        total = f"{count}, at most {size_text(sum(going))} (layers that other images share stay)."
+        total = f"{counted(len(going), 'item')}, at most {size_text(sum(going))}"
+        total += " (layers that other images share stay)."
         yield f"Removed {total}" if removed else f"{total} --yes removes them."
     else:
         yield "Nothing was removed." if selected else "Nothing to clean."

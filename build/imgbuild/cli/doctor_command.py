@@ -12,7 +12,7 @@ from imgbuild.cli.options import flag, info, print_json, select, takes_selection
 from imgbuild.errors import MachineError
 from imgbuild.matrix.selection import Selection
 from imgbuild.process import find_program
-from imgbuild.text import printable
+from imgbuild.text import counted, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,7 +46,7 @@ def doctor(
     again = shlex.join([program, *sys.argv[1:], WRITE])
     findings = [replace(row, fix=again) if row.fix == WRITE else row for row in findings + homeless]
     missing = ", ".join(row.what for row in findings if row.status is Status.MISSING)
-    what = images[0].name if len(images) == 1 else f"{len(images)} images"
+    what = images[0].name if len(images) == 1 else counted(len(images), "image")
     if as_json:
         keys = ("group", "status", "what", "detail", "mend")
         values = ((r.group, r.status.value[0], r.what, r.detail, r.fix) for r in findings)

@@ -9,7 +9,7 @@ from imgbuild.cli import options
 from imgbuild.cli.options import echo, flag, info, select, takes_selection
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
-from imgbuild.text import aligned, size_text
+from imgbuild.text import aligned, counted, size_text
 
 
 @takes_selection()
@@ -58,4 +58,4 @@ def fetch(
 
 
 def _amount(sizes: dict[str, int]) -> tuple[str, str]:
-    return f"{len(sizes)} files", size_text(sum(sizes.values()))
+    return counted(len(sizes), "file"), size_text(sum(sizes.values()))

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from imgbuild.cli.options import PROJECT, STACK, echo, flag, info, open_project, sites_of
 from imgbuild.errors import CheckFailedError, InputError, MachineError
+from imgbuild.text import counted
 
 
 def lock(
@@ -25,6 +26,7 @@ def lock(
     checkout = open_project(project, writer="" if check else "lock")
     matrix, folder = load_matrix(checkout.matrix), checkout.locks
     family = requirements.lock_family(matrix, stack)
+    total = counted(len(family.requests) + len(family.pythons), "lock")
     if check:
         problems = requirements.family_problems(family, folder)
         if problems:
@@ -34,13 +36,13 @@ def lock(
             )
         for note in conda.unlocked_packages(family.pythons, folder):
             echo(f"note: images/locks/{note}: their channel was not reached.")
-        echo(f"{len(family.requests) + len(family.pythons)} locks satisfy the matrix.")
+        echo(f"{total}: the matrix is satisfied.")
         return
     sites = sites_of(checkout, matrix)
     scope: requirements.Scope = "upgrade" if upgrade else "all" if everything else "stale"
     changed, unread = requirements.write_locks(family, folder, sites, info, scope)
     for path in changed:
         echo(f"{'written' if path.exists() else 'deleted'}  {path.name}")
-    echo(f"{len(family.requests) + len(family.pythons)} locks, {len(changed)} changed.")
+    echo(f"{total}, {len(changed)} changed.")
     if unread:
         raise MachineError(f"{' '.join(unread)} The lines of it in the locks stay as they are.")

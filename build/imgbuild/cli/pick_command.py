@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from imgbuild.cli import options
 from imgbuild.cli.options import echo, flag, option, print_json, select, takes_selection
 from imgbuild.errors import CheckFailedError, InputError
-from imgbuild.matrix.selection import Selection
+from imgbuild.matrix.selection import Selection, by_default, newest_of
 from imgbuild.text import aligned, ranges, wrapped
 
 if TYPE_CHECKING:
@@ -54,19 +54,24 @@ def pick(
             refused[refusal[0]].append((image, refusal[1]))
         else:
             fit.append((image, need.code(image), need.added(image, checkout.locks)))
+    newest = by_default(newest_of([one for one, *_ in fit]))[0].name if fit else None
     if as_json:
         runs = [{**i.as_json(), "gpu": gpu, "would_be_added": added} for i, gpu, added in fit]
         others = [
             {"why": why, "images": {image.name: has for image, has in alike}}
             for why, alike in refused.items()
         ]
-        print_json({"gpus": [one._asdict() for one in gpus], "run": runs, "refused": others})
+        gpu_facts = [one._asdict() for one in gpus]
+        print_json({"gpus": gpu_facts, "run": runs, "newest": newest, "refused": others})
     else:
         for gpu in need.gpus:
             echo(f"GPU: {gpu.name}, capability {gpu.capability}, driver {gpu.driver or 'any'}\n")
         echo("\n".join((*_fitting(fit), *_refused(refused, [image.minor for image in images]))))
+        if newest:
+            echo(f"\nThe newest that will run: `imgbuild build {newest}`")
     if not fit:
-        raise CheckFailedError("No image will run. The reasons stand above.")
+        without = " Without a GPU, use an image for CPUs (--cpu)." if need.no_gpu else ""
+        raise CheckFailedError(f"No image will run; see the reasons above.{without}")
 
 
 def _fitting(fit: "Sequence[tuple[Image, str, list[str]]]") -> Iterator[str]:

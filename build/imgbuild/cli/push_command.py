@@ -8,7 +8,7 @@ from imgbuild.cli import options
 from imgbuild.cli.options import echo, flag, info, option, print_json, select, takes_selection
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
-from imgbuild.text import table_with_notes
+from imgbuild.text import counted, table_with_notes
 
 if TYPE_CHECKING:
     from imgbuild.publish.push import PushResult
@@ -120,5 +120,5 @@ def _brief(steps: Sequence[str], move: str) -> str:
     """Return the steps, with the number of the moved tags in place of their names."""
     words = [step for step in steps if " " not in step]
     moves = len(steps) - len(words)
-    words += [f"{move} {moves} {'tag' if moves == 1 else 'tags'}"] if moves else []
+    words += [f"{move} {counted(moves, 'tag')}"] if moves else []
     return ", ".join(words) or "up to date"

@@ -4,10 +4,12 @@ import os
 import secrets
 from dataclasses import replace
 from enum import StrEnum
+from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
+import typer.core
 
 from imgbuild.cli import options
 from imgbuild.cli.options import echo, flag, info, option, select, takes_selection
@@ -46,11 +48,22 @@ _TAKEN_BY = {
 }
 
 
-@takes_selection(without="everything")
+class ProgramCommand(typer.core.TyperCommand):
+    """Keep the ``--`` between the image and the program: click leaves out the first one alone."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - of a copy of click
+        at = [*args, "--"].index("--")
+        return super().parse_args(ctx, [*args[:at], "--", *args[at:]])
+
+
+@takes_selection(without="everything images")
 def run(
     selection: Selection,
-    command: list[str] | None = typer.Argument(
-        None, metavar="-- COMMAND", help="The program to run, with its arguments."
+    words: list[str] | None = typer.Argument(
+        None,
+        metavar="IMAGE -- COMMAND",
+        help="The image by name, tag or alias, and the program to run, with its arguments.",
+        show_default=False,
     ),
     image: str | None = option(
         "--image IMAGE", "Any other image; --gpu and --mpi say what is in it."
@@ -114,6 +127,11 @@ def run(
     from imgbuild.training import training_job as training
 
     checkout = options.open_project(project)
+    names = (*takewhile("--".__ne__, words or ()),)
+    command, selection = (
+        (words or [])[len(names) + 1 :],
+        replace(selection, names=selection.names + names),
+    )
     values = (execute, nodes > 1, servers, ranks, user, shm_size, time_limit, tensorboard, command)
     for (name, formats), value in zip(_TAKEN_BY.items(), values, strict=True):
         if value and form not in formats:
@@ -125,7 +143,7 @@ def run(
     planned = training.TrainingJob(
         name=job,
         image=reference,
-        command=tuple(command or ()),
+        command=tuple(command),
         code=Path(training.parse_folder(code, "--code")),
         mpi=flavour,
         gpus=None if gpus == "none" else gpus or ("all" if gpu else None),

@@ -1,6 +1,7 @@
 """``imgbuild test``: run the suites in built images."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,10 +67,7 @@ def test(
             "--gpu, --stack, --mpi, --all, --as-documented and --name."
         )
     if image is not None and not expect and selection == Selection():
-        raise InputError(
-            f"--image {image}: say what it must be. For an image of the matrix, which one, with "
-            "--tf or --name; for any other, its versions, with --expect."
-        )
+        selection = _labelled(checkout, image)
     images = () if expect else select(checkout, selection)
     # The variant of an external image is read from the image.
     for variant in (one.variant for one in images) if images else (None,):
@@ -86,6 +84,28 @@ def test(
     raise_failures(run, require_gpu=require_gpu)
 
 
+def _labelled(project: "Project", reference: str) -> Selection:
+    """Return the image of the matrix that the labels of an image, or of its base, name."""
+    from imgbuild.dockerfile.labels import NAME
+    from imgbuild.engine.client import open_engine
+    from imgbuild.matrix.load import load_matrix
+    from imgbuild.matrix.selection import select_images
+    from imgbuild.settings import load_settings
+
+    with open_engine(load_settings(project.settings).engine) as engine:
+        name = engine.need(reference).labels.get(NAME, "")
+    selection = Selection(names=(name,))
+    try:
+        select_images(load_matrix(project.matrix), selection)
+    except InputError:
+        raise InputError(
+            f"--image {reference}: its label {NAME} {f'is {name!r}, which' if name else ''} names "
+            "no image of the matrix. Say which one it must equal (--tf, --name), or which "
+            "versions it must have (--expect)."
+        ) from None
+    return selection
+
+
 def _test_family(
     project: "Project",
     images: "tuple[Image, ...]",
@@ -94,9 +114,10 @@ def _test_family(
     jobs: int,
     reports: Path | None,
 ) -> "TestRun":
-    """Test images of the matrix, or one image under another name against one of the matrix."""
+    """Test images of the matrix; or one image under another name, or derived from one of them."""
     from imgbuild.build.context import BuildOptions, open_context
     from imgbuild.build.gate import suite_target, test_session
+    from imgbuild.dockerfile.labels import ADDED
     from imgbuild.suites.container import remove_leftovers
     from imgbuild.suites.session import run_targets
 
@@ -110,7 +131,10 @@ def _test_family(
         for image in context.images:
             name = reference or image.tags[0]
             stored = context.engine.need(name, None if reference else image)
-            targets.append(suite_target(image, stored.id, context, reference))
+            target = suite_target(image, stored.id, context, reference)
+            added = {p.partition("==")[::2] for p in stored.labels.get(ADDED, "").split()}
+            packages = {**target.expected["packages"], **dict(added)}
+            targets.append(replace(target, expected={**target.expected, "packages": packages}))
         remove_leftovers(names, context.engine)
         return run_targets(targets, test_session(context), test_options, jobs)
 

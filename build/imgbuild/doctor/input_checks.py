@@ -24,6 +24,7 @@ from imgbuild.parallel import in_parallel
 from imgbuild.process import run
 from imgbuild.project import cache_dir
 from imgbuild.sites import CA_VARIABLES, SYSTEM_BUNDLES, Sites
+from imgbuild.text import counted
 
 SOURCE_SECONDS = 5.0
 ARCHIVE_SECONDS = 15.0
@@ -236,7 +237,9 @@ def check_ca(configured: str | None, environment: Mapping[str, str] = os.environ
     if not bundle or not (private := _private(bundle)):
         return Finding(Status.FINE, what, "no private CA in use", choice=choice)
     named = name or "the system's bundle"
-    detail = f"{bundle} ({named}) holds {private} private CA(s); builds need it as a secret"
+    detail = (
+        f"{bundle} ({named}) holds {counted(private, 'private CA')}; builds need it as a secret"
+    )
     return Finding(Status.WARNING, what, detail, WRITE, {"ca_bundle": str(bundle)})
 
 

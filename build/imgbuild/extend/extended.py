@@ -12,7 +12,7 @@ from imgbuild.build.bake_images import log_path
 from imgbuild.build.context import BuildContext, image_locks
 from imgbuild.build.display import BuildDisplay
 from imgbuild.build.gate import image_size, suite_target, test_session
-from imgbuild.dockerfile.labels import NAMESPACE
+from imgbuild.dockerfile.labels import ADDED, NAMESPACE
 from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.dockerfile.render import template_environment
 from imgbuild.dockerfile.variables import epoch_seconds
@@ -61,7 +61,7 @@ def extension_dockerfile(
         known = project.locks / f"build-py{minor_of(base.python)}.txt"
         paths |= {"build.txt": known} if known.exists() else {}
         pins = (f"{name}=={version}" for name, version in lock.versions.items())
-        labels[f"{NAMESPACE}.added.pip"] = " ".join(pins)
+        labels[ADDED] = " ".join(pins)
     files = {name: path.read_text(encoding="utf-8") for name, path in paths.items()}
     if entries:
         files["packages.txt"] = "".join(f"{entry}\n" for entry in entries.values())

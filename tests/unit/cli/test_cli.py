@@ -18,6 +18,7 @@ from imgbuild.cli import COMMANDS, interruption, register, require_values
 from imgbuild.dockerfile import conda, requirements
 from imgbuild.errors import ImgbuildError, InputError, MachineError
 from imgbuild.matrix.images import whole_family
+from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
 from imgbuild.text import printable
@@ -51,6 +52,7 @@ def _run(folder: Path, *arguments: str) -> tuple[int, str]:
     ("options", "columns", "count"),
     [
         ((), "image python mpi horovod cuda", lambda matrix: len(whole_family(matrix))),
+        (("2.2", "2.2-gpu"), "image python mpi horovod cuda", 2),
         (("--tf", "2.2"), "image python mpi horovod cuda", 5),
         (("--tf", "2.2", "--gpu"), "image python mpi horovod cuda", 2),
         (
@@ -79,6 +81,17 @@ def test_list_has_all_that_fits(
     listed = json.loads(_run(unchanged, "list", *options, "--json")[1])
     assert {one["name"] for one in listed} == {*names}
     assert all(one["as_documented"] == ("documented" in one["name"]) for one in listed)
+
+
+def test_a_wide_list_has_drivers_sizes_and_tags(unchanged: Path) -> None:
+    lines = _run(unchanged, "list", "--wide")[1].splitlines()
+    for image in whole_family(load_matrix(unchanged / "matrix.yaml")):
+        (line,) = (line for line in lines if line.startswith(f"{image.name} "))
+        driver, size = (image.cuda and image.cuda.driver, image.budget)
+        assert line.split()[-2 - len(image.tags) :] == [
+            *(driver or "-", f"{size / 1e6:.0f}" if size else "-"),
+            *image.tags,
+        ]
 
 
 def test_list_has_a_paragraph_for_each_release(unchanged: Path, matrix: Matrix) -> None:
@@ -216,6 +229,9 @@ def test_lock_writes_what_came_where_a_channel_cannot_be_read(
     ("arguments", "expected"),
     [
         ("show --tf 9.9", "--tf '9.9': no such TensorFlow in the matrix. Nearest: 2."),
+        ("show 2.2-gup", "tf-2.2-gpu-ubuntu"),
+        ("fetch 2.2-gup /nowhere", "tf-2.2-gpu-ubuntu"),
+        ("run 2.2-gup -- python x.py", "tf-2.2-gpu-ubuntu"),
         ("push", "Say what to publish"),
         ("show --tf 2.2 --gpu --stack debian", "No image of TensorFlow 2.2 fits --gpu"),
         ("show --tf 1.10 --as-documented", "tf-1.10-cpu-debian is not there as documented"),
@@ -231,7 +247,6 @@ def test_lock_writes_what_came_where_a_channel_cannot_be_read(
         ("build --tf 2.2 --report /etc/passwd", "Invalid value for '--report'"),
         ("test --image x --expect no=1", "'no=1': give KEY=VALUE, with a key of"),
         ("test --image x --expect tf=2.2 --suite nope", "No suite nope. There are: contents"),
-        ("test --image x", "--image x: say what it must be. For an image of the matrix"),
         ("test --image= --all", "--image names one image"),
         ("test --image x --all", "--image names one image"),
         ("test --tf 2.2 --jobs 0", "--jobs"),
