@@ -116,9 +116,8 @@ class Cleanup:
             if sizes := self.engine.build_cache():
                 why = "of every project on this engine; the next builds start from nothing"
                 remove, size = self.engine.empty_build_cache, sum(sizes)
-                yield Garbage(
-                    CleanupKind.BUILD_CACHE, counted(len(sizes), "record"), why, remove, size
-                )
+                count = counted(len(sizes), "record")
+                yield Garbage(CleanupKind.BUILD_CACHE, count, why, remove, size)
         yield from self._work()
 
     def _leftovers(self, engine: Engine) -> Iterator[Garbage]:
@@ -175,9 +174,8 @@ class Cleanup:
             yield _paths(str(path), "its process was killed", [path])
         logs = (self.state / "logs").glob("*.log")
         if old := [path for path in logs if path.stat().st_mtime < time.time() - OLD]:
-            yield _paths(
-                f"{counted(len(old), 'log')} in {old[0].parent}", "older than 30 days", old
-            )
+            name = f"{counted(len(old), 'log')} in {old[0].parent}"
+            yield _paths(name, "older than 30 days", old)
 
 
 def _paths(name: str, why: str, paths: Sequence[Path]) -> Garbage:

@@ -18,7 +18,6 @@ from typing import Any
 from imgbuild.errors import InputError, MachineError
 from imgbuild.process import run
 from imgbuild.project import state_dir
-from imgbuild.text import counted
 
 #: Every stored file has this time, 1980-01-02, so that a layer with it is always the same.
 FILE_TIME = 315619200
@@ -119,9 +118,7 @@ def write_texts(texts: Mapping[Path, str], stale: Collection[Path] = ()) -> list
                     file.write(texts.get(path, ""))
                 staged[path].chmod(0o644)
         for done, path in enumerate(staged):
-            with _disk_errors(
-                f"write {path}", path.parent, f"; {counted(done, 'file')} changed already"
-            ):
+            with _disk_errors(f"write {path}", path.parent, f"; files changed already: {done}"):
                 staged[path].replace(path)
                 if path in stale:
                     path.unlink()

@@ -13,13 +13,7 @@ from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.files import work_folder
 from imgbuild.inputs.base import MADE_IN_PLACE, find_base, missing_packages
 from imgbuild.inputs.build_inputs import BuildInputs, base_recipe, prepare_inputs
-from imgbuild.inputs.download import (
-    Download,
-    DownloadError,
-    NotFetchedError,
-    downloads_context,
-    shown_progress,
-)
+from imgbuild.inputs.download import Download, DownloadError, downloads_context, shown_progress
 from imgbuild.inputs.oci_layout import write_archive
 from imgbuild.matrix.images import Image
 from imgbuild.settings import RegistryBase, Settings
@@ -84,7 +78,7 @@ def full_disk(engine: Engine) -> str:
         return ""
     return (
         f"The engine's disk is full: {free / (1 << 20):.0f} MB are free in {folder}. {_FREE_SOME}, "
-        "and build again: what is finished is kept."
+        "and build again: finished steps are kept."
     )
 
 
@@ -141,11 +135,11 @@ def _with_prefix(error: ImgbuildError, image: Image) -> ImgbuildError:
     """Return the error; of the source of CPython with the way to do without it."""
     python = image.python
     source = python.origin == "source" and image.matrix.sources[python.source].url
-    if not isinstance(error, NotFetchedError) or error.download.url != source:
+    if not isinstance(error, DownloadError) or error.download.url != source:
         return error
-    return MachineError(
-        f"{error} If this machine has CPython {image.version_of('python')}, as of pyenv, "
-        f"`imgbuild doctor --write {image.name}` finds it, and images get that one."
+    have = f"If this machine has CPython {image.version_of('python')}, as of pyenv, "
+    return type(error)(
+        f"{error} {have}`imgbuild doctor --write {image.name}` finds it.", error.download
     )
 
 

@@ -38,7 +38,7 @@ def build(
     no_test: bool = flag("--no-test", "Tag the image without running its suites."),
     keep_going: bool | None = option(
         "--keep-going/--fail-fast",
-        "After a failure build the other images, or stop. Default: go on with --all only.",
+        "After a failure build the other images, or stop. Default: build them only with --all.",
     ),
     jobs: int = options.JOBS,
     refresh_base: bool = flag("--refresh-base", "Make base images again, with the newest updates."),
@@ -47,11 +47,11 @@ def build(
     ),
     step_timeout: str | None = option(
         "--step-timeout DURATION",
-        "Limit of one build step: 90s, 30m, 1h, or 0 for none. Default: 1h.",
+        "Time limit of one build step: 90s, 30m, 1h, or 0 for none. Default: 1h.",
     ),
     log_format: LogFormat = option(
         "--log-format",
-        "Format of standard error: text, or one JSON object a line.",
+        "Format of standard error: text, or one JSON object per line.",
         envvar="IMGBUILD_LOG_FORMAT",
         default=LogFormat.TEXT,
     ),
@@ -70,7 +70,7 @@ def build(
     source: str | None = options.repository("--from", "The repository of --pull."),
     report: Path | None = option(
         "--report DIR",
-        "Folder for the results of the suites, one folder an image.",
+        "Folder for the results of the suites, one folder per image.",
         file_okay=False,
     ),
     as_json: bool = options.JSON,
@@ -78,10 +78,10 @@ def build(
 ) -> None:
     """Build what is missing, run the suites, and tag what passed.
 
-    What no option says is the default of the matrix: alone it builds one image, and says which.
+    Without options, builds the default image of the matrix.
 
     --as-documented lists the compatibility rules that the documented pins break, then builds them.
-    If suites fail for that, the image is not tagged; --no-test tags it.
+    If suites fail because of that, the image is not tagged; --no-test tags it.
     """
     from imgbuild.build.context import BuildOptions, open_context
     from imgbuild.matrix.rules import documented_warnings

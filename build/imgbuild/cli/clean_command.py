@@ -21,7 +21,9 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def clean(
-    remove: bool = typer.Option(False, "--yes", "--remove", help="Remove what is listed."),
+    remove: bool = typer.Option(
+        False, "--yes", "--remove", help="Remove everything that is listed."
+    ),
     only: list[str] | None = option(
         "--only KIND",
         "Only this kind: leftovers, untagged, work, images or build-cache; repeatable.",
@@ -30,15 +32,15 @@ def clean(
     build_cache: bool = flag("--build-cache", "Also the engine's build cache, of all projects."),
     elsewhere: bool = flag(
         "--elsewhere",
-        "Also what other state folders left on the engine; make sure that none is in use.",
+        "Also leftovers of other state folders on the engine; make sure that none is in use.",
     ),
     as_json: bool = options.JSON,
     project: Path | None = options.PROJECT,
 ) -> None:
     """List unused images and leftovers; with --yes, remove them.
 
-    Killed runs leave some. Touched is only what has imgbuild's labels or is in its folders, and
-    nothing that a running imgbuild or a container uses.
+    Killed runs leave some. Only images and files with imgbuild's labels or in its folders are
+    removed, and none that a running imgbuild or a container uses.
     """
     from imgbuild.cleanup import DEFAULT, Cleanup, CleanupKind
     from imgbuild.engine.client import open_engine

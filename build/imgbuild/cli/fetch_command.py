@@ -18,7 +18,7 @@ def fetch(
     folder: Path = typer.Argument(
         metavar="DIR", help="The folder; files in it are kept.", show_default=False
     ),
-    refresh: bool = flag("--refresh", "Ask the archives again for the newest packages."),
+    refresh: bool = flag("--refresh", "Look for newer packages in the archives."),
     project: Path | None = options.PROJECT,
 ) -> None:
     """Fetch each input of the selected images for `build --offline`."""
@@ -30,7 +30,7 @@ def fetch(
     from imgbuild.sites import Sites
 
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is not a folder; name one, new or not.")
+        raise InputError(f"{folder} is not a folder. Give a new or an existing one.")
     checkout = options.open_project(project)
     images = select(checkout, selection)
     settings = load_settings(checkout.settings)

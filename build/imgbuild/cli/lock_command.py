@@ -11,7 +11,9 @@ def lock(
     stack: str | None = STACK,
     check: bool = flag("--check", "Write nothing; exit 1 if a lock is not current."),
     everything: bool = flag("--all", "Resolve every lock, also those that are current."),
-    upgrade: bool = flag("--upgrade", "As --all, with the newest versions that the matrix allows."),
+    upgrade: bool = flag(
+        "--upgrade", "Like --all, with the newest versions that the matrix allows."
+    ),
     project: Path | None = PROJECT,
 ) -> None:
     """Lock the Python packages of the images, with their hashes.
@@ -22,7 +24,7 @@ def lock(
     from imgbuild.matrix.load import load_matrix
 
     if check and (everything or upgrade):
-        raise InputError("--check writes nothing; --all and --upgrade do. Give one of them.")
+        raise InputError("--check cannot be combined with --all or --upgrade, which write locks.")
     checkout = open_project(project, writer="" if check else "lock")
     matrix, folder = load_matrix(checkout.matrix), checkout.locks
     family = requirements.lock_family(matrix, stack)
@@ -45,4 +47,4 @@ def lock(
         echo(f"{'written' if path.exists() else 'deleted'}  {path.name}")
     echo(f"{total}, {len(changed)} changed.")
     if unread:
-        raise MachineError(f"{' '.join(unread)} The lines of it in the locks stay as they are.")
+        raise MachineError(f"{' '.join(unread)} Its lines in the locks are unchanged.")

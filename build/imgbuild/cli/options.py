@@ -38,7 +38,7 @@ def flag(name: str, help_text: str) -> Any:  # noqa: ANN401 - as typer.Option
 
 def repository(name: str, help_text: str) -> Any:  # noqa: ANN401 - as typer.Option
     """Return an option for one repository, by default that of the settings."""
-    form = "HOST[:PORT]/REPOSITORY; by default publishing.repository of the settings."
+    form = "HOST[:PORT]/REPOSITORY; default: publishing.repository in the settings."
     return option(f"{name} REPOSITORY", f"{help_text} {form}")
 
 
@@ -60,7 +60,7 @@ def completed(part: str | int) -> Callable[[typer.Context], list[str]]:
 
 PROJECT = option(
     "--project DIR",
-    "The checkout to work on. Default: the one around the current folder.",
+    "The checkout to work on. Default: the one that the current folder is in.",
     envvar="IMGBUILD_PROJECT",
 )
 STACK = option("--stack STACK", "The stack, such as debian.", autocompletion=completed("stack"))
@@ -173,7 +173,7 @@ def _selection(
         "The MPI: openmpi or intelmpi.",
         autocompletion=lambda: ["openmpi", "intelmpi"],
     ),
-    everything: bool = flag("--all", "All that fits, not the defaults alone."),
+    everything: bool = flag("--all", "All images that fit, not only the defaults."),
     as_documented: bool = flag(
         "--as-documented", "The documented pins, even where they cannot work (--tf 2.1 --gpu)."
     ),

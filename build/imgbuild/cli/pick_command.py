@@ -23,23 +23,25 @@ def pick(
         "--gpu-model MODEL", "The GPU, such as 'Tesla V100', or its capability, 7.0."
     ),
     driver: str | None = option("--driver VERSION", "NVIDIA's driver, such as 450.80."),
-    here: bool = flag("--here", "The GPUs and the driver of this machine, or none."),
+    here: bool = flag("--here", "The GPUs and the driver of this machine, if it has any."),
     python: str | None = option("--python VERSION", "The Python, such as 3.6 or >=3.8."),
     requirements: Path | None = option(
-        "--requirements FILE", "What of it an image has must be of a version that fits."
+        "--requirements FILE", "Only images whose packages satisfy this file."
     ),
     as_json: bool = options.JSON,
     project: Path | None = options.PROJECT,
 ) -> None:
     """Show which images will run, and why the others will not.
 
-    Of several reasons the first is shown. Packages that an image lacks are listed; `imgbuild
+    Only the first of several reasons is shown. Packages that an image lacks are listed; `imgbuild
     extend` finds out whether they fit. Exit 1 if no image will run.
     """
     from imgbuild.catalog import choice
 
     if here and (gpu_model or driver):
-        raise InputError("--here is the GPU and driver of this machine: leave out the other two.")
+        raise InputError(
+            "--here reads the GPU and driver of this machine: omit --gpu-model and --driver."
+        )
     gpus, no_gpu = choice.gpus_here() if here else ((), "")
     gpus = (choice.gpu_called(gpu_model, driver),) if gpu_model or driver else gpus
     lines = tuple(choice.read_requirements(requirements)) if requirements else ()

@@ -20,8 +20,8 @@ def push(
     to: str | None = options.repository("--to", "The target."),
     release: str | None = option(
         "--release RELEASE",
-        "YYYYMMDD.N, which is in the immutable tag. Default: the image's own if it is "
-        "published, else the next of today.",
+        "The release in the immutable tag, YYYYMMDD.N. Default: the image's own if it is "
+        "published, else the next one of today.",
     ),
     plan: bool = flag("--plan", "Show what would be published; publish nothing."),
     allow_substituted: bool = flag(
@@ -57,7 +57,7 @@ def push(
     allowed |= {name for name, is_set in flags.items() if is_set}
     checkout = options.open_project(project)
     if not selection.named:  # a published tag cannot be taken back
-        raise InputError("Say what to publish: --tf VERSION, --name IMAGE or --all.")
+        raise InputError("Say which images to publish: IMAGE, --tf VERSION or --all.")
     images = select(checkout, selection)
     push_options = PushOptions(images, to, release, frozenset(allowed), jobs, plan)
     result = push_images(checkout, push_options, info)

@@ -33,4 +33,4 @@ def render(
         raise CheckFailedError(
             f"Committed files differ from the matrix:\n{lines}\nRun `imgbuild render`."
         )
-    echo(f"{len(rendered)} files are what the matrix says.")
+    echo(f"{len(rendered)} files agree with the matrix.")

@@ -98,7 +98,7 @@ def run(
         "A volume (or ./FOLDER) that is kept from run to run, at MODEL_DIR=/model.",
     ),
     env: list[str] | None = option(
-        "--env NAME=VALUE", "A variable; NAME alone hands it on. Repeatable."
+        "--env NAME=VALUE", "A variable; NAME alone passes on its value. Repeatable."
     ),
     user: str | None = option("--user USER", "Who runs the program, as UID:GID. Default: you."),
     gpus: str | None = option(
@@ -128,10 +128,8 @@ def run(
 
     checkout = options.open_project(project)
     names = (*takewhile("--".__ne__, words or ()),)
-    command, selection = (
-        (words or [])[len(names) + 1 :],
-        replace(selection, names=selection.names + names),
-    )
+    command = (words or [])[len(names) + 1 :]
+    selection = replace(selection, names=selection.names + names)
     values = (execute, nodes > 1, servers, ranks, user, shm_size, time_limit, tensorboard, command)
     for (name, formats), value in zip(_TAKEN_BY.items(), values, strict=True):
         if value and form not in formats:

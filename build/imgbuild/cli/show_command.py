@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 INDENT = "    "
 GPU_TITLE = (
-    "GPUs by compute capability, and what TensorFlow has for them",
-    f"{INDENT}(PTX only: the driver compiles it at first use, which takes minutes)",
+    "GPUs by compute capability, and the code that TensorFlow has for them",
+    f"{INDENT}(PTX only: the driver compiles it at the first start, which takes minutes)",
 )
 
 
@@ -95,11 +95,15 @@ def _gpu(image: "Image") -> dict[str, Any] | None:
 def image_text(image: dict[str, Any]) -> str:
     """Return an image as lines of at most 80 columns; URLs and sha256 are never broken."""
     tags, gpu = image["published"], image["gpu"]
-    moving = f"and as {', '.join(tags['moving'])}, which move" if tags["moving"] else ""
-    lines = [image["name"], *(f"  is named {tag}" for tag in image["tags"])]
-    lines += [f"  is known as {alias}" for alias in image["aliases"]]
-    lines += ["  is published as", f"{INDENT}{tags['immutable']}", *wrapped(moving, INDENT)]
-    lines.append(f"  Python packages: {image['lock']}")
+    lines = [image["name"]]
+    for title, values in (
+        ("local tags", image["tags"]),
+        ("aliases", image["aliases"]),
+        ("published tag", [tags["immutable"]]),
+        ("moving tags", tags["moving"]),
+        ("Python packages", [image["lock"]]),
+    ):
+        lines += wrapped(f"{title}: {' '.join(values)}") if values else []
     for name, distribution in image["provides"].items():
         lines.append(f"  {name} is provided by {distribution}, for packages that require it")
     for pin in image["pins"]:
@@ -124,7 +128,7 @@ def _pin_lines(pin: dict[str, Any], mpi: str) -> list[str]:
     lines = [line] if len(line) <= WIDTH else [head, *wrapped(pin["source"], INDENT)]
     notes = [f"sha256 {pin['sha256']}"] if pin["sha256"] else []
     if pin["documented"]:
-        gone = ", which cannot be had for this image: the corrected one stays"
+        gone = ", which is not available for this image: the corrected one stays"
         notes.append(f"documented: {pin['documented']}{'' if pin['documented_exists'] else gone}")
     if pin["why"]:
         notes.append(f"why: {pin['why']}")

@@ -26,7 +26,8 @@ def test(
     suite: list[str] | None = option("--suite NAME", "Run only this suite; repeatable."),
     list_suites: bool = flag("--list-suites", "List the suites; run none."),
     image: str | None = option(
-        "--image IMAGE", "Test this image of the engine, not the matrix's own."
+        "--image IMAGE",
+        "Test this image of the engine. Its label says what it must be, or --tf, or --expect.",
     ),
     expect: list[str] | None = option(
         "--expect KEY=VALUE",
@@ -35,12 +36,10 @@ def test(
     jobs: int = options.JOBS,
     fail_fast: bool = flag("--fail-fast", "Stop at the first failed check."),
     rerun: bool = flag("--rerun", "Also run suites that passed before."),
-    require_gpu: bool = flag(
-        "--require-gpu", "Fail where no GPU could be used by an image for GPUs."
-    ),
+    require_gpu: bool = flag("--require-gpu", "Fail if an image for GPUs could not use a GPU."),
     report: Path | None = option(
         "--report DIR",
-        "Folder for report.json and summary.md, with one folder an image.",
+        "Folder for report.json, summary.md and one folder per image.",
         file_okay=False,
     ),
     as_json: bool = options.JSON,
@@ -67,8 +66,9 @@ def test(
             "--gpu, --stack, --mpi, --all, --as-documented and --name."
         )
     if image is not None and not expect and selection == Selection():
-        selection = _labelled(checkout, image)
-    images = () if expect else select(checkout, selection)
+        images = _labelled(checkout, image)
+    else:
+        images = () if expect else select(checkout, selection)
     # The variant of an external image is read from the image.
     for variant in (one.variant for one in images) if images else (None,):
         choose_suites(checkout.suites, test_options.suites, variant)
@@ -84,26 +84,21 @@ def test(
     raise_failures(run, require_gpu=require_gpu)
 
 
-def _labelled(project: "Project", reference: str) -> Selection:
-    """Return the image of the matrix that the labels of an image, or of its base, name."""
+def _labelled(project: "Project", reference: str) -> "tuple[Image, ...]":
+    """Return the image of the matrix that the label of an image, or of its base, names."""
     from imgbuild.dockerfile.labels import NAME
     from imgbuild.engine.client import open_engine
-    from imgbuild.matrix.load import load_matrix
-    from imgbuild.matrix.selection import select_images
     from imgbuild.settings import load_settings
 
     with open_engine(load_settings(project.settings).engine) as engine:
         name = engine.need(reference).labels.get(NAME, "")
-    selection = Selection(names=(name,))
     try:
-        select_images(load_matrix(project.matrix), selection)
+        return select(project, Selection(names=(name,)))
     except InputError:
         raise InputError(
-            f"--image {reference}: its label {NAME} {f'is {name!r}, which' if name else ''} names "
-            "no image of the matrix. Say which one it must equal (--tf, --name), or which "
-            "versions it must have (--expect)."
+            f"--image {reference}: its label {NAME}, {name!r}, names no image of the matrix. Say "
+            "which one it must equal (--tf, --name), or which versions it must have (--expect)."
         ) from None
-    return selection
 
 
 def _test_family(
@@ -190,7 +185,7 @@ def raise_failures(run: "TestRun", *, require_gpu: bool) -> None:
     lines += [f"{name}: {error}" for name, error in run.errors.items()]
     on_gpus = [suite for one in run.reports for suite in one.suites if suite.suite == NEEDS_GPU]
     if require_gpu and not lines and (not on_gpus or any(suite.found for suite in on_gpus)):
-        what = "select it and images for GPUs, and give --rerun"
+        what = "select this suite and images for GPUs, and add --rerun"
         lines = [f"--require-gpu: suite {NEEDS_GPU} did not run here: {what}"]
     if lines:
         raise CheckFailedError("\n".join(lines))

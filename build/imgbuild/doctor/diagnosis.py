@@ -19,7 +19,7 @@ from imgbuild.sites import Sites
 
 Check = Callable[[], Finding | Iterable[Finding]]
 HEADER = """\
-# What this machine gives to builds. Every imgbuild command reads it; it is never committed.
+# The inputs that this machine offers to builds. Every imgbuild command reads it; never commit it.
 # Written by `imgbuild doctor --write`, which keeps what you set here while it is valid.
 # All keys: docs/reference.md.
 """
@@ -99,7 +99,7 @@ def _recorded(found: Finding, *, writing: bool) -> Finding:
         return found
     if writing:
         return replace(found, status=Status.FINE, fix=None)
-    return replace(found, detail=f"{found.detail}; imgbuild.local.yaml does not say so yet")
+    return replace(found, detail=f"{found.detail}; not yet in imgbuild.local.yaml")
 
 
 def write_settings(settings: Settings, path: Path) -> bool:

@@ -166,6 +166,6 @@ def _passed(  # noqa: PLR0913, PLR0917 - what, and how it is tested
         problems = "; ".join(f"{one.suite}: {one.problem}" for one in report.suites if not one.ok)
         raise CheckFailedError(
             f"{tag} was not tagged, since suites of {image.name} fail in it: {problems}. Report: "
-            f"{context.reports / folder_name(tag)}/report.json. --no-test tags it all the same."
+            f"{context.reports / folder_name(tag)}/report.json. --no-test tags it anyway."
         )
     return report

@@ -146,7 +146,9 @@ def by_default(images: list["Image"], *, as_documented: bool = False) -> list["I
         images = [image for image in images if fits(image)] or images
     if len(images) > 1:
         names = ", ".join(image.name for image in images)
-        raise InputError(f"Several images fit: {names}. Say which, with --stack, --mpi or --name.")
+        raise InputError(
+            f"Several images fit: {names}. Choose one with --stack, --mpi or its name."
+        )
     return images
 
 

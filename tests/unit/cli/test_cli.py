@@ -126,8 +126,8 @@ def test_build_as_documented_warns_first(unchanged: Path) -> None:
     [
         (("--stack", "\x1b[31mX\u202ey"), r"\u001b[31mX\u202ey"),
         (("--stack", "\x1b]0;title\x07\x9b2J\x7f"), r"\u001b]0;title\u0007\u009b2J\u007f"),
-        (("\udce9",), r"'\udce9' has characters that do not print"),
-        (("\x1b[31mX",), r"'\u001b[31mX' has characters that do not print"),
+        (("\udce9",), r"'\udce9' has unprintable"),
+        (("\x1b[31mX",), r"'\u001b[31mX' has unprintable"),
     ],
 )
 @pytest.mark.parametrize("form", ["text", "json"])
@@ -219,7 +219,7 @@ def test_lock_writes_what_came_where_a_channel_cannot_be_read(
     monkeypatch.setattr(requirements, "resolve", lambda *_, **__: "new\n")
     monkeypatch.setattr(conda, "_repodata", unread)
     code, message = _run(checkout, "lock", "--upgrade")
-    assert (code, "no connection. The lines of it in the locks stay" in message) == (3, True)
+    assert (code, "no connection." in message) == (3, True)
     locks = checkout / "images" / "locks"
     assert (locks / f"tf-{release_of('2.2')}-py3.6-cpu.txt").read_text() == "new\n"
     assert "unlocked" not in (locks / "conda-3.6.2.txt").read_text()
@@ -232,9 +232,9 @@ def test_lock_writes_what_came_where_a_channel_cannot_be_read(
         ("show 2.2-gup", "tf-2.2-gpu-ubuntu"),
         ("fetch 2.2-gup /nowhere", "tf-2.2-gpu-ubuntu"),
         ("run 2.2-gup -- python x.py", "tf-2.2-gpu-ubuntu"),
-        ("push", "Say what to publish"),
+        ("push", "--tf VERSION or --all"),
         ("show --tf 2.2 --gpu --stack debian", "No image of TensorFlow 2.2 fits --gpu"),
-        ("show --tf 1.10 --as-documented", "tf-1.10-cpu-debian is not there as documented"),
+        ("show --tf 1.10 --as-documented", "tf-1.10-cpu-debian has no"),
         ("show --tf 2.2 --stack a;b", "--stack 'a;b': there is none"),
         ("test --tf 2.2 --suite nope", "No suite nope. There are: contents"),
         (
@@ -250,7 +250,7 @@ def test_lock_writes_what_came_where_a_channel_cannot_be_read(
         ("test --image= --all", "--image names one image"),
         ("test --image x --all", "--image names one image"),
         ("test --tf 2.2 --jobs 0", "--jobs"),
-        ("lock --check --upgrade", "ive one of them"),
+        ("lock --check --upgrade", "--check cannot be combined"),
         ("build --tf 2.2 --jobs 0", "--jobs"),
         ("build --tf 2.2 --plan --refresh-base", "cannot be combined"),
         ("build --tf 2.2 --step-timeout 10", "'10' is not a duration, such as"),
@@ -445,7 +445,7 @@ def test_a_folder_in_place_of_a_file_is_not_a_lack_of_space(checkout: Path) -> N
     path.mkdir()
     result = imgbuild(checkout, "render")
     assert result.returncode == 3
-    assert f"{path}: Is a directory. Move away what is there" in result.stderr
+    assert f"{path}: Is a directory" in result.stderr
     assert "free space" not in result.stderr
 
 

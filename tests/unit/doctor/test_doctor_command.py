@@ -79,7 +79,7 @@ def test_a_machine_that_can_build(
     shown = capsys.readouterr()
     assert shown.out.startswith("Engine\n  ✓ engine ")
     assert "\nInputs\n  ✓ base debian-12" in shown.out
-    assert "private; imgbuild.local.yaml does not say so yet" in shown.out
+    assert "private; not yet in imgbuild.local.yaml" in shown.out
     assert "-> /venv/bin/imgbuild doctor --tf 2.2 --write\n" in shown.out, "PATH lacks imgbuild"
     assert shown.err == "tf-2.2-cpu-debian can be built here.\n"
     assert not (checkout / "imgbuild.local.yaml").exists()
@@ -137,7 +137,7 @@ def test_a_machine_that_cannot(
         "status": "missing",
         "what": "engine",
         "detail": "none answers",
-        "mend": "build/setup/engine.sh",
+        "fix": "build/setup/engine.sh",
     }
     assert found["choice"]["base"] == {"debian-12": {"from": "bootstrap"}}
 
