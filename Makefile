@@ -155,8 +155,8 @@ $(READY): $(REQUIREMENTS) pyproject.toml | own-venv
 		echo "imgbuild needs Python 3.11 or later, and none of python3.13, python3.12, python3.11" \
 		"and python3 is one. Debian 12 and Ubuntu 24.04 have it: apt-get install python3-venv." \
 		"Elsewhere, as on Ubuntu 22.04, uv (https://docs.astral.sh/uv) brings one:" \
-		"uv venv --seed --python 3.12 $(VENV), then make again. To use imgbuild without a" \
-		"checkout: uv tool install --python 3.12 imgbuild." >&2; \
+		"uv venv --seed --python 3.12 $(VENV), then make again. To install imgbuild alone, run" \
+		"here: pipx install . (or uv tool install --python 3.12 .)." >&2; \
 		exit 3; fi; \
 	echo "Making $(VENV) with $$("$$python" --version)"; \
 	"$$python" -m venv --clear $(VENV) >/dev/null 2>&1 || { \

@@ -24,6 +24,7 @@ from imgbuild.plan.plan import is_own, own_names
 from imgbuild.publish.upload import note_of, remove_left_tag
 from imgbuild.suites.container import CONTAINER_LABEL, place_of
 from imgbuild.suites.results import ReportStore
+from imgbuild.text import counted
 
 #: How long logs are kept, in seconds.
 OLD = 30 * 24 * 3600
@@ -118,7 +119,8 @@ class Cleanup:
             if sizes := self.engine.build_cache():
                 why = "of every project on this engine; the next builds start from nothing"
                 remove, size = self.engine.empty_build_cache, sum(sizes)
-                yield Garbage(CleanupKind.BUILD_CACHE, f"{len(sizes)} records", why, remove, size)
+                count = counted(len(sizes), "record")
+                yield Garbage(CleanupKind.BUILD_CACHE, count, why, remove, size)
         yield from self._work()
 
     def _leftovers(self, engine: Engine) -> Iterator[Garbage]:
@@ -177,7 +179,8 @@ class Cleanup:
             yield _paths(str(path), "its process was killed", [path])
         logs = (self.state / "logs").glob("*.log")
         if old := [path for path in logs if path.stat().st_mtime < time.time() - OLD]:
-            yield _paths(f"{len(old)} logs in {old[0].parent}", "older than 30 days", old)
+            name = f"{counted(len(old), 'log')} in {old[0].parent}"
+            yield _paths(name, "older than 30 days", old)
 
 
 def _paths(name: str, why: str, paths: Sequence[Path]) -> Garbage:

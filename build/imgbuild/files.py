@@ -118,7 +118,7 @@ def write_texts(texts: Mapping[Path, str], stale: Collection[Path] = ()) -> list
                     file.write(texts.get(path, ""))
                 staged[path].chmod(0o644)
         for done, path in enumerate(staged):
-            with _disk_errors(f"write {path}", path.parent, f"; {done} files were changed"):
+            with _disk_errors(f"write {path}", path.parent, f"; files changed already: {done}"):
                 staged[path].replace(path)
                 if path in stale:
                     path.unlink()

@@ -51,6 +51,11 @@ def clock_time(seconds: float) -> str:
     return f"{minutes}m{rest:02}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02}m"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return ``1 image`` or ``3 images``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def size_text(size: int) -> str:
     """Return a size in bytes as people read it, in powers of ten."""
     for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from imgbuild.errors import InputError
 from imgbuild.files import read_named
+from imgbuild.text import counted
 
 try:
     from yaml import CSafeLoader as _Loader
@@ -66,7 +67,7 @@ class Document:
         """Return the error that names every fault, in the order of the file."""
         ordered = sorted(faults, key=lambda fault: self._mark(fault.location))
         lines = [f"{self.position(one.location)}: {one.message}" for one in ordered[:_NAMED]]
-        count = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
+        count = counted(len(faults), "fault")
         count += f", the first {_NAMED} of them above" if len(faults) > _NAMED else ""
         return InputError("\n".join([*lines, f"{self.path}: {count}; nothing was done."]))
 

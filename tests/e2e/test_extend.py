@@ -143,6 +143,7 @@ ID = ("image", "inspect", "--format={{.Id}}", "me/small:1")
 
 def test_suites_decide_about_the_tag(small: SmallProject) -> None:
     small.run(*SMALL, "--copy", "more:/opt/more")
+    small.run("test", "--image", "me/small:1")  # its label says what it must be
     named = small.printed(*ID)
     before = small.images()
     # The suite counts what is in this folder.

@@ -8,6 +8,7 @@ import pytest
 from imgbuild.cli.options import info
 from imgbuild.inputs.download import shown_progress
 from imgbuild.text import (
+    counted,
     duration_text,
     parse_duration,
     printable,
@@ -28,6 +29,10 @@ def test_durations_are_read_and_written(text: str, seconds: float) -> None:
 def test_other_forms_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="such as 90s, 30m"):
         parse_duration(text)
+
+
+def test_a_count_and_its_noun() -> None:
+    assert [counted(number, "image") for number in (0, 1, 2)] == ["0 images", "1 image", "2 images"]
 
 
 def test_a_text_for_terminals() -> None:

@@ -164,7 +164,7 @@ class OnlineAudit:
             pages = in_parallel(partial(read_project, self.client, index), projects, _PAGES_AT_ONCE)
         except MachineError as error:
             raise MachineError(
-                f"The Python package index cannot be read: {error} Name another one as "
+                f"The Python package index cannot be read: {error} Set another one as "
                 "UV_DEFAULT_INDEX, or as the mirror python-index in imgbuild.local.yaml. "
                 "`imgbuild audit --offline` compares with images/evidence.json alone."
             ) from error

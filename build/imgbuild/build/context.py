@@ -182,7 +182,7 @@ def open_context(
         fetched = open_fetched(options.offline, images, project, settings, cache_dir())
         for listing in fetched.listings.values():
             contents = listing.contents(options.offline)
-            say(f"{contents}; compare this line with that of `imgbuild fetch`")
+            say(f"{contents}; compare this line with the output of `imgbuild fetch`")
         settings = fetched.settings(settings, images)
     host = resolve_host(settings.engine)
     with ExitStack() as stack:
@@ -228,5 +228,5 @@ def image_locks(names: Iterable[str], host: str | None, folder: Path) -> Iterato
 def _refuse(name: str, lock: Path) -> NoReturn:
     raise MachineError(
         f"{name} is being built, tested or pushed by another imgbuild (process {lock_owner(lock)}) "
-        "on this engine. Wait until it has ended, or stop it; nothing was started here."
+        "on this engine. Wait until it ends, or stop it; nothing was started here."
     )

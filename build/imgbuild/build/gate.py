@@ -51,7 +51,7 @@ def over_budget(size: int, budget: int | None, engine: Engine) -> str | None:
     more = (size - budget) * 100 / budget
     return (
         f"it has {size / 1e6:.0f} MB, {more:.1f} % more than its budget of {budget / 1e6:.0f} MB; "
-        f"{allowed} % is allowed. `imgbuild size` shows its layers; if it must be so large, raise "
+        f"{allowed} % is allowed. `imgbuild size` shows its layers; if that size is right, raise "
         "the budget in its row of matrix.yaml"
     )
 

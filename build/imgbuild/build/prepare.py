@@ -18,6 +18,7 @@ from imgbuild.inputs.oci_layout import write_archive
 from imgbuild.matrix.images import Image
 from imgbuild.settings import RegistryBase, Settings
 from imgbuild.sites import Sites
+from imgbuild.text import counted
 
 #: Folders by named context, by image.
 Downloads = dict[str, Mapping[str, Path]]
@@ -38,10 +39,10 @@ def require_disk_space(images: Sequence[Image], engine: Engine) -> None:
     folder, free = _data_folder(engine)
     needed = needed_bytes(images)
     if free is not None and free < needed:
-        count = "1 image" if len(images) == 1 else f"{len(images)} images"
         raise MachineError(
             f"{free / 1e9:.1f} GB are free in the engine's data folder {folder}; at least "
-            f"{needed / 1e9:.1f} GB must be to build {count}. {_FREE_SOME}; nothing was started."
+            f"{needed / 1e9:.1f} GB must be to build {counted(len(images), 'image')}. "
+            f"{_FREE_SOME}; nothing was started."
         )
 
 
@@ -77,7 +78,7 @@ def full_disk(engine: Engine) -> str:
         return ""
     return (
         f"The engine's disk is full: {free / (1 << 20):.0f} MB are free in {folder}. {_FREE_SOME}, "
-        "and build again: what is finished is kept."
+        "and build again: finished steps are kept."
     )
 
 
@@ -111,7 +112,8 @@ def fetch_downloads(
     sites = Sites(images[0].matrix.upstream_urls, context.settings)
     with shown_progress() as progress:
         fetch = partial(downloads_context, cache=context.cache, sites=sites, progress=progress)
-        for name in (image.name for image in images):
+        for image in images:
+            name = image.name
             needed = context.inputs.downloads[name]
             try:
                 if context.fetched:
@@ -121,12 +123,24 @@ def fetch_downloads(
                     raise broken[file]
                 folders[name] = {one: fetch(files) for one, files in needed.contexts.items()}
             except ImgbuildError as error:
+                failed[name] = _with_prefix(error, image)
                 if isinstance(error, DownloadError):
-                    broken[error.download] = error
-                failed[name] = error
+                    broken[error.download] = failed[name]
                 if not keep_going:
                     break
     return folders, failed
+
+
+def _with_prefix(error: ImgbuildError, image: Image) -> ImgbuildError:
+    """Return the error; of the source of CPython with the way to do without it."""
+    python = image.python
+    source = python.origin == "source" and image.matrix.sources[python.source].url
+    if not isinstance(error, DownloadError) or error.download.url != source:
+        return error
+    have = f"If this machine has CPython {image.version_of('python')}, as of pyenv, "
+    return type(error)(
+        f"{error} {have}`imgbuild doctor --write {image.name}` finds it.", error.download
+    )
 
 
 def load_base(os_name: str, context: BuildContext) -> None:

@@ -49,7 +49,7 @@ class RemoteStore:
             yield
         except (ImgbuildError, OSError) as error:
             self.failed = True
-            self.say(f"The repository {self.name} {fault}; going on without it. {error}")
+            self.say(f"The repository {self.name} {fault}; continuing without it. {error}")
 
     def has_image(self, item: PlanItem) -> bool:
         """Return whether there is an image with this input digest; nothing is pulled."""

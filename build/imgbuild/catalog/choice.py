@@ -37,7 +37,7 @@ class Requirements:
         if self.no_gpu and image.cuda:
             yield f"they are for GPUs: {self.no_gpu}", ""
         if self.gpus and not image.cuda:
-            yield "they are for CPUs, and leave a GPU unused (--cpu takes them)", ""
+            yield "they are for CPUs and would not use your GPU (--cpu includes them)", ""
         for gpu in self.gpus:
             support, why = service(image, gpu.capability, gpu.driver)
             if support is KernelSupport.NOTHING:

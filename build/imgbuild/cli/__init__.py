@@ -46,8 +46,8 @@ _AFTER_INTERRUPT = {
     "build": "Images that passed are tagged; no other tag was made or moved. Nothing is left "
     "running.",
     "extend": "No tag was made or moved; a lock that was written stays. Nothing is left running.",
-    "reproduce": "What was built is removed; no tag was made or moved. Nothing is left running.",
-    "push": "What was pushed stays in the registry, and every moving tag names a complete image. "
+    "reproduce": "The new images are removed; no tag was made or moved. Nothing is left running.",
+    "push": "Pushed images stay in the registry, and every moving tag names a complete image. "
     "Run the same command again to continue.",
     "prune": "What was deleted is gone, and nothing else has changed. The same command deletes the "
     "rest.",
@@ -57,7 +57,9 @@ _AFTER_INTERRUPT = {
 def register(app: typer.Typer, names: Iterable[str] = COMMANDS) -> None:
     for name in names:
         module = importlib.import_module(f"imgbuild.cli.{name}_command")
-        app.command(name)(module.list_images if name == "list" else getattr(module, name))
+        kind = getattr(module, "ProgramCommand", None)
+        command = module.list_images if name == "list" else getattr(module, name)
+        app.command(name, cls=kind)(command)
 
 
 def main() -> NoReturn:
@@ -104,9 +106,9 @@ def require_values(words: list[str]) -> None:
     for before, word in pairwise(["imgbuild", *words]):
         name, separator, value = word.partition("=") if word[:2] == "--" else (before, "=", word)
         if separator and not value.strip() and not {"-h", "--help"} & {*words}:
-            raise InputError(f"The value after {name} is empty. Give one, or leave it out.")
+            raise InputError(f"The value after {name} is empty. Give one, or omit the option.")
         if word != printable(word):
-            raise InputError(f"'{word}' has characters that do not print. Leave them out.")
+            raise InputError(f"'{word}' has unprintable characters. Remove them.")
 
 
 def interruption(words: list[str]) -> str:
@@ -119,7 +121,7 @@ def _refusal(error: OSError) -> str:
     if error.errno == errno.ENAMETOOLONG:
         return f"{where[:80]}… is too long a name for a file. Give a shorter one."
     if isinstance(error, IsADirectoryError | NotADirectoryError | FileExistsError):
-        return f"{where}{error.strerror}. Move away what is there; imgbuild makes its own."
+        return f"{where}{error.strerror}. Move it elsewhere; imgbuild makes its own."
     above = Path(str(error.filename)).parents if isinstance(error, PermissionError) else ()
     if any(os.path.exists(folder / "matrix.yaml") for folder in above):  # noqa: PTH110 - no error
         what = f"{where}{error.strerror}. It is a part of the project"
@@ -154,7 +156,7 @@ def _version(requested: bool) -> None:
         return
     from importlib.metadata import PackageNotFoundError, version
 
-    number = "of no version: its sources are not installed"
+    number = "without a version: its package is not installed"
     with suppress(PackageNotFoundError):
         number = version("imgbuild")
     try:
@@ -177,7 +179,7 @@ def _options(
     ),
     _: bool = option(
         "--version",
-        "Show the version and whose images it uses.",
+        "Show the version, and the folder whose images it uses.",
         default=False,
         callback=_version,
         is_eager=True,

@@ -25,8 +25,8 @@ def add(
 ) -> None:
     """Add a release of TensorFlow, with all that it needs.
 
-    Its row is like that of the next older release, which it replaces if that is of the same minor
-    version. Everything is written, or nothing; what is left to decide is said.
+    Its row is a copy of the next older release, which it replaces if both have the same minor
+    version. Everything is written, or nothing; the last lines list the decisions left to you.
     """
     from pydantic import TypeAdapter, ValidationError
 
@@ -57,10 +57,10 @@ def _to_decide(row: "NewRow", added: "NewVersion") -> list[str]:
     names = " ".join(f"--name {one.name}" for one in added.images)
     pins = ", ".join(f"{name} {image.version_of(name)}" for name in _JUDGED)
     lines = ["", "Still to decide (CONTRIBUTING.md):"]
-    lines.append(f"- whether what {before} has is right for {row.version}: {pins}")
+    lines.append(f"- whether the pins of {before} are right for {row.version}: {pins}")
     if row.cudnn and image.release.cudnn == row.cudnn:
-        lines.append(f"- `cudnn` of the release: {row.cudnn} is that of the next older one")
+        lines.append(f"- `cudnn` of the release: {row.cudnn} was copied from the next older one")
     lines.append("- `budget` of its row, by `imgbuild size` after the build")
     lines.append(f"Then `imgbuild build {names}` builds and tests it.")
-    lines.append("In a checkout of imgbuild, `make derived` writes what tests and docs have of it.")
+    lines.append("In a checkout of imgbuild, `make derived` updates tests and docs.")
     return lines

@@ -9,6 +9,7 @@ from imgbuild.cli import options
 from imgbuild.cli.options import flag, info, print_result, select, takes_selection
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.matrix.selection import Selection
+from imgbuild.text import aligned, counted
 
 if TYPE_CHECKING:
     from imgbuild.audit.audit import ArtifactOutcome, AuditOutcome
@@ -70,8 +71,6 @@ def audit(
 
 def _lines(outcome: "AuditOutcome", position: "Callable[[Location], str]") -> list[str]:
     """Return the files, the other inputs, the contradictions and a summary."""
-    from imgbuild.text import aligned
-
     lines = aligned([_HEADER, *map(_row, outcome.artifacts)])
     if outcome.inputs:
         rows = [(one.name, one.state, one.detail) for one in outcome.inputs]
@@ -86,8 +85,10 @@ def _lines(outcome: "AuditOutcome", position: "Callable[[Location], str]") -> li
     hashes = f", {locks['hashes']} hashes of {locks['projects']} projects" * bool(locks["projects"])
     wheels = sum(bool(one.need.python_tag) for one in outcome.artifacts)
     summary = (
-        f"{wheels} wheels, {len(outcome.artifacts) - wheels} source distributions, "
-        f"{locks['locks']} locks{hashes}: {len(outcome.contradictions)} contradictions; "
+        f"{counted(wheels, 'wheel')}, "
+        f"{counted(len(outcome.artifacts) - wheels, 'source distribution')}, "
+        f"{counted(locks['locks'], 'lock')}{hashes}: "
+        f"{counted(len(outcome.contradictions), 'contradiction')}; "
         f"{outcome.bytes_read / 1e6:.1f} MB read in {outcome.seconds:.1f} s."
     )
     return [*lines, "", summary]
@@ -152,8 +153,8 @@ def _conclude(outcome: "AuditOutcome", *, strict: bool) -> None:
 
     unread = "\n".join(outcome.unread)
     if outcome.contradictions:
-        count = len(outcome.contradictions)
-        text = f"{count} contradiction{'s' * (count > 1)} between pins and artifacts; see above."
+        count = counted(len(outcome.contradictions), "contradiction")
+        text = f"{count} between pins and artifacts; see above."
         raise CheckFailedError("\n".join(filter(None, [text, unread])))
     if unread:
         raise MachineError(f"no contradiction, but not everything could be read:\n{unread}")

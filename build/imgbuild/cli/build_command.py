@@ -10,7 +10,7 @@ from imgbuild.cli import options
 from imgbuild.cli.options import echo, flag, info, option, print_result, select, takes_selection
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
-from imgbuild.text import aligned, clock_time
+from imgbuild.text import aligned, clock_time, counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +38,7 @@ def build(
     no_test: bool = flag("--no-test", "Tag the image without running its suites."),
     keep_going: bool | None = option(
         "--keep-going/--fail-fast",
-        "After a failure build the other images, or stop. Default: go on with --all only.",
+        "After a failure build the other images, or stop. Default: build them only with --all.",
     ),
     jobs: int = options.JOBS,
     refresh_base: bool = flag("--refresh-base", "Make base images again, with the newest updates."),
@@ -47,11 +47,11 @@ def build(
     ),
     step_timeout: str | None = option(
         "--step-timeout DURATION",
-        "Limit of one build step: 90s, 30m, 1h, or 0 for none. Default: 1h.",
+        "Time limit of one build step: 90s, 30m, 1h, or 0 for none. Default: 1h.",
     ),
     log_format: LogFormat = option(
         "--log-format",
-        "Format of standard error: text, or one JSON object a line.",
+        "Format of standard error: text, or one JSON object per line.",
         envvar="IMGBUILD_LOG_FORMAT",
         default=LogFormat.TEXT,
     ),
@@ -70,7 +70,7 @@ def build(
     source: str | None = options.repository("--from", "The repository of --pull."),
     report: Path | None = option(
         "--report DIR",
-        "Folder for the results of the suites, one folder an image.",
+        "Folder for the results of the suites, one folder per image.",
         file_okay=False,
     ),
     as_json: bool = options.JSON,
@@ -78,10 +78,10 @@ def build(
 ) -> None:
     """Build what is missing, run the suites, and tag what passed.
 
-    What no option says is the default of the matrix: alone it builds one image, and says which.
+    Without options, builds the default image of the matrix.
 
     --as-documented lists the compatibility rules that the documented pins break, then builds them.
-    If suites fail for that, the image is not tagged; --no-test tags it.
+    If suites fail because of that, the image is not tagged; --no-test tags it.
     """
     from imgbuild.build.context import BuildOptions, open_context
     from imgbuild.matrix.rules import documented_warnings
@@ -165,14 +165,14 @@ def build_lines(build: "Build") -> str:
     header = ("image", "verdict", "done", "time", "size", "suites")
     lines = aligned([header, *(_row(one, brief=brief) for one in results)])
     lines += [f"{r.name}: {note}" for r in results if r.report for note in r.report.notes]
-    if build.planned > 1:
+    if build.planned > 1 and results:
         counts = Counter(map(_verdict, results))
         totals = ", ".join(f"{count} {word}" for word, count in counts.items())
-        lines.append(f"{len(results)} images: {totals}.")
+        lines.append(f"{counted(len(results), 'image')}: {totals}.")
     if missing := build.planned - len(results):
         stopped = build.stop or any(one.ends_build(keep_going=True) for one in results)
-        hint = "" if stopped else " (--keep-going builds them)"
-        lines.append(f"{missing} images were not started{hint}.")
+        hint = "" if stopped else " (--keep-going builds the others)"
+        lines.append(f"Not started: {counted(missing, 'image')}{hint}.")
     return "\n".join(lines)
 
 

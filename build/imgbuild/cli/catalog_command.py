@@ -4,6 +4,7 @@ from pathlib import Path
 
 from imgbuild.cli import options
 from imgbuild.cli.options import echo, info, option
+from imgbuild.text import counted
 
 
 def catalog(
@@ -18,8 +19,8 @@ def catalog(
 ) -> None:
     """Write a page to choose an image from, with all that is known.
 
-    It is one file, index.html, which needs no network. What is built here is taken from the engine,
-    what is published from the repository.
+    It is one file, index.html, which needs no network. Images built here are read from the engine,
+    published ones from the repository.
     """
     from imgbuild.catalog.entries import read_catalog
     from imgbuild.catalog.page import catalog_page, images_table, page_file, with_images_table
@@ -39,4 +40,5 @@ def catalog(
     found = read_catalog(checkout, shown, published, info)
     write_text(page, catalog_page(found, instruction))
     known = sum(one.known is not None for one in found.entries)
-    echo(f"{page}: {len(found.entries)} images, {known} of them published or built here.")
+    images = counted(len(found.entries), "image")
+    echo(f"{page}: {images}, {known} of them published or built here.")

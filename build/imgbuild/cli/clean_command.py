@@ -10,7 +10,7 @@ import typer
 from imgbuild.cli import options
 from imgbuild.cli.options import flag, info, option, print_result
 from imgbuild.errors import CheckFailedError, InputError, MachineError
-from imgbuild.text import aligned, size_text
+from imgbuild.text import aligned, counted, size_text
 
 if TYPE_CHECKING:
     from imgbuild.cleanup import Garbage
@@ -21,7 +21,9 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def clean(
-    remove: bool = typer.Option(False, "--yes", "--remove", help="Remove what is listed."),
+    remove: bool = typer.Option(
+        False, "--yes", "--remove", help="Remove everything that is listed."
+    ),
     only: list[str] | None = option(
         "--only KIND",
         "Only this kind: leftovers, untagged, work, images or build-cache; repeatable.",
@@ -30,15 +32,16 @@ def clean(
     build_cache: bool = flag("--build-cache", "Also the engine's build cache, of all projects."),
     elsewhere: bool = flag(
         "--elsewhere",
-        "Also what other repositories and state folders have on the engine; see that none is used.",
+        "Also what other repositories and state folders left on the engine; make sure that none "
+        "of it is in use.",
     ),
     as_json: bool = options.JSON,
     project: Path | None = options.PROJECT,
 ) -> None:
     """List unused images and leftovers; with --yes, remove them.
 
-    Killed runs leave some. Touched is only what has imgbuild's labels or is in its folders, and
-    nothing that a running imgbuild or a container uses.
+    Killed runs leave some. Only images and files with imgbuild's labels or in its folders are
+    removed, and none that a running imgbuild or a container uses.
     """
     from imgbuild.cleanup import DEFAULT, Cleanup, CleanupKind
     from imgbuild.engine.client import open_engine
@@ -99,8 +102,8 @@ def _lines(
         yield from aligned([("kind", "what", "size", "age", "why"), *map(_row, selected)])
     going = [one.size for one in selected if not one.kept]
     if going:
-        count = "1 item" if len(going) == 1 else f"{len(going)} items"
-        total = f"{count}, at most {size_text(sum(going))} (layers that other images share stay)."
+        total = f"{counted(len(going), 'item')}, at most {size_text(sum(going))}"
+        total += " (layers that other images share stay)."
         yield f"Removed {total}" if removed else f"{total} --yes removes them."
     else:
         yield "Nothing was removed." if selected else "Nothing to clean."

@@ -12,7 +12,7 @@ from imgbuild.cli.options import flag, info, print_json, select, takes_selection
 from imgbuild.errors import MachineError
 from imgbuild.matrix.selection import Selection
 from imgbuild.process import find_program
-from imgbuild.text import printable
+from imgbuild.text import counted, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 @takes_selection()
 def doctor(
     selection: Selection,
-    write: bool = flag("--write", "Write the inputs of this machine to imgbuild.local.yaml."),
+    write: bool = flag(
+        "--write", "Write the inputs that this machine offers to imgbuild.local.yaml."
+    ),
     as_json: bool = options.JSON,
     project: Path | None = options.PROJECT,
 ) -> None:
-    """Check whether images can be built here, and name what mends it."""
+    """Check whether images can be built here, and suggest fixes."""
     from rich.console import Console
 
     from imgbuild.doctor.checks import WRITE, Status, check_home
@@ -46,9 +48,9 @@ def doctor(
     again = shlex.join([program, *sys.argv[1:], WRITE])
     findings = [replace(row, fix=again) if row.fix == WRITE else row for row in findings + homeless]
     missing = ", ".join(row.what for row in findings if row.status is Status.MISSING)
-    what = images[0].name if len(images) == 1 else f"{len(images)} images"
+    what = images[0].name if len(images) == 1 else counted(len(images), "image")
     if as_json:
-        keys = ("group", "status", "what", "detail", "mend")
+        keys = ("group", "status", "what", "detail", "fix")
         values = ((r.group, r.status.value[0], r.what, r.detail, r.fix) for r in findings)
         rows = [dict(zip(keys, row, strict=True)) for row in values]
         written = choice.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -58,10 +60,10 @@ def doctor(
         show(findings, Console())
     if write:
         changed = write_settings(choice, checkout.settings)
-        state = "written" if changed else "unchanged; it says this already"
+        state = "written" if changed else "unchanged"
         info(f"{checkout.settings}: {state}.")
     if missing:
-        raise MachineError(f"{what} cannot be built here yet: {missing}. The fixes stand above.")
+        raise MachineError(f"{what} cannot be built here yet: {missing}. See the fixes above.")
     info(f"{what} can be built here.")
 
 

@@ -11,7 +11,7 @@ from imgbuild.cli import options
 from imgbuild.cli.options import echo, flag, info, option, select, takes_selection
 from imgbuild.errors import ImgbuildError, InputError
 from imgbuild.matrix.selection import Selection
-from imgbuild.text import clock_time, size_text
+from imgbuild.text import clock_time, counted, size_text
 
 if TYPE_CHECKING:
     from imgbuild.build.context import BuildOptions
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def extend(
     selection: Selection,
     file: Path | None = typer.Option(
-        None, "--file", "-f", metavar="FILE", help="A YAML file with what options say."
+        None, "--file", "-f", metavar="FILE", help="Read the options from a YAML file."
     ),
     tag: str | None = typer.Option(
         None, "--tag", "-t", metavar="NAME:TAG", help="The name of the result."
@@ -41,11 +41,11 @@ def extend(
     apt: list[str] | None = option("--apt PACKAGE", "A package of the system; repeatable."),
     env: list[str] | None = option("--env NAME=VALUE", "A variable; repeatable. Never a secret."),
     copy: list[str] | None = option("--copy SOURCE:TARGET", "Files to copy; repeatable."),
-    user: str | None = option("--user USER", "Whom containers run as."),
+    user: str | None = option("--user USER", "Default user of the image."),
     lock: Path | None = option(
         "--lock FILE", "The lock of what is added. Default: FILE.lock.txt or TAG.lock.txt."
     ),
-    upgrade: bool = flag("--upgrade", "Take the newest versions that fit, not those of the lock."),
+    upgrade: bool = flag("--upgrade", "Take the newest versions that fit, not the locked ones."),
     print_only: bool = flag("--print", "Print the Dockerfile; build nothing."),
     no_test: bool = flag("--no-test", "Tag without running the base's suites."),
     jobs: int = options.JOBS,
@@ -53,7 +53,7 @@ def extend(
 ) -> None:
     """Put packages, files and settings on an image, locked and tested.
 
-    What does not fit the base's own packages is refused before anything is built.
+    Packages that do not fit the base's own are refused before anything is built.
     """
     from imgbuild.build.context import BuildOptions
     from imgbuild.extend.extension import extension_of, read_extension
@@ -66,14 +66,14 @@ def extend(
     set_options = {key: value for key, value in values.items() if value}
     if file and (set_options or selection != Selection()):
         raise InputError(
-            f"--file {file} says what is extended by what: put that into it. Beside it are --tag, "
+            f"--file {file} has all of that: write it there. Beside it are --tag, "
             "--lock, --upgrade, --print, --no-test, --jobs and --project."
         )
     extension = read_extension(file) if file else extension_of(set_options)
     if tag:
         extension = extension.model_copy(update={"tag": extension_of({"tag": tag}).tag})
     if not extension.tag and not print_only:
-        raise InputError("Say what the result is called: --tag NAME:TAG, or tag in the file.")
+        raise InputError("Name the result: --tag NAME:TAG, or `tag` in the file.")
     selection = extension.selection if file else selection
     if extension.base and selection != Selection():
         raise InputError(f"The base is {extension.base}; leave out what selects another: --tf, …")
@@ -133,7 +133,7 @@ def _extend(
         lock, requested = None, wanted_packages(extension, folder, base.python)
         wheels = wheel_paths(requested)
         if requested:
-            info(f"resolving {len(requested)} requirements against {base.name}")
+            info(f"resolving {counted(len(requested), 'requirement')} against {base.name}")
             sites = Sites(matrix.upstream_urls, load_settings(project.settings))
             environment = index_environment(sites)
             lock = lock_additions(
@@ -166,7 +166,7 @@ def result_lines(made: "Extended", base: "BaseImage", host: str | None) -> str:
 
     tested = "no suite was run in it"
     if made.report:
-        tested = f"{len(made.report.suites)} suites of {base.name} passed in it"
+        tested = f"{counted(len(made.report.suites), 'suite')} of {base.name} passed in it"
     shell = "bash" if base.image else "sh"
     size, time = size_text(made.size), clock_time(made.seconds)
     return (

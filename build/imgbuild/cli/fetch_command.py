@@ -9,7 +9,7 @@ from imgbuild.cli import options
 from imgbuild.cli.options import echo, flag, info, select, takes_selection
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
-from imgbuild.text import aligned, size_text
+from imgbuild.text import aligned, counted, size_text
 
 
 @takes_selection()
@@ -18,7 +18,7 @@ def fetch(
     folder: Path = typer.Argument(
         metavar="DIR", help="The folder; files in it are kept.", show_default=False
     ),
-    refresh: bool = flag("--refresh", "Ask the archives again for the newest packages."),
+    refresh: bool = flag("--refresh", "Look for newer packages in the archives."),
     project: Path | None = options.PROJECT,
 ) -> None:
     """Fetch each input of the selected images for `build --offline`."""
@@ -30,7 +30,7 @@ def fetch(
     from imgbuild.sites import Sites
 
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is not a folder; name one, new or not.")
+        raise InputError(f"{folder} is not a folder. Give a new or an existing one.")
     checkout = options.open_project(project)
     images = select(checkout, selection)
     settings = load_settings(checkout.settings)
@@ -58,4 +58,4 @@ def fetch(
 
 
 def _amount(sizes: dict[str, int]) -> tuple[str, str]:
-    return f"{len(sizes)} files", size_text(sum(sizes.values()))
+    return counted(len(sizes), "file"), size_text(sum(sizes.values()))

@@ -20,7 +20,7 @@ def init(
 ) -> None:
     """Copy the images into DIR, to make a family of your own.
 
-    That is the matrix, locks, templates, Dockerfiles and suites of the checkout that is in use, or
+    Copies the matrix, locks, templates, Dockerfiles and suites of the checkout that is in use, or
     of the installed imgbuild.
     """
     source, target = open_project(project).root, Path(os.path.realpath(folder))

@@ -5,19 +5,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imgbuild.cli import options
-from imgbuild.cli.options import print_result, select, takes_selection
+from imgbuild.cli.options import flag, print_result, select, takes_selection
 from imgbuild.matrix.selection import Selection
 from imgbuild.text import aligned
 
 if TYPE_CHECKING:
     from imgbuild.matrix.images import Image
 
+_WIDE = ("driver", "MB at most", "tags")
 NOTE = "as-documented: the documented pins that the matrix corrects (`imgbuild show`)."
 
 
 @takes_selection(without="everything")
 def list_images(
-    selection: Selection, as_json: bool = options.JSON, project: Path | None = options.PROJECT
+    selection: Selection,
+    wide: bool = flag("--wide", "Also the oldest driver, the budget of the size, and the tags."),
+    as_json: bool = options.JSON,
+    project: Path | None = options.PROJECT,
 ) -> None:
     """List the images of the matrix, or those that fit the options.
 
@@ -31,17 +35,28 @@ def list_images(
     if not selection.names:
         others = map(as_documented_image, images)
         images = (*images, *(one for one in others if one.documented and one not in images))
-    result = [{**one.as_json(), "published": asdict(planned_tags(one))} for one in images]
-    print_result(result, _lines(images), as_json=as_json)
+    result = [
+        {
+            **one.as_json(),
+            "driver": one.cuda and one.cuda.driver,
+            "budget": one.budget,
+            "published": asdict(planned_tags(one)),
+        }
+        for one in images
+    ]
+    print_result(result, _lines(images, wide=wide), as_json=as_json)
 
 
-def _lines(images: "tuple[Image, ...]") -> list[str]:
+def _lines(images: "tuple[Image, ...]", *, wide: bool) -> list[str]:
     """Return a table with a paragraph for each release of TensorFlow."""
     columns = ["python", "mpi", "horovod"]
     columns += ["cuda"] if any(image.variant == "gpu" for image in images) else []
     ordered = sorted(images, key=lambda one: [int(n) for n in one.tensorflow.split(".")])
-    rows = [(one.name, *(one.keys.get(name, "-") for name in columns)) for one in ordered]
-    head, *table = aligned([("image", *columns), *rows])
+    rows = [
+        (one.name, *(one.keys.get(name, "-") for name in columns), *(_wide(one) if wide else ()))
+        for one in ordered
+    ]
+    head, *table = aligned([("image", *columns, *(_WIDE if wide else ())), *rows])
     lines = [head]
     for image, line in zip(ordered, table, strict=True):
         title = f"TensorFlow {image.tensorflow}, TensorBoard {image.version_of('tensorboard')}"
@@ -49,3 +64,8 @@ def _lines(images: "tuple[Image, ...]") -> list[str]:
     if any(image.documented for image in images):
         lines += ["", NOTE]
     return lines
+
+
+def _wide(image: "Image") -> tuple[str, ...]:
+    driver = image.cuda.driver if image.cuda else "-"
+    return driver, f"{image.budget / 1e6:.0f}" if image.budget else "-", " ".join(image.tags)

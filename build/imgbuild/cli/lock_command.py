@@ -4,13 +4,16 @@ from pathlib import Path
 
 from imgbuild.cli.options import PROJECT, STACK, echo, flag, info, open_project, sites_of
 from imgbuild.errors import CheckFailedError, InputError, MachineError
+from imgbuild.text import counted
 
 
 def lock(
     stack: str | None = STACK,
     check: bool = flag("--check", "Write nothing; exit 1 if a lock is not current."),
     everything: bool = flag("--all", "Resolve every lock, also those that are current."),
-    upgrade: bool = flag("--upgrade", "As --all, with the newest versions that the matrix allows."),
+    upgrade: bool = flag(
+        "--upgrade", "Like --all, with the newest versions that the matrix allows."
+    ),
     project: Path | None = PROJECT,
 ) -> None:
     """Lock the Python packages of the images, with their hashes.
@@ -21,10 +24,11 @@ def lock(
     from imgbuild.matrix.load import load_matrix
 
     if check and (everything or upgrade):
-        raise InputError("--check writes nothing; --all and --upgrade do. Give one of them.")
+        raise InputError("--check cannot be combined with --all or --upgrade, which write locks.")
     checkout = open_project(project, writer="" if check else "lock")
     matrix, folder = load_matrix(checkout.matrix), checkout.locks
     family = requirements.lock_family(matrix, stack)
+    total = counted(len(family.requests) + len(family.pythons), "lock")
     if check:
         problems = requirements.family_problems(family, folder)
         if problems:
@@ -34,13 +38,13 @@ def lock(
             )
         for note in conda.unlocked_packages(family.pythons, folder):
             echo(f"note: images/locks/{note}: their channel was not reached.")
-        echo(f"{len(family.requests) + len(family.pythons)} locks satisfy the matrix.")
+        echo(f"{total}: the matrix is satisfied.")
         return
     sites = sites_of(checkout, matrix)
     scope: requirements.Scope = "upgrade" if upgrade else "all" if everything else "stale"
     changed, unread = requirements.write_locks(family, folder, sites, info, scope)
     for path in changed:
         echo(f"{'written' if path.exists() else 'deleted'}  {path.name}")
-    echo(f"{len(family.requests) + len(family.pythons)} locks, {len(changed)} changed.")
+    echo(f"{total}, {len(changed)} changed.")
     if unread:
-        raise MachineError(f"{' '.join(unread)} The lines of it in the locks stay as they are.")
+        raise MachineError(f"{' '.join(unread)} Its lines in the locks are unchanged.")

@@ -20,13 +20,13 @@ def matrix(
     selection: Selection,
     form: Format = option(
         "--format",
-        "json: all facts of each image; github: one line for fromJSON; gitlab: jobs of a "
+        "json: all facts about each image; github: one line for fromJSON; gitlab: jobs of a "
         "child pipeline.",
         default=Format.JSON,
     ),
     changed_since: str | None = option(
         "--changed-since REVISION",
-        "Only images whose input digest differs from that at this Git revision.",
+        "Only images whose input digest has changed since this Git revision.",
     ),
     missing: bool = flag(
         "--missing",
@@ -37,9 +37,12 @@ def matrix(
     make_bases: bool = flag(
         "--make-bases", "Bootstrap base images that are not made yet, even without --missing."
     ),
-    without_gpu: bool = flag("--without-gpu", "Leave out GPU images, where no GPU can test them."),
+    without_gpu: bool = flag("--without-gpu", "Leave out GPU images, for runners without a GPU."),
     shards: int | None = option(
-        "--shards COUNT", "So many jobs of several images, not a job an image.", min=1, max=1000
+        "--shards COUNT",
+        "This many jobs of several images each, instead of one job per image.",
+        min=1,
+        max=1000,
     ),
     shard: str | None = option(
         "--shard NUMBER/COUNT", "Only the images of one shard, such as 1/4."
@@ -48,7 +51,7 @@ def matrix(
 ) -> None:
     """List the images that CI has to build.
 
-    By default it is the whole matrix. --changed-since and --missing narrow the list: together they
+    By default, all of them. --changed-since and --missing narrow the list: together they
     list what changed and is not published. No engine is needed.
     """
     from imgbuild.ci import jobs

@@ -38,7 +38,7 @@ def flag(name: str, help_text: str) -> Any:  # noqa: ANN401 - as typer.Option
 
 def repository(name: str, help_text: str) -> Any:  # noqa: ANN401 - as typer.Option
     """Return an option for one repository, by default that of the settings."""
-    form = "HOST[:PORT]/REPOSITORY; by default publishing.repository of the settings."
+    form = "HOST[:PORT]/REPOSITORY; default: publishing.repository in the settings."
     return option(f"{name} REPOSITORY", f"{help_text} {form}")
 
 
@@ -60,7 +60,7 @@ def completed(part: str | int) -> Callable[[typer.Context], list[str]]:
 
 PROJECT = option(
     "--project DIR",
-    "The checkout to work on. Default: the one around the current folder.",
+    "The checkout to work on. Default: the one that the current folder is in.",
     envvar="IMGBUILD_PROJECT",
 )
 STACK = option("--stack STACK", "The stack, such as debian.", autocompletion=completed("stack"))
@@ -152,9 +152,17 @@ def select(project: Project, selection: Selection) -> "tuple[Image, ...]":
 
 
 def _selection(
+    images: list[str] | None = typer.Argument(
+        None,
+        metavar="IMAGE",
+        help="Images by name, tag or alias: tf-2.2-cpu-debian, 2.2-gpu, 'TensorFlow 2.2 CPU'. "
+        "Excludes --tf and the other selection options.",
+        show_default=False,
+        autocompletion=completed(0),
+    ),
     tf: list[str] | None = option(
         "--tf VERSION",
-        "TensorFlow version, such as 2.2 or 2.2.0; repeatable.",
+        "TensorFlow version, such as 2.2, 2.2.0 or latest; repeatable.",
         autocompletion=completed("tf"),
     ),
     cpu: bool = flag("--cpu", "The CPU variant."),
@@ -165,29 +173,26 @@ def _selection(
         "The MPI: openmpi or intelmpi.",
         autocompletion=lambda: ["openmpi", "intelmpi"],
     ),
-    everything: bool = flag("--all", "All that fits, not the defaults alone."),
+    everything: bool = flag("--all", "All images that fit, not only the defaults."),
     as_documented: bool = flag(
         "--as-documented", "The documented pins, even where they cannot work (--tf 2.1 --gpu)."
     ),
     name: list[str] | None = option(
-        "--name IMAGE",
-        "This image, by its name, tag or alias: tf-2.2-cpu-debian, 2.2-cpu, "
-        "'TensorFlow 2.2 CPU'; repeatable. Excludes --tf and the other selection options.",
-        autocompletion=completed(0),
+        "--name IMAGE", "The same as the argument IMAGE; repeatable.", autocompletion=completed(0)
     ),
 ) -> Selection:
-    versions, names = tuple(tf or ()), tuple(name or ())
+    versions, names = tuple(tf or ()), (*(images or ()), *(name or ()))
     return Selection(versions, cpu, gpu, stack, mpi, everything, as_documented, names)
 
 
 def takes_selection(*, without: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator: a command gets the selection options for its parameter ``selection``.
+    """Return a decorator: a command gets the selection for its parameter ``selection``.
 
     Typer reads a command's options from its signature, so the signature gets them. ``without`` is
-    a flag that the command lacks.
+    a parameter that the command lacks.
     """
     every = inspect.signature(_selection).parameters
-    shared = [one for name, one in every.items() if name != without]
+    shared = [one for name, one in every.items() if name not in {*without.split()}]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(command).parameters.values()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from imgbuild.cli import options
 from imgbuild.cli.options import echo, flag, option, print_json, select, takes_selection
 from imgbuild.errors import CheckFailedError, InputError
-from imgbuild.matrix.selection import Selection
+from imgbuild.matrix.selection import Selection, by_default, newest_of
 from imgbuild.text import aligned, ranges, wrapped
 
 if TYPE_CHECKING:
@@ -23,23 +23,25 @@ def pick(
         "--gpu-model MODEL", "The GPU, such as 'Tesla V100', or its capability, 7.0."
     ),
     driver: str | None = option("--driver VERSION", "NVIDIA's driver, such as 450.80."),
-    here: bool = flag("--here", "The GPUs and the driver of this machine, or none."),
+    here: bool = flag("--here", "The GPUs and the driver of this machine, if it has any."),
     python: str | None = option("--python VERSION", "The Python, such as 3.6 or >=3.8."),
     requirements: Path | None = option(
-        "--requirements FILE", "What of it an image has must be of a version that fits."
+        "--requirements FILE", "Only images whose packages satisfy this file."
     ),
     as_json: bool = options.JSON,
     project: Path | None = options.PROJECT,
 ) -> None:
     """Show which images will run, and why the others will not.
 
-    Of several reasons the first is shown. Packages that an image lacks are listed; `imgbuild
+    Only the first of several reasons is shown. Packages that an image lacks are listed; `imgbuild
     extend` finds out whether they fit. Exit 1 if no image will run.
     """
     from imgbuild.catalog import choice
 
     if here and (gpu_model or driver):
-        raise InputError("--here is the GPU and driver of this machine: leave out the other two.")
+        raise InputError(
+            "--here reads the GPU and driver of this machine: omit --gpu-model and --driver."
+        )
     gpus, no_gpu = choice.gpus_here() if here else ((), "")
     gpus = (choice.gpu_called(gpu_model, driver),) if gpu_model or driver else gpus
     lines = tuple(choice.read_requirements(requirements)) if requirements else ()
@@ -54,19 +56,24 @@ def pick(
             refused[refusal[0]].append((image, refusal[1]))
         else:
             fit.append((image, need.code(image), need.added(image, checkout.locks)))
+    newest = by_default(newest_of([one for one, *_ in fit]))[0].name if fit else None
     if as_json:
         runs = [{**i.as_json(), "gpu": gpu, "would_be_added": added} for i, gpu, added in fit]
         others = [
             {"why": why, "images": {image.name: has for image, has in alike}}
             for why, alike in refused.items()
         ]
-        print_json({"gpus": [one._asdict() for one in gpus], "run": runs, "refused": others})
+        gpu_facts = [one._asdict() for one in gpus]
+        print_json({"gpus": gpu_facts, "run": runs, "newest": newest, "refused": others})
     else:
         for gpu in need.gpus:
             echo(f"GPU: {gpu.name}, capability {gpu.capability}, driver {gpu.driver or 'any'}\n")
         echo("\n".join((*_fitting(fit), *_refused(refused, [image.minor for image in images]))))
+        if newest:
+            echo(f"\nThe newest that will run: `imgbuild build {newest}`")
     if not fit:
-        raise CheckFailedError("No image will run. The reasons stand above.")
+        without = " Without a GPU, use an image for CPUs (--cpu)." if need.no_gpu else ""
+        raise CheckFailedError(f"No image will run; see the reasons above.{without}")
 
 
 def _fitting(fit: "Sequence[tuple[Image, str, list[str]]]") -> Iterator[str]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def published(
     source: str | None = options.repository("--from", "The repository."),
     check: bool = flag(
-        "--check", "Compare every tag with the records; exit 1 if one is missing or differs."
+        "--check", "Compare all tags with the records; exit 1 if one is missing or differs."
     ),
     as_json: bool = options.JSON,
     project: Path | None = options.PROJECT,

@@ -8,7 +8,7 @@ from imgbuild.cli import options
 from imgbuild.cli.options import echo, flag, info, option, print_json, select, takes_selection
 from imgbuild.errors import InputError
 from imgbuild.matrix.selection import Selection
-from imgbuild.text import table_with_notes
+from imgbuild.text import counted, table_with_notes
 
 if TYPE_CHECKING:
     from imgbuild.publish.push import PushResult
@@ -20,8 +20,8 @@ def push(
     to: str | None = options.repository("--to", "The target."),
     release: str | None = option(
         "--release RELEASE",
-        "YYYYMMDD.N, which is in the immutable tag. Default: the image's own if it is "
-        "published, else the next of today.",
+        "The release in the immutable tag, YYYYMMDD.N. Default: the image's own if it is "
+        "published, else the next one of today.",
     ),
     plan: bool = flag("--plan", "Show what would be published; publish nothing."),
     allow_substituted: bool = flag(
@@ -57,7 +57,7 @@ def push(
     allowed |= {name for name, is_set in flags.items() if is_set}
     checkout = options.open_project(project)
     if not selection.named:  # a published tag cannot be taken back
-        raise InputError("Say what to publish: --tf VERSION, --name IMAGE or --all.")
+        raise InputError("Say which images to publish: IMAGE, --tf VERSION or --all.")
     images = select(checkout, selection)
     push_options = PushOptions(images, to, release, frozenset(allowed), jobs, plan)
     result = push_images(checkout, push_options, info)
@@ -120,5 +120,5 @@ def _brief(steps: Sequence[str], move: str) -> str:
     """Return the steps, with the number of the moved tags in place of their names."""
     words = [step for step in steps if " " not in step]
     moves = len(steps) - len(words)
-    words += [f"{move} {moves} {'tag' if moves == 1 else 'tags'}"] if moves else []
+    words += [f"{move} {counted(moves, 'tag')}"] if moves else []
     return ", ".join(words) or "up to date"

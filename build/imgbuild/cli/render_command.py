@@ -10,7 +10,7 @@ def render(
     check: bool = flag("--check", "Write nothing; exit 1 if a file differs."),
     project: Path | None = PROJECT,
 ) -> None:
-    """Write Dockerfiles, layers of locks, schema and README's table."""
+    """Write Dockerfiles, layers of locks, schema and table of images."""
     from imgbuild.catalog.page import readme_texts
     from imgbuild.dockerfile.render import find_drift, render_all, write_all
     from imgbuild.matrix.images import whole_family
@@ -33,4 +33,4 @@ def render(
         raise CheckFailedError(
             f"Committed files differ from the matrix:\n{lines}\nRun `imgbuild render`."
         )
-    echo(f"{len(rendered)} files are what the matrix says.")
+    echo(f"{len(rendered)} files agree with the matrix.")

@@ -23,14 +23,14 @@ MOST = 10
 def reproduce(
     selection: Selection,
     image: str | None = option(
-        "--image IMAGE", "This image of the engine or of a registry, not the matrix's own."
+        "--image IMAGE", "This image of the engine or of a registry, not an image of the matrix."
     ),
     as_json: bool = options.JSON,
     project: Path | None = options.PROJECT,
 ) -> None:
-    """Build images once more; exit 1 if one does not come out the same.
+    """Build images again; exit 1 if one differs from the first.
 
-    Each must be in the engine, or be a published one that --image names. It is built from nothing,
+    Each image must be in the engine, or be a published one (--image). It is built from nothing,
     with the inputs that its labels name; tags and imgbuild's caches stay as they are.
     """
     from imgbuild.matrix.images import standin_image
@@ -49,18 +49,18 @@ def reproduce(
     lines = (line for one in found for line in _lines(one))
     print_result([one.as_json() for one in found], lines, as_json=as_json)
     if different := [one.reference for one in found if not one.same]:
-        raise CheckFailedError(f"Not the same when built once more: {', '.join(different)}.")
+        raise CheckFailedError(f"Different when built again: {', '.join(different)}.")
 
 
 def _lines(found: "Reproduction") -> Iterator[str]:
-    yield f"{found.reference} ({found.image}), and the same built once more:"
+    yield f"{found.reference} ({found.image}), and the same image built again:"
     for layer in found.layers:
         word = "same" if layer.same else "differs"
         yield f"  {word:<7} {layer.size / 1e6:8.1f} MB  {instruction(layer.made_by)}"
         if layer.files is None:
-            yield "    its files could not be read"
+            yield "    the files of this layer could not be read"
         elif not layer.same and not layer.files:
-            yield "    every file is the same; their order or the archive's form is not"
+            yield "    all files are the same; their order or the archive's format differs"
         files = [*(layer.files or {}).items()]
         counts = Counter(_fields(fields) for _, fields in files)
         # First what differs in more than its time.

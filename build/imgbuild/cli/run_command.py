@@ -4,10 +4,12 @@ import os
 import secrets
 from dataclasses import replace
 from enum import StrEnum
+from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
+import typer.core
 
 from imgbuild.addresses import has_registry
 from imgbuild.cli import options
@@ -49,11 +51,22 @@ _TAKEN_BY = {
 }
 
 
-@takes_selection(without="everything")
+class ProgramCommand(typer.core.TyperCommand):
+    """Keep the ``--`` between the image and the program: click leaves out the first one alone."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - of a copy of click
+        at = [*args, "--"].index("--")
+        return super().parse_args(ctx, [*args[:at], "--", *args[at:]])
+
+
+@takes_selection(without="everything images")
 def run(
     selection: Selection,
-    command: list[str] | None = typer.Argument(
-        None, metavar="-- COMMAND", help="The program to run, with its arguments."
+    words: list[str] | None = typer.Argument(
+        None,
+        metavar="IMAGE -- COMMAND",
+        help="The image by name, tag or alias, and the program to run, with its arguments.",
+        show_default=False,
     ),
     image: str | None = option(
         "--image IMAGE", "Any other image; --gpu and --mpi say what is in it."
@@ -88,7 +101,7 @@ def run(
         "A volume (or ./FOLDER) that is kept from run to run, at MODEL_DIR=/model.",
     ),
     env: list[str] | None = option(
-        "--env NAME=VALUE", "A variable; NAME alone hands it on. Repeatable."
+        "--env NAME=VALUE", "A variable; NAME alone passes on its value. Repeatable."
     ),
     user: str | None = option("--user USER", "Who runs the program, as UID:GID. Default: you."),
     gpus: str | None = option(
@@ -123,6 +136,9 @@ def run(
     from imgbuild.training import training_job as training
 
     checkout = options.open_project(project)
+    names = (*takewhile("--".__ne__, words or ()),)
+    command = (words or [])[len(names) + 1 :]
+    selection = replace(selection, names=selection.names + names)
     container = (user, shm_size, time_limit, ports, tensorboard)
     values = (execute, nodes > 1, servers, ranks, *container, command)
     for (name, formats), value in zip(_TAKEN_BY.items(), values, strict=True):
@@ -141,7 +157,7 @@ def run(
     planned = training.TrainingJob(
         name=job,
         image=reference,
-        command=tuple(command or ()),
+        command=tuple(command),
         code=Path(training.parse_folder(code, "--code")),
         mpi=flavour,
         gpus=None if gpus == "none" else gpus or ("all" if gpu else None),

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 INDENT = "    "
 GPU_TITLE = (
-    "GPUs by compute capability, and what TensorFlow has for them",
-    f"{INDENT}(PTX only: the driver compiles it at first use, which takes minutes)",
+    "GPUs by compute capability, and the code that TensorFlow has for them",
+    f"{INDENT}(PTX only: the driver compiles it at the first start, which takes minutes)",
 )
 
 
@@ -95,10 +95,14 @@ def _gpu(image: "Image") -> dict[str, Any] | None:
 def image_text(image: dict[str, Any]) -> str:
     """Return an image as lines of at most 80 columns; URLs and sha256 are never broken."""
     gpu, immutable = image["gpu"], image["published"]["immutable"]
-    lines = [image["name"], *(f"  is named {tag}" for tag in image["tags"])]
-    lines += [f"  is known as {alias}" for alias in image["aliases"]]
-    lines += ["  is published under the same tags, which move, and as", f"{INDENT}{immutable}"]
-    lines.append(f"  Python packages: {image['lock']}")
+    lines = [image["name"]]
+    for title, values in (
+        ("tags", image["tags"]),
+        ("published under these, which move, and as", [immutable]),
+        ("aliases", image["aliases"]),
+        ("Python packages", [image["lock"]]),
+    ):
+        lines += wrapped(f"{title}: {' '.join(values)}") if values else []
     for name, distribution in image["provides"].items():
         lines.append(f"  {name} is provided by {distribution}, for packages that require it")
     for pin in image["pins"]:
@@ -123,7 +127,7 @@ def _pin_lines(pin: dict[str, Any], mpi: str) -> list[str]:
     lines = [line] if len(line) <= WIDTH else [head, *wrapped(pin["source"], INDENT)]
     notes = [f"sha256 {pin['sha256']}"] if pin["sha256"] else []
     if pin["documented"]:
-        gone = ", which cannot be had for this image: the corrected one stays"
+        gone = ", which is not available for this image: the corrected one stays"
         notes.append(f"documented: {pin['documented']}{'' if pin['documented_exists'] else gone}")
     if pin["why"]:
         notes.append(f"why: {pin['why']}")

@@ -30,7 +30,7 @@ def size(
 ) -> None:
     """Show the layers of images; exit 1 if one exceeds its budget.
 
-    By default of every image of the matrix that is built, with the step that made each layer.
+    By default, of all images of the matrix that are built, with the step that made each layer.
     """
     from imgbuild import sizes
     from imgbuild.engine.client import open_engine

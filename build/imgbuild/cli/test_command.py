@@ -1,6 +1,7 @@
 """``imgbuild test``: run the suites in built images."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,8 @@ def test(
     suite: list[str] | None = option("--suite NAME", "Run only this suite; repeatable."),
     list_suites: bool = flag("--list-suites", "List the suites; run none."),
     image: str | None = option(
-        "--image IMAGE", "Test this image of the engine, not the matrix's own."
+        "--image IMAGE",
+        "Test this image of the engine. Its label says what it must be, or --tf, or --expect.",
     ),
     expect: list[str] | None = option(
         "--expect KEY=VALUE",
@@ -34,12 +36,10 @@ def test(
     jobs: int = options.JOBS,
     fail_fast: bool = flag("--fail-fast", "Stop at the first failed check."),
     rerun: bool = flag("--rerun", "Also run suites that passed before."),
-    require_gpu: bool = flag(
-        "--require-gpu", "Fail where no GPU could be used by an image for GPUs."
-    ),
+    require_gpu: bool = flag("--require-gpu", "Fail if an image for GPUs could not use a GPU."),
     report: Path | None = option(
         "--report DIR",
-        "Folder for report.json and summary.md, with one folder an image.",
+        "Folder for report.json, summary.md and one folder per image.",
         file_okay=False,
     ),
     as_json: bool = options.JSON,
@@ -66,11 +66,9 @@ def test(
             "--gpu, --stack, --mpi, --all, --as-documented and --name."
         )
     if image is not None and not expect and selection == Selection():
-        raise InputError(
-            f"--image {image}: say what it must be. For an image of the matrix, which one, with "
-            "--tf or --name; for any other, its versions, with --expect."
-        )
-    images = () if expect else select(checkout, selection)
+        images = _labelled(checkout, image)
+    else:
+        images = () if expect else select(checkout, selection)
     # The variant of an external image is read from the image.
     for variant in (one.variant for one in images) if images else (None,):
         choose_suites(checkout.suites, test_options.suites, variant)
@@ -86,6 +84,23 @@ def test(
     raise_failures(run, require_gpu=require_gpu)
 
 
+def _labelled(project: "Project", reference: str) -> "tuple[Image, ...]":
+    """Return the image of the matrix that the label of an image, or of its base, names."""
+    from imgbuild.dockerfile.labels import NAME
+    from imgbuild.engine.client import open_engine
+    from imgbuild.settings import load_settings
+
+    with open_engine(load_settings(project.settings).engine) as engine:
+        name = engine.need(reference).labels.get(NAME, "")
+    try:
+        return select(project, Selection(names=(name,)))
+    except InputError:
+        raise InputError(
+            f"--image {reference}: its label {NAME}, {name!r}, names no image of the matrix. Say "
+            "which one it must equal (--tf, --name), or which versions it must have (--expect)."
+        ) from None
+
+
 def _test_family(
     project: "Project",
     images: "tuple[Image, ...]",
@@ -94,9 +109,10 @@ def _test_family(
     jobs: int,
     reports: Path | None,
 ) -> "TestRun":
-    """Test images of the matrix, or one image under another name against one of the matrix."""
+    """Test images of the matrix; or one image under another name, or derived from one of them."""
     from imgbuild.build.context import BuildOptions, open_context
     from imgbuild.build.gate import suite_target, test_session
+    from imgbuild.dockerfile.labels import ADDED
     from imgbuild.suites.container import remove_leftovers
     from imgbuild.suites.session import run_targets
 
@@ -110,7 +126,10 @@ def _test_family(
         for image in context.images:
             name = reference or image.tags[0]
             stored = context.engine.need(name, None if reference else image)
-            targets.append(suite_target(image, stored.id, context, reference))
+            target = suite_target(image, stored.id, context, reference)
+            added = {p.partition("==")[::2] for p in stored.labels.get(ADDED, "").split()}
+            packages = {**target.expected["packages"], **dict(added)}
+            targets.append(replace(target, expected={**target.expected, "packages": packages}))
         remove_leftovers(names, context.engine)
         return run_targets(targets, test_session(context), test_options, jobs)
 
@@ -166,7 +185,7 @@ def raise_failures(run: "TestRun", *, require_gpu: bool) -> None:
     lines += [f"{name}: {error}" for name, error in run.errors.items()]
     on_gpus = [suite for one in run.reports for suite in one.suites if suite.suite == NEEDS_GPU]
     if require_gpu and not lines and (not on_gpus or any(suite.found for suite in on_gpus)):
-        what = "select it and images for GPUs, and give --rerun"
+        what = "select this suite and images for GPUs, and add --rerun"
         lines = [f"--require-gpu: suite {NEEDS_GPU} did not run here: {what}"]
     if lines:
         raise CheckFailedError("\n".join(lines))

@@ -11,6 +11,8 @@ NAME = f"{NAMESPACE}.name"
 REPOSITORY = f"{NAMESPACE}.repository"
 #: Says that stand-ins were built in: an image for tests, which is never pushed.
 STANDIN = f"{NAMESPACE}.standin"
+#: The packages that `imgbuild extend` added, as ``name==version``.
+ADDED = f"{NAMESPACE}.added.pip"
 #: Says that the Horovod wheel came from a remote store; its value is the key of the wheel.
 TAKEN_WHEEL = f"{NAMESPACE}.input.taken-wheel"
 

@@ -101,7 +101,7 @@ def find_engine(
     else:
         by_variable = os.environ.get("DOCKER_HOST") == host
         where = "DOCKER_HOST" if by_variable else "imgbuild.local.yaml or the Docker context"
-        fix = f"start that engine, or take its address out of {where}"
+        fix = f"start that engine, or remove its address from {where}"
     return host, None, Finding(Status.MISSING, "engine", problem, fix)
 
 
@@ -116,7 +116,7 @@ def _refusal(host: str) -> tuple[str, str]:
             return detail, f"newgrp {group.gr_name}, or log in again"
         if group.gr_gid:
             join = as_root(f"usermod -aG {group.gr_name} {user.pw_name}")
-            fix = f"{join}, then log in again (this group is as mighty as root)\n{fix}"
+            fix = f"{join}, then log in again (this group is equivalent to root)\n{fix}"
     return detail, fix
 
 
@@ -142,7 +142,7 @@ def check_engine(
 def _engine_text(host: str | None, engine: EngineVersion) -> str:
     store = "containerd image store" if engine.containerd_store else engine.storage_driver
     known = engine.architecture in {"x86_64", "amd64"}
-    slow = "" if known else "; images are linux/amd64, which it emulates: slow, and never tried"
+    slow = "" if known else "; images are linux/amd64, which it emulates: slow, and untested"
     return f"{engine.version} at {host or DEFAULT_HOST}, {store}, {engine.architecture}{slow}"
 
 
@@ -179,7 +179,7 @@ def check_folders() -> Iterator[Finding]:
     closed = [name for name, path in folders.items() if not os.access(_existing(path), os.W_OK)]
     shown = ", ".join(str(folders[name]) for name in closed or folders)
     if closed:
-        fix = f"set HOME to a folder of yours, or {', '.join(closed)}"
+        fix = f"set HOME to a folder of your own, or {', '.join(closed)}"
         yield Finding(Status.MISSING, "folders", f"this user cannot write {shown}", fix)
     else:
         yield Finding(Status.FINE, "folders", shown)

@@ -19,7 +19,7 @@ from imgbuild.sites import Sites
 
 Check = Callable[[], Finding | Iterable[Finding]]
 HEADER = """\
-# What this machine gives to builds. Every imgbuild command reads it; it is never committed.
+# The inputs that this machine offers to builds. Every imgbuild command reads it; never commit it.
 # Written by `imgbuild doctor --write`, which keeps what you set here while it is valid.
 # All keys: docs/reference.md.
 """
@@ -39,6 +39,12 @@ def diagnose(
     sites = Sites(matrix.upstream_urls, settings.model_copy(update=dict(ca.choice)))
     engine = background(partial(checks.find_engine, settings.engine, project.root))
 
+    own = {image.version_of("python") for image in images}
+    # What is written is for the next build as well, of any image of the same stacks.
+    stacks = {image.stack for image in images if writing}
+    others = (image for image in all_images(matrix) if image.stack in stacks)
+    pythons = {image.version_of("python"): image for image in (*images, *others)}
+
     def reaches(reference: str) -> bool:
         host, version, _ = engine.result()
         return bool(version and checks.answer_of(lambda: Engine(host).reaches(reference))[0])
@@ -47,7 +53,9 @@ def diagnose(
         return input_checks.check_base(image.os_name, image.os, sites, reaches)
 
     def interpreter(image: Image) -> Finding:
-        return input_checks.check_interpreter(image.version_of("python"), matrix, sites)
+        found = input_checks.check_interpreter(image.version_of("python"), matrix, sites)
+        needed = image.version_of("python") in own or found.status is not Status.MISSING
+        return found if needed or found.fix == WRITE else replace(found, status=Status.WARNING)
 
     def rest_of_engine() -> Iterable[Finding]:
         return checks.check_engine(settings.engine, project.root, *engine.result()[:2])
@@ -56,7 +64,7 @@ def diagnose(
         "Engine": {"engine": lambda: engine.result()[2], "buildx": rest_of_engine},
         "Inputs": {
             **{f"base {image.os_name}": partial(base, image) for image in images},
-            **{f"CPython {i.version_of('python')}": partial(interpreter, i) for i in images},
+            **{f"CPython {v}": partial(interpreter, image) for v, image in pythons.items()},
             "sites": partial(input_checks.check_sites, images, project.locks, sites),
             "Python index": partial(input_checks.check_index, sites),
             "CA bundle": lambda: ca,
@@ -91,7 +99,7 @@ def _recorded(found: Finding, *, writing: bool) -> Finding:
         return found
     if writing:
         return replace(found, status=Status.FINE, fix=None)
-    return replace(found, detail=f"{found.detail}; imgbuild.local.yaml does not say so yet")
+    return replace(found, detail=f"{found.detail}; not yet in imgbuild.local.yaml")
 
 
 def write_settings(settings: Settings, path: Path) -> bool:

@@ -67,7 +67,7 @@ def check_gpus(
     """
     way = _WAYS[engine.gpus if engine else None]
     if not (host or DEFAULT_HOST).startswith("unix://"):
-        yield Finding(Status.SKIPPED, "GPU", f"none is looked for: {way}, on another machine")
+        yield Finding(Status.SKIPPED, "GPU", f"not checked: {way}, on another machine")
         return
     # A program that waits for a broken driver cannot even be killed.
     found, late = answer_of(find_gpus, 3 * SECONDS)
@@ -76,7 +76,7 @@ def check_gpus(
         fix = "`dmesg` says what is wrong; after an upgrade of the driver restart the machine"
         yield Finding(Status.WARNING, "GPU", f"nvidia-smi lists none: {problem}", fix)
     elif not gpus:
-        detail = "no nvidia-smi; GPU images can be built, and only their suite gpu_runs is skipped"
+        detail = "no nvidia-smi; GPU images can be built, but their suite gpu_runs is skipped"
         yield Finding(Status.SKIPPED, "GPU", detail)
     else:
         yield _check_containers(way, offered=bool(engine and engine.gpus))

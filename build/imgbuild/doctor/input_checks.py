@@ -24,6 +24,7 @@ from imgbuild.parallel import in_parallel
 from imgbuild.process import run
 from imgbuild.project import cache_dir
 from imgbuild.sites import CA_VARIABLES, SYSTEM_BUNDLES, Sites
+from imgbuild.text import counted
 
 SOURCE_SECONDS = 5.0
 ARCHIVE_SECONDS = 15.0
@@ -57,7 +58,7 @@ def check_base(
         return Finding(Status.FINE, what, f"the OCI layout {base.path}")
     image, problem = answer_of(lambda: find_image(base.image, sites), ARCHIVE_SECONDS)
     if image or reaches(base.image):
-        return Finding(Status.FINE, what, f"{base.image}, which can be pulled or is there")
+        return Finding(Status.FINE, what, f"{base.image}, which can be pulled or is in the engine")
     cause = problem.partition(". ")[0].rpartition(" failed: ")[2]
     detail = f"{base.image}: its registry does not answer ({cause})"
     fix = (
@@ -183,7 +184,7 @@ def check_sites(images: Sequence[Image], locks: Path, sites: Sites) -> list[Find
         mirror, what = sites.settings.mirrors.get(name), f"site {name}"
         address = mirror.addresses(name)[name] if mirror else named.get(name)
         if address is None:
-            return Finding(Status.SKIPPED, what, "the base image has its address; a build asks it")
+            return Finding(Status.SKIPPED, what, "a build takes its address from the base image")
         _, problem = answer_of(lambda: _ask(address, sites, exists=False), SOURCE_SECONDS)
         if not problem:
             return Finding(Status.FINE, what, "answers")
@@ -236,7 +237,7 @@ def check_ca(configured: str | None, environment: Mapping[str, str] = os.environ
     if not bundle or not (private := _private(bundle)):
         return Finding(Status.FINE, what, "no private CA in use", choice=choice)
     named = name or "the system's bundle"
-    detail = f"{bundle} ({named}) holds {private} private CA(s); builds need it as a secret"
+    detail = f"{bundle} ({named}) has {counted(private, 'private CA')}; builds need it as a secret"
     return Finding(Status.WARNING, what, detail, WRITE, {"ca_bundle": str(bundle)})
 
 

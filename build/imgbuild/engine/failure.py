@@ -60,7 +60,7 @@ FAULTS = (
     BuildFault(
         "hung",
         "(--step-timeout",
-        "It was stopped, in the engine too. If it only needs longer, give it longer with "
+        "It was stopped, also in the engine. If it only needs more time, raise the limit with "
         "--step-timeout, or engine.step_timeout in imgbuild.local.yaml (0: no limit).",
         of_machine=False,
     ),
@@ -68,7 +68,7 @@ FAULTS = (
         "checksum",
         "digest mismatch sha256:|hash mismatch for|do not match the hashes|hash sum mismatch"
         "|computed checksum did not match|computed checksums did not match",
-        "A download is not what was pinned. Stop and find out whether the upstream "
+        "A download is not what was pinned. Do not build until you know whether the upstream "
         "replaced the file, or the pin (matrix or lock) is wrong.",
         of_machine=False,
     ),

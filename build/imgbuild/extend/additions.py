@@ -160,8 +160,8 @@ def _resolved(
     named = [f"{one} {v}" for one, v in there if re.search(word.format(re.escape(one)), said)]
     said += f" It has {', '.join(named)}." if named else ""
     raise InputError(
-        f"What is to be added does not fit {base.name}, whose packages stay as they are: {said} "
-        "Ask for other versions, or leave it out. Nothing was changed."
+        f"These packages do not fit {base.name}, whose own packages stay as they are: {said} "
+        "Choose other versions, or remove them. Nothing was changed."
     )
 
 

@@ -13,7 +13,7 @@ from imgbuild.build.bake_images import log_path
 from imgbuild.build.context import BuildContext, image_locks
 from imgbuild.build.display import BuildDisplay
 from imgbuild.build.gate import image_size, suite_target, test_session
-from imgbuild.dockerfile.labels import NAMESPACE
+from imgbuild.dockerfile.labels import ADDED, NAMESPACE
 from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.dockerfile.render import template_environment
 from imgbuild.dockerfile.variables import epoch_seconds
@@ -71,7 +71,7 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
         known = project.locks / f"build-py{minor_of(base.python)}.txt"
         paths |= {"build.txt": known} if known.exists() else {}
         pins = (f"{name}=={version}" for name, version in lock.versions.items())
-        labels[f"{NAMESPACE}.added.pip"] = " ".join(pins)
+        labels[ADDED] = " ".join(pins)
     files = {name: path.read_text(encoding="utf-8") for name, path in paths.items()}
     if entries:
         files["packages.txt"] = "".join(f"{entry}\n" for entry in entries.values())
@@ -183,6 +183,6 @@ def _passed(  # noqa: PLR0913, PLR0917 - what, and how it is tested
         problems = "; ".join(f"{one.suite}: {one.problem}" for one in report.suites if not one.ok)
         raise CheckFailedError(
             f"{tag} was not tagged, since suites of {image.name} fail in it: {problems}. Report: "
-            f"{context.reports / folder_name(tag)}/report.json. --no-test tags it all the same."
+            f"{context.reports / folder_name(tag)}/report.json. --no-test tags it anyway."
         )
     return report

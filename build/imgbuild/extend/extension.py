@@ -130,7 +130,7 @@ def check_use(extension: Extension, folder: Path, repository: str) -> None:
             raise InputError(f"copy {pair}: {folder} has no such file or folder.")
     if extension.tag and extension.tag.rpartition(":")[0] == repository:
         raise InputError(
-            f"The tag {extension.tag}: names of {repository} are those of the matrix's own images. "
+            f"The tag {extension.tag}: names of {repository} are for the images of the matrix. "
             "Give the result another one, such as me/train:1."
         )
 

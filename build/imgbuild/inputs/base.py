@@ -167,7 +167,7 @@ def _run_mmdebstrap(recipe: BaseRecipe, scratch: Path, log: Path) -> Path:
         except TimeoutExpired:
             raise MachineError(
                 f"The base of {recipe.suite} was not made within {_LONGEST_SECONDS // 60} minutes: "
-                f"the archive is too slow, or does not answer any more. The whole log is {log}."
+                f"the archive is too slow, or no longer answers. The whole log is {log}."
             ) from None
     if status or not target.is_file():
         last = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:]

@@ -187,8 +187,8 @@ def _base(
     def require_whole() -> None:
         if bootstrap().image_id != layout.image_id:
             raise MachineError(
-                f"The base image in {layout.path} was damaged and has been made again; the "
-                "archive has moved on meanwhile, so it is another one now. Run this again."
+                f"The base image in {layout.path} was damaged and was made again; the "
+                "archive has changed meanwhile, so the image has changed. Run this again."
             )
 
     return BaseInput(layout.reference, layout.image_id, "bootstrapped", layout, require_whole)
@@ -276,7 +276,7 @@ def _secret_files(settings: Settings) -> dict[str, Path]:
     if ca and not _has_certificates(ca):
         raise InputError(
             f"The settings: ca_bundle {ca} is not a file of PEM certificates that you may read. "
-            "Correct it, or take the line out and run `imgbuild doctor --write`."
+            "Correct it, or remove the line and run `imgbuild doctor --write`."
         )
     return found
 

@@ -283,8 +283,8 @@ class _Transfer:
     def _wrong_content(self, part: Path, found: str) -> WrongContentError:
         page = _page(part)
         hint = (
-            f" What came is an HTML page{page}: a login, a notice or an error of the mirror or of "
-            "a proxy, not the file. Open the address in a browser to see what it wants."
+            f" The server sent an HTML page{page}: a login, a notice or an error of the mirror or "
+            "a proxy, not the file. Open the address in a browser to see the reason."
             if page is not None
             else " Nothing was kept. If the file was published anew, read what changed before you "
             "change the sha256 in matrix.yaml; if a mirror is wrong, correct it (docs/guide.md)."

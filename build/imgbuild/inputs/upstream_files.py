@@ -96,7 +96,7 @@ def _manifest(client: RegistryClient, digest: str, reference: str) -> Manifest:
     try:
         manifest = client.manifest(digest)
     except LoginError as error:
-        raise MachineError(f"{error} A netrc file (settings: netrc) is read too.") from None
+        raise MachineError(f"{error} A netrc file (settings: netrc) is also read.") from None
     if manifest is None:
         raise MachineError(f"{reference}: the registry does not have it.")
     return manifest

@@ -84,7 +84,7 @@ def unsupported_gpus(image: Image) -> str | None:
         return None
     cuda = f"CUDA {image.version_of('cuda').split('.')[0]}"
     return (
-        f"{newer[0]} and newer GPUs are not served by {cuda}: a newer driver may compile the "
+        f"{newer[0]} and newer GPUs are not supported by {cuda}: a newer driver may compile the "
         f"wheel's PTX for them, but cuBLAS and cuDNN of {cuda} have no code for them."
     )
 

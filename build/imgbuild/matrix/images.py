@@ -129,7 +129,7 @@ class Image:
         found = self.matrix.evidence.wheel(self.distribution, self.tensorflow, tag)
         if found is None:
             raise InputError(
-                f"images/evidence.json has nothing of {self.distribution} {self.tensorflow} for "
+                f"images/evidence.json lacks facts about {self.distribution} {self.tensorflow} for "
                 f"{tag}, which {self.name} is made of. Run `imgbuild audit --write` where the "
                 "package index can be reached: it reads the wheel."
             )
@@ -284,15 +284,15 @@ def as_documented(images: Iterable[Image], *, each: bool) -> tuple[Image, ...]:
     same = [image for image in others if not image.documented]
     if each and same:
         kept = [
-            f"{pin.component} {pin.documented} was documented and cannot be had for this image "
+            f"{pin.component} {pin.documented} was documented and is not available for this image "
             f"({pin.why})"
             for pin in unavailable(same[0])
         ]
         why = "; ".join(kept) or "the matrix has no other documented version of any of its pins"
-        raise InputError(f"{same[0].name} is not there as documented, too: {why}.")
+        raise InputError(f"{same[0].name} has no variant as documented: {why}.")
     found = tuple(image for image in others if image.documented)
     if not found:
-        raise InputError("None of the selected images is there as documented, too.")
+        raise InputError("None of the selected images has a variant as documented.")
     return found
 
 

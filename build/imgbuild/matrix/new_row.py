@@ -146,7 +146,7 @@ def new_row(
     if same and variants and {*variants} != {*like.variants}:
         raise InputError(
             f"TensorFlow {version} takes the place of {like.tensorflow} on {stack}, with its "
-            "variants: leave --cpu and --gpu out, or change `variants` of its row first."
+            "variants: omit --cpu and --gpu, or change `variants` of its row first."
         )
     return NewRow(matrix, path, version, like, variants or like.variants)
 

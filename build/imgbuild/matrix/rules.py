@@ -89,8 +89,8 @@ def documented_warnings(image: Image) -> list[str]:
         for component, corrected in corrections(image).items()
     ]
     kept = [
-        f"{pin.component} stays {pin.version}, since {pin.documented} cannot be had for this image "
-        f"({pin.why})"
+        f"{pin.component} stays {pin.version}, since {pin.documented} is not available for this "
+        f"image ({pin.why})"
         for pin in unavailable(image)
     ]
     return [

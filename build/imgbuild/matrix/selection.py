@@ -14,8 +14,10 @@ if TYPE_CHECKING:  # the command line reads `Selection` without what validates a
 
 #: So many of the nearest versions or names are listed where one does not exist.
 _NEAR = 3
+#: In place of a version: the newest that has an image of the other options.
+LATEST = "latest"
 #: A version, with or without a variant.
-_SHORT = re.compile(r"(\d+\.\d+(?:\.\d+)?)(?:-(cpu|gpu))?")
+_SHORT = re.compile(rf"(\d+\.\d+(?:\.\d+)?|{LATEST})(?:-(cpu|gpu))?")
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,8 @@ def select_images(matrix: "Matrix", selection: Selection) -> tuple["Image", ...]
     if selection.names:
         if selection != Selection(names=selection.names):
             raise InputError(
-                "--name cannot be combined with --tf, --cpu, --gpu, --stack, --mpi, --all or "
-                "--as-documented."
+                "An image's name, as argument or with --name, cannot be combined with --tf, --cpu, "
+                "--gpu, --stack, --mpi, --all or --as-documented."
             )
         called = {image_called(matrix, name).name for name in dict.fromkeys(selection.names)}
         return tuple(image for image in whole_family(matrix) if image.name in called)
@@ -77,7 +79,7 @@ def _check_options(images: tuple["Image", ...], matrix: "Matrix", selection: Sel
     if not selection.named and matrix.defaults.tensorflow is None:
         raise InputError("Select images with --tf VERSION or --all; `imgbuild list` has them.")
     for version in selection.tensorflow:
-        if not any(version in {image.minor, image.tensorflow} for image in images):
+        if not any(version in {LATEST, image.minor, image.tensorflow} for image in images):
             near = ", ".join(_nearest(version, [image.tensorflow for image in images]))
             what = f"--tf {version!r}: no such TensorFlow in the matrix"
             raise InputError(f"{what}. Nearest: {near}; `imgbuild list` has them all.")
@@ -107,7 +109,7 @@ def _matching(
     variants: Sequence[str | None] = ["cpu"] * selection.cpu + ["gpu"] * selection.gpu
     names: set[str] = set()
     for version, variant in product(versions, variants or [None]):
-        of_version = [i for i in images if version in {None, i.minor, i.tensorflow}]
+        of_version = [i for i in images if version in {None, LATEST, i.minor, i.tensorflow}]
         found = [
             image
             for image in of_version
@@ -117,13 +119,20 @@ def _matching(
         ]
         if not found:
             raise _no_image(selection, version, variant, of_version)
+        found = newest_of(found) if version == LATEST else found
         if not selection.everything:
-            found = _by_default(found, as_documented=selection.as_documented)
+            found = by_default(found, as_documented=selection.as_documented)
         names.update(image.name for image in found)
     return tuple(image for image in images if image.name in names)
 
 
-def _by_default(images: list["Image"], *, as_documented: bool) -> list["Image"]:
+def newest_of(images: Sequence["Image"]) -> list["Image"]:
+    """Return the images of the newest minor version of TensorFlow."""
+    numbers = [[int(number) for number in image.minor.split(".")] for image in images]
+    return [image for image, own in zip(images, numbers, strict=True) if own == max(numbers)]
+
+
+def by_default(images: list["Image"], *, as_documented: bool = False) -> list["Image"]:
     """Return the image that the defaults mean; each counts only where it leaves an image."""
     from imgbuild.matrix.images import as_documented_image  # noqa: PLC0415
 
@@ -137,7 +146,9 @@ def _by_default(images: list["Image"], *, as_documented: bool) -> list["Image"]:
         images = [image for image in images if fits(image)] or images
     if len(images) > 1:
         names = ", ".join(image.name for image in images)
-        raise InputError(f"Several images fit: {names}. Say which, with --stack, --mpi or --name.")
+        raise InputError(
+            f"Several images fit: {names}. Choose one with --stack, --mpi or its name."
+        )
     return images
 
 
@@ -147,8 +158,11 @@ def _no_image(
     """Return the error: it names what there is of the version, or of which kinds any image is."""
     options = (("", variant), ("stack ", selection.stack), ("mpi ", selection.mpi))
     asked = " ".join(f"--{option}{value}" for option, value in options if value)
-    kinds = (image.name if version else image.name.split("-", 2)[2] for image in images)
-    what = f"No image of TensorFlow {version}" if version else "No image"
+    kinds = (
+        image.name if version not in {None, LATEST} else image.name.split("-", 2)[2]
+        for image in images
+    )
+    what = f"No image of TensorFlow {version}" if version not in {None, LATEST} else "No image"
     return InputError(f"{what} fits {asked}. There are: {', '.join(dict.fromkeys(kinds))}.")
 
 

@@ -133,7 +133,7 @@ def _unusable(tags: Sequence[tuple[str, str]], moves: bool) -> Iterable[str]:
 
 def _refusal(tag: str, longest: int) -> str | None:
     if tag.endswith(RECORD_SUFFIX):
-        return f"tags that end in {RECORD_SUFFIX!r} are those of records"
+        return f"tags that end in {RECORD_SUFFIX!r} are for records"
     if len(tag) > longest:
         return f"a tag has at most {longest} characters here"
     if not TAG.fullmatch(tag):

@@ -125,7 +125,7 @@ def _release(
     if releases and releases[0][:8] > f"{today:%Y%m%d}":
         raise CheckFailedError(
             f"{registry.name} has release {releases[0]} of {image.name}, and here it is {today}. "
-            "Set the clock right; or, if somebody named that release, name a later one: --release."
+            "Set the clock; or, if somebody chose that release, choose a later one: --release."
         )
     return next_release(today, releases)
 

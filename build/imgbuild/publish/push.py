@@ -292,7 +292,7 @@ class Push:
         found = {tag: self.registry.head(tag) for tag in expected}
         faults = [
             f"{self.registry.name}:{tag} was moved by someone else while this push ran, to "
-            f"{now or 'nothing'}. It was left so; {record.tag} itself is complete. Run again to "
+            f"{now or 'nothing'}. It stays there; {record.tag} itself is complete. Run again to "
             f"move it to {record.digest}."
             for tag, now in found.items()
             if now not in {expected[tag], record.digest}

@@ -36,7 +36,7 @@ _DISK_FULL = "no space left on device"
 _LONGEST_TEXT = 200
 #: What to do about a status that another try would not change; for an engine, `publish.upload`.
 _HINTS = {
-    403: " The login there is, if any, does not allow it: docker login {host}, as someone who may.",
+    403: " The login there is, if any, does not allow it: docker login {host}, as a user who may.",
     404: " The repository does not exist, and the registry does not create it.",
     405: " It accepts no writes (it may be a mirror), or no deletions (a setting of registries).",
     413: " A proxy before it limits the size of requests.",
@@ -222,7 +222,7 @@ class RegistryConnection:
 
     def _login_error(self, login: Credentials | None) -> LoginError:
         problem = (
-            "refuses the login of this machine: it is wrong or has expired, or it may not do this"
+            "refuses the login of this machine: it is wrong, has expired, or lacks the permission"
             if login
             else "requires a login; this machine has none"
         )
@@ -287,7 +287,7 @@ def error_text(answer: http.Answer) -> str:
 
 def _gave_up(host: str, error: http.GaveUpError) -> MachineError:
     """Return the error after the last try, with what to do."""
-    hint = f"Check that {host} can be reached and is well (its log, its disk), then run this again."
+    hint = f"Check that {host} can be reached and works (its log, its disk), then run this again."
     if _DISK_FULL in error.reason.lower():
         hint = "Its disk is full: free space, then run this again."
     elif error.wait:

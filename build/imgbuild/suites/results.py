@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from imgbuild.files import parse_json, write_text
 NEEDS_GPU = "gpu_runs"
 #: The longest reason of a failure in a line, in characters; reports have the whole message.
 REASON_LENGTH = 200
+_ASSERTED = "AssertionError: "
 #: No suite takes a day; a damaged entry may say anything.
 _LONGEST = 86_400.0
 
@@ -54,10 +56,14 @@ class TestFailure:
     def reason(self) -> str:
         """The message in one line: of long output the first line, and the last that has an error.
 
-        In a traceback pytest marks the message's lines with ``E``.
+        In a traceback pytest marks the message's lines with ``E``; below it are the values of the
+        assertion.
         """
         lines = self.message.splitlines()
-        lines = [line[1:] for line in lines if line.startswith("E ")] or lines
+        lines = [line[1:].strip() for line in lines if line.startswith("E ")] or lines
+        if lines and lines[0].startswith(_ASSERTED):
+            message = takewhile(lambda line: not line.startswith("assert "), lines)
+            lines = [line.removeprefix(_ASSERTED) for line in message]
         errors = [line for line in lines[1:] if "error" in line.lower()]
         if errors:
             lines = [shortened(lines[0], REASON_LENGTH // 2), "…", errors[-1]]

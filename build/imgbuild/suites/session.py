@@ -15,6 +15,7 @@ from imgbuild.suites.catalog import choose_suites, code_digest, suite_keys
 from imgbuild.suites.container import TestTarget, gpu_fingerprint
 from imgbuild.suites.results import Report, SuiteResult, Verdict
 from imgbuild.suites.runner import JUNIT, TestOptions, TestSession, folder_name, run_suites
+from imgbuild.text import counted
 
 REPORT, SUMMARY = "report.json", "summary.md"
 #: How many lines of one failure the summary has; the rest is in ``report.json`` and ``junit.xml``.
@@ -125,12 +126,11 @@ def summary(reports: Sequence[Report], errors: Mapping[str, ImgbuildError] | Non
     ``errors`` are, by image, why one could not be tested.
     """
     total = len(reports) + len(errors or {})
-    images = "1 image" if total == 1 else f"{total} images"
     good = sum(report.ok for report in reports)
     lost = [f"- `{name}`: {_inline(str(error))}" for name, error in (errors or {}).items()]
     notes = [f"- `{report.image}`: {_inline(note)}" for report in reports for note in report.notes]
     parts = [
-        f"## imgbuild test: {good} of {images} passed",
+        f"## imgbuild test: {good} of {counted(total, 'image')} passed",
         _table(reports),
         *(["### Not tested", "\n".join(lost)] if lost else []),
         *_failures(reports),
@@ -159,13 +159,12 @@ def _cell(suite: SuiteResult | None) -> str:
     """Return verdict, checks and seconds: ``✅ passed, 14 checks, 2.4 s``."""
     if suite is None:
         return ""
-    checks = suite.passed + len(suite.failures)
-    counted = f"{checks} check{'' if checks == 1 else 's'}"
+    checks = counted(suite.passed + len(suite.failures), "check")
     if suite.before:
-        return f"{_SIGNS[suite.verdict]} {suite.verdict} before ({suite.before}), {counted}"
+        return f"{_SIGNS[suite.verdict]} {suite.verdict} before ({suite.before}), {checks}"
     others = {"failed": suite.failures, "skipped": suite.skips, "not checked": suite.not_asked}
     more = [f"{len(found)} {word}" for word, found in others.items() if found]
-    words = (f"{_SIGNS[suite.verdict]} {suite.verdict}", counted, *more, f"{suite.seconds:.1f} s")
+    words = (f"{_SIGNS[suite.verdict]} {suite.verdict}", checks, *more, f"{suite.seconds:.1f} s")
     return ", ".join(words)
 
 

@@ -92,7 +92,7 @@ def _check(job: TrainingJob) -> None:
         ([one.source for one in folders], "a cluster has no folder of this machine; name a claim"),
         (names, "a claim's name has lower-case letters, digits and '-'"),
         (taken, "the manifest has a volume of that name; call the claim otherwise"),
-        (unset, "--env without a value cannot be handed on to a cluster; give NAME=VALUE"),
+        (unset, "--env without a value cannot be passed on to a cluster; give NAME=VALUE"),
     ):
         if found:
             raise InputError(f"{found[0]}: {problem}.")

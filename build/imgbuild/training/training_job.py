@@ -185,7 +185,7 @@ def parse_mount(text: str) -> Mount:
         )
     if target in {WORK, MODEL}:
         option = "--code" if target == WORK else "--checkpoints"
-        raise InputError(f"--mount {text!r}: {target} is that of {option}; use it, or another.")
+        raise InputError(f"--mount {text!r}: {option} mounts {target}; use it, or another target.")
     return Mount(parse_source(source, "--mount"), target, mode == "ro")
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from conftest import ROOT
+from packaging.version import Version
 from typer.testing import CliRunner
 
 from imgbuild.catalog.choice import gpu_called, read_requirements
@@ -31,7 +32,7 @@ def run(*words: str, fails: bool = False) -> str:
 def found(*words: str) -> dict[str, Any]:
     answer = json.loads(run(*words, "--json"))
     why = {name: one["why"] for one in answer["refused"] for name in one["images"]}
-    return {"run": {one["name"]: one for one in answer["run"]}, "why": why}
+    return {**answer, "run": {one["name"]: one for one in answer["run"]}, "why": why}
 
 
 @pytest.mark.parametrize(
@@ -112,6 +113,9 @@ def test_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_checks, "find_gpus", lambda: listed.pop(0))
     answer = found("--here")
     assert "tf-2.2-cpu-debian" in answer["run"]
+    newest = max(map(Version, (one["tensorflow"] for one in answer["run"].values())))
+    taken = answer["run"][answer["newest"]]
+    assert (Version(taken["tensorflow"]), taken["variant"]) == (newest, "cpu")
     assert answer["why"]["tf-2.2-gpu-ubuntu"].endswith("GPUs: this machine has no nvidia-smi")
     assert found("--here")["why"]["tf-2.2-gpu-ubuntu"].endswith("GPUs: no driver")
     answer = found("--here")

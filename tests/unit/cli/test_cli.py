@@ -18,6 +18,7 @@ from imgbuild.cli import COMMANDS, interruption, register, require_values
 from imgbuild.dockerfile import conda, requirements
 from imgbuild.errors import ImgbuildError, InputError, MachineError
 from imgbuild.matrix.images import whole_family
+from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
 from imgbuild.project import Project
 from imgbuild.text import printable
@@ -51,6 +52,7 @@ def _run(folder: Path, *arguments: str) -> tuple[int, str]:
     ("options", "columns", "count"),
     [
         ((), "image python mpi horovod cuda", lambda matrix: len(whole_family(matrix))),
+        (("2.2", "2.2-gpu"), "image python mpi horovod cuda", 2),
         (("--tf", "2.2"), "image python mpi horovod cuda", 5),
         (("--tf", "2.2", "--gpu"), "image python mpi horovod cuda", 2),
         (
@@ -79,6 +81,17 @@ def test_list_has_all_that_fits(
     listed = json.loads(_run(unchanged, "list", *options, "--json")[1])
     assert {one["name"] for one in listed} == {*names}
     assert all(one["as_documented"] == ("documented" in one["name"]) for one in listed)
+
+
+def test_a_wide_list_has_drivers_sizes_and_tags(unchanged: Path) -> None:
+    lines = _run(unchanged, "list", "--wide")[1].splitlines()
+    for image in whole_family(load_matrix(unchanged / "matrix.yaml")):
+        (line,) = (line for line in lines if line.startswith(f"{image.name} "))
+        driver, size = (image.cuda and image.cuda.driver, image.budget)
+        assert line.split()[-2 - len(image.tags) :] == [
+            *(driver or "-", f"{size / 1e6:.0f}" if size else "-"),
+            *image.tags,
+        ]
 
 
 def test_list_has_a_paragraph_for_each_release(unchanged: Path, matrix: Matrix) -> None:
@@ -113,8 +126,8 @@ def test_build_as_documented_warns_first(unchanged: Path) -> None:
     [
         (("--stack", "\x1b[31mX\u202ey"), r"\u001b[31mX\u202ey"),
         (("--stack", "\x1b]0;title\x07\x9b2J\x7f"), r"\u001b]0;title\u0007\u009b2J\u007f"),
-        (("\udce9",), r"'\udce9' has characters that do not print"),
-        (("\x1b[31mX",), r"'\u001b[31mX' has characters that do not print"),
+        (("\udce9",), r"'\udce9' has unprintable"),
+        (("\x1b[31mX",), r"'\u001b[31mX' has unprintable"),
     ],
 )
 @pytest.mark.parametrize("form", ["text", "json"])
@@ -206,7 +219,7 @@ def test_lock_writes_what_came_where_a_channel_cannot_be_read(
     monkeypatch.setattr(requirements, "resolve", lambda *_, **__: "new\n")
     monkeypatch.setattr(conda, "_repodata", unread)
     code, message = _run(checkout, "lock", "--upgrade")
-    assert (code, "no connection. The lines of it in the locks stay" in message) == (3, True)
+    assert (code, "no connection." in message) == (3, True)
     locks = checkout / "images" / "locks"
     assert (locks / f"tf-{release_of('2.2')}-py3.6-cpu.txt").read_text() == "new\n"
     assert "unlocked" not in (locks / "conda-3.6.2.txt").read_text()
@@ -216,9 +229,12 @@ def test_lock_writes_what_came_where_a_channel_cannot_be_read(
     ("arguments", "expected"),
     [
         ("show --tf 9.9", "--tf '9.9': no such TensorFlow in the matrix. Nearest: 2."),
-        ("push", "Say what to publish"),
+        ("show 2.2-gup", "tf-2.2-gpu-ubuntu"),
+        ("fetch 2.2-gup /nowhere", "tf-2.2-gpu-ubuntu"),
+        ("run 2.2-gup -- python x.py", "tf-2.2-gpu-ubuntu"),
+        ("push", "--tf VERSION or --all"),
         ("show --tf 2.2 --gpu --stack debian", "No image of TensorFlow 2.2 fits --gpu"),
-        ("show --tf 1.10 --as-documented", "tf-1.10-cpu-debian is not there as documented"),
+        ("show --tf 1.10 --as-documented", "tf-1.10-cpu-debian has no"),
         ("show --tf 2.2 --stack a;b", "--stack 'a;b': there is none"),
         ("test --tf 2.2 --suite nope", "No suite nope. There are: contents"),
         (
@@ -231,11 +247,10 @@ def test_lock_writes_what_came_where_a_channel_cannot_be_read(
         ("build --tf 2.2 --report /etc/passwd", "Invalid value for '--report'"),
         ("test --image x --expect no=1", "'no=1': give KEY=VALUE, with a key of"),
         ("test --image x --expect tf=2.2 --suite nope", "No suite nope. There are: contents"),
-        ("test --image x", "--image x: say what it must be. For an image of the matrix"),
         ("test --image= --all", "--image names one image"),
         ("test --image x --all", "--image names one image"),
         ("test --tf 2.2 --jobs 0", "--jobs"),
-        ("lock --check --upgrade", "ive one of them"),
+        ("lock --check --upgrade", "--check cannot be combined"),
         ("build --tf 2.2 --jobs 0", "--jobs"),
         ("build --tf 2.2 --plan --refresh-base", "cannot be combined"),
         ("build --tf 2.2 --step-timeout 10", "'10' is not a duration, such as"),
@@ -430,7 +445,7 @@ def test_a_folder_in_place_of_a_file_is_not_a_lack_of_space(checkout: Path) -> N
     path.mkdir()
     result = imgbuild(checkout, "render")
     assert result.returncode == 3
-    assert f"{path}: Is a directory. Move away what is there" in result.stderr
+    assert f"{path}: Is a directory" in result.stderr
     assert "free space" not in result.stderr
 
 

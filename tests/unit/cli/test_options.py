@@ -33,5 +33,5 @@ def test_a_command_has_the_options_before_its_own() -> None:
 
 
 def test_options_arrive_as_one_selection() -> None:
-    output = _run("x", "--tf", "2.2", "--gpu", "--last", "--name", "a", "--name", "b")
-    assert output.strip() == f"x {Selection(('2.2',), gpu=True, names=('a', 'b'))} True"
+    output = _run("a", "b", "x", "--tf", "2.2", "--gpu", "--last", "--name", "c")
+    assert output.strip() == f"x {Selection(('2.2',), gpu=True, names=('a', 'b', 'c'))} True"

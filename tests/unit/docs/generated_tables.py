@@ -135,13 +135,13 @@ def _commands(_: Matrix) -> str:
     known = click_commands()
     everywhere = {"--json", "--project", "--help"}
     selection = [p for p in known["show"].params if p.opts[0] not in everywhere]
-    names = [p.opts[0] for p in selection]
+    names = {p.opts[0]: p.metavar if p.opts[0] == "images" else p.opts[0] for p in selection}
     parts = ["### Selection options\n", table(("option", ""), map(_option, selection))]
     for name, command in known.items():
         opts = {p.opts[0] for p in command.params}
-        shared = names if "--tf" in opts else []
+        shared = names if "--tf" in opts else {}
         own = [p for p in command.params if p.opts[0] not in {*shared, *everywhere}]
-        without = ", ".join(f"`{one}`" for one in shared if one not in opts)
+        without = ", ".join(f"`{shown}`" for one, shown in shared.items() if one not in opts)
         parts += [f"### {name}\n", " ".join(str(command.help).split()) + "\n"]
         if shared:
             parts.append(f"Takes the selection options{without and ' without '}{without}.\n")

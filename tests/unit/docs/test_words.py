@@ -1,8 +1,9 @@
-"""The documentation is plain English: a list of words and turns that a native writer would not use.
+"""Documentation, help and messages are plain English: words that a native writer would not use.
 
 Generated tables are left out, since they have the words of the program and the matrix.
 """
 
+import ast
 import re
 from pathlib import Path
 
@@ -14,6 +15,8 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "examples").rglob("*.md")),
 ]
+PACKAGE = ROOT / "build" / "imgbuild"
+HELP = ROOT / "tests" / "unit" / "golden" / "help"
 #: What is not written, as a regular expression of prose, and what is written instead.
 WORDS = {
     r"\bserv(?:e|es|ed|ing)\b": "support, work with, listen, apply",
@@ -74,6 +77,32 @@ def test_words(path: Path) -> None:
     assert bad_words(path.read_text(encoding="utf-8"), words) == []
 
 
+def messages(module: str) -> list[str]:
+    """Return the strings of a module that are no docstrings; `x` stands for a value in one."""
+    nodes = [*ast.walk(ast.parse(module))]
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    formatted = [node.values for node in nodes if isinstance(node, ast.JoinedStr)]
+    known = docstrings | {id(part) for parts in formatted for part in parts}
+    constants = [node for node in nodes if isinstance(node, ast.Constant)]
+    plain: list[list[ast.expr]] = [[node] for node in constants if id(node) not in known]
+    return [
+        "".join(str(p.value) if isinstance(p, ast.Constant) else "x" for p in parts)
+        for parts in formatted + plain
+    ]
+
+
+def test_help_and_messages() -> None:
+    texts = {path: messages(path.read_text()) for path in PACKAGE.rglob("*.py")}
+    texts |= {path: [path.read_text()] for path in HELP.glob("*.txt")}
+    found = [
+        f"{_name(path)}: {bad}"
+        for path, several in texts.items()
+        for text in several
+        for bad in bad_words(text, WORDS)
+    ]
+    assert found == []
+
+
 @pytest.mark.parametrize("path", PAGES, ids=_name)
 def test_the_first_lines_say_for_whom_a_page_is(path: Path) -> None:
     first = path.read_text(encoding="utf-8").split("\n\n")[1]
@@ -105,6 +134,12 @@ def test_code_and_generated_parts_are_not_judged() -> None:
     table = "<!-- generated: commands -->\nWhat it serves, too.\n<!-- end -->\n"
     assert bad_words(f"{code}{table}How does it serve?", WORDS) != []
     assert bad_words(f"{code}{table}It runs on demand. What is it?", WORDS) == []
+
+
+def test_a_message_is_judged_and_a_docstring_is_not() -> None:
+    (text,) = messages('"""It serves, too."""\nsay(f"It {works:<3}, too.")\n')[:1]
+    assert len(bad_words(text, WORDS)) == 1
+    assert not any("serves" in one for one in messages('"""It serves, too."""'))
 
 
 def test_what_was_not_tried_is_in_the_evidence() -> None:

@@ -96,9 +96,9 @@ def test_a_named_engine_that_is_down_is_not_replaced(
     answers: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers[OWN_HOST] = VERSION
-    assert "out of imgbuild.local.yaml" in str(found("tcp://build:2375")[0].fix)
+    assert "imgbuild.local.yaml" in str(found("tcp://build:2375")[0].fix)
     monkeypatch.setenv("DOCKER_HOST", "tcp://build:2375")
-    assert "out of DOCKER_HOST" in str(found("tcp://build:2375")[0].fix)
+    assert "DOCKER_HOST" in str(found("tcp://build:2375")[0].fix)
 
 
 def test_the_engine_of_the_script_is_recorded_where_none_is_named(answers: Answers) -> None:
@@ -204,7 +204,7 @@ def test_folders_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_pat
     folders, disk = check_folders()
     assert folders.status is Status.MISSING
     assert folders.detail == f"this user cannot write {closed}/below/imgbuild"
-    assert folders.fix == "set HOME to a folder of yours, or XDG_STATE_HOME"
+    assert folders.fix == "set HOME to a folder of your own, or XDG_STATE_HOME"
     assert (disk.what, disk.status) == ("disk, cache", Status.FINE)
 
 
@@ -217,7 +217,7 @@ def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.access", lambda *_: False)
     folders, _ = check_folders()
     assert "cannot write /nonexistent/.cache/imgbuild, /nonexistent/" in folders.detail
-    assert str(folders.fix).startswith("set HOME to a folder of yours, or XDG_CACHE_HOME, ")
+    assert str(folders.fix).startswith("set HOME to a folder of your own, or XDG_CACHE_HOME, ")
 
 
 def test_programs(program: Callable[..., Path], tmp_path: Path) -> None:

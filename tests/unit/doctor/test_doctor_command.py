@@ -79,7 +79,7 @@ def test_a_machine_that_can_build(
     shown = capsys.readouterr()
     assert shown.out.startswith("Engine\n  ✓ engine ")
     assert "\nInputs\n  ✓ base debian-12" in shown.out
-    assert "private; imgbuild.local.yaml does not say so yet" in shown.out
+    assert "private; not yet in imgbuild.local.yaml" in shown.out
     assert "-> /venv/bin/imgbuild doctor --tf 2.2 --write\n" in shown.out, "PATH lacks imgbuild"
     assert shown.err == "tf-2.2-cpu-debian can be built here.\n"
     assert not (checkout / "imgbuild.local.yaml").exists()
@@ -137,7 +137,7 @@ def test_a_machine_that_cannot(
         "status": "missing",
         "what": "engine",
         "detail": "none answers",
-        "mend": "build/setup/engine.sh",
+        "fix": "build/setup/engine.sh",
     }
     assert found["choice"]["base"] == {"debian-12": {"from": "bootstrap"}}
 
@@ -160,6 +160,27 @@ def test_write_records_every_choice(
     assert f"{path}: written." in capsys.readouterr().err
     judge(checkout, write=True)
     assert f"{path}: unchanged" in capsys.readouterr().err
+
+
+def test_write_looks_for_every_interpreter_of_the_stack(
+    checkout: Path, machine: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that no selected image needs may be missing."""
+    del machine["check_interpreter"]
+    asked: list[str] = []
+
+    def check(version: str, *_: object) -> Finding:
+        asked.append(version)
+        status = Status.FINE if version == "3.6.15" else Status.MISSING
+        return Finding(status, version, "", None, {"cpython": {version: local_prefix(Path("/p"))}})
+
+    monkeypatch.setattr(input_checks, "check_interpreter", check)
+    judge(checkout)
+    assert asked == ["3.6.15"]
+    judge(checkout, write=True)
+    assert {"3.6.15", "3.8.18"} <= {*load_settings(checkout / "imgbuild.local.yaml").cpython}
+    with pytest.raises(MachineError, match=r"3\.8\.18"):
+        judge(checkout, "2.4", write=True)
 
 
 def test_write_keeps_what_was_set_by_hand(machine: dict[str, Any], checkout: Path) -> None:

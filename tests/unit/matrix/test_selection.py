@@ -1,8 +1,10 @@
 """Selections: versions, variants, stacks, MPI and names, and the error where nothing matches."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from packaging.version import Version
 
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import images_of
@@ -61,6 +63,18 @@ def _names(matrix: Matrix, selection: Selection) -> list[str]:
 )
 def test_selected_images(matrix: Matrix, selection: Selection, names: list[str]) -> None:
     assert _names(matrix, selection) == names
+
+
+@pytest.mark.parametrize("words", [{}, {"gpu": True}, {"stack": "ubuntu"}, {"everything": True}])
+def test_the_latest_is_the_newest_that_fits(matrix: Matrix, words: dict[str, Any]) -> None:
+    fits = select_images(matrix, Selection(**{**words, "everything": True}))
+    newest = max((image.minor for image in fits), key=Version)
+    assert _names(matrix, Selection(("latest",), **words)) == _names(
+        matrix, Selection((newest,), **words)
+    )
+    assert _names(matrix, Selection(names=("latest-gpu",))) == _names(
+        matrix, Selection(("latest",), gpu=True)
+    )
 
 
 @pytest.mark.parametrize("stack", ["debian", "ubuntu", None])

@@ -70,3 +70,26 @@ def test_the_summary_has_a_column_an_image_and_the_reasons() -> None:
     assert "\n````\na\n```\nb\n````" in text  # as a block of code, whatever is in it
     for fact in ("2 skipped: no \\| driver", "labels", "tensorboard", "the engine has no room"):
         assert fact in text
+
+
+PIN = """
+    def test_pin(component, image):
+>       assert same(component, pin, found), f"{component}: pinned {pin}, the image has {found}"
+E       AssertionError: python: pinned 3.6.15, the image has 3.6.14
+E       assert False
+E        +  where False = same_version('python', '3.6.15', '3.6.14')
+
+tests/image/test_pins.py:52: AssertionError
+"""
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (PIN, "python: pinned 3.6.15, the image has 3.6.14"),
+        ("E   AssertionError: a: no\nE     b: no\nE   assert not ['a', 'b']", "a: no b: no"),
+        ("E   assert 1 == 2\nE    +  where 1 = f()", "assert 1 == 2 + where 1 = f()"),
+    ],
+)
+def test_a_reason_is_the_message_of_an_assertion(message: str, reason: str) -> None:
+    assert TestFailure("test_pin", message).reason == reason

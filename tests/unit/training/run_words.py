@@ -9,7 +9,7 @@ from conftest import ROOT
 from project_copy import NO_ENGINE
 from typer.testing import CliRunner
 
-from imgbuild.cli.run_command import run
+from imgbuild.cli.run_command import ProgramCommand, run
 from imgbuild.errors import ImgbuildError
 
 PROGRAM = ("--", "python", "train.py")
@@ -23,7 +23,7 @@ IMAGE = "imgbuild/tensorflow:2.2-cpu"
 def ran(folder: Path, *words: str, env: dict[str, str] | None = None) -> tuple[int, str]:
     """Run the command with the code in `folder`; return its exit code, and what it says."""
     app = typer.Typer(rich_markup_mode=None)
-    app.command()(run)
+    app.command(cls=ProgramCommand)(run)
     code = () if "--code" in words else ("--code", str(folder))
     given = ["--project", str(ROOT), *code, *words]
     result = CliRunner().invoke(app, given, env={**ENVIRONMENT, **(env or {})})

@@ -1,0 +1,58 @@
+"""``imgbuild test --image``: which image of the matrix it must be, by its label."""
+
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+import typer
+from bench import NEW, Bench
+from conftest import ROOT
+from fake_engine import FakeEngine
+from typer.testing import CliRunner
+
+from imgbuild.cli.test_command import _test_family
+from imgbuild.cli.test_command import test as command
+from imgbuild.dockerfile.labels import ADDED, NAME
+from imgbuild.engine.types import StoredImage
+from imgbuild.errors import InputError
+from imgbuild.suites.runner import TestOptions
+
+
+@pytest.mark.parametrize(
+    ("labels", "facts"),
+    [
+        ({NAME: "tf-2.2-cpu-debian"}, ("gpu_runs",)),  # which a CPU image does not have
+        ({NAME: "tf-9.9-cpu-debian"}, ("me/train:1", NAME, "tf-9.9-cpu-debian", "--expect")),
+        ({}, ("me/train:1", NAME, "--tf", "--expect")),
+    ],
+)
+def test_the_label_names_the_image(
+    monkeypatch: pytest.MonkeyPatch, labels: dict[str, str], facts: tuple[str, ...]
+) -> None:
+    engine = FakeEngine([StoredImage("sha256:1", ("me/train:1",), labels)])
+    monkeypatch.setattr("imgbuild.engine.client.Engine", lambda _: engine)
+    app = typer.Typer()
+    app.command()(command)
+    words = ("--image", "me/train:1", "--suite", "gpu_runs", "--project", str(ROOT))
+    error = CliRunner().invoke(app, words).exception
+    assert isinstance(error, InputError)
+    assert [fact for fact in facts if fact not in str(error)] == []
+    assert ("--expect" in str(error)) == ("--expect" in facts)
+
+
+def test_packages_that_an_extension_added_are_expected(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels = {NAME: NEW, ADDED: "keras==2.3.1 no-pin"}
+    bench.engine.stored["sha256:1"] = StoredImage("sha256:1", ("me/train:1",), labels)
+    image = next(one for one in bench.context.images if one.name == NEW)
+    bench.change(images=(image,))
+    monkeypatch.setattr(
+        "imgbuild.build.context.open_context", lambda *_, **__: nullcontext(bench.context)
+    )
+    monkeypatch.setattr("imgbuild.suites.session.run_targets", lambda targets, *_: targets)
+    project = bench.context.project
+    run: Any = _test_family(project, (image,), "me/train:1", TestOptions(()), 1, None)
+    (target,) = run
+    assert target.expected["packages"]["keras"] == "2.3.1"
+    assert "numpy" in target.expected["packages"]
