@@ -45,11 +45,11 @@ def test_the_edges(
 @pytest.mark.parametrize(
     ("name", "release", "too_new"),
     [
-        ("tf-1.12-gpu-ubuntu", "9.0", "Ampere and newer GPUs are not served by CUDA 9:"),
-        ("tf-2.1-gpu-ubuntu", "10.1", "Ampere and newer GPUs are not served by CUDA 10:"),
+        ("tf-1.12-gpu-ubuntu", "9.0", "CUDA 9 does not support Ampere and newer GPUs:"),
+        ("tf-2.1-gpu-ubuntu", "10.1", "CUDA 10 does not support Ampere and newer GPUs:"),
         # From CUDA 11 on a driver of the first minor release is enough.
-        ("tf-2.12-gpu-debian", "11.0", "Blackwell and newer GPUs are not served by CUDA 11:"),
-        ("tf-2.15-gpu-debian", "12.0", "Blackwell and newer GPUs are not served by CUDA 12:"),
+        ("tf-2.12-gpu-debian", "11.0", "CUDA 11 does not support Blackwell and newer GPUs:"),
+        ("tf-2.15-gpu-debian", "12.0", "CUDA 12 does not support Blackwell and newer GPUs:"),
         ("tf-2.1-cpu-ubuntu", "", ""),
     ],
 )
@@ -77,6 +77,8 @@ def test_the_driver_and_the_gpus_of_an_image(
         ("NVIDIA TITAN X (Pascal)", "6.1"),
         ("GeForce GTX TITAN X", "5.2"),
         ("GeForce GTX 1060 6GB", "6.1"),
+        ("3090", "8.6"),  # a part, of models of one capability
+        ("1080 ti", "6.1"),
     ],
 )
 def test_the_capability_of_a_model(model: str, capability: str) -> None:
@@ -95,7 +97,7 @@ def test_the_table_of_models() -> None:
 
 @pytest.mark.parametrize(
     ("model", "nearest"),
-    [("Tesla V1000", "Tesla V100, Tesla V100S, "), ("RTX 6000", "RTX 6000 Ada")],
+    [("Tesla V1000", "Tesla V100, Tesla V100S, "), ("RTX 6000", "RTX 6000 Ada"), ("309", "")],
 )
 def test_a_name_of_no_model_or_of_two_is_not_guessed(model: str, nearest: str) -> None:
     with pytest.raises(InputError, match=f"Most similar: .*{nearest}"):
