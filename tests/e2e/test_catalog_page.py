@@ -315,7 +315,7 @@ def test_axe_has_nothing_against_it(
     assert violations(browser, axe) == []
 
 
-@pytest.mark.parametrize("width", [320, 375, 640, 768, 1024, 1152, 1440, 2000])
+@pytest.mark.parametrize("width", [320, 375, 640, 768, 1024, 1270, 1440, 2000])
 def test_nothing_is_cut_off_or_scrolls_sideways(opened: Callable[..., Browser], width: int) -> None:
     browser = opened(f"#{PUBLISHED}")
     browser.show(width)
