@@ -83,11 +83,11 @@ derived: $(READY)
 unit: $(READY)
 	$(BIN)/pytest -q -n auto tests/unit
 
-# The catalogue is the site's index.html; imgbuild replaces no other's. Without -E, Sphinx would not
-# warn again of pages that have not changed.
+# The catalogue is the site's index.html, and links to the pages that it finds beside it. Without -E,
+# Sphinx would not warn again of pages that have not changed.
 site: $(SITE_VENV)/.ready
-	$(BIN)/imgbuild catalog --output $(SITE)
 	$(SITE_VENV)/bin/sphinx-build -q -W --keep-going -E -c docs -d $(SITE_VENV)/doctrees . $(SITE)
+	$(BIN)/imgbuild catalog --output $(SITE)
 	@echo "$(SITE)/docs/index.html"
 
 # GPU_IMAGES are options of imgbuild; what `imgbuild test` says is also written with the machine. A

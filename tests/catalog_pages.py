@@ -80,7 +80,7 @@ def entry(image: Image, locks: Path) -> CatalogEntry:
 
 
 def page(entries: Sequence[CatalogEntry], repository: str | None = REPOSITORY) -> str:
-    return catalog_page(Catalog(entries, repository, engine=True), instruction)
+    return catalog_page(Catalog(entries, repository, engine=True), instruction, documented=True)
 
 
 def sample_page(root: Path) -> str:

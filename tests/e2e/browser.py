@@ -82,13 +82,15 @@ class Browser:
             pressed = {"type": "key", "id": "keys", "actions": [down, {**down, "type": "keyUp"}]}
             self._ask("POST", f"{self._session}/actions", {"actions": [pressed]})
 
-    def show(self, width: int, height: int = HEIGHT, *, dark: bool = False) -> None:
-        """Make the page so large, in a light or dark colour scheme, without motion."""
+    def show(
+        self, width: int, height: int = HEIGHT, *, dark: bool = False, still: bool = True
+    ) -> None:
+        """Make the page so large, in a light or dark colour scheme; if `still`, without motion."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.command("Emulation.setDeviceMetricsOverride", **size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        still = {"name": "prefers-reduced-motion", "value": "reduce"}
-        self.command("Emulation.setEmulatedMedia", features=[scheme, still])
+        motion = {"name": "prefers-reduced-motion", "value": "reduce" if still else ""}
+        self.command("Emulation.setEmulatedMedia", features=[scheme, motion])
 
     def screenshot(self) -> bytes:
         """Return what can be seen, as a PNG file: 1280 pixels wide, or as `show` said."""

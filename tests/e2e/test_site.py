@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+import requests
 from browser import Browser, open_browser
 from checkout import ROOT
 
@@ -21,6 +22,7 @@ ENVIRONMENT = Path(sys.prefix)
 WIDER = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
 FOUND = "return [...document.querySelectorAll('#search-results li a')].map(one => one.href)"
 CATALOGUE = "return document.querySelector('a[href$=\"../index.html\"]').click()"
+DOCUMENTATION = "return [...document.querySelectorAll('a[href^=docs]')].map(one => one.href)"
 FILTERS = "return document.forms.length && document.querySelector('.item') !== null"
 
 
@@ -75,6 +77,10 @@ def test_the_catalogue_is_a_click_away(address: str, browser: Browser) -> None:
     browser.run(CATALOGUE)
     browser.wait_for("the catalogue", FILTERS)
     assert browser.run("return location.href") == f"{address}/index.html"
+    pages = {*browser.run(DOCUMENTATION)}
+    assert len(pages) > 3
+    for page in pages:
+        assert requests.get(page, timeout=60).ok, page
 
 
 @pytest.mark.parametrize(

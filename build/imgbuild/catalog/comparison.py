@@ -89,17 +89,17 @@ class ImageFinder:
         built = None
         if not self.settings.standin:  # what is built from stand-ins is no image of the matrix
             built = built_images(self.project, (image,), self.suites, self.say)
-        known = (built or {}).get(image.name)
-        size: Section = {UNPACKED: known.size} if known else "is not built here"
-        if not known and image.budget:
-            size = {BUDGET: image.budget}
+        known = (built or {}).get(image.name, ComparedImage.size)
+        size: Section = {BUDGET: image.budget} if image.budget else str(known)
+        if isinstance(known, KnownImage):
+            size = {UNPACKED: known.size}
         return ComparedImage(
             image.name,
             {**{pin.component: pin.version for pin in image.pins}, _MPI: image.mpi.flavour},
             _gpus(image),
             locked_packages(image, self.project.locks),
             size,
-            _verdicts(known) if known else "is not built here",
+            _verdicts(known) if isinstance(known, KnownImage) else str(known),
         )
 
     def _released(self, name: str, release: str) -> ComparedImage:

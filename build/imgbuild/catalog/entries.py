@@ -15,6 +15,7 @@ from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.files import parse_json
 from imgbuild.matrix.images import Image
 from imgbuild.parallel import in_parallel
+from imgbuild.plan.plan import NEVER_BUILT
 from imgbuild.project import Project
 from imgbuild.publish.record import PublishedRepository, Record, read_published, skip_reasons
 from imgbuild.registry.repository_client import RegistryClient, connect
@@ -23,6 +24,9 @@ from imgbuild.sizes import Layer, measure
 from imgbuild.suites.catalog import Suite, read_suites, required
 
 Say = Callable[[str], None]
+#: Why nothing is known of an image.
+NOT_BUILT = "is not built here"
+OTHER_INPUTS = "is in the engine, built from other inputs"
 _FLAGS = re.compile(r" --\S+")
 
 
@@ -65,7 +69,7 @@ class KnownImage:
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """One image; ``known`` is None if it is neither published nor built here.
+    """One image; ``known`` is a sentence if it is neither published nor built here.
 
     ``shown`` is what ``show --json`` prints of it. ``releases`` are the newest first, and
     ``moving`` the tags that point to the first.
@@ -74,7 +78,7 @@ class CatalogEntry:
     image: Image
     shown: Mapping[str, Any]
     packages: Mapping[str, str]
-    known: KnownImage | None = None
+    known: KnownImage | str = NOT_BUILT
     releases: tuple[Record, ...] = ()
     moving: tuple[str, ...] = ()
 
@@ -108,7 +112,7 @@ def read_catalog(
     images = tuple(image for image, _ in shown)
     # What is built from stand-ins is no image of the matrix.
     built = None if settings.standin else built_images(project, images, suites, say)
-    published, known = PublishedRepository("", (), {}), dict(built or {})
+    published, known = PublishedRepository("", (), {}), {**(built or {})}
     if repository or settings.publishing.repository:
         with closing(connect(repository, settings, say, "--published")) as registry:
             published = read_published(registry)
@@ -119,8 +123,8 @@ def read_catalog(
             say(f"note: {text}")
     entries = []
     for image, one in shown:
-        found = known.get(image.name)
-        if found:
+        found = known.get(image.name, NOT_BUILT)
+        if isinstance(found, KnownImage):
             found = with_stages(found, render_dockerfile(image, project.templates).chain)
         packages = read_lock(project.locks / image.lock_name).versions
         records = tuple(one for one in published.whole[::-1] if one.image == image.name)
@@ -131,9 +135,12 @@ def read_catalog(
 
 def built_images(
     project: Project, images: tuple[Image, ...], suites: tuple[Suite, ...], say: Say
-) -> dict[str, KnownImage] | None:
-    """Return what the engine has that was built from this matrix; None without an engine."""
-    known = {}
+) -> dict[str, KnownImage | str] | None:
+    """Return what the engine has of these images; None without an engine.
+
+    Of an image that was built from other inputs, it is a sentence.
+    """
+    known: dict[str, KnownImage | str] = {}
     try:
         with open_context(project, images, BuildOptions(make_inputs=False), say) as context:
             for item in context.plan(test=False):
@@ -143,8 +150,10 @@ def built_images(
                     lines = suite_lines(own, context.store.document(item.image_id), keys)
                     layers = measure(name, item.image_id, context.engine).layers
                     known[name] = KnownImage(lines, layers)
+                elif item.reason != NEVER_BUILT:
+                    known[name] = OTHER_INPUTS
     except MachineError as error:
-        say(f"note: nothing is said of images that are built here. {error}")
+        say(f"note: images that are built here are not shown as such. {error}")
         return None
     return known
 

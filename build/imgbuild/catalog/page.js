@@ -3,69 +3,115 @@
   const form = document.querySelector("form");
   const items = [...document.querySelectorAll(".item")];
   const groups = [...document.querySelectorAll(".group")];
-  const selects = [...form.querySelectorAll("select")];
-  const words = form.elements.words;
+  const fields = [...form.querySelectorAll("input, select")];
+  const [words, ...selects] = fields;
   const said = document.getElementById("said");
   const reset = form.querySelector("[type=reset]");
-  const known = new Map(); // what is searched in an image; read from the page at the first search
-  const lower = text => text.toLowerCase().replace(/\s+/g, " ").trim();
+  const nothing = document.querySelector(".nothing");
+  const add = nothing.querySelector(".add");
+  const plain = text => text.replace(/\s+/g, " ").trim();
+  const lower = text => plain(text).toLowerCase();
 
-  const textOf = item => {
-    if (!known.has(item)) {
-      const parts = [...item.querySelectorAll("[data-find]")];
-      const packages = [...item.querySelectorAll(".packages li")].map(one => lower(one.textContent));
-      known.set(item, { packages, all: lower(parts.map(one => one.textContent).join(" ")) });
+  const models = new Map([...document.querySelectorAll("tr[data-models]")] // of GPUs, by capability
+    .map(({ dataset }) => [dataset.gpu, dataset.models.split(", ")]));
+  // Of each image the tags, pins, models of GPUs and packages, in the order of their ranks; read at the first search.
+  const lines = new Map();
+  const names = new Set(); // of pins and packages
+  const read = () => {
+    for (const item of items) {
+      const texts = selector => [...item.querySelectorAll(selector)].map(one => plain(one.textContent));
+      const versions = texts(".pins tbody td.number"), packages = texts(".packages li");
+      const pins = texts(".pins tbody th").map((name, index) => `${name} ${versions[index]}`);
+      const gpus = item.dataset.gpu.split("|").flatMap(one => models.get(one) ?? []);
+      lines.set(item, [texts("h4, [data-find] code"), pins, gpus, packages]);
+      for (const line of [...pins, ...packages]) names.add(lower(line.split(" ")[0]));
     }
-    return known.get(item);
   };
-  const fits = item => selects.every(({ name, value }) =>
-    !value || item.dataset[name].split("|").includes(value));
 
-  // The packages that a search is about, so that nobody has to open the image to see why it fits.
-  const showHits = (item, wanted) => {
+  // A word is searched at the start of words, and 2.1 is not 2.10; if `loose`, anywhere. A version alone is of
+  // no package: it follows the package's name.
+  const termsOf = loose => {
+    const terms = [];
+    for (const word of lower(words.value).split(/\s|[=<>~]=|,/).filter(Boolean)) {
+      const quoted = word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+      const part = quoted + (loose || !/\d$/.test(word) ? "" : "(?!\\d)");
+      const number = /^\d/.test(word), last = terms.at(-1);
+      if (number && names.has(last?.word)) {
+        terms.splice(-1, 1, { kinds: [1, 3], pattern: RegExp(`^${last.quoted} (.* )?${part}`, "i") });
+      } else {
+        const start = loose && !number ? "" : "(?<![a-z0-9.])";
+        terms.push({ word, quoted, kinds: number ? [0, 1, 2] : [0, 1, 2, 3], pattern: RegExp(start + part, "i") });
+      }
+    }
+    return terms;
+  };
+  const kindOf = (item, { kinds, pattern }) =>
+    kinds.find(kind => lines.get(item)[kind].some(line => pattern.test(line))) ?? NaN;
+  const rankOf = (item, terms) => terms.reduce((sum, term) => sum + kindOf(item, term), 0); // NaN: does not match
+  const fits = item => selects.every(({ name, value }) => !value || item.dataset[name].split("|").includes(value));
+
+  // What of pins, GPUs and packages has most words of the search, so that nobody has to open the image to see it.
+  const showHits = (item, terms) => {
     const place = item.querySelector(".hits");
-    const hits = wanted.length ? textOf(item).packages.filter(one => wanted.every(word => one.includes(word))) : [];
+    const all = terms.flatMap(term => (lines.get(item)[kindOf(item, term) || -1] ?? []).filter(line => term.pattern.test(line)));
+    const count = line => all.filter(one => one === line).length;
+    const most = Math.max(...all.map(count));
+    const hits = [...new Set(all)].filter(line => count(line) === most);
     place.textContent = hits.slice(0, 3).join(", ") + (hits.length > 3 ? ` and ${hits.length - 3} more` : "");
     place.hidden = !hits.length;
   };
 
-  const filter = () => {
-    const wanted = lower(words.value).split(" ").filter(Boolean);
-    let count = 0;
-    for (const item of items) {
-      const shown = fits(item) && wanted.every(word => textOf(item).all.includes(word));
-      item.hidden = !shown;
-      count += shown;
-      showHits(item, shown ? wanted : []);
-    }
-    for (const group of groups) group.hidden = !group.querySelector(".item:not([hidden])");
-    const filtered = wanted.length > 0 || selects.some(one => one.value);
-    form.elements.count.value =
-      filtered ? `${count} of ${items.length} images` : `${items.length} images`;
-    reset.hidden = !filtered;
-    document.querySelector(".nothing").hidden = count > 0;
-    remember();
+  // How to add a package that no image has. A link may hold any words: a command only takes names and versions.
+  const advise = terms => {
+    const gpus = [...models.values()].flat();
+    const missing = terms.find(term => /^[a-z][\w.-]*$/.test(term.word ?? "")
+      && !gpus.some(one => term.pattern.test(one)) && !items.some(item => kindOf(item, term) >= 0));
+    add.hidden = !missing;
+    if (!missing) return;
+    const [version] = terms[terms.indexOf(missing) + 1]?.word?.match(/^\d[\w.]*$/) ?? [];
+    const others = terms.filter(({ word }) => word !== missing.word && word !== version);
+    const base = items.find(item => fits(item) && rankOf(item, others) >= 0) ?? items[0];
+    const requirement = missing.word + (version ? `==${version}` : "");
+    add.querySelector("strong").textContent = missing.word;
+    add.querySelector("code").textContent =
+      `imgbuild extend --name ${base.querySelector("details").id} --pip ${requirement} -t me/train:1`;
   };
 
-  // The address keeps the filters, so that a link shows the same images.
-  const remember = () => {
-    const chosen = new URLSearchParams();
-    for (const { name, value } of [words, ...selects]) if (value.trim()) chosen.set(name, value);
+  const filter = () => {
+    if (words.value && !lines.size) read();
+    let terms = termsOf();
+    if (!items.some(item => rankOf(item, terms) >= 0)) terms = termsOf(true);
+    const ranks = new Map();
+    for (const item of items) {
+      const rank = fits(item) ? rankOf(item, terms) : NaN;
+      item.hidden = !(rank >= 0);
+      if (!item.hidden) ranks.set(item, rank);
+      showHits(item, item.hidden ? [] : terms);
+    }
+    const ranked = [...items].sort((one, other) => (ranks.get(one) ?? 99) - (ranks.get(other) ?? 99));
+    for (const item of ranked) item.parentElement.append(item);
+    nothing.before(...new Set(ranked.map(item => item.closest(".group"))));
+    for (const group of groups) group.hidden = !group.querySelector(".item:not([hidden])");
+    nothing.hidden = ranks.size > 0;
+    advise(terms);
+    const chosen = new URLSearchParams([...new FormData(form)].filter(([, value]) => value.trim()));
+    form.elements.count.value = `${chosen.size ? `${ranks.size} of ` : ""}${items.length} images`;
+    reset.hidden = !chosen.size;
+    // The address keeps the filters, so that a link shows the same images.
     const hash = chosen.size ? `#?${chosen}` : "";
     if (hash || location.hash.startsWith("#?")) {
       history.replaceState(null, "", hash || location.pathname + location.search);
     }
   };
+  const fill = chosen => {
+    for (const one of fields) one.value = chosen?.get(one.name) ?? "";
+    filter();
+  };
   const follow = () => {
-    if (location.hash.startsWith("#?")) {
-      const chosen = new URLSearchParams(location.hash.slice(2));
-      for (const one of [words, ...selects]) one.value = chosen.get(one.name) ?? "";
-      filter();
-      return;
-    }
+    if (location.hash.startsWith("#?")) return fill(new URLSearchParams(location.hash.slice(2)));
     const target = document.getElementById(location.hash.slice(1));
     if (target?.matches(".item > details")) {
-      if (target.closest("[hidden]")) form.reset();
+      if (target.closest("[hidden]")) fill();
       target.open = true;
       target.scrollIntoView();
       target.querySelector("summary").focus({ preventScroll: true });
@@ -85,18 +131,6 @@
     }
   };
 
-  const addPackageSearch = list => {
-    const input = document.createElement("input");
-    const image = list.closest(".item > details").id;
-    Object.assign(input, { type: "search", placeholder: "Search these packages", autocomplete: "off" });
-    input.setAttribute("aria-label", `Search the packages of ${image}`);
-    input.addEventListener("input", () => {
-      const wanted = lower(input.value);
-      for (const one of list.querySelectorAll("li")) one.hidden = !lower(one.textContent).includes(wanted);
-    });
-    list.querySelector("summary").after(input);
-  };
-
   form.hidden = false;
   for (const button of document.querySelectorAll(".copy")) button.hidden = false;
   form.addEventListener("input", filter);
@@ -106,10 +140,6 @@
     const button = event.target.closest(".copy");
     if (button) copy(button);
   });
-  document.addEventListener("toggle", event => {
-    const list = event.target;
-    if (list.matches(".packages[open]") && !list.querySelector("input")) addPackageSearch(list);
-  }, true);
   addEventListener("hashchange", follow);
   follow();
 })();

@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from imgbuild.errors import InputError
 from imgbuild.files import read_named
 from imgbuild.matrix.gpus import GENERATIONS, gpu_support
-from imgbuild.matrix.images import all_images
+from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.model import Matrix
 from imgbuild.matrix.rules import numbers
 
@@ -30,11 +30,17 @@ _FOLDER = Path(__file__).parent
 _VERSIONS = ("tensorflow", "python", "cuda", "cudnn", "nccl", "horovod")
 
 
-def catalog_page(catalog: "Catalog", instruction: Callable[[str], str]) -> str:
-    """Return the page; ``instruction`` shortens the step that made a layer."""
+def catalog_page(
+    catalog: "Catalog", instruction: Callable[[str], str], *, documented: bool = False
+) -> str:
+    """Return the page; ``instruction`` shortens the step that made a layer.
+
+    ``documented``: the documentation's site is beside it. The default of the matrix is first.
+    """
     entries = sorted(catalog.entries, key=lambda one: one.image.name)
     entries.sort(key=lambda one: numbers(one.image.tensorflow), reverse=True)
-    groups = groupby(entries, key=lambda one: one.image.tensorflow)
+    ordered = sorted(entries, key=lambda one: not _is_default(one.image))
+    groups = groupby(ordered, key=_title)
     versions: dict[tuple[str, ...], list[CatalogEntry]] = {}
     gpus: dict[str, list[CatalogEntry]] = {}  # together those that serve the same GPUs
     for one in entries:
@@ -53,14 +59,27 @@ def catalog_page(catalog: "Catalog", instruction: Callable[[str], str]) -> str:
             name: f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
             for name, text in code.items()
         },
-        groups=[(version, [*same]) for version, same in groups],
+        groups=[(title, [*same]) for title, same in groups],
         entries=entries,
         versions=versions,
         gpus=[*gpus.values()],
         generations=GENERATIONS,
         repository=catalog.repository,
         engine=catalog.engine,
+        documented=documented,
     )
+
+
+def _title(entry: "CatalogEntry") -> str:
+    title = f"TensorFlow {entry.image.tensorflow}"
+    return f"Recommended: {title}, the default" if _is_default(entry.image) else title
+
+
+def _is_default(image: Image) -> bool:
+    """Return whether the image is what a command without options means."""
+    usual = image.matrix.defaults
+    same = (usual.stack, usual.variant) == (image.stack, image.variant) and image.usual_mpi
+    return same and usual.tensorflow in {image.minor, image.tensorflow}
 
 
 def images_table(matrix: Matrix) -> str:

@@ -19,8 +19,9 @@ def catalog(
 ) -> None:
     """Write a page to choose an image from, with all that is known.
 
-    It is one file, index.html, which needs no network. Images built here are read from the engine,
-    published ones from the repository.
+    It is one file, index.html, which needs no network. Images that are built here come from the
+    engine, published ones from the repository. Where the documentation lies beside it, as `make
+    site` writes it, the page links there.
     """
     from imgbuild.catalog.entries import read_catalog
     from imgbuild.catalog.page import catalog_page, images_table, page_file, with_images_table
@@ -38,7 +39,8 @@ def catalog(
     page = page_file(output)
     shown = [(image, described(image, checkout.locks)) for image in all_images(matrix)]
     found = read_catalog(checkout, shown, published, info)
-    write_text(page, catalog_page(found, instruction))
-    known = sum(one.known is not None for one in found.entries)
+    documented = (output / "docs" / "index.html").is_file()
+    write_text(page, catalog_page(found, instruction, documented=documented))
+    known = sum(not isinstance(one.known, str) for one in found.entries)
     images = counted(len(found.entries), "image")
     echo(f"{page}: {images}, {known} of them published or built here.")

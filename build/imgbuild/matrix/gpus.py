@@ -140,13 +140,18 @@ def _numbers(capability: str) -> tuple[int, int]:
 def gpu_capability(model: str) -> str:
     """Return the compute capability of a GPU's model, in NVIDIA's or people's spelling.
 
-    InputError: it is not in the table; the most similar ones are listed.
+    A part of the model is enough if all models that have it are of one capability: ``3090`` is an
+    RTX 3090 or 3090 Ti. InputError: it is not in the table; the most similar ones are listed.
     """
     pairs = ((one, model) for one in GENERATIONS for model in one.models.split(", "))
     known = {_model_key(model): (model, one.capability) for one, model in pairs}
     key = _model_key(model)
     if key in known:
         return known[key][1]
+    part = re.compile(rf"(?<!\d){key}(?!\d)")  # a key has letters and digits alone
+    capabilities = {known[name][1] for name in known if part.search(name)}
+    if len(capabilities) == 1:
+        return capabilities.pop()
     import difflib  # noqa: PLC0415 - for the error alone
 
     near = difflib.get_close_matches(key, known, n=4, cutoff=0.0)

@@ -12,6 +12,8 @@ from imgbuild.matrix.images import Image
 from imgbuild.plan.changes import Change, changes_since, described
 from imgbuild.plan.digest import InputDigest
 
+#: The reason of an image that the engine has in no form.
+NEVER_BUILT = "never built here"
 CREATED = "org.opencontainers.image.created"
 #: Gives an image's steps, the newest first, at the cost of a call to the engine.
 History = Callable[[str], Sequence[HistoryEntry]]
@@ -113,7 +115,7 @@ def _plan_one(
 
 def _to_build(image: Image, digest: InputDigest, mine: Sequence[StoredImage]) -> PlanItem:
     if not mine:
-        return PlanItem(image, digest, Action.BUILD, "never built here")
+        return PlanItem(image, digest, Action.BUILD, NEVER_BUILT)
     latest = max(mine, key=lambda one: (_is_tagged(image, one), one.created))
     changes = changes_since(latest.labels, image, digest)
     if changes:

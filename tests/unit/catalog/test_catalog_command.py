@@ -1,6 +1,9 @@
 """``imgbuild catalog``: what it reads, what it writes, what it refuses; the table of the README."""
 
+import re
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from conftest import ROOT
@@ -12,9 +15,11 @@ from imgbuild.catalog import entries
 from imgbuild.catalog.page import BEGIN, END, images_table, with_images_table
 from imgbuild.cli import app, register
 from imgbuild.errors import InputError
-from imgbuild.matrix.images import all_images
+from imgbuild.matrix.images import Image, all_images
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.model import Matrix
+from imgbuild.plan.digest import InputDigest
+from imgbuild.plan.plan import NEVER_BUILT, Action, PlanItem
 from imgbuild.project import SETTINGS_VARIABLE
 
 IMAGES = ROOT / "docs" / "images.md"
@@ -84,10 +89,33 @@ def test_without_engine_and_repository(tmp_path: Path, matrix: Matrix) -> None:
     assert first.exit_code == 0
     count = len(all_images(matrix))
     assert f"{count} images, 0 of them published or built here." in first.output
-    assert "note: nothing is said of images that are built here." in first.output
+    assert "note: images that are built here are not shown as such." in first.output
     assert run("--output", str(folder)).exit_code == 0
     assert (folder / "index.html").read_bytes() == page
     assert [one.name for one in folder.iterdir()] == ["index.html"]
+
+
+def test_an_image_of_other_inputs_and_the_documentation_beside_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, images: dict[str, Image]
+) -> None:
+    digest = InputDigest("0" * 64, {})
+    items = (
+        PlanItem(images["tf-2.2-cpu-debian"], digest, Action.BUILD, "changed: a pin"),
+        PlanItem(images["tf-2.3-cpu-debian"], digest, Action.BUILD, NEVER_BUILT),
+    )
+    context = SimpleNamespace(plan=lambda **_: items)
+    monkeypatch.setattr(entries, "open_context", lambda *_: nullcontext(context))
+    assert "0 of them published or built here." in run("--output", str(tmp_path)).output
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert page.count('none">in the engine, built from other inputs<') == 1
+    assert 'href="docs/' not in page
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.html").touch()
+    run("--output", str(tmp_path))
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    linked = {*re.findall(r'href="docs/(\w+)\.html"', page)}
+    assert linked > {"index"}
+    assert not [one for one in linked if not (ROOT / "docs" / f"{one}.md").is_file()]
 
 
 def test_published_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, matrix: Matrix) -> None:

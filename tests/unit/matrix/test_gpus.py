@@ -77,6 +77,8 @@ def test_the_driver_and_the_gpus_of_an_image(
         ("NVIDIA TITAN X (Pascal)", "6.1"),
         ("GeForce GTX TITAN X", "5.2"),
         ("GeForce GTX 1060 6GB", "6.1"),
+        ("3090", "8.6"),  # a part, of models of one capability
+        ("1080 ti", "6.1"),
     ],
 )
 def test_the_capability_of_a_model(model: str, capability: str) -> None:
@@ -95,7 +97,7 @@ def test_the_table_of_models() -> None:
 
 @pytest.mark.parametrize(
     ("model", "nearest"),
-    [("Tesla V1000", "Tesla V100, Tesla V100S, "), ("RTX 6000", "RTX 6000 Ada")],
+    [("Tesla V1000", "Tesla V100, Tesla V100S, "), ("RTX 6000", "RTX 6000 Ada"), ("309", "")],
 )
 def test_a_name_of_no_model_or_of_two_is_not_guessed(model: str, nearest: str) -> None:
     with pytest.raises(InputError, match=f"Most similar: .*{nearest}"):
