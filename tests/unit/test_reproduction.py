@@ -151,7 +151,7 @@ THIS = ("--tf", "2.2", "--stack", "debian")
 def test_the_same_image_is_said_to_be_the_same(reproducing: Reproducing) -> None:
     printed, _ = reproducing(*THIS)
     assert printed.splitlines() == [
-        f"{TAG} ({NEW}), and the same built once more:",
+        f"{TAG} ({NEW}), and the same image built again:",
         "  same         1.0 MB  RUN make base",
         "  same         1.0 MB  RUN make system",
         "2 of 2 layers are the same. The configuration is the same.",
@@ -251,7 +251,7 @@ def test_a_published_image_is_pulled_and_removed(reproducing: Reproducing) -> No
     image = reproducing.engine.stored.pop(OLD_ID)
     reproducing.engine.registry["r.example/tf:1"] = replace(image, tags=("r.example/tf:1",))
     printed, _ = reproducing("--image", "r.example/tf:1")
-    assert printed.startswith(f"r.example/tf:1 ({NEW}), and the same built once more:\n")
+    assert printed.startswith(f"r.example/tf:1 ({NEW}), and the same image built again:\n")
     assert "pull" in reproducing.engine.calls
     assert reproducing.engine.stored == {}
 

@@ -123,24 +123,22 @@ def fetch_downloads(
                     raise broken[file]
                 folders[name] = {one: fetch(files) for one, files in needed.contexts.items()}
             except ImgbuildError as error:
-                failed[name] = _with_prefix(error, image)
+                failed[name] = error
                 if isinstance(error, DownloadError):
-                    broken[error.download] = failed[name]
+                    failed[name] = broken.setdefault(error.download, _with_prefix(error, image))
                 if not keep_going:
                     break
     return folders, failed
 
 
-def _with_prefix(error: ImgbuildError, image: Image) -> ImgbuildError:
-    """Return the error; of the source of CPython with the way to do without it."""
+def _with_prefix(error: DownloadError, image: Image) -> ImgbuildError:
+    """Return the error; of a source of CPython out of reach with the way to do without it."""
     python = image.python
     source = python.origin == "source" and image.matrix.sources[python.source].url
-    if not isinstance(error, DownloadError) or error.download.url != source:
+    if error.download.url != source or not isinstance(error, MachineError):
         return error
     have = f"If this machine has CPython {image.version_of('python')}, as of pyenv, "
-    return type(error)(
-        f"{error} {have}`imgbuild doctor --write {image.name}` finds it.", error.download
-    )
+    return MachineError(f"{error} {have}`imgbuild doctor --write {image.name}` finds it.")
 
 
 def load_base(os_name: str, context: BuildContext) -> None:

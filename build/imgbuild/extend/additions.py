@@ -104,16 +104,16 @@ def _only_given_files(text: str, lock: Lock, requests: Iterable[_Request]) -> st
 
     InputError: none is left.
     """
-    given: dict[str, set[str]] = {}
+    hashes: dict[str, set[str]] = {}
     for one in requests:
         if one.hashes:
-            given.setdefault(canonicalize_name(one.requirement.name), set()).update(one.hashes)
-    for name in given.keys() & lock.entries.keys():
-        kept = [digest for digest in lock.hashes[name] if digest in given[name]]
+            hashes.setdefault(canonicalize_name(one.requirement.name), set()).update(one.hashes)
+    for name in hashes.keys() & lock.entries.keys():
+        kept = [digest for digest in lock.hashes[name] if digest in hashes[name]]
         if not kept:
             raise InputError(
                 f"{name} {lock.versions[name]}: no file of the index has a hash that is given for "
-                "it. Take those of this version. Nothing was changed."
+                "it. Give hashes of this version, or no hash. Nothing was changed."
             )
         head = lock.entries[name].partition(" \\\n")[0]
         lines = (head, *(f"    --hash=sha256:{digest}" for digest in kept))

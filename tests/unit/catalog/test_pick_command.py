@@ -129,7 +129,7 @@ def test_what_no_question_is(tmp_path: Path) -> None:
     long = tmp_path / "long.txt"
     long.write_text(f"numpy=={'9' * 5000}\n")
     for words, expected in (
-        ((*V100, "--here"), "leave out the other two"),
+        ((*V100, "--here"), "--gpu-model and --driver"),
         (("--gpu-model", "RTX 2080x"), "Most similar: GeForce RTX 2080, "),
         (("--driver", "new"), "--driver 'new' is no version: give 450.80.02"),
         (("--driver", "\u0664\u0665\u0660"), "is no version: give 450.80.02"),

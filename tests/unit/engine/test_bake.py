@@ -168,7 +168,7 @@ def test_a_step_that_hangs_is_stopped_and_named(tmp_path: Path) -> None:
     buildx = replace(fake_buildx.hanging(tmp_path), step_seconds=1)
     said, events = hung(tmp_path, buildx, ("one",))
     expected = "Building one failed in the step '[1/2] RUN sleep': ran for more than 1s"
-    assert said.startswith(f"{expected} (--step-timeout 1s). It was stopped, in the engine too.")
+    assert said.startswith(f"{expected} (--step-timeout 1s). It was stopped, also in the engine.")
     assert isinstance(events[-1], BuildEvent)
     assert (events[-1].target, events[-1].state) == ("one", "failed")
     assert "RUN sleep (failed after 1." in (tmp_path / "log").read_text()

@@ -75,7 +75,7 @@ def test_a_base_that_was_damaged_and_is_another_now_ends_the_build(
     monkeypatch.setattr(build_inputs, "bootstrap_base", lambda *_, **__: made.pop())
     base = _prepare(images, BOOTSTRAP).bases["debian-12"]
     base.require_whole()
-    with pytest.raises(MachineError, match="it is another one now"):
+    with pytest.raises(MachineError, match="the image has changed"):
         base.require_whole()
 
 

@@ -74,7 +74,7 @@ def test_a_page_in_place_of_the_file(
     url = server.give("/f", reply)
     with pytest.raises(CheckFailedError) as caught:
         fetch(_file(url), tmp_path, Sites())
-    assert f"What came is an HTML page{title}: a login" in str(caught.value)
+    assert f"The server sent an HTML page{title}: a login" in str(caught.value)
     assert _left(tmp_path) == []
     assert len(server.asked) == 1
 

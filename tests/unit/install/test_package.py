@@ -216,7 +216,7 @@ def test_settings_outside_a_checkout_are_the_user_s(installed: Installed) -> Non
     new = installed.folder / "new.yaml"
     for words, written in (((), path), (("--settings", str(new)), new)):
         installed.run(*words, "doctor", "--write", "--stack", "debian")
-        assert written.read_text(encoding="utf-8").startswith("# What this machine")
+        assert written.read_text(encoding="utf-8").startswith("# The inputs that this machine")
     assert [*installed.empty.iterdir()] == []
 
 

@@ -120,7 +120,7 @@ def test_several_images_without_a_default_are_named(matrix: Matrix) -> None:
     gpu = next(row for row in matrix.images if row.tensorflow == "2.2.0" and row.cuda)
     rows = (*matrix.images, gpu.model_copy(update={"stack": "other"}))
     several = matrix.model_copy(update={"stacks": stacks, "images": rows})
-    with pytest.raises(InputError, match=r"fit: tf-2.2-gpu-ubuntu, tf-2.2-gpu-other\. Say which"):
+    with pytest.raises(InputError, match=r"fit: tf-2.2-gpu-ubuntu, tf-2.2-gpu-other"):
         select_images(several, Selection(("2.2",), gpu=True))
     assert _names(several, Selection(("2.2",))) == ["tf-2.2-cpu-debian"]
 

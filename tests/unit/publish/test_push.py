@@ -261,7 +261,7 @@ def test_a_moving_tag_that_another_push_moved_is_left_and_reported(bench: Bench)
         bench.push()
     digest = bench.registry.tagged[MOVING[0]]
     assert bench.registry.manifests[digest].config_digest == id_of("rival")
-    assert f"while this push ran, to {digest}. It was left so" in str(caught.value)
+    assert f"while this push ran, to {digest}. It stays there" in str(caught.value)
     bench.push()
     bench.at(f"put {SECOND}.record", lambda: bench.registry.tagged.pop(MOVING[0]))
     with pytest.raises(CheckFailedError, match=f"{MOVING[0]} was moved by .*, to nothing"):

@@ -66,7 +66,7 @@ def test_a_name_and_password(server: RegistryServer) -> None:
 @pytest.mark.parametrize(
     ("challenge", "login", "said"),
     [
-        ("Basic x", LOGIN, "wrong or has expired, or it may not do this: docker login {}."),
+        ("Basic x", LOGIN, "wrong, has expired, or lacks the permission: docker login {}."),
         ("Basic x", None, "requires a login; this machine has none: docker login {}"),
         ("Negotiate", LOGIN, "refuses the login"),
     ],
@@ -129,7 +129,7 @@ def test_a_token_that_expired_is_renewed_once(bearer: RegistryServer) -> None:
     bearer.wanted, bearer.tokens = {"Bearer t2"}, [OTHER]
     assert registry.head("1.0")
     bearer.wanted = {"Bearer t3"}
-    with pytest.raises(CheckFailedError, match="wrong or has expired, or it may not do this"):
+    with pytest.raises(CheckFailedError, match="wrong, has expired, or lacks the permission"):
         registry.head("1.0")
     assert len(tokens_asked(bearer)) == 3
 
@@ -160,7 +160,7 @@ def test_many_at_once_ask_for_one_token(bearer: RegistryServer) -> None:
 @pytest.mark.usefixtures("no_collection")
 def test_no_token_is_given(bearer: RegistryServer, answer: Fault) -> None:
     bearer.tokens = [answer]
-    assert "wrong or has expired" in refusal(bearer, LOGIN)
+    assert "wrong, has expired" in refusal(bearer, LOGIN)
     assert "requires a login" in refusal(bearer, None)
 
 
@@ -221,7 +221,7 @@ def test_another_host_may_not_ask_for_a_login(
 def test_a_secret_body_is_not_redirected_to_another_host(bearer: RegistryServer) -> None:
     with registry_server() as other:
         bearer.tokens = [Fault(307, {"Location": f"http://{other.host}/token"})]
-        assert "wrong or has expired" in refusal(bearer, Credentials(identity="identity-1"))
+        assert "wrong, has expired" in refusal(bearer, Credentials(identity="identity-1"))
         assert other.asked == []
 
 

@@ -122,7 +122,7 @@ def test_the_folder_of_the_code_is_one_word_of_the_comment(tmp_path: Path) -> No
         ("mpijob", ("--checkpoints", "My_Claim"), "My_Claim: a claim's name has lower-case"),
         ("mpijob", ("--mount", "shm:/d"), "shm: the manifest has a volume of that name"),
         ("tfjob", ("--checkpoints", "code"), "code: the manifest has a volume of that name"),
-        ("mpijob", ("--env", "TOKEN"), "TOKEN: --env without a value cannot be handed on"),
+        ("mpijob", ("--env", "TOKEN"), "TOKEN: --env without a value cannot be passed on"),
         ("mpijob", ("--gpus", "device=0"), "--gpus device=0: Kubernetes chooses the GPUs"),
     ],
 )
