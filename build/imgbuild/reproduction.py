@@ -17,7 +17,16 @@ from imgbuild.build.prepare import pinned_bases, prepare, require_disk_space
 from imgbuild.build.targets import bake_target
 from imgbuild.catalog.comparison import differing
 from imgbuild.ci.changed import RevisionReader, known_to, revision
-from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME, TAKEN_WHEEL
+from imgbuild.dockerfile.labels import (
+    BASE,
+    BASE_DIGEST,
+    CPYTHON,
+    INPUT_DIGEST,
+    NAME,
+    OCI,
+    SUBSTITUTES,
+    TAKEN_WHEEL,
+)
 from imgbuild.dockerfile.variables import epoch_seconds
 from imgbuild.engine.bake import BakeTarget, forget_cache, run_bake
 from imgbuild.engine.client import Engine, open_engine
@@ -33,14 +42,12 @@ from imgbuild.plan.changes import changes_since
 from imgbuild.plan.digest import input_digest
 from imgbuild.plan.plan import Action, PlanItem, is_own
 from imgbuild.project import Project
-from imgbuild.publish.candidate import BASE, BASE_DIGEST, CPYTHON, SUBSTITUTES
 from imgbuild.settings import BootstrapBase, RegistryBase, Settings, load_settings
 from imgbuild.sizes import Layer, image_layers
 
-_OCI = "org.opencontainers.image"
-_REVISION, _BASE_NAME = f"{_OCI}.revision", f"{_OCI}.base.name"
+_REVISION, _BASE_NAME = f"{OCI}.revision", f"{OCI}.base.name"
 #: Labels that say who built an image, not what is in it.
-_OF_BUILD = {TAKEN_WHEEL, *(f"{_OCI}.{name}" for name in ("source", "url", "documentation"))}
+_OF_BUILD = {TAKEN_WHEEL, *(f"{OCI}.{name}" for name in ("source", "url", "documentation"))}
 
 
 @dataclass(frozen=True)

@@ -154,6 +154,9 @@ _SNAPSHOT = _matching(
     lambda value: datetime.strptime(value, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC),
 )
 _ABSOLUTE_PATH = _matching(r"/[A-Za-z0-9._@+/-]*", "an absolute path of letters, digits and ._@+/-")
+_SIGNING_KEY = _matching(
+    r"(/|[a-z0-9]+://)[A-Za-z0-9._@+/:-]*", "a key: an absolute path, or a KMS's address"
+)
 #: buildx and docker-py would each need an ssh of their own, for every question.
 NO_SSH = (
     "ssh:// cannot be used; forward the engine's socket, `ssh -nNT -L "
@@ -246,6 +249,7 @@ Requirement = Annotated[str, *_REQUIREMENT]
 Timestamp = Annotated[str, *_TIMESTAMP]
 Snapshot = Annotated[str, *_SNAPSHOT]
 AbsolutePath = Annotated[str, *_ABSOLUTE_PATH]
+SigningKey = Annotated[str, *_SIGNING_KEY]
 EngineHost = Annotated[str, *_ENGINE_HOST]
 #: For people only: shown by ``imgbuild show``, never written into a Dockerfile or a command.
 Prose = Annotated[str, *_PROSE]

@@ -3,9 +3,16 @@
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, PlainSerializer, PrivateAttr, ValidationError
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
 
 from imgbuild import scalars
 from imgbuild.errors import InputError
@@ -125,6 +132,20 @@ class PublishingSettings(Section):
     first_wait: Annotated[float, Field(ge=0, le=60)] = 1.0
 
 
+class VerifySettings(Section):
+    """Whose signatures images from registries must have: a public key's, or an identity's."""
+
+    key: scalars.SigningKey | None = None
+    identity: scalars.Prose | None = None
+    issuer: scalars.SiteUrl | None = None
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        if (self.identity is None) != (self.issuer is None) or (self.key and self.identity):
+            raise ValueError("give key alone, or identity and issuer together")
+        return self
+
+
 class Settings(Section):
     """The content of ``imgbuild.local.yaml``; without the file all are defaults."""
 
@@ -142,6 +163,8 @@ class Settings(Section):
     substitutes: dict[scalars.FileName, scalars.Sha256] = Field(default_factory=dict)
     standin: StandIn | None = None
     publishing: PublishingSettings = PublishingSettings()
+    #: With it, what registries give must be signed.
+    verify: VerifySettings = VerifySettings()
     #: The base images of registries in whose place this machine makes its own: `remember_made`.
     _made_here: frozenset[str] = PrivateAttr(frozenset())
 

@@ -33,6 +33,14 @@ FROM os AS final
 RUN --network=none <<'EOT'
 cat > /usr/local/bin/python <<'EOF'
 #!/bin/sh
+case "$*" in *conda-meta*) # the program that lists packages
+cat <<'END'
+{"system": [["base-files", "12.4", "amd64", "base-files", "12.4", "somebody"]],
+ "python": [["TensorFlow", "{{ image.tensorflow }}", "Apache-2.0", "/site-packages"]],
+ "conda": []}
+END
+exit;;
+esac
 cat <<'END'
 {"distributions": [["horovod", "{{ image.version_of("horovod") }}"],
                    ["tensorflow", "{{ image.tensorflow }}"]],

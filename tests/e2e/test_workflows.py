@@ -119,6 +119,7 @@ class CiProject:
             "inputs.refresh && '--refresh' || ''": "",
             # The CPython of the machine that tests may be one that was there.
             "vars.PUSH_OPTIONS": "--allow-substituted",
+            "vars.SIGN == 'no' && ' ' || '--sign-keyless'": " ",
             "inputs.allow-skipped-gpu && '--allow-skipped gpu_runs' || ''": (
                 "--allow-skipped gpu_runs"
             ),

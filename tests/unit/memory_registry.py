@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from imgbuild.errors import CheckFailedError
-from imgbuild.http import HttpClient, RetryPolicy
+from imgbuild.http import Answer, HttpClient, RetryPolicy
 from imgbuild.registry.repository import (
     DOCKER_MANIFEST,
     Manifest,
@@ -53,9 +53,10 @@ class MemoryRegistry(RegistryClient):
         """Store a manifest; refused, as by a real registry, if a blob of it is missing."""
         self._called(f"put {reference}")
         document, digest = json.loads(content), digest_of(content)
-        wanted = [one["digest"] for one in (document["config"], *document["layers"])]
+        described = (*document.get("manifests", ()), *document.get("layers", ()))
+        wanted = [one["digest"] for one in (*filter(None, [document.get("config")]), *described)]
         with self._guard:
-            missing = [one for one in wanted if one not in self.blobs]
+            missing = [one for one in wanted if one not in {*self.blobs, *self.manifests}]
             if missing or (is_digest(reference) and reference != digest):
                 raise CheckFailedError(f"{self.name} refuses {reference}: blob unknown {missing}.")
             self.manifests[digest] = Manifest(digest, media_type, content)
@@ -75,6 +76,11 @@ class MemoryRegistry(RegistryClient):
         with self._guard:
             self.blobs[digest] = content
         return digest
+
+    def _read(self, method: str, path: str, *_: object, **__: object) -> Answer | None:
+        """Answer as a registry that does not list what refers to a manifest."""
+        self._called(f"{method} {path}")
+        return None
 
     def tags(self) -> tuple[str, ...]:
         self._called("tags")

@@ -42,7 +42,7 @@ IN_FULL = (
 )
 COMMANDS = (
     "list show pick diff render add lock build extend test push published catalog matrix size "
-    "audit doctor clean fetch init run reproduce retire prune"
+    "audit doctor clean fetch init run reproduce retire prune sbom scan verify"
 )
 
 

@@ -3,10 +3,10 @@
 An image has the tag ``input-<input digest>``; wheels and verdicts are OCI artifacts beside it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from imgbuild.build.artifact_store import ArtifactStore
 from imgbuild.build.context import BuildContext
@@ -19,6 +19,7 @@ from imgbuild.errors import CheckFailedError, ImgbuildError
 from imgbuild.matrix.tags import INPUT_PREFIX, input_tag
 from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.registry.repository_client import RegistryClient, connect
+from imgbuild.registry.signing import Trust, trust_of
 from imgbuild.settings import Settings
 
 #: So many of what was kept are named in the message.
@@ -32,6 +33,8 @@ class RemoteStore:
 
     client: RegistryClient
     say: Callable[[str], None]
+    #: Whose signature images must have; then verdicts and wheels, which have none, are not taken.
+    trust: Trust | None = None
     failed: bool = False
 
     @property
@@ -62,6 +65,12 @@ class RemoteStore:
         if manifest is None:
             return None
         reference = f"{self.name}:{tag}"
+        try:
+            if self.trust:
+                self.trust.require_signature(f"{self.name}@{manifest.digest}")
+        except CheckFailedError as error:
+            self.say(f"{item.image.name} is built here, since it is not verified: {error}")
+            return None
         try:
             engine.pull(reference)
         except CheckFailedError as error:
@@ -129,7 +138,7 @@ def open_stores(
             clients = [connect(name, settings, say, option) for name in names]
             for one in clients:
                 stack.callback(one.close)
-                stores.setdefault(one.name, RemoteStore(one, say))
+                stores.setdefault(one.name, RemoteStore(one, say, trust_of(settings)))
             return {one.name: stores[one.name] for one in clients}
 
         sources = open_all(published, "--from") | open_all(read, "--cache-from")
@@ -164,7 +173,10 @@ def take_from_stores(
 
 
 def _take_wheel(key: str | None, stores: RemoteStores, wheels: WheelCache) -> None:
-    if key and not wheels.find(key) and (found := stores.first(lambda s: s.artifacts.wheel(key))):
+    def wheel(store: RemoteStore) -> bytes | None:
+        return None if store.trust else store.artifacts.wheel(str(key))
+
+    if key and not wheels.find(key) and (found := stores.first(wheel)):
         wheels.keep_taken(key, found[1])
 
 
@@ -180,7 +192,11 @@ def _taken(item: PlanItem, stores: RemoteStores, context: BuildContext) -> PlanI
     if image is None:
         return item
     layers = image.layers
-    if found := stores.first(lambda s: s.artifacts.verdicts(item.digest.total, layers)):
+
+    def verdicts(store: RemoteStore) -> Mapping[str, Any]:
+        return {} if store.trust else store.artifacts.verdicts(item.digest.total, layers)
+
+    if found := stores.first(verdicts):
         context.store.import_results(image.id, found[1], found[0])
     left = context.planned(item.image, [image])
     if not source:

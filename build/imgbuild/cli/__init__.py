@@ -38,8 +38,8 @@ app = typer.Typer(
 #: The commands in the order of ``--help``; each is a function of ``imgbuild.cli.<name>_command``.
 COMMANDS = (
     *("list", "show", "pick", "diff", "render", "build", "extend", "test", "push", "size", "run"),
-    *("reproduce", "matrix", "published", "retire", "prune", "catalog", "fetch", "add", "lock"),
-    *("audit", "doctor", "init", "clean"),
+    *("reproduce", "sbom", "scan", "verify", "matrix", "published", "retire", "prune", "catalog"),
+    *("fetch", "add", "lock", "audit", "doctor", "init", "clean"),
 )
 #: What an interrupt leaves behind; other commands leave nothing.
 _AFTER_INTERRUPT = {
@@ -49,8 +49,8 @@ _AFTER_INTERRUPT = {
     "reproduce": "The new images are removed; no tag was made or moved. Nothing is left running.",
     "push": "Pushed images stay in the registry, and every moving tag names a complete image. "
     "Run the same command again to continue.",
-    "prune": "What was deleted is gone, and nothing else has changed. The same command deletes the "
-    "rest.",
+    "prune": "The deleted releases are gone, and nothing else has changed. The same command "
+    "deletes the rest.",
 }
 
 

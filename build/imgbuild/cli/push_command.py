@@ -38,6 +38,14 @@ def push(
         "Also images, Horovod wheels and suite results that were not made here; their record "
         "says so.",
     ),
+    sign_key: str | None = option(
+        "--sign-key KEY",
+        "Sign with cosign and this key: a file (its password in COSIGN_PASSWORD), or the address "
+        "of a KMS.",
+    ),
+    sign_keyless: bool = flag(
+        "--sign-keyless", "Sign with cosign as who you are, by Sigstore: in CI, as the workflow."
+    ),
     jobs: int = option(
         "--jobs COUNT", "How many images to push at once.", min=1, max=32, default=3
     ),
@@ -46,8 +54,9 @@ def push(
 ) -> None:
     """Publish images whose suites passed.
 
-    Each gets one immutable tag with all versions, then the moving tags. Nothing is sent twice; the
-    same command completes an interrupted push. Log in with `docker login HOST`.
+    Each gets one immutable tag with all versions, its SBOM and its provenance, then the moving
+    tags. Nothing is sent twice; the same command completes an interrupted push. Log in with
+    `docker login HOST`.
     """
     from imgbuild.publish.candidate import ALLOW_CACHED, ALLOW_SKIPPED, ALLOW_SUBSTITUTED
     from imgbuild.publish.push import PushOptions, push_images
@@ -58,13 +67,21 @@ def push(
     checkout = options.open_project(project)
     if not selection.named:  # a published tag cannot be taken back
         raise InputError("Say which images to publish: IMAGE, --tf VERSION or --all.")
+    if sign_key and sign_keyless:
+        raise InputError("--sign-key and --sign-keyless: who signs? Leave one out.")
+    if sign_key and "://" not in sign_key and not Path(sign_key).is_file():
+        raise InputError(f"--sign-key {sign_key}: no such file.")
     images = select(checkout, selection)
-    push_options = PushOptions(images, to, release, frozenset(allowed), jobs, plan)
+    push_options = PushOptions(
+        images, to, release, frozenset(allowed), jobs, plan, sign_key, sign_keyless
+    )
     result = push_images(checkout, push_options, info)
     if as_json:
         print_json(result_json(result, plan=plan))
     elif result.images:
         echo("\n".join(planned_lines(result) if plan else pushed_lines(result)))
+    if not sign_key and not sign_keyless and any(one.attaches for one in result.images):
+        info("note: nothing is signed; --sign-key or --sign-keyless signs.")
     if failure := result.failure():
         raise failure
 

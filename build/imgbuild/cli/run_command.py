@@ -181,10 +181,12 @@ def run(
         return
     from imgbuild.engine.client import open_engine
     from imgbuild.process import find_program
+    from imgbuild.registry.signing import require_trusted, trust_of
     from imgbuild.settings import load_settings
     from imgbuild.training.docker_run import docker_script, run_job
 
-    engine_settings = load_settings(checkout.settings).engine
+    settings = load_settings(checkout.settings)
+    engine_settings = settings.engine
     host = engine_settings.host  # an engine that the settings do not name the client finds itself
     client = ("docker", "-H", host) if host else ("docker",)
     if not execute:
@@ -194,9 +196,10 @@ def run(
         raise MachineError(
             "--exec: there is no docker client on PATH. Install one (Debian: docker-cli)."
         )
-    if known:
+    if known or trust_of(settings):
         with open_engine(engine_settings) as engine:
-            engine.need(reference, known)  # Docker would look for it elsewhere
+            stored = engine.need(reference, known)  # Docker would look for it elsewhere
+            require_trusted(stored.digests, reference, settings)
     # A name of its own: what is removed at the end is this run's.
     own = replace(planned, name=f"{planned.name}-{secrets.token_hex(3)}")
     raise typer.Exit(run_job(own, client, info))

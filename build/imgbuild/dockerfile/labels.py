@@ -15,6 +15,16 @@ STANDIN = f"{NAMESPACE}.standin"
 ADDED = f"{NAMESPACE}.added.pip"
 #: Says that the Horovod wheel came from a remote store; its value is the key of the wheel.
 TAKEN_WHEEL = f"{NAMESPACE}.input.taken-wheel"
+#: Written by build/targets.py, in the words of inputs/build_inputs.py.
+BASE = f"{NAMESPACE}.input.base"
+CPYTHON = f"{NAMESPACE}.input.cpython"
+SUBSTITUTES = f"{NAMESPACE}.input.substitutes"
+SNAPSHOT = f"{NAMESPACE}.snapshot."
+#: The name of the image that `imgbuild extend` built on; all other labels are inherited from it.
+EXTENDS = f"{NAMESPACE}.extends"
+#: What OCI defines itself.
+OCI = "org.opencontainers.image"
+BASE_DIGEST = f"{OCI}.base.digest"
 
 
 def pin_labels(image: Image) -> dict[str, str]:

@@ -14,6 +14,7 @@ from imgbuild.dockerfile.requirements import uv_platform
 from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.images import Image, whole_family
 from imgbuild.project import Project
+from imgbuild.registry.signing import require_trusted
 from imgbuild.suites.container import ImageContents, read_contents, remove_leftovers
 from imgbuild.suites.runner import folder_name
 
@@ -98,13 +99,15 @@ def referenced_base(reference: str, context: BuildContext) -> BaseImage:
 
     One with a name of the matrix and the very packages of that image's lock is taken for it.
 
-    CheckFailedError: no registry gives it, it has no Python, or packages that pip does not know.
+    CheckFailedError: no registry gives it, it has no Python, or packages that pip does not know; it
+        is not signed by whom the settings trust.
     """
     engine, locks = context.engine, context.state / "locks"
     if not (stored := engine.inspect(reference)):
         context.say(f"pulling {reference}")
         engine.pull(reference)
         stored = engine.need(reference)
+    require_trusted(stored.digests, reference, context.settings)
     with image_locks([folder_name(reference)], context.host, locks):
         remove_leftovers([reference], engine)
         found = read_contents(reference, stored.id, engine)

@@ -13,7 +13,7 @@ from imgbuild.build.bake_images import log_path
 from imgbuild.build.context import BuildContext, image_locks
 from imgbuild.build.display import BuildDisplay
 from imgbuild.build.gate import image_size, suite_target, test_session
-from imgbuild.dockerfile.labels import ADDED, NAMESPACE
+from imgbuild.dockerfile.labels import ADDED, EXTENDS, NAMESPACE, OCI
 from imgbuild.dockerfile.lockfile import Lock
 from imgbuild.dockerfile.render import template_environment
 from imgbuild.dockerfile.variables import epoch_seconds
@@ -31,8 +31,6 @@ from imgbuild.suites.runner import TestOptions, folder_name
 from imgbuild.suites.session import report_on
 
 HERE = Path(__file__).parent
-_EXTENDS = f"{NAMESPACE}.extends"
-_BASE = "org.opencontainers.image.base"
 #: The stages: what is tested, and the same for another user.
 _TESTED, _FINAL = "extended", "final"
 
@@ -60,7 +58,7 @@ def extension_dockerfile(  # noqa: PLR0913, PLR0917 - what it is made of
 
     ``wheels`` are paths in the build context, ``source`` what the base is called, if not as it is.
     """
-    paths, labels = {}, {f"{_BASE}.name": base.reference, _EXTENDS: base.name}
+    paths, labels = {}, {f"{OCI}.base.name": base.reference, EXTENDS: base.name}
     if extension.apt:
         paths["apt-install"] = project.files / "apt" / "install"
         labels[f"{NAMESPACE}.added.apt"] = " ".join(extension.apt)
@@ -124,7 +122,7 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
             work / "Dockerfile",
             contexts={"base": f"docker-image://{base.reference}", **uv},
             # Its id where no registry has it.
-            labels={f"{_BASE}.digest": digests.get(repository, stored.id)},
+            labels={f"{OCI}.base.digest": digests.get(repository, stored.id)},
             # BuildKit's cache knows neither the date nor any other secret.
             uncached=("system",) if extension.apt and context.inputs.snapshots else (),
             secrets=tuple(f"id={one},src={path}" for one, path in context.inputs.secrets.items()),
@@ -150,7 +148,7 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
             size = image_size(engine.history(image_id)) - image_size(engine.history(stored.id))
             before = engine.inspect(tag)
             engine.tag(image_id, tag)
-            made |= {before.id} if before and _EXTENDS in before.labels else set()
+            made |= {before.id} if before and EXTENDS in before.labels else set()
         finally:
             for one in made:
                 engine.discard(one)

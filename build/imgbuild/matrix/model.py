@@ -4,6 +4,7 @@ Versions, names and URLs are the restricted scalars of :mod:`imgbuild.scalars`; 
 ``Prose`` hold free text, and those never reach a Dockerfile or a command.
 """
 
+from datetime import date
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
@@ -152,6 +153,26 @@ class Horovod(Section):
     one_by_one: bool = False
 
 
+class EndOfLife(Section):
+    """Versions of a part that get no security fixes any more, since when, and who says so."""
+
+    part: Literal["tensorflow", "python", "debian", "ubuntu"]
+    versions: scalars.Specifier
+    since: date | None = None
+    source: scalars.Prose
+
+
+class Accepted(Section):
+    """A finding of `imgbuild scan` that counts for nothing until a day, and why.
+
+    ``id`` is that of a vulnerability, such as CVE-2024-1234, or the name of a package with updates.
+    """
+
+    id: scalars.FileName
+    until: date
+    reason: scalars.Prose
+
+
 class Condition(Section):
     """A requirement or constraint, for which images it holds, and why."""
 
@@ -229,6 +250,8 @@ class Matrix(Section):
     build_requirements: tuple[Condition, ...] = ()
     package_layers: dict[scalars.Name, tuple[scalars.Name, ...]] = Field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
+    end_of_life: tuple[EndOfLife, ...] = ()
+    accepted: tuple[Accepted, ...] = ()
     images: tuple[Row, ...] = Field(min_length=1)
     aliases: dict[scalars.Name, tuple[scalars.Alias, ...]] = Field(default_factory=dict)
     #: Of ``images/evidence.json``, no part of this file.

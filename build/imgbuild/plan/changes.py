@@ -40,7 +40,7 @@ def changes_since(
 
     Of an image that an older imgbuild built only the pins can be compared.
     """
-    return (*_pins(labels, image), *_inputs(_recorded(labels), digest.parts))
+    return (*_pins(labels, image), *_inputs(recorded_parts(labels), digest.parts))
 
 
 def described(changes: Iterable[Change]) -> str:
@@ -70,7 +70,7 @@ def _pins(labels: Mapping[str, str], image: Image) -> Iterator[Change]:
     return _differences(old, new, "pin ") if old else iter(())
 
 
-def _recorded(labels: Mapping[str, str]) -> Mapping[str, str] | None:
+def recorded_parts(labels: Mapping[str, str]) -> Mapping[str, str] | None:
     """Return the parts that an image was built from; None where its label does not tell."""
     try:
         document = parse_json(labels.get(INPUT_PARTS, "null"))

@@ -9,7 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from imgbuild.build.context import BuildContext
-from imgbuild.dockerfile.labels import INPUT_DIGEST, NAMESPACE, STANDIN, TAKEN_WHEEL
+from imgbuild.dockerfile.labels import (
+    BASE,
+    BASE_DIGEST,
+    CPYTHON,
+    INPUT_DIGEST,
+    SNAPSHOT,
+    STANDIN,
+    SUBSTITUTES,
+    TAKEN_WHEEL,
+)
 from imgbuild.dockerfile.lockfile import locked_packages
 from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, InputError
@@ -18,12 +27,6 @@ from imgbuild.plan.plan import Action, PlanItem
 from imgbuild.publish.record import skip_reasons
 from imgbuild.suites.results import NEEDS_GPU, Entry, Verdict
 
-#: Written by build/targets.py, in the words of inputs/build_inputs.py.
-BASE = f"{NAMESPACE}.input.base"
-CPYTHON = f"{NAMESPACE}.input.cpython"
-SUBSTITUTES = f"{NAMESPACE}.input.substitutes"
-SNAPSHOT = f"{NAMESPACE}.snapshot."
-BASE_DIGEST = "org.opencontainers.image.base.digest"
 _NOT_SAID = "nowhere that its labels say"
 #: The options that publish an image in spite of an objection; of the second only with `NEEDS_GPU`.
 ALLOW_SUBSTITUTED, ALLOW_SKIPPED = "--allow-substituted", "--allow-skipped"
@@ -54,6 +57,7 @@ class PushCandidate:
     allowed: tuple[str, ...] = ()
     packages: Mapping[str, str] = field(default_factory=dict)
     snapshots: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -92,7 +96,7 @@ def approve(context: BuildContext, allowed: Collection[str]) -> tuple[PushCandid
         packages = locked_packages(item.image, context.project.locks)
         labels = stored.labels.items()
         dates = {name.removeprefix(SNAPSHOT): one for name, one in labels if SNAPSHOT in name}
-        candidates.append(PushCandidate(*what, packages, dates))
+        candidates.append(PushCandidate(*what, packages, dates, stored.labels))
     if refused:
         raise CheckFailedError("\n".join(refused))
     return tuple(candidates)

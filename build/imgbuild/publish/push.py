@@ -4,9 +4,10 @@ Every image passes the gate before any is pushed. Then, for each image, in this 
 nothing incomplete is visible:
 
 1. its content and immutable tag, by the engine: a registry shows a tag when all layers are there;
-2. its record, under the immutable tag with ``.record``: from now on it counts as published;
-3. its suites' verdicts and its input tag, by which ``imgbuild build --pull`` and CI find it;
-4. its moving tags.
+2. its SBOM and its provenance, and with a signer the signatures of all three;
+3. its record, under the immutable tag with ``.record``: from now on it counts as published;
+4. its suites' verdicts and its input tag, by which ``imgbuild build --pull`` and CI find it;
+5. its moving tags.
 
 What is there already is left as it is, so a push that was cut off is completed by another. An
 immutable tag never moves. In the end all tags are read again: one that another push moved meanwhile
@@ -35,8 +36,11 @@ from imgbuild.publish.record import Record, put_record, suite_record
 from imgbuild.publish.upload import Uploader, note_of, remove_left_tag
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import RegistryClient, connect
-from imgbuild.settings import load_settings
+from imgbuild.registry.signing import Cosign, Signer
+from imgbuild.settings import Settings, load_settings
 from imgbuild.suites.container import remove_leftovers
+from imgbuild.trust.attachments import Attachments
+from imgbuild.trust.documents import predicates
 
 #: How long an interrupt waits for pushes that the engine reports nothing of, in seconds.
 _END_SECONDS = 5.0
@@ -52,15 +56,18 @@ class PushOptions:
     allowed: frozenset[str] = frozenset()
     jobs: int = 3
     plan: bool = False
+    sign_key: str | None = None
+    sign_keyless: bool = False
 
 
 @dataclass(frozen=True)
 class PushedImage:
     """The record of an image, and what was or is to be done for it.
 
-    ``pushes`` is whether its content is sent, ``records`` whether its record is written, ``moves``
-    are the moving tags that get it; nothing of it if all was there. ``kept`` are moving tags that
-    stay at a later image.
+    ``pushes`` is whether its content is sent, ``attaches`` whether its documents are, ``records``
+    whether its record is written, ``moves`` are the moving tags that get it; nothing of it if all
+    was there. ``kept`` are moving tags that stay at a later image. ``signed`` is whether the push
+    signs.
     """
 
     record: Record
@@ -68,20 +75,22 @@ class PushedImage:
     records: bool = False
     moves: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
+    attaches: bool = False
+    signed: bool = False
 
     @property
     def steps(self) -> tuple[str, ...]:
         """What is to do, in this order."""
-        return self._words("push", "record", "move")
+        return self._words("push", "sign" if self.signed else "attach", "record", "move")
 
     @property
     def done(self) -> tuple[str, ...]:
         """The same steps when they are done."""
-        return self._words("pushed", "recorded", "moved")
+        return self._words("pushed", "signed" if self.signed else "attached", "recorded", "moved")
 
-    def _words(self, push: str, record: str, move: str) -> tuple[str, ...]:
-        moves = (f"{move} {tag}" for tag in self.moves)
-        return (*[push] * self.pushes, *[record] * self.records, *moves)
+    def _words(self, push: str, attach: str, record: str, move: str) -> tuple[str, ...]:
+        first = [*[push] * self.pushes, *[attach] * self.attaches, *[record] * self.records]
+        return (*first, *(f"{move} {tag}" for tag in self.moves))
 
 
 @dataclass(frozen=True)
@@ -126,10 +135,23 @@ def push_images(project: Project, options: PushOptions, log: Callable[[str], Non
         if not options.plan:
             remove_leftovers([image.name for image in options.images], context.engine)
         candidates = approve(context, options.allowed)
-        push = Push(registry, registry.tags(), options.release, log)
+        signer = _signer(options, settings)
+        if signer and signer.key:
+            signer.trust  # noqa: B018 - a key that cannot be read is told before anything is sent
+        attachments = Attachments(registry, signer)
+        push = Push(registry, registry.tags(), options.release, log, attachments)
         if options.plan:
             return PushResult(registry.name, tuple(map(push.plan, candidates)), {})
         return push_all(push, candidates, context, options.jobs)
+
+
+def _signer(options: PushOptions, settings: Settings) -> Signer | None:
+    """Return who signs, if anybody; MachineError: cosign is not there."""
+    if not options.sign_key and not options.sign_keyless:
+        return None
+    cosign = Cosign(settings.ca_bundle)
+    cosign.call("version", registry=False)
+    return Signer(cosign, options.sign_key)
 
 
 def push_all(
@@ -167,12 +189,15 @@ def _push_shown(
         show(State.PUSHING, tag)
         Uploader(engine, push.registry, note, progress).push(image.image_id, tag)
 
+    def documents() -> Mapping[str, bytes]:
+        return predicates(image, engine, context)
+
     try:
         with closing(Engine(context.host)) as engine:
             note = note_of(context.state, engine, image.name)
             remove_left_tag(engine, note)
             show(State.CHECKING)
-            pushed = push.push(image, upload)
+            pushed = push.push(image, upload, documents)
     except ImgbuildError as error:
         show(State.FAILED)
         return error
@@ -188,14 +213,20 @@ class Push:
     tags: tuple[str, ...]
     release: str | None
     log: Callable[[str], None]
+    attachments: Attachments
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def plan(self, image: PushCandidate) -> PushedImage:
         """Return what is to do for an image; the registry is only read."""
         return self._planned(image)[1]
 
-    def push(self, image: PushCandidate, upload: Callable[[str], None]) -> PushedImage:
-        """Push one image; ``upload`` sends its content under a tag.
+    def push(
+        self,
+        image: PushCandidate,
+        upload: Callable[[str], None],
+        documents: Callable[[], Mapping[str, bytes]],
+    ) -> PushedImage:
+        """Push one image; ``upload`` sends its content under a tag, ``documents`` are about it.
 
         CheckFailedError: the immutable tag belongs to another image; a tag was moved by someone
             else meanwhile.
@@ -207,6 +238,8 @@ class Push:
         if manifest is None:
             upload(existing.tag)
             manifest = self._uploaded(image, existing.tag)
+        if planned.attaches:
+            self.attachments.put(manifest, documents())
         record = self._record(image, existing, manifest)
         if record != existing.record:
             self._require_own(record, None, existing.record)
@@ -229,8 +262,16 @@ class Push:
         record = self._record(image, existing, manifest)
         recorded = manifest and record == existing.record and existing.input == manifest.digest
         kept = tuple(f"{tag} stays at {later}" for tag, later in existing.kept.items())
-        moves = existing.to_move(manifest)
-        return existing, PushedImage(record, not manifest, not recorded, tuple(moves), kept)
+        attached = manifest and self.attachments.are_there(manifest.digest)
+        return existing, PushedImage(
+            record,
+            not manifest,
+            not recorded,
+            tuple(existing.to_move(manifest)),
+            kept,
+            attaches=not attached,
+            signed=self.attachments.signer is not None,
+        )
 
     def _record(
         self, image: PushCandidate, existing: ExistingImage, manifest: Manifest | None

@@ -165,6 +165,26 @@ class RegistryClient(RegistryConnection):
             )
         return digest
 
+    def refer(self, subject: str, digest: str, kind: str) -> None:
+        """Let a list of what refers to a manifest have an artifact, where no registry lists it.
+
+        Source: OCI distribution specification 1.1, "Referrers Tag Schema".
+        """
+        if self._read("GET", f"/referrers/{subject}", "asking what refers to an image"):
+            return
+        artifact, tag = self.manifest(digest), subject.replace(":", "-")
+        found = self.manifest(tag)
+        listed = [*found.document().get("manifests", ())] if found else []
+        if artifact is None or any(one.get("digest") == digest for one in listed):
+            return
+        described = repository.descriptor(artifact.media_type, artifact.content)
+        index = {
+            "schemaVersion": 2,
+            "mediaType": repository.INDEXES[0],
+            "manifests": [*listed, {**described, "artifactType": kind}],
+        }
+        self.put_manifest(tag, json.dumps(index).encode(), repository.INDEXES[0])
+
     def read_artifact(self, tag: str, kind: str) -> repository.Artifact | None:
         """Return the file under a tag, or ``None``; DamagedError if it is of another type."""
         manifest = self.manifest(tag)

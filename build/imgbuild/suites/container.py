@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from packaging.version import Version
 
@@ -47,6 +47,7 @@ _MPIRUN = {
     "mpich": re.compile(r"HYDRA[^:]*:\s+Version:\s+([\d.]+)()"),
 }
 NOTHING = "nothing"
+_Answer = TypeVar("_Answer")
 
 #: Writes the stub of the driver's library, as ``libcuda.so.1``, into an empty folder.
 ExportStub = Callable[[Path], None]
@@ -228,12 +229,19 @@ def joined_versions(values: Iterable[str]) -> str:
 
 
 def read_contents(name: str, image_id: str, engine: Engine) -> ImageContents:
-    """Return what is in an image, from a container that is removed at once.
+    """Return what is in an image, as `ask_image` does."""
+    return ask_image(PROGRAM, ImageContents, name, image_id, engine)
+
+
+def ask_image(
+    program: Path, kind: type[_Answer], name: str, image_id: str, engine: Engine
+) -> _Answer:
+    """Return what a program prints, run by the image's Python in a container that goes at once.
 
     The image's lock must be held: the container carries the label of the image's test runs, so
     that what a kill leaves is removed with theirs.
 
-    CheckFailedError: the image cannot run the program.
+    CheckFailedError: the image cannot run the program, or answers something else.
     MachineError: the engine cannot start its container; there is no docker client.
     """
     from pydantic import TypeAdapter  # noqa: PLC0415 - takes time to import
@@ -242,13 +250,13 @@ def read_contents(name: str, image_id: str, engine: Engine) -> ImageContents:
     # No network, and no driver where the engine would lend one to every container.
     options = RunOptions(network="none", environment={"NVIDIA_VISIBLE_DEVICES": "void"})
     container = _sleeping(name, image_id, engine, options)
-    program = PROGRAM.read_text(encoding="utf-8")
+    text = program.read_text(encoding="utf-8")
     try:
-        printed = docker_exec(engine.host, container, ["sh", "-c", _PYTHON, "sh", program])
+        printed = docker_exec(engine.host, container, ["sh", "-c", _PYTHON, "sh", text])
     finally:
         engine.remove_container(container)
     try:
-        return TypeAdapter(ImageContents).validate_json(printed)
+        return TypeAdapter(kind).validate_json(printed)
     except ValueError:
         raise CheckFailedError(
             f"{name} ({image_id}) does not say what is in it; its program printed "

@@ -61,7 +61,10 @@ def _representatives(document: Any, *, prose: bool) -> list[tuple[Any, ...]]:
     """Return one leaf for each different place in the schema (list indices and names folded)."""
     seen: dict[tuple[str, ...], tuple[Any, ...]] = {}
     for path in _leaves(document):
-        if prose == (path[-1] in PROSE or (path[0], path[-1]) == ("rules", "source")):
+        if prose == (
+            path[-1] in PROSE
+            or (path[0], path[-1]) in {("rules", "source"), ("end_of_life", "source")}
+        ):
             shape = ("*" if isinstance(p, int) or str(p)[:1].isdigit() else str(p) for p in path)
             seen.setdefault(tuple(shape), path)
     return list(seen.values())

@@ -67,7 +67,7 @@ def test_a_second_image_of_an_alias_is_refused(
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("epoch:", "epohc:", "unknown key 'epohc'; allowed: aliases, build_requirements"),
+        ("epoch:", "epohc:", "unknown key 'epohc'; allowed: accepted, aliases, build_req"),
         ("epoch:", "epohc:", "missing key 'epoch'"),
         ("repository: i", "repository: a/b\nrepository: i", "key 'repository' is already set on"),
         ("variant: cpu}", "variant: tpu}", "'tpu' is not allowed; allowed: 'cpu' or 'gpu'"),

@@ -15,7 +15,7 @@ from fake_engine import FakeEngine
 from memory_registry import MemoryRegistry
 from published_images import publish
 from test_contents import contents
-from test_push import FIRST, MOVING, NAME, SECOND, PushingEngine, id_of, place_image
+from test_push import FIRST, MOVING, NAME, SECOND, PushingEngine, documents, id_of, place_image
 from test_push import Bench as Pushes
 from test_push_candidate import ID, KEYS, PASSED, Judged, _document, _judged
 
@@ -121,6 +121,7 @@ def _pushed(
         note.parent.mkdir(parents=True)
         note.write_text(f'{{"reference": "{reference}", "image_id": "{image_id}"}}')
     monkeypatch.setattr(push_module, "Engine", lambda _: engine)
+    monkeypatch.setattr(push_module, "predicates", documents)
     context: Any = SimpleNamespace(display=BuildDisplay([NAME]), host=None, state=folder)
     candidates = [pushes.candidate("one", image_id)]
     return engine, push_all(pushes.session(), candidates, context, 1)
@@ -279,7 +280,9 @@ def test_a_clock_that_was_set_leaves_the_moving_tags_at_the_latest_image(
 
     def pushed(content: str, now: datetime, release: str | None = None) -> PushedImage:
         session = replace(pushes.session(release), now=lambda: now)
-        return session.push(pushes.candidate(content), lambda tag: pushes.upload(content, tag))
+        return session.push(
+            pushes.candidate(content), lambda tag: pushes.upload(content, tag), documents
+        )
 
     one = pushed("one", first).record
     with pytest.raises(CheckFailedError, match="Set the clock"):

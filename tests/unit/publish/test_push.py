@@ -23,6 +23,8 @@ from imgbuild.publish.candidate import PushCandidate
 from imgbuild.publish.push import Push, PushedImage, PushResult, push_all
 from imgbuild.publish.record import Record, put_record, read_record
 from imgbuild.registry.repository import digest_of
+from imgbuild.registry.signing import TYPES
+from imgbuild.trust.attachments import Attachments
 from releases import release_of
 
 NAME = "tf-2.2-cpu-debian"
@@ -41,6 +43,11 @@ def id_of(content: str) -> str:
 
 def input_of(content: str) -> str:
     return input_tag(digest_of(content.encode()))
+
+
+def documents(*_: object) -> dict[str, bytes]:
+    """Return what is said of an image."""
+    return dict.fromkeys(TYPES, b"{}")
 
 
 def place_image(registry: MemoryRegistry, content: str, tag: str) -> str:
@@ -71,7 +78,10 @@ class Bench:
     def session(self, release: str | None = None) -> Push:
         self.hour += 1
         now = datetime(2026, 11, 20, self.hour, tzinfo=UTC)
-        return Push(self.registry, self.registry.tags(), release, print, now=lambda: now)
+        attachments = Attachments(self.registry)
+        return Push(
+            self.registry, self.registry.tags(), release, print, attachments, now=lambda: now
+        )
 
     def push(
         self, content: str = "one", release: str | None = None, image_id: str = ""
@@ -79,7 +89,7 @@ class Bench:
         candidate = self.candidate(content, image_id)
         session = self.session(release)
         self.registry.calls.clear()
-        return session.push(candidate, lambda tag: self.upload(content, tag))
+        return session.push(candidate, lambda tag: self.upload(content, tag), documents)
 
     def upload(self, content: str, tag: str) -> None:
         if self.broken:
@@ -118,13 +128,18 @@ def bench(images: dict[str, Image]) -> Bench:
 
 def test_content_then_record_then_input_tag_then_moving_tags(bench: Bench) -> None:
     found = bench.push()
-    assert found.steps == ("push", "record", *(f"move {tag}" for tag in MOVING))
-    assert found.done == ("pushed", "recorded", *(f"moved {tag}" for tag in MOVING))
+    assert found.steps == ("push", "attach", "record", *(f"move {tag}" for tag in MOVING))
+    assert found.done == ("pushed", "attached", "recorded", *(f"moved {tag}" for tag in MOVING))
     writes = bench.writes()
     (verdicts,) = [one for one in writes if one.startswith("put verdicts-")]
     rest = [f"put {input_of('one')}", *(f"put {tag}" for tag in MOVING)]
-    assert writes == ["upload", f"put {FIRST}.record", verdicts, *rest]
     digest = found.record.digest
+    stem = digest.replace(":", "-")
+    attached = [f"put {stem}.sbom", f"put {stem}", f"put {stem}.provenance", f"put {stem}"]
+    assert writes == ["upload", *attached, f"put {FIRST}.record", verdicts, *rest]
+    listed = bench.registry.manifests[bench.registry.tagged[stem]].document()["manifests"]
+    about = {bench.registry.tagged[f"{stem}.{end}"] for end in ("sbom", "provenance")}
+    assert {one["digest"] for one in listed} == about
     assert {bench.registry.tagged[tag] for tag in (FIRST, input_of("one"), *MOVING)} == {digest}
     assert found.record == bench.record()
     assert found.record.packages == PACKAGES
@@ -243,7 +258,7 @@ def test_a_plan_only_reads(bench: Bench) -> None:
         return found
 
     assert planned().record.tag == FIRST
-    assert planned().steps == ("push", "record", *(f"move {tag}" for tag in MOVING))
+    assert planned().steps == ("push", "attach", "record", *(f"move {tag}" for tag in MOVING))
     bench.push()
     bench.registry.calls.clear()
     assert planned().steps == ()
@@ -354,6 +369,7 @@ def test_a_failed_image_stops_no_other(
     engine = PushingEngine(ids, bench.registry, lost=ids[1])
     monkeypatch.setattr("imgbuild.publish.push.Engine", lambda _: engine)
     monkeypatch.setattr("imgbuild.publish.push.check_contents", lambda *_: None)
+    monkeypatch.setattr("imgbuild.publish.push.predicates", documents)
     candidates = [
         replace(bench.candidate(name), image=images[name], image_id=own)
         for name, own in zip(names, ids, strict=True)

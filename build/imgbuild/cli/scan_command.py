@@ -1,0 +1,137 @@
+"""``imgbuild scan``: what is wrong with images, as far as archives and advisories tell."""
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from imgbuild.cli import options
+from imgbuild.cli.options import info, option, print_result, select, takes_selection
+from imgbuild.errors import CheckFailedError, InputError, MachineError
+from imgbuild.matrix.selection import Selection
+from imgbuild.text import aligned
+
+if TYPE_CHECKING:
+    from imgbuild.build.context import BuildContext
+    from imgbuild.matrix.images import Image
+    from imgbuild.sites import Sites
+    from imgbuild.trust.osv import Known, Package
+    from imgbuild.trust.scan import Scan
+
+#: Finds the known vulnerabilities, and says who was asked.
+Ask = Callable[["tuple[Package, ...]"], "tuple[Known, str]"]
+
+
+@takes_selection()
+def scan(
+    selection: Selection,
+    image: str | None = option(
+        "--image IMAGE", "This image of the engine, not the matrix's own, by name or id."
+    ),
+    osv: Path | None = option(
+        "--osv FILE", "Ask this ZIP file of OSV's records, not OSV's service."
+    ),
+    sarif: Path | None = option("--sarif FILE", "Also write the findings as SARIF, for GitHub."),
+    as_json: bool = options.JSON,
+    project: Path | None = options.PROJECT,
+) -> None:
+    """Show the security fixes that images lack; exit 1 if one does.
+
+    The archive of the image's system is asked for updates, and OSV for known vulnerabilities of its
+    packages. Findings under `accepted` in the matrix do not count until their day.
+    """
+    from importlib.metadata import version
+
+    from imgbuild.build.context import BuildOptions, open_context
+    from imgbuild.dockerfile.labels import NAMESPACE
+    from imgbuild.files import write_text
+    from imgbuild.matrix.images import all_images
+    from imgbuild.matrix.load import load_matrix
+    from imgbuild.suites.container import require_docker_client
+    from imgbuild.trust.scan import sarif as sarif_document
+
+    if image and selection != Selection():
+        raise InputError("--image cannot be combined with the selection options.")
+    checkout = options.open_project(project)
+    # Of an image that the matrix does not have, any says how this machine builds.
+    images = all_images(load_matrix(checkout.matrix))[:1] if image else select(checkout, selection)
+    require_docker_client()
+    sites = options.sites_of(checkout, images[0].matrix)
+    found: list[Scan] = []
+    with open_context(checkout, images, BuildOptions(make_inputs=False), info) as context:
+        ask = _asker(osv, sites)
+        for one in context.images:
+            info(f"scanning {image or one.name}")
+            found.append(_scanned(image or one.tags[0], None if image else one, ask, context))
+    if sarif:
+        write_text(sarif, json.dumps(sarif_document(found, version(NAMESPACE)), indent=1) + "\n")
+    print_result([one.as_json() for one in found], _lines(found), as_json=as_json)
+    if faulty := [one.image for one in found if one.open]:
+        raise CheckFailedError(
+            f"{', '.join(faulty)}: security fixes are missing. Build it anew (imgbuild build "
+            "--refresh-base), or accept a finding in matrix.yaml, with a reason and a day."
+        )
+
+
+def _asker(file: Path | None, sites: "Sites") -> Ask:
+    from imgbuild.trust import osv
+
+    def ask(packages: "tuple[Package, ...]") -> "tuple[Known, str]":
+        if file:
+            return osv.read(packages, file), f"OSV's records in {file.name}"
+        try:
+            return osv.ask(packages, sites), "OSV"
+        except (CheckFailedError, MachineError) as error:
+            return {}, f"not asked: {error}"
+
+    return ask
+
+
+def _scanned(reference: str, planned: "Image | None", ask: Ask, context: "BuildContext") -> "Scan":
+    """Scan one image of the engine, while no other imgbuild works on it."""
+    from imgbuild.build.context import image_locks
+    from imgbuild.dockerfile.labels import NAME
+    from imgbuild.matrix.images import whole_family
+    from imgbuild.suites.container import remove_leftovers
+    from imgbuild.suites.runner import folder_name
+    from imgbuild.trust.osv import packages_of
+    from imgbuild.trust.sbom import image_sbom
+    from imgbuild.trust.scan import Scan, findings, unsupported_parts
+    from imgbuild.trust.updates import find_updates
+
+    stored, name = context.engine.need(reference, planned), planned.name if planned else reference
+    matrix, today = context.images[0].matrix, datetime.now(UTC).date()
+    label = stored.labels.get(NAME)
+    known = next((one for one in whole_family(matrix) if one.name == label), None)
+    with image_locks([folder_name(name)], context.host, context.state / "locks"):
+        remove_leftovers([name], context.engine)
+        document = json.loads(image_sbom(name, stored, context.engine, context.project, matrix))
+        updates = find_updates(folder_name(name), reference, context)
+    vulnerable, asked = ask(packages_of(document))
+    return Scan(
+        name,
+        stored.id,
+        str(today),
+        tuple(findings(updates, vulnerable, matrix.accepted, today)),
+        asked,
+        tuple(unsupported_parts(known, today)) if known else (),
+        tuple(one.package for one in updates if not one.security),
+    )
+
+
+def _lines(scans: "list[Scan]") -> Iterator[str]:
+    for scan in scans:
+        count = len(scan.open)
+        yield f"{scan.image}: {count} {'finding' if count == 1 else 'findings'}"
+        if scan.findings:
+            rows = [("id", "package", "installed", "fixed in", "")]
+            rows += [
+                (one.id, one.package, one.installed, one.fix or "-", one.status)
+                for one in scan.findings
+            ]
+            yield from (f"  {line}" for line in aligned(rows))
+        yield f"  known vulnerabilities: {scan.vulnerabilities}"
+        if scan.other_updates:
+            yield f"  updates without a security fix: {', '.join(scan.other_updates)}"
+        yield from (f"  {text}" for text in scan.end_of_life)

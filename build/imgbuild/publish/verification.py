@@ -1,0 +1,141 @@
+"""Verify a published image: signature, attestations, record and tag, and what is in the image."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from imgbuild.build.context import Say, image_locks
+from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME
+from imgbuild.engine.client import open_engine
+from imgbuild.errors import CheckFailedError, InputError
+from imgbuild.matrix.load import load_matrix
+from imgbuild.matrix.tags import input_tag
+from imgbuild.project import Project, state_dir
+from imgbuild.publish.record import Record, read_published
+from imgbuild.registry.repository import Manifest
+from imgbuild.registry.repository_client import RegistryClient, connect
+from imgbuild.registry.signing import Trust
+from imgbuild.settings import Settings
+from imgbuild.suites.container import remove_leftovers
+from imgbuild.suites.runner import folder_name
+from imgbuild.trust.sbom import image_sbom
+
+T = TypeVar("T")
+Predicates = tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was verified; ``problem`` is empty where it holds."""
+
+    name: str
+    problem: str = ""
+
+
+@dataclass
+class Verification:
+    """One reference of a registry, and what was found of it so far."""
+
+    reference: str
+    trust: Trust
+    project: Project
+    settings: Settings
+    say: Say
+
+    def checks(self) -> Iterator[Check]:
+        """Yield what holds and what does not, in the order in which it is found.
+
+        InputError: the reference is none, or the registry has nothing there.
+        """
+        name, _, digest = self.reference.partition("@")
+        path, colon, tag = name.rpartition(":")
+        repository, tag = (path, tag) if colon and "/" not in tag else (name, "")
+        with closing(connect(repository, self.settings, self.say, "verify")) as registry:
+            manifest = registry.manifest(digest or tag or "latest")
+            if manifest is None:
+                raise InputError(f"{registry.name} has no image {digest or tag or 'latest'}.")
+            exact = f"{registry.name}@{manifest.digest}"
+            yield self._try("signature", lambda: self.trust.require_signature(exact))[0]
+            check, sboms = self._try("SBOM", lambda: self.trust.attested(exact, "cyclonedx"))
+            yield check
+            check, _ = self._try(
+                "provenance", lambda: self.trust.attested(exact, "slsaprovenance1")
+            )
+            yield check
+            check, record = self._try("record", lambda: _record(registry, manifest, tag))
+            yield check
+            if record:
+                look = self._try("contents", lambda: self._contents(exact, record, sboms or ()))
+                yield look[0]
+
+    @staticmethod
+    def _try(name: str, work: Callable[[], T]) -> tuple[Check, T | None]:
+        try:
+            return Check(name), work()
+        except CheckFailedError as error:
+            return Check(name, str(error)), None
+
+    def _contents(self, exact: str, record: Record, sboms: Predicates) -> None:
+        """Compare the running image with its record and its SBOM; pulled for it, it is removed."""
+        with open_engine(self.settings.engine) as engine:
+            there = engine.inspect(exact)
+            if there is None:
+                self.say(f"pulling {exact}")
+                engine.pull(exact)
+            stored = there or engine.need(exact)
+            try:
+                labels = {NAME: record.image, INPUT_DIGEST: record.input_digest}
+                wrong = {one for one, value in labels.items() if stored.labels.get(one) != value}
+                if wrong:
+                    raise CheckFailedError(
+                        f"its record has other values for the labels {', '.join(sorted(wrong))}"
+                    )
+                matrix = load_matrix(self.project.matrix)
+                with image_locks([folder_name(exact)], engine.host, state_dir() / "locks"):
+                    remove_leftovers([exact], engine)
+                    text = image_sbom(exact, stored, engine, self.project, matrix)
+                _compare(json.loads(text), sboms)
+            finally:
+                if there is None:
+                    engine.discard(stored.id)
+
+
+def _record(registry: RegistryClient, manifest: Manifest, tag: str) -> Record:
+    """Return the record of the image that is at a tag, which must be one of the record's."""
+    found = read_published(registry)
+    records = [one for one in found.whole if one.digest == manifest.digest]
+    if not records:
+        raise CheckFailedError("no record is about this image: it was not published by imgbuild")
+    for record in records:
+        if tag in {"", record.tag, *record.moving, input_tag(record.input_digest)}:
+            return record
+    raise CheckFailedError(
+        f"the tag {tag} is at {records[-1].image} ({records[-1].tag}), whose record has no such "
+        "tag: it was moved to another image"
+    )
+
+
+def _compare(now: Mapping[str, Any], attested: Predicates) -> None:
+    """Return if an attested SBOM has the layers, labels and packages that the image has."""
+    if not attested:
+        raise CheckFailedError("there is no SBOM to compare it with")
+    problems = []
+    for document in attested:
+        own, other = _facts(now), _facts(document)
+        if own == other:
+            return
+        lacks, more = sorted(other - own), sorted(own - other)
+        problems.append(f"the SBOM differs: only in it {lacks[:3]}, only in the image {more[:3]}")
+    raise CheckFailedError(problems[-1])
+
+
+def _facts(document: Mapping[str, Any]) -> set[str]:
+    """Return what must be the same on every machine: where hashes are known from may differ."""
+    try:
+        properties = document["metadata"]["component"]["properties"]
+        found = {f"{one['name']}={one['value']}" for one in properties}
+        return found | {str(one["purl"]) for one in document["components"]}
+    except (KeyError, TypeError):
+        return set()

@@ -1,0 +1,195 @@
+"""Sign images and attest what is in them, and verify both: by cosign, a program of its own.
+
+Two forms are written, for each is read by what the other is not: the tags of cosign's first
+versions, which versions 2 and 3 verify; and bundles that refer to the image, which version 3 and
+tools such as oras list. The signature in a tag is the last of all: what has it is complete.
+With a key, nothing is sent to a public log. Sources: cosign 2.5 and 3.1, ``--help`` and behaviour.
+"""
+
+import base64
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from imgbuild.errors import CheckFailedError, MachineError
+from imgbuild.files import parse_json, work_folder
+from imgbuild.process import NOT_FOUND, Finished, run
+from imgbuild.settings import Settings
+
+#: How long one call may take, in seconds: keyless signing may wait for a person at a browser.
+SECONDS = 300
+#: cosign's names of the types of predicates, and what a statement calls them.
+TYPES = {
+    "cyclonedx": "https://cyclonedx.org/bom",
+    "slsaprovenance1": "https://slsa.dev/provenance/v1",
+}
+#: What the type of a statement may be; cosign writes the older one.
+_STATEMENTS = ("https://in-toto.io/Statement/v0.1", "https://in-toto.io/Statement/v1")
+_MISSING = (
+    "cosign is not on PATH: it signs images and verifies signatures. Install it (Debian 13 and "
+    "Ubuntu 25.04: apt-get install cosign; others: its releases at github.com/sigstore/cosign)."
+)
+#: Of cosign's answers, what each means; the rest is told in its own words.
+_REASONS = {
+    "no signatures found": "it has no signature",
+    "no matching attestations": "nothing of the kind has a signature that is trusted",
+    "invalid signature": "the signature is of another key, or of something else",
+    "none of the expected identities matched": "somebody else signed it",
+}
+
+
+@dataclass(frozen=True)
+class Cosign:
+    """How cosign is called; ``ca`` are the authorities for the TLS of registries, if not usual."""
+
+    ca: str | None = None
+
+    #: Its whole environment; a key's password comes by it, and never by an argument.
+    environment: ClassVar[Mapping[str, str]] = {**os.environ, "COSIGN_YES": "true"}
+
+    def call(self, *words: str, registry: bool = True) -> Finished:
+        """Run it to its end. MachineError: it is not there."""
+        trusted = ["--registry-cacert", self.ca] if registry and self.ca else []
+        found = run(["cosign", *words, *trusted], timeout=SECONDS, env=self.environment)
+        if found.code == NOT_FOUND:
+            raise MachineError(_MISSING)
+        return found
+
+    @cached_property
+    def has_signing_config(self) -> bool:
+        """Whether it is version 3 or newer, whose defaults are others."""
+        return "--use-signing-config" in self.call("sign", "--help", registry=False).output
+
+
+@dataclass(frozen=True)
+class Signer:
+    """Who signs: a key, as a file or an address of a KMS; or, without one, a person or a CI job."""
+
+    cosign: Cosign
+    key: str | None = None
+
+    @property
+    def trust(self) -> "Trust":
+        """What verifies this signer's own signatures. CheckFailedError: the key cannot be read."""
+        found = self.cosign.call("public-key", f"--key={self.key}", registry=False)
+        if not found.ok:
+            raise CheckFailedError(
+                f"--sign-key {self.key}: {found.last(1)}. It is a key of cosign (cosign "
+                "generate-key-pair), with its password in COSIGN_PASSWORD, or an address of a KMS."
+            )
+        return Trust(self.cosign, public_key=found.output)
+
+    def sign(self, reference: str, predicates: Mapping[str, bytes]) -> None:
+        """Attest the predicates, by cosign's name of their type, and sign; ``reference`` by digest.
+
+        CheckFailedError: cosign fails; its words are told.
+        """
+        forms = [["--new-bundle-format=true"], ["--new-bundle-format=false"]]
+        with work_folder("sign") as folder:
+            for form in forms:
+                for kind, content in predicates.items():
+                    path = folder / kind
+                    path.write_bytes(content)
+                    named = [f"--type={kind}", f"--predicate={path}"]
+                    self._call("attest", *form, *named, reference)
+        if self.cosign.has_signing_config:  # version 2 signs in the first form alone
+            self._call("sign", *forms[0], reference)
+            self._call("sign", *forms[1], reference)
+        else:
+            self._call("sign", reference)
+
+    def _call(self, command: str, *words: str) -> None:
+        options: list[str] = []
+        if self.key:
+            options = [f"--key={self.key}", "--tlog-upload=false"]
+            options += ["--use-signing-config=false"] if self.cosign.has_signing_config else []
+        found = self.cosign.call(command, "--yes", *options, *words)
+        if not found.ok:
+            raise CheckFailedError(f"cosign {command} failed for {words[-1]}: {found.last()}")
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Whose signatures count: a public key's, or those of an identity that an issuer confirmed."""
+
+    cosign: Cosign
+    key: str | None = None
+    identity: str | None = None
+    issuer: str | None = None
+    public_key: str = ""
+
+    def require_signature(self, reference: str) -> None:
+        """Return if the image at a reference by digest is signed; CheckFailedError with why not."""
+        self._call("verify", reference)
+
+    def attested(self, reference: str, kind: str) -> tuple[Mapping[str, Any], ...]:
+        """Return the predicates of a type that are attested of an image.
+
+        CheckFailedError: none is, or only by somebody else.
+        """
+        found = self._call("verify-attestation", f"--type={kind}", reference)
+        digest = reference.rpartition(":")[2]
+        predicates = [*_predicates(found.output, TYPES[kind], digest)]
+        if not predicates:
+            raise CheckFailedError(f"{reference}: no attestation of the type {kind} is about it.")
+        return tuple(predicates)
+
+    def _call(self, command: str, *words: str) -> Finished:
+        with work_folder("verify") as folder:
+            found = self.cosign.call(command, *self._options(folder), *words)
+        if found.ok:
+            return found
+        said = found.last(1)
+        reasons = (text for sign, text in _REASONS.items() if sign in found.errors)
+        raise CheckFailedError(f"{words[-1]}: {next(reasons, said)}.")
+
+    def _options(self, folder: Path) -> Sequence[str]:
+        if self.public_key:
+            path = folder / "key.pub"
+            path.write_text(self.public_key, encoding="ascii")
+            return [f"--key={path}", "--insecure-ignore-tlog=true"]
+        if self.key:
+            return [f"--key={self.key}", "--insecure-ignore-tlog=true"]
+        return [
+            f"--certificate-identity={self.identity}",
+            f"--certificate-oidc-issuer={self.issuer}",
+        ]
+
+
+def _predicates(output: str, kind: str, digest: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the predicates of this type, about this digest, of what cosign has verified."""
+    for line in output.splitlines():
+        try:
+            payload = parse_json(line.encode())["payload"]
+            statement = parse_json(base64.b64decode(payload))
+            subjects = [one["digest"]["sha256"] for one in statement["subject"]]
+            same = statement["_type"] in _STATEMENTS and statement["predicateType"] == kind
+            predicate = statement["predicate"]
+        except (ValueError, KeyError, TypeError):
+            continue
+        if same and digest in subjects and isinstance(predicate, dict):
+            yield predicate
+
+
+def trust_of(settings: Settings) -> Trust | None:
+    """Return whose signatures the settings trust, if they say so."""
+    trusted = settings.verify
+    if not trusted.key and not trusted.identity:
+        return None
+    return Trust(Cosign(settings.ca_bundle), trusted.key, trusted.identity, trusted.issuer)
+
+
+def require_trusted(digests: Iterable[str], reference: str, settings: Settings) -> None:
+    """Return if an image of the engine is not from a registry, or signed by whom settings trust.
+
+    ``digests`` are what registries call it, as the engine knows them: ``REPOSITORY@DIGEST``.
+
+    CheckFailedError: it is not signed, or by somebody else.
+    """
+    trust, repository = trust_of(settings), reference.partition("@")[0]
+    for digest in digests if trust else ():
+        if trust and repository.startswith(digest.partition("@")[0]):
+            trust.require_signature(digest)

@@ -1,0 +1,1 @@
+"""What can be trusted of an image: its contents, its makers, and what is wrong with it."""

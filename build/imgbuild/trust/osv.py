@@ -1,0 +1,170 @@
+"""Ask OSV which vulnerabilities are known of what an SBOM lists: its batch API, or its files.
+
+Sources: OSV API, "POST /v1/querybatch"; OSV schema 1.7, "affected" and its evaluation. Of what is
+in files, a Debian or Ubuntu version is compared by name alone: OSV's records list each of them.
+"""
+
+import json
+import re
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from packaging.version import InvalidVersion, Version
+
+from imgbuild.errors import CheckFailedError, InputError
+from imgbuild.files import parse_json
+from imgbuild.sites import Sites
+
+if TYPE_CHECKING:
+    from imgbuild.http import Answer
+
+#: The upstream of the matrix that is asked.
+UPSTREAM = "osv"
+#: The API takes so many queries at once.
+BATCH = 1000
+#: Of one record, in bytes. The longest of 2026 have a few MB.
+LARGEST_RECORD = 1 << 26
+_PURL = re.compile(r"pkg:(pypi|deb/[a-z]+)/([^@]+)@([^?]+)\??(.*)")
+_DISTRIBUTIONS = {"deb/debian": "Debian:{}", "deb/ubuntu": "Ubuntu:{}:LTS"}
+
+
+@dataclass(frozen=True, order=True)
+class Package:
+    """A package as OSV names it; of a distribution, the source package."""
+
+    ecosystem: str
+    name: str
+    version: str
+
+
+Known = Mapping[Package, tuple[str, ...]]
+
+
+def packages_of(sbom: Mapping[str, Any]) -> tuple[Package, ...]:
+    """Return the packages of an SBOM of ours that OSV has an ecosystem for."""
+    return tuple(sorted({*_packages(one.get("purl", "") for one in sbom["components"])}))
+
+
+def _packages(purls: Iterable[str]) -> Iterator[Package]:
+    for match in filter(None, map(_PURL.fullmatch, purls)):
+        kind, name, version = match[1], unquote(match[2]), unquote(match[3])
+        qualifiers = dict(one.partition("=")[::2] for one in match[4].split("&"))
+        if kind == "pypi":
+            yield Package("PyPI", name, version)
+        elif kind in _DISTRIBUTIONS and qualifiers.get("arch") == "source":
+            release = qualifiers.get("distro", "").rpartition("-")[2]
+            yield Package(_DISTRIBUTIONS[kind].format(release), name, version)
+
+
+def ask(packages: Iterable[Package], sites: Sites) -> Known:
+    """Return what OSV's service, or the mirror of it in the settings, knows of the packages.
+
+    MachineError: it cannot be reached. CheckFailedError: its answer is not OSV's.
+    """
+    found: dict[Package, set[str]] = {}
+    waiting = [(package, "") for package in packages]
+    while waiting:
+        batch, waiting = waiting[:BATCH], waiting[BATCH:]
+        for (package, _), (ids, token) in zip(batch, _asked(batch, sites), strict=True):
+            found.setdefault(package, set()).update(ids)
+            waiting += [(package, token)] if token else []
+    return {package: tuple(sorted(ids)) for package, ids in found.items() if ids}
+
+
+def _asked(batch: Sequence[tuple[Package, str]], sites: Sites) -> list[tuple[set[str], str]]:
+    """Return for each package the identifiers, and where more of them are."""
+    from imgbuild.http import raise_transient  # noqa: PLC0415 - brings requests
+
+    queries = [
+        {
+            "package": {"ecosystem": one.ecosystem, "name": one.name},
+            "version": one.version,
+            **({"page_token": token} if token else {}),
+        }
+        for one, token in batch
+    ]
+    address = sites.address(sites.upstreams[UPSTREAM].rstrip("/") + "/v1/querybatch")
+    content, kind = json.dumps({"queries": queries}).encode(), {"Content-Type": "application/json"}
+
+    def attempt() -> "Answer":
+        answer = client.ask("POST", address, kind, content=content)
+        raise_transient(answer.status, answer.headers)
+        return answer
+
+    client = sites.client()
+    answer = client.retry(f"POST {address}", attempt)
+    try:
+        results = parse_json(answer.body)["results"] if answer.status == 200 else []
+        if len(results) == len(batch):
+            return [
+                ({str(one["id"]) for one in each.get("vulns", ())}, each.get("next_page_token", ""))
+                for each in results
+            ]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass
+    raise CheckFailedError(f"{address} answered {answer.status}, and not as OSV does.")
+
+
+def read(packages: Iterable[Package], path: Path) -> Known:
+    """Return what a ZIP file of OSV's records knows of the packages.
+
+    InputError: it cannot be read, or holds something else.
+    """
+    requested: dict[tuple[str, str], list[Package]] = {}
+    for package in packages:
+        requested.setdefault((package.ecosystem, package.name), []).append(package)
+    found: dict[Package, set[str]] = {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for file in archive.infolist():
+                if file.file_size > LARGEST_RECORD:
+                    raise InputError(f"--osv {path}: {file.filename} is larger than a record.")
+                record = parse_json(archive.read(file))
+                for package in _affected(record, requested):
+                    found.setdefault(package, set()).add(str(record["id"]))
+    except (OSError, zipfile.BadZipFile, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"--osv {path}: {type(error).__name__}: it is not a ZIP file of OSV's records, such as "
+            "the all.zip of an ecosystem."
+        ) from None
+    return {package: tuple(sorted(ids)) for package, ids in found.items()}
+
+
+def _affected(
+    record: Mapping[str, Any], requested: Mapping[tuple[str, str], list[Package]]
+) -> Iterator[Package]:
+    if record.get("withdrawn"):
+        return
+    for one in record.get("affected", ()):
+        about = one.get("package") or {}
+        for package in requested.get((str(about.get("ecosystem")), str(about.get("name"))), ()):
+            ranges = one.get("ranges", ()) if package.ecosystem == "PyPI" else ()
+            listed = package.version in one.get("versions", ())
+            if listed or any(_within(package.version, each) for each in ranges):
+                yield package
+
+
+def _within(version: str, described: Mapping[str, Any]) -> bool:
+    """Return whether a version of PyPI is in a range: after the last event, it is introduced."""
+    if described.get("type") != "ECOSYSTEM":
+        return False
+    inside = False
+    try:
+        own = Version(version)
+        events = [
+            (Version(text), kind)
+            for event in described.get("events", ())
+            for kind, text in event.items()
+        ]
+    except InvalidVersion:
+        return False
+    for at, kind in sorted(events, key=lambda one: one[0]):
+        if kind == "introduced" and own >= at:
+            inside = True
+        elif (kind == "fixed" and own >= at) or (kind == "last_affected" and own > at):
+            inside = False
+    return inside

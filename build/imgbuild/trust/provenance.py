@@ -1,0 +1,99 @@
+"""Say how an image was made: the predicate of SLSA's provenance v1, and in-toto's statement of it.
+
+It says nothing of the push: the same candidate has the same provenance at any time. What is not
+content of a file has the short digest of the label ``imgbuild.inputs``, which is copied.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from imgbuild.dockerfile.labels import BASE_DIGEST, NAMESPACE, OCI
+from imgbuild.dockerfile.render import dockerfile_path
+from imgbuild.files import file_sha256, sha256
+from imgbuild.inputs.build_inputs import image_downloads
+from imgbuild.plan.changes import recorded_parts
+from imgbuild.project import Project
+from imgbuild.settings import Settings
+from imgbuild.suites.catalog import read_suites
+
+if TYPE_CHECKING:
+    from imgbuild.publish.candidate import PushCandidate
+
+STATEMENT = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
+SBOM_TYPE, SBOM_MEDIA_TYPE = "https://cyclonedx.org/bom", "application/vnd.cyclonedx+json"
+BUILD_TYPE = f"urn:{NAMESPACE}:build:1"
+#: Who built an image that no workflow did.
+LOCAL = f"urn:{NAMESPACE}:local"
+
+
+def statement(
+    name: str, digest: str, predicate: Mapping[str, Any], predicate_type: str = PREDICATE_TYPE
+) -> dict[str, Any]:
+    """Return what is to be signed: that a predicate is of the image of this name and digest."""
+    subject = {"name": name, "digest": _digest(digest)}
+    head = {"_type": STATEMENT, "subject": [subject], "predicateType": predicate_type}
+    return {**head, "predicate": predicate}
+
+
+def provenance(
+    candidate: "PushCandidate", project: Project, settings: Settings, sbom: str
+) -> dict[str, Any]:
+    """Return the predicate; the packages of the system are those of ``sbom``.
+
+    ``project`` and ``settings`` are what the candidate was approved by: they have its input digest.
+    """
+    image, labels = candidate.image, candidate.labels
+    inside: dict[str, Any] = {
+        "inputDigest": candidate.input_digest,
+        "substitutes": [*candidate.allowed],
+    }
+    inside |= {"inputs": recorded_parts(labels) or {}, "epoch": image.matrix.epoch}
+    row, pins = (
+        image.row.model_dump(mode="json"),
+        {one.component: one.version for one in image.pins},
+    )
+    asked = {"image": image.name, "variant": image.variant, "row": row, "pins": pins}
+    codes = {suite.name: suite.code for suite in read_suites(project.suites)}
+    suites = [
+        {"name": f"suite {name}", "digest": _digest(codes[name]), "annotations": {**entry}}
+        for name, entry in sorted(candidate.report.items())
+    ]
+    listed = {"name": "sbom", "mediaType": SBOM_MEDIA_TYPE}
+    return {
+        "buildDefinition": {
+            "buildType": BUILD_TYPE,
+            "externalParameters": asked | {"revision": labels.get(f"{OCI}.revision", "")},
+            "internalParameters": inside,
+            "resolvedDependencies": [*_materials(candidate, project, settings)],
+        },
+        "runDetails": {
+            "builder": {"id": labels.get(f"{OCI}.source", LOCAL)},
+            "byproducts": [{**listed, "digest": _digest(sha256(sbom.encode()))}, *suites],
+        },
+    }
+
+
+def _materials(
+    candidate: "PushCandidate", project: Project, settings: Settings
+) -> Iterator[dict[str, Any]]:
+    """Yield every input that has a digest of its own: revision, base, files, downloads."""
+    image, labels = candidate.image, candidate.labels
+    revision, dirty, _ = labels.get(f"{OCI}.revision", "").partition("-dirty")
+    if revision and not dirty:
+        source = labels.get(f"{OCI}.source", "")
+        place = {"uri": f"git+{source}"} if source else {"name": "revision"}
+        yield {**place, "digest": {"gitCommit": revision}}
+    base = {"name": "base", "uri": labels.get(f"{OCI}.base.name", image.os_name)}
+    yield {**base, "digest": _digest(labels[BASE_DIGEST])}
+    locks = (project.locks / name for name in image.lock_names)
+    for file in (dockerfile_path(image, project.dockerfiles), *locks):
+        yield {"name": str(file.relative_to(project.root)), "digest": _digest(file_sha256(file))}
+    for one in image_downloads(image, project.locks, settings).all:
+        yield {"name": one.name, "uri": one.url, "digest": _digest(one.sha256)}
+    horovod = f"pkg:pypi/horovod@{image.version_of('horovod')}"
+    yield {"name": "Horovod", "uri": horovod, "digest": _digest(image.horovod.sha256)}
+
+
+def _digest(value: str) -> dict[str, str]:
+    return {"sha256": value.removeprefix("sha256:")}

@@ -1,0 +1,238 @@
+"""Say what is in an image: a bill of materials in CycloneDX 1.6, the same bytes for the same image.
+
+What is installed is read from the running image. The checkout adds where it came from, with hashes,
+and only by inputs of which the image's labels have the checkout's digest. The document is written
+as it is read: a library would bring four more packages to build a few dictionaries.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+from uuid import NAMESPACE_URL, uuid5
+
+from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+from packaging.utils import canonicalize_name
+from pydantic import Field
+
+from imgbuild.dockerfile.labels import BASE, BASE_DIGEST, EXTENDS, INPUT_PARTS, NAME, NAMESPACE, OCI
+from imgbuild.dockerfile.lockfile import read_lock
+from imgbuild.engine.client import Engine
+from imgbuild.engine.types import StoredImage
+from imgbuild.errors import CheckFailedError
+from imgbuild.files import json_sha256
+from imgbuild.inputs.build_inputs import FILES, image_downloads
+from imgbuild.matrix.images import Image, minor_of, whole_family
+from imgbuild.matrix.model import Matrix
+from imgbuild.plan.changes import recorded_parts
+from imgbuild.plan.digest import DOWNLOAD, SHORT, STAGE, InputReader
+from imgbuild.project import Project
+from imgbuild.settings import Settings
+from imgbuild.suites.container import NOTHING, ImageContents, ask_image, read_contents
+
+PROGRAM = Path(__file__).with_name("sbom_program.py")
+_COMPILED = "compiled from its source"
+#: How the packages of NVIDIA's libraries begin, in its own archive and in the Python package index.
+_NVIDIA = re.compile("(?:lib|nvidia-)(cudnn|nccl)|(?:nvidia-)?(cuda)-(?:cudart|runtime)-")
+
+_Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}$")]
+_Version = Annotated[str, Field(pattern=r"^[!-~]{1,200}$")]
+_Text = Annotated[str, Field(max_length=500)]
+_Packages = Annotated[tuple[tuple[_Name, _Version, _Text, _Text], ...], Field(max_length=20_000)]
+_System = tuple[_Name, _Version, _Name, _Name, _Version, _Text]
+_Component = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Installed:
+    """What :mod:`imgbuild.trust.sbom_program` prints, in its order; an image may make it up."""
+
+    system: Annotated[tuple[_System, ...], Field(max_length=20_000)] | None
+    python: _Packages
+    conda: _Packages
+
+
+#: Where something came from: in words, and the external reference of what it was made of, if known.
+Origin = tuple[str, tuple[Mapping[str, Any], ...]]
+#: By name and version; of a download by its file's name.
+Origins = Mapping[str, Origin]
+
+
+def image_sbom(
+    name: str, stored: StoredImage, engine: Engine, project: Project, matrix: Matrix
+) -> str:
+    """Return the SBOM of an image of the engine, as JSON; the lock of ``name`` must be held.
+
+    CheckFailedError: the image cannot say what is in it. InputError: the checkout is damaged.
+    MachineError: the engine cannot start its container; there is no docker client.
+    """
+    contents = read_contents(name, stored.id, engine)
+    installed = ask_image(PROGRAM, Installed, name, stored.id, engine)
+    if installed.system is None:
+        raise CheckFailedError(
+            f"{name} ({stored.id}) has no dpkg-query, which says what its system is made of. An "
+            "SBOM is made of images of Debian and Ubuntu; take a tool such as syft for others."
+        )
+    image = next((i for i in whole_family(matrix) if i.name == stored.labels.get(NAME)), None)
+    origins = known_origins(stored.labels, image, project) if image else {}
+    return sbom_text(sbom(stored, contents, installed, origins))
+
+
+def sbom_text(document: Mapping[str, Any]) -> str:
+    """Return the one text of an SBOM, whatever order its keys have in cosign's attestation."""
+    return json.dumps(document, indent=1, sort_keys=True) + "\n"
+
+
+def known_origins(labels: Mapping[str, str], image: Image, project: Project) -> Origins:
+    """Return where things came from, by those inputs of the checkout that the labels confirm."""
+    said, reader, found = recorded_parts(labels) or {}, InputReader(project), dict[str, Origin]()
+    for title in ("lock", "MPI lock"):
+        name = image.titled_locks.get(title)
+        if name and said.get(title) == reader.digest(f"locks/{name}")[:SHORT]:
+            lock, where = read_lock(project.locks / name), f"images/locks/{name}"
+            for one, version in lock.versions.items():
+                found |= _of_index(where, one, version, *lock.hashes[one])
+    if image.mpi.origin == "index" and (runtime := image.mpi.runtime.replace("==", "-")) in found:
+        found[f"{image.mpi.flavour}-{minor_of(image.mpi.version)}"] = found[runtime]
+    stage = reader.dockerfile(image).stages.get("horovod-source")
+    if stage and said.get(f"{STAGE}{stage.name}") == stage.digest[:SHORT]:
+        horovod = ("horovod", image.version_of("horovod"), image.horovod.sha256)
+        found |= _of_index(_COMPILED, *horovod)
+    for context, files in image_downloads(image, project.locks, Settings()).contexts.items():
+        for file in files:
+            if said.get(f"{DOWNLOAD}{context}/{file.name}") == file.sha256[:SHORT]:
+                how = _COMPILED if context == FILES else "conda"
+                found[file.name.partition(".tar")[0]] = _origin(how, file.url, file.sha256)
+    return found
+
+
+def _of_index(how: str, name: str, version: str, *sha256: str) -> Origins:
+    purl = package_url(("pypi", name), version)  # whichever index or mirror it came from
+    return {f"{name}-{version}": _origin(how, purl, *sha256)}
+
+
+def _origin(how: str, url: str, *sha256: str) -> Origin:
+    """Return an origin; a package was made of one of the files that a lock allows."""
+    kind = "source-distribution" if how == _COMPILED else "distribution"
+    hashes = [{"alg": "SHA-256", "content": one} for one in sorted(sha256)]
+    return how, ({"type": kind, "url": url, "hashes": hashes},)
+
+
+def sbom(
+    stored: StoredImage, contents: ImageContents, installed: Installed, origins: Origins
+) -> dict[str, Any]:
+    """Return the document: no time but the image's own, and everything in one order.
+
+    Its number is that of layers and labels, which are the same on every engine.
+    """
+    labels = {key: value for key, value in sorted(stored.labels.items()) if key != INPUT_PARTS}
+    facts = [(key, value) for key, value in labels.items() if key.startswith((NAMESPACE, OCI))]
+    facts += [(f"{NAMESPACE}:layer", layer) for layer in stored.layers]
+    image = {"type": "container", "name": labels.get(f"{OCI}.title") or "image", "bom-ref": "image"}
+    found = [*_base(labels), *_programs(contents, origins)]
+    found += [one for line in installed.system or () for one in _system(line, contents.os)]
+    found += [*_python(installed.python, origins)]
+    for name, version, licence, build in installed.conda:
+        origin = origins.get(f"{name}-{version}-{build}", ("conda", ()))
+        found.append(_component(("conda", name), version, origin, licence=licence, build=build))
+    components = {one["purl"]: one for one in found}
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "serialNumber": uuid5(NAMESPACE_URL, json_sha256([stored.layers, [*labels.items()]])).urn,
+        "version": 1,
+        "metadata": {
+            "timestamp": f"{datetime.fromtimestamp(stored.created, UTC):%Y-%m-%dT%H:%M:%SZ}",
+            "tools": {"components": [{"type": "application", "name": NAMESPACE}]},
+            "component": {**image, "properties": _properties(facts)},
+        },
+        "components": [components[purl] for purl in sorted(components)],
+    }
+
+
+def _base(labels: Mapping[str, str]) -> Iterator[_Component]:
+    """Yield the image that the labels name, by its digest, or its id where no registry has it."""
+    name, digest = labels.get(f"{OCI}.base.name"), labels.get(BASE_DIGEST)
+    if name and digest:
+        how = labels.get(EXTENDS) or labels.get(BASE, "registry")
+        path = ("oci" if how == "registry" else "generic", re.sub(r".*/|[:@].*", "", name))
+        more = {"type": "container", "name": name}
+        yield _component(path, digest, (how, ()), part="base") | more
+
+
+def _programs(contents: ImageContents, origins: Origins) -> Iterator[_Component]:
+    """Yield the interpreter and the MPI as they call themselves: not each is a package, too."""
+    flavour, version = contents.mpi
+    for part, name, found in (("python", "Python", contents.python), ("mpi", flavour, version)):
+        if name != NOTHING:
+            origin = origins.get(f"{name}-{found}", ("the program itself", ()))
+            one = _component(("generic", name.lower()), found, origin, part=part)
+            yield one | {"type": "application"}
+
+
+def _system(line: _System, system: tuple[str, str]) -> Iterator[_Component]:
+    """Yield a package of the distribution and its source; what stands in for one has none."""
+    name, version, architecture, source, source_version, maintainer = line
+    vendor, distro = system[0], "-".join(system)
+    origin: Origin = ("dpkg", ())
+    if maintainer == NAMESPACE:  # images/files/mpi/archive/stand-in
+        vendor, origin = NAMESPACE, ("stand-in: empty, in place of the distribution's", ())
+    else:
+        path = ("deb", vendor, source)
+        yield _component(path, source_version, origin, arch="source", distro=distro)
+    whole = source if source_version == version else f"{source}@{source_version}"
+    more = {} if whole == name else {"upstream": whole}
+    path = ("deb", vendor, name)
+    found = _component(path, version, origin, arch=architecture, distro=distro, **more)
+    yield found | {"publisher": maintainer}
+
+
+def _python(
+    packages: Iterable[tuple[str, str, str, str]], origins: Origins
+) -> Iterator[_Component]:
+    for name, version, licence, folder in packages:
+        path = ("pypi", str(canonicalize_name(name)))
+        origin = origins.get(f"{path[1]}-{version}", (folder, ()))
+        if version.endswith(f"+{NAMESPACE}"):  # `Image.provided`, of which no index knows
+            path, origin = ("generic", name), ("stand-in: another package provides it", ())
+        yield _component(path, version, origin, licence=licence) | {"name": name}
+
+
+def package_url(path: tuple[str, ...], version: str, **qualifiers: str) -> str:
+    """Return a purl in its canonical form; ``path`` is type, namespace, if any, and name."""
+    place = "/".join(quote(one, safe="") for one in path)
+    more = "&".join(f"{key}={quote(one, safe=':')}" for key, one in sorted(qualifiers.items()))
+    return f"pkg:{place}@{quote(version, safe=':')}?{more}".rstrip("?")
+
+
+def _component(
+    path: tuple[str, ...],
+    version: str,
+    origin: Origin,
+    *,
+    part: str = "",
+    licence: str = "",
+    **qualifiers: str,
+) -> _Component:
+    purl, nvidia = package_url(path, version, **qualifiers), _NVIDIA.match(path[-1])
+    part = nvidia[nvidia.lastindex or 0] if nvidia else part
+    facts = ((f"{NAMESPACE}:origin", origin[0]), (f"{NAMESPACE}:part", part))
+    found: _Component = {"type": "library", "bom-ref": purl, "name": path[-1], "purl": purl}
+    found |= {"version": version, "properties": _properties(facts)}
+    found |= {"externalReferences": [*origin[1]]} if origin[1] else {}
+    return found | ({"licenses": [_licence(licence)]} if licence else {})
+
+
+def _licence(text: str) -> dict[str, Any]:
+    try:
+        return {"expression": str(canonicalize_license_expression(text))}
+    except InvalidLicenseExpression:
+        return {"license": {"name": text}}
+
+
+def _properties(facts: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+    return [{"name": name, "value": value} for name, value in facts if value]

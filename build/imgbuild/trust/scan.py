@@ -1,0 +1,134 @@
+"""Judge an image: updates it lacks, known vulnerabilities, and parts that get no fixes any more."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import date
+from enum import StrEnum
+from typing import Any
+
+from packaging.specifiers import SpecifierSet
+
+from imgbuild.matrix.images import Image
+from imgbuild.matrix.model import Accepted
+from imgbuild.trust.osv import Known
+from imgbuild.trust.updates import Update
+
+#: Before the identifier of an advisory in the names that OSV has for those of distributions.
+_PREFIXES = ("DEBIAN-", "UBUNTU-")
+_SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+class Status(StrEnum):
+    """What a finding means: it counts, or it was accepted, or that has run out."""
+
+    OPEN = "open"
+    ACCEPTED = "accepted"
+    EXPIRED = "accepted until "
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something to do about one package; ``id`` is an advisory's, or the package's own name.
+
+    ``fix`` is the version that mends it; empty where none is known. ``status`` is that of
+    `Status`, with the day and the reason of what was accepted.
+    """
+
+    id: str
+    package: str
+    installed: str
+    fix: str
+    status: str
+
+    @property
+    def counts(self) -> bool:
+        return not self.status.startswith(f"{Status.ACCEPTED}:")
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What was found in one image, the day, and how far was looked.
+
+    ``vulnerabilities`` says who was asked for known vulnerabilities, or that nobody was: then their
+    absence means nothing. ``other_updates`` are newer packages without a security fix.
+    """
+
+    image: str
+    image_id: str
+    day: str
+    findings: tuple[Finding, ...]
+    vulnerabilities: str
+    end_of_life: tuple[str, ...]
+    other_updates: tuple[str, ...]
+
+    @property
+    def open(self) -> tuple[Finding, ...]:
+        return tuple(one for one in self.findings if one.counts)
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def findings(
+    updates: Iterable[Update], known: Known, accepted: Sequence[Accepted], today: date
+) -> Iterator[Finding]:
+    """Yield what to do about security, in the order of the packages."""
+    for update in updates:
+        if update.security:
+            status = _status(update.package, accepted, today)
+            have = update.installed or "-"
+            yield Finding(update.package, update.package, have, update.available, status)
+    for package, ids in known.items():
+        for one in ids:
+            status = _status(one, accepted, today)
+            yield Finding(one, package.name, package.version, "", status)
+
+
+def _status(identifier: str, accepted: Sequence[Accepted], today: date) -> str:
+    for prefix in _PREFIXES:
+        identifier = identifier.removeprefix(prefix)
+    for one in accepted:
+        if one.id == identifier:
+            if one.until < today:
+                return f"{Status.EXPIRED}{one.until}: {one.reason}"
+            return f"{Status.ACCEPTED}: until {one.until}, {one.reason}"
+    return Status.OPEN
+
+
+def unsupported_parts(image: Image, today: date) -> Iterator[str]:
+    """Yield a sentence for each part of an image that gets no security fixes any more."""
+    parts = {
+        "tensorflow": image.tensorflow,
+        "python": image.version_of("python"),
+        image.os.distribution: image.os.version,
+    }
+    titles = {"tensorflow": "TensorFlow"}
+    for one in image.matrix.end_of_life:
+        version = parts.get(one.part)
+        if version and version in SpecifierSet(one.versions) and (one.since or today) <= today:
+            since = f" since {one.since}" if one.since else ""
+            title = titles.get(one.part, one.part.capitalize())
+            yield f"{title} {version} gets no security fixes{since} ({one.source})"
+
+
+def sarif(scans: Iterable[Scan], version: str) -> Mapping[str, Any]:
+    """Return the findings that count in SARIF 2.1.0, at the Dockerfiles of their images."""
+    results, rules = [], {}
+    for scan in scans:
+        for one in scan.open:
+            text = f"{one.package} {one.installed}"
+            text += f": update to {one.fix}" if one.fix else f" has {one.id}"
+            rules[one.id] = {"id": one.id, "shortDescription": {"text": text}}
+            place = {"uri": f"images/dockerfiles/{scan.image}/Dockerfile"}
+            results.append(
+                {
+                    "ruleId": one.id,
+                    "level": "warning",
+                    "message": {"text": f"{scan.image}: {text}."},
+                    "locations": [{"physicalLocation": {"artifactLocation": place}}],
+                    "partialFingerprints": {"imgbuild/v1": f"{scan.image} {one.id} {one.package}"},
+                }
+            )
+    driver = {"name": "imgbuild", "version": version, "rules": [*rules.values()]}
+    run = {"tool": {"driver": driver}, "results": results}
+    return {"$schema": _SARIF, "version": "2.1.0", "runs": [run]}

@@ -1,0 +1,183 @@
+"""Images that are signed as they are pushed, by two versions of cosign, on a real registry."""
+
+import json
+import os
+import subprocess
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from debian_program import debian_program, with_program
+from network_namespace import forwarded
+from own_dockerd import OwnDockerd, own_dockerd
+from own_registry import OwnRegistry, own_registry
+from publishing_project import IMMUTABLE, ONE, TWO, PublishingProject, publishing_project
+
+from imgbuild.registry.repository_client import RegistryClient, connect
+from imgbuild.settings import load_settings
+
+#: Debian's suites with version 2 and version 3 of cosign.
+SUITES = ("trixie", "sid")
+PASSWORD = "a password of a key"  # noqa: S105
+TYPES = ("cyclonedx", "slsaprovenance1")
+
+
+@dataclass(frozen=True)
+class SigningProject(PublishingProject):
+    """A publishing checkout with one version of cosign."""
+
+    programs: Path = Path("/nonexistent")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        own = {"COSIGN_PASSWORD": PASSWORD}
+        return with_program({**super().environment, **own}, self.programs)
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnRegistry]:
+    with own_registry(tmp_path_factory.mktemp("registry")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with two keys: own.key, own.pub, other.key, other.pub."""
+    folder = tmp_path_factory.mktemp("keys")
+    program = debian_program("cosign", SUITES[0]) / "cosign"
+    for name in ("own", "other"):
+        words = [str(program), "generate-key-pair", f"--output-key-prefix={name}"]
+        environment = {**os.environ, "COSIGN_PASSWORD": PASSWORD}
+        subprocess.run(words, cwd=folder, env=environment, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def built(
+    registry: OwnRegistry, dockerd: OwnDockerd, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PublishingProject]:
+    made = publishing_project(tmp_path_factory.mktemp("signing"), dockerd.host)
+    made.run("build", *TWO)
+    made.set_up(publishing={"attempts": 3, "first_wait": 0.1})
+    with forwarded(registry.port, dockerd.pid):
+        yield made
+
+
+@pytest.fixture(params=SUITES)
+def project(
+    built: PublishingProject, tmp_path: Path, request: pytest.FixtureRequest
+) -> SigningProject:
+    copy = built.copied(tmp_path, f"ml/{uuid.uuid4().hex}")
+    programs = debian_program("cosign", request.param)
+    return SigningProject(copy.root, copy.state, copy.host, copy.cache, copy.repository, programs)
+
+
+@pytest.fixture
+def client(project: SigningProject, registry: OwnRegistry) -> Iterator[RegistryClient]:
+    settings = load_settings(project.project.settings)
+    opened = connect(f"{registry.host}/{project.repository}", settings, print, "--to")
+    yield opened
+    opened.close()
+
+
+def _checks(project: SigningProject, reference: str, key: Path, code: int = 0) -> dict[str, str]:
+    """Return the problem of each check of `imgbuild verify`; nothing where it holds."""
+    found = project.json("verify", reference, "--key", str(key), code=code)
+    return {one["name"]: one["problem"] for one in found}
+
+
+def _tag(client: RegistryClient, minor: str) -> str:
+    (tag,) = {one for one in client.tags() if one.startswith(f"{IMMUTABLE[minor]}-")} - {
+        one for one in client.tags() if one.endswith(".record")
+    }
+    return tag
+
+
+def test_what_is_pushed_is_signed_and_every_cosign_verifies_it(
+    project: SigningProject, registry: OwnRegistry, client: RegistryClient, keys: Path
+) -> None:
+    own, other = keys / "own.pub", keys / "other.pub"
+    sign = ("--sign-key", str(keys / "own.key"))
+    found = json.loads(project.push(registry.host, *sign, "--json", selection=TWO).stdout)
+    assert [one["done"][:2] for one in found["published"]] == [["pushed", "signed"]] * 2
+    again = json.loads(project.push(registry.host, *sign, "--json", selection=TWO).stdout)
+    assert [one["done"] for one in again["published"]] == [[], []]
+    reference = f"{client.name}:{_tag(client, '1.10')}"
+    assert {*_checks(project, reference, own).values()} == {""}
+    problems = _checks(project, reference, other, code=1)
+    assert all(problems[name] for name in ("signature", "SBOM", "provenance"))
+    # With nothing of imgbuild: both versions, whichever signed; predicates are what they should be.
+    digest = client.head(_tag(client, "1.10"))
+    for suite in SUITES:
+        cosign = str(debian_program("cosign", suite) / "cosign")
+        exact = f"{client.name}@{digest}"
+        trust = (f"--key={own}", "--insecure-ignore-tlog=true")
+        project.typed([cosign, "verify", *trust, exact])
+        for kind in TYPES:
+            project.typed([cosign, "verify-attestation", *trust, f"--type={kind}", exact])
+        assert project.typed(
+            [cosign, "verify", f"--key={other}", trust[1], exact], code=None
+        ).returncode
+    oras = str(debian_program("oras", "sid") / "oras")
+    listed = project.typed([oras, "discover", "--plain-http", f"{client.name}@{digest}"]).stdout
+    assert listed.count("sha256:") >= 3
+    assert PASSWORD not in project.log()
+
+
+def test_a_tag_of_another_image_a_changed_layer_and_an_unsigned_image_are_refused(
+    project: SigningProject, registry: OwnRegistry, client: RegistryClient, keys: Path
+) -> None:
+    own = keys / "own.pub"
+    said = project.push(registry.host, selection=ONE).stderr
+    assert "--sign-key" in said
+    tag = _tag(client, "1.10")
+    stem = str(client.head(tag)).replace(":", "-")
+    assert {f"{stem}.sbom", f"{stem}.provenance", stem} <= {*client.tags()}
+    assert _checks(project, f"{client.name}:{tag}", own, code=1)["signature"]
+    sign = ("--sign-key", str(keys / "own.key"))
+    project.push(registry.host, *sign, selection=TWO)  # completes what was not signed
+    assert {*_checks(project, f"{client.name}:{tag}", own).values()} == {""}
+    # Somebody who may write moves a tag to another image, which is signed as well.
+    other = client.manifest(_tag(client, "1.11"))
+    assert other
+    client.put_manifest("1.10-cpu", other.content, other.media_type)
+    found = _checks(project, f"{client.name}:1.10-cpu", own, code=1)
+    assert found["record"]
+    assert not found["signature"]
+    # And puts an image of their own there, with the attestations of the right one.
+    document: dict[str, Any] = json.loads(other.content)
+    document["layers"] = document["layers"][:-1]
+    forged = client.put_manifest("1.10-cpu", json.dumps(document).encode(), other.media_type)
+    for end in (".sig", ".att"):
+        copied = client.manifest(f"{other.digest.replace(':', '-')}{end}")
+        assert copied
+        client.put_manifest(f"{forged.replace(':', '-')}{end}", copied.content, copied.media_type)
+    found = _checks(project, f"{client.name}:1.10-cpu", own, code=1)
+    assert all(found[name] for name in ("signature", "SBOM", "provenance", "record"))
+
+
+def test_what_is_not_verified_is_neither_pulled_nor_extended(
+    project: SigningProject,
+    registry: OwnRegistry,
+    client: RegistryClient,
+    keys: Path,
+    tmp_path: Path,
+) -> None:
+    project.push(registry.host, selection=ONE)
+    with own_dockerd() as engine, forwarded(registry.port, engine.pid):
+        copy = project.copied(tmp_path / "other", project.repository)
+        other = replace(copy, state=tmp_path / "state", host=engine.host)
+        other.set_up(engine={"host": engine.host}, verify={"key": str(keys / "own.pub")})
+        source = ("--pull", "--from", f"{registry.host}/{project.repository}")
+        assert "is not verified" in other.run("build", *ONE, *source, "--no-test").stderr
+        assert other.plan("1.10")["action"] != "build", "it was built here"
+        reference = f"{client.name}:{_tag(client, '1.10')}"
+        words = ("extend", "--base", reference, "--env", "A=1", "-t", "me/x:1", "--no-test")
+        assert "no signature" in other.run(*words, code=1).stderr
+        assert other.docker("image", "inspect", "me/x:1").returncode
+        # Signed afterwards, it is taken: the very image, not one that is built there.
+        project.push(registry.host, "--sign-key", str(keys / "own.key"), selection=ONE)
+        other.run(*words)

@@ -1,0 +1,216 @@
+"""What is found in an image: updates, known vulnerabilities, accepted ones, and ended parts."""
+
+import http.server
+import json
+import threading
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from imgbuild.errors import CheckFailedError, InputError, MachineError
+from imgbuild.matrix.images import Image
+from imgbuild.matrix.model import Accepted
+from imgbuild.settings import Settings
+from imgbuild.sites import Sites
+from imgbuild.trust.osv import Known, Package, ask, packages_of, read
+from imgbuild.trust.scan import Scan, findings, sarif, unsupported_parts
+from imgbuild.trust.updates import Update, read_updates
+
+TODAY = date(2026, 11, 25)
+OPENSSL = Package("Debian:12", "openssl", "3.0.15-1~deb12u1")
+PILLOW = Package("PyPI", "pillow", "8.4.0")
+NUMPY = Package("PyPI", "numpy", "1.18.5")
+
+
+def test_of_an_sbom_the_packages_are_asked_for_that_osv_knows() -> None:
+    purls = [
+        "pkg:pypi/pillow@8.4.0",
+        "pkg:deb/debian/openssl@3.0.15-1~deb12u1?arch=source&distro=debian-12",
+        "pkg:deb/debian/libssl3@3.0.15-1~deb12u1?arch=amd64&distro=debian-12&upstream=openssl",
+        "pkg:deb/ubuntu/libstdc%2B%2B6@1%3A2?arch=source&distro=ubuntu-18.04",
+        "pkg:generic/cpython@3.6.15",
+    ]
+    found = packages_of({"components": [{"purl": one} for one in purls] + [{}]})
+    assert {*found} == {OPENSSL, PILLOW, Package("Ubuntu:18.04:LTS", "libstdc++6", "1:2")}
+
+
+@contextmanager
+def osv_service(answer: Any, status: int = 200) -> Iterator[tuple[Sites, list[dict[str, Any]]]]:
+    """Give sites with a mirror of OSV that answers so, and what it was asked."""
+    asked: list[dict[str, Any]] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            asked.extend(body["queries"])
+            said = answer(body["queries"]) if callable(answer) else answer
+            content = json.dumps(said).encode()
+            self.send_response(status if self.path == "/here/v1/querybatch" else 404)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/here/"
+        settings = Settings.model_validate({"mirrors": {"osv": {"url": url}}})
+        yield Sites({"osv": "https://osv.example/"}, settings), asked
+        server.shutdown()
+
+
+def _answer(queries: list[dict[str, Any]]) -> dict[str, Any]:
+    """Answer as OSV does: nothing for what is not known, the rest of a long answer on request."""
+    results: list[dict[str, Any]] = []
+    for query in queries:
+        token = query.get("page_token")
+        if query["package"] == {"ecosystem": "PyPI", "name": "pillow"}:
+            more = {} if token else {"next_page_token": "2"}
+            results.append({"vulns": [{"id": f"GHSA-{token or 1}", "modified": "x"}], **more})
+        else:
+            results.append({})
+    return {"results": results}
+
+
+def test_osv_is_asked_for_all_pages_of_all_packages() -> None:
+    with osv_service(_answer) as (sites, asked):
+        known = ask([PILLOW, OPENSSL, *(Package("PyPI", f"p{i}", "1") for i in range(1500))], sites)
+    assert known == {PILLOW: ("GHSA-1", "GHSA-2")}
+    assert len(asked) == 1503
+    assert {query["version"] for query in asked} == {"8.4.0", OPENSSL.version, "1"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "kind"),
+    [
+        ({"results": []}, 200, CheckFailedError),
+        ([], 200, CheckFailedError),
+        ({"results": [{}]}, 404, CheckFailedError),
+        ({}, 503, MachineError),
+    ],
+)
+def test_what_is_no_answer_of_osv_is_not_nothing_found(
+    answer: object, status: int, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("imgbuild.sites._TRIES", 1)
+    with osv_service(answer, status) as (sites, _), pytest.raises(kind):
+        ask([PILLOW], sites)
+
+
+def _records(folder: Path, *records: object) -> Path:
+    path = folder / "all.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for index, record in enumerate(records):
+            archive.writestr(f"{index}.json", json.dumps(record))
+    return path
+
+
+def _record(name: str, package: Package, **facts: Any) -> dict[str, Any]:
+    about = {"ecosystem": package.ecosystem, "name": package.name}
+    return {"id": name, "affected": [{"package": about, **facts}]}
+
+
+def test_records_in_a_file_are_compared_by_versions_and_ranges(tmp_path: Path) -> None:
+    def within(*events: dict[str, str]) -> list[dict[str, Any]]:
+        return [{"type": "ECOSYSTEM", "events": [*events]}]
+
+    since, fixed = {"introduced": "0"}, {"fixed": "9.0"}
+    path = _records(
+        tmp_path,
+        _record("A", PILLOW, ranges=within(since, fixed)),
+        _record("B", PILLOW, ranges=within(since, {"fixed": "8.4.0"})),
+        _record("C", PILLOW, ranges=within(since, {"last_affected": "8.4"})),
+        _record("D", PILLOW, ranges=within(since, {"fixed": "8.0"}, {"introduced": "8.4.0"})),
+        _record("E", PILLOW, versions=["8.4.0"], ranges=[]),
+        _record("F", NUMPY, versions=["1.18.4"]),
+        {**_record("G", PILLOW, versions=["8.4.0"]), "withdrawn": "2022-01-01T00:00:00Z"},
+        _record("DEBIAN-CVE-1", OPENSSL, versions=[OPENSSL.version]),
+    )
+    assert read([PILLOW, NUMPY, OPENSSL], path) == {
+        PILLOW: ("A", "C", "D", "E"),
+        OPENSSL: ("DEBIAN-CVE-1",),
+    }
+
+
+@pytest.mark.parametrize("damage", ["no zip", "no json", "no record", "missing"])
+def test_a_file_of_something_else_is_refused(tmp_path: Path, damage: str) -> None:
+    path = _records(tmp_path, ["no", "record"] if damage == "no record" else {})
+    if damage == "no zip":
+        path.write_bytes(b"x" * 100)
+    elif damage == "no json":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("x.json", "{")
+    elif damage == "missing":
+        path.unlink()
+    with pytest.raises(InputError, match=r"all\.zip"):
+        read([PILLOW], path)
+
+
+def test_apt_says_what_is_newer_and_what_is_a_security_fix(tmp_path: Path) -> None:
+    (tmp_path / "packages").write_text(
+        "ii  openssl 3.0.1\nii  tzdata 2024a-0\nrc  gone 1\nii  libgcc-s1 12.1\n"
+    )
+    (tmp_path / "uris").write_text(
+        "'http://x/debian-security/pool/o/openssl_3.0.2_amd64.deb' openssl_3.0.2_amd64.deb 1 S\n"
+        "'http://x/debian/pool/t/tzdata_2026a-0_all.deb' tzdata_1%3a2026a-0_all.deb 1 SHA256:0\n"
+        "'http://x/debian/pool/main/s/security-libs_1_all.deb' security-libs_1_all.deb 1 SHA256:0\n"
+    )
+    assert [*read_updates(tmp_path)] == [
+        Update("openssl", "3.0.1", "3.0.2", security=True),
+        Update("tzdata", "2024a-0", "1:2026a-0", security=False),
+        Update("security-libs", "", "1", security=False),
+    ]
+    (tmp_path / "uris").write_text("something else\n")
+    with pytest.raises(CheckFailedError, match="something else"):
+        [*read_updates(tmp_path)]
+
+
+def _accepted(name: str, until: date) -> Accepted:
+    return Accepted.model_validate({"id": name, "until": until, "reason": "no user input"})
+
+
+def test_what_is_accepted_does_not_count_until_its_day() -> None:
+    updates = [Update("openssl", "1", "2", security=True), Update("git", "1", "2", security=False)]
+    known: Known = {OPENSSL: ("DEBIAN-CVE-2024-1", "DEBIAN-CVE-2024-2"), PILLOW: ("GHSA-1",)}
+    accepted = [_accepted("CVE-2024-1", TODAY), _accepted("GHSA-1", date(2026, 11, 24))]
+    found = [*findings(updates, known, accepted, TODAY)]
+    assert [(one.id, one.counts) for one in found] == [
+        ("openssl", True),
+        ("DEBIAN-CVE-2024-1", False),
+        ("DEBIAN-CVE-2024-2", True),
+        ("GHSA-1", True),
+    ]
+    assert "2026-11-24" in found[3].status
+    assert found[0].fix == "2"
+
+
+def test_parts_without_security_fixes_are_named(images: dict[str, Image]) -> None:
+    old = [*unsupported_parts(images["tf-1.12-cpu-ubuntu"], TODAY)]
+    assert [text.split()[0] for text in old] == ["Ubuntu", "Python", "TensorFlow"]
+    assert "2021-12-23" in old[1]
+    assert [text.split()[0] for text in unsupported_parts(images["tf-2.15-cpu-debian"], TODAY)] == [
+        "TensorFlow"
+    ]
+    assert not [
+        text
+        for text in unsupported_parts(images["tf-1.12-cpu-ubuntu"], date(2020, 1, 1))
+        if "Python" in text
+    ]
+
+
+def test_sarif_has_what_counts() -> None:
+    found = findings([], {PILLOW: ("GHSA-1", "GHSA-2")}, [_accepted("GHSA-2", TODAY)], TODAY)
+    scan = Scan("tf-2.2-cpu-debian", "sha256:1", "2026-11-25", tuple(found), "OSV", (), ())
+    (run,) = sarif([scan], "1.0")["runs"]
+    (result,) = run["results"]
+    assert result["ruleId"] == "GHSA-1"
+    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["GHSA-1"]
+    uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    assert uri == "images/dockerfiles/tf-2.2-cpu-debian/Dockerfile"
