@@ -5,7 +5,14 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from checkout import Base, Checkout
+from checkout import ROOT, Base, Checkout
+from own_registry import own_registry
+
+from imgbuild.project import Project
+from imgbuild.publish.record import Record, put_record
+from imgbuild.registry.repository import DOCKER_MANIFEST, descriptor
+from imgbuild.registry.repository_client import connect
+from imgbuild.settings import load_settings
 
 #: In place of the present versions; of the second, no newer one is a security fix.
 OLD = {"openssl": "3.0.1-1", "libgcc-s1": "12.1.0-1"}
@@ -47,3 +54,41 @@ def test_an_image_with_old_packages_is_named_with_what_mends_it(
     assert [one["id"] for one in again["findings"]] == [
         one for one in findings if one != "GHSA-made-up"
     ]
+
+
+def test_a_published_image_with_old_packages_is_to_be_built_again(
+    base: Callable[[str], Base], checkout: Checkout, tmp_path: Path
+) -> None:
+    """By the packages that its record lists: nothing is pulled."""
+    name = "tf-2.2-cpu-debian"
+    base(name)
+    digest, newest = checkout.plan("2.2")["input_digest"], {"base-files": "99"}
+    settings = load_settings(Project(ROOT).settings)
+    with own_registry(tmp_path / "registry") as registry:
+        repository = f"{registry.host}/ml/tensorflow"
+        client = connect(repository, settings, print, "--to")
+        for number, system in enumerate((newest, OLD), 1):
+            content = json.dumps({"number": number}).encode()
+            config = descriptor("application/vnd.docker.container.image.v1+json", content)
+            client.put_blob(content)
+            document = {"schemaVersion": 2, "mediaType": DOCKER_MANIFEST, "config": config}
+            text = json.dumps({**document, "layers": []}).encode()
+            tag, release = f"{name}-20261120.{number}", f"20261120.{number}"
+            client.put_manifest(tag, text, DOCKER_MANIFEST)
+            client.put_manifest(f"input-{digest.removeprefix('sha256:')}", text, DOCKER_MANIFEST)
+            image = client.manifest(tag)
+            assert image
+            facts = (name, image.digest, image.config_digest, 1, release, tag, (), digest)
+            published = f"2026-11-20T0{number}:00:00Z"
+            record = Record(*facts, "cpu", "debian", {}, (), {}, (), published, system=system)
+            put_record(client, record, image)
+            words = ("matrix", "--name", name, "--from", repository)
+            listed = json.loads(checkout.run(*words, "--outdated").stdout)
+            if number == 1:
+                assert listed == []
+            else:
+                (found,) = listed
+                assert "openssl" in found["reason"]
+                assert "libgcc-s1" not in found["reason"], "its update is no security fix"
+            assert json.loads(checkout.run(*words, "--missing").stdout) == []
+        client.close()

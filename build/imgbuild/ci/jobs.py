@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +37,7 @@ class JobOptions:
 
     changed_since: str | None = None
     missing: bool = False
+    outdated: bool = False
     repository: str | None = None
     shard: tuple[int, int] | None = None
     shards: int | None = None
@@ -96,7 +97,8 @@ def select_jobs(
     """Return the images that the options leave, compared with git and the registry.
 
     Each option narrows the list: ``--changed-since`` and ``--missing`` together list the images
-    that changed and are not published as they are now.
+    that changed and are not published as they are now. ``--outdated`` is ``--missing``, and the
+    images whose latest release lacks security fixes of its system.
 
     InputError: a Dockerfile or lock is not the current one, a revision does not exist, no
         repository is named.
@@ -106,24 +108,33 @@ def select_jobs(
     settings = load_settings(project.settings)
     check_names(settings, images[0].matrix)
     published: Container[str] = ()
-    if options.missing:
+    outdated: Mapping[str, str] = {}
+    if options.missing or options.outdated:
         from imgbuild.publish.record import published_inputs  # noqa: PLC0415 - brings requests
         from imgbuild.registry.repository_client import connect  # noqa: PLC0415
 
         # Before all else: a base image is made only where there is something to compare.
         with closing(connect(options.repository, settings, log, "--from")) as registry:
             published = published_inputs(registry)
-    make = options.missing or options.make_bases
+            if options.outdated:
+                from imgbuild.ci.outdated import outdated_images  # noqa: PLC0415
+
+                outdated = outdated_images(project, images, registry, log)
+    make = options.missing or options.outdated or options.make_bases
     inputs = prepare_inputs(images, settings, project, log, make=make)
     now = this_checkout(project, images, inputs)
     reasons = dict.fromkeys(now.images, SELECTED)
     if options.changed_since is not None:
         reasons = changed_since(options.changed_since, now, project, settings, log)
-    if options.missing:
+    if options.missing or options.outdated:
+        found = {
+            name: outdated.get(name, NOT_PUBLISHED)
+            for name in reasons
+            if name in outdated or input_tag(now.digests[name].total) not in published
+        }
         reasons = {
-            name: NOT_PUBLISHED if reason == SELECTED else f"{reason}; {NOT_PUBLISHED}"
-            for name, reason in reasons.items()
-            if input_tag(now.digests[name].total) not in published
+            name: why if reasons[name] == SELECTED else f"{reasons[name]}; {why}"
+            for name, why in found.items()
         }
     jobs = _jobs([image for image in images if image.name in reasons], options)
     shard_of = {image.name: job.shard for job in jobs for image in job.images}

@@ -33,7 +33,12 @@ def matrix(
         "Only images that are not published with their input digest. Bootstraps base "
         "images that are not made yet, as a build does.",
     ),
-    source: str | None = options.repository("--from", "The repository of --missing."),
+    outdated: bool = flag(
+        "--outdated",
+        "The same, and images whose latest release lacks security fixes of its system. Needs an "
+        "engine.",
+    ),
+    source: str | None = options.repository("--from", "The repository of --missing, --outdated."),
     make_bases: bool = flag(
         "--make-bases", "Bootstrap base images that are not made yet, even without --missing."
     ),
@@ -52,21 +57,23 @@ def matrix(
     """List the images that CI has to build.
 
     By default, all of them. --changed-since and --missing narrow the list: together they
-    list what changed and is not published. No engine is needed.
+    list what changed and is not published. No engine is needed, but for --outdated.
     """
     from imgbuild.ci import jobs
 
     if shard is not None and shards:
         raise InputError("--shard takes one shard and --shards lists all of them; choose one.")
-    if source is not None and not missing:
-        raise InputError("--from needs --missing.")
+    if source is not None and not (missing or outdated):
+        raise InputError("--from needs --missing or --outdated.")
     part = None if shard is None else jobs.parse_shard(shard)
     checkout = options.open_project(project)
     images = select(checkout, selection.or_everything)
     images = tuple(one for one in images if not (without_gpu and one.variant == "gpu"))
     if not images:
         raise InputError("--without-gpu leaves nothing: only GPU images are selected.")
-    job_options = jobs.JobOptions(changed_since, missing, source, part, shards, make_bases)
+    job_options = jobs.JobOptions(
+        changed_since, missing, outdated, source, part, shards, make_bases
+    )
     found = jobs.select_jobs(checkout, images, job_options, info)
     text = {
         Format.JSON: jobs.json_text,

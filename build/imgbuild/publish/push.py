@@ -25,6 +25,7 @@ from imgbuild.build.context import BuildContext, BuildOptions, open_context
 from imgbuild.engine.client import Engine
 from imgbuild.errors import CheckFailedError, ImgbuildError, MachineError
 from imgbuild.events import ImageNote, ImagesPlanned, ImageState, State
+from imgbuild.files import parse_json
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag
 from imgbuild.parallel import in_parallel
@@ -41,6 +42,7 @@ from imgbuild.settings import Settings, load_settings
 from imgbuild.suites.container import remove_leftovers
 from imgbuild.trust.attachments import Attachments
 from imgbuild.trust.documents import predicates
+from imgbuild.trust.sbom import system_packages
 
 #: How long an interrupt waits for pushes that the engine reports nothing of, in seconds.
 _END_SECONDS = 5.0
@@ -238,9 +240,11 @@ class Push:
         if manifest is None:
             upload(existing.tag)
             manifest = self._uploaded(image, existing.tag)
-        if planned.attaches:
-            self.attachments.put(manifest, documents())
         record = self._record(image, existing, manifest)
+        if planned.attaches:
+            found = documents()
+            self.attachments.put(manifest, found)
+            record = replace(record, system=system_packages(parse_json(found["cyclonedx"])))
         if record != existing.record:
             self._require_own(record, None, existing.record)
             put_record(self.registry, record, manifest)
@@ -302,6 +306,7 @@ class Push:
         return replace(
             record,
             published=old.published,
+            system=old.system,
             retired=old.retired,
             retired_reason=old.retired_reason,
         )

@@ -93,6 +93,8 @@ class Record:
     packages: Mapping[Word, Word] = field(default_factory=dict)
     #: The time as which the archive of a distribution was taken, where the settings name one.
     snapshots: Mapping[Word, Word] = field(default_factory=dict)
+    #: The version of every package of the system, by the SBOM.
+    system: Mapping[Word, Word] = field(default_factory=dict)
     #: The day since when nobody should use it any more, and why; both empty as long as one may.
     retired: Annotated[str, Field(pattern=r"^([0-9]{4}-[0-9]{2}-[0-9]{2})?$")] = ""
     retired_reason: Word = ""

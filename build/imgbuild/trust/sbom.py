@@ -87,6 +87,16 @@ def sbom_text(document: Mapping[str, Any]) -> str:
     return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
 
+def system_packages(document: Mapping[str, Any]) -> dict[str, str]:
+    """Return the versions of the distribution's own packages that an SBOM of ours lists."""
+    listed = (one for one in document.get("components", ()) if "purl" in one)
+    return {
+        one["name"]: one["version"]
+        for one in listed
+        if re.match("pkg:deb/(debian|ubuntu)/", one["purl"]) and "arch=source" not in one["purl"]
+    }
+
+
 def known_origins(labels: Mapping[str, str], image: Image, project: Project) -> Origins:
     """Return where things came from, by those inputs of the checkout that the labels confirm."""
     said, reader, found = recorded_parts(labels) or {}, InputReader(project), dict[str, Origin]()

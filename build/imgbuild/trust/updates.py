@@ -6,7 +6,7 @@ settings, on whatever machine the engine is.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
@@ -25,13 +25,26 @@ FROM image AS updates
 USER root
 SHELL ["/bin/sh", "-eu", "-c"]
 RUN --mount=type=secret,id=ca --mount=type=secret,id=netrc --mount=type=secret,id=upstreams \
-    --mount=source=install,target=/run/apt-install \
-    mkdir /found; cd /found; \
-    dpkg-query -W -f '${{db:Status-Abbrev}} ${{Package}} ${{Version}}\n' > packages; \
+    --mount=source=install,target=/run/apt-install --mount=from=known,target=/run/known \
+    mkdir /found; cd /found; export APT_CONFIG=/found/apt.conf; touch apt.conf; \
+    if [ -e /run/known/status ]; then cp /run/known/status .; \
+        echo 'Dir::State::status "/found/status";' > apt.conf; fi; \
+    dpkg-query --admindir=$(if [ -e status ]; then pwd; else echo /var/lib/dpkg; fi) -W \
+        -f '${{db:Status-Abbrev}} ${{Package}} ${{Version}}\n' > packages; \
     timeout {PLAN_SECONDS} \
     sh /run/apt-install --plan /found $(sed -n 's/^ii *\([^ ]*\) .*/\1/p' packages)
 FROM scratch AS updates-found
 COPY --from=updates /found/packages /found/uris /
+"""
+#: A package as dpkg's status file has it, of which only the version is known.
+_STATUS = """\
+Package: {}
+Status: install ok installed
+Architecture: amd64
+Version: {}
+Maintainer: x
+Description: x
+
 """
 _URI = re.compile(r"'([^']+)' ([^_]+)_([^_]+)_[^_]+\.deb ")
 
@@ -49,19 +62,28 @@ class Update:
     security: bool
 
 
-def find_updates(name: str, reference: str, context: BuildContext) -> tuple[Update, ...]:
+def find_updates(
+    name: str, reference: str, context: BuildContext, known: Mapping[str, str] | None = None
+) -> tuple[Update, ...]:
     """Return what the archive has newer than the image at a reference of the engine, by package.
+
+    With ``known``, versions by package, these are compared in the place of the image's own: the
+    image only tells which archive.
 
     CheckFailedError: the archive cannot be reached, or the image has no apt.
     """
     with work_folder("updates") as folder:
         dockerfile = folder / "Dockerfile"
         dockerfile.write_text(_DOCKERFILE, encoding="utf-8")
+        (folder / "known").mkdir()
+        if known is not None:
+            text = "".join(_STATUS.format(*one) for one in sorted(known.items()))
+            (folder / "known" / "status").write_text(text, encoding="utf-8")
         target = BakeTarget(
             name,
             context.project.files / "apt",
             dockerfile,
-            contexts={"image": f"docker-image://{reference}"},
+            contexts={"image": f"docker-image://{reference}", "known": str(folder / "known")},
             target="updates-found",
             uncached=("updates",),
             secrets=tuple(f"id={one},src={path}" for one, path in context.inputs.secrets.items()),
@@ -81,4 +103,6 @@ def read_updates(folder: Path) -> Iterator[Update]:
             raise CheckFailedError(f"apt names a package in a form that is not known: {line!r}.")
         url, package, version = match.groups()
         security = "security" in url.partition("/pool/")[0]
-        yield Update(package, installed.get(package, ""), unquote(version), security)
+        update = Update(package, installed.get(package, ""), unquote(version), security)
+        if update.installed != update.available:
+            yield update

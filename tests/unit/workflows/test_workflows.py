@@ -130,6 +130,9 @@ def test_jobs_are_limited(job: dict[str, Any], workflow: dict[str, Any]) -> None
         assert job["environment"]["name"] == "github-pages"
         assert re.match(rf"{re.escape(ONLY_MAIN)} && ", job["if"])
         assert [step["uses"].partition("@")[0] for step in job["steps"]] == ["actions/deploy-pages"]
+    elif "issues" in job["permissions"]:  # only what reports, without a checkout
+        assert written == {("issues", "write")}
+        assert not [step for step in job["steps"] if "uses" in step]
     else:
         # Who publishes also signs as the workflow: no other job can do either.
         signs = {("id-token", "write")} if ("packages", "write") in written else set()
