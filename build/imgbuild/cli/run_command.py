@@ -129,7 +129,7 @@ def run(
     ),
     project: Path | None = options.PROJECT,
 ) -> None:
-    """Print the `docker run` of a training, or run it.
+    """Print the `docker run` command for a training job, or run it.
 
     The folder of the code is mounted at /work, where the program starts as the user that you are.
     """
