@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from imgbuild.registry.repository_client import RegistryClient, connect
 from imgbuild.settings import load_settings
 from imgbuild.sizes import Layer, measure
 from imgbuild.suites.catalog import Suite, read_suites, required
+from imgbuild.trust.scan import Scan, latest_scan, unsupported_parts
 
 Say = Callable[[str], None]
 #: Why nothing is known of an image.
@@ -54,6 +56,8 @@ class KnownImage:
     suites: tuple[SuiteLine, ...]
     layers: tuple[Layer, ...]
     release: str | None = None
+    #: The latest scan on this machine.
+    scan: Scan | None = None
 
     @property
     def size(self) -> int:
@@ -81,6 +85,11 @@ class CatalogEntry:
     known: KnownImage | str = NOT_BUILT
     releases: tuple[Record, ...] = ()
     moving: tuple[str, ...] = ()
+
+    @property
+    def unsupported(self) -> tuple[str, ...]:
+        """Its parts that get no security fixes any more."""
+        return tuple(unsupported_parts(self.image, datetime.now(UTC).date()))
 
     @property
     def gpus(self) -> tuple[str, ...]:
@@ -149,7 +158,8 @@ def built_images(
                     own, keys = required(suites, item.image.variant), context.suite_keys[name]
                     lines = suite_lines(own, context.store.document(item.image_id), keys)
                     layers = measure(name, item.image_id, context.engine).layers
-                    known[name] = KnownImage(lines, layers)
+                    scan = latest_scan(item.image_id, context.state)
+                    known[name] = KnownImage(lines, layers, scan=scan)
                 elif item.reason != NEVER_BUILT:
                     known[name] = OTHER_INPUTS
     except MachineError as error:

@@ -49,6 +49,7 @@ def scan(
     from imgbuild.matrix.images import all_images
     from imgbuild.matrix.load import load_matrix
     from imgbuild.suites.container import require_docker_client
+    from imgbuild.trust.scan import keep_scan
     from imgbuild.trust.scan import sarif as sarif_document
 
     if image and selection != Selection():
@@ -64,6 +65,7 @@ def scan(
         for one in context.images:
             info(f"scanning {image or one.name}")
             found.append(_scanned(image or one.tags[0], None if image else one, ask, context))
+            keep_scan(found[-1], context.state)
     if sarif:
         write_text(sarif, json.dumps(sarif_document(found, version(NAMESPACE)), indent=1) + "\n")
     print_result([one.as_json() for one in found], _lines(found), as_json=as_json)

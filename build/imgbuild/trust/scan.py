@@ -1,13 +1,16 @@
 """Judge an image: updates it lacks, known vulnerabilities, and parts that get no fixes any more."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from packaging.specifiers import SpecifierSet
 
+from imgbuild.files import parse_json, write_text
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.model import Accepted
 from imgbuild.trust.osv import Known
@@ -67,6 +70,24 @@ class Scan:
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def _place(state: Path, image_id: str) -> Path:
+    return state / "scans" / f"{image_id.removeprefix('sha256:')}.json"
+
+
+def keep_scan(scan: Scan, state: Path) -> None:
+    """Keep the latest scan of an image in the state folder, for the catalogue."""
+    write_text(_place(state, scan.image_id), json.dumps(scan.as_json()) + "\n")
+
+
+def latest_scan(image_id: str, state: Path) -> Scan | None:
+    """Return the latest scan of an image on this machine; None if there is none that is whole."""
+    try:
+        found = parse_json(_place(state, image_id).read_bytes())
+        return Scan(**{**found, "findings": tuple(Finding(**one) for one in found["findings"])})
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def findings(

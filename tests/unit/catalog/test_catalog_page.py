@@ -29,6 +29,7 @@ from imgbuild.matrix.selection import image_called
 from imgbuild.project import Project
 from imgbuild.sizes import Layer
 from imgbuild.suites.catalog import read_suites
+from imgbuild.trust.scan import Finding, Scan
 
 LOCKS = Project(ROOT).locks
 CPU, INTEL = "tf-2.3-cpu-debian", "tf-2.3-cpu-debian-intelmpi"
@@ -107,6 +108,24 @@ def test_a_published_image(of: Callable[[str], CatalogEntry]) -> None:
     assert "Turing 7.5 Tesla T4, GeForce RTX 2080 runs" in text
     assert "cuda 10.1: NVIDIA CUDA Toolkit End User License Agreement." in text
     assert "Anaconda's Terms of Service" in text
+
+
+def test_the_last_scan_parts_without_fixes_and_retired_releases(
+    of: Callable[[str], CatalogEntry],
+) -> None:
+    entry = of(BUILT)
+    assert isinstance(entry.known, KnownImage)
+    finding = Finding("openssl", "openssl", "1", "2", "open")
+    scan = Scan(BUILT, "sha256:1", "2026-11-25", (finding,), "not asked: no network", (), ())
+    retired = replace(
+        of(PUBLISHED).releases[0], retired="2026-11-24", retired_reason="a hole in OpenSSL"
+    )
+    text = said([replace(entry, known=replace(entry.known, scan=scan), releases=(retired,))])
+    assert "Scanned on 2026-11-25: 1 missing security fix;" in text
+    assert "not asked: no network" in text
+    assert f"TensorFlow {entry.image.tensorflow} gets no security fixes" in text
+    assert "retired on 2026-11-24: a hole in OpenSSL" in text
+    assert f"imgbuild scan --name {BUILT}" in said([entry])
 
 
 def test_text_of_the_matrix_is_text(of: Callable[[str], CatalogEntry]) -> None:

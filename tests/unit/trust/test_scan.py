@@ -6,6 +6,7 @@ import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,14 @@ from imgbuild.matrix.model import Accepted
 from imgbuild.settings import Settings
 from imgbuild.sites import Sites
 from imgbuild.trust.osv import Known, Package, ask, packages_of, read
-from imgbuild.trust.scan import Scan, findings, sarif, unsupported_parts
+from imgbuild.trust.scan import (
+    Scan,
+    findings,
+    keep_scan,
+    latest_scan,
+    sarif,
+    unsupported_parts,
+)
 from imgbuild.trust.updates import Update, read_updates
 
 TODAY = date(2026, 11, 25)
@@ -203,6 +211,19 @@ def test_parts_without_security_fixes_are_named(images: dict[str, Image]) -> Non
         for text in unsupported_parts(images["tf-1.12-cpu-ubuntu"], date(2020, 1, 1))
         if "Python" in text
     ]
+
+
+def test_the_latest_scan_is_kept_and_a_damaged_one_is_none(tmp_path: Path) -> None:
+    found = findings([], {PILLOW: ("GHSA-1",)}, [], TODAY)
+    scan = Scan("tf-2.2-cpu-debian", "sha256:1", "2026-11-25", tuple(found), "OSV", (), ())
+    keep_scan(replace(scan, day="2026-11-24"), tmp_path)
+    keep_scan(scan, tmp_path)
+    kept = latest_scan("sha256:1", tmp_path)
+    assert kept
+    assert (kept.day, kept.open) == ("2026-11-25", scan.findings)
+    (path,) = (tmp_path / "scans").iterdir()
+    path.write_text("{")
+    assert latest_scan("sha256:1", tmp_path) is None
 
 
 def test_sarif_has_what_counts() -> None:
