@@ -1,5 +1,6 @@
 """The command line of `imgbuild extend`, as far as it needs no engine."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,8 @@ def test_misuse_is_one_paragraph_and_changes_nothing(
 def test_the_dockerfile_is_printed_without_an_engine(tmp_path: Path) -> None:
     (tmp_path / "app").mkdir()
     (tmp_path / "train.yaml").write_text("name: tf-1.15-cpu-debian\ncopy: [app:/opt/app]\n")
-    ran = imgbuild(tmp_path, "extend", "-f", "train.yaml", "--print", *PROJECT, env=NO_ENGINE)
+    environment = {**NO_ENGINE, "IMGBUILD_SETTINGS": os.devnull}
+    ran = imgbuild(tmp_path, "extend", "-f", "train.yaml", "--print", *PROJECT, env=environment)
     assert ran.returncode == 0, ran.stderr
     own, safe = (f"{start}imgbuild/tensorflow:1.15-cpu" for start in ("", "local.invalid/"))
     assert f"\n#   docker tag {own} {safe}\n" in ran.stdout
