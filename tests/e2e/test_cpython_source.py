@@ -58,17 +58,20 @@ def _render(copy: Checkout, archive: Path, sha256: str) -> None:
     copy.render()
 
 
-def _build(copy: Checkout, base: str, archive: Path) -> subprocess.CompletedProcess[str]:
+def _build(
+    copy: Checkout, base: str, archive: Path, *options: str
+) -> subprocess.CompletedProcess[str]:
     images = copy.root / "images"
     dockerfile = images / "dockerfiles" / "tf-1.10-cpu-debian" / "Dockerfile"
     contexts = (f"base=docker-image://{base}", f"downloads={archive.parent}")
     build = ("buildx", "build", "--builder=default", "--progress=plain", "--load")
     given = (f"--build-context={context}" for context in contexts)
     target = ("--target=python", f"--tag={TAG}", f"--file={dockerfile}")
-    return copy.docker(*build, *given, *target, str(images), timeout=1200)
+    epoch = "--build-arg=SOURCE_DATE_EPOCH=1700000000"
+    return copy.docker(*build, *given, *target, epoch, *options, str(images), timeout=1200)
 
 
-def test_cpython_is_compiled_from_its_source(
+def test_cpython_is_compiled_from_its_source_and_twice_the_same(
     copy: Checkout, engine: Engine, base: str, archive: Path
 ) -> None:
     _render(copy, archive, hashlib.sha256(archive.read_bytes()).hexdigest())
@@ -83,6 +86,9 @@ def test_cpython_is_compiled_from_its_source(
         copy.docker("run", "--rm", TAG, "sh", "-c", moved, code=0)
         absent = "! ls -d /opt/python/lib/python3.11/test /opt/python/lib/*.a 2>/dev/null"
         copy.docker("run", "--rm", TAG, "sh", "-c", absent, code=0)
+        layers = engine.need(TAG).layers
+        assert _build(copy, base, archive, "--no-cache").returncode == 0
+        assert engine.need(TAG).layers == layers
     finally:
         engine.untag(TAG)
 
