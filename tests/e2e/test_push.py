@@ -99,7 +99,8 @@ def test_two_images_in_one_go_and_then_nothing_to_do(
     moving = {tag for tags in MOVING.values() for tag in tags}
     beside = {*client.tags()} - immutable - records - moving
     kinds = Counter(tag.partition("-")[0] for tag in beside)
-    assert kinds == {"input": len(NAMES), "verdicts": len(NAMES)}
+    # The list of what refers to an image, its SBOM and its provenance.
+    assert kinds == {"input": len(NAMES), "verdicts": len(NAMES), "sha256": 3 * len(NAMES)}
     again = _push(project, registry, "--json")
     assert [one["done"] for one in json.loads(again.stdout)["published"]] == [[], []]
     for text in (result.stderr, result.stdout, again.stderr):
@@ -142,29 +143,6 @@ def _digests(client: RegistryClient) -> dict[str, str | None]:
     return {tag: client.head(tag) for tag in client.tags()}
 
 
-def test_old_releases_are_retired_then_deleted_and_the_latest_has_all_it_had(
-    project: PublishingProject, registry: OwnRegistry, client: RegistryClient
-) -> None:
-    _push(project, registry, "--release", "20261101.1", selection=ONE)
-    first = _digests(client)
-    (old,) = {tag for tag in first if tag.endswith("20261101.1")}
-    project.say(uuid.uuid4().hex)
-    project.run("build", *ONE)
-    _push(project, registry, selection=ONE)
-    source = ("--from", f"{registry.host}/{project.repository}")
-    project.run("retire", old, "--reason", "too old", *source)
-    assert "too old" in project.run("published", *source, "--check").stdout
-    before = _digests(client)
-    going = project.json("prune", "--keep", "1", *source)["tags"]
-    assert {old, f"{old}.record"} < {*going}
-    assert _digests(client) == before
-    assert {*project.json("prune", "--keep", "1", "--yes", *source)["deleted"]} == {*going}
-    assert _digests(client) == {tag: one for tag, one in before.items() if tag not in going}
-    (left,) = project.json("published", *source, "--check")
-    assert {*left["points_here"]} == {*MOVING["1.10"]}
-    client.blob(client.manifest(left["tag"]).config_digest)  # type: ignore[union-attr]
-
-
 def test_who_may_not_and_an_unknown_authority_are_told(
     project: PublishingProject, registry: OwnRegistry, client: RegistryClient
 ) -> None:
@@ -202,3 +180,27 @@ def test_what_is_substituted_or_has_not_passed_is_refused_by_name(
     for name in NAMES:
         assert f"{name} is not published: no suite was run on this image" in untested.stderr
     assert client.tags() == ()
+
+
+def test_old_releases_are_retired_then_deleted_and_the_latest_has_all_it_had(
+    project: PublishingProject, registry: OwnRegistry, client: RegistryClient
+) -> None:
+    """The last one: it builds another image in the place of what the others push."""
+    _push(project, registry, "--release", "20261101.1", selection=ONE)
+    first = _digests(client)
+    (old,) = {tag for tag in first if tag.endswith("20261101.1")}
+    project.say(uuid.uuid4().hex)
+    project.run("build", *ONE)
+    _push(project, registry, selection=ONE)
+    source = ("--from", f"{registry.host}/{project.repository}")
+    project.run("retire", old, "--reason", "too old", *source)
+    assert "too old" in project.run("published", *source, "--check").stdout
+    before = _digests(client)
+    going = project.json("prune", "--keep", "1", *source)["tags"]
+    assert {old, f"{old}.record"} < {*going}
+    assert _digests(client) == before
+    assert {*project.json("prune", "--keep", "1", "--yes", *source)["deleted"]} == {*going}
+    assert _digests(client) == {tag: one for tag, one in before.items() if tag not in going}
+    (left,) = project.json("published", *source, "--check")
+    assert {*left["points_here"]} == {*MOVING["1.10"]}
+    client.blob(client.manifest(left["tag"]).config_digest)  # type: ignore[union-attr]

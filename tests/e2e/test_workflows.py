@@ -94,7 +94,10 @@ class CiProject:
 
     def tags(self) -> dict[str, str]:
         """Return the digest of each tag that is published."""
-        kinds = ("vnd.oci.image.manifest.v1", "vnd.docker.distribution.manifest.v2")
+        kinds = (
+            *("vnd.oci.image.manifest.v1", "vnd.oci.image.index.v1"),
+            "vnd.docker.distribution.manifest.v2",
+        )
         url = f"{self.registry.url}/v2/{PUBLISHED}"
         with requests.Session() as http:
             http.auth = (USER, PASSWORD)
@@ -182,7 +185,7 @@ def _succeeded(publication: Publication) -> None:
 
 def _images(tags: dict[str, str]) -> set[str]:
     """Return the tags of images, without records, input digests and kept artifacts."""
-    other = re.compile(r"\.record$|^(input|verdicts|wheel)-|^index$")
+    other = re.compile(r"\.record$|^(input|verdicts|wheel|sha256)-|^index$")
     return {tag for tag in tags if not other.search(tag)}
 
 
