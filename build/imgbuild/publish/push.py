@@ -37,8 +37,8 @@ from imgbuild.publish.record import Record, put_record, suite_record
 from imgbuild.publish.upload import Uploader, note_of, remove_left_tag
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import RegistryClient, connect
-from imgbuild.registry.signing import Cosign, Signer
-from imgbuild.settings import Settings, load_settings
+from imgbuild.registry.signing import signer_of
+from imgbuild.settings import load_settings
 from imgbuild.suites.container import remove_leftovers
 from imgbuild.trust.attachments import Attachments
 from imgbuild.trust.documents import predicates
@@ -137,23 +137,12 @@ def push_images(project: Project, options: PushOptions, log: Callable[[str], Non
         if not options.plan:
             remove_leftovers([image.name for image in options.images], context.engine)
         candidates = approve(context, options.allowed)
-        signer = _signer(options, settings)
-        if signer and signer.key:
-            signer.trust  # noqa: B018 - a key that cannot be read is told before anything is sent
+        signer = signer_of(options.sign_key, settings, keyless=options.sign_keyless)
         attachments = Attachments(registry, signer)
         push = Push(registry, registry.tags(), options.release, log, attachments)
         if options.plan:
             return PushResult(registry.name, tuple(map(push.plan, candidates)), {})
         return push_all(push, candidates, context, options.jobs)
-
-
-def _signer(options: PushOptions, settings: Settings) -> Signer | None:
-    """Return who signs, if anybody; MachineError: cosign is not there."""
-    if not options.sign_key and not options.sign_keyless:
-        return None
-    cosign = Cosign(settings.ca_bundle)
-    cosign.call("version", registry=False)
-    return Signer(cosign, options.sign_key)
 
 
 def push_all(

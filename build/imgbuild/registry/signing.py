@@ -71,7 +71,7 @@ class Signer:
     cosign: Cosign
     key: str | None = None
 
-    @property
+    @cached_property
     def trust(self) -> "Trust":
         """What verifies this signer's own signatures. CheckFailedError: the key cannot be read."""
         found = self.cosign.call("public-key", f"--key={self.key}", registry=False)
@@ -172,6 +172,21 @@ def _predicates(output: str, kind: str, digest: str) -> Iterator[Mapping[str, An
             continue
         if same and digest in subjects and isinstance(predicate, dict):
             yield predicate
+
+
+def signer_of(key: str | None, settings: Settings, *, keyless: bool = False) -> Signer | None:
+    """Return who signs, if anybody, before anything is sent.
+
+    MachineError: cosign is not there. CheckFailedError: the key cannot be read.
+    """
+    if not key and not keyless:
+        return None
+    signer = Signer(Cosign(settings.ca_bundle), key)
+    if not key:
+        signer.cosign.call("version", registry=False)
+    elif not signer.trust.public_key:
+        raise CheckFailedError(f"--sign-key {key}: cosign tells no public key of it.")
+    return signer
 
 
 def trust_of(settings: Settings) -> Trust | None:
