@@ -31,6 +31,7 @@ RUN echo +5d > /etc/faketimerc && echo /libfaketime.so.1 > /etc/preload \\
     && mv /etc/preload /etc/ld.so.preload
 ENV NO_FAKE_STAT=1 FAKETIME_DONT_FAKE_MONOTONIC=1
 """
+ANOTHER_DAY_NAME = "imgbuild-tests/another-day:1"
 SECONDS = 3600
 
 
@@ -74,13 +75,16 @@ def test_an_image_is_the_same_on_another_day(
     today = engine.need("imgbuild/tensorflow:1.10-cpu").layers
     base, layers = _base_of_another_day(checkout, engine, tmp_path)
     change_settings(copy.root, base={"debian-12": {"from": "layout", "path": str(base)}})
-    copy.run("build", "--name", QUICKEST, "--no-test", timeout=SECONDS)
+    try:
+        copy.run("build", "--name", QUICKEST, "--no-test", timeout=SECONDS)
+    finally:
+        checkout.docker("rmi", ANOTHER_DAY_NAME)
     assert engine.need(f"{COPY_REPOSITORY}:1.10-cpu").layers[layers:] == today[1:]
 
 
 def _base_of_another_day(checkout: Checkout, engine: Engine, folder: Path) -> tuple[Path, int]:
     """Return an OCI layout of the base with another clock, and how many layers it has."""
-    name, made = "imgbuild-tests/another-day:1", folder / "made"
+    name, made = ANOTHER_DAY_NAME, folder / "made"
     made.mkdir()
     subprocess.run(["apt-get", "-qq", "download", "libfaketime"], cwd=folder, check=True)
     (package,) = folder.glob("libfaketime_*.deb")
