@@ -32,9 +32,12 @@ from imgbuild.settings import Settings
 
 STEM, (FIRST_MOVING, SECOND_MOVING) = IMMUTABLE["1.10"], MOVING["1.10"]
 #: The first request of each step of a push.
-MOMENTS: dict[str, Callable[[ProxiedRequest], bool]] = {
+MOMENTS: dict[str, Callable[[ProxiedRequest], object]] = {
     "before the content": lambda one: one.method == "POST",
     "between content and tag": lambda one: one.written.startswith(STEM),
+    "before the SBOM": lambda one: one.written.endswith(".sbom"),
+    "between the SBOM and the list": lambda one: re.fullmatch("sha256-[0-9a-f]+", one.written),
+    "before the provenance": lambda one: one.written.endswith(".provenance"),
     "between tag and record": lambda one: one.written.endswith(".record"),
     "before the input tag": lambda one: one.written.startswith("input-"),
     "before the moving tags": lambda one: one.written == FIRST_MOVING,
@@ -72,7 +75,9 @@ class Repository:
     def push(self, *options: str, code: int | None = 0) -> subprocess.CompletedProcess[str]:
         return self.project.push(self.proxy.host, *options, code=code)
 
-    def fail(self, moment: Callable[[ProxiedRequest], bool], action: Callable[[], object]) -> None:
+    def fail(
+        self, moment: Callable[[ProxiedRequest], object], action: Callable[[], object]
+    ) -> None:
         """Do something once, before the first such request; it may return a fault of that."""
 
         def fault(request: ProxiedRequest) -> str:
@@ -110,7 +115,8 @@ class Repository:
         assert not [*found.faults(), *found.notes()]
         latest = found.whole[-1]
         assert {found.digests[tag] for tag in MOVING["1.10"]} == {latest.digest}
-        for kind in (r".+\.record", "input-.+", "verdicts-.+"):
+        documents = ("sha256-[0-9a-f]+", r"sha256-.+\.sbom", r"sha256-.+\.provenance")
+        for kind in (r".+\.record", "input-.+", "verdicts-.+", *documents):
             assert len([tag for tag in found.tags if re.fullmatch(kind, tag)]) == releases
 
 
