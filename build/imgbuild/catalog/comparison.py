@@ -19,7 +19,7 @@ from imgbuild.matrix.selection import image_called
 from imgbuild.matrix.tags import RELEASE
 from imgbuild.project import Project, state_dir
 from imgbuild.publish.record import Record, read_published
-from imgbuild.registry.repository import json_object
+from imgbuild.registry.repository import json_object, split_reference
 from imgbuild.registry.repository_client import RegistryClient, connect
 from imgbuild.settings import load_settings
 from imgbuild.sizes import measure
@@ -144,12 +144,10 @@ class ImageFinder:
 
     def _of_registry(self, reference: str) -> ComparedImage:
         """Return an image of a registry: by its record, else by its labels."""
-        repository, _, digest = reference.partition("@")
-        name, colon, tag = repository.rpartition(":")
-        repository, tag = (name, tag) if colon and "/" not in tag else (repository, "latest")
+        repository, tag, digest = split_reference(reference)
         what = f"{reference} is not in the engine, and as one of a registry"
         with closing(self.connect(repository, option=what)) as registry:
-            manifest = registry.manifest(digest or tag)
+            manifest = registry.manifest(digest or tag or "latest")
             if manifest is None:
                 raise InputError(f"Neither the engine nor the registry has an image {reference}.")
             for record in read_published(registry).whole:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from imgbuild.cli import options
 from imgbuild.cli.options import flag, info, option, print_result
+from imgbuild.text import counted
 
 
 def prune(
@@ -36,7 +37,8 @@ def prune(
         deleted = [*pruning.run()] if yes else []
     result = {"repository": registry.name, "tags": going, "deleted": deleted}
     lines = [f"{tag}  of {owner}" if tag != owner else tag for tag, owner in going.items()]
-    counts = f"{len(pruning.old)} old releases, {len(going)} tags in {registry.name}"
+    counts = f"{counted(len(pruning.old), 'old release')}, {counted(len(going), 'tag')}"
+    counts += f" in {registry.name}"
     end = f"Deleted {len(deleted)} of them." if yes else "--yes deletes them."
     summary = f"{counts}. {end}" if going else f"Nothing in {registry.name} is old."
     print_result(result, [*lines, summary], as_json=as_json)

@@ -19,16 +19,12 @@ def sbom(
 
     It is read from the running image, which must be in the engine. The same image has the same one.
     """
-    from imgbuild.build.context import image_locks
     from imgbuild.engine.client import open_engine
     from imgbuild.files import write_text
     from imgbuild.matrix.images import standin_image
     from imgbuild.matrix.load import load_matrix
-    from imgbuild.project import state_dir
     from imgbuild.settings import load_settings
-    from imgbuild.suites.container import remove_leftovers
-    from imgbuild.suites.runner import folder_name
-    from imgbuild.trust.sbom import image_sbom
+    from imgbuild.trust.sbom import locked_sbom
 
     if image and selection != Selection():
         raise InputError("--image cannot be combined with the selection options.")
@@ -43,9 +39,7 @@ def sbom(
         name, reference = planned.name, planned.tags[0]
     with open_engine(settings.engine) as engine:
         stored, matrix = engine.need(reference, planned), load_matrix(checkout.matrix)
-        with image_locks([folder_name(name)], engine.host, state_dir() / "locks"):
-            remove_leftovers([name], engine)
-            text = image_sbom(name, stored, engine, checkout, matrix)
+        text = locked_sbom(name, stored, engine, checkout, matrix)
     if output:
         write_text(output, text)
     else:

@@ -10,7 +10,7 @@ from imgbuild.cli import options
 from imgbuild.cli.options import info, option, print_result, select, takes_selection
 from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.matrix.selection import Selection
-from imgbuild.text import aligned
+from imgbuild.text import aligned, counted
 
 if TYPE_CHECKING:
     from imgbuild.build.context import BuildContext
@@ -79,26 +79,28 @@ def scan(
 def _asker(file: Path | None, sites: "Sites") -> Ask:
     from imgbuild.trust import osv
 
+    failed: list[str] = []  # a service that does not answer is asked once, whatever the images
+
     def ask(packages: "tuple[Package, ...]") -> "tuple[Known, str]":
         if file:
             return osv.read(packages, file), f"OSV's records in {file.name}"
         try:
-            return osv.ask(packages, sites), "OSV"
+            if not failed:
+                return osv.ask(packages, sites), "OSV"
         except (CheckFailedError, MachineError) as error:
-            return {}, f"not asked: {error}"
+            failed.append(f"not asked: {error}")
+        return {}, failed[0]
 
     return ask
 
 
 def _scanned(reference: str, planned: "Image | None", ask: Ask, context: "BuildContext") -> "Scan":
-    """Scan one image of the engine, while no other imgbuild works on it."""
-    from imgbuild.build.context import image_locks
+    """Scan one image of the engine."""
     from imgbuild.dockerfile.labels import NAME
     from imgbuild.matrix.images import whole_family
-    from imgbuild.suites.container import remove_leftovers
     from imgbuild.suites.runner import folder_name
     from imgbuild.trust.osv import packages_of
-    from imgbuild.trust.sbom import image_sbom
+    from imgbuild.trust.sbom import locked_sbom
     from imgbuild.trust.scan import Scan, findings, unsupported_parts
     from imgbuild.trust.updates import find_updates
 
@@ -106,10 +108,8 @@ def _scanned(reference: str, planned: "Image | None", ask: Ask, context: "BuildC
     matrix, today = context.images[0].matrix, datetime.now(UTC).date()
     label = stored.labels.get(NAME)
     known = next((one for one in whole_family(matrix) if one.name == label), None)
-    with image_locks([folder_name(name)], context.host, context.state / "locks"):
-        remove_leftovers([name], context.engine)
-        document = json.loads(image_sbom(name, stored, context.engine, context.project, matrix))
-        updates = find_updates(folder_name(name), reference, context)
+    document = json.loads(locked_sbom(name, stored, context.engine, context.project, matrix))
+    updates = find_updates(folder_name(name), reference, context)
     vulnerable, asked = ask(packages_of(document))
     return Scan(
         name,
@@ -124,8 +124,7 @@ def _scanned(reference: str, planned: "Image | None", ask: Ask, context: "BuildC
 
 def _lines(scans: "list[Scan]") -> Iterator[str]:
     for scan in scans:
-        count = len(scan.open)
-        yield f"{scan.image}: {count} {'finding' if count == 1 else 'findings'}"
+        yield f"{scan.image}: {counted(len(scan.open), 'finding')}"
         if scan.findings:
             rows = [("id", "package", "installed", "fixed in", "")]
             rows += [

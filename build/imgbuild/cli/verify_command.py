@@ -14,7 +14,7 @@ from imgbuild.errors import CheckFailedError, InputError
 _WHOSE = "Which signatures do you trust? Give --key KEY, or --identity NAME --issuer URL."
 
 if TYPE_CHECKING:
-    from imgbuild.publish.verification import Check
+    from imgbuild.publish.verification import VerifiedFact
 
 
 def verify(
@@ -37,7 +37,7 @@ def verify(
     Its signature, SBOM, provenance, record, tags and contents must agree; exit 1 says which do not.
     Without an option, the key or identity under `verify` in the settings is trusted.
     """
-    from imgbuild.publish.verification import Check, Verification
+    from imgbuild.publish.verification import Verification, VerifiedFact
     from imgbuild.registry.signing import Cosign, Trust, trust_of
     from imgbuild.reproduction import reproduce
     from imgbuild.settings import load_settings
@@ -58,12 +58,14 @@ def verify(
     checks = [*Verification(reference, trust, checkout, settings, info).checks()]
     if rebuild and all(not one.problem for one in checks):
         found = reproduce(checkout, reference, info)
-        checks.append(Check("rebuild", "" if found.same else "built again it is not the same"))
+        checks.append(
+            VerifiedFact("rebuild", "" if found.same else "built again it is not the same")
+        )
     print_result([asdict(one) for one in checks], _lines(checks), as_json=as_json)
     if failed := [one.name for one in checks if one.problem]:
         raise CheckFailedError(f"{reference} is not verified: {', '.join(failed)}.")
 
 
-def _lines(checks: "list[Check]") -> Iterator[str]:
+def _lines(checks: "list[VerifiedFact]") -> Iterator[str]:
     for one in checks:
         yield f"✗ {one.name}: {one.problem}" if one.problem else f"✓ {one.name}"

@@ -25,6 +25,7 @@ from imgbuild.files import sha256, work_folder
 from imgbuild.matrix.images import Image, minor_of
 from imgbuild.parallel import in_parallel
 from imgbuild.project import Project
+from imgbuild.registry.repository import split_reference
 from imgbuild.suites.container import remove_leftovers
 from imgbuild.suites.results import Report
 from imgbuild.suites.runner import TestOptions, folder_name
@@ -107,7 +108,7 @@ def build_extension(  # noqa: PLR0913, PLR0917 - what, and how it is built
     """
     tag, engine, started = extension.tag or "", context.engine, time.monotonic()
     name, stored = folder_name(tag), engine.need(base.reference, base.image)
-    repository = re.sub(r":[^/]*$", "", base.reference.partition("@")[0])
+    repository = split_reference(base.reference)[0]
     digests = dict(one.split("@") for one in stored.digests)
     uv = {"uv": str(context.inputs.uv)} if context.inputs.uv else {}
     made = set[str]()

@@ -6,28 +6,26 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from imgbuild.build.context import Say, image_locks
+from imgbuild.build.context import Say
 from imgbuild.dockerfile.labels import INPUT_DIGEST, NAME
 from imgbuild.engine.client import open_engine
 from imgbuild.errors import CheckFailedError, InputError
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.tags import input_tag
-from imgbuild.project import Project, state_dir
+from imgbuild.project import Project
 from imgbuild.publish.record import Record, read_published
-from imgbuild.registry.repository import Manifest
+from imgbuild.registry.repository import Manifest, split_reference
 from imgbuild.registry.repository_client import RegistryClient, connect
 from imgbuild.registry.signing import Trust
 from imgbuild.settings import Settings
-from imgbuild.suites.container import remove_leftovers
-from imgbuild.suites.runner import folder_name
-from imgbuild.trust.sbom import image_sbom
+from imgbuild.trust.sbom import locked_sbom
 
 T = TypeVar("T")
 Predicates = tuple[Mapping[str, Any], ...]
 
 
 @dataclass(frozen=True)
-class Check:
+class VerifiedFact:
     """One thing that was verified; ``problem`` is empty where it holds."""
 
     name: str
@@ -44,14 +42,12 @@ class Verification:
     settings: Settings
     say: Say
 
-    def checks(self) -> Iterator[Check]:
+    def checks(self) -> Iterator[VerifiedFact]:
         """Yield what holds and what does not, in the order in which it is found.
 
         InputError: the reference is none, or the registry has nothing there.
         """
-        name, _, digest = self.reference.partition("@")
-        path, colon, tag = name.rpartition(":")
-        repository, tag = (path, tag) if colon and "/" not in tag else (name, "")
+        repository, tag, digest = split_reference(self.reference)
         with closing(connect(repository, self.settings, self.say, "verify")) as registry:
             manifest = registry.manifest(digest or tag or "latest")
             if manifest is None:
@@ -71,11 +67,11 @@ class Verification:
                 yield look[0]
 
     @staticmethod
-    def _try(name: str, work: Callable[[], T]) -> tuple[Check, T | None]:
+    def _try(name: str, work: Callable[[], T]) -> tuple[VerifiedFact, T | None]:
         try:
-            return Check(name), work()
+            return VerifiedFact(name), work()
         except CheckFailedError as error:
-            return Check(name, str(error)), None
+            return VerifiedFact(name, str(error)), None
 
     def _contents(self, exact: str, record: Record, sboms: Predicates) -> None:
         """Compare the running image with its record and its SBOM; pulled for it, it is removed."""
@@ -93,10 +89,9 @@ class Verification:
                         f"its record has other values for the labels {', '.join(sorted(wrong))}"
                     )
                 matrix = load_matrix(self.project.matrix)
-                with image_locks([folder_name(exact)], engine.host, state_dir() / "locks"):
-                    remove_leftovers([exact], engine)
-                    text = image_sbom(exact, stored, engine, self.project, matrix)
-                _compare(json.loads(text), sboms)
+                _compare(
+                    json.loads(locked_sbom(exact, stored, engine, self.project, matrix)), sboms
+                )
             finally:
                 if there is None:
                     engine.discard(stored.id)

@@ -115,6 +115,16 @@ def parse_repository(text: str, option: str) -> RepositoryName:
     return RepositoryName(host, path)
 
 
+def split_reference(reference: str) -> tuple[str, str, str]:
+    """Return the repository, the tag and the digest that name an image; the last two may be empty.
+
+    A colon before the last slash is that of a port. Source: distribution's package reference.
+    """
+    name, _, digest = reference.partition("@")
+    path, colon, tag = name.rpartition(":")
+    return (path, tag, digest) if colon and "/" not in tag else (name, "", digest)
+
+
 def digest_of(content: bytes) -> str:
     """Return ``sha256:`` and 64 hexadecimal digits."""
     return f"sha256:{sha256(content)}"

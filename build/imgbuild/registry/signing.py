@@ -7,16 +7,16 @@ With a key, nothing is sent to a public log. Sources: cosign 2.5 and 3.1, ``--he
 """
 
 import base64
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.files import parse_json, work_folder
 from imgbuild.process import NOT_FOUND, Finished, run
+from imgbuild.registry.repository import split_reference
 from imgbuild.settings import Settings
 
 #: How long one call may take, in seconds: keyless signing may wait for a person at a browser.
@@ -47,13 +47,10 @@ class Cosign:
 
     ca: str | None = None
 
-    #: Its whole environment; a key's password comes by it, and never by an argument.
-    environment: ClassVar[Mapping[str, str]] = {**os.environ, "COSIGN_YES": "true"}
-
     def call(self, *words: str, registry: bool = True) -> Finished:
-        """Run it to its end. MachineError: it is not there."""
+        """Run it to its end; passwords are in the environment. MachineError: it is not there."""
         trusted = ["--registry-cacert", self.ca] if registry and self.ca else []
-        found = run(["cosign", *words, *trusted], timeout=SECONDS, env=self.environment)
+        found = run(["cosign", *words, *trusted], timeout=SECONDS)
         if found.code == NOT_FOUND:
             raise MachineError(_MISSING)
         return found
@@ -204,7 +201,8 @@ def require_trusted(digests: Iterable[str], reference: str, settings: Settings) 
 
     CheckFailedError: it is not signed, or by somebody else.
     """
-    trust, repository = trust_of(settings), reference.partition("@")[0]
-    for digest in digests if trust else ():
-        if trust and repository.startswith(digest.partition("@")[0]):
-            trust.require_signature(digest)
+    if trust := trust_of(settings):
+        repository = split_reference(reference)[0]
+        for digest in digests:
+            if split_reference(digest)[0] == repository:
+                trust.require_signature(digest)

@@ -19,6 +19,7 @@ from packaging.licenses import InvalidLicenseExpression, canonicalize_license_ex
 from packaging.utils import canonicalize_name
 from pydantic import Field
 
+from imgbuild.build.context import image_locks
 from imgbuild.dockerfile.labels import BASE, BASE_DIGEST, EXTENDS, INPUT_PARTS, NAME, NAMESPACE, OCI
 from imgbuild.dockerfile.lockfile import read_lock
 from imgbuild.engine.client import Engine
@@ -30,9 +31,16 @@ from imgbuild.matrix.images import Image, minor_of, whole_family
 from imgbuild.matrix.model import Matrix
 from imgbuild.plan.changes import recorded_parts
 from imgbuild.plan.digest import DOWNLOAD, SHORT, STAGE, InputReader
-from imgbuild.project import Project
+from imgbuild.project import Project, state_dir
 from imgbuild.settings import Settings
-from imgbuild.suites.container import NOTHING, ImageContents, ask_image, read_contents
+from imgbuild.suites.container import (
+    NOTHING,
+    ImageContents,
+    ask_image,
+    read_contents,
+    remove_leftovers,
+)
+from imgbuild.suites.runner import folder_name
 
 PROGRAM = Path(__file__).with_name("sbom_program.py")
 _COMPILED = "compiled from its source"
@@ -80,6 +88,18 @@ def image_sbom(
     image = next((i for i in whole_family(matrix) if i.name == stored.labels.get(NAME)), None)
     origins = known_origins(stored.labels, image, project) if image else {}
     return sbom_text(sbom(stored, contents, installed, origins))
+
+
+def locked_sbom(
+    name: str, stored: StoredImage, engine: Engine, project: Project, matrix: Matrix
+) -> str:
+    """Return `image_sbom` of an image that no other imgbuild of this user works on meanwhile.
+
+    MachineError: one does.
+    """
+    with image_locks([folder_name(name)], engine.host, state_dir() / "locks"):
+        remove_leftovers([name], engine)
+        return image_sbom(name, stored, engine, project, matrix)
 
 
 def sbom_text(document: Mapping[str, Any]) -> str:

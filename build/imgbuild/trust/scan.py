@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +20,12 @@ _PREFIXES = ("DEBIAN-", "UBUNTU-")
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-class Status(StrEnum):
-    """What a finding means: it counts, or it was accepted, or that has run out."""
-
-    OPEN = "open"
-    ACCEPTED = "accepted"
-    EXPIRED = "accepted until "
-
-
 @dataclass(frozen=True)
-class Finding:
+class SecurityFinding:
     """Something to do about one package; ``id`` is an advisory's, or the package's own name.
 
-    ``fix`` is the version that mends it; empty where none is known. ``status`` is that of
-    `Status`, with the day and the reason of what was accepted.
+    ``fix`` is the version that mends it; empty where none is known. ``status`` says whether it was
+    accepted, until when and why; it ``counts`` if it was not, or only until an earlier day.
     """
 
     id: str
@@ -42,10 +33,7 @@ class Finding:
     installed: str
     fix: str
     status: str
-
-    @property
-    def counts(self) -> bool:
-        return not self.status.startswith(f"{Status.ACCEPTED}:")
+    counts: bool = True
 
 
 @dataclass(frozen=True)
@@ -59,13 +47,13 @@ class Scan:
     image: str
     image_id: str
     day: str
-    findings: tuple[Finding, ...]
+    findings: tuple[SecurityFinding, ...]
     vulnerabilities: str
     end_of_life: tuple[str, ...]
     other_updates: tuple[str, ...]
 
     @property
-    def open(self) -> tuple[Finding, ...]:
+    def open(self) -> tuple[SecurityFinding, ...]:
         return tuple(one for one in self.findings if one.counts)
 
     def as_json(self) -> dict[str, Any]:
@@ -85,35 +73,36 @@ def latest_scan(image_id: str, state: Path) -> Scan | None:
     """Return the latest scan of an image on this machine; None if there is none that is whole."""
     try:
         found = parse_json(_place(state, image_id).read_bytes())
-        return Scan(**{**found, "findings": tuple(Finding(**one) for one in found["findings"])})
+        return Scan(
+            **{**found, "findings": tuple(SecurityFinding(**one) for one in found["findings"])}
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def findings(
     updates: Iterable[Update], known: Known, accepted: Sequence[Accepted], today: date
-) -> Iterator[Finding]:
+) -> Iterator[SecurityFinding]:
     """Yield what to do about security, in the order of the packages."""
     for update in updates:
         if update.security:
-            status = _status(update.package, accepted, today)
-            have = update.installed or "-"
-            yield Finding(update.package, update.package, have, update.available, status)
+            name, have = update.package, update.installed or "-"
+            status = _status(name, accepted, today)
+            yield SecurityFinding(name, name, have, update.available, *status)
     for package, ids in known.items():
         for one in ids:
             status = _status(one, accepted, today)
-            yield Finding(one, package.name, package.version, "", status)
+            yield SecurityFinding(one, package.name, package.version, "", *status)
 
 
-def _status(identifier: str, accepted: Sequence[Accepted], today: date) -> str:
+def _status(identifier: str, accepted: Sequence[Accepted], today: date) -> tuple[str, bool]:
+    """Return what was decided of a finding, and whether it counts."""
     for prefix in _PREFIXES:
         identifier = identifier.removeprefix(prefix)
     for one in accepted:
         if one.id == identifier:
-            if one.until < today:
-                return f"{Status.EXPIRED}{one.until}: {one.reason}"
-            return f"{Status.ACCEPTED}: until {one.until}, {one.reason}"
-    return Status.OPEN
+            return f"accepted until {one.until}: {one.reason}", one.until < today
+    return "open", True
 
 
 def unsupported_parts(image: Image, today: date) -> Iterator[str]:

@@ -29,7 +29,7 @@ from imgbuild.matrix.selection import image_called
 from imgbuild.project import Project
 from imgbuild.sizes import Layer
 from imgbuild.suites.catalog import read_suites
-from imgbuild.trust.scan import Finding, Scan
+from imgbuild.trust.scan import Scan, SecurityFinding
 
 LOCKS = Project(ROOT).locks
 CPU, INTEL = "tf-2.3-cpu-debian", "tf-2.3-cpu-debian-intelmpi"
@@ -115,7 +115,7 @@ def test_the_last_scan_parts_without_fixes_and_retired_releases(
 ) -> None:
     entry = of(BUILT)
     assert isinstance(entry.known, KnownImage)
-    finding = Finding("openssl", "openssl", "1", "2", "open")
+    finding = SecurityFinding("openssl", "openssl", "1", "2", "open")
     scan = Scan(BUILT, "sha256:1", "2026-11-25", (finding,), "not asked: no network", (), ())
     retired = replace(
         of(PUBLISHED).releases[0], retired="2026-11-24", retired_reason="a hole in OpenSSL"
