@@ -1,12 +1,15 @@
 """Put an image's SBOM and provenance beside it in its repository: signed, or just attached."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from imgbuild.errors import CheckFailedError
+from imgbuild.files import parse_json
 from imgbuild.registry.repository import Manifest
 from imgbuild.registry.repository_client import RegistryClient
 from imgbuild.registry.signing import TYPES, Signer
+from imgbuild.trust.provenance import statement
 
 #: Without a signature: the media type of each document, and the end of its tag. `cosign tree` and
 #: `oras discover` show them.
@@ -52,8 +55,14 @@ class Attachments:
         tags = self._tags(image.digest)
         for kind, content in predicates.items():
             media_type = _MEDIA_TYPES[kind][0]
-            digest = self.registry.put_artifact(tags[kind], media_type, content, image)
+            document = content if kind == "cyclonedx" else self._statement(content, image)
+            digest = self.registry.put_artifact(tags[kind], media_type, document, image)
             self.registry.refer(image.digest, digest, media_type)
+
+    def _statement(self, predicate: bytes, image: Manifest) -> bytes:
+        """Return the statement of a predicate, as cosign makes it of what it signs."""
+        made = statement(self.registry.name, image.digest, parse_json(predicate))
+        return json.dumps(made, sort_keys=True).encode()
 
     def _tags(self, digest: str) -> dict[str, str]:
         stem = digest.replace(":", "-")

@@ -140,6 +140,10 @@ def test_content_then_record_then_input_tag_then_moving_tags(bench: Bench) -> No
     listed = bench.registry.manifests[bench.registry.tagged[stem]].document()["manifests"]
     about = {bench.registry.tagged[f"{stem}.{end}"] for end in ("sbom", "provenance")}
     assert {one["digest"] for one in listed} == about
+    provenance = bench.registry.read_artifact(f"{stem}.provenance", "application/vnd.in-toto+json")
+    assert provenance
+    (subject,) = provenance.document()["subject"]
+    assert f"sha256:{subject['digest']['sha256']}" == provenance.subject == digest
     assert {bench.registry.tagged[tag] for tag in (FIRST, input_of("one"), *MOVING)} == {digest}
     assert found.record == bench.record()
     assert found.record.packages == PACKAGES
