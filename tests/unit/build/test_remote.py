@@ -15,9 +15,10 @@ from imgbuild.build.horovod_wheels import WheelCache, wheel_key
 from imgbuild.build.remote import RemoteStore, RemoteStores, open_stores, predicted
 from imgbuild.build.result import BuildResult
 from imgbuild.dockerfile.labels import TAKEN_WHEEL
-from imgbuild.errors import InputError, MachineError
+from imgbuild.errors import CheckFailedError, InputError, MachineError
 from imgbuild.plan.plan import Action
 from imgbuild.registry.repository import OCI_MANIFEST, Manifest, digest_of
+from imgbuild.registry.signing import Cosign, Trust
 from imgbuild.settings import Settings
 
 
@@ -213,6 +214,33 @@ def test_a_taken_wheel_is_used_only_with_its_store_and_its_image_says_so(
         assert marked == ({OLD} if read else set())
         exported = {one.name for one in bench.targets if one.output.startswith("type=local")}
         assert (f"{OLD}-horovod-wheel" in exported) is not read
+
+
+class _NoTrust(Trust):
+    """Trusts nobody: every image is signed by somebody else."""
+
+    def require_signature(self, reference: str) -> None:
+        raise CheckFailedError(f"{reference}: somebody else signed it.")
+
+
+def test_with_trust_nothing_is_taken_that_is_not_signed(machines: Machines) -> None:
+    """Neither images nor verdicts, which could be forged, nor wheels."""
+    bench = machines.bench
+    _built_with_a_wheel(machines)
+    bench.faulty = set()
+    machines.build()
+    machines.another()
+    store = RemoteStore(machines.server, bench.said.append, _NoTrust(Cosign()))
+    bench.stores = RemoteStores((store,), ())
+    results = bench.build(test=True, keep_going=True)
+    assert [str(one.item.action) for one in results] == ["build", "build"]
+    assert len([one for one in bench.said if "somebody else signed it" in one]) == 2
+    assert not [one for one in bench.targets if TAKEN_WHEEL in one.labels]
+    # The same image again, of which no verdict is here: it is tested, not believed.
+    bench.tested.clear()
+    bench.change(state=bench.context.state.parent / "other")
+    bench.build(test=True, keep_going=True)
+    assert bench.tested
 
 
 def _fail(call: str) -> None:

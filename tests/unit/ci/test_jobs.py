@@ -100,6 +100,17 @@ def test_missing_by_name_and_by_digest(checkout: GitCheckout, registry: MemoryRe
     assert registry.closed
 
 
+@pytest.mark.usefixtures("_base")
+def test_outdated_is_missing_and_what_lacks_security_fixes(
+    checkout: GitCheckout, registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("imgbuild.ci.outdated.outdated_images", lambda *_: {ONE: "no openssl"})
+    digests = _digests(checkout)
+    _publish(registry, {ONE: digests[ONE], TWO: digests[TWO]})
+    found = _chosen(checkout, JobOptions(outdated=True, repository=WHERE))
+    assert _reasons(found) == {ONE: "no openssl", GPU: NOT_PUBLISHED}
+
+
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Let no base image be there yet; return the list of those that are made."""

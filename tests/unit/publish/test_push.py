@@ -229,8 +229,9 @@ def test_another_release_of_the_same_image(bench: Bench) -> None:
     assert bench.registry.tagged[MOVING[0]] == found.record.digest
 
 
-def test_a_missing_input_tag_is_set_and_the_record_keeps_its_time(bench: Bench) -> None:
-    old = replace(bench.push().record, published="2025-01-01T00:00:00Z")
+def test_a_missing_input_tag_is_set_and_the_record_keeps_what_is_only_in_it(bench: Bench) -> None:
+    facts: dict[str, Any] = {"retired": "2026-01-01", "system": {"openssl": "3.0.1"}}
+    old = replace(bench.push().record, published="2025-01-01T00:00:00Z", **facts)
     bench.put(old)
     del bench.registry.tagged[input_of("one")]
     found = bench.push()

@@ -163,10 +163,11 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, damage: str) -> Non
 
 def test_apt_says_what_is_newer_and_what_is_a_security_fix(tmp_path: Path) -> None:
     (tmp_path / "packages").write_text(
-        "ii  openssl 3.0.1\nii  tzdata 2024a-0\nrc  gone 1\nii  libgcc-s1 12.1\n"
+        "ii  openssl 3.0.1\nii  same 1\nii  tzdata 2024a-0\nrc  gone 1\nii  libgcc-s1 12.1\n"
     )
     (tmp_path / "uris").write_text(
         "'http://x/debian-security/pool/o/openssl_3.0.2_amd64.deb' openssl_3.0.2_amd64.deb 1 S\n"
+        "'http://x/debian-security/pool/s/same_1_all.deb' same_1_all.deb 1 SHA256:0\n"
         "'http://x/debian/pool/t/tzdata_2026a-0_all.deb' tzdata_1%3a2026a-0_all.deb 1 SHA256:0\n"
         "'http://x/debian/pool/main/s/security-libs_1_all.deb' security-libs_1_all.deb 1 SHA256:0\n"
     )

@@ -1,0 +1,63 @@
+"""Whose signatures count, and of which images; what cosign itself says is tried in tests/e2e."""
+
+import pytest
+from pydantic import ValidationError
+
+from imgbuild.errors import CheckFailedError
+from imgbuild.registry.signing import Trust, require_trusted, trust_of
+from imgbuild.settings import Settings
+
+KEY = {"verify": {"key": "/etc/cosign.pub"}}
+OWN, OTHER = "r.example/ml/tf@sha256:" + "1" * 64, "r.example/ml/t@sha256:" + "2" * 64
+
+
+@pytest.mark.parametrize(
+    ("reference", "digests", "asked"),
+    [
+        ("r.example/ml/tf:2.2-cpu", [OWN, OTHER], [OWN]),
+        (OWN, [OWN], [OWN]),
+        ("imgbuild/tensorflow:2.2-cpu", [OTHER], []),
+        ("imgbuild/tensorflow:2.2-cpu", [], []),
+    ],
+)
+def test_an_image_of_a_registry_must_be_signed_under_the_name_that_is_used(
+    reference: str, digests: list[str], asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    def refuse(_: Trust, one: str) -> None:
+        seen.append(one)
+        raise CheckFailedError(one)
+
+    monkeypatch.setattr(Trust, "require_signature", refuse)
+    require_trusted(digests, reference, Settings())
+    assert seen == [], "nobody is trusted, so nothing is asked"
+    settings = Settings.model_validate(KEY)
+    if asked:
+        with pytest.raises(CheckFailedError):
+            require_trusted(digests, reference, settings)
+    else:
+        require_trusted(digests, reference, settings)
+    assert seen == asked
+
+
+@pytest.mark.parametrize(
+    "verify",
+    [
+        {"identity": "me@example.org"},
+        {"issuer": "https://issuer.example"},
+        {"key": "/k", "identity": "me@example.org", "issuer": "https://issuer.example"},
+        {"key": "--output-file=/x"},
+        {"key": "relative.pub"},
+    ],
+)
+def test_half_a_trust_is_refused(verify: dict[str, str]) -> None:
+    with pytest.raises(ValidationError):
+        Settings.model_validate({"verify": verify})
+
+
+def test_an_identity_is_trusted_with_its_issuer() -> None:
+    named = {"identity": "me@example.org", "issuer": "https://issuer.example"}
+    trust = trust_of(Settings.model_validate({"verify": named}))
+    assert trust
+    assert (trust.key, trust.identity, trust.issuer) == (None, *named.values())
