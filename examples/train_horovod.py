@@ -6,8 +6,9 @@ import tensorflow as tf
 
 
 def compile_options():
-    """Return what Keras of TensorFlow 2 needs so that Horovod's optimizer is not bypassed."""
-    return {"experimental_run_tf_function": False} if tf.__version__.startswith("2.") else {}
+    """Return what Keras of 2.0 and 2.1 needs so that Horovod's optimizer is not bypassed."""
+    old = tf.__version__.startswith(("2.0.", "2.1."))
+    return {"experimental_run_tf_function": False} if old else {}
 
 
 def main():

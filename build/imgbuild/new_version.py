@@ -53,7 +53,10 @@ def add_version(project: Project, row: NewRow, sites: Sites, log: Log) -> NewVer
     def page(name: str) -> Page:
         return read_project(client, index, name)
 
-    text = row.text(_tensorboard(row.version, page("tensorboard")), _distributions(row, page))
+    beside = {"tensorboard": _of_minor("tensorboard", row.version, page("tensorboard"))}
+    if row.release.tf_keras:
+        beside["tf_keras"] = _of_minor("tf-keras", row.version, page("tf-keras"))
+    text = row.text(beside, _distributions(row, page))
     with work_folder("add") as folder:
         copy = _copied(project, folder)
         copy.matrix.write_text(text, encoding="utf-8")
@@ -74,13 +77,12 @@ def _images(matrix: Matrix, row: NewRow) -> tuple[Image, ...]:
     return tuple(image for image in images if image.stack == row.like.stack)
 
 
-def _tensorboard(version: str, page: Page) -> str:
-    """Return the newest TensorBoard of TensorFlow's minor version."""
-    releases = {
-        name for name in _releases("tensorboard", page) if minor_of(name) == minor_of(version)
-    }
+def _of_minor(project: str, version: str, page: Page) -> str:
+    """Return the newest release with TensorFlow's minor version, else the newest before it."""
+    limit = numbers(minor_of(version))
+    releases = {one for one in _releases(project, page) if numbers(minor_of(one)) <= limit}
     if not releases:
-        raise InputError(f"The package index has no TensorBoard {minor_of(version)}.")
+        raise InputError(f"The package index has no {project} {minor_of(version)}.")
     return max(releases, key=numbers)
 
 
@@ -128,14 +130,14 @@ def _read_wheels(copy: Project, images: tuple[Image, ...], sites: Sites, log: Lo
     matrix, needs = images[0].matrix, needs_of(images)
     online = OnlineAudit(sites.client(), sites, {}, matrix.evidence.facts, False, log)
     outcome = online.run(needs, ())
+    if outcome.unread:
+        raise MachineError(f"{' '.join(outcome.unread)} Nothing was changed.")
     facts = {one.facts.sha256: one.facts for one in outcome.artifacts if one.facts}
     locks = {image.lock_name: read_lock(copy.locks / image.lock_name) for image in images}
     found = [*outcome.contradictions, *audit_offline(needs, locks, facts).contradictions]
     if found:
         said = " ".join(dict.fromkeys(f"{one.subject}: {one.evidence}." for one in found))
         raise CheckFailedError(f"{said} Nothing was changed.")
-    if outcome.unread:
-        raise MachineError(" ".join(outcome.unread))
     write_evidence(copy.evidence, facts.values(), needs_of(all_images(matrix)))
 
 

@@ -75,6 +75,10 @@ _RELEASE = _matching(
     rf"{_NUMBER}(\.{_NUMBER}){{2}}",
     "a release of three numbers, such as 2.2.0",
 )
+_HOROVOD = _matching(
+    rf"{_NUMBER}(\.{_NUMBER}){{2}}(\+imgbuild\.[1-9][0-9]?)?",
+    "a release of three numbers, such as 0.28.1, or with our patches 0.28.1+imgbuild.1",
+)
 _NAME = _matching(
     r"[a-z0-9]+([-.][a-z0-9]+)*",
     "a name; allowed: lower-case letters, digits, '-' and '.', such as openmpi-4.1.4",
@@ -221,6 +225,7 @@ Alias = Annotated[str, *_ALIAS]
 Version = Annotated[str, *_VERSION]
 Compiler = Annotated[str, *_COMPILER]
 Release = Annotated[str, *_RELEASE]
+HorovodRelease = Annotated[str, *_HOROVOD]
 Name = Annotated[str, *_NAME]
 Sha256 = Annotated[str, *_SHA256]
 Url = Annotated[str, *_URL]

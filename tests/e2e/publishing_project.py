@@ -42,7 +42,7 @@ END
 exit;;
 esac
 cat <<'END'
-{"distributions": [["horovod", "{{ image.version_of("horovod") }}"],
+{"distributions": [["horovod", "{{ image.keys.get("horovod", "") }}"],
                    ["tensorflow", "{{ image.tensorflow }}"]],
  "built_with_cuda": false, "kernels": false, "python": "{{ image.version_of("python") }}",
  "mpirun": "mpirun (Open MPI) {{ image.mpi.version }}", "cuda": [],

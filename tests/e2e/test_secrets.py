@@ -51,6 +51,7 @@ def require_unmarked(copy: Checkout, image: str, mark: str) -> None:
     assert process.returncode == 0
     assert mark not in copy.printed("image", "inspect", image)
     assert mark not in copy.printed("history", "--no-trunc", image)
+    assert mark not in copy.run("sbom", "--image", image).stdout
     assert mark not in copy.log()
 
 

@@ -5,7 +5,9 @@ import os
 import subprocess
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +16,14 @@ from debian_program import debian_program, with_program
 from network_namespace import forwarded
 from own_dockerd import OwnDockerd, own_dockerd
 from own_registry import OwnRegistry, own_registry
-from publishing_project import IMMUTABLE, ONE, TWO, PublishingProject, publishing_project
+from publishing_project import IMMUTABLE, MOVING, ONE, TWO, PublishingProject, publishing_project
 
 from imgbuild.registry.repository_client import RegistryClient, connect
 from imgbuild.settings import load_settings
 
 #: Debian's suites with version 2 and version 3 of cosign.
 SUITES = ("trixie", "sid")
-PASSWORD = "a password of a key"  # noqa: S105
+PASSWORD = "the-password-of-a-key"  # noqa: S105
 TYPES = ("cyclonedx", "slsaprovenance1")
 
 
@@ -59,9 +61,12 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def built(
     registry: OwnRegistry, dockerd: OwnDockerd, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[PublishingProject]:
-    made = publishing_project(tmp_path_factory.mktemp("signing"), dockerd.host)
+    folder = tmp_path_factory.mktemp("signing")
+    made = publishing_project(folder, dockerd.host)
+    netrc = folder / "netrc"
+    netrc.write_text(f"machine mirror.invalid login me password {PASSWORD}\n", encoding="ascii")
+    made.set_up(netrc=str(netrc), publishing={"attempts": 3, "first_wait": 0.1})
     made.run("build", *TWO)
-    made.set_up(publishing={"attempts": 3, "first_wait": 0.1})
     with forwarded(registry.port, dockerd.pid):
         yield made
 
@@ -136,6 +141,13 @@ def test_a_tag_of_another_image_a_changed_layer_and_an_unsigned_image_are_refuse
     tag = _tag(client, "1.10")
     stem = str(client.head(tag)).replace(":", "-")
     assert {f"{stem}.sbom", f"{stem}.provenance", stem} <= {*client.tags()}
+    for end in ("sbom", "provenance"):
+        manifest = client.manifest(f"{stem}.{end}")
+        assert manifest
+        (layer,) = json.loads(manifest.content)["layers"]
+        document = client.blob(layer["digest"])
+        assert b"1.10" in document
+        assert PASSWORD.encode() not in document
     assert _checks(project, f"{client.name}:{tag}", own, code=1)["signature"]
     sign = ("--sign-key", str(keys / "own.key"))
     project.push(registry.host, *sign, selection=TWO)  # completes what was not signed
@@ -157,6 +169,42 @@ def test_a_tag_of_another_image_a_changed_layer_and_an_unsigned_image_are_refuse
         client.put_manifest(f"{forged.replace(':', '-')}{end}", copied.content, copied.media_type)
     found = _checks(project, f"{client.name}:1.10-cpu", own, code=1)
     assert all(found[name] for name in ("signature", "SBOM", "provenance", "record"))
+
+
+#: Runs cosign, but kills who called it before the call of this number that writes.
+KILLING = """\
+#!/bin/sh
+case $1 in attest|sign) case $* in *--help*) ;; *)
+    echo >> {calls}
+    [ "$(wc -l < {calls})" != {number} ] || kill -KILL $PPID
+esac; esac
+exec {cosign} "$@"
+"""
+
+
+def test_a_push_that_is_killed_between_calls_of_cosign_is_completed(
+    project: SigningProject, registry: OwnRegistry, keys: Path, tmp_path: Path
+) -> None:
+    """Before each of its attestations and signatures; until then nothing says it is signed."""
+    sign, cosign = ("--sign-key", str(keys / "own.key")), project.programs / "cosign"
+    for number in count(1):
+        folder, calls = tmp_path / str(number), tmp_path / f"calls-{number}"
+        copy = project.copied(folder, f"ml/{uuid.uuid4().hex}")
+        program = folder / "bin" / "cosign"
+        program.parent.mkdir()
+        program.write_text(KILLING.format(calls=calls, number=number, cosign=cosign))
+        program.chmod(0o755)
+        killed = replace(project, root=copy.root, state=copy.state, repository=copy.repository)
+        cut = replace(killed, programs=program.parent)
+        if not cut.push(registry.host, *sign, code=None).returncode:
+            break
+        settings = load_settings(killed.project.settings)
+        with closing(connect(f"{registry.host}/{killed.repository}", settings, print, "")) as there:
+            assert not {*MOVING["1.10"]} & {*there.tags()}
+            killed.push(registry.host, *sign)
+            reference = f"{there.name}:{_tag(there, '1.10')}"
+            assert {*_checks(killed, reference, keys / "own.pub").values()} == {""}
+    assert number >= len(TYPES) * 2 + 2, "each attestation in two forms, and a signature"
 
 
 def test_what_is_not_verified_is_neither_pulled_nor_extended(

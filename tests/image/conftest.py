@@ -54,6 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     config.addinivalue_line("markers", "pinned(component): only for images that pin it")
     config.addinivalue_line("markers", "since(tensorflow): only for this version and newer")
+    config.addinivalue_line("markers", "before(tensorflow): only for older versions than this")
     config.addinivalue_line("markers", "packaged(name, …): only for images with one of them")
     config.addinivalue_line("markers", "cuda_from(origin): only for images whose CUDA is of there")
     if plugin := result_stream():
@@ -112,10 +113,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _concerns(expect: Expectation, item: pytest.Item) -> bool:
     """Return whether a test's marks leave it to this image."""
-    since = [tuple(map(int, mark.args[0].split("."))) for mark in item.iter_markers("since")]
+    since, before = (
+        [tuple(map(int, mark.args[0].split("."))) for mark in item.iter_markers(name)]
+        for name in ("since", "before")
+    )
     return (
         all(mark.args[0] in expect.pins for mark in item.iter_markers("pinned"))
         and all(expect.tensorflow_minor >= version for version in since)
+        and all(expect.tensorflow_minor < version for version in before)
         and all(expect.has(*mark.args) for mark in item.iter_markers("packaged"))
         and all(mark.args[0] in cuda_origins(expect) for mark in item.iter_markers("cuda_from"))
     )

@@ -32,6 +32,8 @@ PICKLES_MODELS, ASKS_FOR_CLASSES = (2, 7), (2, 11)
 UNKNOWN_LAYER = r"ValueError: Unknown layer: '?Scale"
 #: From 2.13 on it calls the name that stands for such a class.
 CALLS_NAMES, CALLED_NAME = (2, 13), r"TypeError: 'str' object is not callable"
+#: Keras 3 looks for the class among those that are registered.
+KERAS_3, UNKNOWN_CLASS = (2, 16), r"Could not locate class 'Scale'"
 
 
 def fault_of_module(tensorflow: tuple[int, ...], sender: str | None, answer: object) -> str | None:
@@ -45,6 +47,8 @@ def fault_of_module(tensorflow: tuple[int, ...], sender: str | None, answer: obj
 
 def fault_of_model(tensorflow: tuple[int, int], sender: str | None, answer: object) -> str | None:
     """Return the same where it names the model of framework_model.py, with a layer of its own."""
+    if tensorflow >= KERAS_3:
+        return _fault("receiver", UNKNOWN_CLASS, sender, answer)
     if tensorflow >= CALLS_NAMES:
         return _fault("receiver", CALLED_NAME, sender, answer)
     if tensorflow >= ASKS_FOR_CLASSES:

@@ -1,7 +1,8 @@
 """Suite `parameter_servers`: a chief, a worker and a parameter server in separate containers.
 
 One start of the three gives all results: a training by hand with `tf.train.Server`, and one with
-`tf.estimator.train_and_evaluate`, as TF_CONFIG says. The numbers are exact.
+`tf.estimator.train_and_evaluate`, as TF_CONFIG says, which TensorFlow has up to 2.15. The numbers
+are exact.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("importable")
 LASTS = 6
-WAYS = ("by hand", "by estimator")
+ESTIMATORS_UNTIL = "2.16"
+BY_ESTIMATOR = "by estimator"
+WAYS = ("by hand", pytest.param(BY_ESTIMATOR, marks=pytest.mark.before(ESTIMATORS_UNTIL)))
 
 # programs/parameter_task.py: from START, each worker's steps along a gradient of its own.
 START = (1.0, -2.0)
@@ -43,7 +46,7 @@ def trained() -> list[float]:
 @pytest.mark.parametrize("task", sorted(STEPS))
 def test_task_ends_by_itself(cluster: Cluster, task: str) -> None:
     """Neither the chief nor the worker waits for a task that has ended, or that never does."""
-    assert _ran(cluster, task).json.keys() == set(WAYS)
+    assert "by hand" in _ran(cluster, task).json
 
 
 def test_server_holds_the_updates_of_both_workers(cluster: Cluster) -> None:
@@ -52,9 +55,10 @@ def test_server_holds_the_updates_of_both_workers(cluster: Cluster) -> None:
     assert found == {"weights": trained(), "step": sum(STEPS.values())}
 
 
+@pytest.mark.before(ESTIMATORS_UNTIL)
 def test_estimator_ends_with_all_steps_in_its_checkpoint(cluster: Cluster) -> None:
     """The chief's last checkpoint, which the ps wrote, has the steps of both workers."""
-    found: dict[str, Any] = dict(cluster.chief.json["by estimator"])
+    found: dict[str, Any] = dict(cluster.chief.json[BY_ESTIMATOR])
     del found["devices"]
     steps = sum(STEPS.values())
     assert found == {"checkpoint": f"model.ckpt-{steps}", "weights": trained(), "step": steps}

@@ -98,7 +98,8 @@ def needs_of(images: Iterable[Image]) -> list[Need]:
     groups: dict[tuple[str, str, str], list[Image]] = {}
     for image in images:
         wheel = (image.distribution, image.tensorflow, image.python.wheel_tag)
-        for key in (wheel, (HOROVOD, image.version_of("horovod"), "")):
+        source = image.horovod_source
+        for key in (wheel, *([(HOROVOD, source[0], "")] if source else [])):
             groups.setdefault(key, []).append(image)
     needs = [Need(*key, tuple(group)) for key, group in groups.items()]
     return sorted(needs, key=lambda need: not need.python_tag)

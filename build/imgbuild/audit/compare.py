@@ -61,7 +61,7 @@ class Need:
         image = self.images[0]
         if self.python_tag:
             return ("images", image.matrix.images.index(image.row))
-        return ("horovod", self.version)
+        return ("horovod", image.version_of("horovod"))
 
     def fits(self, file: str) -> bool:
         """Return whether a file is this version's, as a wheel for this Python on Linux x86-64."""
@@ -82,7 +82,7 @@ class Need:
     def hashes(self, locks: Mapping[str, Lock]) -> set[str]:
         """Return the sha256 that the matrix or the locks pin."""
         if not self.python_tag:
-            return {self.images[0].horovod.sha256}
+            return {one.horovod.sha256 for one in self.images if one.horovod}
         return {sha256 for image in self.images for sha256 in _locked(image, locks)}
 
 

@@ -45,8 +45,11 @@ _COMPILER = "_Z19tf_compiler_versionv"
 _OWN = re.compile(r"_ZNK?10tensorflow")
 #: gcc writes "7.3.1 20180303"; the matrix has the version alone.
 _COMPILER_VERSION = re.compile(r"([0-9]+\.[0-9]+\.[0-9]+)( [0-9]+)?.*")
-#: The same as a constant of a library: ``9.3.1 20200408``, ``Ubuntu Clang 17.0.2 (++2023…``.
-_COMPILER_CONSTANT = re.compile(rb"\0(?:[A-Za-z ]*(Clang) )?(\d+\.\d+\.\d+) (?:\d{8}\0|\()")
+#: The same as a constant of a library: ``9.3.1 20200408``, ``Ubuntu Clang 17.0.2 (++2023…``, and from
+#: 2.21 on ``Clang 18.1.8``.
+_COMPILER_CONSTANT = re.compile(
+    rb"\0(?:[A-Za-z ]*(Clang) )?(\d+\.\d+\.\d+)(?: \d{8}\0| \(|(?(1)\0|(?!)))"
+)
 #: ``mov register, text`` and ``mov [rbp + distance], text``: how a text of up to 4 bytes is made.
 _MOV = re.compile(rb"(?:[\xb8-\xbf]|\xc7[\x40-\x47].)([0-9][0-9.]{0,3})", re.DOTALL)
 #: ``lea register, [rip + distance]``: how code on x86-64 takes the address of a string.

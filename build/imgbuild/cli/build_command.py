@@ -230,11 +230,16 @@ def usage_lines(images: "Sequence[Image]", host: str | None) -> str:
     image, *others = images
     name, run = image.tags[0], run_words(host, image)
     ranks = "-np 2 --oversubscribe" if image.mpi.flavour == "openmpi" else "-np 2"
+    horovod = (
+        ""
+        if not image.horovod
+        else f"""
+  {run} {name} mpirun {ranks} \\
+      python -c "import horovod.tensorflow as hvd; hvd.init(); print(hvd.rank(), hvd.size())\""""
+    )
     lines = f"""
 Use {"them, such as the first" if others else "it"}:
-  {run} {name} python -c "import tensorflow as tf; print(tf.__version__)"
-  {run} {name} mpirun {ranks} \\
-      python -c "import horovod.tensorflow as hvd; hvd.init(); print(hvd.rank(), hvd.size())"
+  {run} {name} python -c "import tensorflow as tf; print(tf.__version__)"{horovod}
   {run} -p 127.0.0.1:6006:6006 {name} \\
       tensorboard --logdir . --host 0.0.0.0
 The last shows this folder at http://localhost:6006. Your own program: imgbuild run."""

@@ -154,6 +154,11 @@ def run(
         )
     tasks = servers or form == JobFormat.TFJOB
     count = ranks or (1 if tasks else nodes)
+    if known and not known.horovod and (count > 1 or form == JobFormat.MPIJOB):
+        raise InputError(
+            f"{known.name} has no MPI to start ranks with: run one process, TensorFlow's own tasks "
+            "(--servers, --format tfjob), or an image with MPI (imgbuild list)."
+        )
     planned = training.TrainingJob(
         name=job,
         image=reference,

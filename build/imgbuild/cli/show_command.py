@@ -58,6 +58,7 @@ def described(image: "Image", locks: Path) -> dict[str, Any]:
             }
             for pin in image.pins
         ],
+        "without_horovod": None if image.horovod else image.row.horovod.why,
         "lock": f"images/locks/{image.lock_name}",
         "provides": dict.fromkeys(image.provided, image.distribution),
         "broken_rules": [
@@ -107,6 +108,8 @@ def image_text(image: dict[str, Any]) -> str:
         lines.append(f"  {name} is provided by {distribution}, for packages that require it")
     for pin in image["pins"]:
         lines += _pin_lines(pin, image["mpi"])
+    if why := image["without_horovod"]:
+        lines += ["horovod, mpi -", *wrapped(f"why: {why}", INDENT)]
     for broken in image["broken_rules"]:
         sentence = f"{broken['sentence']} What happens: {broken['otherwise']}."
         lines += ["", *wrapped(sentence, "")]

@@ -56,8 +56,8 @@ def _description(image: Image) -> str:
     gpu = f"GPU (CUDA {image.version_of('cuda')})" if image.cuda else "CPU"
     system = f"{image.os.distribution.capitalize()} {image.os.version}"
     mpi = f"{'Open' if image.mpi.flavour == 'openmpi' else 'Intel'} MPI {image.mpi.version}"
-    horovod = f"Horovod {image.version_of('horovod')} over {mpi}"
-    return f"TensorFlow {image.tensorflow} for {gpu}, {horovod}, on {system}"
+    horovod = f", Horovod {image.version_of('horovod')} over {mpi}" if image.horovod else ""
+    return f"TensorFlow {image.tensorflow} for {gpu}{horovod}, on {system}"
 
 
 def _licences(image: Image) -> str:

@@ -60,8 +60,9 @@ def read_lock(path: Path) -> Lock:
 
 def locked_packages(image: Image, locks: Path) -> dict[str, str]:
     """Return the version of every Python package in an image; Horovod is in no lock."""
-    versions = {**read_lock(locks / image.lock_name).versions, **image.provided}
-    return dict(sorted({**versions, "horovod": image.version_of("horovod")}.items()))
+    horovod = {"horovod": image.version_of("horovod")} if image.horovod else {}
+    versions = {**read_lock(locks / image.lock_name).versions, **image.provided, **horovod}
+    return dict(sorted(versions.items()))
 
 
 def lock_text(path: Path) -> str:

@@ -45,7 +45,8 @@ _UNREACHABLE = ("error sending request", "dns error", "failed to fetch", "connec
 class LockRequest:
     """What to resolve: requirements (installed) and constraints (only narrowing).
 
-    ``alone``: nothing that the requirements depend on is installed.
+    ``alone``: nothing that the requirements depend on is installed. ``provided`` are distributions
+    that another one of the lock stands for: they are left out. ``platform`` is uv's name of one.
     """
 
     file_name: str
@@ -54,6 +55,8 @@ class LockRequest:
     requirements: tuple[str, ...]
     constraints: tuple[str, ...]
     alone: bool = False
+    provided: tuple[str, ...] = ()
+    platform: str = PLATFORM
 
     @property
     def digest(self) -> str:
@@ -90,10 +93,14 @@ def _requests(images: Iterable[Image]) -> dict[str, LockRequest]:
 def requests_of(image: Image) -> tuple[LockRequest, ...]:
     """Return the requests of one image's locks: packages, their build tools, MPI, CUDA."""
     matrix, mpi, python = image.matrix, image.mpi, image.python_minor
+    keras = image.release.tf_keras
     pins = (
         f"{image.distribution}=={image.tensorflow}",
         f"tensorboard=={image.version_of('tensorboard')}",
+        *([f"tf-keras=={keras}"] if keras else []),
     )
+    # A Python of an archive runs on that system alone.
+    system = uv_platform(image.os.glibc) if image.python.origin == "apt" else PLATFORM
     found = [
         LockRequest(
             image.lock_name,
@@ -101,6 +108,8 @@ def requests_of(image: Image) -> tuple[LockRequest, ...]:
             python,
             (*pins, *image.cuda_requirements, *_applicable(matrix.requirements, image)),
             _applicable(matrix.constraints, image),
+            provided=tuple(image.provided),
+            platform=system,
         ),
         LockRequest(
             image.build_lock_name,
@@ -220,8 +229,12 @@ def resolve(
         (work / "constraints.txt").write_text("\n".join(request.constraints) + "\n")
         output = work / "lock.txt"
         output.write_text(known.read_text("utf-8") if known.exists() and not upgrade else "")
-        options = ["--python-version", request.python, "--python-platform", PLATFORM]
-        options += ["--constraint", "constraints.txt", "--output-file", "lock.txt"]
+        # tf-keras asks for tensorflow, also beside tensorflow-cpu, which has the same files.
+        never = (f"{name}; sys_platform == 'never'\n" for name in request.provided)
+        (work / "overrides.txt").write_text("".join(never))
+        options = ["--python-version", request.python, "--python-platform", request.platform]
+        options += ["--constraint", "constraints.txt", "--override", "overrides.txt"]
+        options += ["--output-file", "lock.txt"]
         options += ["requirements.in", *(["--no-deps"] if request.alone else [])]
         reason = refused_by_uv(request.file_name, options, work, environment)
         body = output.read_text()

@@ -20,6 +20,7 @@ from imgbuild.matrix.evidence import WheelFacts
 from imgbuild.matrix.gpus import driver_cuda
 from imgbuild.matrix.images import Image, minor_of
 from imgbuild.matrix.model import Uv
+from imgbuild.matrix.rules import admits
 
 #: Where the interpreter and the packages live in every image.
 PREFIX = "/opt/python"
@@ -168,6 +169,7 @@ class Variables(Environment, Downloads, SystemPackages, CudaValues):
     uv_cache: str
     package_layers: Sequence[PackageLayer]
     other_packages: PackageLayer
+    compiler_words: str
 
 
 def epoch_seconds(image: Image) -> int:
@@ -206,6 +208,7 @@ def variables(image: Image, locks: Path) -> Variables:
         "uv_cache": f"imgbuild-uv-{sha256(lock_text(locks / image.build_lock_name).encode())[:8]}",
         "package_layers": layers,
         "other_packages": rest,
+        "compiler_words": _compiler_words(image),
     }
 
 
@@ -220,7 +223,7 @@ def _paths(image: Image) -> Environment:
         ("LANG", "C.UTF-8"),
         ("PIP_CONSTRAINT", CONSTRAINTS),
         ("UV_CONSTRAINT", CONSTRAINTS),
-        *MPI_ENVIRONMENT[mpi.flavour],
+        *MPI_ENVIRONMENT.get(mpi.flavour, ()),
         *(LIBFABRIC_ENVIRONMENT if root and Version(mpi.version) >= LIBFABRIC else ()),
         *(GPU_ENVIRONMENT if image.cuda else ()),
         *(PTX_CACHE if image.index_cuda else ()),
@@ -252,7 +255,7 @@ def _packages(image: Image) -> SystemPackages:
     packages = image.os.packages
     git = f"git=1:{image.version_of('git')}-*"  # whatever the archive's revision
     mpi = image.mpi
-    unneeded = set[str]() if image.horovod.cmake else {"cmake"}
+    unneeded = set[str]() if image.horovod and image.horovod.cmake else {"cmake"}
     runtime, build = (mpi.runtime, mpi.build) if mpi.origin == "apt" else ((), ())
     return {
         "os_packages": sorted({*packages.runtime, git}),
@@ -324,3 +327,9 @@ def _compilers(image: Image) -> Compilers:
     old = release.startswith("4.")
     suffix = f"-{release}" if old and release in image.os.compilers else ""
     return {"cc": f"gcc{suffix}", "cxx": f"g++{suffix}", "header": old and not suffix}
+
+
+def _compiler_words(image: Image) -> str:
+    """Return how TensorFlow itself names its compiler: from 2.21 on Clang is no Ubuntu's."""
+    clang = "Clang " if admits(">=2.21", image.tensorflow) else "Ubuntu Clang "
+    return image.wheel.compiler.replace("clang-", clang)

@@ -71,7 +71,8 @@ class BaseImage:
 
 def family_base(image: Image, project: Project) -> BaseImage:
     """Return an image of the matrix, which need not be built yet; InputError for a faulty lock."""
-    packages, local = locked_packages(image, project.locks), ["horovod", *image.provided]
+    packages = locked_packages(image, project.locks)
+    local = [name for name in ("horovod", *image.provided) if name in packages]
     python, system = image.version_of("python"), (image.os.glibc, image.os_name)
     return BaseImage(image.name, image.tags[0], python, *system, packages, local, image)
 

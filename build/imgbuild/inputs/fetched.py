@@ -127,7 +127,7 @@ def fetch_request(image: Image, project: Project, settings: Settings) -> dict[st
     stages = install_stages(image, project, settings)
     parts = {
         "downloads": contents_digest({file.name: file.sha256 for file in downloads}),
-        "Horovod": image.horovod.sha256,
+        "Horovod": image.horovod.sha256 if image.horovod else "",
         "glibc": image.os.glibc,
         "packages": json.dumps([[stage.parent, packages(stage)] for stage in stages]),
         BASE: settings.base_for(image.os_name, image.os.image).model_dump_json(),
@@ -271,7 +271,8 @@ def _verify(
         )
     known = {(one.name, one.sha256) for one in image_downloads(image, project.locks, settings).all}
     locks = [read_lock(project.locks / name).hashes.values() for name in image.lock_names]
-    hashes = {image.horovod.sha256, *(one for lock in locks for some in lock for one in some)}
+    hashes = {one for lock in locks for some in lock for one in some}
+    hashes |= {image.horovod.sha256} if image.horovod else set()
     for item in listing.items:
         conda = item.kind is Kind.CONDA and (item.name, item.sha256) not in known
         if conda or (item.kind is Kind.PYTHON and item.sha256 not in hashes):

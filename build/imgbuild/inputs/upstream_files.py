@@ -111,15 +111,16 @@ def python_items(image: Image, locks: Path, sites: Sites) -> tuple[Download, ...
     CheckFailedError: the index has no file of a package, or another than the lock's.
     MachineError: the index cannot be reached.
     """
-    horovod = image.version_of("horovod")
-    source = Lock("", {"horovod": horovod}, {"horovod": (image.horovod.sha256,)})
     tags = _wheel_tags(image.python_minor, image.os.glibc)
     found = [
         item
         for name in image.lock_names
         for item in _python_files(read_lock(locks / name), name, image, tags, sites)
     ]
-    found += _python_files(source, "matrix.yaml", image, [], sites)
+    if image.horovod_source:
+        version, digest = image.horovod_source
+        source = Lock("", {"horovod": version}, {"horovod": (digest,)})
+        found += _python_files(source, "matrix.yaml", image, [], sites)
     return tuple(dict.fromkeys(found))
 
 

@@ -1,6 +1,7 @@
 """The schema of what images are made of: each Python, MPI and CUDA of ``matrix.yaml``."""
 
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, field_validator
 
@@ -8,7 +9,9 @@ from imgbuild import scalars
 from imgbuild.matrix.evidence import WheelTag
 from imgbuild.yaml_file import Section
 
-Flavour = Literal["openmpi", "intelmpi"]
+Flavour = Literal["openmpi", "intelmpi", "no-mpi"]
+#: That of an image without MPI, which has no Horovod either.
+WITHOUT_MPI: Final = "no-mpi"
 
 
 class SourcePython(Section):
@@ -51,7 +54,7 @@ Python = Annotated[SourcePython | CondaPython | AptPython, Field(discriminator="
 
 
 class AnyMpi(Section):
-    flavour: Flavour
+    flavour: Literal["openmpi", "intelmpi"]
     version: scalars.Version
 
 
@@ -92,6 +95,15 @@ class IndexMpi(AnyMpi):
 
 
 Mpi = Annotated[AptMpi | SourceMpi | IndexMpi, Field(discriminator="origin")]
+
+
+@dataclass(frozen=True)
+class NoMpi:
+    """What an image without MPI has in its place."""
+
+    flavour: Flavour = WITHOUT_MPI
+    version: str = ""
+    origin: Literal["none"] = "none"
 
 
 class AnyCuda(Section):

@@ -18,7 +18,7 @@ from imgbuild.yaml_file import Section
 
 #: Raise it when the facts change their meaning: then everything is read anew.
 SCHEMA = 2
-WheelTag = Literal["cp36", "cp37", "cp38", "cp39", "cp310", "cp311"]
+WheelTag = Literal["cp36", "cp37", "cp38", "cp39", "cp310", "cp311", "cp312", "cp313", "cp314"]
 #: What the old platform tags promise of the C library: PEP 513, PEP 571, PEP 599.
 _LEGACY = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
 

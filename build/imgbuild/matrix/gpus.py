@@ -44,6 +44,17 @@ _NO_MODEL = re.compile(
 )
 
 
+_COMPILED = "the driver compiles it at the first start, which takes minutes"
+#: From this capability on PTX alone may not do: XLA emits what the GPU refuses, and the driver
+#: refuses the PTX of some operations. Source: https://github.com/tensorflow/tensorflow, issues 111958 (2.21
+#: and newer) and 101746 (2.16 and 2.20).
+_REFUSES_PTX = (12, 0)
+_REPORTED = (
+    "on capability 12.0 XLA and some operations are reported to fail (issues 111958 and 101746 of "
+    "tensorflow/tensorflow)"
+)
+
+
 class Gpu(NamedTuple):
     """A GPU as nvidia-smi names it; None for what it does not tell."""
 
@@ -69,7 +80,7 @@ def gpu_support(image: Image) -> tuple[tuple[Generation, KernelSupport], ...]:
 
 
 def unsupported_gpus(image: Image) -> str | None:
-    """Return a sentence on the GPUs that are too new for the image's CUDA; None without CUDA.
+    """Return a sentence on the GPUs that are too new for the image; None without CUDA.
 
     Source: CUDA C++ Programming Guide, "Application Compatibility"; NVIDIA Ampere GPU Architecture
     Compatibility Guide.
@@ -81,8 +92,10 @@ def unsupported_gpus(image: Image) -> str | None:
         if support is KernelSupport.NOTHING and _numbers(generation.capability) > newest
     ]
     if not newer:
-        return None
-    cuda = f"CUDA {image.version_of('cuda').split('.')[0]}"
+        new = [one.name for one, support in gpu_support(image) if support is KernelSupport.PTX]
+        compiled = f"{_COMPILED[0].upper()}{_COMPILED[1:]}"
+        return f"{new[-1]}: PTX only. {compiled}; {_REPORTED}." if newest >= _REFUSES_PTX else None
+    cuda = f"CUDA {image.version_of('cuda')}"
     return (
         f"{newer[0]} and newer GPUs are not supported by {cuda}: a newer driver may compile the "
         f"wheel's PTX for them, but cuBLAS and cuDNN of {cuda} have no code for them."
@@ -119,7 +132,8 @@ def service(
         return None, "nvidia-smi does not tell enough; docs/gpus.md has cards by name"
     if support is KernelSupport.NATIVE:
         return support, ""
-    return support, "the driver compiles it at the first start, which takes minutes"
+    refused = _numbers(capability or "0.0") >= _REFUSES_PTX
+    return support, f"{_COMPILED}; {_REPORTED}" if refused else _COMPILED
 
 
 def driver_cuda(image: Image) -> str:

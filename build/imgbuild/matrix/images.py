@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from imgbuild.errors import InputError
-from imgbuild.matrix.components import AptCuda, Cuda, IndexCuda, Mpi, Python
+from imgbuild.matrix.components import AptCuda, Cuda, IndexCuda, Mpi, NoMpi, Python
 from imgbuild.matrix.evidence import WheelFacts
 from imgbuild.matrix.model import Horovod, Matrix, OperatingSystem, Row, TensorFlow, Variant
 from imgbuild.matrix.pins import ResolvedPin, os_of, resolve_pins, usual_mpi
@@ -155,12 +155,12 @@ class Image:
         return self.matrix.python[self.version_of("python")]
 
     @property
-    def mpi(self) -> Mpi:
-        return self.matrix.mpi[self.mpi_name]
+    def mpi(self) -> Mpi | NoMpi:
+        return self.matrix.mpi[self.keys["mpi"]] if "mpi" in self.keys else NoMpi()
 
     @property
     def mpi_name(self) -> str:
-        return self.keys["mpi"]
+        return self.keys.get("mpi", self.mpi.flavour)
 
     @property
     def usual_mpi(self) -> bool:
@@ -189,8 +189,19 @@ class Image:
         return (*cuda.runtime, cudnn, f"{cuda.nccl_package}=={self.version_of('nccl')}")
 
     @property
-    def horovod(self) -> Horovod:
-        return self.matrix.horovod[self.version_of("horovod")]
+    def horovod(self) -> Horovod | None:
+        """Its Horovod; an image without has no MPI either."""
+        version = self.keys.get("horovod")
+        return self.matrix.horovod[version] if version else None
+
+    @property
+    def horovod_source(self) -> tuple[str, str] | None:
+        """Release and sha256 of Horovod's source; the pin's own release differs where we patch it.
+
+        None without Horovod.
+        """
+        version = self.keys.get("horovod", "").partition("+")[0]
+        return (version, self.horovod.sha256) if self.horovod else None
 
     @property
     def budget(self) -> int | None:

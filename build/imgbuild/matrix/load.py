@@ -9,7 +9,7 @@ from typing import Any
 from imgbuild.errors import InputError
 from imgbuild.matrix.evidence import read_evidence
 from imgbuild.matrix.images import all_images, minor_of, resolve_image, whole_family
-from imgbuild.matrix.model import Matrix
+from imgbuild.matrix.model import NONE, Matrix
 from imgbuild.matrix.pins import NVIDIA, MissingError
 from imgbuild.matrix.rules import rule_faults
 from imgbuild.matrix.selection import plain
@@ -105,7 +105,8 @@ def _broken_references(document: Any) -> Iterator[Fault]:  # noqa: ANN401 - what
         prefix = "miniconda-" if pattern[-1] == "miniconda" else ""
         known = tables.get(table, {} if table == "cuda" else None)  # that one may be left out
         for at, value in _names(document, pattern):
-            if isinstance(known, dict) and f"{prefix}{value}" not in known:
+            without = pattern[-1] == "horovod" and value == NONE
+            if isinstance(known, dict) and f"{prefix}{value}" not in known and not without:
                 listed = ", ".join(one for one in known if one.startswith(prefix)) or "none"
                 what = f"no {kind} {prefix + value!r} in the matrix; there are: {listed}"
                 yield Fault(at, what)

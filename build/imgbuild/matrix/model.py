@@ -16,6 +16,8 @@ from imgbuild.matrix.rule_model import Rule, Tags
 from imgbuild.yaml_file import Section
 
 Variant = Literal["cpu", "gpu"]
+#: The Horovod of a row without it.
+NONE = "none"
 
 
 class Pin(Section):
@@ -37,11 +39,25 @@ class NamedPin(Pin):
     version: scalars.Name
 
 
+class NoHorovod(Section):
+    """Horovod is left out, and why."""
+
+    version: Literal["none"]
+    documented: None = None
+    documented_exists: bool = True
+    why: scalars.Prose
+
+
 def _spelled_out(value: Any) -> Any:  # noqa: ANN401 - whatever YAML holds
     return {"version": value} if isinstance(value, str) else value
 
 
 AnyPin = Annotated[Pin, BeforeValidator(_spelled_out, json_schema_input_type=scalars.Version | Pin)]
+#: `none` needs its reason, so it is always a mapping.
+HorovodPin = Annotated[
+    NoHorovod | Pin,
+    BeforeValidator(_spelled_out, json_schema_input_type=scalars.Version | NoHorovod | Pin),
+]
 TablePin = Annotated[
     NamedPin, BeforeValidator(_spelled_out, json_schema_input_type=scalars.Name | NamedPin)
 ]
@@ -124,10 +140,11 @@ class TensorFlow(Section):
     """What is decided of one TensorFlow release; ``images/evidence.json`` has what its wheels are.
 
     ``cudnn`` is the version that its GPU wheel was compiled with, of which the wheel tells the
-    major number alone.
+    major number alone. ``tf_keras`` is the Keras 2 of its minor version, where its own is Keras 3.
     """
 
     tensorboard: scalars.Release
+    tf_keras: scalars.Release | None = None
     distribution: dict[Variant, scalars.Distribution]
     cudnn: scalars.Version | None = None
 
@@ -139,7 +156,9 @@ class Horovod(Section):
     with here or by its authors, ``nccl`` the operations that it can do with NCCL, ``adasum``
     whether it has the header that ``images/files/adasum_float16.py`` changes, ``cmake`` whether
     CMake builds it. ``one_by_one``: two targets of its CMake, horovod_cuda_kernels and
-    compatible_horovod_cuda_kernels, generate one file, which was seen to fail with make -j2.
+    compatible_horovod_cuda_kernels, generate one file, which was seen to fail with make -j2. A
+    release with a local part, such as ``0.28.1+imgbuild.1``, is that of ``0.28.1`` with our patches
+    (``images/files/horovod-patches``).
     """
 
     sha256: scalars.Sha256
@@ -193,19 +212,30 @@ class Stack(Section):
 class Row(StackPins):
     """One TensorFlow on one stack, in one or both variants.
 
-    ``budget`` is the largest size of an image, by variant: a build fails that exceeds it by 5 %. It
-    is no input of the image.
+    ``horovod: {version: none, why: …}`` leaves Horovod out, and MPI with it. ``budget`` is the
+    largest size of an image, by variant: a build fails that exceeds it by 5 %. It is no input of
+    the image.
     """
 
     tensorflow: scalars.Release
     stack: scalars.Name
     variants: tuple[Variant, ...] = Field(min_length=1)
     os: scalars.Name | None = None
-    horovod: AnyPin
+    horovod: HorovodPin
     cuda: AnyPin | None = None
     budget: dict[Variant, scalars.Megabytes] = Field(default_factory=dict)
 
     __hash__ = object.__hash__  # of this very row
+
+    @property
+    def without_horovod(self) -> bool:
+        return self.horovod.version == NONE
+
+    @model_validator(mode="after")
+    def _nothing_for_nothing(self) -> Self:
+        if self.without_horovod and self.mpi:
+            raise ValueError("MPI is there for Horovod: leave `mpi` out of a row without one")
+        return self
 
     @model_validator(mode="after")
     def _budgets_of_its_images(self) -> Self:
@@ -243,7 +273,7 @@ class Matrix(Section):
     mpi: dict[scalars.Name, Mpi]
     cuda: dict[scalars.Version, Cuda] = Field(default_factory=dict)
     tensorflow: dict[scalars.Release, TensorFlow]
-    horovod: dict[scalars.Release, Horovod]
+    horovod: dict[scalars.HorovodRelease, Horovod]
     uv: Uv
     requirements: tuple[Condition, ...] = ()
     constraints: tuple[Condition, ...] = ()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from imgbuild.errors import InputError
 from imgbuild.matrix.images import minor_of
-from imgbuild.matrix.model import Matrix, Row, Variant
+from imgbuild.matrix.model import Matrix, Row, TensorFlow, Variant
 from imgbuild.matrix.pins import pin_of
 from imgbuild.matrix.rules import admits, numbers
 from imgbuild.yaml_file import Location, read_document
@@ -39,9 +39,14 @@ class NewRow:
         return self.matrix.python[python].wheel_tag
 
     @property
+    def release(self) -> TensorFlow:
+        """What was decided of the release that it is like."""
+        return self.matrix.tensorflow[self.like.tensorflow]
+
+    @property
     def distributions(self) -> dict[Variant, list[str]]:
         """What the index may have each variant as, the likeliest first."""
-        before = self.matrix.tensorflow[self.like.tensorflow].distribution
+        before = self.release.distribution
         usual: dict[Variant, list[str]] = {
             "cpu": ["tensorflow-cpu", "tensorflow"],
             "gpu": ["tensorflow-gpu", "tensorflow"],
@@ -69,11 +74,14 @@ class NewRow:
                 f"`horovod:` in {self.path}, or widen `tensorflow` of one there, then add the "
                 "version again."
             )
-        same = self.like.horovod.version
+        same: str = self.like.horovod.version
         return same if same in fitting else max(fitting, key=numbers)
 
-    def text(self, tensorboard: str, distributions: Mapping[Variant, str]) -> str:
-        """Return the text of the matrix with the release and its row, or in place of older ones."""
+    def text(self, beside: Mapping[str, str], distributions: Mapping[Variant, str]) -> str:
+        """Return the text of the matrix with the release and its row, or in place of older ones.
+
+        ``beside`` are the releases that go with it, such as TensorBoard's.
+        """
         document = read_document(self.path)
         lines = self.path.read_text(encoding="utf-8").splitlines(keepends=True)
         old, new = self.like.tensorflow, self.version
@@ -92,7 +100,7 @@ class NewRow:
             before = _nearest(self.matrix.tensorflow, new)
             place = _place(lines, document.marks, ("tensorflow", before))
             at = place.stop if numbers(before) < numbers(new) else place.start
-            edits.append((slice(at, at), self._release(tensorboard, distributions)))
+            edits.append((slice(at, at), self._release(beside, distributions)))
         kept = {row.tensorflow for row in self.matrix.images if not self._is_replaced(row)}
         if self.replaces and old not in kept:
             edits.append((_place(lines, document.marks, ("tensorflow", old)), ""))
@@ -111,13 +119,11 @@ class NewRow:
             row = re.sub(r"horovod: (\{[^}]*\}|[\d.]+)", f"horovod: {self.horovod}", row)
         return _BUDGET.sub("", row)
 
-    def _release(self, tensorboard: str, distributions: Mapping[Variant, str]) -> str:
+    def _release(self, beside: Mapping[str, str], distributions: Mapping[Variant, str]) -> str:
         named = ", ".join(f"{variant}: {name}" for variant, name in distributions.items())
         cudnn = f"    cudnn: {self.cudnn}\n" if self.cudnn else ""
-        return (
-            f"  {self.version}:\n    tensorboard: {tensorboard}\n"
-            f"    distribution: {{{named}}}\n{cudnn}"
-        )
+        others = "".join(f"    {name}: {version}\n" for name, version in beside.items())
+        return f"  {self.version}:\n{others}    distribution: {{{named}}}\n{cudnn}"
 
 
 def new_row(

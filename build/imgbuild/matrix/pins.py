@@ -93,7 +93,8 @@ def resolve_pins(
         ),
         ResolvedPin("tensorboard", release.tensorboard, source=f"{INDEX}: tensorboard"),
     ]
-    components = ["python", "mpi", "horovod", "git", "os"]
+    training = [] if row.without_horovod else ["mpi", "horovod"]
+    components = ["python", *training, "git", "os"]
     if matrix.python[pin_of(matrix, row, "python").version].origin == "conda":
         components.append("miniconda")
     components += ["cuda", "cudnn", "nccl"] if variant == "gpu" else []

@@ -2,6 +2,7 @@
 
 from imgbuild.engine.client import Engine
 from imgbuild.errors import CheckFailedError
+from imgbuild.matrix.components import WITHOUT_MPI
 from imgbuild.matrix.images import Image, all_images, as_documented_image, minor_of, resolve_image
 from imgbuild.matrix.rule_model import Part
 from imgbuild.matrix.tags import DOCUMENTED, parts_of, python_part, stack_part
@@ -15,6 +16,7 @@ def parts_read(contents: ImageContents, image: Image) -> dict[Part, str]:
     planned), never the contents.
     """
     flavour, version = contents.mpi
+    flavour = WITHOUT_MPI if flavour == NOTHING else flavour
     return {
         "tensorflow": contents.tensorflow,
         "minor": minor_of(contents.tensorflow),
@@ -74,9 +76,9 @@ def _documented(contents: ImageContents, image: Image) -> str:
     )
     horovod = [version for name, version in contents.distributions if name == "horovod"]
     found = {
-        "horovod": joined_versions(horovod),
+        **({"horovod": joined_versions(horovod)} if image.horovod else {}),
         "python": contents.python,
-        "mpi": contents.mpi[1],
+        **({"mpi": contents.mpi[1]} if image.horovod else {}),
         **({"cuda": joined_versions(contents.cuda)} if image.cuda else {}),
     }
     differ = [name for name in found if image.version_of(name) != other.version_of(name)]

@@ -36,17 +36,19 @@ def expectation(
     the MPI's name in the matrix; ``None`` for any other image. It is an InputError if the image's
     lock is missing or damaged.
     """
-    true = standin or {}
+    true, mpi = standin or {}, image.mpi.flavour
     pins = {pin.component: true.get(pin.component, pin.version) for pin in image.pins}
+    if image.horovod:
+        pins["mpi"] = true.get(image.mpi_name, pins["mpi"])
     return {
         "name": image.name,
         "tensorflow": image.tensorflow,
         "variant": image.variant,
         "stack": image.stack,
-        "pins": {**pins, "mpi": true.get(image.mpi_name, pins["mpi"])},
-        "mpi_flavour": image.mpi.flavour,
+        "pins": pins,
+        "mpi_flavour": mpi if image.horovod else None,
         "os_id": image.os.distribution,
-        "horovodrun": image.horovod.launcher and image.mpi.flavour == LAUNCHED,
+        "horovodrun": bool(image.horovod and image.horovod.launcher) and mpi == LAUNCHED,
         "standin": standin is not None,
         "packages": locked_packages(image, project.locks),
         "held": _held(image),

@@ -16,8 +16,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+#: Names and versions; a Horovod with patches has their number in its version.
 DISTRIBUTION = re.compile(
-    r"(tensorflow(?:_cpu|_gpu)?|horovod)-([0-9.]+)(?:-.*)?\.(?:dist|egg)-info"
+    r"(tensorflow(?:_cpu|_gpu)?|horovod)-([0-9.]+(?:\+imgbuild\.[0-9]+)?)(?:-.*)?\."
+    r"(?:dist|egg)-info"
 )
 PACKAGE = re.compile(r"([A-Za-z0-9][A-Za-z0-9._]*)-([0-9][^-]*)(?:-.*)?\.(?:dist|egg)-info")
 #: ``is_cuda_build = True`` until TensorFlow 2.2, a dictionary's ``'is_cuda_build': True`` since.

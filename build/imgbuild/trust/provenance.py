@@ -91,8 +91,10 @@ def _materials(
         yield {"name": str(file.relative_to(project.root)), "digest": _digest(file_sha256(file))}
     for one in image_downloads(image, project.locks, settings).all:
         yield {"name": one.name, "uri": one.url, "digest": _digest(one.sha256)}
-    horovod = f"pkg:pypi/horovod@{image.version_of('horovod')}"
-    yield {"name": "Horovod", "uri": horovod, "digest": _digest(image.horovod.sha256)}
+    if image.horovod_source:
+        version, digest = image.horovod_source
+        uri = f"pkg:pypi/horovod@{version}"
+        yield {"name": "Horovod", "uri": uri, "digest": _digest(digest)}
 
 
 def _digest(value: str) -> dict[str, str]:

@@ -129,9 +129,10 @@ def known_origins(labels: Mapping[str, str], image: Image, project: Project) -> 
     if image.mpi.origin == "index" and (runtime := image.mpi.runtime.replace("==", "-")) in found:
         found[f"{image.mpi.flavour}-{minor_of(image.mpi.version)}"] = found[runtime]
     stage = reader.dockerfile(image).stages.get("horovod-source")
-    if stage and said.get(f"{STAGE}{stage.name}") == stage.digest[:SHORT]:
-        horovod = ("horovod", image.version_of("horovod"), image.horovod.sha256)
-        found |= _of_index(_COMPILED, *horovod)
+    source = image.horovod_source
+    if source and stage and said.get(f"{STAGE}{stage.name}") == stage.digest[:SHORT]:
+        origin = _of_index(_COMPILED, "horovod", *source)
+        found[f"horovod-{image.version_of('horovod')}"] = next(iter(origin.values()))
     for context, files in image_downloads(image, project.locks, Settings()).contexts.items():
         for file in files:
             if said.get(f"{DOWNLOAD}{context}/{file.name}") == file.sha256[:SHORT]:

@@ -36,15 +36,15 @@ def models(folder):
     """Load the three models, and return what each predicts."""
     from quiet_tensorflow import tf
 
-    from framework_model import Scale, predictions, samples
+    from framework_model import KERAS_FILE, Scale, predictions, samples
 
     def load(name):
         return tf.keras.models.load_model(folder + "/" + name, custom_objects={"Scale": Scale})
 
-    model, best = load("model.h5"), load("best.h5")
+    model, best = load("model" + KERAS_FILE), load("best" + KERAS_FILE)
     a, b, y = samples()
     return {
-        "h5": predictions(model.predict),
+        "keras": predictions(model.predict),
         "saved_model": predictions(saved_model(folder + "/saved")),
         "best": float(best.evaluate([a, b], y, verbose=0)),
     }

@@ -2,8 +2,10 @@
 
 import numpy as np
 
-from quiet_tensorflow import IS_TF2, tf
+from quiet_tensorflow import IS_TF2, VERSION, tf
 
+#: Keras 3 reads no .h5 file that says how its model was compiled.
+KERAS_FILE = ".keras" if VERSION >= (2, 16) else ".h5"
 PROBE = np.array([[0.5, -0.25], [-1.0, 0.75], [0.0, 0.0]], dtype="float32")
 
 
@@ -45,7 +47,10 @@ def predictions(predict):
 
 
 def save(model, folder):
-    """Write a SavedModel: Keras' own in 2.x, the graph and its variables before."""
+    """Write a SavedModel: Keras' own in 2.x, what serves from 2.16 on, in 1.x the graph."""
+    if VERSION >= (2, 16):
+        model.export(folder, verbose=False)
+        return
     if IS_TF2:
         model.save(folder, save_format="tf")
         return

@@ -1,6 +1,6 @@
 """Train with what Keras and estimators offer around a model, and leave it in the folder given.
 
-Written there: model.h5, best.h5 (ModelCheckpoint), saved/ (a SavedModel), and a file NAME.pickle
+Written there: model.h5, best.h5 (ModelCheckpoint; .keras with Keras 3), saved/ (a SavedModel), and a file NAME.pickle
 for each function that could be pickled for another process. Printed: what each part did.
 """
 
@@ -9,9 +9,9 @@ import sys
 
 import cloudpickle
 import numpy as np
-from quiet_tensorflow import seed, tf
+from quiet_tensorflow import VERSION, seed, tf
 
-from framework_model import build, predictions, samples, save
+from framework_model import KERAS_FILE, build, predictions, samples, save
 
 
 BATCH, EPOCHS, TURN, PATIENCE, STEPS = 16, 40, 6, 3, 100
@@ -34,6 +34,7 @@ class Counter(tf.keras.callbacks.Callback):
 def fed_by_arrays(folder):
     """Train until EarlyStopping ends it: after TURN epochs the rate is negative, and so is progress."""
     model, (a, b, y), counter = build(), samples(), Counter()
+    best = folder + "/best" + KERAS_FILE
     keras = tf.keras.callbacks
     history = model.fit(
         [a, b],
@@ -45,12 +46,12 @@ def fed_by_arrays(folder):
         verbose=0,
         callbacks=[
             keras.LearningRateScheduler(lambda epoch: 0.2 if epoch < TURN else -0.2),
-            keras.ModelCheckpoint(folder + "/best.h5", monitor="val_loss", save_best_only=True),
+            keras.ModelCheckpoint(best, monitor="val_loss", save_best_only=True),
             keras.EarlyStopping(monitor="val_loss", patience=PATIENCE),
             counter,
         ],
     )
-    model.save(folder + "/model.h5")
+    model.save(folder + "/model" + KERAS_FILE)
     save(model, folder + "/saved")
     return {
         "losses": [float(loss) for loss in history.history["val_loss"]],
@@ -105,7 +106,7 @@ def imports_inside(number):
 
 def names_the_module(number):
     """TensorFlow is a global of the program that sends the function."""
-    return tf.keras.layers.Dense(number).units, tf.estimator.RunConfig.__name__
+    return tf.keras.layers.Dense(number).units, tf.train.Checkpoint.__name__
 
 
 def names_a_model(number):
@@ -135,7 +136,7 @@ def main(folder):
             {
                 "arrays": fed_by_arrays(folder),
                 "data": fed_by_pipeline(),
-                "estimator": estimate(folder),
+                "estimator": estimate(folder) if VERSION < (2, 16) else None,
                 "unsent": send(folder),
             }
         )

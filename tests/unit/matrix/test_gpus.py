@@ -45,11 +45,13 @@ def test_the_edges(
 @pytest.mark.parametrize(
     ("name", "release", "too_new"),
     [
-        ("tf-1.12-gpu-ubuntu", "9.0", "Ampere and newer GPUs are not supported by CUDA 9:"),
-        ("tf-2.1-gpu-ubuntu", "10.1", "Ampere and newer GPUs are not supported by CUDA 10:"),
+        ("tf-1.12-gpu-ubuntu", "9.0", "Ampere and newer GPUs are not supported by CUDA 9.0:"),
+        ("tf-2.1-gpu-ubuntu", "10.1", "Ampere and newer GPUs are not supported by CUDA 10.1:"),
         # From CUDA 11 on a driver of the first minor release is enough.
-        ("tf-2.12-gpu-debian", "11.0", "Blackwell and newer GPUs are not supported by CUDA 11:"),
-        ("tf-2.15-gpu-debian", "12.0", "Blackwell and newer GPUs are not supported by CUDA 12:"),
+        ("tf-2.12-gpu-debian", "11.0", "Blackwell and newer GPUs are not supported by CUDA 11.8:"),
+        ("tf-2.15-gpu-debian", "12.0", "Blackwell and newer GPUs are not supported by CUDA 12.2:"),
+        ("tf-2.18-gpu-debian", "12.0", "Blackwell and newer GPUs are not supported by CUDA 12.5:"),
+        ("tf-2.21-gpu-debian", "12.0", "Blackwell: PTX only."),
         ("tf-2.1-cpu-ubuntu", "", ""),
     ],
 )

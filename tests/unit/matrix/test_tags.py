@@ -87,7 +87,7 @@ def _renamed_stack(path: Path, name: str) -> Path:
             ("documented, ", ""),
             "tf-2.3-cpu-ubuntu-as-documented would be 2.3.0-cpu-py36-",
         ),
-        (IMMUTABLE, ("mpi, ", ""), "(and 4 more)"),
+        (IMMUTABLE, ("mpi, ", ""), "(and 5 more)"),
         (
             FIRST,
             ("minor, ", ""),
