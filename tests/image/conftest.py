@@ -55,6 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "pinned(component): only for images that pin it")
     config.addinivalue_line("markers", "since(tensorflow): only for this version and newer")
     config.addinivalue_line("markers", "packaged(name, …): only for images with one of them")
+    config.addinivalue_line("markers", "with_mpi: only for images that have MPI, and Horovod")
     config.addinivalue_line("markers", "cuda_from(origin): only for images whose CUDA is of there")
     if plugin := result_stream():
         config.pluginmanager.register(plugin)
@@ -111,10 +112,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _concerns(expect: Expectation, item: pytest.Item) -> bool:
-    """Return whether a test's marks leave it to this image."""
-    since = [tuple(map(int, mark.args[0].split("."))) for mark in item.iter_markers("since")]
+    """Return whether a test's marks, and its suite's constants, leave it to this image."""
+    suite = vars(getattr(item, "module", None) or object)
+    texts = [suite.get("SINCE", "0"), *(mark.args[0] for mark in item.iter_markers("since"))]
+    since = [tuple(map(int, text.split("."))) for text in texts]
+    with_mpi = suite.get("WITH_MPI", False) or any(item.iter_markers("with_mpi"))
     return (
-        all(mark.args[0] in expect.pins for mark in item.iter_markers("pinned"))
+        not (with_mpi and vars(expect).get("mpi_flavour", "not known") is None)
+        and all(mark.args[0] in expect.pins for mark in item.iter_markers("pinned"))
         and all(expect.tensorflow_minor >= version for version in since)
         and all(expect.has(*mark.args) for mark in item.iter_markers("packaged"))
         and all(mark.args[0] in cuda_origins(expect) for mark in item.iter_markers("cuda_from"))

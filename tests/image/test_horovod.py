@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from lab import Lab
 
 pytestmark = pytest.mark.usefixtures("importable")
-LASTS = 7
+WITH_MPI = True
+LASTS = 9
 SECONDS = 180
 SAME_NUMBER = 1e-5  # the weights are small differences of larger float32 numbers
 OTHER_WEIGHTS = 1e-2  # Adam moves a weight by as much in a step
@@ -98,7 +99,7 @@ def ranks(stranger: Container, expect: Expectation, launcher: str) -> Ranks:
     The home of an unknown user is /, where horovodrun cannot keep its cache: one gives HOME.
     """
     folder = stranger.fresh_folder()
-    start = HOROVODRUN if launcher == "horovodrun" else mpirun(expect.mpi_flavour, 2)
+    start = HOROVODRUN if launcher == "horovodrun" else mpirun(expect.mpi, 2)
     program = ("env", "HOME=/tmp", *start, "python", stranger.path_of("horovod_rank.py"), folder)
     job = stranger.run(*program, seconds=SECONDS)
     return Ranks(job, stranger.run("sh", "-c", f"cat {folder}/rank-*.json", seconds=10))

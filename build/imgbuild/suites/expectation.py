@@ -27,6 +27,16 @@ VERSIONS = ("tf", "python", "tensorboard", "horovod", "git", "cuda", "cudnn", "n
 _VERSION = r"\d+(?:\.\d+)*"
 
 
+def known_facts(image: Image) -> dict[str, Any]:
+    """Return the facts of an image that say which suites are for it."""
+    return {
+        "name": image.name,
+        "tensorflow": image.tensorflow,
+        "variant": image.variant,
+        "mpi_flavour": image.mpi.flavour,
+    }
+
+
 def expectation(
     image: Image, project: Project, standin: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
@@ -39,12 +49,9 @@ def expectation(
     true = standin or {}
     pins = {pin.component: true.get(pin.component, pin.version) for pin in image.pins}
     return {
-        "name": image.name,
-        "tensorflow": image.tensorflow,
-        "variant": image.variant,
+        **known_facts(image),
         "stack": image.stack,
         "pins": {**pins, "mpi": true.get(image.mpi_name, pins["mpi"])},
-        "mpi_flavour": image.mpi.flavour,
         "os_id": image.os.distribution,
         "horovodrun": image.horovod.launcher and image.mpi.flavour == LAUNCHED,
         "standin": standin is not None,
