@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 from channel import SHELLS, use_channels
 from container import Container
-from expectation import Expectation, ExpectationError, read_expectation
+from expectation import KERAS_2, Expectation, ExpectationError, read_expectation
 from gpu_libraries import opened_sonames
 from gpu_machine import Needs, device_faults, unusable
 from lab import Lab, open_lab
@@ -171,9 +171,11 @@ def cuda_origins(expect: Expectation) -> set[str]:
 def launchers(expect: Expectation) -> list[str]:
     """Return how two ranks are started: by horovodrun, which starts mpirun, where the image has it.
 
-    It came with Horovod 0.16 and knows few MPI flavours, so the matrix says where it is.
+    It came with Horovod 0.16 and knows few MPI flavours, so the matrix says where it is. Where
+    Keras is Keras 3 and tf-keras is there, too, they are started once more with that.
     """
-    return ["horovodrun" if expect.horovodrun else "mpirun"]
+    launcher = "horovodrun" if expect.horovodrun else "mpirun"
+    return [launcher, *([f"{launcher}, {KERAS_2}"] if expect.has_keras_2 else [])]
 
 
 @pytest.fixture(scope="session")

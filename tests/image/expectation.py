@@ -29,6 +29,10 @@ FREE_OF_ENTRIES = frozenset({"labels", "held", "gpu"})
 GPU_NEEDS = frozenset({"cuda", "driver", "newest", "oldest"})
 #: And where CUDA is the index's, the compute capabilities that Horovod's kernels are for.
 GPU_KERNELS = "kernels"
+#: The first TensorFlow whose Keras is Keras 3, and the package that is Keras 2 then.
+KERAS_3, KERAS_2 = (2, 16), "tf-keras"
+#: And what makes `tf.keras` of it.
+USE_KERAS_2 = ("env", "TF_USE_LEGACY_KERAS=1")
 #: The first TensorFlow that is imported without libcuda.so.1.
 WITHOUT_DRIVER = (1, 14)
 
@@ -75,6 +79,11 @@ class Expectation:
     def needs_driver(self) -> bool:
         """Return whether TensorFlow can be imported only where libcuda.so.1 is."""
         return self.variant == "gpu" and self.tensorflow_minor < WITHOUT_DRIVER
+
+    @property
+    def has_keras_2(self) -> bool:
+        """Return whether Keras 2 is there beside Keras 3."""
+        return self.tensorflow_minor >= KERAS_3 and self.has(KERAS_2)
 
     @property
     def mpi(self) -> str:

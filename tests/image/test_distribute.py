@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import nodes_numbers
 import pytest
-from expectation import Expectation, read_expectation
+from expectation import KERAS_3, USE_KERAS_2, Expectation, read_expectation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from container import Container, Ran
 
-SINCE = "1.15"
+SINCE = "1.14"
 pytestmark = pytest.mark.usefixtures("importable")
 LASTS = 15
 SECONDS = 180
@@ -29,14 +29,13 @@ WORKERS = 2
 #: By strategy: the tasks of its cluster, of which the first job's train and the others serve.
 TASKS = {"mirrored": {"worker": WORKERS}, "served": {"chief": 1, "worker": 1, "ps": 1}}
 #: The first TensorFlow that trains in these ways; Keras 3 has no `fit` with them, tf-keras has.
-FIRST = {"mirrored": {"loop": (1, 15), "fit": (1, 15)}, "served": {"loop": (2, 4), "fit": (2, 5)}}
-KERAS_3, KERAS_2 = (2, 16), "tf-keras"
+FIRST = {"mirrored": {"loop": (1, 14), "fit": (1, 14)}, "served": {"loop": (2, 4), "fit": (2, 5)}}
 
 
 def ways(strategy: str, expect: Expectation) -> list[str]:
     """Return how this TensorFlow trains with a strategy."""
     version = expect.tensorflow_minor
-    fits = version < KERAS_3 or expect.has(KERAS_2)
+    fits = version < KERAS_3 or expect.has_keras_2
     known = FIRST[strategy].items()
     return [way for way, first in known if version >= first and (fits or way != "fit")]
 
@@ -59,7 +58,7 @@ def run(container: Container, expect: Expectation) -> Callable[[str], Ran]:
         "features": nodes_numbers.FEATURES[:WORKERS],
         "targets": nodes_numbers.TARGETS[:WORKERS],
     }
-    keras = ("env", "TF_USE_LEGACY_KERAS=1") if expect.tensorflow_minor >= KERAS_3 else ()
+    keras = USE_KERAS_2 if expect.has_keras_2 else ()
 
     @cache
     def cluster(strategy: str) -> Ran:

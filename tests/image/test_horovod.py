@@ -11,6 +11,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from expectation import KERAS_2, USE_KERAS_2
 from mpi import HOROVODRUN, mpirun
 from run_modes import hardened
 
@@ -99,7 +100,8 @@ def ranks(stranger: Container, expect: Expectation, launcher: str) -> Ranks:
     The home of an unknown user is /, where horovodrun cannot keep its cache: one gives HOME.
     """
     folder = stranger.fresh_folder()
-    start = HOROVODRUN if launcher == "horovodrun" else mpirun(expect.mpi, 2)
+    keras = USE_KERAS_2 if launcher.endswith(KERAS_2) else ()
+    start = (*keras, *(HOROVODRUN if "horovodrun" in launcher else mpirun(expect.mpi, 2)))
     program = ("env", "HOME=/tmp", *start, "python", stranger.path_of("horovod_rank.py"), folder)
     job = stranger.run(*program, seconds=SECONDS)
     return Ranks(job, stranger.run("sh", "-c", f"cat {folder}/rank-*.json", seconds=10))

@@ -4,7 +4,7 @@ Arguments: the training as JSON (start, learning rate, steps, features and targe
 and the ways to train. A job `ps` in the cluster makes it ParameterServerStrategy, which trains on
 all data at once; otherwise it is MultiWorkerMirroredStrategy, where each worker has data of its own
 and all but the first start from other weights, which they must not keep.
-TensorFlow 1.15 trains as 2.0 does. The last line on standard output is the result.
+TensorFlow 1.14 and 1.15 train as 2.0 does. The last line on standard output is the result.
 """
 
 import json
@@ -56,7 +56,7 @@ def batches(_=None):
 def mirrored_loop(strategy):
     run = getattr(strategy, "run", None) or strategy.experimental_run_v2
     with strategy.scope():
-        weights = tf.Variable(first, aggregation=tf.VariableAggregation.MEAN)
+        weights = tf.Variable(first, name="weights", aggregation=tf.VariableAggregation.MEAN)
     x, y = features[index], targets[index]
 
     def replica_sum():
