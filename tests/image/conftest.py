@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 from channel import SHELLS, use_channels
 from container import Container
-from expectation import Expectation, ExpectationError, read_expectation
+from expectation import KERAS_2, Expectation, ExpectationError, read_expectation
 from gpu_libraries import opened_sonames
 from gpu_machine import Needs, device_faults, unusable
 from lab import Lab, open_lab
@@ -56,6 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "since(tensorflow): only for this version and newer")
     config.addinivalue_line("markers", "before(tensorflow): only for older versions than this")
     config.addinivalue_line("markers", "packaged(name, …): only for images with one of them")
+    config.addinivalue_line("markers", "with_mpi: only for images that have MPI, and Horovod")
     config.addinivalue_line("markers", "cuda_from(origin): only for images whose CUDA is of there")
     if plugin := result_stream():
         config.pluginmanager.register(plugin)
@@ -112,13 +113,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _concerns(expect: Expectation, item: pytest.Item) -> bool:
-    """Return whether a test's marks leave it to this image."""
-    since, before = (
-        [tuple(map(int, mark.args[0].split("."))) for mark in item.iter_markers(name)]
-        for name in ("since", "before")
-    )
+    """Return whether a test's marks, and its suite's constants, leave it to this image."""
+    suite = vars(getattr(item, "module", None) or object)
+    texts = [suite.get("SINCE", "0"), *(mark.args[0] for mark in item.iter_markers("since"))]
+    since = [tuple(map(int, text.split("."))) for text in texts]
+    before = [tuple(map(int, m.args[0].split("."))) for m in item.iter_markers("before")]
+    with_mpi = suite.get("WITH_MPI", False) or any(item.iter_markers("with_mpi"))
     return (
-        all(mark.args[0] in expect.pins for mark in item.iter_markers("pinned"))
+        not (with_mpi and vars(expect).get("mpi_flavour", "not known") is None)
+        and all(mark.args[0] in expect.pins for mark in item.iter_markers("pinned"))
         and all(expect.tensorflow_minor >= version for version in since)
         and all(expect.tensorflow_minor < version for version in before)
         and all(expect.has(*mark.args) for mark in item.iter_markers("packaged"))
@@ -171,9 +174,11 @@ def cuda_origins(expect: Expectation) -> set[str]:
 def launchers(expect: Expectation) -> list[str]:
     """Return how two ranks are started: by horovodrun, which starts mpirun, where the image has it.
 
-    It came with Horovod 0.16 and knows few MPI flavours, so the matrix says where it is.
+    It came with Horovod 0.16 and knows few MPI flavours, so the matrix says where it is. Where
+    Keras is Keras 3 and tf-keras is there, too, they are started once more with that.
     """
-    return ["horovodrun" if expect.horovodrun else "mpirun"]
+    launcher = "horovodrun" if expect.horovodrun else "mpirun"
+    return [launcher, *([f"{launcher}, {KERAS_2}"] if expect.has_keras_2 else [])]
 
 
 @pytest.fixture(scope="session")

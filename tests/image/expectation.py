@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
-ALWAYS_PINNED = ("tensorflow", "tensorboard", "python", "horovod", "mpi", "git", "os")
+ALWAYS_PINNED = ("tensorflow", "tensorboard", "python", "git", "os")
+#: Images have both or neither: without, their flavour of MPI is null.
+MPI_PINNED = ("horovod", "mpi")
 #: By which an image is used, whatever is asserted of it.
 ALWAYS_GIVEN = ("name", "tensorflow", "variant", "pins", "horovodrun", "gpu")
 GPU_PINNED = ("cuda", "cudnn", "nccl")
@@ -27,6 +29,10 @@ FREE_OF_ENTRIES = frozenset({"labels", "held", "gpu"})
 GPU_NEEDS = frozenset({"cuda", "driver", "newest", "oldest"})
 #: And where CUDA is the index's, the compute capabilities that Horovod's kernels are for.
 GPU_KERNELS = "kernels"
+#: The first TensorFlow whose Keras is Keras 3, and the package that is Keras 2 then.
+KERAS_3, KERAS_2 = (2, 16), "tf-keras"
+#: And what makes `tf.keras` of it.
+USE_KERAS_2 = ("env", "TF_USE_LEGACY_KERAS=1")
 #: The first TensorFlow that is imported without libcuda.so.1.
 WITHOUT_DRIVER = (1, 14)
 
@@ -44,7 +50,7 @@ class Expectation:
     variant: str
     stack: str
     pins: dict[str, str]
-    mpi_flavour: str
+    mpi_flavour: str | None
     os_id: str
     horovodrun: bool
     standin: bool
@@ -73,6 +79,17 @@ class Expectation:
     def needs_driver(self) -> bool:
         """Return whether TensorFlow can be imported only where libcuda.so.1 is."""
         return self.variant == "gpu" and self.tensorflow_minor < WITHOUT_DRIVER
+
+    @property
+    def has_keras_2(self) -> bool:
+        """Return whether Keras 2 is there beside Keras 3."""
+        return self.tensorflow_minor >= KERAS_3 and self.has(KERAS_2)
+
+    @property
+    def mpi(self) -> str:
+        """Return the flavour of MPI, for the checks that only images with MPI have."""
+        assert self.mpi_flavour is not None, "the image has no MPI"
+        return self.mpi_flavour
 
     def has(self, *packages: str) -> bool:
         """Return whether one of these is known to be in the image's lock."""
@@ -132,7 +149,8 @@ def parse_expectation(document: Any) -> Expectation:
     _refuse("missing", types.keys() - values.keys())
     _refuse("of a wrong type", {key for key in types if not _is(values[key], types[key])})
     _refuse("empty", {key for key in types.keys() - FREE_OF_ENTRIES if values[key] in ("", {})})
-    _refuse("missing (pins)", set(ALWAYS_PINNED) - values["pins"].keys())
+    wanted = (*ALWAYS_PINNED, *(MPI_PINNED if values["mpi_flavour"] is not None else ()))
+    _refuse("missing (pins)", set(wanted) - values["pins"].keys())
     _refuse_half_a_gpu(values)
     return Expectation(**values)
 
@@ -166,7 +184,9 @@ def _refuse(fault: str, keys: AbstractSet[str]) -> None:
 
 
 def _is(value: object, type_name: str) -> bool:
-    """Return whether `value` is a str, a bool, or a dict of strings, as `type_name` says."""
+    """Return whether `value` is a str, a bool, None, or a dict of strings, as `type_name` says."""
+    if value is None:
+        return type_name.endswith(" | None")
     if type_name == "dict[str, str]":
         return isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
-    return type(value).__name__ == type_name
+    return type(value).__name__ == type_name.removesuffix(" | None")

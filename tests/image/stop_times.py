@@ -54,17 +54,21 @@ class Stop:
         return None
 
 
-def stopped(lab: Lab, flavour: str) -> dict[str, Stop]:
-    """Return how the containers ended, by what ran in them; all are stopped at once."""
-    started = [_start(lab, what, flavour) for what in (*ALONE, JOB)]
+def stopped(lab: Lab, flavour: str | None) -> dict[str, Stop]:
+    """Return how the containers ended, by what ran in them; all are stopped at once.
+
+    Without a flavour of MPI there is no job of ranks.
+    """
+    flavours = {**dict.fromkeys(ALONE), **({JOB: flavour} if flavour else {})}
+    started = [_start(lab, *pair) for pair in flavours.items()]
     with ThreadPoolExecutor(len(started)) as pool:
-        return dict(zip((*ALONE, JOB), pool.map(_stop, started), strict=True))
+        return dict(zip(flavours, pool.map(_stop, started), strict=True))
 
 
-def _start(lab: Lab, what: str, flavour: str) -> str:
-    """Return the container's id once all that is to be stopped runs."""
+def _start(lab: Lab, what: str, flavour: str | None) -> str:
+    """Return the container's id once all that is to be stopped runs; ranks have a flavour."""
     name = f"stop-{what}"
-    if what != JOB:
+    if flavour is None:
         return _ready(lab.bare(name, command=ALONE[what]), 1)
     waiting = LATER.format(" ".join(mpirun(flavour, 2)))
     container = lab.start(name, command=("sh", "-c", waiting))

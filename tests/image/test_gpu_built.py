@@ -34,18 +34,21 @@ def test_tensorflow_is_built_with_cuda(container: Container) -> None:
     assert container.forked("built_with_cuda.py", seconds=SECONDS).json == {"cuda": True}
 
 
+@pytest.mark.with_mpi
 def test_horovod_calls_nccl(horovod: Ran) -> None:
     """Horovod's library for TensorFlow takes NCCL's allreduce from a shared library."""
     calls = tensorflow_part(horovod.json["calls"])
     assert ALLREDUCE in calls, f"of NCCL Horovod calls {calls or 'nothing'}"
 
 
+@pytest.mark.with_mpi
 def test_horovod_needs_the_images_nccl(horovod: Ran) -> None:
     """The shared library is NCCL's: no copy that was linked in, of whatever version."""
     asking = horovod.json["needed"].get(NCCL, [])
     assert any("tensorflow" in name for name in asking), f"{NCCL} is asked for by {asking}"
 
 
+@pytest.mark.with_mpi
 @pytest.mark.usefixtures("importable")
 def test_horovod_says_that_it_has_nccl(container: Container, expect: Expectation) -> None:
     """Horovod says so itself; before 0.18 it cannot, and the two tests above are the proof."""
@@ -54,6 +57,7 @@ def test_horovod_says_that_it_has_nccl(container: Container, expect: Expectation
     assert found is wanted, f"Horovod {expect.pins['horovod']} says {found}, not {wanted}"
 
 
+@pytest.mark.with_mpi
 @pytest.mark.cuda_from("index")
 def test_horovod_has_machine_code_for_each_gpu(container: Container, expect: Expectation) -> None:
     """Horovod's kernels are there for every promised capability, and as PTX of the newest."""

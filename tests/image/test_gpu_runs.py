@@ -89,7 +89,7 @@ def reduce(
     """Return a job of so many ranks."""
     folder = container.fresh_folder()
     words = (*KEEP, "NCCL_DEBUG=VERSION", f"HOROVOD_FUSION_THRESHOLD={BUFFER}")
-    start = (*words, *mpirun(expect.mpi_flavour, ranks))
+    start = (*words, *mpirun(expect.mpi, ranks))
     program = ("python", container.path_of("nccl_rank.py"), folder, listed(gpus))
     ran = container.run(*start, *program, *map(str, LENGTHS), seconds=seconds)
     return Job(ranks, ran, container.run("sh", "-c", f"cat {folder}/rank-*.json", seconds=10))
@@ -158,6 +158,7 @@ def test_a_function_that_xla_compiled_is_right(steps: Ran) -> None:
     assert wrong_curve(done(steps, "compiled")) == []
 
 
+@pytest.mark.with_mpi
 def test_allreduce_is_right_on_all_gpus(reduced: Job) -> None:
     """Every rank has the exact sums over all ranks, in tensors on its GPU.
 
@@ -170,6 +171,7 @@ def test_allreduce_is_right_on_all_gpus(reduced: Job) -> None:
         skip(not_proved(reduced.lost))
 
 
+@pytest.mark.with_mpi
 def test_allreduce_went_through_the_pinned_nccl(reduced: Job, expect: Expectation) -> None:
     """NCCL said its version when the ranks joined, which it does when it is used."""
     assert f"NCCL version {expect.pins['nccl']}" in reduced.ran.output

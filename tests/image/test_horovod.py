@@ -11,6 +11,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from expectation import KERAS_2, USE_KERAS_2
 from mpi import HOROVODRUN, mpirun
 from run_modes import hardened
 
@@ -22,9 +23,12 @@ if TYPE_CHECKING:
     from lab import Lab
 
 pytestmark = pytest.mark.usefixtures("importable")
-LASTS = 7
+WITH_MPI = True
+LASTS = 9
 SECONDS = 180
 SAME_NUMBER = 1e-5  # the weights are small differences of larger float32 numbers
+OTHER_WEIGHTS = 1e-2  # Adam moves a weight by as much in a step
+WAYS = ("fit", "loop")
 DTYPES = ("float32", "int32", "int64")
 
 # What rank r brings (programs/horovod_rank.py): float32 [[0.5, 1.5, 2.5], [3.5, 4.5, 5.5]] (r + 1),
@@ -96,7 +100,8 @@ def ranks(stranger: Container, expect: Expectation, launcher: str) -> Ranks:
     The home of an unknown user is /, where horovodrun cannot keep its cache: one gives HOME.
     """
     folder = stranger.fresh_folder()
-    start = HOROVODRUN if launcher == "horovodrun" else mpirun(expect.mpi_flavour, 2)
+    keras = USE_KERAS_2 if launcher.endswith(KERAS_2) else ()
+    start = (*keras, *(HOROVODRUN if "horovodrun" in launcher else mpirun(expect.mpi, 2)))
     program = ("env", "HOME=/tmp", *start, "python", stranger.path_of("horovod_rank.py"), folder)
     job = stranger.run(*program, seconds=SECONDS)
     return Ranks(job, stranger.run("sh", "-c", f"cat {folder}/rank-*.json", seconds=10))
@@ -158,6 +163,34 @@ def test_step_is_one_on_the_averaged_gradient(ranks: Ranks, expect: Expectation)
     expected = {way: pytest.approx(averaged_step(), rel=SAME_NUMBER) for way in ways}
     for result in ranks.both():
         assert result["weights"] == expected, f"weights on rank {result['rank']}"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_training_by_data_of_their_own_leaves_ranks_equal(ranks: Ranks, way: str) -> None:
+    """The weights are bit-equal after steps of Adam, though nothing but gradients was shared."""
+    first, second = (result["trained"][way]["together"] for result in ranks.both())
+    assert first == second, (
+        f"{way}: the ranks' weights differ by {apart(first, second)}: gradients were not reduced"
+    )
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_training_is_not_that_of_one_rank(ranks: Ranks, way: str) -> None:
+    """The same program without Horovod ends elsewhere: on each rank, and not at the same place."""
+    results = [result["trained"][way] for result in ranks.both()]
+    alone = [result["alone"] for result in results]
+    distances = [
+        apart(*alone),
+        *(apart(result["together"], one) for result, one in zip(results, alone, strict=True)),
+    ]
+    assert min(distances) > OTHER_WEIGHTS, (
+        f"{way}: weights of other trainings differ by {distances}"
+    )
+
+
+def apart(first: list[float], second: list[float]) -> float:
+    """Return the largest difference of two lists of weights."""
+    return max(abs(a - b) for a, b in zip(first, second, strict=True))
 
 
 def averaged_step() -> list[float]:

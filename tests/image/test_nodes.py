@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lab import Lab
 
 pytestmark = pytest.mark.usefixtures("importable")
+WITH_MPI = True
 LASTS = 14
 SAME_NUMBER = 1e-5  # the weights are small differences of larger float32 numbers
 #: How ssh itself has it: a user's `git clone git@…` asks before it trusts a host.
@@ -67,7 +68,7 @@ def job(start: Start, nodes: dict[str, Nodes], expect: Expectation, lab: Lab) ->
     its_nodes = nodes[start.user]
     if its_nodes.ready.failed:
         return Job(its_nodes.names, its_nodes.ready)
-    return run_job(its_nodes, start, expect.mpi_flavour, lab)
+    return run_job(its_nodes, start, expect.mpi, lab)
 
 
 @pytest.mark.parametrize("user", sorted(USERS))
@@ -130,7 +131,7 @@ def test_lost_node_ends_the_job_with_its_name(start: Start, job: Job, expect: Ex
     assert job.took < SECONDS_TO_END, f"the job goes on {SECONDS_TO_END} s after the node's death"
     assert job.ran.exit_code != 0, f"{start}: the job ended as if nothing had been"
     said = job.ran.stdout + job.ran.stderr
-    if not says_lost(expect.mpi_flavour, job.names[-1], said):
+    if not says_lost(expect.mpi, job.names[-1], said):
         pytest.fail(f"no word of the lost node {job.names[-1]}:\n{said}", pytrace=False)
 
 

@@ -33,7 +33,7 @@ INIT = ["/opt/python/bin/dumb-init", "--", "/usr/local/bin/as-user"]
 #: larger, the others' are large enough for ranks to try to read each other's memory.
 TENSOR = dict.fromkeys(USERS, 1) | {"unknown": 80}
 SHELLS = ("sh", "bash", "login shell", "login shell of sh", "login shell without variables")
-PROGRAMS = ("python", "pip", "git", "mpirun", "tensorboard")
+PROGRAMS = ("python", "pip", "git", "tensorboard")
 #: Of a command by ssh. Source: sshd(8), and _PATH_STDPATH of Debian's and Ubuntu's sshd.
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/games"
 UTF_8 = {"utf-8", "UTF-8"}
@@ -61,7 +61,7 @@ def ranks(run_as: Callable[[str], Container], user: str, expect: Expectation) ->
     """Add up a tensor on two ranks, once a user."""
     container = run_as(user)
     program = ("python", container.path_of("mpi_rank.py"), str(TENSOR[user]))
-    return container.run(*mpirun(expect.mpi_flavour, 2), *program, seconds=SECONDS)
+    return container.run(*mpirun(expect.mpi, 2), *program, seconds=SECONDS)
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +73,9 @@ def stranger(run_as: Callable[[str], Container]) -> Container:
 @pytest.fixture(scope="module")
 def names(expect: Expectation) -> tuple[str, ...]:
     """Return the programs that a user of this image calls by name."""
+    mpi = () if expect.mpi_flavour is None else ("mpirun",)
     launcher = ("horovodrun",) if expect.horovodrun else ()
-    return (*PROGRAMS, *launcher, *(("conda",) if "miniconda" in expect.pins else ()))
+    return (*PROGRAMS, *mpi, *launcher, *(("conda",) if "miniconda" in expect.pins else ()))
 
 
 @pytest.fixture(scope="module")
@@ -83,12 +84,14 @@ def around(container: Container, names: tuple[str, ...]) -> Ran:
     return container.program("surroundings.py", "sleep", *names, seconds=SECONDS)
 
 
+@pytest.mark.with_mpi
 def test_two_ranks_add_up(ranks: Ran) -> None:
     """MPI starts two ranks without further settings, and they add up right."""
     result = ranks.json
     assert (result["size"], result["right"]) == (2, 2), f"ranks, and ranks that are right: {result}"
 
 
+@pytest.mark.with_mpi
 @pytest.mark.parametrize("user", ["unknown"], indirect=True)
 def test_ranks_share_more_than_the_shared_memory(ranks: Ran, user: str) -> None:
     """One user's tensor is larger than all that ranks can share at once."""
@@ -96,6 +99,7 @@ def test_ranks_share_more_than_the_shared_memory(ranks: Ran, user: str) -> None:
     assert shared < TENSOR[user] * 2**20, f"{shared} bytes of shared memory hold the tensor"
 
 
+@pytest.mark.with_mpi
 def test_mpi_says_nothing(ranks: Ran, user: str) -> None:
     """No warning, above all none of CMA's ("Read -1, expected …"): users think of an error."""
     assert ranks.output, "rank 0 printed nothing"
@@ -120,7 +124,7 @@ def stops(lab: Lab, expect: Expectation) -> dict[str, Stop]:
     return stopped(lab, expect.mpi_flavour)
 
 
-@pytest.mark.parametrize("what", [*ALONE, JOB])
+@pytest.mark.parametrize("what", [*ALONE, pytest.param(JOB, marks=pytest.mark.with_mpi)])
 def test_docker_stop_reaches_it(
     stops: dict[str, Stop], what: str, record_property: Callable[[str, object], None]
 ) -> None:

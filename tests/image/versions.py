@@ -53,7 +53,7 @@ def module_version(image: Image, name: str) -> str:
 def mpirun_version(image: Image) -> str:
     """Return the version of the MPI whose `mpirun` is on PATH."""
     text = image.container.run("mpirun", "--version", seconds=30).output
-    flavour = image.expect.mpi_flavour
+    flavour = image.expect.mpi
     version = mpi_version(flavour, text)
     if version is None:
         pytest.fail(f"mpirun is not {flavour}'s; it says: {text.strip()}", pytrace=False)

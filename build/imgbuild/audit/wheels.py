@@ -45,8 +45,8 @@ _COMPILER = "_Z19tf_compiler_versionv"
 _OWN = re.compile(r"_ZNK?10tensorflow")
 #: gcc writes "7.3.1 20180303"; the matrix has the version alone.
 _COMPILER_VERSION = re.compile(r"([0-9]+\.[0-9]+\.[0-9]+)( [0-9]+)?.*")
-#: The same as a constant of a library: ``9.3.1 20200408``, ``Ubuntu Clang 17.0.2 (++2023…``, and from
-#: 2.21 on ``Clang 18.1.8``.
+#: The same as a constant of a library: ``9.3.1 20200408``, ``Ubuntu Clang 17.0.2 (++2023…``, and
+#: from 2.21 on ``Clang 18.1.8``.
 _COMPILER_CONSTANT = re.compile(
     rb"\0(?:[A-Za-z ]*(Clang) )?(\d+\.\d+\.\d+)(?: \d{8}\0| \(|(?(1)\0|(?!)))"
 )

@@ -131,10 +131,8 @@ class BuildContext:
     @cached_property
     def suite_keys(self) -> Mapping[str, Mapping[str, str]]:
         suites = read_suites(self.project.suites)
-        return {
-            image.name: suite_keys(required(suites, image.variant), self.expected(image))
-            for image in self.images
-        }
+        expected = {image.name: self.expected(image) for image in self.images}
+        return {name: suite_keys(required(suites, one), one) for name, one in expected.items()}
 
     @cached_property
     def gpus(self) -> str | None:

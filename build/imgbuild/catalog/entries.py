@@ -22,7 +22,7 @@ from imgbuild.publish.record import PublishedRepository, Record, read_published,
 from imgbuild.registry.repository_client import RegistryClient, connect
 from imgbuild.settings import load_settings
 from imgbuild.sizes import Layer, measure
-from imgbuild.suites.catalog import Suite, read_suites, required
+from imgbuild.suites.catalog import Suite, read_suites
 from imgbuild.trust.scan import Scan, latest_scan, unsupported_parts
 
 Say = Callable[[str], None]
@@ -155,7 +155,8 @@ def built_images(
             for item in context.plan(test=False):
                 name = item.image.name
                 if item.image_id:
-                    own, keys = required(suites, item.image.variant), context.suite_keys[name]
+                    keys = context.suite_keys[name]
+                    own = tuple(suite for suite in suites if suite.name in keys)
                     lines = suite_lines(own, context.store.document(item.image_id), keys)
                     layers = measure(name, item.image_id, context.engine).layers
                     scan = latest_scan(item.image_id, context.state)

@@ -51,6 +51,7 @@ def test(
     """
     from imgbuild.suites.catalog import choose_suites, read_suites
     from imgbuild.suites.container import require_docker_client
+    from imgbuild.suites.expectation import known_facts
     from imgbuild.suites.runner import TestOptions
 
     checkout = options.open_project(project)
@@ -69,9 +70,9 @@ def test(
         images = _labelled(checkout, image)
     else:
         images = () if expect else select(checkout, selection)
-    # The variant of an external image is read from the image.
-    for variant in (one.variant for one in images) if images else (None,):
-        choose_suites(checkout.suites, test_options.suites, variant)
+    # What an external image has is read from the image.
+    for facts in map(known_facts, images) if images else (None,):
+        choose_suites(checkout.suites, test_options.suites, facts)
     if image is not None and not expect and len(images) != 1:
         raise InputError(f"--image names one image, but {len(images)} are selected.")
     require_docker_client()

@@ -46,8 +46,8 @@ _NO_MODEL = re.compile(
 
 _COMPILED = "the driver compiles it at the first start, which takes minutes"
 #: From this capability on PTX alone may not do: XLA emits what the GPU refuses, and the driver
-#: refuses the PTX of some operations. Source: https://github.com/tensorflow/tensorflow, issues 111958 (2.21
-#: and newer) and 101746 (2.16 and 2.20).
+#: refuses the PTX of some operations. Source: https://github.com/tensorflow/tensorflow, issues
+#: 111958 (2.21 and newer) and 101746 (2.16 and 2.20).
 _REFUSES_PTX = (12, 0)
 _REPORTED = (
     "on capability 12.0 XLA and some operations are reported to fail (issues 111958 and 101746 of "

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from packaging.version import Version
+
 from imgbuild.errors import InputError
 from imgbuild.files import sha256
 from imgbuild.matrix.model import Variant
@@ -18,6 +20,9 @@ GPU_PREFIX = "gpu_"
 _PROVES = re.compile(r'"""(?:Suite [^:\n]*: )?([^"\n]*)')
 #: The constant by which a suite says what it needs beside the image. It is read, not computed.
 _NEEDS = re.compile(r"""^NEEDS\b[^=\n]*=(?:\s*(["'])(?P<text>[^"'\n]*)\1\s*$)?""", re.MULTILINE)
+#: And those by which it says that it is only for images with MPI, or since which TensorFlow.
+_WITH_MPI = re.compile(r"^WITH_MPI = True$", re.MULTILINE)
+_SINCE = re.compile(r'^SINCE = "([\d.]+)"$', re.MULTILINE)
 #: The constant by which a long suite says for about how many seconds it runs.
 _LASTS = re.compile(r"^LASTS = (\d+)", re.MULTILINE)
 
@@ -29,12 +34,15 @@ class Suite:
     ``proves`` is the first line of its docstring. ``needs`` is what it needs beside the image and
     the machine's GPUs, or ``None``: such a suite runs only where it is named, and no image must
     have passed it to get its name. ``code`` is the sha256 of its file and of all that suites share.
+    It is for TensorFlow ``since`` and newer, and ``with_mpi`` for images that have MPI only.
     """
 
     name: str
     proves: str
     needs: str | None
     code: str
+    since: str
+    with_mpi: bool
 
     @property
     def on_demand(self) -> bool:
@@ -43,6 +51,14 @@ class Suite:
     @property
     def variants(self) -> tuple[Variant, ...]:
         return ("gpu",) if self.name.startswith(GPU_PREFIX) else ("cpu", "gpu")
+
+    def is_for(self, expected: Mapping[str, Any]) -> bool:
+        """Return whether it is for images of which this is expected."""
+        return (
+            expected["variant"] in self.variants
+            and Version(expected["tensorflow"]) >= Version(self.since)
+            and not (self.with_mpi and expected.get("mpi_flavour", "not known") is None)
+        )
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -69,7 +85,7 @@ def read_suites(folder: Path) -> tuple[Suite, ...]:
 def _suite(file: Path, shared: str) -> Suite:
     data = file.read_bytes()
     text = data.decode("utf-8")
-    proves, needs = _PROVES.match(text), _NEEDS.search(text)
+    proves, needs, since = _PROVES.match(text), _NEEDS.search(text), _SINCE.search(text)
     if needs and needs["text"] is None:
         line = text.count("\n", 0, needs.start()) + 1
         raise InputError(f"{file}:{line}: NEEDS must be a text in quotes.")
@@ -78,29 +94,31 @@ def _suite(file: Path, shared: str) -> Suite:
         proves[1] if proves else "",
         needs["text"] if needs else None,
         _sha256(f"{shared}\0{_sha256(data)}".encode()),
+        since[1] if since else "0",
+        _WITH_MPI.search(text) is not None,
     )
 
 
-def required(suites: Iterable[Suite], variant: Variant) -> tuple[Suite, ...]:
-    """Return the suites that every image of one variant must pass."""
-    return tuple(s for s in suites if variant in s.variants and not s.on_demand)
+def required(suites: Iterable[Suite], expected: Mapping[str, Any]) -> tuple[Suite, ...]:
+    """Return the suites that an image must pass of which this is expected."""
+    return tuple(s for s in suites if s.is_for(expected) and not s.on_demand)
 
 
 def choose_suites(
-    folder: Path, names: tuple[str, ...], variant: Variant | None
+    folder: Path, names: tuple[str, ...], expected: Mapping[str, Any] | None
 ) -> tuple[Suite, ...]:
-    """Return the named suites of one variant's images; all that are not on demand if none is named.
+    """Return the named suites of an image; all that are not on demand if none is named.
 
-    ``variant`` is None as long as it is not known: then all suites are there to choose from.
+    ``expected`` is None as long as it is not known: then all suites are there to choose from.
 
-    InputError: a name is no suite of such images; those that are are listed.
+    InputError: a name is no suite of the image; those that are are listed.
     """
     suites = read_suites(folder)
-    known = [suite for suite in suites if variant in {None, *suite.variants}]
+    known = [suite for suite in suites if expected is None or suite.is_for(expected)]
     unknown = {*names} - {suite.name for suite in known}
     if unknown:
-        only = any(suite.name in unknown for suite in suites)
-        which = f"No suite of {variant} images is called" if only else "No suite"
+        only = expected and any(suite.name in unknown for suite in suites)
+        which = f"No suite of {expected['name']} is called" if expected and only else "No suite"
         there = ", ".join(suite.name for suite in known)
         raise InputError(f"{which} {', '.join(sorted(unknown))}. There are: {there}.")
     return tuple(s for s in known if s.name in names or not (names or s.on_demand))

@@ -27,6 +27,16 @@ VERSIONS = ("tf", "python", "tensorboard", "horovod", "git", "cuda", "cudnn", "n
 _VERSION = r"\d+(?:\.\d+)*"
 
 
+def known_facts(image: Image) -> dict[str, Any]:
+    """Return the facts of an image that say which suites are for it."""
+    return {
+        "name": image.name,
+        "tensorflow": image.tensorflow,
+        "variant": image.variant,
+        "mpi_flavour": image.mpi.flavour if image.horovod else None,
+    }
+
+
 def expectation(
     image: Image, project: Project, standin: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
@@ -36,19 +46,17 @@ def expectation(
     the MPI's name in the matrix; ``None`` for any other image. It is an InputError if the image's
     lock is missing or damaged.
     """
-    true, mpi = standin or {}, image.mpi.flavour
+    true = standin or {}
     pins = {pin.component: true.get(pin.component, pin.version) for pin in image.pins}
     if image.horovod:
         pins["mpi"] = true.get(image.mpi_name, pins["mpi"])
     return {
-        "name": image.name,
-        "tensorflow": image.tensorflow,
-        "variant": image.variant,
+        **known_facts(image),
         "stack": image.stack,
         "pins": pins,
-        "mpi_flavour": mpi if image.horovod else None,
         "os_id": image.os.distribution,
-        "horovodrun": bool(image.horovod and image.horovod.launcher) and mpi == LAUNCHED,
+        "horovodrun": bool(image.horovod and image.horovod.launcher)
+        and image.mpi.flavour == LAUNCHED,
         "standin": standin is not None,
         "packages": locked_packages(image, project.locks),
         "held": _held(image),

@@ -39,7 +39,7 @@ def report_on(target: TestTarget, session: TestSession, options: TestOptions) ->
     CheckFailedError: the suites could not be run.
     SuitesStoppedError: the run was interrupted.
     """
-    suites = choose_suites(session.project.suites, options.suites, target.variant)
+    suites = choose_suites(session.project.suites, options.suites, target.expected)
     keys = suite_keys(suites, target.expected)
     gpus = gpu_fingerprint(session.engine) if target.variant == "gpu" else None
     known = {} if options.rerun else session.store.passed(target.image_id, keys, gpus=gpus)

@@ -1,4 +1,4 @@
-"""One rank of a Horovod job: collectives and one step of training, in each way of this version.
+"""One rank of a Horovod job: collectives, one step, and trainings, in each way of this version.
 
 Argument: the folder into which each rank writes `rank-N.json`; what a launcher prints of several
 ranks is mixed, files are not.
@@ -10,10 +10,12 @@ import sys
 import numpy as np
 from horovod_adasum import FUSION_BYTES, adasum
 from horovod_collectives import collectives, values
-from quiet_tensorflow import IS_TF2, VERSION, tf
+from horovod_training import FIT_OPTIONS, trainings
+from quiet_tensorflow import IS_TF2, tf
 from rank_file import write
 
 import horovod.tensorflow as hvd
+import horovod.tensorflow.keras as hvd_keras
 
 LEARNING_RATE = 0.1
 STARTS = ([0.1, -0.2], [9.0, 9.0])  # rank 1 must take over rank 0's
@@ -23,15 +25,11 @@ TARGETS = ([[1.3], [2.7]], [[3.1], [-1.1]])
 
 def step_in_keras(rank):
     """TensorFlow 2: broadcast the weights, one batch of `fit`; return the weights."""
-    import horovod.tensorflow.keras as hvd_keras
-
     layer = tf.keras.layers.Dense(1, use_bias=False, input_shape=(2,))
     model = tf.keras.Sequential([layer])
     layer.set_weights([np.array(STARTS[rank], "float32").reshape(2, 1)])
     optimizer = hvd_keras.DistributedOptimizer(tf.keras.optimizers.SGD(LEARNING_RATE))
-    # Without it Keras 2.0 and 2.1 fail with this optimizer; 2.2 and 2.3 do not mind it.
-    options = {"experimental_run_tf_function": False} if VERSION < (2, 4) else {}
-    model.compile(optimizer, loss="mse", **options)
+    model.compile(optimizer, loss="mse", **FIT_OPTIONS)
     hvd.broadcast_variables(model.variables, root_rank=0)
     x, y = np.array(FEATURES[rank], "float32"), np.array(TARGETS[rank], "float32")
     model.fit(x, y, batch_size=len(x), epochs=1, verbose=0)
@@ -83,5 +81,6 @@ write(
         "adasum": added,
         "weights": {way: found.ravel().astype(float).tolist() for way, found in weights.items()},
         "weight bits": {way: found.tobytes().hex() for way, found in weights.items()},
+        "trained": trainings(rank),
     },
 )

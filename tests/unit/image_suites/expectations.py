@@ -26,6 +26,13 @@ GPU: dict[str, Any] = {
 }
 #: The same with CUDA of the Python package index: no package is held, and kernels are promised.
 INDEX = {**GPU, "held": {}, "gpu": {**GPU["gpu"], "kernels": "7.0 9.0"}}
+#: Without MPI and Horovod.
+ALONE = {
+    **GOOD,
+    "mpi_flavour": None,
+    "horovodrun": False,
+    "pins": {name: pin for name, pin in GOOD["pins"].items() if name not in {"horovod", "mpi"}},
+}
 PARTIAL: dict[str, Any] = {
     "partial": True,
     "name": "me/mine",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from conftest import PROGRAMS
-from expectations import GOOD, GPU, INDEX, PARTIAL
+from expectations import ALONE, GOOD, GPU, INDEX, PARTIAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,6 +67,8 @@ def test_pinned(): pass
 def test_apt(): pass
 @pytest.mark.cuda_from("index")
 def test_index(): pass
+@pytest.mark.with_mpi
+def test_ranks(): pass
 def test_any(): pass
 """
 PTXAS = {"packages": {"ptxas-cu12": "12.2"}}
@@ -76,19 +78,24 @@ CONDA = {"pins": {**GOOD["pins"], "miniconda": "4.5.11"}}
 @pytest.mark.parametrize(
     ("expect", "checks"),
     [
-        ({**GOOD, "tensorflow": "2.3.4"}, {"any"}),
-        ({**GOOD, "tensorflow": "2.4.0"}, {"any", "since"}),
-        ({**GOOD, **PTXAS, "tensorflow": "2.10.1"}, {"any", "since", "packaged"}),
-        ({**GOOD, **CONDA}, {"any", "pinned"}),
-        ({**PARTIAL, "tensorflow": "2.10.1"}, {"any", "apt", "since"}),
-        (GPU, {"any", "apt", "gpu"}),
-        (INDEX, {"any", "index", "gpu"}),
+        ({**GOOD, "tensorflow": "2.3.4"}, {"any", "ranks", "mpi"}),
+        ({**GOOD, "tensorflow": "2.4.0"}, {"any", "ranks", "mpi", "since", "new"}),
+        (
+            {**GOOD, **PTXAS, "tensorflow": "2.10.1"},
+            {"any", "ranks", "mpi", "since", "new", "packaged"},
+        ),
+        ({**GOOD, **CONDA}, {"any", "ranks", "mpi", "pinned"}),
+        ({**PARTIAL, "tensorflow": "2.10.1"}, {"any", "ranks", "mpi", "apt", "since", "new"}),
+        (GPU, {"any", "ranks", "mpi", "apt", "gpu"}),
+        (INDEX, {"any", "ranks", "mpi", "index", "gpu"}),
+        ({**ALONE, "tensorflow": "2.21.0"}, {"any", "since", "new"}),
     ],
 )
 def test_there_are_checks_of_what_an_image_knows_pins_and_has(
     run: Run, expect: dict[str, Any], checks: set[str]
 ) -> None:
-    said = run(expect, pins=MARKED, gpu_built="def test_gpu(): pass").stdout
+    suites = {"gpu_built": "def test_gpu(): pass", "new": 'SINCE = "2.4"\ndef test_new(): pass'}
+    said = run(expect, pins=MARKED, nodes="WITH_MPI = True\ndef test_mpi(): pass", **suites).stdout
     assert {*re.findall(r"^PASSED .*::test_(\w+)", said, re.MULTILINE)} == checks, said
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from container import Container, Ran
 from expectation import ExpectationError, parse_expectation
-from expectations import GOOD, GPU, INDEX, PARTIAL
+from expectations import ALONE, GOOD, GPU, INDEX, PARTIAL
 from mpi import mpi_version
 from versions import begins
 
@@ -20,6 +20,8 @@ from versions import begins
         (GOOD, {"horovodrun": "yes"}, "of a wrong type: horovodrun"),
         (GOOD, {"pins": {"tensorflow": "2.2.0"}}, r"missing \(pins\): git, horovod"),
         (GOOD, {"tensorflow": ""}, "empty: tensorflow"),
+        (ALONE, {"mpi_flavour": "openmpi"}, r"missing \(pins\): horovod, mpi"),
+        (ALONE, {"stack": None}, "of a wrong type: stack"),
         (GPU, {"gpu": {}}, r"missing \(gpu\): cuda, driver, newest, oldest"),
         (GPU, {"gpu": {**GPU["gpu"], "drivers": "1"}}, r"unknown \(gpu\): drivers"),
         (GPU, {"pins": GOOD["pins"]}, r"missing \(pins\): cuda, cudnn, nccl"),

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from imgbuild.errors import InputError
-from imgbuild.matrix.model import Variant
 from imgbuild.project import Project
 from imgbuild.suites.catalog import (
     choose_suites,
@@ -25,8 +24,13 @@ TEXTS = {
 }
 
 
-def list_suites(folder: Path, variant: Variant) -> tuple[str, ...]:
-    return tuple(suite.name for suite in required(read_suites(folder), variant))
+def image(**facts: str | None) -> dict[str, str | None]:
+    usual = {"tensorflow": "2.2.3", "variant": "cpu", "mpi_flavour": "openmpi"}
+    return {"name": "tf-x", **usual, **facts}
+
+
+def list_suites(folder: Path, **facts: str | None) -> tuple[str, ...]:
+    return tuple(suite.name for suite in required(read_suites(folder), image(**facts)))
 
 
 @pytest.fixture
@@ -37,13 +41,24 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_suite_on_demand_is_run_only_where_it_is_named(folder: Path) -> None:
-    assert list_suites(folder, "cpu") == ("bare", "broken", "pins")
-    assert list_suites(folder, "gpu") == ("bare", "broken", "gpu_runs", "pins")
-    assert [suite.name for suite in choose_suites(folder, ("onnx",), "cpu")] == ["onnx"]
+    assert list_suites(folder) == ("bare", "broken", "pins")
+    assert list_suites(folder, variant="gpu") == ("bare", "broken", "gpu_runs", "pins")
+    assert [suite.name for suite in choose_suites(folder, ("onnx",), image())] == ["onnx"]
     assert "onnx" not in [suite.name for suite in choose_suites(folder, (), None)]
     for name in ("nope", "gpu_runs"):
         with pytest.raises(InputError, match=f"{name}.* There are: bare, broken, onnx, pins"):
-            choose_suites(folder, (name,), "cpu")
+            choose_suites(folder, (name,), image())
+
+
+def test_a_suite_is_for_images_with_what_it_is_about(folder: Path) -> None:
+    (folder / "test_bare.py").write_text("WITH_MPI = True\n")
+    (folder / "test_pins.py").write_text('SINCE = "2.10"\n')
+    assert list_suites(folder, tensorflow="2.9.3") == ("bare", "broken")
+    assert list_suites(folder, tensorflow="2.10.1", mpi_flavour=None) == ("broken", "pins")
+    with pytest.raises(InputError, match=r"No suite of tf-x is called bare\."):
+        choose_suites(folder, ("bare",), image(mpi_flavour=None))
+    external = {"name": "me/mine", "tensorflow": "2.2", "variant": "cpu"}  # its MPI is not known
+    assert [suite.name for suite in choose_suites(folder, ("bare",), external)] == ["bare"]
 
 
 def test_what_does_not_say_how_long_it_lasts_shares_a_process_which_comes_first(
@@ -71,9 +86,11 @@ def test_the_suites_are_the_files(project: Project) -> None:
         # Else a change of one would be a change of two, and only one would be run again.
         assert "from test_" not in text, suite.name
         assert "import test_" not in text, suite.name
-    cpu, gpu = (list_suites(project.suites, variant) for variant in ("cpu", "gpu"))
+    cpu, gpu = (list_suites(project.suites, variant=variant) for variant in ("cpu", "gpu"))
     assert {*gpu} - {*cpu} == {"gpu_built", "gpu_loadable", "gpu_runs"}
     assert {"horovod", "pins"} <= {*cpu} < {*gpu}
+    assert {*cpu} - {*list_suites(project.suites, mpi_flavour=None)} == {"horovod", "nodes"}
+    assert {*cpu} - {*list_suites(project.suites, tensorflow="1.10.1")} == {"distribute"}
 
 
 @pytest.fixture
