@@ -292,8 +292,8 @@ class ReportStore:
             for suite, entry in suites.items()
             if isinstance(entry, Mapping)
         }
-        suites = {**theirs, **self.document(image_id)}
-        self._write(image_id, suites, built=built, seconds=seconds)
+        made = {"built": True, "seconds": seconds} if built else {}
+        self._write(image_id, {**theirs, **self.document(image_id)}, **made)
 
     def was_built_here(self, image_id: str) -> bool:
         """Return whether this machine is known to have built the image: labels can be forged."""
@@ -318,17 +318,8 @@ class ReportStore:
             return {}
         return document if isinstance(document, dict) else {}
 
-    def _write(
-        self,
-        image_id: str,
-        suites: Mapping[str, Any],
-        *,
-        built: bool = False,
-        seconds: float = 0.0,
-    ) -> None:
-        seconds = seconds or self.work_seconds(image_id)
-        built = built or self.was_built_here(image_id)
-        document = {"image_id": image_id, "built": built, "seconds": seconds, "suites": suites}
+    def _write(self, image_id: str, suites: Mapping[str, Any], **made: object) -> None:
+        document = {**self._read(image_id), "image_id": image_id, **made, "suites": suites}
         write_text(self._path(image_id), json.dumps(document, indent=2) + "\n")
 
     def _path(self, image_id: str) -> Path:
