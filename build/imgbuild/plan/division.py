@@ -1,21 +1,20 @@
-"""Divide images between runners or builders: the longest first, shared stages together."""
+"""Divide images between runners or builders: shared stages together, the longest first."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.files import sha256
 from imgbuild.matrix.images import Image, minor_of
 from imgbuild.project import Project
 
-#: Seconds of one image on two cores with nothing kept, and the stages that cost most beside
-#: Horovod. Source: docs/evidence.md, "CUDA of the package index" and "A farm".
-BASIC, SUITES, TENSORFLOW, CUDA = 29, 45, 27, 76
-#: Of compiling Horovod, by its minor version. Source: as above; of newer ones nobody knows.
+#: Seconds on two cores with nothing kept; of Horovod by its minor version, and of newer ones.
+#: Source: benchmarks/scale.py, which says where each was measured.
+SYSTEM, TENSORFLOW, CUDA, EXPORT, SUITES, SUITES_GPU = 56, 27, 76, 3, 45, 63
 HOROVOD = {"0.15": 16, "0.16": 46, "0.18": 51, "0.19": 84, "0.20": 80}
 HOROVOD_NEWER, HOROVOD_GPU = 80, 121
-#: The stages that images share, the most expensive first; an image's group is the first it has.
+#: Stages that images share beside the system: the first of these that an image has counts.
 SHARED_STAGES = {"packages-cuda": CUDA, "cuda": CUDA, "packages-tensorflow": TENSORFLOW}
 #: By so much the limit of a division grows until the images fit.
 STEP = 1.01
@@ -25,13 +24,12 @@ STEP = 1.01
 class Work:
     """The work for one image, in seconds if it is built alone, on a runner with nothing kept.
 
-    The images of a ``group`` that are built together do ``shared`` of these seconds only once.
+    ``shared`` are the seconds of stages that other images have too, which a runner does once.
     """
 
     name: str
     seconds: float
-    group: str = ""
-    shared: float = 0.0
+    shared: Mapping[str, float] = field(default_factory=dict)
 
 
 def estimated_works(
@@ -39,39 +37,39 @@ def estimated_works(
 ) -> list[Work]:
     """Return the work for each image; ``earlier`` are the seconds of earlier builds, by name.
 
-    An image without any gets an estimate, in the scale of the others.
+    An image without any gets an estimate, in the scale of the others. Shared stages are always an
+    estimate, and at most half of an image.
     """
     works = [_estimate(image, project) for image in images]
     known = [work for work in works if earlier.get(work.name)]
     measured = sum(earlier[work.name] for work in known)
     scale = measured / sum(work.seconds for work in known) if known else 1.0
-    return [
-        replace(work, seconds=max(seconds, shared), shared=shared)
-        for work in works
-        for shared in [work.shared * scale]
-        for seconds in [earlier.get(work.name) or work.seconds * scale]
-    ]
+    return [_measured(work, earlier.get(work.name) or work.seconds * scale) for work in works]
+
+
+def _measured(work: Work, seconds: float) -> Work:
+    part = min(1.0, seconds / 2 / sum(work.shared.values()))
+    return Work(work.name, seconds, {stage: one * part for stage, one in work.shared.items()})
 
 
 def _estimate(image: Image, project: Project) -> Work:
+    shared: dict[str, float] = {image.os_name: SYSTEM}
     stages = render_dockerfile(image, project.templates).stages
+    if stage := next((name for name in SHARED_STAGES if name in stages), None):
+        text = f"{image.version_of('python')}\n{stages[stage].text}"
+        shared[sha256(text.encode())] = SHARED_STAGES[stage]
     horovod = HOROVOD.get(minor_of(image.version_of("horovod")), HOROVOD_NEWER)
-    if image.variant == "gpu":
-        horovod = HOROVOD_GPU + CUDA
-    seconds = BASIC + TENSORFLOW + horovod + SUITES
-    stage = next((name for name in SHARED_STAGES if name in stages), None)
-    if stage is None:
-        return Work(image.name, seconds, image.name)
-    text = f"{image.version_of('python')}\n{stages[stage].text}"
-    return Work(image.name, seconds, sha256(text.encode()), SHARED_STAGES[stage])
+    gpu = image.variant == "gpu"
+    own = CUDA + HOROVOD_GPU + SUITES_GPU if gpu else horovod + SUITES
+    return Work(image.name, SYSTEM + TENSORFLOW + EXPORT + own, shared)
 
 
 def seconds_of(works: Iterable[Work]) -> float:
     """Return how long one runner is busy, with what its images share done once."""
-    own, shared = 0.0, defaultdict[str, float](float)
+    own, shared = 0.0, dict[str, float]()
     for work in works:
-        own += work.seconds - work.shared
-        shared[work.group] = max(shared[work.group], work.shared)
+        own += work.seconds - sum(work.shared.values())
+        shared |= work.shared
     return own + sum(shared.values())
 
 
@@ -83,11 +81,19 @@ def lower_bound(works: Sequence[Work], count: int) -> float:
 def divide(works: Iterable[Work], count: int) -> list[list[Work]]:
     """Return what each of ``count`` runners has to build; each work is in one of the lists.
 
-    The longest come first. Each goes to the runner where it takes least, since its group is there,
-    and of these to the least busy; none may be busy for longer than a limit, which is the smallest
-    that suffices, in steps. The order of ``works`` makes no difference.
+    Groups that share stages follow each other, the longest first. Each work goes where it takes
+    least, since stages are done there; of equal runners to an empty one, else to the busiest. None
+    may be busy for longer than a limit, the smallest that suffices. Their order changes nothing.
     """
-    works = sorted(works, key=lambda work: (-work.seconds, work.name))
+    works, total = list(works), defaultdict[str, float](float)
+    for work in works:
+        for stage in work.shared:
+            total[stage] += work.seconds
+
+    def place(work: Work) -> tuple[list[tuple[float, str]], float, str]:
+        return sorted((-total[stage], stage) for stage in work.shared), -work.seconds, work.name
+
+    works.sort(key=place)
     limit = lower_bound(works, count)
     while (runners := _deal(works, count, limit)) is None:
         limit *= STEP
@@ -97,20 +103,18 @@ def divide(works: Iterable[Work], count: int) -> list[list[Work]]:
 def _deal(works: Iterable[Work], count: int, limit: float) -> list[list[Work]] | None:
     """Return the runners' works; None if one of them would be busy for longer than ``limit``."""
     runners: list[list[Work]] = [[] for _ in range(count)]
-    busy = [0.0] * count
-    at: dict[str, dict[int, float]] = defaultdict(dict)  # what of a group a runner does anyway
+    busy, done = [0.0] * count, defaultdict[str, set[int]](set)
     for work in works:
-        there = at[work.group]
-        added = {
-            i: max(work.seconds - work.shared, work.seconds - done) for i, done in there.items()
-        }
-        least = min(range(count), key=busy.__getitem__)
-        added.setdefault(least, work.seconds)
-        fitting = [i for i, more in added.items() if busy[i] + more <= limit]
+        more = [work.seconds] * count
+        for stage, seconds in work.shared.items():
+            for i in done[stage]:
+                more[i] -= seconds
+        fitting = [i for i in range(count) if busy[i] + more[i] <= limit]
         if not fitting:
             return None
-        chosen = min(fitting, key=lambda i: (added[i], busy[i], i))
+        chosen = min(fitting, key=lambda i: (more[i], busy[i] > 0, -busy[i], i))
         runners[chosen].append(work)
-        busy[chosen] += added[chosen]
-        there[chosen] = max(there.get(chosen, 0.0), work.shared)
+        busy[chosen] += more[chosen]
+        for stage in work.shared:
+            done[stage].add(chosen)
     return runners

@@ -15,7 +15,7 @@ from imgbuild.project import Project
 def _works(seed: int, count: int, groups: int) -> list[Work]:
     chance = random.Random(seed)  # noqa: S311 - the same works each time
     return [
-        Work(f"image-{i}", chance.uniform(30, 300), f"group-{chance.randrange(groups)}", 25.0)
+        Work(f"image-{i}", chance.uniform(30, 300), {f"stage-{chance.randrange(groups)}": 25.0})
         for i in range(count)
     ]
 
@@ -35,25 +35,25 @@ def test_each_image_is_built_once_and_the_order_does_not_matter(runners: int) ->
 
 
 def test_what_shares_stages_stays_together_if_that_costs_no_time() -> None:
-    works = [Work(f"{group}-{i}", 100, group, 80) for group in "abcd" for i in range(3)]
+    works = [Work(f"{group}-{i}", 100, {group: 80}) for group in "abcd" for i in range(3)]
     parts = divide(works, 4)
-    assert [len({work.group for work in part}) for part in parts] == [1, 1, 1, 1]
+    assert [len({work.name[0] for work in part}) for part in parts] == [1, 1, 1, 1]
     assert _longest(parts) == 140
     # One group is no reason to leave the other runners idle: it is cut.
-    one = [replace(work, group="a", name=str(i)) for i, work in enumerate(works)]
+    one = [replace(work, shared={"a": 80}, name=str(i)) for i, work in enumerate(works)]
     assert all(divide(one, 4))
     assert _longest(divide(one, 4)) == 140
 
 
 def test_a_long_image_is_not_one_of_many() -> None:
     """Equal counts would give each runner two images, and take 310 seconds."""
-    works = [Work("long", 300), *(Work(f"short-{i}", 100, f"{i}") for i in range(3))]
+    works = [Work("long", 300), *(Work(f"short-{i}", 100) for i in range(3))]
     assert sorted(map(len, divide(works, 2))) == [1, 3]
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_it_takes_a_third_longer_than_the_best_at_most(seed: int) -> None:
-    works = [replace(work, group=work.name, shared=0) for work in _works(seed, 7, 1)]
+    works = [replace(work, shared={}) for work in _works(seed, 7, 1)]
     best = min(
         max(
             sum(w.seconds for w, at in zip(works, places, strict=True) if at == i)
@@ -66,15 +66,14 @@ def test_it_takes_a_third_longer_than_the_best_at_most(seed: int) -> None:
 
 def test_the_family_is_close_to_the_lower_bound_and_shares(images: dict[str, Image]) -> None:
     works = estimated_works(images.values(), Project(ROOT), {})
-    for runners in (1, 2, 4, 8, 16):
+    for runners in (1, 2, 4, 8):
         parts = divide(works, runners)
-        assert _longest(parts) <= lower_bound(works, runners) * 1.15
-        repeated = sum(map(seconds_of, parts)) / seconds_of(works)
-        assert repeated <= 1.03
-    groups = {work.name: work.group for work in works}
-    assert groups["tf-2.2-cpu-debian"] == groups["tf-2.2-cpu-debian-intelmpi"]
-    assert groups["tf-2.9-gpu-debian"] == groups["tf-2.10-gpu-debian"]  # CUDA 11.8
-    assert groups["tf-2.9-cpu-debian"] != groups["tf-2.10-cpu-debian"]
+        assert _longest(parts) <= lower_bound(works, runners) * 1.12
+        assert sum(map(seconds_of, parts)) <= seconds_of(works) * 1.07
+    shared = {work.name: {*work.shared} for work in works}
+    assert shared["tf-2.2-cpu-debian"] == shared["tf-2.2-cpu-debian-intelmpi"]
+    assert shared["tf-2.9-gpu-debian"] == shared["tf-2.10-gpu-debian"]  # CUDA 11.8
+    assert shared["tf-2.9-cpu-debian"] & shared["tf-2.10-cpu-debian"] == {"debian-12"}
 
 
 def test_times_of_earlier_builds_count_and_give_the_others_their_scale(
