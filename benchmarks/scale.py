@@ -167,12 +167,14 @@ def job_each(members: Sequence[Member], runners: int) -> list[float]:
     return ends
 
 
-def simulate(images: Sequence[Image], families: Sequence[int]) -> list[dict[str, float]]:
+def simulate(
+    images: Sequence[Image], families: Sequence[int], counts: Sequence[int] = RUNNERS
+) -> list[dict[str, float]]:
     """Return a row for each number of images and runners, in minutes."""
     rows = []
     for count in families:
         members = {mode: family(images, mode, count) for mode in MODES}
-        for runners in RUNNERS:
+        for runners in counts:
             cold = members["cold"]
             times = {mode: divided(members[mode], runners) for mode in MODES}
             times |= {"equal": equal_counts(cold, runners), "each": job_each(cold, runners)}
