@@ -112,6 +112,7 @@ bench: machine
 	$(BIN)/python benchmarks/builds.py image --write
 	$(BIN)/python benchmarks/builds.py family --write
 	$(BIN)/python benchmarks/sizes.py --documented --write
+	$(BIN)/python benchmarks/scale.py --write
 
 # The stand-ins of the tests compile small libraries and sign archives of packages.
 stub-tools:

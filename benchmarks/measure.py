@@ -89,14 +89,17 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
-def publish(name: str, text: str, *, write: bool) -> None:
-    """Print a table with the command that gives it, or write both into docs/evidence.md."""
+def publish(name: str, text: str, *, write: bool, timed: bool = True) -> None:
+    """Print a table with the command that gives it, or write both into docs/evidence.md.
+
+    Where nothing was ``timed``, the machine is of no interest.
+    """
     words = [f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]
     text = f"`python {' '.join(words)}`:\n\n{text}"
     print(f"{machine()}\n\n{text}")
     if write:
         page = EVIDENCE.read_text(encoding="utf-8")
-        for block, content in (("machine", machine() + "\n"), (name, text)):
+        for block, content in (("machine", machine() + "\n"),) * timed + ((name, text),):
             begin, end = f"<!-- table: {block} -->\n", "<!-- end -->"
             before, _, rest = page.partition(begin)
             page = before + begin + content + end + rest.partition(end)[2]

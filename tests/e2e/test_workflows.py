@@ -126,7 +126,7 @@ class CiProject:
             "inputs.allow-skipped-gpu && '--allow-skipped gpu_runs' || ''": (
                 "--allow-skipped gpu_runs"
             ),
-            "runner.environment == 'github-hosted'": "false",
+            "runner.environment": "self-hosted",
             "always() && runner.environment == 'self-hosted'": "true",
             "env.NAMES != ''": "true",
         }

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
+from workflow_files import read_workflow
 
 #: Like the real one, it takes away the variables of the workflow that it is not told to keep.
 SUDO = """\
@@ -51,8 +51,7 @@ class WorkflowMachine:
         self, workflow: str, job: str, values: Mapping[str, str], variables: Mapping[str, str]
     ) -> JobRun:
         """Run one job of a workflow; ``values`` are those of expressions, by their text."""
-        text = (self.origin / ".github" / "workflows" / workflow).read_text(encoding="utf-8")
-        document = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - `on` is a word
+        document = read_workflow(self.origin / ".github" / "workflows" / workflow)
         description = document["jobs"][job]
         known, run = dict(values), JobRun()
         env = dict(variables)

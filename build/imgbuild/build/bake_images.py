@@ -35,7 +35,8 @@ def bake_images(
         if item := left.pop(name, None):
             seconds = image.seconds
             took = time.monotonic() - started if seconds is None else seconds
-            submit(BuildResult(item, image.image_id, build_seconds=took))
+            built = BuildResult(item, image.image_id, build_seconds=took, work_seconds=image.work)
+            submit(built)
 
     while left:
         names = [*left]

@@ -113,7 +113,8 @@ def open_gate(
             done(built)
             return
         own = built.item.action is Action.BUILD
-        context.store.import_results(built.image_id or "", {}, built=own)
+        seconds = built.work_seconds
+        context.store.import_results(built.image_id or "", {}, built=own, seconds=seconds)
         running.append(background(partial(work, built)))
 
     try:

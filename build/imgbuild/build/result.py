@@ -30,7 +30,7 @@ class BuildResult:
     """One image after a build. Times are wall seconds, ``size`` is in bytes.
 
     ``build_seconds`` is the image's own time: from its first step that was not cached to its
-    export.
+    export, with what is built beside it; ``work_seconds`` is the sum of the times of its steps.
     """
 
     item: PlanItem
@@ -41,6 +41,7 @@ class BuildResult:
     report: Report | None = None
     tagged: bool = False
     error: ImgbuildError | None = None
+    work_seconds: float = 0.0
 
     @property
     def name(self) -> str:

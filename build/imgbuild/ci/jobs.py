@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +12,7 @@ from imgbuild.errors import InputError
 from imgbuild.inputs.build_inputs import check_names, prepare_inputs
 from imgbuild.matrix.images import Image
 from imgbuild.matrix.tags import input_tag
+from imgbuild.plan.division import divide, estimated_works
 from imgbuild.project import Project
 from imgbuild.settings import load_settings
 
@@ -109,13 +110,19 @@ def select_jobs(
     check_names(settings, images[0].matrix)
     published: Container[str] = ()
     outdated: Mapping[str, str] = {}
+    earlier: Mapping[str, float] = {}
     if options.missing or options.outdated:
-        from imgbuild.publish.record import published_inputs  # noqa: PLC0415 - brings requests
+        from imgbuild.publish.record import (  # noqa: PLC0415 - brings requests
+            published_inputs,
+            published_seconds,
+        )
         from imgbuild.registry.repository_client import connect  # noqa: PLC0415
 
         # Before all else: a base image is made only where there is something to compare.
         with closing(connect(options.repository, settings, log, "--from")) as registry:
             published = published_inputs(registry)
+            # With --shard each job divides for itself, and later ones would find other times.
+            earlier = published_seconds(registry) if options.shards else {}
             if options.outdated:
                 from imgbuild.ci.outdated import outdated_images  # noqa: PLC0415
 
@@ -136,7 +143,8 @@ def select_jobs(
             name: why if reasons[name] == SELECTED else f"{reasons[name]}; {why}"
             for name, why in found.items()
         }
-    jobs = _jobs([image for image in images if image.name in reasons], options)
+    chosen = [image for image in images if image.name in reasons]
+    jobs = _jobs(chosen, project, options, earlier)
     shard_of = {image.name: job.shard for job in jobs for image in job.images}
     listed = [
         ListedImage(image, now.exact(image.name), reasons[image.name], shard_of[image.name])
@@ -148,38 +156,28 @@ def select_jobs(
     return JobList(tuple(listed), tuple(jobs))
 
 
-def _jobs(images: Sequence[Image], options: JobOptions) -> list[Job]:
+def _jobs(
+    images: Sequence[Image], project: Project, options: JobOptions, earlier: Mapping[str, float]
+) -> list[Job]:
     """Return a job an image, or a job a shard; with ``--shard`` that shard alone."""
     number, count = options.shard or (None, options.shards)
     if count is None:
         return [Job((image,)) for image in images]
-    dealt = enumerate(shards(images, count), 1)
+    dealt = enumerate(shards(images, project, count, earlier), 1)
     return [Job(shard, f"{i}/{count}") for i, shard in dealt if number in {None, i}]
 
 
-def shards(images: Iterable[Image], count: int) -> list[tuple[Image, ...]]:
-    """Return at most ``count`` shards, none of them empty: each image is in exactly one.
+def shards(
+    images: Sequence[Image], project: Project, count: int, earlier: Mapping[str, float]
+) -> list[tuple[Image, ...]]:
+    """Return at most ``count`` shards, none of them empty, in the order of their first images.
 
-    Images of one stack, Python and TensorFlow have most stages in common and stay together, unless
-    there are more shards than such families. The order of the images is kept in each shard.
+    ``earlier`` are the seconds of earlier builds by name. The order of the images is kept in each.
     """
-    order = {image.name: image for image in images}
-    families: dict[tuple[str, ...], list[str]] = {}
-    for name, image in order.items():
-        family = (image.stack, image.version_of("python"), image.tensorflow)
-        families.setdefault(family, []).append(name)
-    groups = [*families.values()]
-    while len(groups) < min(count, len(order)):
-        largest = max(groups, key=len)
-        half = (len(largest) + 1) // 2
-        groups += [largest[half:]]
-        del largest[half:]
-    dealt: list[list[str]] = [[] for _ in range(min(count, len(groups)))]
-    for group in sorted(groups, key=len, reverse=True):
-        min(dealt, key=len).extend(group)
-    place = [*order].index
-    ordered = sorted((sorted(names, key=place) for names in dealt), key=lambda one: place(one[0]))
-    return [tuple(order[name] for name in names) for names in ordered]
+    order = {image.name: number for number, image in enumerate(images)}
+    works = estimated_works(images, project, earlier)
+    dealt = [sorted(order[work.name] for work in part) for part in divide(works, count) if part]
+    return [tuple(images[number] for number in part) for part in sorted(dealt)]
 
 
 def parse_shard(text: str) -> tuple[int, int]:

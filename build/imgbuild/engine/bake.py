@@ -122,11 +122,12 @@ class BuiltImage:
 
     ``image_id`` is what the engine calls it: the digest of the manifest in a containerd store, of
     the configuration in a graph driver. ``seconds`` is the wall time from its first step that was
-    not cached to its export.
+    not cached to its export, ``work`` the sum of the times of all these steps.
     """
 
     image_id: str
     seconds: float | None = None
+    work: float = 0.0
 
 
 @dataclass
@@ -217,7 +218,7 @@ def run_bake(  # noqa: PLR0913  # where, what, and where its progress goes
         match event:
             case BuildEvent(state="done", target=str(name)) if is_export(event.step):
                 if image_id := record.images.get(event.number):
-                    exported(name, BuiltImage(image_id, record.seconds(name)))
+                    exported(name, BuiltImage(image_id, record.seconds(name), record.work(name)))
 
     if not targets:
         return {}
@@ -253,7 +254,7 @@ def run_bake(  # noqa: PLR0913  # where, what, and where its progress goes
         image_id = found.get(bake_name(name), {}).get("containerimage.digest")
         if image_id is None:
             raise MachineError(f"buildx built {name} but gave no image id.")
-        built[name] = BuiltImage(image_id, record.seconds(name))
+        built[name] = BuiltImage(image_id, record.seconds(name), record.work(name))
     return built
 
 

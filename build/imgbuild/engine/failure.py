@@ -195,6 +195,7 @@ class BuildRecord:
     _failed: list[BuildEvent] = field(default_factory=list)
     _began: dict[str, float] = field(default_factory=dict)
     _exported: dict[str, float] = field(default_factory=dict)
+    _work: dict[str, float] = field(default_factory=dict)
     _remarks: deque[str] = field(default_factory=lambda: deque(maxlen=100))
 
     def add(self, item: Item, now: float = 0.0) -> None:
@@ -214,11 +215,16 @@ class BuildRecord:
                 if works(item):
                     began = now - item.elapsed
                     self._began[target] = min(self._began.get(target, began), began)
+                    self._work[target] = self.work(target) + item.elapsed
 
     def seconds(self, target: str) -> float | None:
         """Return the wall time from a target's first step that worked to its export, if any."""
         exported, began = self._exported.get(target), self._began.get(target)
         return None if exported is None or began is None else exported - began
+
+    def work(self, target: str) -> float:
+        """Return the sum of the times of a target's steps that worked, shared ones included."""
+        return self._work.get(target, 0.0)
 
     def error(self, log: Path) -> BuildFailedError:
         """Return the error of a build that has ended with one: the machine's fault or its own."""

@@ -58,6 +58,7 @@ class PushCandidate:
     packages: Mapping[str, str] = field(default_factory=dict)
     snapshots: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    work_seconds: float = 0.0
 
     @property
     def name(self) -> str:
@@ -96,7 +97,8 @@ def approve(context: BuildContext, allowed: Collection[str]) -> tuple[PushCandid
         packages = locked_packages(item.image, context.project.locks)
         labels = stored.labels.items()
         dates = {name.removeprefix(SNAPSHOT): one for name, one in labels if SNAPSHOT in name}
-        candidates.append(PushCandidate(*what, packages, dates, stored.labels))
+        seconds = context.store.work_seconds(image_id)
+        candidates.append(PushCandidate(*what, packages, dates, stored.labels, seconds))
     if refused:
         raise CheckFailedError("\n".join(refused))
     return tuple(candidates)

@@ -288,6 +288,7 @@ class Push:
             published=f"{self.now():%Y-%m-%dT%H:%M:%SZ}",
             packages=image.packages,
             snapshots=image.snapshots,
+            build_seconds=image.work_seconds,
         )
         old = existing.record
         if old is None or old.digest != record.digest:
@@ -296,6 +297,7 @@ class Push:
             record,
             published=old.published,
             system=old.system,
+            build_seconds=old.build_seconds,
             retired=old.retired,
             retired_reason=old.retired_reason,
         )

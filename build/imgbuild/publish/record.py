@@ -95,6 +95,8 @@ class Record:
     snapshots: Mapping[Word, Word] = field(default_factory=dict)
     #: The version of every package of the system, by the SBOM.
     system: Mapping[Word, Word] = field(default_factory=dict)
+    #: The sum of the times of the steps that built it; 0 if unknown.
+    build_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     #: The day since when nobody should use it any more, and why; both empty as long as one may.
     retired: Annotated[str, Field(pattern=r"^([0-9]{4}-[0-9]{2}-[0-9]{2})?$")] = ""
     retired_reason: Word = ""
@@ -249,6 +251,15 @@ def read_published(registry: RegistryClient) -> PublishedRepository:
     heads = in_parallel(registry.head, there, _WORKERS)
     digests = {tag: digest for tag, digest in zip(there, heads, strict=True) if digest}
     return PublishedRepository(registry.name, tuple(records), digests, tags, tuple(sorted(damaged)))
+
+
+def published_seconds(registry: RegistryClient) -> dict[str, float]:
+    """Return how much work each image's latest release was, with its suites, where it is known."""
+    return {
+        one.image: one.build_seconds + sum(suite.get("seconds", 0) for suite in one.report.values())
+        for one in read_published(registry).records
+        if one.build_seconds
+    }
 
 
 def published_inputs(registry: RegistryClient) -> frozenset[str]:

@@ -274,22 +274,35 @@ class ReportStore:
         return suites if isinstance(suites, dict) else {}
 
     def import_results(
-        self, image_id: str, suites: Mapping[str, Any], found: str = "", *, built: bool = False
+        self,
+        image_id: str,
+        suites: Mapping[str, Any],
+        found: str = "",
+        *,
+        built: bool = False,
+        seconds: float = 0.0,
     ) -> None:
         """Take over results of the same image, found in a repository; those of this machine win.
 
-        Without any it is kept that this machine is to test the image, and if so, ``built`` it.
+        Without any it is kept that this machine is to test the image, and if so, ``built`` it, with
+        how much work.
         """
         theirs = {
             suite: {**entry, "found": found}
             for suite, entry in suites.items()
             if isinstance(entry, Mapping)
         }
-        self._write(image_id, {**theirs, **self.document(image_id)}, built=built)
+        made = {"built": True, "seconds": seconds} if built else {}
+        self._write(image_id, {**theirs, **self.document(image_id)}, **made)
 
     def was_built_here(self, image_id: str) -> bool:
         """Return whether this machine is known to have built the image: labels can be forged."""
         return self._read(image_id).get("built") is True
+
+    def work_seconds(self, image_id: str) -> float:
+        """Return the sum of the times of the steps that built the image here; 0 if unknown."""
+        seconds = self._read(image_id).get("seconds")
+        return seconds if isinstance(seconds, float) and 0 <= seconds < _LONGEST else 0.0
 
     def _known(self, image_id: str, keys: Mapping[str, str]) -> dict[str, Entry]:
         return {
@@ -305,9 +318,8 @@ class ReportStore:
             return {}
         return document if isinstance(document, dict) else {}
 
-    def _write(self, image_id: str, suites: Mapping[str, Any], *, built: bool = False) -> None:
-        built = built or self.was_built_here(image_id)
-        document = {"image_id": image_id, "built": built, "suites": suites}
+    def _write(self, image_id: str, suites: Mapping[str, Any], **made: object) -> None:
+        document = {**self._read(image_id), "image_id": image_id, **made, "suites": suites}
         write_text(self._path(image_id), json.dumps(document, indent=2) + "\n")
 
     def _path(self, image_id: str) -> Path:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from conftest import ROOT
 from git_checkout import GitCheckout, checkout, committed
 from memory_registry import MemoryRegistry
 
@@ -32,6 +33,7 @@ from imgbuild.matrix.images import Image
 from imgbuild.matrix.load import load_matrix
 from imgbuild.matrix.selection import Selection, select_images
 from imgbuild.matrix.tags import input_tag
+from imgbuild.project import Project
 from imgbuild.registry.repository_client import RegistryClient
 
 __all__ = ["checkout", "committed"]
@@ -181,24 +183,31 @@ def test_shards_and_one_of_them(checkout: GitCheckout) -> None:
     assert _chosen(checkout, JobOptions(changed_since="HEAD", shards=4)).jobs == ()
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 8, 34, 100])
+@pytest.mark.parametrize("count", [1, 3, 8, 100])
 def test_each_image_is_in_exactly_one_shard(images: dict[str, Image], count: int) -> None:
-    found = shards(images.values(), count)
+    every, project = [*images.values()], Project(ROOT)
+    found = shards(every, project, count, {})
     assert sorted(image.name for shard in found for image in shard) == sorted(images)
-    assert len(found) == min(count, len(images))
+    assert len(found) == count if count <= 8 else len(found) <= count
     assert all(found)
-    assert found == shards([*images.values()], count)
     order = [*images]
-    for shard in found:
-        names = [image.name for image in shard]
-        assert names == sorted(names, key=order.index)
-    assert max(map(len, found)) - min(map(len, found)) <= 4
-    families = [
-        {(image.stack, image.version_of("python"), image.tensorflow) for image in shard}
-        for shard in found
-    ]
-    if count <= 8:  # there are more families than shards
-        assert len(set().union(*families)) == sum(map(len, families))
+    places = [[order.index(image.name) for image in shard] for shard in found]
+    assert places == sorted(map(sorted, places))
+
+
+@pytest.mark.usefixtures("_base")
+def test_shards_are_dealt_by_the_times_in_records(
+    checkout: GitCheckout, registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Except for --shard, where each job divides for itself and has to find the same."""
+    names = ("tf-2.2-cpu-debian", "tf-2.3-cpu-debian", "tf-2.6-cpu-debian", "tf-2.7-cpu-debian")
+    times = dict.fromkeys(names, 10.0) | {names[1]: 900.0}
+    monkeypatch.setattr("imgbuild.publish.record.published_seconds", lambda _: times)
+    every = _chosen(checkout, JobOptions(missing=True, repository=WHERE, shards=2), *names)
+    assert sorted(len(job.images) for job in every.jobs) == [1, 3]
+    part = _chosen(checkout, JobOptions(missing=True, repository=WHERE, shard=(1, 2)), *names)
+    assert len(part.jobs) == 2
+    assert registry.closed
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,9 @@ def test_built_images_have_their_ids_and_everything_is_in_the_log(tmp_path: Path
     buildx = fake_buildx.replaying(tmp_path, SAMPLES / "ok", built=BUILT)
     images, events = bake(buildx, tmp_path)
     for image in images.values():
-        assert image == BuiltImage(fake_buildx.IMAGE, image.seconds)
+        assert image == BuiltImage(fake_buildx.IMAGE, image.seconds, image.work)
         assert 0.3 < (image.seconds or 0) < 5
+        assert 0.3 < image.work < 5
     assert {event.target for event in events} == {None, *FAMILY}
     log = (tmp_path / "logs" / "build.log").read_text()
     assert "Z [tf-2.2-cpu] #10 hello tf-2.2-cpu\n" in log

@@ -13,6 +13,7 @@ from imgbuild.errors import CheckFailedError
 from imgbuild.matrix.tags import record_tag
 from imgbuild.publish.record import (
     ARTIFACT_TYPE,
+    published_seconds,
     put_record,
     read_published,
     read_record,
@@ -100,6 +101,16 @@ def test_a_bad_record_is_named_and_left_out(registry: MemoryRegistry) -> None:
     found = read_published(registry)
     assert found.records == (good,)
     assert [text for text in found.faults() if "bad.record" in text]
+
+
+def test_the_latest_record_says_how_much_work_an_image_was(registry: MemoryRegistry) -> None:
+    report = {"pins": {"verdict": "passed", "seconds": 4.5}}
+    for day, seconds in ((20, 60.0), (21, 70.0)):
+        release, published = f"202611{day}.1", f"2026-11-{day}T10:00:00Z"
+        times = {"build_seconds": seconds, "report": report}
+        publish(registry, f"one-{release}", release=release, published=published, **times)
+    publish(registry, "of-before", image="tf-1.15-cpu-debian")
+    assert published_seconds(registry) == {RECORD.image: 74.5}
 
 
 def test_a_record_lies_beside_its_image(registry: MemoryRegistry) -> None:

@@ -72,7 +72,15 @@ class Bench:
     def candidate(self, content: str = "one", image_id: str = "") -> PushCandidate:
         inputs = digest_of(content.encode())
         return PushCandidate(
-            self.image, image_id or id_of(content), inputs, (), REPORT, (), PACKAGES, SNAPSHOTS
+            self.image,
+            image_id or id_of(content),
+            inputs,
+            (),
+            REPORT,
+            (),
+            PACKAGES,
+            SNAPSHOTS,
+            work_seconds=float(self.hour),  # another one each time
         )
 
     def session(self, release: str | None = None) -> Push:
@@ -148,6 +156,7 @@ def test_content_then_record_then_input_tag_then_moving_tags(bench: Bench) -> No
     assert found.record == bench.record()
     assert found.record.packages == PACKAGES
     assert found.record.snapshots == SNAPSHOTS
+    assert found.record.build_seconds > 0
     assert (found.record.image_id, found.record.release) == (id_of("one"), "20261120.1")
     assert found.record.size == len(b'{"tag": "one"}layer')
     assert [one.verdict for one in found.record.suites] == ["passed"]

@@ -228,9 +228,10 @@ def test_every_reason_is_named_at_once(gpu: Judged, tmp_path: Path) -> None:
     ]
 
 
-def test_the_snapshot_that_an_image_says_goes_with_it(bench: Bench) -> None:
+def test_the_snapshot_and_the_time_of_its_steps_go_with_an_image(bench: Bench) -> None:
     dated = {"debian": Path("/snapshots/20261101T000000Z")}
     bench.change(inputs=replace(bench.context.inputs, snapshots=dated))
     bench.build()
     for candidate in approve(bench.opened(), {SUBSTITUTED}):
         assert candidate.snapshots == {"debian": "20261101T000000Z"}
+        assert candidate.work_seconds == 61.5

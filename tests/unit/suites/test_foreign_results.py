@@ -56,13 +56,16 @@ def test_that_it_was_built_here_is_kept_and_is_no_other_word(
     store: ReportStore, tmp_path: Path
 ) -> None:
     assert not store.was_built_here(ID)
-    store.import_results(ID, {}, built=True)
+    store.import_results(ID, {}, built=True, seconds=61.5)
     store.save(ID, KEYS, [OWN])
     store.import_results(ID, {"pins": THEIRS}, "example.org/cache")
     assert store.was_built_here(ID)
+    assert store.work_seconds(ID) == 61.5
     for word in ("true", 1, {"a": 1}):
-        (tmp_path / "id.json").write_text(json.dumps({"built": word, "suites": {}}))
+        text = json.dumps({"built": word, "seconds": word, "suites": {}})
+        (tmp_path / "id.json").write_text(text)
         assert not store.was_built_here(ID)
+        assert store.work_seconds(ID) == 0
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from conftest import ROOT
+
+from workflow_files import read_workflow
 
 PROGRAMS = Path(sys.executable).parent
 FILES = sorted((ROOT / ".github" / "workflows").iterdir())
+ACTIONS = sorted((ROOT / ".github" / "actions").glob("*/action.yml"))
 SCRIPTS = sorted((ROOT / ".ci").iterdir())
 ONLY_MAIN = "github.ref == 'refs/heads/main'"
 BAD = """\
@@ -29,9 +31,7 @@ jobs:
 
 
 def _workflow(name: str) -> dict[str, Any]:
-    text = (ROOT / ".github" / "workflows" / name).read_text(encoding="utf-8")
-    found: dict[str, Any] = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - `on` is a word
-    return found
+    return read_workflow(ROOT / ".github" / "workflows" / name)
 
 
 JOBS = [
@@ -55,8 +55,8 @@ def _zizmor(*paths: Path) -> tuple[int, str]:
     return _lint("zizmor", *options, "--format=plain", *map(str, paths))
 
 
-def _schema(*paths: Path) -> tuple[int, str]:
-    options = ("--builtin-schema", "vendor.github-workflows")
+def _schema(*paths: Path, kind: str = "workflows") -> tuple[int, str]:
+    options = ("--builtin-schema", f"vendor.github-{kind}")
     return _lint("check-jsonschema", *options, *map(str, paths))
 
 
@@ -65,7 +65,8 @@ def _shellcheck(script: str) -> tuple[int, str]:
 
 
 def test_zizmor_finds_nothing_dangerous(tmp_path: Path) -> None:
-    assert _zizmor(*FILES)[0] == 0, _zizmor(*FILES)[1]
+    code, output = _zizmor(*FILES, *ACTIONS)
+    assert code == 0, output
     (tmp_path / "bad.yml").write_text(BAD, encoding="utf-8")
     code, output = _zizmor(tmp_path / "bad.yml")
     assert code != 0
@@ -78,6 +79,7 @@ def test_zizmor_finds_nothing_dangerous(tmp_path: Path) -> None:
 
 def test_the_schema_of_github_allows_them(tmp_path: Path) -> None:
     assert _schema(*FILES)[0] == 0, _schema(*FILES)[1]
+    assert _schema(*ACTIONS, kind="actions")[0] == 0, _schema(*ACTIONS, kind="actions")[1]
     (tmp_path / "bad.yml").write_text(BAD.replace("runs-on", "run-on"), encoding="utf-8")
     code, output = _schema(tmp_path / "bad.yml")
     assert code == 1
@@ -210,6 +212,23 @@ def test_nothing_is_released_before_the_readme_says_how_to_get_it() -> None:
         done = subprocess.run(command, env={"ON_INDEX": switch}, check=False, capture_output=True)
         assert done.returncode == code
     assert workflow["env"]["ON_INDEX"] in {"yes", "no"}
+
+
+@pytest.mark.parametrize("free", ["true", "false"])
+@pytest.mark.parametrize("runner", ["github-hosted", "self-hosted"])
+def test_only_githubs_own_runners_lose_their_tools(tmp_path: Path, free: str, runner: str) -> None:
+    (step,) = (
+        step
+        for step in _workflow("images.yml")["jobs"]["build"]["steps"]
+        if step.get("name") == "Free the disk"
+    )
+    assert step["env"] == {"FREE": "true", "RUNNER": "${{ runner.environment }}"}
+    (tmp_path / "sudo").write_text('#!/bin/sh\necho "$@"\n', encoding="utf-8")
+    (tmp_path / "sudo").chmod(0o755)
+    env = {"PATH": str(tmp_path), "FREE": free, "RUNNER": runner}
+    command = ["/bin/bash", "-eo", "pipefail", "-c", step["run"]]
+    done = subprocess.run(command, env=env, check=True, capture_output=True, text=True)
+    assert done.stdout.startswith("rm -rf /opt") is (free == "true" and runner == "github-hosted")
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)

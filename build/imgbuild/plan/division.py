@@ -1,0 +1,120 @@
+"""Divide images between runners or builders: shared stages together, the longest first."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from imgbuild.dockerfile.render import render_dockerfile
+from imgbuild.files import sha256
+from imgbuild.matrix.images import Image, minor_of
+from imgbuild.project import Project
+
+#: Seconds on two cores with nothing kept; of Horovod by its minor version, and of newer ones.
+#: Source: benchmarks/scale.py, which says where each was measured.
+SYSTEM, TENSORFLOW, CUDA, EXPORT, SUITES, SUITES_GPU = 56, 27, 76, 3, 45, 63
+HOROVOD = {"0.15": 16, "0.16": 46, "0.18": 51, "0.19": 84, "0.20": 80}
+HOROVOD_NEWER, HOROVOD_GPU = 80, 121
+#: Stages that images share beside the system: the first of these that an image has counts.
+SHARED_STAGES = {"packages-cuda": CUDA, "cuda": CUDA, "packages-tensorflow": TENSORFLOW}
+#: By so much the limit of a division grows until the images fit.
+STEP = 1.01
+
+
+@dataclass(frozen=True)
+class Work:
+    """The work for one image, in seconds if it is built alone, on a runner with nothing kept.
+
+    ``shared`` are the seconds of stages that other images have too, which a runner does once.
+    """
+
+    name: str
+    seconds: float
+    shared: Mapping[str, float] = field(default_factory=dict)
+
+
+def estimated_works(
+    images: Iterable[Image], project: Project, earlier: Mapping[str, float]
+) -> list[Work]:
+    """Return the work for each image; ``earlier`` are the seconds of earlier builds, by name.
+
+    An image without any gets an estimate, in the scale of the others. Shared stages are always an
+    estimate, and at most half of an image.
+    """
+    works = [_estimate(image, project) for image in images]
+    known = [work for work in works if earlier.get(work.name)]
+    measured = sum(earlier[work.name] for work in known)
+    scale = measured / sum(work.seconds for work in known) if known else 1.0
+    return [_measured(work, earlier.get(work.name) or work.seconds * scale) for work in works]
+
+
+def _measured(work: Work, seconds: float) -> Work:
+    part = min(1.0, seconds / 2 / sum(work.shared.values()))
+    return Work(work.name, seconds, {stage: one * part for stage, one in work.shared.items()})
+
+
+def _estimate(image: Image, project: Project) -> Work:
+    shared: dict[str, float] = {image.os_name: SYSTEM}
+    stages = render_dockerfile(image, project.templates).stages
+    if stage := next((name for name in SHARED_STAGES if name in stages), None):
+        text = f"{image.version_of('python')}\n{stages[stage].text}"
+        shared[sha256(text.encode())] = SHARED_STAGES[stage]
+    horovod = HOROVOD.get(minor_of(image.version_of("horovod")), HOROVOD_NEWER)
+    gpu = image.variant == "gpu"
+    own = CUDA + HOROVOD_GPU + SUITES_GPU if gpu else horovod + SUITES
+    return Work(image.name, SYSTEM + TENSORFLOW + EXPORT + own, shared)
+
+
+def seconds_of(works: Iterable[Work]) -> float:
+    """Return how long one runner is busy, with what its images share done once."""
+    own, shared = 0.0, dict[str, float]()
+    for work in works:
+        own += work.seconds - sum(work.shared.values())
+        shared |= work.shared
+    return own + sum(shared.values())
+
+
+def lower_bound(works: Sequence[Work], count: int) -> float:
+    """Return the seconds that no division between ``count`` runners can beat."""
+    return max([seconds_of(works) / count, *(work.seconds for work in works)])
+
+
+def divide(works: Iterable[Work], count: int) -> list[list[Work]]:
+    """Return what each of ``count`` runners has to build; each work is in one of the lists.
+
+    Groups that share stages follow each other, the longest first. Each work goes where it takes
+    least, since stages are done there; of equal runners to an empty one, else to the busiest. None
+    may be busy for longer than a limit, the smallest that suffices. Their order changes nothing.
+    """
+    works, total = list(works), defaultdict[str, float](float)
+    for work in works:
+        for stage in work.shared:
+            total[stage] += work.seconds
+
+    def place(work: Work) -> tuple[list[tuple[float, str]], float, str]:
+        return sorted((-total[stage], stage) for stage in work.shared), -work.seconds, work.name
+
+    works.sort(key=place)
+    limit = lower_bound(works, count)
+    while (runners := _deal(works, count, limit)) is None:
+        limit *= STEP
+    return runners
+
+
+def _deal(works: Iterable[Work], count: int, limit: float) -> list[list[Work]] | None:
+    """Return the runners' works; None if one of them would be busy for longer than ``limit``."""
+    runners: list[list[Work]] = [[] for _ in range(count)]
+    busy, done = [0.0] * count, defaultdict[str, set[int]](set)
+    for work in works:
+        more = [work.seconds] * count
+        for stage, seconds in work.shared.items():
+            for i in done[stage]:
+                more[i] -= seconds
+        fitting = [i for i in range(count) if busy[i] + more[i] <= limit]
+        if not fitting:
+            return None
+        chosen = min(fitting, key=lambda i: (more[i], busy[i] > 0, -busy[i], i))
+        runners[chosen].append(work)
+        busy[chosen] += more[chosen]
+        for stage in work.shared:
+            done[stage].add(chosen)
+    return runners
