@@ -458,12 +458,12 @@ def test_many_images_have_their_suites_in_brief_and_totals(images: dict[str, Ima
     expected = "tagged built, tested 4m05s + 1m10s 1000 MB pins passed, horovod passed"
     assert " ".join(row.split()) == f"{chosen[3].name} {expected}"
     assert all(fact in last for fact in ("2 images", "--keep-going"))
-    failed, no = {"tagged": False, "error": CheckFailedError("no")}, {"report": None}
+    failed: dict[str, Any] = {"tagged": False, "error": CheckFailedError("no")}
     rows = _rows(
         _result(chosen[0]),
         _result(chosen[1], report=_report(chosen[1].name, fails=True), **failed),
-        _result(chosen[2], Action.NOTHING, build_seconds=0.0, test_seconds=0.0, **no),
-        _result(chosen[3], image_id=None, size=0, **no, **failed),
+        _result(chosen[2], Action.NOTHING, report=None, build_seconds=0.0, test_seconds=0.0),
+        _result(chosen[3], image_id=None, report=None, size=0, **failed),
     )
     _, good, bad, idle, broken, totals = (" ".join(row.split()) for row in rows)
     assert good.endswith(" 2 passed")

@@ -155,7 +155,7 @@ def test_it_is_built_on_the_base_tested_and_tagged(
     extending: Extending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The suites expect what was added, and no more."""
-    expected = []
+    expected: list[Any] = []
 
     def suites(target: TestTarget, *more: Any) -> Report:
         expected.append(target.expected)
