@@ -100,11 +100,6 @@ def test_an_entry_of_a_fat_binary_may_lie_across_two_pieces() -> None:
         assert compute_capabilities(library) == ("sm_70",)
 
 
-def test_a_wheel_with_two_platform_tags_has_both(read: Read) -> None:
-    both = ("cp36-cp36m-manylinux1_x86_64", "cp36-cp36m-manylinux2010_x86_64")
-    assert read(FakeWheel(tag="cp36-cp36m-manylinux1_x86_64.manylinux2010_x86_64")).tags == both
-
-
 def test_an_old_gpu_wheel_needs_its_libraries(read: Read) -> None:
     needed = ("libcudart.so.9.0", "libcudnn.so.7", "libfoo.so.1", "libc.so.6")
     facts = read(FakeWheel(loader={}, needed=needed, compiler="4.8.5"))
@@ -112,11 +107,13 @@ def test_an_old_gpu_wheel_needs_its_libraries(read: Read) -> None:
     assert (facts.compiler, facts.cuda) == ("4.8.5", "9.0")
 
 
-def test_the_new_abi_and_the_capabilities(read: Read) -> None:
+def test_the_new_abi_the_capabilities_and_every_platform_tag(read: Read) -> None:
     info = "build_info = {'is_cuda_build': True, 'cuda_compute_capabilities': ['sm_35']}\n"
     own = ("_ZN10tensorflow3fooERKNSt7__cxx1112basic_stringIcEE",)
-    facts = read(FakeWheel(own=own, build_info=info))
-    assert (facts.cxx11_abi, facts.capabilities) == (1, ("sm_35",))
+    both = ("cp36-cp36m-manylinux1_x86_64", "cp36-cp36m-manylinux2010_x86_64")
+    tag = "cp36-cp36m-manylinux1_x86_64.manylinux2010_x86_64"
+    facts = read(FakeWheel(own=own, build_info=info, tag=tag))
+    assert (facts.cxx11_abi, facts.capabilities, facts.tags) == (1, ("sm_35",), both)
 
 
 @pytest.mark.parametrize(
@@ -141,15 +138,17 @@ def test_a_wheel_as_from_2_9_on(read: Read, compiler: str, version: str) -> None
     assert (facts.libraries, facts.loading) == ((), "none")
 
 
-@pytest.mark.parametrize("info", ["build_info = 5\n", "build_info = ['x']\n"])
+@pytest.mark.parametrize(
+    "info",
+    [
+        "build_info = 5\n",
+        "build_info = ['x']\n",
+        "import os\nis_cuda_build = os.abort()\n",  # it is never executed
+    ],
+)
 def test_a_build_info_of_another_kind_says_nothing(read: Read, info: str) -> None:
     facts = read(FakeWheel(build_info=info))
     assert (facts.cuda_build, facts.cuda) == (None, "10.1")
-
-
-def test_build_info_is_never_executed(read: Read) -> None:
-    info = "import os\nis_cuda_build = os.abort()\ncuda_version_number = '10'\n"
-    assert read(FakeWheel(build_info=info)).cuda_build is None
 
 
 def _answer(body: bytes, extent: str) -> Reply:

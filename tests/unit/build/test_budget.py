@@ -9,11 +9,8 @@ import pytest
 from fake_engine import FakeEngine
 
 from imgbuild.build.gate import over_budget
-from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.matrix.images import Image, all_images, as_documented_image
 from imgbuild.matrix.load import load_matrix
-from imgbuild.project import Project
-from imgbuild.suites.expectation import expectation
 from releases import release_of
 
 NAME = "tf-2.2-cpu-debian"
@@ -42,21 +39,15 @@ def test_an_implausible_budget_is_refused(
     assert expected in refusal(edited(ROW, _with(budget)))
 
 
-def test_a_budget_belongs_to_one_image_and_changes_nothing_in_it(
-    edited: Edited, images: dict[str, Image], project: Project
+def test_a_budget_belongs_to_one_image_and_never_to_a_documented_one(
+    edited: Edited, images: dict[str, Image]
 ) -> None:
     matrix = load_matrix(edited(ROW, _with("{cpu: 850}")))
-    with_budget = {image.name: image for image in all_images(matrix) if image.budget}
-    assert {name: image.budget for name, image in with_budget.items()} == {NAME: 850_000_000}
-    before, after = images[NAME], with_budget[NAME]
-    assert render_dockerfile(after, project.templates) == render_dockerfile(
-        before, project.templates
-    )
+    budgets = {image.name: image.budget for image in all_images(matrix) if image.budget}
+    assert budgets == {NAME: 850_000_000}
     gpu = images["tf-2.1-gpu-ubuntu"]
     gpu = replace(gpu, row=gpu.row.model_copy(update={"budget": {"gpu": 900}}))
     assert (gpu.budget, as_documented_image(gpu).budget) == (900_000_000, None)
-    assert after.lock_names == before.lock_names
-    assert expectation(after, project) == expectation(before, project)
 
 
 def test_five_per_cent_more_is_allowed_and_one_byte_beyond_is_not(

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from imgbuild.build.display import BuildDisplay, picture
 from imgbuild.build.status import BuildStatus
-from imgbuild.engine.progress import BuildEvent, StepState, Transfer
+from imgbuild.engine.progress import BuildEvent, StepState
 from imgbuild.events import Event, ImageState, State
 
 RUN = "[horovod 3/4] RUN pip install horovod"
@@ -117,32 +117,17 @@ def test_on_a_terminal_there_is_a_line_for_each_image_and_a_bar(
     assert "starts" not in last
 
 
-def begin(status: BuildStatus, image: str, state: StepState = "running") -> None:
-    step = "[horovod 2/2] RUN --mount=type=cache make " + "x" * 300
-    events: tuple[Event, ...] = (
-        BuildEvent(image, step, "planned", number=1),
-        BuildEvent(image, "[final 1/2] COPY a b", "planned", number=2),
-        BuildEvent(image, step, state, number=1),
-        Transfer((image,), 1, "layer", 12 * 10**6),
-    )
-    for one in events:
-        status.apply(one, 0.0)
-
-
-def drawn(status: BuildStatus, height: int, width: int) -> list[str]:
-    stream = io.StringIO()
-    Console(file=stream, width=width).print(picture(status, height, 10.0))
-    return stream.getvalue().rstrip("\n").splitlines()
-
-
 def test_more_images_than_lines_are_summed_up_and_the_urgent_ones_shown() -> None:
     status = BuildStatus([f"tf-{number}" for number in range(34)])
     images = [*status.images]
-    begin(status, images[30])
-    begin(status, images[33], "failed")
-    for image in images[:10]:
-        status.apply(ImageState(image, State.TAGGED), 5)
-    lines = drawn(status, 6, 100)
+    events: list[Event] = [*(ImageState(image, State.TAGGED) for image in images[:10])]
+    long = f"{RUN} {'x' * 300}"
+    events += [event("running", long, image=images[30]), event("failed", long, image=images[33])]
+    for one in events:
+        status.apply(one, 0.0)
+    stream = io.StringIO()
+    Console(file=stream, width=100).print(picture(status, 6, 10.0))
+    lines = stream.getvalue().rstrip("\n").splitlines()
     assert len(lines) == 5
     assert any(images[33] in line and "failed" in line for line in lines)
     assert any(images[30] in line and "building" in line for line in lines)

@@ -17,7 +17,6 @@ from imgbuild.errors import CheckFailedError, MachineError
 from imgbuild.inputs.build_inputs import BaseInput, ImageDownloads, InterpreterInput
 from imgbuild.matrix.images import Image
 from imgbuild.plan.plan import Action
-from imgbuild.suites.container import TestTarget
 from imgbuild.suites.results import Report, SuiteResult, TestSkip
 
 GPU = "tf-1.13-gpu-ubuntu"
@@ -140,48 +139,38 @@ def test_a_suite_that_every_image_must_pass_may_not_be_skipped(
     assert gpu.tags() == set()
 
 
-def test_the_suites_know_of_stand_ins_and_the_stub_is_of_the_images_own_builder(
+def test_the_stub_is_of_the_images_own_builder(
     gpu: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    tested: list[TestTarget] = []
-    targets: list[BakeTarget] = []
-    logs: list[Path] = []
+    asked: list[BakeTarget] = []
 
-    def seen(target: TestTarget, *more: Any) -> Report:
-        tested.append(target)
-        return gpu.suites(target, *more)
+    def export(_buildx: object, _host: object, targets: list[BakeTarget], **_: object) -> None:
+        asked.extend(targets)
 
-    def export(_buildx: object, _host: object, asked: list[BakeTarget], **more: Any) -> None:
-        targets.extend(asked)
-        logs.append(more["log"])
-
-    monkeypatch.setattr("imgbuild.suites.session.run_suites", seen)
-    gpu.pretend_standin()
     gpu.build()
-    assert tested[0].expected["pins"]["python"] == "3.6.15"
-    assert tested[0].expected["standin"] is True
+    image, (item,) = gpu.context.images[0], gpu.plan()
     monkeypatch.setattr("imgbuild.build.bake_images.run_bake", export)
-    assert tested[0].export_stub is not None
-    image = gpu.context.images[0]
-    references = [
-        suite_target(image, "sha256:1", gpu.context, one).reference for one in ("x:1", None)
-    ]
-    assert references == ["x:1", image.tags[0]]
-    tested[0].export_stub(tmp_path)
-    (target,) = targets
-    assert (target.target, target.labels) == ("driver-stub", {})
-    assert target.output == f"type=local,dest={tmp_path}"
-    assert target.contexts["base"] == "docker-image://ubuntu@sha256:a"
-    assert logs[0].name.endswith(f"-{GPU}-driver-stub.log")
+    target = suite_target(image, item.image_id or "", gpu.context)
+    assert target.reference == image.tags[0]
+    assert target.export_stub is not None
+    target.export_stub(tmp_path)
+    (stub,) = asked
+    assert (stub.target, stub.labels) == ("driver-stub", {})
+    assert stub.output == f"type=local,dest={tmp_path}"
+    assert stub.contexts["base"] == "docker-image://ubuntu@sha256:a"
     other = StoredImage("sha256:other", (), {"imgbuild.input-digest": "sha256:else"})
     gpu.engine.stored[other.id] = other
     for image_id in (other.id, "sha256:none"):
         with pytest.raises(CheckFailedError, match="was not built from this checkout"):
-            export_stub(gpu.context.images[0], image_id, gpu.context, tmp_path)
+            export_stub(image, image_id, gpu.context, tmp_path)
     failed = {GPU: MachineError("no network")}
     monkeypatch.setattr("imgbuild.build.gate.fetch_downloads", lambda *_, **__: ({}, failed))
     with pytest.raises(MachineError, match="no network"):
-        tested[0].export_stub(tmp_path)
+        target.export_stub(tmp_path)
+    gpu.pretend_standin()
+    target = suite_target(gpu.context.images[0], "sha256:1", gpu.context, "x:1")
+    assert (target.reference, target.expected["standin"]) == ("x:1", True)
+    assert target.expected["pins"]["python"] == "3.6.15"
 
 
 @pytest.mark.parametrize(("budget", "ok"), [(20, True), (19, False)])

@@ -38,15 +38,10 @@ def artifacts() -> ArtifactStore:
 
 
 def test_verdicts_count_for_one_input_digest_and_its_layers(artifacts: ArtifactStore) -> None:
+    """Also where somebody moves a tag: the key in the file is of the image that it is about."""
     artifacts.keep_verdicts(TOTALS[0], LAYERS, PASSED)
     assert artifacts.verdicts(TOTALS[0], LAYERS) == PASSED
-    assert artifacts.verdicts(TOTALS[1], LAYERS) == {}
     assert artifacts.verdicts(TOTALS[0], ()) == {}
-
-
-def test_verdicts_under_the_tag_of_another_image_are_none_of_it(artifacts: ArtifactStore) -> None:
-    """Who can write tags there moves one; the key in the file is of the image that it is about."""
-    artifacts.keep_verdicts(TOTALS[0], LAYERS, PASSED)
     tagged = artifacts.client.tagged  # type: ignore[attr-defined]
     (good,) = tagged
     artifacts.keep_verdicts(TOTALS[1], LAYERS, {"pins": {"key": "k", "verdict": "failed"}})

@@ -28,12 +28,6 @@ if {metadata!r} is not None and {code} == 0:
         json.dump({metadata!r}, file)
 sys.exit({code})
 """
-_FORGETFUL = """
-if sys.argv[1] == "prune":
-    sys.exit(open({forgotten!r}, "w").write(options["--filter"]) and 0)
-if not os.path.exists({forgotten!r}):
-    sys.exit(open({lost!r}).read())
-"""
 _HANG = """
 child = subprocess.Popen(["sleep", "300"])
 with open({pids!r}, "w") as file:
@@ -66,16 +60,6 @@ def replaying(
     seen = str(folder / "seen.json")
     body = _REPLAY.format(seen=seen, samples=str(sample), metadata=built, code=code)
     return _program(folder, body)
-
-
-def forgetful(folder: Path, lost: str, built: dict[str, dict[str, str]]) -> Buildx:
-    """Return a buildx that ends with the words ``lost`` until it is told to prune."""
-    (folder / "lost").write_text(lost, encoding="utf-8")
-    body = _FORGETFUL.format(forgotten=str(folder / "forgotten"), lost=str(folder / "lost"))
-    seen, samples = str(folder / "seen.json"), str(SAMPLES / "ok")
-    return _program(
-        folder, body + _REPLAY.format(seen=seen, samples=samples, metadata=built, code=0)
-    )
 
 
 def hanging(folder: Path, *, words: str = SLEEPING) -> Buildx:

@@ -119,15 +119,11 @@ def test_the_words_of_buildx_say_whose_fault_it_is(
     assert odd in (tmp_path / "logs" / "build.log").read_text(), "unknown lines are kept"
 
 
-def test_a_lost_layer_is_forgotten_and_the_build_begun_again(tmp_path: Path) -> None:
-    """Once for each entry of the cache: the one that cannot be forgotten is an error."""
+def test_a_lost_layer_that_cannot_be_forgotten_is_an_error(tmp_path: Path) -> None:
     lost = (
         "ERROR: failed to solve: failed to prepare a9bgam as xnxbaj: invalid output path: stat "
         "/docker/overlay2/4iay: no such file or directory\n"
     )
-    images, _ = bake(fake_buildx.forgetful(tmp_path, lost, BUILT), tmp_path)
-    assert {*images} == {*FAMILY}
-    assert (tmp_path / "forgotten").read_text() == "id=a9bgam"
     (tmp_path / "lost.rawjson").write_text(lost)
     with pytest.raises(BuildStoppedError, match="docker builder prune --all"):
         bake(fake_buildx.replaying(tmp_path, tmp_path / "lost", code=1), tmp_path)
@@ -139,49 +135,26 @@ def wait_for_death(folder: Path) -> None:
     wait_for(lambda: not any(map(is_running, pids)), 5)
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, UnicodeError])
-def test_an_interrupt_and_an_error_of_the_display_leave_no_process(
-    tmp_path: Path, error: type[BaseException]
-) -> None:
+def test_an_error_of_the_display_leaves_no_process(tmp_path: Path) -> None:
     def broken(event: BakeEvent) -> None:
         if isinstance(event, BuildEvent):
-            raise error
+            raise UnicodeError
 
     target = BakeTarget("one", tmp_path, tmp_path / "Dockerfile")
     buildx = fake_buildx.hanging(tmp_path)
-    with pytest.raises(error):
+    with pytest.raises(UnicodeError):
         run_bake(buildx, None, [target], log=tmp_path / "log", listener=broken)
     wait_for_death(tmp_path)
 
 
-def hung(folder: Path, buildx: Buildx, names: tuple[str, ...]) -> tuple[str, list[BakeEvent]]:
-    """Return what is said of a bake that reaches the limit, and its events."""
-    targets = [BakeTarget(name, folder, folder / "Dockerfile") for name in names]
-    events: list[BakeEvent] = []
-    with pytest.raises(BuildFailedError) as caught:
-        run_bake(buildx, None, targets, log=folder / "log", listener=events.append)
-    wait_for_death(folder)
-    assert caught.value.exit_code == (1 if "RUN" in str(caught.value) else 3)
-    return str(caught.value), events
-
-
-def test_a_step_that_hangs_is_stopped_and_named(tmp_path: Path) -> None:
-    buildx = replace(fake_buildx.hanging(tmp_path), step_seconds=1)
-    said, events = hung(tmp_path, buildx, ("one",))
-    expected = "Building one failed in the step '[1/2] RUN sleep': ran for more than 1s"
-    assert said.startswith(f"{expected} (--step-timeout 1s). It was stopped, also in the engine.")
-    assert isinstance(events[-1], BuildEvent)
-    assert (events[-1].target, events[-1].state) == ("one", "failed")
-    assert "RUN sleep (failed after 1." in (tmp_path / "log").read_text()
-
-
 def test_a_silent_build_is_stopped(tmp_path: Path) -> None:
     buildx = replace(fake_buildx.hanging(tmp_path, words=""), step_seconds=1)
-    said, _ = hung(tmp_path, buildx, FAMILY)
-    assert said.startswith(
-        "Building tf-2.2-cpu, tf-2.3-cpu failed: the engine said nothing for more than 1s"
-    )
-    assert "'imgbuild doctor' checks the engine" in said
+    with pytest.raises(
+        BuildFailedError, match="the engine said nothing for more than 1s"
+    ) as caught:
+        bake(buildx, tmp_path)
+    wait_for_death(tmp_path)
+    assert (caught.value.exit_code, caught.value.failure.failed) == (3, FAMILY)
 
 
 def family() -> list[BakeTarget]:

@@ -12,7 +12,7 @@ from socket_server import SocketServer, socket_server
 from imgbuild.engine import types
 from imgbuild.engine.client import Engine
 from imgbuild.engine.faults import EngineUnusableError, answered_error, engine_error, translated
-from imgbuild.engine.types import StoredImage, stored_image
+from imgbuild.engine.types import StoredImage
 from imgbuild.errors import CheckFailedError, ImgbuildError, InputError, MachineError
 
 ID = "sha256:" + "1" * 64
@@ -28,30 +28,31 @@ def test_the_answers_of_the_engine_are_read() -> None:
         inspected = {"Id": ID, "RepoTags": ["a:1"], "Config": config, "Size": 5, "Created": date}
         expected = StoredImage(ID, ("a:1",), {"k": "v"}, 5, seconds)
         assert types.stored_image(inspected) == expected
+    more = {"Config": {"User": "1000:1000"}, "RootFS": {"Layers": ["sha256:1"]}}
+    found = types.stored_image({"Id": ID, **more, "RepoDigests": ["a@sha256:2"]})
+    assert (found.user, found.layers) == ("1000:1000", ("sha256:1",))
+    assert found.digests == ("a@sha256:2",)
 
 
-def test_the_kind_of_store() -> None:
-    for status, containerd in (
-        ([["driver-type", "io.containerd.snapshotter.v1"]], True),
-        ([["Backing Filesystem", "extfs"]], False),
-        (None, False),
-    ):
-        found = types.engine_version({"DriverStatus": status, "Driver": "x"})
-        assert found.containerd_store is containerd
+CONTAINERD = [["driver-type", "io.containerd.snapshotter.v1"]]
 
 
 @pytest.mark.parametrize(
-    ("info", "gpus"),
+    ("info", "gpus", "containerd"),
     [
-        ({"Runtimes": {"runc": {}, "nvidia": {}}}, "nvidia"),
-        ({"Runtimes": {"runc": {}}}, None),
-        ({"Runtimes": None, "DiscoveredDevices": None}, None),
-        ({"DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=0"}]}, "cdi"),
-        ({"DiscoveredDevices": [{"Source": "cdi", "ID": "amd.com/gpu=0"}]}, None),
+        ({"Runtimes": {"runc": {}, "nvidia": {}}}, "nvidia", False),
+        ({"Runtimes": {"runc": {}}, "DriverStatus": CONTAINERD}, None, True),
+        ({"Runtimes": None, "DiscoveredDevices": None, "DriverStatus": None}, None, False),
+        ({"DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=0"}]}, "cdi", False),
+        ({"DiscoveredDevices": [{"Source": "cdi", "ID": "amd.com/gpu=0"}]}, None, False),
+        ({"DriverStatus": [["Backing Filesystem", "extfs"]]}, None, False),
     ],
 )
-def test_how_gpus_are_offered(info: dict[str, object], gpus: str | None) -> None:
-    assert types.engine_version(info).gpus == gpus
+def test_how_gpus_are_offered_and_the_kind_of_store(
+    info: dict[str, object], gpus: str | None, containerd: bool
+) -> None:
+    found = types.engine_version({"Driver": "x", **info})
+    assert (found.gpus, found.containerd_store) == (gpus, containerd)
 
 
 def refused(status: int, words: str) -> docker.errors.APIError:
@@ -143,13 +144,6 @@ def test_images_and_history_come_in_one_call_each_without_docker_py(server: Sock
     assert engine.history(ID) == [("CMD x", 0), ("", 7)]
     assert len(server.asked) == 2
     assert engine._client is None
-
-
-def test_what_inspect_has_beside_it() -> None:
-    config = {"Config": {"User": "1000:1000"}, "RootFS": {"Layers": ["sha256:1"]}}
-    found = stored_image({**IMAGE, **config, "RepoDigests": ["a@sha256:2"]})
-    assert (found.user, found.layers) == ("1000:1000", ("sha256:1",))
-    assert found.digests == ("a@sha256:2",)
 
 
 def test_an_image_that_the_engine_can_pull(

@@ -35,12 +35,9 @@ def test_nothing_is_missing_and_nothing_stays(tmp_path: Path, engine: FakeEngine
     assert "not in the engine" in (features.broken_feature(buildx, None) or "")
 
 
-def test_the_error_of_a_missing_feature_is_returned(tmp_path: Path) -> None:
+def test_a_missing_feature_is_told_from_a_missing_engine(tmp_path: Path) -> None:
     buildx = failing(tmp_path, "ERROR: failed to solve: unknown flag: link\n")
     assert features.broken_feature(buildx, None) == "unknown flag: link"
-
-
-def test_without_an_engine_nothing_is_tried(tmp_path: Path) -> None:
     buildx = failing(tmp_path, "ERROR: Cannot connect to the Docker daemon at unix:///x.sock.\n")
     with pytest.raises(MachineError, match="cannot be reached"):
         features.broken_feature(buildx, None)

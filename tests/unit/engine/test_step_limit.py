@@ -2,6 +2,7 @@
 
 from imgbuild.engine.bake import GOES_ON, WAITS, StepLimit
 from imgbuild.engine.progress import BuildEvent, Remark, StepOutput, StepState
+from imgbuild.project import Project
 
 
 def event(state: StepState, number: int = 1, target: str = "a") -> BuildEvent:
@@ -19,21 +20,12 @@ def test_a_step_may_run_up_to_the_limit() -> None:
     assert late.error == "ran for more than 1m (--step-timeout 1m)"
 
 
-def test_only_late_steps_fail_but_all_who_share_them() -> None:
+def test_late_steps_and_those_that_hang_with_them_fail_for_all_who_share_them() -> None:
     limit = StepLimit(60, 0)
-    limit.apply(event("running", 1, "a"), 0)
-    limit.apply(event("running", 1, "b"), 5)
-    limit.apply(event("running", 2, "c"), 30)
-    assert [late.target for late in limit.exceeded(60)] == ["a", "b"]
-
-
-def test_steps_that_hang_together_are_blamed_together() -> None:
-    limit = StepLimit(60, 0)
-    limit.apply(event("running", 1, "a"), 0)
-    limit.apply(event("running", 2, "b"), 0.4)
-    limit.apply(event("running", 3, "c"), 1.1)
+    for number, target, began in ((1, "a", 0), (1, "b", 0.2), (2, "c", 0.4), (3, "d", 1.1)):
+        limit.apply(event("running", number, target), began)
     assert limit.exceeded(60.3) == []
-    assert [late.target for late in limit.exceeded(60.4)] == ["a", "b"]
+    assert [late.target for late in limit.exceeded(60.4)] == ["a", "b", "c"]
 
 
 def test_between_steps_and_while_all_wait_a_build_must_say_something() -> None:
@@ -80,3 +72,9 @@ def test_who_hangs_in_a_place_is_found_and_who_waits_for_it_is_not_blamed() -> N
     limit.apply(says(WAITS, 3), 1)
     limit.apply(says("g++ a.cc"), 2)
     assert [late.target for late in limit.exceeded(60)] == ["a", "b"]
+
+
+def test_the_words_are_those_of_the_program(project: Project) -> None:
+    program = (project.files / "compiling.sh").read_text(encoding="utf-8")
+    assert WAITS in program
+    assert GOES_ON in program

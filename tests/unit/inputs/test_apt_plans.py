@@ -1,49 +1,19 @@
 """Which stages install packages, read out of the Dockerfiles, and how each is planned."""
 
+import shlex
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from imgbuild.dockerfile.render import render_dockerfile
 from imgbuild.dockerfile.stages import Dockerfile
+from imgbuild.inputs import upstream_files
 from imgbuild.inputs.fetched import install_stages, packages
 from imgbuild.inputs.upstream_files import plan_name, with_plans
 from imgbuild.matrix.images import Image
 from imgbuild.project import Project
 from imgbuild.settings import Settings
-
-DOCKERFILE = Dockerfile("""\
-FROM base AS os
-RUN --mount=type=bind,from=offline,target=/run/offline \\
-    --mount=type=cache,id=x,target=/var/cache/apt,sharing=locked \\
-    sh /run/apt/install \\
-    'git' \\
-    'tini'
-RUN true
-
-FROM os AS extra
-RUN sh /run/apt/install 'xz-utils'
-""")
-PLANS = """
-FROM base AS plan-os
-RUN echo 'Acquire::GzipIndexes "false";' > /etc/apt/apt.conf.d/zz-plain-lists
-RUN --mount=type=bind,from=offline,target=/run/offline \\
-    timeout 900 sh /run/apt/install --plan /out/os \\
-    'git' \\
-    'tini'
-
-FROM os AS plan-extra
-RUN echo 'Acquire::GzipIndexes "false";' > /etc/apt/apt.conf.d/zz-plain-lists
-RUN timeout 900 sh /run/apt/install --plan /out/extra 'xz-utils'
-
-FROM scratch AS apt
-COPY --from=plan-os /out /
-COPY --from=plan-extra /out /
-"""
-
-
-def test_the_plan_is_made_where_the_packages_are_installed() -> None:
-    stages = [*DOCKERFILE.stages.values()]
-    assert [packages(stage) for stage in stages] == [r"\ 'git' \ 'tini'", "'xz-utils'"]
-    assert with_plans(DOCKERFILE, stages, "apt") == DOCKERFILE.text + PLANS
 
 
 @pytest.mark.parametrize(
@@ -80,3 +50,14 @@ def test_a_local_prefix_has_its_own_stages(images: dict[str, Image], project: Pr
     names = [stage.name for stage in stages]
     assert "cpython-build" not in names
     assert len(names) == 5
+
+
+def test_a_plan_that_drips_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its instruction is run here, with an installer that has no end."""
+    monkeypatch.setattr(upstream_files, "PLAN_SECONDS", 1)
+    dockerfile = Dockerfile("FROM base AS os\nRUN sh /run/apt/install 'git'\n")
+    text = with_plans(dockerfile, [*dockerfile.stages.values()], "apt")
+    (line,) = (one for one in text.splitlines() if "--plan" in one)
+    (tmp_path / "install").write_text("sleep 60\n", encoding="utf-8")
+    script = line.removeprefix("RUN ").replace("/run/apt", shlex.quote(str(tmp_path)))
+    assert subprocess.run(["sh", "-c", script], check=False, timeout=20).returncode == 124

@@ -1,6 +1,5 @@
 """Settings that cannot be meant are refused before anything is made."""
 
-import filecmp
 import hashlib
 import os
 from pathlib import Path
@@ -12,6 +11,7 @@ import uv
 from imgbuild.build.targets import bake_target
 from imgbuild.errors import InputError, MachineError
 from imgbuild.inputs import build_inputs
+from imgbuild.inputs.base import BaseRecipe
 from imgbuild.inputs.build_inputs import BuildInputs, base_recipe, prepare_inputs, uv_context
 from imgbuild.inputs.oci_layout import BaseLayout, write_layout
 from imgbuild.matrix.images import Image
@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[3]
 NAME, GPU = "tf-2.2-cpu-debian", "tf-2.2-gpu-ubuntu"
 DIGEST = "sha256:" + "a" * 64
 BOOTSTRAP = {"base": {"debian-12": {"from": "bootstrap"}}}
+SNAPSHOT = {"url": "http://m/", "snapshot": "20261101T000000Z"}
 BASE = {"from": "registry", "image": f"x/y@{DIGEST}"}
 
 
@@ -112,6 +113,10 @@ def _keyed(upstream: str, keyring: str) -> dict[str, Any]:
         (_keyed("anaconda", "/k"), "mirrors.anaconda: a keyring would not be used"),
         (_keyed("ubuntu", "/k"), "mirrors.ubuntu: keyring /k: No such file"),
         ({"base": {"debian-12": {"from": "layout", "path": "/no"}}}, "is no whole OCI layout"),
+        (
+            {"mirrors": {"ubuntu": SNAPSHOT}},
+            "mirrors with a snapshot: .* ubuntu; there are: debian",
+        ),
         ({"ca_bundle": "/etc/passwd"}, "not a file of PEM certificates"),
         ({"ca_bundle": "/no"}, "The settings: ca_bundle /no is not a file of PEM certificates"),
     ],
@@ -157,51 +162,17 @@ def test_a_documented_image_starts_from_its_registry_and_its_lock(
         prepare_inputs([images[GPU]], Settings(), Project(tmp_path), print, make=False)
 
 
-def test_mirrors_are_a_secret_and_their_keys_a_context(
-    images: dict[str, Image], tmp_path: Path
-) -> None:
-    key = tmp_path / "mine.gpg"
-    key.write_bytes(b"\x99mine")
-    mirrors = {
-        "ubuntu": {"url": "http://m/ubuntu", "keyring": str(key)},
-        "nvidia-cuda": {"url": "http://m/c", "keyring": str(key)},
-    }
-    inputs = _prepare(images, {"mirrors": mirrors}, GPU)
-    text = inputs.secrets["upstreams"].read_text(encoding="utf-8")
-    assert text == "nvidia-cuda http://m/c\nubuntu http://m/ubuntu\n"
-    assert inputs.keyrings is not None
-    names = sorted(path.name for path in inputs.keyrings.iterdir())
-    assert names == ["nvidia-3bf863cc.gpg", "nvidia-7fa2af80.gpg"], "of the Dockerfiles alone"
-    assert (inputs.keyrings / "nvidia-3bf863cc.gpg").read_bytes() == b"\x99mine"
-    assert (inputs.keyrings / "nvidia-7fa2af80.gpg").stat().st_size > 1000
+def test_a_snapshot_is_another_base_wherever_it_comes_from(images: dict[str, Image]) -> None:
+    image = images[NAME]
 
+    def recipe(mirror: object) -> BaseRecipe:
+        return base_recipe(image, Settings.model_validate({"mirrors": {"debian": mirror}}))
 
-def test_a_snapshot_is_two_lines_a_context_and_another_base(images: dict[str, Image]) -> None:
-    """BuildKit's cache does not know the secret: the context is what makes steps new ones."""
-    time, debian = "20261101T000000Z", images["tf-2.2-cpu-debian"]
-    settings = {"mirrors": {"debian": {"url": "http://m/", "snapshot": time}}}
-    inputs = _prepare(images, settings, debian.name)
-    assert inputs.secrets["upstreams"].read_text(encoding="utf-8") == (
-        f"debian http://m/archive/debian/{time}\n"
-        f"debian-security http://m/archive/debian-security/{time}\n"
-    )
-    (folder,) = inputs.snapshots.values()
-    assert [path.read_text() for path in folder.iterdir()] == [time]
-    recipe = base_recipe(debian, Settings.model_validate(settings))
-    assert (recipe.snapshot, recipe.service) == (time, "http://m")
-    elsewhere = Settings.model_validate(
-        {"mirrors": {"debian": {"url": "http://n/", "snapshot": time}}}
-    )
-    assert base_recipe(debian, elsewhere).digest == recipe.digest, "where it comes from is no input"
-    plain = Settings.model_validate({"mirrors": {"debian": "http://m/debian"}})
-    assert base_recipe(debian, plain).digest == base_recipe(debian).digest != recipe.digest
-    assert not _prepare(images, {}, debian.name).snapshots
-
-
-def test_only_debian_has_snapshots(images: dict[str, Image]) -> None:
-    settings = {"mirrors": {"ubuntu": {"url": "http://m/", "snapshot": "20261101T000000Z"}}}
-    with pytest.raises(InputError, match=r"mirrors with a snapshot: .* ubuntu; there are: debian"):
-        _prepare(images, settings, GPU)
+    dated = recipe(SNAPSHOT)
+    assert (dated.snapshot, dated.service) == (SNAPSHOT["snapshot"], "http://m")
+    assert recipe({**SNAPSHOT, "url": "http://n/"}).digest == dated.digest
+    assert recipe("http://m/debian").digest == base_recipe(image).digest != dated.digest
+    assert not _prepare(images, {}).snapshots
 
 
 @pytest.mark.parametrize("upstream", ["nvidia-cuda", "nvidia-machine-learning"])
@@ -228,24 +199,12 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_the_context_of_uv_holds_the_program_alone_and_is_made_again_when_damaged(
-    tmp_path: Path, installed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError
-
-    monkeypatch.setattr(Path, "hardlink_to", refuse)  # or the damage is in both
+def test_another_uv_has_another_context(tmp_path: Path, installed: Path) -> None:
     context = uv_context(tmp_path / "cache")
-    stored, number = context / "uv", context.stat().st_ino
-    assert os.access(stored, os.X_OK)
-    assert uv_context(tmp_path / "cache").stat().st_ino == number
+    assert os.access(context / "uv", os.X_OK)
     (context / "more").touch()
-    assert [path.name for path in uv_context(tmp_path / "cache").iterdir()] == ["uv"]
-    time = stored.stat().st_mtime_ns
-    stored.write_bytes(installed.read_bytes()[::-1])
-    os.utime(stored, ns=(time, time))
-    filecmp.clear_cache()  # as another process has it
-    assert (uv_context(tmp_path / "cache") / "uv").read_bytes() == installed.read_bytes()
+    assert uv_context(tmp_path / "cache") == context
+    assert [path.name for path in context.iterdir()] == ["uv"]
     installed.write_bytes(b"the next program")
     assert uv_context(tmp_path / "cache") != context
 

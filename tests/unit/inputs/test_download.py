@@ -1,7 +1,6 @@
 """Downloads: each way in which a server or network can fail, and what is left afterwards."""
 
 import hashlib
-import os
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -287,25 +286,6 @@ def test_a_context_holds_the_files_by_name(
     other = Download("a.tar", "https://x.example/a.tar", "0" * 64)
     with pytest.raises(InputError, match=r"Two downloads are called a\.tar and differ"):
         context([downloads[0], other], tmp_path)
-
-
-@pytest.mark.parametrize("body", [b"a.tar" * 300, b"X" + b"a.tar" * 1000])
-def test_a_damaged_file_is_told_and_fetched_again(
-    server: FaultyServer, tmp_path: Path, body: bytes, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Truncated, or of the right size with other bytes and the old time; no other file is."""
-    downloads = [_download(server, name) for name in ("a.tar", "b.tar")]
-    folder = context(downloads, tmp_path)
-    stored = folder / "a.tar"
-    whole, status = stored.read_bytes(), stored.stat()
-    stored.write_bytes(body[: len(whole)])  # the store's file too: they are one
-    os.utime(stored, (status.st_atime, status.st_mtime + 1))
-    capsys.readouterr()
-    assert (context(downloads, tmp_path) / "a.tar").read_bytes() == whole
-    assert capsys.readouterr().err.splitlines() == [
-        "a.tar in the cache was damaged (its sha256 is another): fetched again",
-        "fetched a.tar (5.0 kB)",
-    ]
 
 
 def test_a_server_that_drips_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -115,22 +115,6 @@ def open_dest(dest: Path, image: Image, project: Project, tmp_path: Path) -> Ope
     return opened
 
 
-def test_the_files_are_where_the_dockerfiles_look(open_dest: Open, image: Image) -> None:
-    fetched = open_dest()
-    contexts = fetched.contexts(image.name)
-    assert {*contexts} == {"downloads", "offline"}
-    files = [p for p in contexts["offline"].rglob("*") if p.is_file()]
-    assert sorted(p.relative_to(contexts["offline"]).as_posix() for p in files) == [
-        "apt/archives/g++_4%3a12_amd64.deb",
-        f"apt/lists/{START}InRelease",
-        f"apt/lists/{START}main_binary-amd64_Packages",
-        "apt/upstreams",
-        "python/h5py-2.10.0-py3-none-any.whl",
-    ]
-    assert (contexts["downloads"] / "Python-3.6.15.tar.xz").read_text() == "source"
-    assert fetched.contexts(image.name) == contexts
-
-
 def test_the_base_is_the_fetched_one(open_dest: Open, dest: Path, made: Path, image: Image) -> None:
     fetched = open_dest()
     settings = fetched.settings(SETTINGS, [image])
@@ -286,19 +270,6 @@ def test_a_listing_that_names_other_files_is_not_believed(  # noqa: PLR0913, PLR
     _change_listing(dest, items=[*items, asdict(forged)])
     with pytest.raises(InputError, match=said):
         open_dest()
-
-
-def test_a_byte_changed_anywhere_is_found(open_dest: Open, dest: Path, image: Image) -> None:
-    assert open_dest().contexts(image.name)
-    files = [path for one in ("base", "sha256") for path in (dest / one).rglob("*")]
-    files = [path for path in files if path.is_file() and path.suffix != ".lock"]
-    assert len(files) == 12
-    for path in files:
-        content = path.read_bytes()
-        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-        with pytest.raises(InputError):
-            open_dest().contexts(image.name)
-        path.write_bytes(content)
 
 
 def test_without_gpgv_or_the_archives_keys_it_is_said_how_to_get_them(

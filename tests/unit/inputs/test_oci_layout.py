@@ -14,7 +14,6 @@ from imgbuild.inputs.oci_layout import (
     BaseLayout,
     DamagedLayoutError,
     read_layout,
-    short_id,
     write_archive,
     write_layout,
 )
@@ -59,15 +58,6 @@ def test_the_image_is_the_root_file_system(layout: Path, rootfs: Path) -> None:
     packed = (layout / "blobs" / layer["digest"].replace(":", "/")).read_bytes()
     assert gzip.decompress(packed) == rootfs.read_bytes()
     assert packed[4:8] == bytes(4), "the time in the gzip header"
-
-
-def test_docker_and_containerd_find_the_same_name(layout: Path) -> None:
-    found = read_layout(layout)
-    assert found.reference == f"imgbuild/base:t-{short_id(found.image_id)}"
-    index = json.loads((layout / "index.json").read_bytes())
-    names = index["manifests"][0]["annotations"]
-    assert names["io.containerd.image.name"].endswith(f"/{found.reference}")
-    assert names["org.opencontainers.image.ref.name"] == found.reference.rpartition(":")[2]
 
 
 def test_same_input_gives_the_same_archive(tmp_path: Path, rootfs: Path) -> None:

@@ -39,7 +39,7 @@ def _verify(files: dict[str, bytes], folder: Path, keys: list[Path]) -> None:
 
 @pytest.mark.parametrize("files", [INLINE, DETACHED], ids=["inline", "detached"])
 def test_what_is_signed_is_admitted(files: dict[str, bytes], tmp_path: Path) -> None:
-    _verify(files, tmp_path, KEYS)
+    _verify({**files, "tzdata_2026a-0+deb12u1_all.deb": b"tz"}, tmp_path, KEYS)
     other = Path(__file__).parents[1] / "audit" / "signed" / "other.gpg"
     _verify(files, tmp_path, [other, *KEYS])
     with pytest.raises(InputError, match="gpgv refuses its signature"):
@@ -107,15 +107,3 @@ def test_an_index_of_another_suite_is_refused(files: dict[str, bytes], tmp_path:
 
 def _renamed(files: dict[str, bytes], start: str) -> dict[str, bytes]:
     return {name.replace(START, start): content for name, content in files.items()}
-
-
-def test_a_package_under_its_own_name_is_admitted(tmp_path: Path) -> None:
-    _verify({**INLINE, "tzdata_2026a-0+deb12u1_all.deb": b"tz"}, tmp_path, KEYS)
-
-
-def test_a_damaged_list_is_found_before_it_is_read(tmp_path: Path) -> None:
-    _verify(INLINE, tmp_path, KEYS)
-    path = ContentStore(tmp_path / "store").path(sha256(FILES[PACKAGES]))
-    path.write_bytes(FILES[PACKAGES].replace(b"4:12", b"4:13"))
-    with pytest.raises(InputError, match="was damaged since it was fetched"):
-        _verify(INLINE, tmp_path, KEYS)

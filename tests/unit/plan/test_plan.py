@@ -1,28 +1,22 @@
 """The plan: what has to be done for an image, given what the engine has and what was tested."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from imgbuild.dockerfile.lockfile import FOLDER
 from imgbuild.engine.types import HistoryEntry, StoredImage
 from imgbuild.matrix.images import Image
 from imgbuild.plan.digest import InputDigest
-from imgbuild.plan.plan import Action, PlanItem, make_plan
+from imgbuild.plan.plan import Action, PlanItem, is_own, make_plan, own_names
 
 PARTS = {"lock": "1", "lock packages": "a==1,b==2", "base": "2", "stage os": "3"}
+PARTS[f"locks/{FOLDER}/a-1.txt"] = "1"
 DIGEST = InputDigest("sha256:new", PARTS)
-
-
-@dataclass(frozen=True)
-class Engine:
-    """What the engine has: one image of ours, and what is known of its suites."""
-
-    input_digest: str = "sha256:new"
-    named: bool = True
-    passed: bool | None = True
-    parts: dict[str, str] = field(default_factory=dict)
+#: A verdict for all images, or one for each.
+Passed = bool | dict[str, bool]
 
 
 @pytest.fixture
@@ -30,52 +24,54 @@ def image(images: dict[str, Image]) -> Image:
     return images["tf-2.2-cpu-debian"]
 
 
-def _planned(
-    image: Image, stored: Sequence[StoredImage], passed: bool | None = True, *, test: bool = True
-) -> PlanItem:
-    """Return the plan of an image; every stored image has a tag or a history of imgbuild's."""
-    made = [
-        replace(
-            one,
-            labels={
-                "org.opencontainers.image.created": "1970-01-01T00:00:00Z",
-                "imgbuild.repository": image.repository,
-                **one.labels,
-            },
-            created=0,
-        )
-        for one in stored
-    ]
-    history = [HistoryEntry(f"LABEL imgbuild.name={image.name}")]
-    return make_plan([(image, DIGEST)], made, lambda *_: passed, lambda _: history, test=test)[0]
-
-
-def _plan(image: Image, engine: Engine, *, test: bool = True) -> PlanItem:
+def _stored(image: Image, name: str = "sha256:id", **fields: Any) -> StoredImage:
+    """Return an image of ours with these inputs, its tags and ``labels`` besides."""
+    created = fields.get("created", 0)
     labels = {
         "imgbuild.name": image.name,
-        "imgbuild.input-digest": engine.input_digest,
-        "imgbuild.inputs": json.dumps({"form": 2, "parts": engine.parts}),
+        "imgbuild.input-digest": DIGEST.total,
+        "imgbuild.repository": image.repository,
+        "org.opencontainers.image.created": f"1970-01-01T00:00:{created:02}Z",
+        **fields.get("labels", {}),
     }
-    stored = StoredImage("sha256:id", image.tags if engine.named else (), labels)
-    return _planned(image, [stored], engine.passed, test=test)
+    return StoredImage(name, fields.get("tags", image.tags), labels, created=created)
+
+
+def _planned(
+    image: Image, *stored: StoredImage, passed: Passed | None = True, test: bool = True
+) -> PlanItem:
+    """Return the plan of an image; every stored image has a history of imgbuild's."""
+    history = [HistoryEntry(f"LABEL imgbuild.name={image.name}")]
+
+    def verdict(_: Image, name: str) -> bool | None:
+        return passed[name] if isinstance(passed, dict) else passed
+
+    return make_plan([(image, DIGEST)], stored, verdict, lambda _: history, test=test)[0]
+
+
+def _with_parts(image: Image, parts: dict[str, str]) -> StoredImage:
+    """Return an image of other inputs that recorded these."""
+    recorded = json.dumps({"form": 2, "parts": parts})
+    return _stored(image, labels={"imgbuild.input-digest": "x", "imgbuild.inputs": recorded})
 
 
 @pytest.mark.parametrize(
-    ("engine", "test", "action", "reason"),
+    ("named", "passed", "test", "action", "reason"),
     [
-        (Engine(), True, Action.NOTHING, "up to date"),
-        (Engine(named=False), True, Action.TAG, "built, not tagged yet"),
-        (Engine(passed=None), True, Action.TEST, "built, not tested yet"),
-        (Engine(named=False, passed=None), True, Action.TEST, "built, not tested yet"),
-        (Engine(passed=False), True, Action.TEST, "built, its suites failed last time"),
-        (Engine(passed=None), False, Action.NOTHING, "up to date"),
-        (Engine(named=False, passed=None), False, Action.TAG, "built, not tagged yet"),
+        (True, True, True, Action.NOTHING, "up to date"),
+        (False, True, True, Action.TAG, "built, not tagged yet"),
+        (True, None, True, Action.TEST, "built, not tested yet"),
+        (False, None, True, Action.TEST, "built, not tested yet"),
+        (True, False, True, Action.TEST, "built, its suites failed last time"),
+        (True, None, False, Action.NOTHING, "up to date"),
+        (False, None, False, Action.TAG, "built, not tagged yet"),
     ],
 )
-def test_what_is_to_be_done(
-    image: Image, engine: Engine, test: bool, action: Action, reason: str
+def test_what_is_to_be_done(  # noqa: PLR0913, PLR0917 - what is known of an image
+    image: Image, named: bool, passed: bool | None, test: bool, action: Action, reason: str
 ) -> None:
-    item = _plan(image, engine, test=test)
+    stored = _stored(image, tags=image.tags if named else ())
+    item = _planned(image, stored, passed=passed, test=test)
     assert (item.action, item.reason, item.image_id) == (action, reason, "sha256:id")
 
 
@@ -90,17 +86,18 @@ def test_what_is_to_be_done(
         ({"stage os": "0"}, "Dockerfile: stage os"),
         ({"download downloads/x": "1"}, "download x 1 → nothing"),
         ({"base": "1", "stage os": "0"}, "base 1 → 2; Dockerfile: stage os"),
+        ({"stage os": "0", f"locks/{FOLDER}/a-1.txt": "0"}, "Dockerfile: stage os"),
     ],
 )
 def test_changed_inputs_are_named(image: Image, old: dict[str, str], reason: str) -> None:
-    item = _plan(image, Engine("sha256:old", parts={**PARTS, **old}))
+    """A layer of a lock is no change of its own."""
+    item = _planned(image, _with_parts(image, {**PARTS, **old}))
     assert (item.action, item.reason) == (Action.BUILD, f"changed: {reason}")
 
 
 def test_all_changes_are_there_for_programs(image: Image) -> None:
     old = {**PARTS, "lock": "0", "lock packages": "a==0,c==3"}
-    item = _plan(image, Engine("sha256:old", parts=old))
-    assert item.as_json()["changes"] == [
+    assert _planned(image, _with_parts(image, old)).as_json()["changes"] == [
         {"input": "lock: a", "old": "0", "new": "1"},
         {"input": "lock: b", "old": None, "new": "2"},
         {"input": "lock: c", "old": "3", "new": None},
@@ -112,24 +109,60 @@ FORMER = '{"Dockerfile": "1", "base": "2", "files": "3"}'
 
 @pytest.mark.parametrize("parts", ["no json", "[]", "1", '{"form": 2, "parts": 1}', FORMER])
 def test_labels_of_another_form_only_cost_the_reason(image: Image, parts: str) -> None:
-    labels = {"imgbuild.name": image.name, "imgbuild.input-digest": "x", "imgbuild.inputs": parts}
-    stored = [StoredImage("sha256:id", image.tags, labels)]
-    item = _planned(image, stored)
+    labels = {"imgbuild.input-digest": "x", "imgbuild.inputs": parts}
+    item = _planned(image, _stored(image, labels=labels))
     assert item.action is Action.BUILD
     assert item.reason == "built by an imgbuild that recorded its inputs in another form"
-    stored = [StoredImage("sha256:id", image.tags, {**labels, "imgbuild.pin.tensorflow": "2.1.0"})]
-    item = _planned(image, stored)
+    labels["imgbuild.pin.tensorflow"] = "2.1.0"
+    item = _planned(image, _stored(image, labels=labels))
     assert item.reason.startswith(f"changed: pin tensorflow 2.1.0 → {image.tensorflow}; ")
 
 
 def test_which_image_of_the_engine_counts(image: Image) -> None:
-    labels = {"imgbuild.name": image.name, "imgbuild.input-digest": DIGEST.total}
-    first = StoredImage("sha256:a", (), labels, created=2)
-    assert _planned(image, []).reason == "never built here"
-    assert _planned(image, [replace(first, tags=image.tags[:1])]).action is Action.TAG
-    other = replace(first, labels={**labels, "imgbuild.name": "tf-9"}, tags=image.tags)
-    assert _planned(image, [other]).action is Action.BUILD
-    silent = replace(first, labels={**labels, "imgbuild.input-digest": "x"}, tags=image.tags)
-    assert _planned(image, [silent]).reason == "its inputs were not recorded"
-    item = _planned(image, [first, replace(first, id="sha256:b", tags=image.tags, created=1)])
-    assert (item.action, item.image_id) == (Action.NOTHING, "sha256:b")
+    assert _planned(image).reason == "never built here"
+    assert _planned(image, _stored(image, tags=image.tags[:1])).action is Action.TAG
+    other = _stored(image, labels={"imgbuild.name": "tf-9"})
+    assert _planned(image, other).action is Action.BUILD
+    silent = _stored(image, labels={"imgbuild.input-digest": "x"})
+    assert _planned(image, silent).reason == "its inputs were not recorded"
+    own = _stored(image, "newer", tags=(f"{image.repository}:of-before",), created=2)
+    item = _planned(image, own, _stored(image, "older", created=1))
+    assert (item.action, item.image_id) == (Action.NOTHING, "older")
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "action", "counts"),
+    [
+        ((False, True), (False, False), Action.TAG, "older"),
+        ((False, False), (False, True), Action.TAG, "newer"),
+        ((False, True), (False, True), Action.TAG, "newer"),
+        ((True, True), (False, True), Action.NOTHING, "older"),
+        ((True, False), (False, True), Action.TEST, "older"),
+    ],
+)
+def test_of_two_images_of_the_same_inputs(
+    image: Image,
+    older: tuple[bool, bool],
+    newer: tuple[bool, bool],
+    action: Action,
+    counts: str,
+) -> None:
+    """The one with the name; else one that passed, though a newer one failed."""
+    each = {"older": older, "newer": newer}
+    stored = [
+        _stored(image, name, tags=image.tags if named else (), created=number)
+        for number, (name, (named, _)) in enumerate(each.items())
+    ]
+    item = _planned(image, *stored, passed={name: passed for name, (_, passed) in each.items()})
+    assert (item.action, item.image_id) == (action, counts)
+
+
+def test_a_name_of_a_longer_repository_is_somebody_elses() -> None:
+    tags = ("a/b:1", "a/bc:1", "a/b/c:1", "host:5000/a/b:1", "a/b-x:1")
+    assert own_names(StoredImage("sha256:x", tags, {"imgbuild.repository": "a/b"})) == ("a/b:1",)
+    assert own_names(StoredImage("sha256:x", tags, {})) == ()
+
+
+@pytest.mark.parametrize(("created", "own"), [(0, True), (1, False), (-1, False)])
+def test_an_image_on_top_was_created_at_another_time(image: Image, created: int, own: bool) -> None:
+    assert is_own(replace(_stored(image), created=created), lambda _: ()) is own

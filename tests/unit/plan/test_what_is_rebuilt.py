@@ -222,6 +222,7 @@ def test_a_change_rebuilds_the_images_that_it_is_an_input_of(
     [
         lambda _: None,
         _put("stack", "tags", "immutable"),
+        _put({"cpu": "850"}, "images", 0, "budget"),
         _replace("os", "FROM base", "# A remark.\n\nFROM base"),
         _replace("os", "FROM base", "{# A remark. #}\nFROM base"),
         lambda checkout: _append(checkout, "images/files/of-nobody.sh"),
