@@ -34,17 +34,6 @@ FAILED = SuiteResult("horovod", 1, (TestFailure("test_two_ranks", "boom"),), (),
 INCOMPLETE = SuiteResult("horovod", 1, (), (TestSkip("test_two_ranks", "no ssh"),), 1.0)
 
 
-def _labels(image: Image) -> dict[str, str]:
-    """Return the labels of an image that is built from what the matrix says."""
-    assert image.os.image
-    return {
-        INPUT_DIGEST: TOTAL,
-        "imgbuild.input.base": "registry",
-        "imgbuild.input.cpython": "source",
-        "org.opencontainers.image.base.digest": image.os.image.split("@")[1],
-    }
-
-
 def _document(folder: Path, *results: SuiteResult) -> Mapping[str, Any]:
     """Return what this machine remembers after such a run."""
     store = ReportStore(folder / "reports")
@@ -74,8 +63,16 @@ class Judged:
 
 
 def _judged(image: Image, keys: Mapping[str, str], report: Mapping[str, Any]) -> Judged:
+    """Return an image that is built from what the matrix says."""
+    assert image.os.image
+    labels = {
+        INPUT_DIGEST: TOTAL,
+        "imgbuild.input.base": "registry",
+        "imgbuild.input.cpython": "source",
+        "org.opencontainers.image.base.digest": image.os.image.split("@")[1],
+    }
     item = PlanItem(image, InputDigest(TOTAL, {}), Action.NOTHING, "up to date", ID)
-    return Judged(item, StoredImage(ID, image.tags, _labels(image)), report, keys)
+    return Judged(item, StoredImage(ID, image.tags, labels), report, keys)
 
 
 @pytest.fixture
